@@ -1,0 +1,36 @@
+//go:build deps
+
+package internal
+
+import (
+	_ "github.com/cockroachdb/pebble/v2"
+	_ "github.com/danielgtaylor/huma/v2"
+	_ "github.com/datastax/go-cassandra-native-protocol/frame"
+	_ "github.com/gocql/gocql"
+	_ "github.com/google/uuid"
+	_ "github.com/golang/snappy"
+	_ "github.com/knadh/koanf/parsers/yaml"
+	_ "github.com/knadh/koanf/providers/confmap"
+	_ "github.com/knadh/koanf/providers/env/v2"
+	_ "github.com/knadh/koanf/providers/file"
+	_ "github.com/knadh/koanf/providers/posflag"
+	_ "github.com/knadh/koanf/v2"
+	_ "github.com/pierrec/lz4/v4"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/scylladb/scylla-cdc-go"
+	_ "github.com/shopspring/decimal"
+	_ "github.com/sony/gobreaker/v2"
+	_ "github.com/spf13/cobra"
+	_ "github.com/thejerf/suture/v4"
+	_ "github.com/twmb/franz-go/pkg/kadm"
+	_ "github.com/twmb/franz-go/pkg/kfake"
+	_ "github.com/twmb/franz-go/pkg/kgo"
+	_ "github.com/twmb/franz-go/plugin/kprom"
+	_ "github.com/twmb/franz-go/plugin/kslog"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/term"
+	_ "golang.org/x/text/currency"
+	_ "golang.org/x/time/rate"
+	_ "gopkg.in/inf.v0"
+	_ "pgregory.net/rapid"
+)

@@ -1,0 +1,2 @@
+// Package cdc makes CDC log tables and their rows as ScyllaDB makes them.
+package cdc

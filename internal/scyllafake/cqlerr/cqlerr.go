@@ -1,0 +1,61 @@
+// Package cqlerr is the errors a CQL server answers with.
+package cqlerr
+
+import "fmt"
+
+// Code is an error code of the native protocol.
+type Code int32
+
+// The codes that ScyllaDB sends.
+const (
+	Server         Code = 0x0000
+	Protocol       Code = 0x000A
+	BadCredentials Code = 0x0100
+	Unavailable    Code = 0x1000
+	Overloaded     Code = 0x1001
+	Bootstrapping  Code = 0x1002
+	Truncate       Code = 0x1003
+	WriteTimeout   Code = 0x1100
+	ReadTimeout    Code = 0x1200
+	ReadFailure    Code = 0x1300
+	WriteFailure   Code = 0x1500
+	Syntax         Code = 0x2000
+	Unauthorized   Code = 0x2100
+	Invalid        Code = 0x2200
+	Config         Code = 0x2300
+	AlreadyExists  Code = 0x2400
+	Unprepared     Code = 0x2500
+	RateLimit      Code = 0xF000
+)
+
+// Error is an error frame. The fields after Message are the extra body of the
+// codes that have one.
+type Error struct {
+	Code    Code
+	Message string
+
+	Consistency        uint16 // unavailable, timeouts, failures
+	Received, BlockFor int32  // unavailable: alive, required
+	NumFailures        int32
+	WriteType          string // write timeout, write failure
+	DataPresent        bool   // read timeout, read failure
+	Keyspace, Table    string // already exists
+	ID                 []byte // unprepared
+	RateOp, RateCoord  byte
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%04x %s", int32(e.Code), e.Message) }
+
+// New makes an error with a formatted message.
+func New(c Code, format string, args ...any) *Error {
+	return &Error{Code: c, Message: fmt.Sprintf(format, args...)}
+}
+
+// Invalidf makes a 0x2200.
+func Invalidf(format string, args ...any) *Error { return New(Invalid, format, args...) }
+
+// Unsupported refuses what this server leaves out though ScyllaDB has it.
+// What completes "scyllafake does not support …".
+func Unsupported(what string) *Error {
+	return New(Invalid, "scyllafake does not support %s", what)
+}

@@ -1,0 +1,38 @@
+// Package outbox is the event that a service stores beside its own rows and
+// the relay carries to its topic.
+//
+// A service adds the event to the gocql batch that writes its own table, so
+// that both are stored or neither is; see Append.
+package outbox
+
+import (
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Event is one row of the outbox table: something that happened to one
+// aggregate. An Event is a value; its slices and map must not be changed after
+// it was handed on.
+type Event struct {
+	// ID identifies the event everywhere: outbox, topic (header ce_id), dead letters.
+	ID gocql.UUID
+	// AggregateID is the aggregate, the partition key of the outbox table and, in its text form, the record key.
+	AggregateID gocql.UUID
+	// Sequence counts the events of one aggregate: 1, 2, 3 … without gaps.
+	Sequence int64
+	// AggregateType is what the aggregate is, such as "order".
+	AggregateType string
+	// Type is what happened, such as "OrderCreated"; it chooses the topic.
+	Type string
+	// Payload is published as it is.
+	Payload []byte
+	// ContentType is the payload's media type; empty means application/json.
+	ContentType string
+	// Headers are published as record headers; traceparent travels here.
+	Headers map[string]string
+	// CreatedAt is when the event happened, UTC, to the millisecond.
+	CreatedAt time.Time
+	// DeliverAt is when the event may be published at the earliest; zero means at once.
+	DeliverAt time.Time
+}
