@@ -1,0 +1,67 @@
+package scyllafake
+
+import (
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+)
+
+// Defaults of Config.
+const (
+	DefaultShards  = 1
+	DefaultTokens  = 256
+	DefaultVersion = "5.1"
+)
+
+// Config configures a Server. The zero value is a node in memory that listens
+// on the in-memory listener only (see Server.Dial).
+type Config struct {
+	// Dir is the data directory; empty keeps everything in memory.
+	Dir string
+	// Addr is the TCP address to listen on, such as "127.0.0.1:9042"; port 0
+	// picks a free one. Empty means no TCP.
+	Addr string
+	// ShardAwarePort is the second port, on which the client's source port
+	// chooses the shard. 0 means none; -1 picks a free one.
+	ShardAwarePort int
+	// Listener takes connections besides Addr; the server closes it. Nil means none.
+	Listener net.Listener
+	// Shards is the number of shards the node claims to have. Default 1.
+	Shards int
+	// Tokens is the number of tokens (vnodes) of the node. Default 256.
+	Tokens int
+	// ClusterName is system.local's cluster_name; a node that was not told one has "".
+	ClusterName string
+	// Version is the ScyllaDB release whose behaviour is wanted: "5.1" (vnodes
+	// only) or "2025.4" (tablets, CDC on tablets). Default DefaultVersion.
+	Version string
+	// Tablets is the default for new keyspaces with NetworkTopologyStrategy;
+	// it needs a Version that has tablets.
+	Tablets bool
+	// RingDelay is how long a node waits for gossip to settle: a new CDC
+	// generation starts twice this and 5 s after it was made, or at once when
+	// it is 0. Negative means 0; 0 means the default of 2 s.
+	RingDelay time.Duration
+	// Users are names and passwords for the password authenticator. With none
+	// the server asks for no authentication.
+	Users map[string]string
+	// Fsync makes every write wait for the disk.
+	Fsync bool
+	// Now is the node's clock. Nil means time.Now.
+	Now func() time.Time
+	// AdminAddr is the TCP address of the fault administration over HTTP.
+	// Empty means none.
+	AdminAddr string
+	// Logger receives what an operator would want to know. Nil discards it.
+	Logger *slog.Logger
+	// Hook decides the fate of operations besides the server's own faults. Nil means none.
+	Hook engine.Hook
+	// MaxFrameBytes bounds the body of one request. Default 256 MiB, as a node's
+	// native_transport_max_frame_size.
+	MaxFrameBytes int
+	// MaxInFlight bounds the requests of one connection that are executed at the
+	// same time; more wait unread. Default 1024.
+	MaxInFlight int
+}
