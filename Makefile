@@ -1,0 +1,86 @@
+# Bare `make` lists the targets. Everything a target needs beyond Go, it
+# fetches through Go modules, Maven or apt, or says plainly what is missing.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+COMPOSESPEC := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+FUZZTIME ?= 10s
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: dev
+dev: ## run it all: embedded engines, schema, order API, relay, sample orders
+	go run ./cmd/outbox dev
+
+.PHONY: build
+build: ## build the binary into bin/outbox
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
+
+.PHONY: test
+test: lint test-race test-peers test-fault fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17 and Maven)
+
+.PHONY: test-short
+test-short: ## the Go-only tests, under two minutes
+	go test ./...
+
+.PHONY: test-race
+test-race: cc
+	go test -race -timeout 15m ./...
+
+.PHONY: test-peers
+test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
+	go test -tags peers -count=1 -timeout 20m -v -run 'Peer' ./test/conformance/... ./test/e2e/... | ./test/tidy-log
+
+.PHONY: test-fault
+test-fault: ## real processes, killed with SIGKILL at random moments
+	go test -tags fault -count=1 -timeout 15m -v -run 'Fault' ./test/fault/... | ./test/tidy-log
+
+.PHONY: fuzz-short
+fuzz-short: ## every fuzz target for a few seconds (FUZZTIME=10m for long)
+	./test/fuzz-all $(FUZZTIME)
+
+.PHONY: bench
+bench: ## the benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: bench-smoke
+bench-smoke: ## every benchmark once, so that they keep working
+	go test -run '^$$' -bench . -benchtime 1x ./... | ./test/tidy-log
+
+.PHONY: lint
+lint: ## gofumpt, go vet, staticcheck
+	@out=$$(go run $(GOFUMPT) -l $$(git ls-files '*.go')); if [[ -n $$out ]]; then echo "not gofumpt-formatted (make fmt):"; echo "$$out"; exit 1; fi
+	go vet -tags 'peers fault' ./...
+	go run $(STATICCHECK) -tags 'peers,fault' ./...
+
+.PHONY: fmt
+fmt: ## format the code
+	go run $(GOFUMPT) -w $$(git ls-files '*.go')
+
+.PHONY: vuln
+vuln: ## known vulnerabilities, where the database is reachable
+	@./test/vuln-check 'go run $(GOVULNCHECK)'
+
+.PHONY: compose-check
+compose-check: ## validate docker-compose.yml against the compose specification
+	go run $(COMPOSESPEC) docker-compose.yml >/dev/null && echo "docker-compose.yml: valid"
+
+.PHONY: java
+java:
+	@./test/need java mvn
+
+.PHONY: cc
+cc:
+	@./test/need cc
+
+.PHONY: clean
+clean: ## remove what the targets made (the data of `make dev` too)
+	rm -rf bin .outbox .peers
