@@ -1,0 +1,41 @@
+package catalog
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Version is the ScyllaDB release whose behaviour the node shows.
+type Version struct{ Major, Minor int }
+
+// ParseVersion reads "5.1" or "2025.4"; what follows the second number is ignored.
+func ParseVersion(s string) (Version, error) {
+	parts := strings.SplitN(s, ".", 3)
+	if len(parts) < 2 {
+		return Version{}, fmt.Errorf("version %q is not of the form MAJOR.MINOR", s)
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	if err1 != nil || err2 != nil || major < 0 || minor < 0 {
+		return Version{}, fmt.Errorf("version %q is not of the form MAJOR.MINOR", s)
+	}
+	return Version{major, minor}, nil
+}
+
+// String is MAJOR.MINOR.
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
+
+// AtLeast reports whether v is major.minor or later.
+func (v Version) AtLeast(major, minor int) bool {
+	return v.Major > major || v.Major == major && v.Minor >= minor
+}
+
+// HasTablets says that keyspaces can be created with tablets.
+func (v Version) HasTablets() bool { return v.AtLeast(6, 0) }
+
+// HasCDCOnTablets says that a table in a tablets keyspace may have CDC.
+func (v Version) HasCDCOnTablets() bool { return v.AtLeast(2025, 4) }
+
+// HasDescribe says that the server answers DESCRIBE.
+func (v Version) HasDescribe() bool { return v.AtLeast(5, 2) }
