@@ -1,0 +1,85 @@
+package cqltype
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
+
+// EncodeDuration serialises a duration; the three parts must have one sign.
+func EncodeDuration(months, days int32, nanos int64) []byte {
+	dst := make([]byte, 0, 12)
+	dst = appendVInt(dst, int64(months))
+	dst = appendVInt(dst, int64(days))
+	return appendVInt(dst, nanos)
+}
+
+// DecodeDuration reads a duration that Validate accepted.
+func DecodeDuration(v []byte) (months, days int32, nanos int64) {
+	parts, ok := durationParts(v)
+	if !ok {
+		return 0, 0, 0
+	}
+	return int32(parts[0]), int32(parts[1]), parts[2]
+}
+
+func durationParts(v []byte) (parts [3]int64, ok bool) {
+	for i := range parts {
+		if parts[i], v, ok = readVInt(v); !ok {
+			return parts, false
+		}
+	}
+	return parts, true
+}
+
+// appendVInt writes a zig-zag number whose first byte begins with as many
+// ones as bytes follow.
+func appendVInt(dst []byte, n int64) []byte {
+	u := uint64(n)<<1 ^ uint64(n>>63)
+	extra := 8
+	for i := range 8 {
+		if u < 1<<(7*(i+1)) {
+			extra = i
+			break
+		}
+	}
+	var buf [9]byte
+	binary.BigEndian.PutUint64(buf[1:], u)
+	b := buf[8-extra:]
+	b[0] |= ^byte(0xff >> extra)
+	return append(dst, b...)
+}
+
+func readVInt(b []byte) (n int64, rest []byte, ok bool) {
+	if len(b) == 0 {
+		return 0, nil, false
+	}
+	extra := bits.LeadingZeros8(^b[0])
+	if len(b) < 1+extra {
+		return 0, nil, false
+	}
+	u := uint64(b[0]) & (0xff >> extra)
+	for _, c := range b[1 : 1+extra] {
+		u = u<<8 | uint64(c)
+	}
+	return int64(u>>1) ^ -int64(u&1), b[1+extra:], true
+}
+
+func validateDuration(v []byte) error {
+	if len(v) < 3 {
+		return marshalErrorf("Expected at least 3 bytes for a duration, got %d", len(v))
+	}
+	p, ok := durationParts(v)
+	if !ok {
+		return marshalErrorf("Cannot deserialize duration")
+	}
+	for i, name := range []string{"months", "days"} {
+		if p[i] < math.MinInt32 || p[i] > math.MaxInt32 {
+			return marshalErrorf("The duration %s (%d) must be a 32 bit integer", name, p[i])
+		}
+	}
+	if (p[0] < 0 || p[1] < 0 || p[2] < 0) && (p[0] > 0 || p[1] > 0 || p[2] > 0) {
+		return marshalErrorf("The duration months, days, and nanoseconds must be all of the same sign (%d, %d, %d)", p[0], p[1], p[2])
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package cqltype
+
+import "encoding/binary"
+
+// gregorian is the Unix epoch in 100 ns units since 15 October 1582, where the
+// time of a version 1 uuid begins.
+const gregorian = 0x01B21DD213814000
+
+func timeUUID(ticks, low uint64) (u [16]byte) {
+	ticks &= 1<<60 - 1
+	binary.BigEndian.PutUint32(u[0:], uint32(ticks))
+	binary.BigEndian.PutUint16(u[4:], uint16(ticks>>32))
+	binary.BigEndian.PutUint16(u[6:], uint16(ticks>>48)|0x1000)
+	binary.BigEndian.PutUint64(u[8:], low)
+	return u
+}
+
+// TimeUUIDAt is the version 1 uuid of a time in microseconds since 1970 with the
+// given low eight bytes. ScyllaDB sets no variant in them and neither does this.
+func TimeUUIDAt(micros int64, low uint64) [16]byte {
+	return timeUUID(uint64(micros*10+gregorian), low)
+}
+
+// MinTimeUUID is the smallest timeuuid of a millisecond since 1970, minTimeuuid() in CQL.
+func MinTimeUUID(millis int64) [16]byte {
+	return timeUUID(uint64(millis*10000+gregorian), 0x8080808080808080)
+}
+
+// MaxTimeUUID is the largest timeuuid of a millisecond since 1970, maxTimeuuid() in CQL.
+func MaxTimeUUID(millis int64) [16]byte {
+	return timeUUID(uint64(millis*10000+9999+gregorian), 0x7f7f7f7f7f7f7f7f)
+}
+
+// TimeUUIDMicros is the time of a version 1 uuid in microseconds since 1970;
+// v must have 16 bytes. What is finer is dropped.
+func TimeUUIDMicros(v []byte) int64 { return floorDiv(int64(uuidTime(v))-gregorian, 10) }
+
+// TimeUUIDMillis is TimeUUIDMicros in milliseconds.
+func TimeUUIDMillis(v []byte) int64 { return floorDiv(int64(uuidTime(v))-gregorian, 10000) }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
