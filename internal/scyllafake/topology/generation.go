@@ -1,0 +1,70 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Generation is the CDC streams of all vnodes from a start time on. It is
+// immutable.
+type Generation struct {
+	// ID is the generation's key in cdc_generation_descriptions_v2.
+	ID      uuid.UUID
+	start   int64 // microseconds, of whole milliseconds
+	entries []vnode
+}
+
+// vnode is the streams for base tokens up to its end, one for each shard.
+type vnode struct {
+	end     int64
+	streams []StreamID
+}
+
+// Start is when the generation's streams begin to be used.
+func (g *Generation) Start() time.Time { return time.UnixMicro(g.start) }
+
+// Streams calls f for every stream, by vnode and then by shard, until f
+// returns false. rangeEnd is the vnode's last token.
+func (g *Generation) Streams(f func(rangeEnd int64, shard int, id StreamID) bool) {
+	for _, e := range g.entries {
+		for shard, id := range e.streams {
+			if !f(e.end, shard, id) {
+				return
+			}
+		}
+	}
+}
+
+// newGeneration makes the streams of a ring with these tokens, sorted. The
+// first vnode is the one that wraps around.
+func newGeneration(start int64, tokens []int64, shards int) *Generation {
+	g := &Generation{ID: uuid.New(), start: start, entries: make([]vnode, len(tokens))}
+	ids := make([]StreamID, len(tokens)*shards)
+	before := tokens[len(tokens)-1]
+	for i, end := range tokens {
+		streams := ids[:shards:shards]
+		ids = ids[shards:]
+		for shard := range streams {
+			streams[shard] = newStreamID(firstToken(shards, shard, before, end), i)
+		}
+		g.entries[i] = vnode{end, streams}
+		before = end
+	}
+	return g
+}
+
+// stream is the stream of a base token (cdc/metadata.cc get_stream).
+func (g *Generation) stream(token int64) *StreamID {
+	i, _ := slices.BinarySearchFunc(g.entries, token, func(e vnode, t int64) int { return cmp.Compare(e.end, t) })
+	if i == len(g.entries) {
+		i = 0
+	}
+	streams := g.entries[i].streams
+	if len(streams) == 1 {
+		return &streams[0]
+	}
+	return &streams[ShardOf(len(streams), token)]
+}
