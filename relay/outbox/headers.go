@@ -1,0 +1,227 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Record headers of an event: CloudEvents 1.0, Kafka protocol binding, binary
+// content mode. ce_sequence is the Sequence extension, ce_aggregatetype ours.
+const (
+	HeaderID            = "ce_id"
+	HeaderSource        = "ce_source"
+	HeaderSpecVersion   = "ce_specversion"
+	HeaderType          = "ce_type"
+	HeaderSubject       = "ce_subject"
+	HeaderTime          = "ce_time"
+	HeaderSequence      = "ce_sequence"
+	HeaderAggregateType = "ce_aggregatetype"
+	HeaderContentType   = "content-type"
+	HeaderTraceParent   = "traceparent"
+)
+
+// SpecVersion is the CloudEvents version of the headers.
+const SpecVersion = "1.0"
+
+// timeFormat is RFC 3339 with the milliseconds that CreatedAt has.
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// reserved tells whether a header key is set from the event's own fields.
+func reserved(key string) bool {
+	return len(key) >= 3 && strings.EqualFold(key[:3], "ce_") || strings.EqualFold(key, HeaderContentType)
+}
+
+// Header is one record header. kgo.RecordHeader has the same underlying type,
+// so AppendHeaders and FromRecord work on it directly.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// AnyHeader is Header and every type made like it.
+type AnyHeader interface {
+	~struct {
+		Key   string
+		Value []byte
+	}
+}
+
+// Key is the record key of e: the aggregate id in its text form, so that all
+// events of an aggregate reach one partition in order.
+func (e *Event) Key() []byte { return appendUUID(make([]byte, 0, 36), e.AggregateID) }
+
+// AppendHeaders appends the record headers of e to dst: the CloudEvents
+// attributes in a fixed order, then e.Headers by key. source becomes ce_source,
+// a URI reference that names who publishes, such as "/outbox/orders".
+func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
+	contentType := e.ContentType
+	if contentType == "" {
+		contentType = DefaultContentType
+	}
+	n := 36 + 36 + len(timeFormat) + 20 + len(source) + len(SpecVersion) + len(e.Type) + len(e.AggregateType) + len(contentType)
+	for _, v := range e.Headers {
+		n += len(v)
+	}
+	w := headerWriter[H]{dst: slices.Grow(dst, 9+len(e.Headers)), buf: make([]byte, 0, n)}
+	w.buf = appendUUID(w.buf, e.ID)
+	w.end(HeaderID)
+	w.text(HeaderSource, source)
+	w.text(HeaderSpecVersion, SpecVersion)
+	w.text(HeaderType, e.Type)
+	w.buf = appendUUID(w.buf, e.AggregateID)
+	w.end(HeaderSubject)
+	w.buf = e.CreatedAt.UTC().AppendFormat(w.buf, timeFormat)
+	w.end(HeaderTime)
+	w.buf = strconv.AppendInt(w.buf, e.Sequence, 10)
+	w.end(HeaderSequence)
+	w.text(HeaderAggregateType, e.AggregateType)
+	w.text(HeaderContentType, contentType)
+	if len(e.Headers) == 1 { // traceparent alone, the usual case, needs no sorting
+		for k, v := range e.Headers {
+			w.text(k, v)
+		}
+		return w.dst
+	}
+	for _, k := range slices.Sorted(maps.Keys(e.Headers)) {
+		w.text(k, e.Headers[k])
+	}
+	return w.dst
+}
+
+// headerWriter cuts all values from one buffer, one allocation for a record.
+type headerWriter[H AnyHeader] struct {
+	dst  []H
+	buf  []byte
+	from int
+}
+
+// end makes what was added to buf since the last header the value of key.
+func (w *headerWriter[H]) end(key string) {
+	value := w.buf[w.from:len(w.buf):len(w.buf)]
+	w.from = len(w.buf)
+	w.dst = append(w.dst, H(Header{key, value}))
+}
+
+func (w *headerWriter[H]) text(key, value string) {
+	w.buf = append(w.buf, value...)
+	w.end(key)
+}
+
+// ErrNotAnEvent is what FromRecord's errors wrap: the record did not come from
+// this package.
+var ErrNotAnEvent = errors.New("outbox: record is not an outbox event")
+
+// FromRecord reads back what AppendHeaders and Key wrote, with the record's
+// value as the payload, and returns ce_source beside it. DeliverAt is not
+// published and stays zero. The event shares value with the record.
+//
+// Errors wrap ErrNotAnEvent and name the header.
+func FromRecord[H AnyHeader](key, value []byte, headers []H) (e Event, source string, err error) {
+	var seen attributes
+	e.Payload = value
+	for i := range headers {
+		h := Header(headers[i])
+		if err := e.setHeader(h.Key, h.Value, &source, &seen); err != nil {
+			return Event{}, "", err
+		}
+	}
+	for i, name := range requiredAttributes {
+		if seen&(1<<i) == 0 {
+			return Event{}, "", fmt.Errorf("%w: header %s is missing", ErrNotAnEvent, name)
+		}
+	}
+	if string(key) != e.AggregateID.String() {
+		return Event{}, "", fmt.Errorf("%w: key %q is not header %s %s", ErrNotAnEvent, clip(key), HeaderSubject, e.AggregateID)
+	}
+	if e.ContentType == "" {
+		e.ContentType = DefaultContentType
+	}
+	return e, source, nil
+}
+
+// attributes is the set of required attributes seen, by index.
+type attributes uint8
+
+var requiredAttributes = [...]string{
+	HeaderID, HeaderSource, HeaderSpecVersion, HeaderType, HeaderSubject, HeaderSequence, HeaderTime, HeaderAggregateType,
+}
+
+func (e *Event) setHeader(key string, value []byte, source *string, seen *attributes) error {
+	i := slices.Index(requiredAttributes[:], key)
+	if i >= 0 {
+		if *seen&(1<<i) != 0 {
+			return fmt.Errorf("%w: header %s is there twice", ErrNotAnEvent, key)
+		}
+		if len(value) == 0 {
+			return fmt.Errorf("%w: header %s is empty", ErrNotAnEvent, key)
+		}
+		*seen |= 1 << i
+	}
+	var err error
+	switch key {
+	case HeaderID:
+		e.ID, err = parseUUID(value)
+	case HeaderSource:
+		*source = string(value)
+	case HeaderSpecVersion:
+		if string(value) != SpecVersion {
+			err = errors.New("want " + SpecVersion)
+		}
+	case HeaderType:
+		e.Type = string(value)
+	case HeaderSubject:
+		e.AggregateID, err = parseUUID(value)
+	case HeaderTime:
+		e.CreatedAt, err = time.Parse(time.RFC3339Nano, string(value))
+		e.CreatedAt = e.CreatedAt.UTC()
+	case HeaderSequence:
+		if e.Sequence, err = strconv.ParseInt(string(value), 10, 64); err == nil && e.Sequence < 1 {
+			err = errors.New("must be 1 or more")
+		}
+	case HeaderAggregateType:
+		e.AggregateType = string(value)
+	case HeaderContentType:
+		e.ContentType = string(value)
+	default:
+		if reserved(key) {
+			return nil // an attribute of a later version
+		}
+		if e.Headers == nil {
+			e.Headers = make(map[string]string)
+		}
+		e.Headers[key] = string(value)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: header %s %q: %w", ErrNotAnEvent, key, clip(value), err)
+	}
+	return nil
+}
+
+// clip keeps error texts short, whatever a foreign record holds.
+func clip(b []byte) []byte { return b[:min(len(b), 64)] }
+
+func parseUUID(b []byte) (gocql.UUID, error) {
+	if len(b) != 36 {
+		return gocql.UUID{}, errors.New("want 36 characters")
+	}
+	return gocql.ParseUUID(string(b))
+}
+
+// appendUUID appends u as text, lower case, without an allocation.
+func appendUUID(dst []byte, u gocql.UUID) []byte {
+	const hex = "0123456789abcdef"
+	for i, b := range u {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			dst = append(dst, '-')
+		}
+		dst = append(dst, hex[b>>4], hex[b&15])
+	}
+	return dst
+}

@@ -1,0 +1,31 @@
+package outbox
+
+import (
+	"github.com/gocql/gocql"
+	"github.com/google/uuid"
+)
+
+// NewID returns a new UUIDv7: unique, and ordered by time to the millisecond.
+func NewID() gocql.UUID {
+	// NewV7 fails only if the system's random source does, which crypto/rand
+	// turns into a crash of the process.
+	return gocql.UUID(uuid.Must(uuid.NewV7()))
+}
+
+// NameID derives an id from a namespace and names, the same one every time: a
+// name-based UUIDv5 (SHA-1). It gives a retried request the ids of its first
+// attempt. Names are delimited, so ("ab", "c") and ("a", "bc") differ.
+//
+// Anyone who knows namespace and names can compute the id; it is no secret.
+func NameID(namespace gocql.UUID, names ...string) gocql.UUID {
+	n := 0
+	for _, s := range names {
+		n += len(s) + 1
+	}
+	data := make([]byte, 0, n)
+	for _, s := range names {
+		data = append(data, s...)
+		data = append(data, 0)
+	}
+	return gocql.UUID(uuid.NewSHA1(uuid.UUID(namespace), data))
+}

@@ -1,0 +1,111 @@
+package outbox
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gocql/gocql"
+)
+
+// Bounds that Validate holds an event to. They keep a record below a broker's
+// usual message.max.bytes of 1,048,588 and a logged batch below ScyllaDB's
+// batch_size_fail_threshold of 1024 kB.
+const (
+	// MaxEventBytes bounds payload and headers together.
+	MaxEventBytes = 1_000_000
+	// MaxNameBytes bounds AggregateType, Type, ContentType and a header's key.
+	MaxNameBytes = 249
+)
+
+// FieldError is one thing that is wrong with an event.
+type FieldError struct {
+	// Field is the name in Event, such as "Sequence" or `Headers["ce_id"]`.
+	Field string
+	// Problem says what was found, Fix what to do about it.
+	Problem, Fix string
+}
+
+// InvalidEventError lists everything that is wrong with an event.
+type InvalidEventError struct {
+	Fields []FieldError
+}
+
+// Error names every field with its problem and its fix.
+func (e *InvalidEventError) Error() string {
+	var b strings.Builder
+	b.WriteString("outbox: invalid event: ")
+	for i, f := range e.Fields {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s %s: %s", f.Field, f.Problem, f.Fix)
+	}
+	return b.String()
+}
+
+func (e *InvalidEventError) add(field, problem, fix string) {
+	e.Fields = append(e.Fields, FieldError{Field: field, Problem: problem, Fix: fix})
+}
+
+// Validate returns nil if e may be stored and published, otherwise an
+// *InvalidEventError that names every bad field.
+func (e *Event) Validate() error {
+	var bad InvalidEventError
+	if e.ID == (gocql.UUID{}) {
+		bad.add("ID", "is zero", "set it to outbox.NewID(), or to outbox.NameID(…) where a retry must write the same event")
+	}
+	if e.AggregateID == (gocql.UUID{}) {
+		bad.add("AggregateID", "is zero", "set it to the id of the row the event is about")
+	}
+	if e.Sequence < 1 {
+		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "number the events of one aggregate 1, 2, 3 … without gaps")
+	}
+	bad.name("AggregateType", e.AggregateType, `set it to what the aggregate is, such as "order"`)
+	bad.name("Type", e.Type, `set it to what happened, such as "OrderCreated"`)
+	if e.ContentType != "" {
+		bad.name("ContentType", e.ContentType, "use a media type such as application/json, or leave it empty")
+	}
+	if e.CreatedAt.IsZero() {
+		bad.add("CreatedAt", "is zero", "set it to time.Now().UTC(), once, so that a retry writes the same row")
+	} else if y := e.CreatedAt.UTC().Year(); y < 1 || y > 9999 {
+		bad.add("CreatedAt", fmt.Sprintf("is in the year %d", y), "use a year from 1 to 9999, what RFC 3339 can write")
+	}
+	size := len(e.Payload)
+	for k, v := range e.Headers {
+		size += len(k) + len(v)
+		field := fmt.Sprintf("Headers[%q]", k)
+		bad.name(field, k, "use a short printable key")
+		if reserved(k) {
+			bad.add(field, "is a name that the relay sets", "choose a key that is not content-type and does not begin with ce_")
+		}
+		if !utf8.ValidString(v) {
+			bad.add(field, "is not valid UTF-8", "encode binary values as text")
+		}
+	}
+	if size > MaxEventBytes {
+		bad.add("Payload", fmt.Sprintf("takes %d bytes with its headers, more than %d", size, MaxEventBytes),
+			"store the document elsewhere and publish a reference to it")
+	}
+	if bad.Fields == nil {
+		return nil
+	}
+	return &bad
+}
+
+// name checks a short text that becomes a header value or part of a topic name.
+func (e *InvalidEventError) name(field, v, fix string) {
+	switch {
+	case v == "":
+		e.add(field, "is empty", fix)
+	case len(v) > MaxNameBytes:
+		e.add(field, fmt.Sprintf("is %d bytes long, more than %d", len(v), MaxNameBytes), fix)
+	case !printable(v):
+		e.add(field, "holds control characters or is not valid UTF-8", fix)
+	}
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
