@@ -127,7 +127,11 @@ func define(keyspaces map[string]*catalog.Keyspace, defs string) {
 			for _, def := range splitColumns(parts[1+i]) {
 				def, desc := strings.CutSuffix(def, " DESC")
 				name, typ, _ := strings.Cut(def, " ")
-				t.Add(catalog.Column{Name: name, Type: typeNamed(typ), Kind: kind, Desc: desc})
+				ct, err := cqltype.Parse(typ, nil)
+				if err != nil {
+					panic(fmt.Sprintf("system table %s.%s: column %s: %v", ks, t.Name, name, err))
+				}
+				t.Add(catalog.Column{Name: name, Type: ct, Kind: kind, Desc: desc})
 			}
 		}
 	}
@@ -161,43 +165,4 @@ func splitColumns(list string) []string {
 		out = append(out, last)
 	}
 	return out
-}
-
-// typeNamed reads the types that the definitions use.
-func typeNamed(name string) *cqltype.Type {
-	if inner, ok := strings.CutPrefix(name, "frozen<"); ok {
-		t := *typeNamed(strings.TrimSuffix(inner, ">"))
-		t.Frozen = true
-		return &t
-	}
-	if inner, ok := strings.CutPrefix(name, "set<"); ok {
-		return &cqltype.Type{Kind: cqltype.Set, Elem: typeNamed(strings.TrimSuffix(inner, ">"))}
-	}
-	if inner, ok := strings.CutPrefix(name, "list<"); ok {
-		return &cqltype.Type{Kind: cqltype.List, Elem: typeNamed(strings.TrimSuffix(inner, ">"))}
-	}
-	if inner, ok := strings.CutPrefix(name, "map<"); ok {
-		k, v, _ := strings.Cut(strings.TrimSuffix(inner, ">"), ", ")
-		return &cqltype.Type{Kind: cqltype.Map, Key: typeNamed(k), Elem: typeNamed(v)}
-	}
-	t, ok := natives[name]
-	if !ok {
-		panic("system tables: unknown type " + name)
-	}
-	return t
-}
-
-var natives = map[string]*cqltype.Type{
-	"bigint":    {Kind: cqltype.BigInt},
-	"blob":      {Kind: cqltype.Blob},
-	"boolean":   {Kind: cqltype.Boolean},
-	"double":    {Kind: cqltype.Double},
-	"duration":  {Kind: cqltype.Duration},
-	"inet":      {Kind: cqltype.Inet},
-	"int":       {Kind: cqltype.Int},
-	"text":      {Kind: cqltype.Varchar},
-	"timestamp": {Kind: cqltype.Timestamp},
-	"timeuuid":  {Kind: cqltype.TimeUUID},
-	"tinyint":   {Kind: cqltype.TinyInt},
-	"uuid":      {Kind: cqltype.UUID},
 }
