@@ -166,6 +166,9 @@ type Select struct {
 	AllowFiltering           bool
 	BypassCache              bool
 	Timeout                  Term
+	// TTL and Timestamp are set by USING TTL and USING TIMESTAMP, which the
+	// grammar has and ScyllaDB refuses: "Specifying TTL is not legal for SELECT statement".
+	TTL, Timestamp Term
 }
 
 // Using holds the USING clause of a modification; nil means absent.
@@ -301,10 +304,13 @@ type (
 	}
 	// CreateTable is CREATE TABLE.
 	CreateTable struct {
-		IfNotExists    bool
-		Table          Name
-		Columns        []ColumnDef
-		PartitionKey   []string // empty when a column carries PRIMARY KEY
+		IfNotExists  bool
+		Table        Name
+		Columns      []ColumnDef
+		PartitionKey []string // empty when a column carries PRIMARY KEY
+		// PrimaryKeys counts the PRIMARY KEY clauses, those of columns included;
+		// the grammar lets any number pass. PartitionKey and Clustering are of the last clause.
+		PrimaryKeys    int
 		Clustering     []string
 		ClusterOrder   []Order
 		CompactStorage bool
@@ -327,7 +333,9 @@ type (
 	// Truncate is TRUNCATE [TABLE].
 	Truncate struct{ Table Name }
 	// CreateIndex is CREATE INDEX. Target is the column; TargetKind is "", "keys",
-	// "values", "entries" or "full". Local lists the key columns of a local index.
+	// "entries" or "full". Local lists the key columns of a local index. They are
+	// meaningful if Targets, in which everything between the parentheses stands,
+	// holds one single column, or a list of columns and one single column.
 	CreateIndex struct {
 		IfNotExists bool
 		Index       string
@@ -335,8 +343,17 @@ type (
 		Target      string
 		TargetKind  string
 		Local       []string
-		Custom      string
-		With        []Property
+		Targets     []IndexTarget
+		// IsCustom is CREATE CUSTOM INDEX; Custom is the class after USING, with or without it.
+		IsCustom bool
+		Custom   string
+		With     []Property
+	}
+	// IndexTarget is one element of an index's target list: a column with Kind "",
+	// "keys", "entries" or "full", or a parenthesised list with Kind "columns".
+	IndexTarget struct {
+		Kind    string
+		Columns []string
 	}
 	// DropIndex is DROP INDEX.
 	DropIndex struct {
@@ -369,7 +386,9 @@ type (
 		PartitionKey []string
 		Clustering   []string
 		ClusterOrder []Order
-		With         []Property
+		// CompactStorage: the grammar takes it here too.
+		CompactStorage bool
+		With           []Property
 	}
 	// AlterView is ALTER MATERIALIZED VIEW … WITH.
 	AlterView struct {

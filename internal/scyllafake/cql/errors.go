@@ -1,0 +1,88 @@
+package cql
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// SyntaxError is a text that is not CQL; it becomes error 0x2000.
+type SyntaxError struct {
+	// Line counts from 1, Column from 0 in characters. At the end of the text
+	// Column is 0, as in ScyllaDB.
+	Line, Column int
+	Message      string // as ScyllaDB words it, "line 1:0 no viable alternative at input 'X'"
+}
+
+func (e *SyntaxError) Error() string { return e.Message }
+
+// ScyllaDB's messages come from ANTLR's C++ runtime, which knows these cases
+// (recorded from a node, and discussed in scylladb/scylladb issue 1703):
+//
+//   - no rule begins like that: "no viable alternative at input 'X'"
+//   - one certain token was wanted, and stands right after the next one:
+//     "extraneous input 'X' expecting <invalid>"
+//   - one certain token was wanted, and the next one may follow it:
+//     "missing ')' at '<missing '"
+//   - one certain token was wanted, and neither: " : syntax error...\n"
+
+// noViable says that nothing the grammar has here begins with the next token.
+func (p *parser) noViable() *SyntaxError { return p.noViableAt(p.pos) }
+
+// noViableAt is noViable for the token where the decision was made.
+func (p *parser) noViableAt(pos int) *SyntaxError {
+	return p.errorAt(pos, " no viable alternative at input '"+p.display(pos)+"'")
+}
+
+// mismatch says that want was needed. follow may stand after want; only where
+// it is known can the error be one of a missing token.
+func (p *parser) mismatch(want kind, follow kindSet) *SyntaxError {
+	switch {
+	case p.kind() != tEOF && p.peek(1) == want:
+		return p.errorAt(p.pos, " extraneous input '"+p.display(p.pos)+"' expecting <invalid>")
+	case p.kind() != tEOF && follow.has(p.kind()):
+		return p.errorAt(p.pos, " missing "+want.String()+" at '<missing '")
+	default:
+		return p.errorAt(p.pos, "  : syntax error...\n")
+	}
+}
+
+// refuse is an error of ScyllaDB's own, which has no position in its text.
+func (p *parser) refuse(message string) *SyntaxError {
+	e := p.errorAt(p.pos, "")
+	e.Message = message
+	return e
+}
+
+// display is a token as error messages show it.
+func (p *parser) display(pos int) string {
+	t := p.toks[pos]
+	switch t.kind {
+	case tEOF:
+		return "<EOF>"
+	case tString, tQuoted:
+		return p.unquoted(t)
+	default:
+		return p.text(t)
+	}
+}
+
+func (p *parser) errorAt(pos int, message string) *SyntaxError {
+	t := p.toks[pos]
+	e := errorAt(p.src, int(t.start), message)
+	if t.kind == tEOF {
+		e = &SyntaxError{Line: e.Line, Message: "line " + strconv.Itoa(e.Line) + ":0" + message}
+	}
+	return e
+}
+
+// errorAt makes an error at a byte offset of src.
+func errorAt(src string, offset int, message string) *SyntaxError {
+	before := src[:offset]
+	line := 1 + strings.Count(before, "\n")
+	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
+	return &SyntaxError{
+		Line: line, Column: column,
+		Message: "line " + strconv.Itoa(line) + ":" + strconv.Itoa(column) + message,
+	}
+}

@@ -1,0 +1,239 @@
+package cql
+
+func (p *parser) insert() *Insert {
+	p.next()
+	p.expect(kInto, nameStart)
+	s := &Insert{Table: p.tableName()}
+	switch p.kind() {
+	case tLParen:
+		s.Columns = p.parenIdents()
+		p.expect(kValues, setOf(tLParen))
+		p.expect(tLParen, termStart)
+		s.Values = p.termsUntil(tRParen)
+	case kJson:
+		p.next()
+		p.insertJSON(s)
+	default:
+		panic(p.noViable())
+	}
+	if p.ifNotExists() {
+		s.If = &Cond{NotExists: true}
+	}
+	s.Using = p.using()
+	return s
+}
+
+func (p *parser) insertJSON(s *Insert) {
+	switch {
+	case p.markerAhead():
+		s.JSON = p.marker()
+	case p.kind() == tString:
+		s.JSON = p.constant()
+	default:
+		panic(p.noViable())
+	}
+	if !p.accept(kDefault) {
+		return
+	}
+	switch {
+	case p.accept(kUnset):
+		s.DefaultUnset = true
+	case !p.accept(kNull):
+		panic(p.noViableAt(p.pos - 1))
+	}
+}
+
+// using reads an optional USING clause; of a repeated attribute the last counts.
+func (p *parser) using() Using {
+	var u Using
+	if !p.accept(kUsing) {
+		return u
+	}
+	for {
+		switch p.kind() {
+		case kTimestamp:
+			p.next()
+			u.Timestamp = p.intValue()
+		case kTtl:
+			p.next()
+			u.TTL = p.intValue()
+		case kTimeout:
+			p.next()
+			u.Timeout = p.term()
+		default:
+			panic(p.noViable())
+		}
+		if !p.accept(kAnd) {
+			return u
+		}
+	}
+}
+
+func (p *parser) update() *Update {
+	p.next()
+	s := &Update{Table: p.tableName()}
+	s.Using = p.using()
+	p.expect(kSet, identStart)
+	p.list(func() { s.Set = append(s.Set, p.assignment()) })
+	p.expect(kWhere, identStart.union(setOf(tLParen, kToken)))
+	s.Where = p.where()
+	s.If = p.condition()
+	return s
+}
+
+// assignment: one element of a SET clause.
+func (p *parser) assignment() Assignment {
+	a := Assignment{Column: p.ident()}
+	switch p.kind() {
+	case tEqual:
+		p.next()
+		p.assignColumn(&a)
+		return a
+	case tLBracket:
+		p.next()
+		a.Kind = AssignElem
+		if p.accept(kScyllaTimeuuidListIndex) {
+			p.refused = "SCYLLA_TIMEUUID_LIST_INDEX"
+			p.expect(tLParen, termStart)
+			a.Elem = p.term()
+			p.expect(tRParen, setOf(tRBracket))
+		} else {
+			a.Elem = p.term()
+		}
+		p.expect(tRBracket, setOf(tEqual))
+	case tDot:
+		p.next()
+		a.Kind = AssignField
+		a.Field = p.ident()
+	default:
+		panic(p.noViable())
+	}
+	p.expect(tEqual, termStart)
+	a.Value = p.term()
+	return a
+}
+
+// assignColumn reads what follows "c =": a value, c + x, c - x, or x + c.
+func (p *parser) assignColumn(a *Assignment) {
+	if p.accept(kScyllaCounterShardList) {
+		p.refused = "SCYLLA_COUNTER_SHARD_LIST"
+		p.expect(tLParen, termStart)
+		a.Value = p.term()
+		p.expect(tRParen, kindSet{})
+		return
+	}
+	if identStart.has(p.kind()) {
+		switch p.peek(1) {
+		case tPlus, tMinus:
+			p.assignOperation(a)
+			return
+		case tInteger:
+			p.assignInteger(a)
+			return
+		case tLParen, tDot:
+		default:
+			panic(p.noViable())
+		}
+	}
+	a.Value = p.term()
+	if !p.accept(tPlus) {
+		return
+	}
+	if p.ident() != a.Column {
+		panic(p.refuse("Only expressions of the form X = <value> + X are supported."))
+	}
+	a.Kind = AssignPrepend
+}
+
+// assignOperation: c + term or c - term.
+func (p *parser) assignOperation(a *Assignment) {
+	column := p.ident()
+	sign := p.next()
+	a.Kind = AssignAppend
+	if sign.kind == tMinus {
+		a.Kind = AssignRemove
+	}
+	a.Value = p.term()
+	if column != a.Column {
+		panic(p.refuse("Only expressions of the form X = X " + p.text(sign) + "<value> are supported."))
+	}
+}
+
+// assignInteger: "c -3", where the sign belongs to the number.
+func (p *parser) assignInteger(a *Assignment) {
+	column := p.ident()
+	n := p.constant()
+	if column != a.Column {
+		sign := "+"
+		if n.Text[0] == '-' {
+			sign = "-"
+		}
+		panic(p.refuse("Only expressions of the form X = X " + sign + " <value> are supported."))
+	}
+	a.Kind, a.Value = AssignAppend, n
+}
+
+func (p *parser) delete() *Delete {
+	p.next()
+	s := &Delete{}
+	if p.kind() != kFrom {
+		if !identStart.has(p.kind()) {
+			panic(p.mismatch(kFrom, nameStart))
+		}
+		p.list(func() { s.Targets = append(s.Targets, p.deleteTarget()) })
+	}
+	p.expect(kFrom, nameStart)
+	s.Table = p.tableName()
+	s.Using = p.using()
+	p.expect(kWhere, identStart.union(setOf(tLParen, kToken)))
+	s.Where = p.where()
+	s.If = p.condition()
+	return s
+}
+
+// deleteTarget: c, c[x] or c.f.
+func (p *parser) deleteTarget() DeleteTarget {
+	at := p.pos
+	t := DeleteTarget{Column: p.ident()}
+	switch p.kind() {
+	case tLBracket:
+		p.next()
+		t.Elem = p.term()
+		p.expect(tRBracket, kindSet{})
+	case tDot:
+		p.next()
+		t.Field = p.ident()
+	case tComma, kFrom:
+	default:
+		panic(p.noViableAt(at))
+	}
+	return t
+}
+
+func (p *parser) batch() *Batch {
+	p.next()
+	b := &Batch{}
+	switch {
+	case p.accept(kUnlogged):
+		b.Kind = BatchUnlogged
+	case p.accept(kCounter):
+		b.Kind = BatchCounter
+	}
+	p.expect(kBatch, setOf(kUsing, kInsert, kUpdate, kDelete, kApply))
+	b.Using = p.using()
+	for {
+		switch p.kind() {
+		case kInsert:
+			b.Statements = append(b.Statements, p.insert())
+		case kUpdate:
+			b.Statements = append(b.Statements, p.update())
+		case kDelete:
+			b.Statements = append(b.Statements, p.delete())
+		default:
+			p.expect(kApply, setOf(kBatch))
+			p.expect(kBatch, setOf(tSemicolon))
+			return b
+		}
+		p.accept(tSemicolon)
+	}
+}

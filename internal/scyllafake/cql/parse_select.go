@@ -1,0 +1,187 @@
+package cql
+
+import "strings"
+
+func (p *parser) selectStatement() *Select {
+	p.next()
+	s := &Select{}
+	if p.modifierAhead(kJson) {
+		p.next()
+		s.JSON = true
+	}
+	if p.modifierAhead(kDistinct) {
+		p.next()
+		s.Distinct = true
+	}
+	p.selectClause(s)
+	p.expect(kFrom, nameStart)
+	s.From = p.tableName()
+	if p.accept(kWhere) {
+		s.Where = p.where()
+	}
+	p.selectTail(s)
+	return s
+}
+
+// selectTail reads what may follow WHERE, in this order only.
+func (p *parser) selectTail(s *Select) {
+	if p.accept(kGroup) {
+		p.expect(kBy, identStart)
+		s.GroupBy = p.identList()
+	}
+	if p.accept(kOrder) {
+		p.expect(kBy, identStart)
+		p.list(func() { s.OrderBy = append(s.OrderBy, p.orderBy()) })
+	}
+	if p.accept(kPer) {
+		p.expect(kPartition, setOf(kLimit))
+		p.expect(kLimit, setOf(tInteger, tQMark, tColon))
+		s.PerPartitionLimit = p.intValue()
+	}
+	if p.accept(kLimit) {
+		s.Limit = p.intValue()
+	}
+	if p.accept(kAllow) {
+		p.expect(kFiltering, kindSet{})
+		s.AllowFiltering = true
+	}
+	if p.accept(kBypass) {
+		p.expect(kCache, kindSet{})
+		s.BypassCache = true
+	}
+	u := p.using()
+	s.Timeout, s.TTL, s.Timestamp = u.Timeout, u.TTL, u.Timestamp
+}
+
+func (p *parser) orderBy() Order {
+	o := Order{Column: p.ident()}
+	if !p.accept(kAsc) {
+		o.Desc = p.accept(kDesc)
+	}
+	return o
+}
+
+// modifierAhead tells the keyword JSON or DISTINCT from a column or function of
+// that name, by what follows.
+func (p *parser) modifierAhead(k kind) bool {
+	if p.kind() != k {
+		return false
+	}
+	switch p.peek(1) {
+	case kFrom, tComma, tDot, tLParen:
+		return false
+	case kAs:
+		// "JSON AS FROM" selects a column called as; "JSON AS x" names the column json x.
+		next := p.peek(2)
+		return next == kFrom || next == tComma || next == tDot || next == tLParen
+	}
+	return true
+}
+
+func (p *parser) selectClause(s *Select) {
+	if p.accept(tStar) {
+		s.Star = true
+		return
+	}
+	p.list(func() { s.Selectors = append(s.Selectors, p.selector()) })
+}
+
+func (p *parser) selector() Selector {
+	start := p.toks[p.pos].start
+	sel := Selector{Expr: p.unaliased()}
+	sel.Text = squeeze(p.src[start:p.toks[p.pos-1].end])
+	if p.accept(kAs) {
+		sel.Alias = p.ident()
+	}
+	return sel
+}
+
+// squeeze makes one space of each stretch of white space.
+func squeeze(s string) string {
+	if !strings.ContainsAny(s, "\t\r\n") && !strings.Contains(s, "  ") {
+		return s
+	}
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// selectorFollow may stand after a column's name in a select clause.
+var selectorFollow = setOf(tDot, tComma, tRParen, kFrom, kAs)
+
+// unaliased: a column, function, CAST, or a field of one.
+func (p *parser) unaliased() Term {
+	p.enter()
+	defer p.leave()
+	t := p.selectable()
+	for p.accept(tDot) {
+		t = FieldSel{Arg: t, Field: p.ident()}
+	}
+	return t
+}
+
+func (p *parser) selectable() Term {
+	k, next := p.kind(), p.peek(1)
+	switch {
+	case k == kCast:
+		return p.selectCast()
+	case k == kCount && next == tLParen && (p.peek(2) == tStar || p.peek(2) == tInteger):
+		return p.countRows()
+	case (k == kWritetime || k == kTtl) && next == tLParen:
+		name := strings.ToLower(p.text(p.next()))
+		p.next()
+		arg := ColumnRef{Column: p.ident()}
+		p.expect(tRParen, kindSet{})
+		return FuncCall{Name: Name{Name: name}, Args: []Term{arg}}
+	case next == tLParen && funcStart.has(k), p.functionAhead():
+		return p.selectFunction()
+	case identStart.has(k) && selectorFollow.has(next):
+		return ColumnRef{Column: p.ident()}
+	default:
+		panic(p.noViable())
+	}
+}
+
+// functionAhead tells keyspace.function(…) from column.field.
+func (p *parser) functionAhead() bool {
+	return nameStart.has(p.kind()) && p.peek(1) == tDot && funcStart.has(p.peek(2)) && p.peek(3) == tLParen
+}
+
+func (p *parser) selectCast() Term {
+	p.next()
+	p.expect(tLParen, identStart)
+	c := SelectCast{Arg: p.unaliased()}
+	p.expect(kAs, nativeTypes)
+	if !nativeTypes.has(p.kind()) {
+		panic(p.noViable())
+	}
+	c.Type = strings.ToLower(p.text(p.next()))
+	p.expect(tRParen, kindSet{})
+	return c
+}
+
+func (p *parser) countRows() Term {
+	p.next()
+	p.next()
+	if t := p.next(); t.kind == tInteger && p.text(t) != "1" {
+		panic(p.refuse("Only COUNT(1) is supported, got COUNT(" + p.text(t) + ")"))
+	}
+	p.expect(tRParen, kindSet{})
+	return FuncCall{Name: Name{Name: "count"}}
+}
+
+func (p *parser) selectFunction() Term {
+	f := FuncCall{Name: p.functionName()}
+	at := p.pos
+	p.next()
+	if p.accept(tRParen) {
+		if f.Name.Name == "count" {
+			p.refused = "count() without an argument"
+		}
+		return f
+	}
+	if k := p.kind(); k != kCast && k != kToken && !nameStart.has(k) {
+		panic(p.noViableAt(at))
+	}
+	p.list(func() { f.Args = append(f.Args, p.unaliased()) })
+	p.expect(tRParen, kindSet{})
+	return f
+}

@@ -1,0 +1,213 @@
+package cql
+
+// where: relations joined by AND.
+func (p *parser) where() []Relation {
+	rels := []Relation{p.relation()}
+	for p.accept(kAnd) {
+		rels = append(rels, p.relation())
+	}
+	return rels
+}
+
+// relation: one condition of a WHERE clause.
+func (p *parser) relation() Relation {
+	p.enter()
+	defer p.leave()
+	switch k := p.kind(); {
+	case k == kToken:
+		p.next()
+		r := Relation{Token: true, Columns: p.parenIdents()}
+		r.Op = p.relationOp()
+		r.Value = p.term()
+		return r
+	case k == tLParen && p.tupleAhead():
+		return p.tupleRelation()
+	case k == tLParen:
+		if next := p.peek(1); next != tLParen && next != kToken && !identStart.has(next) {
+			panic(p.noViable())
+		}
+		p.next()
+		r := p.relation()
+		p.expect(tRParen, kindSet{})
+		return r
+	case identStart.has(k):
+		return p.columnRelation()
+	default:
+		panic(p.noViable())
+	}
+}
+
+// columnRelation: a relation that begins with a column's name.
+func (p *parser) columnRelation() Relation {
+	at, op := p.pos, p.peek(1)
+	if op == kIn && p.peek(2) != tLParen && p.peek(2) != tQMark && p.peek(2) != tColon {
+		panic(p.noViable())
+	}
+	r := Relation{Columns: []string{p.ident()}}
+	switch {
+	case relationOps.has(op):
+		r.Op = p.relationOp()
+		r.Value = p.term()
+	case op == kIs:
+		p.next()
+		p.expect(kNot, setOf(kNull))
+		p.expect(kNull, kindSet{})
+		r.Op = OpIsNotNull
+	case op == kIn:
+		p.inValues(&r)
+	case op == kContains:
+		p.next()
+		r.Op = OpContains
+		// KEY is also a name, but a name alone is no value.
+		if p.kind() == kKey && p.peek(1) != tLParen && p.peek(1) != tDot {
+			p.next()
+			r.Op = OpContainsKey
+		}
+		r.Value = p.term()
+	case op == tLBracket:
+		p.next()
+		r.Elem = p.term()
+		p.expect(tRBracket, relationOps)
+		r.Op = p.relationOp()
+		r.Value = p.term()
+	default:
+		panic(p.noViableAt(at))
+	}
+	return r
+}
+
+// tupleAhead tells (a, b) > … from a relation in parentheses.
+func (p *parser) tupleAhead() bool {
+	i := p.pos + 1
+	for identStart.has(p.toks[i].kind) && p.toks[i+1].kind == tComma {
+		i += 2
+	}
+	return identStart.has(p.toks[i].kind) && p.toks[i+1].kind == tRParen
+}
+
+// tupleRelation: (a, b) > (1, 2), (a, b) IN ((1, 2), (3, 4)).
+func (p *parser) tupleRelation() Relation {
+	r := Relation{Multi: true, Columns: p.parenIdents()}
+	if p.kind() == kIn {
+		p.tupleIn(&r)
+		return r
+	}
+	if !relationOps.has(p.kind()) {
+		panic(p.noViable())
+	}
+	at := p.pos
+	r.Op = p.relationOp()
+	if p.accept(kScyllaClusteringBound) {
+		p.refused = "SCYLLA_CLUSTERING_BOUND"
+	}
+	r.Value = p.tupleOrMarker(at)
+	return r
+}
+
+func (p *parser) tupleIn(r *Relation) {
+	r.Op = OpIn
+	at := p.pos
+	p.next()
+	if p.markerAhead() {
+		r.Value = p.marker()
+		return
+	}
+	if p.kind() != tLParen {
+		panic(p.noViableAt(at))
+	}
+	p.next()
+	r.In = []Term{}
+	if p.accept(tRParen) {
+		return
+	}
+	tuples := p.kind() == tLParen
+	p.list(func() {
+		if tuples == p.markerAhead() {
+			panic(p.noViable())
+		}
+		r.In = append(r.In, p.tupleOrMarker(p.pos))
+	})
+	p.expect(tRParen, kindSet{})
+}
+
+// tupleOrMarker: (1, 2) or a marker; at is where an error points.
+func (p *parser) tupleOrMarker(at int) Term {
+	switch {
+	case p.markerAhead():
+		return p.marker()
+	case p.kind() == tLParen:
+		return p.value()
+	default:
+		panic(p.noViableAt(at))
+	}
+}
+
+// inValues: IN (1, 2), IN ? or IN :name.
+func (p *parser) inValues(r *Relation) {
+	p.next()
+	r.Op = OpIn
+	if p.markerAhead() {
+		r.Value = p.marker()
+		return
+	}
+	if p.kind() != tLParen {
+		panic(p.noViable())
+	}
+	p.next()
+	r.In = []Term{}
+	if p.accept(tRParen) {
+		return
+	}
+	r.In = p.termsUntil(tRParen)
+}
+
+var relationKinds = map[kind]Op{
+	tEqual: OpEQ, tNotEq: OpNE, tLess: OpLT, tLessEq: OpLE, tGreater: OpGT, tGreaterEq: OpGE, kLike: OpLike,
+}
+
+func (p *parser) relationOp() Op {
+	op, ok := relationKinds[p.kind()]
+	if !ok {
+		panic(p.noViable())
+	}
+	p.next()
+	return op
+}
+
+// condition reads an optional IF clause of UPDATE and DELETE.
+func (p *parser) condition() *Cond {
+	if !p.accept(kIf) {
+		return nil
+	}
+	if p.kind() == kExists && !p.conditionAt(1) {
+		p.next()
+		return &Cond{Exists: true}
+	}
+	c := &Cond{Columns: []Relation{p.columnCondition()}}
+	for p.accept(kAnd) {
+		c.Columns = append(c.Columns, p.columnCondition())
+	}
+	return c
+}
+
+// conditionAt tells the column exists from the keyword: what may follow a column.
+func (p *parser) conditionAt(n int) bool {
+	k := p.peek(n)
+	return relationOps.has(k) || k == kIn || k == tLBracket
+}
+
+// columnCondition: one condition of an IF clause.
+func (p *parser) columnCondition() Relation {
+	r := Relation{Columns: []string{p.ident()}}
+	if p.accept(tLBracket) {
+		r.Elem = p.term()
+		p.expect(tRBracket, relationOps.union(setOf(kIn)))
+	}
+	if p.kind() == kIn {
+		p.inValues(&r)
+		return r
+	}
+	r.Op = p.relationOp()
+	r.Value = p.term()
+	return r
+}
