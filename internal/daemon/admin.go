@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Readiness is the answer of a readiness check: whether the process does its
+// job, and a detail that is shown as JSON either way.
+type Readiness func() (ready bool, detail any)
+
+// AdminHandler serves /metrics, /healthz (200 while the process runs) and
+// /readyz (200 or 503, with the detail as JSON).
+func AdminHandler(gatherer prometheus.Gatherer, ready Readiness) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ok, detail := ready()
+		w.Header().Set("Content-Type", "application/json")
+		if !ok {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(detail) // the client is gone
+	})
+	return mux
+}
+
+// HTTPServer is a listening HTTP server.
+type HTTPServer struct {
+	srv  *http.Server
+	addr net.Addr
+	done chan error
+}
+
+// readHeaderTimeout bounds what a client that never finishes its headers costs.
+const readHeaderTimeout = 5 * time.Second
+
+// ServeHTTP listens on addr and serves h in the background. It is listening
+// when ServeHTTP returns.
+func ServeHTTP(ctx context.Context, addr string, h http.Handler, log *slog.Logger) (*HTTPServer, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for HTTP on %s: %w", addr, err)
+	}
+	s := &HTTPServer{
+		srv: &http.Server{
+			Handler:           h,
+			ReadHeaderTimeout: readHeaderTimeout,
+			IdleTimeout:       2 * time.Minute,
+			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		},
+		addr: ln.Addr(),
+		done: make(chan error, 1),
+	}
+	go func() { s.done <- s.srv.Serve(ln) }()
+	return s, nil
+}
+
+// Addr is the address it listens on, host:port.
+func (s *HTTPServer) Addr() string { return s.addr.String() }
+
+// Done delivers the error that ended the server before Shutdown was called.
+func (s *HTTPServer) Done() <-chan error { return s.done }
+
+// Shutdown lets the requests under way end within timeout and closes what is left.
+func (s *HTTPServer) Shutdown(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	err := s.srv.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.Join(fmt.Errorf("requests still under way after %s were cut off", timeout), s.srv.Close())
+	}
+	return err
+}

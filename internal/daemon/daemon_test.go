@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestTeardown_ClosesNewestFirstAndJoinsErrors(t *testing.T) {
+	t.Parallel()
+	var order []string
+	var td Teardown
+	td.AddFunc("first", func() { order = append(order, "first") })
+	boom := errors.New("boom")
+	td.Add("second", func() error { order = append(order, "second"); return boom })
+	td.AddFunc("third", func() { order = append(order, "third") })
+
+	err := td.Run()
+	if got := strings.Join(order, " "); got != "third second first" {
+		t.Errorf("closed %q, want newest first", got)
+	}
+	if !errors.Is(err, boom) || !strings.Contains(err.Error(), "close second") {
+		t.Errorf("Run() error = %v, want it to name the step and wrap boom", err)
+	}
+	if err := td.Run(); err != nil || len(order) != 3 {
+		t.Errorf("second Run() = %v after %v, want nothing to happen", err, order)
+	}
+}
+
+func TestNewLogger_RefusesUnknownNames(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ level, format, want string }{
+		{"loud", "text", "log level"},
+		{"info", "xml", "log format"},
+	} {
+		if _, err := NewLogger(io.Discard, c.level, c.format); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("NewLogger(%q, %q) error = %v, want it to name the %s", c.level, c.format, err, c.want)
+		}
+	}
+	var out bytes.Buffer
+	log, err := NewLogger(&out, "warn", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("hidden")
+	log.Warn("shown", "k", "v")
+	if got := out.String(); strings.Contains(got, "hidden") || !strings.Contains(got, `"msg":"shown","k":"v"`) {
+		t.Errorf("logged %q", got)
+	}
+}
+
+func TestSignals_FirstSignalEndsTheContext(t *testing.T) {
+	ctx, stop := Signals(t.Context())
+	defer stop()
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	var cause SignalError
+	if err := context.Cause(ctx); !errors.As(err, &cause) || cause.Signal != syscall.SIGTERM {
+		t.Errorf("cause = %v, want SIGTERM", err)
+	}
+}
+
+func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "things_total", Help: "Things."})
+	reg.MustRegister(c)
+	ready := false
+	h := AdminHandler(reg, func() (bool, any) { return ready, map[string]string{"breaker": "open"} })
+	srv, err := ServeHTTP(t.Context(), "127.0.0.1:0", h, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+srv.Addr()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	if code, body := get("/metrics"); code != 200 || !strings.Contains(body, "things_total 0") {
+		t.Errorf("/metrics = %d %q", code, body)
+	}
+	if code, _ := get("/healthz"); code != 200 {
+		t.Errorf("/healthz = %d, want 200", code)
+	}
+	if code, body := get("/readyz"); code != 503 || !strings.Contains(body, `"breaker":"open"`) {
+		t.Errorf("/readyz = %d %q, want 503 with the detail", code, body)
+	}
+	ready = true
+	if code, _ := get("/readyz"); code != 200 {
+		t.Errorf("/readyz when ready = %d, want 200", code)
+	}
+	if err := srv.Shutdown(time.Second); err != nil {
+		t.Errorf("Shutdown() error = %v", err)
+	}
+	if err := <-srv.Done(); !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("Done() = %v, want ErrServerClosed", err)
+	}
+}
