@@ -1,0 +1,133 @@
+package store
+
+import "encoding/binary"
+
+// reader takes a record apart. After the first malformed part it is bad and
+// gives zeros; callers look once, at the end.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	c := r.b[0]
+	r.b = r.b[1:]
+	return c
+}
+
+func (r *reader) uvarint() uint64 {
+	if len(r.b) > 0 && r.b[0] < 0x80 {
+		v := uint64(r.b[0])
+		r.b = r.b[1:]
+		return v
+	}
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	u := r.uvarint()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+func (r *reader) fixed64() int64 {
+	if len(r.b) < 8 {
+		r.fail()
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return int64(v)
+}
+
+// count reads the number of things that follow, each of at least one byte.
+func (r *reader) count() int {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.fail()
+		return 0
+	}
+	return int(n)
+}
+
+// take reads n bytes. The result is part of the record, and never nil.
+func (r *reader) take(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.fail()
+		return nil
+	}
+	v := r.b[:n:n]
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) bytes() []byte { return r.take(r.uvarint()) }
+
+// value reads one of the values that appendValues wrote.
+func (r *reader) value() []byte {
+	n := r.uvarint()
+	if n == 0 {
+		return nil
+	}
+	return r.take(n - 1)
+}
+
+func (r *reader) fail() { r.b, r.bad = nil, true }
+
+// rowHeader is what a row record begins with.
+type rowHeader struct {
+	base
+	flags   byte
+	deleted tomb
+	marker  cell // if flags has rowMarker
+}
+
+func (r *reader) rowHeader() (h rowHeader) {
+	h.flags = r.byte()
+	if h.flags&isPartition != 0 {
+		r.fail()
+		return h
+	}
+	h.ts = r.fixed64()
+	if h.flags&rowBaseTTL != 0 {
+		h.ttl, h.expiry = int32(r.uvarint()), r.varint()
+	}
+	h.deleted = noTomb
+	if h.flags&rowDeleted != 0 {
+		h.deleted = r.tomb(h.ts)
+	}
+	if h.flags&rowMarker != 0 {
+		h.marker = r.cell(r.byte(), &h.base)
+	}
+	return h
+}
+
+func (r *reader) tomb(baseTS int64) tomb {
+	return tomb{ts: baseTS + r.varint(), at: r.varint()}
+}
+
+// cell reads what follows a cell's flags, but not its value.
+func (r *reader) cell(flags byte, b *base) cell {
+	c := cell{ts: b.ts}
+	if flags&cellTime != 0 {
+		c.ts += r.varint()
+	}
+	switch {
+	case flags&cellDead != 0:
+		c.dead, c.expiry = true, r.varint()
+	case flags&cellBaseTTL != 0:
+		c.ttl, c.expiry = b.ttl, b.expiry
+	case flags&cellTTL != 0:
+		c.ttl, c.expiry = int32(r.uvarint()), r.varint()
+	}
+	return c
+}
