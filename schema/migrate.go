@@ -1,0 +1,249 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// component is the partition of schema_migrations that this package uses.
+const component = "scylla-outbox"
+
+// bootstrap is how many migrations must be there before the lock can be taken:
+// the keyspace and the lock's own table.
+const bootstrap = 2
+
+// ChecksumError says that a migration was changed after it had been applied.
+type ChecksumError struct {
+	Version            int
+	Name               string
+	Recorded, Embedded string
+}
+
+// Error says which migration it is and what to do.
+func (e *ChecksumError) Error() string {
+	return fmt.Sprintf("migration %03d_%s was applied with checksum %s, this program has %s: "+
+		"an applied migration must not change; add a new one instead, or run the program that matches the keyspace",
+		e.Version, e.Name, e.Recorded, e.Embedded)
+}
+
+// Migrate brings the keyspace up to date. It may be called by any number of
+// instances at once; one applies, the others wait for it. The session needs no
+// keyspace. It returns once all of the schema is agreed on by all nodes.
+//
+// After an error, a crash or a cancelled ctx the keyspace holds a prefix of the
+// migrations; calling Migrate again completes it. A migration that was changed
+// after it had been applied gives a *ChecksumError before anything is done; one
+// that this program does not know is left alone, as the keyspace may have been
+// migrated by a newer one.
+func Migrate(ctx context.Context, s *gocql.Session, o Options) error {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return err
+	}
+	migrations, err := load(files)
+	if err != nil {
+		return err
+	}
+	m := migrator{session: s, options: o, migrations: migrations}
+	if err := m.run(ctx); err != nil {
+		return fmt.Errorf("migrate keyspace %s: %w", o.Keyspace, err)
+	}
+	return nil
+}
+
+type migrator struct {
+	session    *gocql.Session
+	options    Options
+	migrations []migration
+}
+
+func (m *migrator) run(ctx context.Context) error {
+	srv, err := Detect(ctx, m.session)
+	if err != nil {
+		return err
+	}
+	clause, err := m.options.Tablets.clause(srv)
+	if err != nil {
+		return err
+	}
+	p, err := m.options.parameters(clause)
+	if err != nil {
+		return err
+	}
+	ready, err := m.canLock(ctx)
+	if err != nil {
+		return err
+	}
+	if ready {
+		// The usual start of an instance: nothing to do and no lock to wait for.
+		if pending, err := m.pending(ctx); err != nil || len(pending) == 0 {
+			return err
+		}
+	} else {
+		for _, mig := range m.migrations[:bootstrap] {
+			if err := m.apply(ctx, mig, p); err != nil {
+				return err
+			}
+		}
+	}
+	return m.locked(ctx, func(ctx context.Context) error {
+		pending, err := m.pending(ctx)
+		if err != nil {
+			return err
+		}
+		for _, mig := range pending {
+			start := time.Now()
+			if err := m.apply(ctx, mig, p); err != nil {
+				return err
+			}
+			if err := m.record(ctx, mig); err != nil {
+				return err
+			}
+			m.options.Logger.Info("migration applied", "keyspace", m.options.Keyspace, "version", mig.version,
+				"name", mig.name, "took", time.Since(start).Round(time.Millisecond))
+		}
+		return nil
+	})
+}
+
+// locked runs f while holding the lock; f's context ends if the lock is lost.
+func (m *migrator) locked(ctx context.Context, f func(context.Context) error) (err error) {
+	l := newLock(m.session, m.options)
+	if err := l.acquire(ctx, m.options.LockWait); err != nil {
+		return err
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { l.keep(work, cancel) })
+	err = f(work)
+	if cause := context.Cause(work); err != nil && errors.Is(cause, ErrLockLost) {
+		err = errors.Join(cause, err)
+	}
+	cancel(nil)
+	wg.Wait()
+	if releaseErr := l.release(ctx); releaseErr != nil {
+		m.options.Logger.Warn("migration lock expires by itself", "err", releaseErr)
+	}
+	return err
+}
+
+// canLock tells whether all that the bootstrap migrations create is there.
+func (m *migrator) canLock(ctx context.Context) (bool, error) {
+	tables, err := tables(ctx, m.session, m.options.Keyspace)
+	return tables["schema_migrations"] && tables["schema_locks"], err
+}
+
+func tables(ctx context.Context, s *gocql.Session, keyspace string) (map[string]bool, error) {
+	out := map[string]bool{}
+	iter := s.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", keyspace).
+		WithContext(ctx).Consistency(gocql.One).Iter()
+	for name := ""; iter.Scan(&name); {
+		out[name] = true
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("list tables: %w", err)
+	}
+	return out, nil
+}
+
+// pending returns the migrations that are not recorded, or a *ChecksumError.
+func (m *migrator) pending(ctx context.Context) ([]migration, error) {
+	applied, err := readApplied(ctx, m.session, m.options.Keyspace)
+	if err != nil {
+		return nil, err
+	}
+	var out []migration
+	var changed []error
+	for _, mig := range m.migrations {
+		a, ok := applied[mig.version]
+		switch {
+		case !ok:
+			out = append(out, mig)
+		case a.Checksum != mig.checksum():
+			changed = append(changed, &ChecksumError{Version: mig.version, Name: mig.name, Recorded: a.Checksum, Embedded: mig.checksum()})
+		}
+	}
+	return out, errors.Join(changed...)
+}
+
+// apply executes the statements of mig and waits until all nodes agree.
+func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error {
+	stmts, err := mig.render(p)
+	if err != nil {
+		return err
+	}
+	for _, stmt := range stmts {
+		err := retry(ctx, func() error { return m.session.Query(stmt).WithContext(ctx).Exec() })
+		if err != nil {
+			return fmt.Errorf("migration %03d_%s: %q: %w", mig.version, mig.name, stmt, err)
+		}
+	}
+	if err := m.session.AwaitSchemaAgreement(ctx); err != nil {
+		return fmt.Errorf("migration %03d_%s: wait for schema agreement: %w", mig.version, mig.name, err)
+	}
+	return nil
+}
+
+// record writes that mig was applied, unless someone did while the lock was
+// lost without our knowing.
+func (m *migrator) record(ctx context.Context, mig migration) error {
+	stmt := "INSERT INTO " + m.options.Keyspace + ".schema_migrations (component, version, name, checksum, applied_at, applied_by)" +
+		" VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS"
+	err := retry(ctx, func() error {
+		row := map[string]any{}
+		applied, err := m.session.Query(stmt, component, mig.version, mig.name, mig.checksum(), time.Now(), m.options.Owner).
+			WithContext(ctx).Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCAS(row)
+		if sum, _ := row["checksum"].(string); err == nil && !applied && sum != mig.checksum() {
+			return &ChecksumError{Version: mig.version, Name: mig.name, Recorded: sum, Embedded: mig.checksum()}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record migration %03d_%s: %w", mig.version, mig.name, err)
+	}
+	return nil
+}
+
+// retryPauses are waited between the attempts of retry.
+var retryPauses = [...]time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second}
+
+// retry calls f again after errors that may pass. f must be idempotent.
+func retry(ctx context.Context, f func() error) error {
+	err := f()
+	for _, d := range retryPauses {
+		if err == nil || !transient(err) || pause(ctx, d) != nil {
+			return err
+		}
+		err = f()
+	}
+	return err
+}
+
+// transient tells whether a statement that failed with err may succeed later.
+// What the server refuses as wrong never will; a server error may be a schema
+// change that lost a race with another.
+func transient(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, gocql.ErrSessionClosed) {
+		return false
+	}
+	var sum *ChecksumError
+	if errors.As(err, &sum) {
+		return false
+	}
+	var re gocql.RequestError
+	if !errors.As(err, &re) {
+		return true // the connection, or no answer in time
+	}
+	switch re.Code() {
+	case gocql.ErrCodeServer, gocql.ErrCodeUnavailable, gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping,
+		gocql.ErrCodeWriteTimeout, gocql.ErrCodeReadTimeout, gocql.ErrCodeWriteFailure, gocql.ErrCodeReadFailure,
+		gocql.ErrCodeCASWriteUnknown:
+		return true
+	}
+	return false
+}

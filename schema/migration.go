@@ -1,0 +1,124 @@
+package schema
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+)
+
+//go:embed cql/*.cql
+var files embed.FS
+
+// migration is one numbered file.
+type migration struct {
+	version int
+	name    string // file name without number and extension
+	text    string // before parameters are filled in
+}
+
+// parameters are what a migration's template may use.
+type parameters struct {
+	Keyspace      string
+	Replication   string
+	TabletsClause string // empty: none
+
+	CDCTTLSeconds, RowTTLSeconds, IdempotencyTTLSeconds int64
+}
+
+// load reads the embedded migrations, in order of their numbers, which must be
+// 1, 2, 3 … without gaps.
+func load(fsys fs.FS) ([]migration, error) {
+	names, err := fs.Glob(fsys, "cql/*.cql")
+	if err != nil {
+		return nil, err
+	}
+	var out []migration
+	for i, file := range names { // Glob sorts
+		base := strings.TrimSuffix(strings.TrimPrefix(file, "cql/"), ".cql")
+		number, name, ok := strings.Cut(base, "_")
+		version, err := strconv.Atoi(number)
+		if !ok || err != nil || version != i+1 {
+			return nil, fmt.Errorf("migration %s: want the name %03d_name.cql", file, i+1)
+		}
+		text, err := fs.ReadFile(fsys, file)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, migration{version: version, name: name, text: string(text)})
+	}
+	return out, nil
+}
+
+// checksum is over the statements before parameters are filled in, without
+// comments and with white space collapsed: neither another TTL nor a better
+// comment makes it another migration.
+func (m migration) checksum() string {
+	sum := sha256.Sum256([]byte(strings.Join(statements(m.text), ";\n")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// render returns the statements of m with p filled in.
+func (m migration) render(p parameters) ([]string, error) {
+	t, err := template.New(m.name).Option("missingkey=error").Parse(m.text)
+	if err != nil {
+		return nil, fmt.Errorf("migration %03d_%s: %w", m.version, m.name, err)
+	}
+	var b strings.Builder
+	if err := t.Execute(&b, p); err != nil {
+		return nil, fmt.Errorf("migration %03d_%s: %w", m.version, m.name, err)
+	}
+	return statements(b.String()), nil
+}
+
+func (o Options) parameters(tabletsClause string) (parameters, error) {
+	replication, err := replicationClause(o.Replication)
+	return parameters{
+		Keyspace:              o.Keyspace,
+		Replication:           replication,
+		TabletsClause:         tabletsClause,
+		CDCTTLSeconds:         int64(o.CDCTTL / time.Second),
+		RowTTLSeconds:         int64(o.RowTTL / time.Second),
+		IdempotencyTTLSeconds: int64(o.IdempotencyTTL / time.Second),
+	}, err
+}
+
+// Print writes all migrations with o filled in, for whoever applies them by
+// hand. It asks no server: with TabletsAuto the keyspace gets no tablets
+// clause, and a comment says when one is needed.
+func Print(w io.Writer, o Options) error {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return err
+	}
+	clause, _ := o.Tablets.clause(Server{Tablets: true, TabletsCDC: true})
+	p, err := o.parameters(clause)
+	if err != nil {
+		return err
+	}
+	migrations, err := load(files)
+	if err != nil {
+		return err
+	}
+	if o.Tablets == TabletsAuto {
+		if _, err := fmt.Fprint(w, "-- From ScyllaDB 6.0 to 2025.3 add to CREATE KEYSPACE: AND tablets = {'enabled': false}\n\n"); err != nil {
+			return err
+		}
+	}
+	for _, m := range migrations {
+		stmts, err := m.render(p)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "-- %03d %s\n%s;\n\n", m.version, m.name, strings.Join(stmts, ";\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package schema
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// Defaults of Options.
+const (
+	DefaultKeyspace       = "outbox"
+	DefaultReplication    = "1"
+	DefaultCDCTTL         = 3 * 24 * time.Hour
+	DefaultRowTTL         = 7 * 24 * time.Hour
+	DefaultIdempotencyTTL = 7 * 24 * time.Hour
+	DefaultLockTTL        = 30 * time.Second
+	DefaultLockWait       = 5 * time.Minute
+)
+
+// TabletsMode says how a new keyspace spreads its data.
+type TabletsMode string
+
+// The tablets modes.
+const (
+	// TabletsAuto asks the server: its own default where tables with CDC may
+	// live on tablets, vnodes where they may not.
+	TabletsAuto TabletsMode = "auto"
+	// TabletsOff asks for vnodes.
+	TabletsOff TabletsMode = "vnodes"
+	// TabletsOn asks for tablets, which tables with CDC can have from ScyllaDB 2025.4 on.
+	TabletsOn TabletsMode = "tablets"
+)
+
+// Options are the parameters of the migrations and of their application. The
+// zero value is usable. All but LockTTL, LockWait, Owner and Logger matter only
+// when the object they describe is created: an existing keyspace or table is
+// left as it is.
+type Options struct {
+	// Keyspace is created if it is missing. Default "outbox"; lower-case
+	// letters, digits and _, at most 48.
+	Keyspace string
+	// Replication is a replication factor for every data centre, such as "3",
+	// or one for each, such as "datacenter1:3,datacenter2:2". Default "1".
+	Replication string
+	// Tablets is auto, vnodes or tablets. Default auto.
+	Tablets TabletsMode
+	// CDCTTL is how long the CDC log of outbox_messages keeps its rows: the
+	// longest time the relay may be away without a backfill. Default 3 days; at
+	// least one minute.
+	CDCTTL time.Duration
+	// RowTTL is how long outbox_messages keeps an event. Default 7 days; at
+	// least CDCTTL, since rows are what a backfill reads.
+	RowTTL time.Duration
+	// IdempotencyTTL is how long an Idempotency-Key is remembered. Default
+	// 7 days; at least one minute.
+	IdempotencyTTL time.Duration
+
+	// LockTTL is after how long the lock of a dead instance opens. Default 30 s;
+	// at least 3 s. A living one renews it three times within it.
+	LockTTL time.Duration
+	// LockWait is how long to wait for another instance's lock. Default 5 min.
+	LockWait time.Duration
+	// Owner names this instance in the lock and in schema_migrations. Default
+	// host name and process id.
+	Owner string
+	// Logger gets one line per applied migration. Default discards.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.Keyspace = cmp.Or(o.Keyspace, DefaultKeyspace)
+	o.Replication = cmp.Or(strings.TrimSpace(o.Replication), DefaultReplication)
+	o.Tablets = cmp.Or(o.Tablets, TabletsAuto)
+	o.CDCTTL = cmp.Or(o.CDCTTL, DefaultCDCTTL)
+	o.RowTTL = cmp.Or(o.RowTTL, DefaultRowTTL)
+	o.IdempotencyTTL = cmp.Or(o.IdempotencyTTL, DefaultIdempotencyTTL)
+	o.LockTTL = cmp.Or(o.LockTTL, DefaultLockTTL)
+	o.LockWait = cmp.Or(o.LockWait, DefaultLockWait)
+	if o.Owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		o.Owner = host + "/" + strconv.Itoa(os.Getpid())
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	var errs []error
+	if _, err := outbox.NewTable(o.Keyspace, ""); err != nil {
+		errs = append(errs, fmt.Errorf("keyspace %q: use lower-case letters, digits and _, at most 48, the first a letter", o.Keyspace))
+	}
+	if _, err := replicationClause(o.Replication); err != nil {
+		errs = append(errs, err)
+	}
+	switch o.Tablets {
+	case TabletsAuto, TabletsOff, TabletsOn:
+	default:
+		errs = append(errs, fmt.Errorf("tablets mode %q: use auto, vnodes or tablets", o.Tablets))
+	}
+	for _, d := range []struct {
+		name     string
+		value    time.Duration
+		min, max time.Duration
+	}{
+		{"CDC TTL", o.CDCTTL, time.Minute, maxTTL},
+		{"row TTL", o.RowTTL, time.Minute, maxTTL},
+		{"idempotency TTL", o.IdempotencyTTL, time.Minute, maxTTL},
+		{"lock TTL", o.LockTTL, 3 * time.Second, time.Hour},
+		{"lock wait", o.LockWait, 0, maxTTL},
+	} {
+		if d.value < d.min || d.value > d.max {
+			errs = append(errs, fmt.Errorf("%s %s: must be from %s to %s", d.name, d.value, d.min, d.max))
+		}
+	}
+	if o.RowTTL < o.CDCTTL {
+		errs = append(errs, fmt.Errorf("row TTL %s: must not be below the CDC TTL of %s, or a backfill finds nothing", o.RowTTL, o.CDCTTL))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("schema options: %w", err)
+	}
+	return nil
+}
+
+// maxTTL is the most that CQL takes: 20 years of 365 days.
+const maxTTL = 630_720_000 * time.Second
+
+// datacentre is what may stand for a data centre's name in Replication.
+var datacentre = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// replicationClause turns "3" or "dc1:3,dc2:2" into the map of CREATE KEYSPACE.
+func replicationClause(s string) (string, error) {
+	var b strings.Builder
+	b.WriteString("{'class': 'NetworkTopologyStrategy'")
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(s, ",") {
+		dc, factor, named := strings.Cut(strings.TrimSpace(part), ":")
+		if !named {
+			dc, factor = "replication_factor", dc
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(factor))
+		if err != nil || n < 1 || n > 100 || seen[dc] || !datacentre.MatchString(dc) || !named && strings.Contains(s, ",") {
+			return "", fmt.Errorf(`replication %q: use a factor such as 3, or one per data centre such as datacenter1:3,datacenter2:2`, s)
+		}
+		seen[dc] = true
+		fmt.Fprintf(&b, ", '%s': %d", dc, n)
+	}
+	b.WriteString("}")
+	return b.String(), nil
+}
