@@ -14,10 +14,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqltype"
 )
 
-// Partitioner is the partitioner of every log: the token of a row is the first
-// eight bytes of its stream id.
-const Partitioner = "com.scylladb.dht.CDCPartitioner"
-
 // Ident is what a new log needs that cannot be derived from its base.
 type Ident struct {
 	ID      uuid.UUID
@@ -51,12 +47,12 @@ func LogTable(base, existing *catalog.Table, ident Ident, dropTime int64) (*cata
 		log.Dropped = slices.Clone(existing.Dropped)
 	}
 
-	b.add(ColStreamID, basic(cqltype.Blob), catalog.PartitionKey, 0)
-	b.add(ColTime, basic(cqltype.TimeUUID), catalog.Clustering, 0)
-	b.add(ColBatchSeqNo, basic(cqltype.Int), catalog.Clustering, 1)
-	b.regular(ColOperation, basic(cqltype.TinyInt))
-	b.regular(ColTTL, basic(cqltype.BigInt))
-	b.regular(ColEndOfBatch, basic(cqltype.Boolean))
+	b.add(ColStreamID, cqltype.TBlob, catalog.PartitionKey, 0)
+	b.add(ColTime, cqltype.TTimeUUID, catalog.Clustering, 0)
+	b.add(ColBatchSeqNo, cqltype.TInt, catalog.Clustering, 1)
+	b.regular(ColOperation, cqltype.TTinyInt)
+	b.regular(ColTTL, cqltype.TBigInt)
+	b.regular(ColEndOfBatch, cqltype.TBoolean)
 	for _, c := range base.Columns() {
 		if err := checkName(base, c.Name); err != nil {
 			return nil, err
@@ -66,9 +62,9 @@ func LogTable(base, existing *catalog.Table, ident Ident, dropTime int64) (*cata
 			continue
 		}
 		b.regular(c.Name, logType(c.Type))
-		b.regular(prefixDeleted+c.Name, basic(cqltype.Boolean))
-		if multiCell(c.Type) {
-			b.regular(prefixElements+c.Name, &cqltype.Type{Kind: cqltype.Set, Elem: elementKey(c.Type), Frozen: true})
+		b.regular(prefixDeleted+c.Name, cqltype.TBoolean)
+		if c.Type.IsMultiCell() {
+			b.regular(prefixElements+c.Name, cqltype.NewSet(elementKey(c.Type)).Freeze())
 		}
 	}
 	b.finish(dropTime)
@@ -89,6 +85,7 @@ func checkName(base *catalog.Table, name string) error {
 type logBuilder struct {
 	log, old *catalog.Table
 	byName   map[string]*catalog.Column
+	added    []*catalog.Column // in the order in which rows are built
 }
 
 func (b *logBuilder) regular(name string, t *cqltype.Type) { b.add(name, t, catalog.Regular, -1) }
@@ -96,7 +93,9 @@ func (b *logBuilder) regular(name string, t *cqltype.Type) { b.add(name, t, cata
 // add sets a column. A name that comes twice (a base column called like the
 // deleted-column of another) ends as the last of the two, as in ScyllaDB.
 func (b *logBuilder) add(name string, t *cqltype.Type, kind catalog.ColumnKind, pos int) {
-	b.byName[name] = &catalog.Column{Name: name, Type: t, Kind: kind, Position: pos, ID: -1}
+	c := &catalog.Column{Name: name, Type: t, Kind: kind, Position: pos, ID: -1}
+	b.byName[name] = c
+	b.added = append(b.added, c)
 }
 
 // finish numbers the columns, sorts them into the table and records what the
@@ -117,16 +116,18 @@ func (b *logBuilder) finish(dropTime int64) {
 			}
 		}
 	}
+	for _, c := range b.added {
+		if c.ID < 0 && b.byName[c.Name] == c {
+			c.ID = log.NextColumnID
+			log.NextColumnID++
+		}
+	}
 	cols := slices.SortedFunc(maps.Values(b.byName), func(a, c *catalog.Column) int {
 		return cmp.Or(cmp.Compare(a.Kind, c.Kind), cmp.Compare(a.Position, c.Position), cmp.Compare(a.Name, c.Name))
 	})
 	log.ByName = b.byName
 	log.ByID = make(map[int32]*catalog.Column, len(cols))
 	for _, c := range cols {
-		if c.ID < 0 {
-			c.ID = log.NextColumnID
-			log.NextColumnID++
-		}
 		log.ByID[c.ID] = c
 		switch c.Kind {
 		case catalog.PartitionKey:
@@ -148,20 +149,11 @@ func withDropped(list []catalog.DroppedColumn, d catalog.DroppedColumn) []catalo
 // logOptions are the table options of base's log. With a TTL the log's
 // compaction makes at most 24 windows of it and tombstones need not be kept.
 func logOptions(base *catalog.Table) catalog.Options {
-	o := catalog.Options{
-		Comment:             fmt.Sprintf("CDC log for %s.%s", base.Keyspace, base.Name),
-		GCGraceSeconds:      864000,
-		BloomFilterFPChance: 0.01,
-		CRCCheckChance:      1,
-		MinIndexInterval:    128,
-		MaxIndexInterval:    2048,
-		SpeculativeRetry:    "99.0PERCENTILE",
-		Caching:             map[string]string{"enabled": "false", "keys": "NONE", "rows_per_partition": "NONE"},
-		Compaction:          map[string]string{"class": "TimeWindowCompactionStrategy"},
-		Compression:         map[string]string{"sstable_compression": "org.apache.cassandra.io.compress.LZ4Compressor"},
-		PaxosGraceSeconds:   864000,
-		Partitioner:         Partitioner,
-	}
+	o := catalog.DefaultOptions()
+	o.Comment = fmt.Sprintf("CDC log for %s.%s", base.Keyspace, base.Name)
+	o.Caching = map[string]string{"enabled": "false", "keys": "NONE", "rows_per_partition": "NONE"}
+	o.Compaction = map[string]string{"class": "TimeWindowCompactionStrategy"}
+	o.Partitioner = catalog.CDCPartitioner
 	if base.CDC == nil || base.CDC.TTLSeconds <= 0 {
 		return o
 	}
@@ -175,30 +167,17 @@ func logOptions(base *catalog.Table) catalog.Options {
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-func basic(k cqltype.Kind) *cqltype.Type { return &cqltype.Type{Kind: k} }
-
-// multiCell reports whether values of t are stored element by element.
-func multiCell(t *cqltype.Type) bool {
-	switch t.Kind {
-	case cqltype.List, cqltype.Set, cqltype.Map, cqltype.UDT:
-		return !t.Frozen
-	}
-	return false
-}
-
 // logType is the type in which the log holds values of a base column: frozen,
 // and a list as a map from the elements' time ids, so that it can hold a part
 // of it.
 func logType(t *cqltype.Type) *cqltype.Type {
-	if !multiCell(t) {
+	if !t.IsMultiCell() {
 		return t
 	}
 	if t.Kind == cqltype.List {
-		return &cqltype.Type{Kind: cqltype.Map, Key: basic(cqltype.TimeUUID), Elem: t.Elem, Frozen: true}
+		return cqltype.NewMap(cqltype.TTimeUUID, t.Elem).Freeze()
 	}
-	f := *t
-	f.Frozen = true
-	return &f
+	return t.Freeze()
 }
 
 // elementKey is the type that names one element of a multi-cell value.
@@ -209,9 +188,9 @@ func elementKey(t *cqltype.Type) *cqltype.Type {
 	case cqltype.Set:
 		return t.Elem
 	case cqltype.List:
-		return basic(cqltype.TimeUUID)
+		return cqltype.TTimeUUID
 	}
-	return basic(cqltype.SmallInt) // UDT: the field's number
+	return cqltype.TSmallInt // UDT: the field's number
 }
 
 // readableAs reports whether stored values of type was are values of type is,
