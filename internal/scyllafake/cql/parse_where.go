@@ -99,6 +99,9 @@ func (p *parser) tupleRelation() Relation {
 	r.Op = p.relationOp()
 	if p.accept(kScyllaClusteringBound) {
 		p.refused = "SCYLLA_CLUSTERING_BOUND"
+		if p.kind() != tLParen {
+			panic(p.mismatch(tLParen, termStart))
+		}
 	}
 	r.Value = p.tupleOrMarker(at)
 	return r

@@ -1,0 +1,111 @@
+package cql
+
+import "testing"
+
+func TestParse_Select(t *testing.T) {
+	t.Parallel()
+	kv := Name{Name: "kv"}
+	star := func(s Select) *Select { s.Star, s.From = true, kv; return &s }
+	col := func(c string) Selector { return Selector{Expr: ColumnRef{c}, Text: c} }
+	check(t, map[string]Statement{
+		"SELECT * FROM kv": star(Select{}),
+		"select * from Ks.kv;": &Select{
+			Star: true, From: Name{"ks", "kv"},
+		},
+		`SELECT * FROM "Ks"."kv"`: &Select{Star: true, From: Name{"Ks", "kv"}},
+		"SELECT DISTINCT pk, s FROM kv": &Select{
+			Distinct: true, Selectors: []Selector{col("pk"), col("s")}, From: kv,
+		},
+		"SELECT JSON * FROM kv":          star(Select{JSON: true}),
+		"SELECT JSON DISTINCT a FROM kv": &Select{JSON: true, Distinct: true, Selectors: []Selector{col("a")}, From: kv},
+		"SELECT json, distinct FROM kv":  &Select{Selectors: []Selector{col("json"), col("distinct")}, From: kv},
+		"SELECT json AS x FROM kv": &Select{
+			Selectors: []Selector{{Expr: ColumnRef{"json"}, Alias: "x", Text: "json"}}, From: kv,
+		},
+		"SELECT as AS as FROM kv": &Select{Selectors: []Selector{{Expr: ColumnRef{"as"}, Alias: "as", Text: "as"}}, From: kv},
+		"SELECT count(*), COUNT(1) AS n, count(w), count FROM kv": &Select{
+			Selectors: []Selector{
+				{Expr: FuncCall{Name: Name{Name: "count"}}, Text: "count(*)"},
+				{Expr: FuncCall{Name: Name{Name: "count"}}, Text: "COUNT(1)", Alias: "n"},
+				{Expr: FuncCall{Name{"", "count"}, []Term{ColumnRef{"w"}}}, Text: "count(w)"},
+				col("count"),
+			},
+			From: kv,
+		},
+		"SELECT WriteTime( v ), ttl(\"V\"), CAST(v AS Text), f.x.y, ks.fn(a,  fn()).z FROM kv": &Select{
+			Selectors: []Selector{
+				{Expr: FuncCall{Name{"", "writetime"}, []Term{ColumnRef{"v"}}}, Text: "WriteTime( v )"},
+				{Expr: FuncCall{Name{"", "ttl"}, []Term{ColumnRef{"V"}}}, Text: `ttl("V")`},
+				{Expr: SelectCast{ColumnRef{"v"}, "text"}, Text: "CAST(v AS Text)"},
+				{Expr: FieldSel{FieldSel{ColumnRef{"f"}, "x"}, "y"}, Text: "f.x.y"},
+				{
+					Expr: FieldSel{FuncCall{Name{"ks", "fn"}, []Term{ColumnRef{"a"}, FuncCall{Name: Name{Name: "fn"}}}}, "z"},
+					Text: "ks.fn(a, fn()).z",
+				},
+			},
+			From: kv,
+		},
+		"SELECT * FROM kv WHERE a = 1 GROUP BY a, b ORDER BY c DESC, d ASC, e PER PARTITION LIMIT 2 LIMIT ? ALLOW FILTERING BYPASS CACHE USING TIMEOUT 5s": star(Select{
+			Binds:             Binds{[]string{""}},
+			Where:             []Relation{eq("a", integer("1"))},
+			GroupBy:           []string{"a", "b"},
+			OrderBy:           []Order{{"c", true}, {"d", false}, {"e", false}},
+			PerPartitionLimit: integer("2"), Limit: Marker{0},
+			AllowFiltering: true, BypassCache: true,
+			Timeout: Literal{LitDuration, "5s"},
+		}),
+		"SELECT * FROM kv USING TTL 5 AND TIMESTAMP 6": star(Select{TTL: integer("5"), Timestamp: integer("6")}),
+	})
+}
+
+func TestParse_Where(t *testing.T) {
+	t.Parallel()
+	one, two := integer("1"), integer("2")
+	tests := map[string]Relation{
+		"a = 1":                      eq("a", one),
+		"\"A\" != 1":                 {Columns: []string{"A"}, Op: OpNE, Value: one},
+		"a < 1":                      {Columns: []string{"a"}, Op: OpLT, Value: one},
+		"a <= 1":                     {Columns: []string{"a"}, Op: OpLE, Value: one},
+		"a > 1":                      {Columns: []string{"a"}, Op: OpGT, Value: one},
+		"a >= 1":                     {Columns: []string{"a"}, Op: OpGE, Value: one},
+		"a LIKE 'x%'":                {Columns: []string{"a"}, Op: OpLike, Value: str("x%")},
+		"a IS NOT NULL":              {Columns: []string{"a"}, Op: OpIsNotNull},
+		"a IN (1, 2)":                {Columns: []string{"a"}, Op: OpIn, In: []Term{one, two}},
+		"a IN ()":                    {Columns: []string{"a"}, Op: OpIn, In: []Term{}},
+		"a IN ?":                     {Columns: []string{"a"}, Op: OpIn, Value: Marker{0}},
+		"a IN :x":                    {Columns: []string{"a"}, Op: OpIn, Value: Marker{0}},
+		"a CONTAINS 1":               {Columns: []string{"a"}, Op: OpContains, Value: one},
+		"a CONTAINS KEY 1":           {Columns: []string{"a"}, Op: OpContainsKey, Value: one},
+		"a['x'] > 1":                 {Columns: []string{"a"}, Elem: str("x"), Op: OpGT, Value: one},
+		"token(a, b) > token(1, 2)":  {Columns: []string{"a", "b"}, Token: true, Op: OpGT, Value: FuncCall{Name{"", "token"}, []Term{one, two}}},
+		"(a) > (1)":                  {Columns: []string{"a"}, Multi: true, Op: OpGT, Value: TupleLit{[]Term{one}}},
+		"(a, b) <= ?":                {Columns: []string{"a", "b"}, Multi: true, Op: OpLE, Value: Marker{0}},
+		"(a, b) IN ((1, 2), (2, 1))": {Columns: []string{"a", "b"}, Multi: true, Op: OpIn, In: []Term{TupleLit{[]Term{one, two}}, TupleLit{[]Term{two, one}}}},
+		"(a, b) IN (?, ?)":           {Columns: []string{"a", "b"}, Multi: true, Op: OpIn, In: []Term{Marker{0}, Marker{1}}},
+		"(a, b) IN ?":                {Columns: []string{"a", "b"}, Multi: true, Op: OpIn, Value: Marker{0}},
+		"(a, b) IN ()":               {Columns: []string{"a", "b"}, Multi: true, Op: OpIn, In: []Term{}},
+		"((a = 1))":                  eq("a", one),
+	}
+	for text, want := range tests {
+		binds := Binds{}
+		for range countMarkers(want) {
+			binds.Names = append(binds.Names, "")
+		}
+		if text == "a IN :x" {
+			binds.Names[0] = "x"
+		}
+		check(t, map[string]Statement{
+			"SELECT * FROM t WHERE " + text: &Select{Binds: binds, Star: true, From: Name{Name: "t"}, Where: []Relation{want}},
+		})
+	}
+}
+
+func countMarkers(r Relation) int {
+	n := 0
+	for _, v := range append([]Term{r.Value}, r.In...) {
+		if _, ok := v.(Marker); ok {
+			n++
+		}
+	}
+	return n
+}
