@@ -1,0 +1,41 @@
+package relay
+
+import (
+	"context"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// budget bounds the events that were read and are not yet acknowledged, by
+// number and by bytes. Waiting for room is what slows the reader down when the
+// broker is slow, and stops it when the broker is away.
+type budget struct {
+	records, bytes *semaphore.Weighted
+	maxBytes       int64
+}
+
+func newBudget(records int, bytes int64) *budget {
+	return &budget{
+		records:  semaphore.NewWeighted(int64(records)),
+		bytes:    semaphore.NewWeighted(bytes),
+		maxBytes: bytes,
+	}
+}
+
+// take waits for room for one event of n bytes. An event larger than the whole
+// budget takes all of it.
+func (b *budget) take(ctx context.Context, n int64) error {
+	if err := b.records.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := b.bytes.Acquire(ctx, min(n, b.maxBytes)); err != nil {
+		b.records.Release(1)
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (b *budget) give(n int64) {
+	b.records.Release(1)
+	b.bytes.Release(min(n, b.maxBytes))
+}

@@ -1,0 +1,262 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Defaults of Config.
+const (
+	DefaultName               = "outbox"
+	DefaultTable              = "outbox_messages"
+	DefaultConfidenceWindow   = 2 * time.Minute
+	DefaultQueryWindow        = time.Hour
+	DefaultBusyDelay          = time.Second
+	DefaultIdleDelay          = 5 * time.Second
+	DefaultGenerationDelay    = 15 * time.Second
+	DefaultFirstAge           = 72 * time.Hour
+	DefaultGapWait            = 5 * time.Second
+	DefaultTopicTemplate      = "{event_type}"
+	DefaultPartitions         = 6
+	DefaultReplication        = -1
+	DefaultSource             = "scylla-outbox"
+	DefaultMaxInFlightRecords = 10_000
+	DefaultMaxInFlightBytes   = 64 << 20
+	DefaultMaxRecordBytes     = 1_048_588
+	DefaultMaxStreamBacklog   = 10_000
+	DefaultMaxAggregates      = 100_000
+	DefaultRetryMin           = 100 * time.Millisecond
+	DefaultRetryMax           = 30 * time.Second
+	DefaultHoldRetry          = time.Minute
+	DefaultRestartDelay       = 5 * time.Second
+	DefaultCheckpointInterval = time.Second
+	DefaultIdleCheckpoint     = time.Minute
+	DefaultDrainTimeout       = 20 * time.Second
+	DefaultStallAfter         = 30 * time.Second
+)
+
+// Config configures a Relay. Zero values mean the defaults; New says of every
+// field that is out of bounds at once.
+type Config struct {
+	// Session reaches the database; the relay does not close it. Required.
+	Session *gocql.Session
+	// Brokers are the first addresses of the Kafka cluster, host:port. Required.
+	Brokers []string
+	// Kafka are further options of the Kafka client: TLS, SASL, a dialer, hooks.
+	// What the relay's promises rest on (acks, idempotence, partitioning, limits)
+	// cannot be changed by them.
+	Kafka []kgo.Opt
+
+	// Name is the relay's name; relays of different names keep their own
+	// checkpoints. Default DefaultName.
+	Name string
+	// Keyspace holds the outbox table and relay_checkpoints. Required.
+	Keyspace string
+	// Table is the outbox table. Default DefaultTable.
+	Table string
+	// Source is the CloudEvents source (ce_source). Default DefaultSource.
+	Source string
+
+	// Topics maps event types to topics; a type that is not in it goes by
+	// TopicTemplate. The topics in it are made at the start.
+	Topics map[string]string
+	// TopicTemplate names the topic of an event; {event_type} and
+	// {aggregate_type} stand for the event's. Default DefaultTopicTemplate.
+	TopicTemplate string
+	// Partitions is the number of partitions of a topic that the relay makes.
+	// Default DefaultPartitions; -1 leaves it to the broker.
+	Partitions int32
+	// Replication is the replication factor of a topic that the relay makes.
+	// Default -1, which leaves it to the broker.
+	Replication int16
+
+	// ConfidenceWindow is how old a change must be before it is read, because
+	// an earlier one may still be on its way. Shorter cuts latency; one that is
+	// too short passes over a row that turns up late. A batch that timed out is
+	// replayed up to 65 s later, so less than DefaultConfidenceWindow risks
+	// loss on a cluster. Default DefaultConfidenceWindow.
+	ConfidenceWindow time.Duration
+	// QueryWindow is how much time one query of the log covers at most; it only
+	// matters when the relay is behind. Default DefaultQueryWindow.
+	QueryWindow time.Duration
+	// BusyDelay is the wait between two reads of streams that had rows. Default DefaultBusyDelay.
+	BusyDelay time.Duration
+	// IdleDelay is the wait between two reads of streams that had none. Default DefaultIdleDelay.
+	IdleDelay time.Duration
+	// GenerationDelay is how often the relay asks for a new generation of
+	// streams. Default DefaultGenerationDelay.
+	GenerationDelay time.Duration
+	// FirstAge is how far back a relay of this name starts when it never ran
+	// before. The log holds no more than the table's CDC ttl. Default DefaultFirstAge.
+	FirstAge time.Duration
+	// GapWait is how long an event waits for a missing one before it in its
+	// aggregate, which is looked up by key meanwhile. Default DefaultGapWait;
+	// -1 does not wait.
+	GapWait time.Duration
+
+	// MaxInFlightRecords bounds the events read and not yet acknowledged. Default DefaultMaxInFlightRecords.
+	MaxInFlightRecords int
+	// MaxInFlightBytes bounds their size in memory. Default DefaultMaxInFlightBytes.
+	MaxInFlightBytes int64
+	// MaxRecordBytes bounds one record and one batch; a topic's own
+	// max.message.bytes bounds it further. Default DefaultMaxRecordBytes.
+	MaxRecordBytes int32
+	// MaxStreamBacklog is how many changes of one stream may be read past one
+	// that is not acknowledged. It bounds what a crash repeats. Default DefaultMaxStreamBacklog.
+	MaxStreamBacklog int
+	// MaxAggregates is how many idle aggregates' last sequence numbers are
+	// remembered. Default DefaultMaxAggregates.
+	MaxAggregates int
+
+	// RetryMin and RetryMax bound the wait before an event that failed is sent
+	// again; it doubles from one to the other. Defaults DefaultRetryMin, DefaultRetryMax.
+	RetryMin, RetryMax time.Duration
+	// HoldRetry is the wait before an event that cannot be sent is tried again. Default DefaultHoldRetry.
+	HoldRetry time.Duration
+	// RestartDelay is the wait before the reader is started again after it
+	// failed repeatedly. Default DefaultRestartDelay.
+	RestartDelay time.Duration
+	// CheckpointInterval is how often checkpoints that passed events are saved. Default DefaultCheckpointInterval.
+	CheckpointInterval time.Duration
+	// IdleCheckpoint is how often checkpoints that passed only empty time are
+	// saved. Default DefaultIdleCheckpoint.
+	IdleCheckpoint time.Duration
+	// DrainTimeout is how long a stopping relay waits for acknowledgements. Default DefaultDrainTimeout.
+	DrainTimeout time.Duration
+	// StallAfter is how long nothing may move before the relay says that it is
+	// not ready. Default DefaultStallAfter.
+	StallAfter time.Duration
+
+	// Logger receives the relay's log. Nil discards it.
+	Logger *slog.Logger
+	// Registerer receives the relay's metrics. Nil keeps them private.
+	Registerer prometheus.Registerer
+}
+
+func (c Config) withDefaults() Config {
+	def(&c.Name, DefaultName)
+	def(&c.Table, DefaultTable)
+	def(&c.Source, DefaultSource)
+	def(&c.TopicTemplate, DefaultTopicTemplate)
+	def(&c.Partitions, DefaultPartitions)
+	def(&c.Replication, DefaultReplication)
+	def(&c.ConfidenceWindow, DefaultConfidenceWindow)
+	def(&c.QueryWindow, DefaultQueryWindow)
+	def(&c.BusyDelay, DefaultBusyDelay)
+	def(&c.IdleDelay, DefaultIdleDelay)
+	def(&c.GenerationDelay, DefaultGenerationDelay)
+	def(&c.FirstAge, DefaultFirstAge)
+	def(&c.GapWait, DefaultGapWait)
+	def(&c.MaxInFlightRecords, DefaultMaxInFlightRecords)
+	def(&c.MaxInFlightBytes, DefaultMaxInFlightBytes)
+	def(&c.MaxRecordBytes, DefaultMaxRecordBytes)
+	def(&c.MaxStreamBacklog, DefaultMaxStreamBacklog)
+	def(&c.MaxAggregates, DefaultMaxAggregates)
+	def(&c.RetryMin, DefaultRetryMin)
+	def(&c.RetryMax, DefaultRetryMax)
+	def(&c.HoldRetry, DefaultHoldRetry)
+	def(&c.RestartDelay, DefaultRestartDelay)
+	def(&c.CheckpointInterval, DefaultCheckpointInterval)
+	def(&c.IdleCheckpoint, DefaultIdleCheckpoint)
+	def(&c.DrainTimeout, DefaultDrainTimeout)
+	def(&c.StallAfter, DefaultStallAfter)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registerer == nil {
+		c.Registerer = prometheus.NewRegistry()
+	}
+	return c
+}
+
+func def[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// identifier is what the library can put into its queries: it does not quote.
+var identifier = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
+
+// topicName is what Kafka allows.
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+func (c Config) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Session == nil {
+		bad("Session is missing")
+	}
+	if len(c.Brokers) == 0 {
+		bad("Brokers is empty")
+	}
+	if !identifier.MatchString(c.Keyspace) {
+		bad("Keyspace %q is not an unquoted CQL name", c.Keyspace)
+	}
+	if !identifier.MatchString(c.Table) {
+		bad("Table %q is not an unquoted CQL name", c.Table)
+	}
+	for _, t := range slices.Sorted(maps.Keys(c.Topics)) {
+		if !validTopic(c.Topics[t]) {
+			bad("Topics: %q (for %s) is no topic name", c.Topics[t], t)
+		}
+	}
+	if !validTopic(expandTopic(c.TopicTemplate, "x", "x")) {
+		bad("TopicTemplate %q makes no topic names", c.TopicTemplate)
+	}
+	if c.Partitions < -1 {
+		bad("Partitions %d must be positive, or -1", c.Partitions)
+	}
+	if c.Replication < -1 {
+		bad("Replication %d must be positive, or -1", c.Replication)
+	}
+	positive := func(name string, d time.Duration) {
+		if d <= 0 {
+			bad("%s %s must be positive", name, d)
+		}
+	}
+	positive("ConfidenceWindow", c.ConfidenceWindow)
+	positive("QueryWindow", c.QueryWindow)
+	positive("BusyDelay", c.BusyDelay)
+	positive("IdleDelay", c.IdleDelay)
+	positive("GenerationDelay", c.GenerationDelay)
+	positive("FirstAge", c.FirstAge)
+	positive("RetryMin", c.RetryMin)
+	positive("HoldRetry", c.HoldRetry)
+	positive("RestartDelay", c.RestartDelay)
+	positive("CheckpointInterval", c.CheckpointInterval)
+	positive("IdleCheckpoint", c.IdleCheckpoint)
+	positive("DrainTimeout", c.DrainTimeout)
+	positive("StallAfter", c.StallAfter)
+	if c.RetryMax < c.RetryMin {
+		bad("RetryMax %s is below RetryMin %s", c.RetryMax, c.RetryMin)
+	}
+	for _, n := range []struct {
+		name string
+		v    int64
+	}{
+		{"MaxInFlightRecords", int64(c.MaxInFlightRecords)},
+		{"MaxInFlightBytes", c.MaxInFlightBytes},
+		{"MaxRecordBytes", int64(c.MaxRecordBytes)},
+		{"MaxStreamBacklog", int64(c.MaxStreamBacklog)},
+		{"MaxAggregates", int64(c.MaxAggregates)},
+	} {
+		if n.v <= 0 {
+			bad("%s %d must be positive", n.name, n.v)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("relay configuration: %w", errors.Join(errs...))
+}

@@ -1,0 +1,40 @@
+package relay
+
+import (
+	"fmt"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// eventOf reads the event that a row of the log adds to the outbox table; ok is
+// false when it adds none. An error means that there should be one and it
+// cannot be read: a *outbox.RowError.
+//
+// Inserts are events, and so are updates that name an event id, since CQL's
+// UPDATE writes whole rows too. What else an update does is none: columns
+// changed afterwards, or the null columns of an insert with a TTL, which
+// ScyllaDB logs as a row of their own. Deletes, images and expiry are none.
+func eventOf(row *scyllacdc.ChangeRow) (e outbox.Event, ok bool, err error) {
+	switch row.GetOperation() {
+	case scyllacdc.Insert:
+	case scyllacdc.Update:
+		if id, found := row.GetValue("event_id"); found {
+			if p, isID := id.(*gocql.UUID); isID && p == nil {
+				return e, false, nil
+			}
+		}
+	default:
+		return e, false, nil
+	}
+	e, err = outbox.FromRow(row)
+	if err != nil {
+		return e, false, fmt.Errorf("read a log row: %w", err)
+	}
+	return e, true, nil
+}
+
+// writeTime is the timestamp of a change in microseconds, as WRITETIME gives it.
+func writeTime(t gocql.UUID) int64 { return t.Time().UnixMicro() }

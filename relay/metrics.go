@@ -1,0 +1,83 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	published        *prometheus.CounterVec
+	publishSeconds   prometheus.Histogram
+	commitSeconds    prometheus.Histogram
+	failures         *prometheus.CounterVec
+	repeated         prometheus.Counter
+	late             prometheus.Counter
+	recovered        prometheus.Counter
+	gaps             prometheus.Counter
+	rowsIgnored      prometheus.Counter
+	readerRestarts   prometheus.Counter
+	readerErrors     prometheus.Counter
+	checkpointSaves  prometheus.Counter
+	checkpointErrors prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		published: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "relay_events_published_total", Help: "Events acknowledged by the broker.",
+		}, []string{"topic"}),
+		publishSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "relay_publish_duration_seconds", Help: "From handing an event to the producer to its acknowledgement.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+		}),
+		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "relay_commit_to_publish_seconds", Help: "From the write's timestamp to the acknowledgement.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 18),
+		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "relay_publish_failures_total", Help: "Attempts to publish that failed, by error class; the producer's own retries are not counted.",
+		}, []string{"class"}),
+		repeated: counter("relay_events_repeated_total", "Log rows of events that were handed on before; they are not published again."),
+		late:     counter("relay_events_late_total", "Events published behind a later one of their aggregate."),
+		recovered: counter("relay_events_recovered_total",
+			"Events read from the outbox table by key because a later one of their aggregate came first."),
+		gaps:             counter("relay_sequence_gaps_total", "Events published though the one before them in their aggregate was nowhere to be found."),
+		rowsIgnored:      counter("relay_rows_ignored_total", "Log rows that add no event, such as deletes."),
+		readerRestarts:   counter("relay_reader_restarts_total", "Times that the CDC reader ended and was started again."),
+		readerErrors:     counter("relay_reader_errors_total", "Errors that the CDC reader met and retried."),
+		checkpointSaves:  counter("relay_checkpoint_saves_total", "Checkpoints saved."),
+		checkpointErrors: counter("relay_checkpoint_errors_total", "Checkpoints that could not be saved; they are saved later."),
+	}
+	for c := range Permanent + 1 {
+		m.failures.WithLabelValues(c.String())
+	}
+	m.failures.WithLabelValues(Fatal.String())
+	reg.MustRegister(m.published, m.publishSeconds, m.commitSeconds, m.failures, m.repeated, m.late, m.recovered, m.gaps,
+		m.rowsIgnored, m.readerRestarts, m.readerErrors, m.checkpointSaves, m.checkpointErrors)
+	return m
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+// registerState registers the gauges that are read from r when asked for.
+func registerState(reg prometheus.Registerer, r *Relay) {
+	gauge := func(name, help string, f func() float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
+	}
+	gauge("relay_in_flight_records", "Events read and not yet acknowledged.", func() float64 { return float64(r.publisher.Load().state().open) })
+	gauge("relay_in_flight_bytes", "Their size.", func() float64 { return float64(r.publisher.Load().state().bytes) })
+	gauge("relay_aggregates_held", "Aggregates held because an event of theirs cannot be published.", func() float64 {
+		return float64(r.publisher.Load().state().held)
+	})
+	gauge("relay_streams_held", "Streams held because of a row that cannot be read.", func() float64 { return float64(r.streams.heldCount()) })
+	gauge("relay_oldest_unacknowledged_seconds", "Age, since it was read, of the oldest change that is not acknowledged.", func() float64 {
+		return r.streams.oldestAge(time.Now()).Seconds()
+	})
+	gauge("relay_checkpoint_age_seconds", "How far the last stream's position is behind now, the confidence window included.", func() float64 {
+		return r.streams.positionAge(time.Now()).Seconds()
+	})
+	gauge("relay_streams", "CDC streams being read.", func() float64 { return float64(r.streams.count()) })
+}

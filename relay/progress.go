@@ -1,0 +1,159 @@
+package relay
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+)
+
+// streamProgress follows the changes of one CDC stream of one generation from
+// the moment they are read until all their events are acknowledged. Its
+// position is the last change of the acknowledged prefix: the furthest point a
+// checkpoint may name.
+//
+// One goroutine reads the stream and calls begin, idle and wait; any goroutine
+// may call settle and the rest.
+type streamProgress struct {
+	generation time.Time
+	stream     scyllacdc.StreamID
+	// start is where this reader began: what is older was settled before it.
+	start gocql.UUID
+	// limit is how many changes may stand behind an unsettled one.
+	limit int
+
+	mu       sync.Mutex
+	pending  []pendingChange
+	base     uint64 // id of pending[0]
+	position gocql.UUID
+	moved    bool // position passed an event since it was last saved
+	saved    gocql.UUID
+	changed  chan struct{} // closed and replaced when pending shrinks
+}
+
+// pendingChange is a change that was read, or a window that was found empty.
+type pendingChange struct {
+	time   gocql.UUID
+	read   time.Time
+	open   int // events not yet acknowledged
+	events bool
+}
+
+func newStreamProgress(gen time.Time, stream scyllacdc.StreamID, start gocql.UUID, limit int) *streamProgress {
+	return &streamProgress{
+		generation: gen, stream: stream, start: start, limit: limit,
+		saved: start, position: start,
+		changed: make(chan struct{}),
+	}
+}
+
+// begin enters a change with n events, at least one, and returns the id that settle wants.
+func (s *streamProgress) begin(t gocql.UUID, n int) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := s.base + uint64(len(s.pending))
+	s.pending = append(s.pending, pendingChange{time: t, read: time.Now(), open: n, events: true})
+	return id
+}
+
+// settle notes that one event of the change is acknowledged.
+func (s *streamProgress) settle(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending[id-s.base].open--
+	s.advance()
+}
+
+// idle notes that the log was read up to t and held nothing new.
+func (s *streamProgress) idle(t gocql.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.pending); n > 0 && !s.pending[n-1].events {
+		s.pending[n-1].time = t
+	} else {
+		s.pending = append(s.pending, pendingChange{time: t})
+	}
+	s.advance()
+}
+
+// advance moves the position over the settled prefix. Called locked.
+func (s *streamProgress) advance() {
+	n := 0
+	for n < len(s.pending) && s.pending[n].open == 0 {
+		if scyllacdc.CompareTimeUUID(s.position, s.pending[n].time) < 0 {
+			s.position = s.pending[n].time
+		}
+		s.moved = s.moved || s.pending[n].events
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	s.base += uint64(n)
+	s.pending = s.pending[n:]
+	if len(s.pending) == 0 {
+		s.pending = nil // let go of the array that the slice has walked through
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// wait blocks while the stream has read too far ahead of its oldest unsettled
+// change.
+func (s *streamProgress) wait(ctx context.Context) error { return s.waitBelow(ctx, s.limit) }
+
+// waitSettled blocks until everything that was read is acknowledged.
+func (s *streamProgress) waitSettled(ctx context.Context) error { return s.waitBelow(ctx, 1) }
+
+func (s *streamProgress) waitBelow(ctx context.Context, n int) error {
+	for {
+		s.mu.Lock()
+		ok, changed := len(s.pending) < n, s.changed
+		s.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// unsaved returns the position if it is ahead of the saved one, and whether
+// events lie between the two.
+func (s *streamProgress) unsaved() (pos gocql.UUID, events, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.position, s.moved, s.position != s.saved
+}
+
+// markSaved notes that pos was stored.
+func (s *streamProgress) markSaved(pos gocql.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved = pos
+	if s.position == pos {
+		s.moved = false
+	}
+}
+
+// oldest is when the oldest unsettled change was read, and whether there is one.
+func (s *streamProgress) oldest() (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) == 0 {
+		return time.Time{}, false
+	}
+	return s.pending[0].read, true
+}
+
+// reached is the position as wall clock time.
+func (s *streamProgress) reached() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.position.Time()
+}

@@ -1,0 +1,508 @@
+package relay
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// publisher writes events to Kafka, each aggregate's in the order in which they
+// were submitted, and each event once however often it is submitted.
+//
+// Events of one aggregate for one topic are sent one behind the other without
+// waiting; the idempotent producer keeps their order, and when it gives one back
+// it gives back all behind it. An event for another topic waits until those
+// before it are acknowledged. What is sent and not acknowledged is bounded by
+// the budget; submit waits for room.
+//
+// It is safe for concurrent use, but overlapping submits for one aggregate
+// decide its order among themselves.
+type publisher struct {
+	cfg     *Config
+	log     *slog.Logger
+	metrics *metrics
+	budget  *budget
+	client  *kgo.Client
+	topics  *topics
+	// fatal is told of an error that ends the relay.
+	fatal func(error)
+	ctx   context.Context // ends when the publisher is closed
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	lanes    map[gocql.UUID]*lane
+	items    map[gocql.UUID]*item // by event id, those not acknowledged
+	idle     *list.List           // lanes without items, the longest idle first
+	bytes    int64
+	held     map[gocql.UUID]*Hold
+	horizon  int64              // newest write time of a forgotten aggregate
+	waiting  map[string][]*lane // by topic that is being made
+	probe    *lane              // the suspect that is being sent alone
+	suspects []*lane
+}
+
+// Hold is an aggregate whose front event cannot be published.
+type Hold struct {
+	AggregateID gocql.UUID
+	EventID     gocql.UUID
+	Sequence    int64
+	Topic       string
+	Since       time.Time
+	Attempts    int
+	Err         error
+}
+
+// newPublisher makes a publisher; it connects when there is something to do.
+func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	p := &publisher{
+		cfg: cfg, log: cfg.Logger, metrics: m, fatal: fatal, ctx: ctx, stop: stop,
+		budget:  newBudget(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
+		lanes:   make(map[gocql.UUID]*lane),
+		items:   make(map[gocql.UUID]*item),
+		idle:    list.New(),
+		held:    make(map[gocql.UUID]*Hold),
+		waiting: make(map[string][]*lane),
+	}
+	// The relay's own options come last: nothing in cfg.Kafka overrides them.
+	opts := append([]kgo.Opt{kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0)}, cfg.Kafka...)
+	opts = append(opts,
+		kgo.SeedBrokers(cfg.Brokers...),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.RecordPartitioner(partitioner()),
+		// The budget is the bound; the client's own must never be reached.
+		kgo.MaxBufferedRecords(cfg.MaxInFlightRecords+1),
+		kgo.ProducerBatchMaxBytes(cfg.MaxRecordBytes),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return p.topics.maxBytes(topic) }),
+	)
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	p.client = client
+	p.topics = newTopics(kadm.NewClient(client), cfg)
+	return p, nil
+}
+
+// submit hands on an event and calls settled once it is acknowledged, from any
+// goroutine, at once if it was acknowledged before. written is the write time
+// in microseconds, 0 if unknown. It waits for room in the budget; an error
+// means that the event was not taken.
+func (p *publisher) submit(ctx context.Context, e outbox.Event, written int64, settled func()) error {
+	size := int64(len(e.Payload)) + 512
+	for k, v := range e.Headers {
+		size += int64(len(k) + len(v))
+	}
+	if err := p.budget.take(ctx, size); err != nil {
+		return err
+	}
+	topic, topicErr := p.cfg.topicOf(&e)
+
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		p.budget.give(size)
+		return ErrStopping
+	}
+	l := p.lane(e.AggregateID)
+	it := p.items[e.ID]
+	if it != nil || l.seen(&e) {
+		if it != nil {
+			it.settled = append(it.settled, settled)
+		}
+		p.rest(l)
+		p.mu.Unlock()
+		p.budget.give(size)
+		p.metrics.repeated.Inc()
+		if it == nil {
+			settled()
+		}
+		return nil
+	}
+	if l.next > e.Sequence {
+		p.metrics.late.Inc()
+		p.log.Warn("event comes behind a later one of its aggregate", "event_id", e.ID, "aggregate_id", e.AggregateID, "seq", e.Sequence, "next", l.next)
+	}
+	l.remember(&e, written)
+	it = &item{
+		event: e, written: written, topic: topic, topicErr: topicErr, bytes: size, settled: []func(){settled},
+	}
+	l.items = append(l.items, it)
+	p.items[e.ID] = it
+	p.bytes += size
+	p.pump(l)
+	p.mu.Unlock()
+	return nil
+}
+
+// expect returns the sequence number that the aggregate should go on with, and
+// whether anything is known of it. If not, its events up to the horizon, in
+// microseconds, may have been handed on and forgotten.
+func (p *publisher) expect(id gocql.UUID) (next int64, known bool, horizon int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, ok := p.lanes[id]
+	if !ok {
+		return 0, false, p.horizon
+	}
+	return l.next, true, p.horizon
+}
+
+// lane returns the aggregate's lane and takes it off the idle list.
+func (p *publisher) lane(id gocql.UUID) *lane {
+	l, ok := p.lanes[id]
+	if !ok {
+		l = newLane(id)
+		p.lanes[id] = l
+	}
+	if l.idle != nil {
+		p.idle.Remove(l.idle)
+		l.idle = nil
+	}
+	return l
+}
+
+// rest puts a lane without items on the idle list and forgets the lane that
+// has been there longest, if there are too many.
+func (p *publisher) rest(l *lane) {
+	if len(l.items) > 0 || l.idle != nil {
+		return
+	}
+	l.items = nil
+	l.idle = p.idle.PushBack(l)
+	if p.idle.Len() <= p.cfg.MaxAggregates {
+		return
+	}
+	old := p.idle.Remove(p.idle.Front()).(*lane)
+	p.horizon = max(p.horizon, old.newest)
+	delete(p.lanes, old.id)
+}
+
+// pump sends what may be sent of the lane. Called locked.
+func (p *publisher) pump(l *lane) {
+	for !p.closed && l.failed == nil && !l.paused {
+		it := l.firstQueued()
+		switch {
+		case it == nil:
+			return
+		case l.outstanding > 0 && (l.suspect || it.topic != l.topic):
+			return
+		case it.topicErr != nil:
+			p.refuse(l, it.topicErr)
+			return
+		case l.suspect && p.probe != l:
+			p.queueProbe(l)
+			return
+		}
+		if wait := time.Until(it.event.DeliverAt); !it.event.DeliverAt.IsZero() && wait > 0 {
+			p.resume(l, wait)
+			return
+		}
+		if !p.topics.known(it.topic) {
+			l.paused = true
+			p.makeTopic(it.topic, l)
+			return
+		}
+		p.send(l, it)
+	}
+}
+
+// send gives the item to the producer. Called locked: that is what keeps the
+// order of the lane. It neither blocks nor calls back before it returns.
+func (p *publisher) send(l *lane, it *item) {
+	it.state = sent
+	it.attempts++
+	it.handed = time.Now()
+	l.outstanding++
+	l.topic = it.topic
+	p.client.TryProduce(inLane(l), &kgo.Record{
+		Topic:   it.topic,
+		Key:     it.event.Key(),
+		Value:   it.event.Payload,
+		Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source),
+	}, func(_ *kgo.Record, err error) { p.done(l, it, err) })
+}
+
+// done takes the producer's answer.
+func (p *publisher) done(l *lane, it *item, err error) {
+	p.mu.Lock()
+	l.outstanding--
+	if l.outstanding == 0 {
+		l.partition.Store(-1)
+	}
+	if err != nil {
+		p.back(l, it, err)
+		p.mu.Unlock()
+		return
+	}
+	it.state = acked
+	l.pop()
+	delete(p.items, it.event.ID)
+	p.bytes -= it.bytes
+	if l.suspect {
+		l.suspect = false
+		p.endProbe(l)
+		p.release(l)
+	}
+	p.next(l)
+	p.rest(l)
+	p.mu.Unlock()
+
+	p.budget.give(it.bytes)
+	now := time.Now()
+	p.metrics.published.WithLabelValues(it.topic).Inc()
+	p.metrics.publishSeconds.Observe(now.Sub(it.handed).Seconds())
+	if it.written > 0 {
+		p.metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
+	}
+	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts)
+	for _, f := range it.settled {
+		f()
+	}
+}
+
+// back takes an item that was not written. Called locked.
+func (p *publisher) back(l *lane, it *item, err error) {
+	it.state = queued
+	class := Classify(err)
+	if class != Stopped {
+		p.metrics.failures.WithLabelValues(class.String()).Inc()
+	}
+	// Of several that come back together the most serious decides.
+	if l.failed == nil || Classify(l.failed) < class {
+		l.failed = err
+	}
+	p.next(l)
+}
+
+// next goes on with the lane, once everything it sent is back. Called locked.
+func (p *publisher) next(l *lane) {
+	if l.failed == nil {
+		p.pump(l)
+		return
+	}
+	if l.outstanding > 0 {
+		return
+	}
+	err := l.failed
+	front := l.items[0]
+	switch Classify(err) {
+	case Stopped:
+		// The lane stays as it is; the checkpoint does not pass its events.
+	case Fatal:
+		p.fatal(fmt.Errorf("publish event %s to topic %s: %w", front.event.ID, front.topic, err))
+	case Permanent:
+		p.refuse(l, err)
+	case Transient:
+		p.endProbe(l)
+		wait := backoff(p.cfg.RetryMin, p.cfg.RetryMax, front.attempts)
+		p.log.Warn("event not published; it will be sent again", "event_id", front.event.ID, "aggregate_id", l.id,
+			"topic", front.topic, "attempt", front.attempts, "wait", wait, "err", err)
+		p.resume(l, wait)
+	}
+}
+
+// refuse deals with an error that says the front item cannot be sent. The
+// first time, unless the error is the relay's own, the item may have been
+// failed together with another one of its partition, so it is sent once more,
+// alone. Called locked, with nothing outstanding.
+func (p *publisher) refuse(l *lane, err error) {
+	front := l.items[0]
+	if !l.suspect && front.topicErr == nil {
+		l.suspect, l.failed = true, nil
+		p.pump(l)
+		return
+	}
+	l.suspect = true
+	p.endProbe(l)
+	if l.hold == nil {
+		l.hold = &Hold{
+			AggregateID: l.id, EventID: front.event.ID, Sequence: front.event.Sequence, Topic: front.topic, Since: time.Now(),
+		}
+		p.held[l.id] = l.hold
+		p.log.Error("event cannot be published; its aggregate is held, nothing is skipped",
+			"event_id", front.event.ID, "aggregate_id", l.id, "seq", front.event.Sequence, "topic", front.topic, "err", err)
+	}
+	l.hold.Err = err
+	l.hold.Attempts = front.attempts
+	p.resume(l, p.cfg.HoldRetry)
+}
+
+// release ends a hold. Called locked.
+func (p *publisher) release(l *lane) {
+	if l.hold == nil {
+		return
+	}
+	p.log.Info("aggregate is no longer held", "aggregate_id", l.id, "held_for", time.Since(l.hold.Since))
+	delete(p.held, l.id)
+	l.hold = nil
+}
+
+// resume starts the lane again after wait. Called locked.
+func (p *publisher) resume(l *lane, wait time.Duration) {
+	l.paused = true
+	time.AfterFunc(wait, func() { p.restart(l) })
+}
+
+func (p *publisher) restart(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.paused, l.failed = false, nil
+	p.pump(l)
+}
+
+// queueProbe lets the suspect be sent when no other suspect is. Called locked.
+func (p *publisher) queueProbe(l *lane) {
+	if p.probe != nil {
+		l.paused = true
+		p.suspects = append(p.suspects, l)
+		return
+	}
+	p.probe = l
+	p.pump(l)
+}
+
+// endProbe lets the next suspect be sent, if l was the one. Called locked.
+func (p *publisher) endProbe(l *lane) {
+	if p.probe != l {
+		return
+	}
+	p.probe = nil
+	if len(p.suspects) == 0 {
+		return
+	}
+	next := p.suspects[0]
+	p.suspects = p.suspects[1:]
+	p.probe = next
+	next.paused = false
+	p.pump(next)
+}
+
+// makeTopic makes the topic and then starts the lanes that wait for it. Called locked.
+func (p *publisher) makeTopic(topic string, l *lane) {
+	waiting, running := p.waiting[topic]
+	p.waiting[topic] = append(waiting, l)
+	if running {
+		return
+	}
+	p.wg.Go(func() {
+		err := p.ensureTopic(p.ctx, topic)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		lanes := p.waiting[topic]
+		delete(p.waiting, topic)
+		for _, l := range lanes {
+			l.paused = false
+			switch {
+			case err == nil:
+				p.pump(l)
+			case Classify(err) == Permanent:
+				l.suspect = true
+				p.refuse(l, err)
+			}
+		}
+	})
+}
+
+// ensureTopic makes the topic, however long the broker is away. The error is
+// Permanent, or Stopped; of a Fatal one the relay was told.
+func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
+	for attempt := 1; ; attempt++ {
+		err := p.topics.ensure(ctx, topic)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errors.Join(ErrStopping, err)
+		}
+		switch Classify(err) {
+		case Permanent, Stopped:
+			return err
+		case Fatal:
+			p.fatal(err)
+			return err
+		}
+		wait := backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt)
+		p.log.Warn("topic is not ready; trying again", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
+		if err := sleep(ctx, wait); err != nil {
+			return errors.Join(ErrStopping, err)
+		}
+	}
+}
+
+// drain waits until all events that can be published are, or ctx ends, and
+// says how many are left.
+func (p *publisher) drain(ctx context.Context) (left int) {
+	for {
+		left, blocked := p.remaining()
+		if left == blocked || sleep(ctx, 10*time.Millisecond) != nil {
+			return left
+		}
+	}
+}
+
+func (p *publisher) remaining() (open, blocked int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.items) == 0 {
+		return 0, 0
+	}
+	now := time.Now()
+	for _, l := range p.lanes {
+		if l.blocked(now) {
+			blocked += len(l.items)
+		}
+	}
+	return len(p.items), blocked
+}
+
+// close ends the publisher. What is not acknowledged by now counts as not
+// published; the broker may have it nevertheless.
+func (p *publisher) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stop()
+	p.wg.Wait()
+	p.client.Close()
+}
+
+type publisherState struct {
+	open  int
+	bytes int64
+	held  int
+}
+
+// state is zero for a publisher that was not made yet.
+func (p *publisher) state() publisherState {
+	if p == nil {
+		return publisherState{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return publisherState{open: len(p.items), bytes: p.bytes, held: len(p.held)}
+}
+
+// holds returns the aggregates that are held.
+func (p *publisher) holds() []Hold {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]Hold, 0, len(p.held))
+	for _, h := range p.held {
+		out = append(out, *h)
+	}
+	return out
+}

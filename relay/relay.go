@@ -1,0 +1,202 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/thejerf/suture/v4"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// saveTimeout bounds saving the checkpoints when the reader has ended.
+const saveTimeout = 10 * time.Second
+
+// Relay carries events from one outbox table to Kafka. Its methods are safe
+// for concurrent use; Run is called once.
+type Relay struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	store   checkpointStore
+	lookup  lookup
+	streams *streams
+
+	publisher atomic.Pointer[publisher] // nil until Run
+
+	mu       sync.Mutex
+	reading  bool
+	lastErr  error // why the reader ended last
+	lastAt   time.Time
+	started  time.Time
+	restarts int
+}
+
+// New checks the configuration and returns a Relay that does nothing yet.
+func New(cfg Config) (*Relay, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	table, err := outbox.NewTable(cfg.Keyspace, cfg.Table)
+	if err != nil {
+		return nil, err
+	}
+	r := &Relay{
+		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer),
+		store:  newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.Name, cfg.Table),
+		lookup: cqlLookup(cfg.Session, table),
+	}
+	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
+	registerState(cfg.Registerer, r)
+	return r, nil
+}
+
+// Run carries events until ctx ends, through any outage of the database or the
+// broker. Then it stops reading, waits for what is under way for at most
+// Config.DrainTimeout, saves the checkpoints and returns nil.
+//
+// An error means that the relay is wrongly set up: its Class is Fatal. What was
+// acknowledged is checkpointed then too.
+func (r *Relay) Run(ctx context.Context) error {
+	tail, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	p, err := newPublisher(&r.cfg, r.metrics, func(err error) { fail(err) })
+	if err != nil {
+		return err
+	}
+	r.publisher.Store(p)
+	defer p.close()
+	r.mu.Lock()
+	r.started = time.Now()
+	r.mu.Unlock()
+	for _, topic := range r.cfg.Topics {
+		p.wg.Go(func() {
+			if err := p.ensureTopic(p.ctx, topic); err != nil && Classify(err) == Permanent {
+				r.log.Error("topic cannot be made", "topic", topic, "err", err)
+			}
+		})
+	}
+
+	sup := suture.New("relay", suture.Spec{
+		EventHook:         r.supervised,
+		FailureThreshold:  1,
+		FailureBackoff:    r.cfg.RestartDelay,
+		Timeout:           r.cfg.DrainTimeout,
+		PassThroughPanics: true,
+	})
+	sup.Add(&service{name: "reader", run: r.read, fail: fail})
+	sup.Add(&service{name: "checkpoints", run: func(ctx context.Context) error {
+		return r.streams.run(ctx, r.cfg.CheckpointInterval, r.cfg.IdleCheckpoint)
+	}, fail: fail})
+	_ = sup.Serve(tail) // it ends when tail does, whose cause says why
+
+	fatal := context.Cause(tail)
+	if ctx.Err() != nil {
+		fatal = nil // asked to stop
+	}
+	return r.finish(ctx, p, fatal)
+}
+
+// finish waits for what is under way, unless the relay failed, and saves the checkpoints.
+func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
+	if fatal == nil {
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainTimeout)
+		left := p.drain(drain)
+		cancel()
+		if left > 0 {
+			r.log.Warn("stopping with events that are not acknowledged; they are read again at the next start", "events", left)
+		}
+	}
+	save, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	if err := r.streams.reset(save); err != nil {
+		r.log.Warn("checkpoints not saved; events are repeated at the next start", "err", err)
+	}
+	if fatal != nil {
+		return fmt.Errorf("relay %s: %w", r.cfg.Name, fatal)
+	}
+	return nil
+}
+
+// read runs the reader once.
+func (r *Relay) read(ctx context.Context) error {
+	r.setReading(true, nil)
+	s := &sweep{
+		cfg: &r.cfg, log: r.log, store: r.store, streams: r.streams, metrics: r.metrics,
+		sequencer: &sequencer{
+			publisher: r.publisher.Load(), lookup: r.lookup, gapWait: r.cfg.GapWait, retryMin: r.cfg.RetryMin,
+			log: r.log, metrics: r.metrics,
+		},
+	}
+	err := s.run(ctx)
+	r.setReading(false, err)
+	if ctx.Err() != nil {
+		return err // the relay is stopping and saves the checkpoints itself
+	}
+	// The next reader goes on from the checkpoints, so they are saved first. What
+	// it reads again is recognized.
+	save, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
+	if saveErr := r.streams.reset(save); saveErr != nil {
+		r.log.Warn("checkpoints not saved; the reader begins further back", "err", saveErr)
+	}
+	r.metrics.readerRestarts.Inc()
+	if err == nil {
+		err = errReaderEnded
+	}
+	return err
+}
+
+func (r *Relay) setReading(on bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reading = on
+	if err != nil {
+		r.lastErr, r.lastAt = err, time.Now()
+		r.restarts++
+	}
+}
+
+// supervised logs why a service ended and what is done about it.
+func (r *Relay) supervised(e suture.Event) {
+	switch e := e.(type) {
+	case suture.EventServiceTerminate:
+		err, _ := e.Err.(error)
+		if err != nil && Classify(err) == Stopped {
+			return
+		}
+		r.log.Warn("part of the relay ended; it is started again", "part", e.ServiceName, "at_once", e.Restarting, "err", err)
+	case suture.EventBackoff:
+		r.log.Warn("waiting before the next start", "wait", r.cfg.RestartDelay)
+	case suture.EventResume:
+		r.log.Info("starting again")
+	case suture.EventStopTimeout:
+		r.log.Warn("part of the relay does not stop in time", "part", e.ServiceName)
+	}
+}
+
+// service is a part of the relay under supervision.
+type service struct {
+	name string
+	run  func(context.Context) error
+	fail func(error)
+}
+
+// Serve runs the part once. A Fatal error ends the relay, any other the
+// supervisor answers with another run.
+func (s *service) Serve(ctx context.Context) error {
+	err := s.run(ctx)
+	if ctx.Err() == nil && err != nil && Classify(err) == Fatal {
+		s.fail(err)
+		return suture.ErrDoNotRestart
+	}
+	return err
+}
+
+// String is the service's name in the log.
+func (s *service) String() string { return s.name }

@@ -1,0 +1,160 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// storedEvent is a row of the outbox table with its write time in microseconds.
+type storedEvent struct {
+	outbox.Event
+	written int64
+}
+
+// lookup reads an aggregate's events with from <= seq < to by key, in order.
+type lookup func(ctx context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error)
+
+// sequencer hands each aggregate's events on by sequence number.
+//
+// The log has them by write time, and that is another order wherever two clocks
+// wrote them: a batch has its client's time, a conditional write its ballot's.
+// An event that is ahead of its turn therefore makes the sequencer read those
+// before it by key. What the log shows is as old as the confidence window, so
+// those before it are there too, or they are late by any measure.
+type sequencer struct {
+	publisher *publisher
+	lookup    lookup
+	gapWait   time.Duration
+	retryMin  time.Duration
+	log       *slog.Logger
+	metrics   *metrics
+}
+
+// admit hands on e, and before it those of its aggregate that are missing.
+// written is e's write time in microseconds, since where this relay began to
+// read e's stream: of an aggregate that nothing is known of only events written
+// later can be missing. settled is called when e is acknowledged.
+func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since int64, settled func()) error {
+	next, known, horizon := s.publisher.expect(e.AggregateID)
+	switch {
+	case known && e.Sequence > next:
+		if err := s.fill(ctx, e, next); err != nil {
+			return err
+		}
+	case !known && e.Sequence > 1:
+		if err := s.lead(ctx, e, max(since, horizon)); err != nil {
+			return err
+		}
+	}
+	return s.publisher.submit(ctx, e, written, settled)
+}
+
+// fill hands on the events from next up to e, looking for them for a while.
+func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error {
+	deadline := time.Now().Add(s.gapWait)
+	for attempt := 1; ; attempt++ {
+		found, err := s.lookup(ctx, e.AggregateID, next, e.Sequence)
+		if err != nil && (ctx.Err() != nil || Classify(err) == Fatal) {
+			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateID, err)
+		}
+		if err != nil {
+			// While the database is away nothing is known of the gap.
+			s.log.Warn("cannot look up a missing event; trying again", "aggregate_id", e.AggregateID, "seq", next, "attempt", attempt, "err", err)
+			deadline = time.Now().Add(s.gapWait)
+		} else if next, err = s.close(ctx, e, next, found, !time.Now().Before(deadline)); err != nil || next == e.Sequence {
+			return err
+		}
+		if err := sleep(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
+			return err
+		}
+	}
+}
+
+// close hands on what was found of the gap from next up to e and returns where
+// the gap begins now; e's own number when there is none. A hole in what was
+// found ends it, unless time is up: then the aggregate goes on without.
+func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, found []storedEvent, timeIsUp bool) (int64, error) {
+	pass := func(upTo int64) {
+		for ; next < upTo; next++ {
+			s.metrics.gaps.Inc()
+			s.log.Error("an event is missing from the outbox table; its aggregate goes on without it",
+				"aggregate_id", e.AggregateID, "seq", next, "before", upTo, "waited", s.gapWait)
+		}
+	}
+	for _, f := range found {
+		if f.Sequence > next {
+			if !timeIsUp {
+				return next, nil
+			}
+			pass(f.Sequence)
+		}
+		if err := s.recover(ctx, f); err != nil {
+			return next, err
+		}
+		next = f.Sequence + 1
+	}
+	if timeIsUp {
+		pass(e.Sequence)
+	}
+	return next, nil
+}
+
+// lead hands on events of an unknown aggregate that come before e and were
+// written after the given time.
+func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error {
+	for attempt := 1; ; attempt++ {
+		found, err := s.lookup(ctx, e.AggregateID, 1, e.Sequence)
+		if err == nil {
+			for _, f := range found {
+				if f.written <= after {
+					continue
+				}
+				if err := s.recover(ctx, f); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if ctx.Err() != nil || Classify(err) == Fatal {
+			return fmt.Errorf("look up events of aggregate %s: %w", e.AggregateID, err)
+		}
+		s.log.Warn("cannot look up earlier events; trying again", "aggregate_id", e.AggregateID, "attempt", attempt, "err", err)
+		if err := sleep(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
+			return err
+		}
+	}
+}
+
+// recover hands on an event that was read by key. Its row in the log, if it is
+// still to come, finds it handed on.
+func (s *sequencer) recover(ctx context.Context, f storedEvent) error {
+	s.metrics.recovered.Inc()
+	s.log.Info("event read by key, ahead of the log", "event_id", f.ID, "aggregate_id", f.AggregateID, "seq", f.Sequence)
+	return s.publisher.submit(ctx, f.Event, f.written, func() {})
+}
+
+// cqlLookup looks up events in the outbox table.
+func cqlLookup(session *gocql.Session, table outbox.Table) lookup {
+	stmt := "SELECT writetime(event_id), " + outbox.Columns + " FROM " + table.String() + " WHERE aggregate_id = ? AND seq >= ? AND seq < ?"
+	return func(ctx context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error) {
+		iter := session.Query(stmt, aggregate, from, to).WithContext(ctx).Consistency(gocql.LocalQuorum).Iter()
+		var out []storedEvent
+		var sc outbox.Scanner
+		var written int64
+		for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
+			e, err := sc.Event()
+			if err != nil {
+				iter.Close()
+				return nil, err
+			}
+			out = append(out, storedEvent{Event: e, written: written})
+		}
+		return out, iter.Close()
+	}
+}

@@ -1,0 +1,92 @@
+package relay
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status is what a relay is doing.
+type Status struct {
+	// Reading says that the CDC reader runs.
+	Reading bool
+	// Streams is the number of CDC streams being read.
+	Streams int
+	// LastWindow is when the log was last read, zero if it was not yet.
+	LastWindow time.Time
+	// InFlight is the number of events read and not yet acknowledged.
+	InFlight int
+	// OldestUnacknowledged is how long ago the oldest such change was read.
+	OldestUnacknowledged time.Duration
+	// Behind is how far the stream that is furthest behind is behind now, the
+	// confidence window included.
+	Behind time.Duration
+	// Held are the aggregates with an event that cannot be published.
+	Held []Hold
+	// HeldStreams are the streams with a row that cannot be read, and why.
+	HeldStreams map[string]error
+	// Restarts counts how often the reader was started again, and LastError is
+	// why it ended last.
+	Restarts  int
+	LastError error
+	// Problems say in one sentence each why the relay is not ready; none means
+	// that it is.
+	Problems []string
+}
+
+// Status returns what the relay is doing now.
+func (r *Relay) Status() Status {
+	now := time.Now()
+	r.mu.Lock()
+	s := Status{Reading: r.reading, Restarts: r.restarts, LastError: r.lastErr}
+	started := r.started
+	r.mu.Unlock()
+	s.Streams = r.streams.count()
+	s.LastWindow = r.streams.lastWindow()
+	s.OldestUnacknowledged = r.streams.oldestAge(now)
+	s.Behind = r.streams.positionAge(now)
+	s.HeldStreams = r.streams.holds()
+	if p := r.publisher.Load(); p != nil {
+		s.InFlight = p.state().open
+		s.Held = p.holds()
+	}
+	s.Problems = s.problems(&r.cfg, started, now)
+	return s
+}
+
+func (s *Status) problems(cfg *Config, started, now time.Time) []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	// A window may be slow to come by: readers start one after the other, and
+	// idle streams are read seldom.
+	patience := cfg.StallAfter + cfg.IdleDelay + cfg.BusyDelay
+	switch {
+	case started.IsZero():
+		say("not started")
+	case !s.Reading && s.LastError != nil:
+		say("the CDC reader is waiting to be started again: %v", s.LastError)
+	case !s.Reading:
+		say("the CDC reader is not running")
+	case s.LastWindow.IsZero() && now.Sub(started) < patience:
+		say("starting: no window of the CDC log was read yet")
+	case now.Sub(s.LastWindow) >= patience:
+		say("no window of the CDC log could be read since %s", lastOf(s.LastWindow, started).UTC().Format(time.RFC3339))
+	}
+	if s.OldestUnacknowledged >= cfg.StallAfter {
+		say("the oldest event has waited for the broker's acknowledgement for %s", s.OldestUnacknowledged.Round(time.Second))
+	}
+	if n := len(s.Held); n > 0 {
+		say("%d aggregate(s) are held because an event cannot be published, such as event %s to topic %q: %v",
+			n, s.Held[0].EventID, s.Held[0].Topic, s.Held[0].Err)
+	}
+	for stream, err := range s.HeldStreams {
+		say("stream %s is held because a row cannot be read: %v", stream, err)
+	}
+	return out
+}
+
+func lastOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,238 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+	"golang.org/x/sync/errgroup"
+)
+
+// saveConcurrency is how many checkpoints are written at the same time.
+const saveConcurrency = 16
+
+// streams are the streams being read, and saves their checkpoints. It is safe
+// for concurrent use.
+type streams struct {
+	store   checkpointStore
+	limit   int
+	log     *slog.Logger
+	metrics *metrics
+
+	saving sync.Mutex // one save at a time, so that none overtakes a newer one
+
+	mu     sync.Mutex
+	loaded map[string]loadedPosition // by stream, until its consumer is made
+	open   map[*streamProgress]struct{}
+	held   map[*streamProgress]error
+	// lastIdle is when positions that only passed empty time were last saved.
+	lastIdle time.Time
+	lastRead time.Time
+}
+
+func newStreams(store checkpointStore, limit int, log *slog.Logger, m *metrics) *streams {
+	return &streams{
+		store: store, limit: limit, log: log, metrics: m,
+		loaded: make(map[string]loadedPosition), open: make(map[*streamProgress]struct{}), held: make(map[*streamProgress]error),
+	}
+}
+
+// loadedPosition is the checkpoint that the reader goes on from.
+type loadedPosition struct {
+	generation time.Time
+	position   gocql.UUID
+}
+
+// starts notes where the reader goes on. The library asks for the checkpoint of
+// a stream right before it makes its consumer, and only then names the generation.
+func (s *streams) starts(gen time.Time, stream scyllacdc.StreamID, pos gocql.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loaded[string(stream)] = loadedPosition{generation: gen, position: pos}
+}
+
+// begin opens a stream.
+func (s *streams) begin(stream scyllacdc.StreamID) *streamProgress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.loaded[string(stream)]
+	delete(s.loaded, string(stream))
+	start := from.position
+	if first := gocql.MinTimeUUID(from.generation); scyllacdc.CompareTimeUUID(start, first) < 0 {
+		start = first
+	}
+	p := newStreamProgress(from.generation, stream, start, s.limit)
+	s.open[p] = struct{}{}
+	return p
+}
+
+// hold notes that the stream cannot go on because of err.
+func (s *streams) hold(p *streamProgress, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[p] = err
+}
+
+func (s *streams) all() []*streamProgress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*streamProgress, 0, len(s.open))
+	for p := range s.open {
+		out = append(out, p)
+	}
+	return out
+}
+
+// finishBefore waits until the streams of generations before gen are
+// acknowledged to the end, saves their checkpoints and drops them.
+func (s *streams) finishBefore(ctx context.Context, gen time.Time) error {
+	old := slices.DeleteFunc(s.all(), func(p *streamProgress) bool { return !p.generation.Before(gen) })
+	for _, p := range old {
+		if err := p.waitSettled(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.save(ctx, old); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range old {
+		delete(s.open, p)
+	}
+	return nil
+}
+
+// reset saves what can be saved and drops all streams: the reader has ended.
+func (s *streams) reset(ctx context.Context) error {
+	all := s.all()
+	err := s.save(ctx, all)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.open)
+	clear(s.held)
+	clear(s.loaded)
+	return err
+}
+
+// save writes the checkpoints of those that moved. The first error is
+// returned; the others are tried nevertheless.
+func (s *streams) save(ctx context.Context, which []*streamProgress) error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	var g errgroup.Group
+	g.SetLimit(saveConcurrency)
+	for _, p := range which {
+		pos, _, ok := p.unsaved()
+		if !ok {
+			continue
+		}
+		g.Go(func() error {
+			if err := s.store.SavePosition(ctx, p.generation, p.stream, pos); err != nil {
+				s.metrics.checkpointErrors.Inc()
+				return err
+			}
+			p.markSaved(pos)
+			s.metrics.checkpointSaves.Inc()
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// saveDue saves the positions that passed events, and the others when idle has
+// gone by since they were saved.
+func (s *streams) saveDue(ctx context.Context, idle time.Duration) error {
+	now := time.Now()
+	s.mu.Lock()
+	all := now.Sub(s.lastIdle) >= idle
+	if all {
+		s.lastIdle = now
+	}
+	s.mu.Unlock()
+	return s.save(ctx, slices.DeleteFunc(s.all(), func(p *streamProgress) bool {
+		_, events, _ := p.unsaved()
+		return !all && !events
+	}))
+}
+
+// run saves checkpoints until ctx ends.
+func (s *streams) run(ctx context.Context, every, idle time.Duration) error {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-t.C:
+		}
+		err := s.saveDue(ctx, idle)
+		switch {
+		case err == nil && failing:
+			s.log.Info("checkpoints are saved again")
+		case err != nil && ctx.Err() == nil && Classify(err) == Fatal:
+			return err
+		case err != nil && !failing && ctx.Err() == nil:
+			s.log.Warn("checkpoint not saved; a crash now would repeat events", "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+// sawWindow notes that the log was read.
+func (s *streams) sawWindow() {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastRead = now
+}
+
+func (s *streams) lastWindow() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastRead
+}
+
+func (s *streams) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+func (s *streams) heldCount() int { return len(s.holds()) }
+
+// holds returns why streams are held, by stream id.
+func (s *streams) holds() map[string]error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[string]error, len(s.held))
+	for p, err := range s.held {
+		out[p.stream.String()] = err
+	}
+	return out
+}
+
+// oldestAge is how long ago the oldest unacknowledged change was read.
+func (s *streams) oldestAge(now time.Time) time.Duration {
+	var age time.Duration
+	for _, p := range s.all() {
+		if t, ok := p.oldest(); ok {
+			age = max(age, now.Sub(t))
+		}
+	}
+	return age
+}
+
+// positionAge is how far the stream that is furthest behind is behind now.
+func (s *streams) positionAge(now time.Time) time.Duration {
+	var age time.Duration
+	for _, p := range s.all() {
+		age = max(age, now.Sub(p.reached()))
+	}
+	return age
+}

@@ -1,0 +1,157 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// sweep reads the CDC log with scylla-cdc-go and hands its events to the
+// sequencer.
+type sweep struct {
+	cfg       *Config
+	log       *slog.Logger
+	store     checkpointStore
+	streams   *streams
+	sequencer *sequencer
+	metrics   *metrics
+}
+
+// run reads until ctx ends or the reader fails. Either way the checkpoints
+// that can be saved are saved.
+func (s *sweep) run(ctx context.Context) error {
+	reader, err := scyllacdc.NewReader(ctx, &scyllacdc.ReaderConfig{
+		Session:               s.cfg.Session,
+		TableNames:            []string{s.cfg.Keyspace + "." + s.cfg.Table},
+		Consistency:           gocql.LocalQuorum,
+		ChangeConsumerFactory: s,
+		ProgressManager:       &progressManager{store: s.store, streams: s.streams},
+		Logger:                &readerLog{log: s.log, metrics: s.metrics},
+		Advanced: scyllacdc.AdvancedReaderConfig{
+			ConfidenceWindowSize:     s.cfg.ConfidenceWindow,
+			PostNonEmptyQueryDelay:   s.cfg.BusyDelay,
+			PostEmptyQueryDelay:      s.cfg.IdleDelay,
+			QueryTimeWindowSize:      s.cfg.QueryWindow,
+			ChangeAgeLimit:           s.cfg.FirstAge,
+			PostGenerationFetchDelay: s.cfg.GenerationDelay,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("start the CDC reader: %w", err)
+	}
+	s.log.Info("reading the CDC log", "table", s.cfg.Keyspace+"."+s.cfg.Table, "confidence_window", s.cfg.ConfidenceWindow)
+	if err := reader.Run(ctx); err != nil {
+		return fmt.Errorf("read the CDC log: %w", err)
+	}
+	return nil
+}
+
+// CreateChangeConsumer opens a stream. It never fails: the library would go on
+// with a nil consumer.
+func (s *sweep) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateChangeConsumerInput) (scyllacdc.ChangeConsumer, error) {
+	return &consumer{sweep: s, progress: s.streams.begin(in.StreamID)}, nil
+}
+
+// consumer takes the changes of one stream. The library calls it from one
+// goroutine. An error that it returns ends the whole reader, so it returns one
+// only when the reader is to end.
+type consumer struct {
+	sweep    *sweep
+	progress *streamProgress
+}
+
+var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
+
+// Consume hands on the events of a change. It waits for room, which is how the
+// reader is slowed down.
+func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
+	s := c.sweep
+	s.streams.sawWindow()
+	var events []outbox.Event
+	for _, row := range change.Delta {
+		e, ok, err := eventOf(row)
+		switch {
+		case err != nil:
+			return c.hold(ctx, change, err)
+		case ok:
+			events = append(events, e)
+		default:
+			s.metrics.rowsIgnored.Inc()
+		}
+	}
+	if len(events) == 0 {
+		c.progress.idle(change.Time)
+		return nil
+	}
+	written, since := writeTime(change.Time), writeTime(c.progress.start)
+	id := c.progress.begin(change.Time, len(events))
+	for _, e := range events {
+		if err := s.sequencer.admit(ctx, e, written, since, func() { c.progress.settle(id) }); err != nil {
+			return err
+		}
+	}
+	return c.progress.wait(ctx)
+}
+
+// hold stops the stream at a change that cannot be read: nothing behind it is
+// passed on, and the checkpoint stays before it, until the relay is restarted.
+func (c *consumer) hold(ctx context.Context, change scyllacdc.Change, err error) error {
+	c.progress.begin(change.Time, 1)
+	c.sweep.streams.hold(c.progress, err)
+	c.sweep.log.Error("a row of the log cannot be read; its stream is held, nothing is skipped",
+		"stream", c.progress.stream.String(), "time", change.Time.Time(), "err", err)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// Empty notes a window without rows.
+func (c *consumer) Empty(_ context.Context, upTo gocql.UUID) error {
+	c.sweep.streams.sawWindow()
+	c.progress.idle(upTo)
+	return nil
+}
+
+// End does nothing: StartGeneration waits for what is not acknowledged yet.
+func (c *consumer) End() error { return nil }
+
+// readerLog takes the library's log lines. Those that carry an error are
+// warnings; the same one is written once in a while only.
+type readerLog struct {
+	log     *slog.Logger
+	metrics *metrics
+
+	mu     sync.Mutex
+	last   string
+	lastAt time.Time
+}
+
+// repeatAfter is how long an identical warning of the reader stays unsaid.
+const repeatAfter = time.Minute
+
+// Printf is the library's Logger.
+func (l *readerLog) Printf(format string, args ...any) {
+	failed := false
+	for _, a := range args {
+		err, ok := a.(error)
+		failed = failed || ok && Classify(err) != Stopped
+	}
+	text := fmt.Sprintf(format, args...)
+	if !failed {
+		l.log.Debug("cdc reader: " + text)
+		return
+	}
+	l.metrics.readerErrors.Inc()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); text != l.last || now.Sub(l.lastAt) > repeatAfter {
+		l.last, l.lastAt = text, now
+		l.log.Warn("cdc reader: " + text)
+	}
+}

@@ -1,0 +1,118 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+func validTopic(name string) bool {
+	return topicName.MatchString(name) && name != "." && name != ".."
+}
+
+func expandTopic(template, eventType, aggregateType string) string {
+	return strings.NewReplacer("{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(template)
+}
+
+// topicOf is the topic of an event by the map, else by the template.
+func (c *Config) topicOf(e *outbox.Event) (string, error) {
+	if t, ok := c.Topics[e.Type]; ok {
+		return t, nil
+	}
+	t := expandTopic(c.TopicTemplate, e.Type, e.AggregateType)
+	if !validTopic(t) {
+		return t, &TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: t}
+	}
+	return t, nil
+}
+
+// topics makes missing topics and knows how large their batches may be.
+type topics struct {
+	admin       *kadm.Client
+	partitions  int32
+	replication int16
+	limit       int32
+
+	mu  sync.RWMutex
+	max map[string]int32 // topics known to exist
+}
+
+func newTopics(admin *kadm.Client, cfg *Config) *topics {
+	return &topics{
+		admin: admin, partitions: cfg.Partitions, replication: cfg.Replication, limit: cfg.MaxRecordBytes,
+		max: make(map[string]int32),
+	}
+}
+
+// known says whether the topic was seen to exist.
+func (t *topics) known(topic string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, ok := t.max[topic]
+	return ok
+}
+
+// maxBytes is the largest batch for the topic.
+func (t *topics) maxBytes(topic string) int32 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if n, ok := t.max[topic]; ok {
+		return n
+	}
+	return t.limit
+}
+
+// ensure makes the topic if it is missing.
+func (t *topics) ensure(ctx context.Context, topic string) error {
+	details, err := t.admin.ListTopics(ctx, topic)
+	if err != nil {
+		return fmt.Errorf("look up topic %s: %w", topic, err)
+	}
+	if err := details[topic].Err; errors.Is(err, kerr.UnknownTopicOrPartition) {
+		_, err := t.admin.CreateTopic(ctx, t.partitions, t.replication, nil, topic)
+		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("create topic %s: %w", topic, err)
+		}
+	} else if err != nil {
+		return fmt.Errorf("look up topic %s: %w", topic, err)
+	}
+	limit := t.limit
+	if n, ok := t.messageBytes(ctx, topic); ok {
+		limit = min(limit, n)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.max[topic] = limit
+	return nil
+}
+
+// messageBytes asks for the topic's max.message.bytes. A relay that may not
+// read the configuration does without.
+func (t *topics) messageBytes(ctx context.Context, topic string) (int32, bool) {
+	rc, err := t.admin.DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return 0, false
+	}
+	for _, r := range rc {
+		if r.Name != topic || r.Err != nil {
+			continue
+		}
+		for _, c := range r.Configs {
+			if c.Key != "max.message.bytes" || c.Value == nil {
+				continue
+			}
+			if n, err := strconv.ParseInt(*c.Value, 10, 32); err == nil && n > 0 {
+				return int32(n), true
+			}
+		}
+	}
+	return 0, false
+}
