@@ -256,7 +256,7 @@ func parseDecimal(s string) (unscaled *big.Int, scale int32, ok bool) {
 	mantissa, exp := s, int64(0)
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
 		var err error
-		if exp, err = strconv.ParseInt(s[i+1:], 10, 32); err != nil {
+		if exp, err = strconv.ParseInt(s[i+1:], 10, 40); err != nil {
 			return nil, 0, false
 		}
 		mantissa = s[:i]

@@ -67,11 +67,11 @@ func formatFloat(f float64, bits int) string {
 func decimalText(unscaled *big.Int, scale int32) string {
 	// Beyond this the text would be zeros by the megabyte.
 	const widest = 1 << 16
-	if scale > widest || scale < -widest {
-		return unscaled.String() + "E" + strconv.FormatInt(-int64(scale), 10)
-	}
 	if unscaled.Sign() == 0 {
 		return "0"
+	}
+	if scale > widest || scale < -widest {
+		return unscaled.String() + "E" + strconv.FormatInt(-int64(scale), 10)
 	}
 	digits := new(big.Int).Abs(unscaled).String()
 	switch {
