@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// session connects to the database. keyspace is the session's; empty for none.
+func (c scyllaConfig) session(keyspace string) (*gocql.Session, error) {
+	cluster, err := c.cluster(keyspace)
+	if err != nil {
+		return nil, err
+	}
+	s, err := cluster.CreateSession()
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.Is(err, gocql.ErrKeyspaceDoesNotExist):
+		return nil, withHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate makes it")
+	}
+	return nil, withHint(fmt.Errorf("connect to ScyllaDB at %s: %w", strings.Join(c.Hosts, ", "), err),
+		"is it running there, and reachable? --scylla-hosts or OUTBOX_SCYLLA_HOSTS names other hosts")
+}
+
+// sessionOnceUp is session for a service: it waits, with back-off, for a
+// database that is not there yet, because services start in any order. Only
+// what waiting cannot mend, such as a wrong configuration, is an error.
+func (c scyllaConfig) sessionOnceUp(ctx context.Context, keyspace string, log *slog.Logger) (*gocql.Session, error) {
+	for wait := time.Second; ; wait = min(2*wait, maxConnectWait) {
+		s, err := c.session(keyspace)
+		var usage usageError
+		if err == nil || errors.As(err, &usage) {
+			return s, err
+		}
+		log.Warn("database not reachable yet; trying again", "wait", wait, "err", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// maxConnectWait is the longest wait between two attempts to reach the database.
+const maxConnectWait = 15 * time.Second
+
+func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
+	hosts, port, err := splitPorts(c.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	cluster := gocql.NewCluster(hosts...)
+	cluster.Keyspace = keyspace
+	cluster.Timeout = c.Timeout
+	cluster.ConnectTimeout = c.Timeout
+	cluster.SerialConsistency = gocql.Serial
+	if port != 0 {
+		cluster.Port = port
+	}
+	if cluster.Consistency, err = gocql.ParseConsistencyWrapper(c.Consistency); err != nil {
+		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Consistency)}
+	}
+	if c.LocalDC != "" {
+		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
+		cluster.SerialConsistency = gocql.LocalSerial
+	}
+	if c.Username != "" {
+		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}
+	}
+	conf, err := c.config("scylla")
+	if err != nil {
+		return nil, err
+	}
+	if conf != nil {
+		cluster.SslOpts = &gocql.SslOptions{Config: conf, EnableHostVerification: true}
+	}
+	return cluster, nil
+}
+
+// splitPorts takes the port off the hosts; all that name one must name the
+// same, because the driver has one for the cluster. 0 means none named.
+func splitPorts(in []string) (hosts []string, port int, err error) {
+	for _, h := range in {
+		host, p, err := net.SplitHostPort(h)
+		if err != nil {
+			hosts = append(hosts, h) // no port, or an IPv6 address without one
+			continue
+		}
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 1 || n > 65535 {
+			return nil, 0, usageError{fmt.Errorf("scylla.hosts: %q has no port number after the colon", h)}
+		}
+		if port != 0 && n != port {
+			return nil, 0, usageError{fmt.Errorf("scylla.hosts: ports %d and %d: all hosts of a cluster use one port", port, n)}
+		}
+		port = n
+		hosts = append(hosts, host)
+	}
+	if len(hosts) == 0 {
+		return nil, 0, usageError{errors.New("scylla.hosts is empty: name at least one host")}
+	}
+	return hosts, port, nil
+}
+
+// options are the Kafka client's options for TLS and SASL.
+func (c kafkaConfig) options() ([]kgo.Opt, error) {
+	if len(c.Seeds) == 0 {
+		return nil, usageError{errors.New("kafka.seeds is empty: name at least one broker")}
+	}
+	var opts []kgo.Opt
+	conf, err := c.config("kafka")
+	if err != nil {
+		return nil, err
+	}
+	if conf != nil {
+		opts = append(opts, kgo.DialTLSConfig(conf))
+	}
+	var m sasl.Mechanism
+	switch strings.ToLower(c.SASL) {
+	case "":
+		return opts, nil
+	case "plain":
+		m = plain.Auth{User: c.Username, Pass: c.Password}.AsMechanism()
+	case "scram-sha-256":
+		m = scram.Auth{User: c.Username, Pass: c.Password}.AsSha256Mechanism()
+	case "scram-sha-512":
+		m = scram.Auth{User: c.Username, Pass: c.Password}.AsSha512Mechanism()
+	default:
+		return nil, usageError{fmt.Errorf("kafka.sasl %q: use plain, scram-sha-256 or scram-sha-512", c.SASL)}
+	}
+	return append(opts, kgo.SASL(m)), nil
+}
+
+// client makes a Kafka client with further options. It does not connect yet.
+func (c kafkaConfig) client(more ...kgo.Opt) (*kgo.Client, error) {
+	opts, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	cl, err := kgo.NewClient(append(append(opts, kgo.SeedBrokers(c.Seeds...)), more...)...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	return cl, nil
+}
+
+// config is the TLS configuration of a client, nil without TLS. of names the
+// section in errors.
+func (c tlsConfig) config(of string) (*tls.Config, error) {
+	if !c.TLS {
+		if c.TLSCA != "" || c.TLSCert != "" || c.TLSKey != "" {
+			return nil, usageError{fmt.Errorf("%s.tls is off but %s.tls_ca, tls_cert or tls_key is set: turn it on, or remove them", of, of)}
+		}
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLSCA != "" {
+		pem, err := os.ReadFile(c.TLSCA)
+		if err != nil {
+			return nil, fmt.Errorf("%s.tls_ca: %w", of, err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s.tls_ca: no certificate in %s", of, c.TLSCA)
+		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return nil, usageError{fmt.Errorf("%s.tls_cert and %s.tls_key go together: one is missing", of, of)}
+	}
+	if c.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("%s.tls_cert: %w", of, err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// config is every setting, after flags, environment, file and defaults.
+type config struct {
+	Scylla scyllaConfig `koanf:"scylla"`
+	Kafka  kafkaConfig  `koanf:"kafka"`
+	HTTP   httpConfig   `koanf:"http"`
+	Admin  adminConfig  `koanf:"admin"`
+	Relay  relayConfig  `koanf:"relay"`
+	Schema schemaConfig `koanf:"schema"`
+	Log    logConfig    `koanf:"log"`
+}
+
+type scyllaConfig struct {
+	Hosts       []string      `koanf:"hosts"`
+	Keyspace    string        `koanf:"keyspace"`
+	Replication string        `koanf:"replication"`
+	LocalDC     string        `koanf:"local_dc"`
+	Consistency string        `koanf:"consistency"`
+	Timeout     time.Duration `koanf:"timeout"`
+	Username    string        `koanf:"username"`
+	Password    string        `koanf:"password"`
+	tlsConfig   `koanf:",squash"`
+}
+
+type kafkaConfig struct {
+	Seeds     []string `koanf:"seeds"`
+	SASL      string   `koanf:"sasl"`
+	Username  string   `koanf:"username"`
+	Password  string   `koanf:"password"`
+	tlsConfig `koanf:",squash"`
+}
+
+type tlsConfig struct {
+	TLS     bool   `koanf:"tls"`
+	TLSCA   string `koanf:"tls_ca"`
+	TLSCert string `koanf:"tls_cert"`
+	TLSKey  string `koanf:"tls_key"`
+}
+
+type httpConfig struct {
+	Addr            string        `koanf:"addr"`
+	TLSCert         string        `koanf:"tls_cert"`
+	TLSKey          string        `koanf:"tls_key"`
+	ShutdownTimeout time.Duration `koanf:"shutdown_timeout"`
+}
+
+type adminConfig struct {
+	Addr string `koanf:"addr"`
+}
+
+type relayConfig struct {
+	Name             string        `koanf:"name"`
+	Table            string        `koanf:"table"`
+	Source           string        `koanf:"source"`
+	Topic            string        `koanf:"topic"`
+	Topics           []string      `koanf:"topics"`
+	Partitions       int32         `koanf:"partitions"`
+	TopicReplication int16         `koanf:"topic_replication"`
+	ConfidenceWindow time.Duration `koanf:"confidence_window"`
+	BusyDelay        time.Duration `koanf:"busy_delay"`
+	IdleDelay        time.Duration `koanf:"idle_delay"`
+	MaxInFlight      int           `koanf:"max_in_flight"`
+	MaxInFlightBytes int64         `koanf:"max_in_flight_bytes"`
+	DrainTimeout     time.Duration `koanf:"drain_timeout"`
+}
+
+type schemaConfig struct {
+	RowTTL  time.Duration `koanf:"row_ttl"`
+	CDCTTL  time.Duration `koanf:"cdc_ttl"`
+	Tablets string        `koanf:"tablets"`
+}
+
+type logConfig struct {
+	Level  string `koanf:"level"`
+	Format string `koanf:"format"`
+}
+
+// addFlags gives the command --config and the flags of the sections. Secrets
+// have none.
+func addFlags(cmd *cobra.Command, sections ...section) {
+	f := cmd.Flags()
+	f.String("config", "", "configuration file (YAML); flags win over the environment, the environment over the file")
+	for _, s := range settings {
+		if s.Secret || !slices.Contains(sections, s.Section) {
+			continue
+		}
+		usage := s.Usage + " [" + s.env() + "]"
+		switch v := s.Default.(type) {
+		case string:
+			f.String(s.flag(), v, usage)
+		case []string:
+			f.StringSlice(s.flag(), v, usage)
+		case bool:
+			f.Bool(s.flag(), v, usage)
+		case time.Duration:
+			f.Duration(s.flag(), v, usage)
+		default:
+			f.String(s.flag(), fmt.Sprint(v), usage) // a number; its type is checked with the others'
+		}
+	}
+}
+
+// loadConfig reads the configuration of a command whose flags addFlags made:
+// flag over environment over file over default. Every problem is reported at once.
+func loadConfig(cmd *cobra.Command) (*config, error) {
+	path, err := cmd.Flags().GetString("config")
+	if err != nil {
+		return nil, err
+	}
+	return loadConfigFrom(path, os.LookupEnv, cmd.Flags())
+}
+
+func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (*config, error) {
+	k := koanf.New(".")
+	values := make(map[string]any, len(settings))
+	for _, s := range settings {
+		values[s.key()] = s.Default
+	}
+	if path != "" {
+		fromFile, err := readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		for key, v := range fromFile {
+			values[key] = v
+		}
+	}
+	for _, s := range settings {
+		if v, ok := lookup(s.env()); ok {
+			values[s.key()] = v
+		}
+		if f := flags.Lookup(s.flag()); f != nil && f.Changed {
+			if sl, ok := f.Value.(pflag.SliceValue); ok {
+				values[s.key()] = sl.GetSlice()
+			} else {
+				values[s.key()] = f.Value.String()
+			}
+		}
+	}
+	if err := k.Load(confmap.Provider(values, "."), nil); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	var c config
+	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		Result:           &c,
+		TagName:          "koanf",
+		WeaklyTypedInput: true,
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(
+			mapstructure.StringToTimeDurationHookFunc(),
+			mapstructure.StringToSliceHookFunc(","),
+		),
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return &c, nil
+}
+
+// readFile reads a YAML file and refuses keys that no setting has: a misspelt
+// key would otherwise leave a default in force without a word.
+func readFile(path string) (map[string]any, error) {
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return nil, fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	var errs []error
+	for _, key := range k.Keys() {
+		if !slices.ContainsFunc(settings, func(s setting) bool { return s.key() == key }) {
+			errs = append(errs, fmt.Errorf("configuration file %s: unknown key %q%s", path, key, suggest(key)))
+		}
+	}
+	return k.All(), errors.Join(errs...)
+}
+
+// suggest names the key that was probably meant: one of the same last part, or
+// of the same section.
+func suggest(key string) string {
+	sec, name, _ := strings.Cut(key, ".")
+	var same []string
+	for _, s := range settings {
+		if s.Name == name || strings.HasSuffix(key, s.Name) {
+			return fmt.Sprintf("; did you mean %q?", s.key())
+		}
+		if string(s.Section) == sec {
+			same = append(same, s.key())
+		}
+	}
+	if len(same) > 0 {
+		return "; there are " + strings.Join(same, ", ")
+	}
+	return "; see outbox --help for the settings there are"
+}
+
+// flag is the setting's flag without the dashes before it.
+func (s setting) flag() string {
+	return strings.ReplaceAll(strings.ReplaceAll(s.key(), ".", "-"), "_", "-")
+}
+
+// env is the setting's environment variable.
+func (s setting) env() string {
+	return "OUTBOX_" + strings.ToUpper(strings.ReplaceAll(s.key(), ".", "_"))
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+func newRelayCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "relay",
+		Short: "Carry events from the outbox to their topics, until SIGTERM",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			return runRelay(cmd, c)
+		},
+	}
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdmin, sectionRelay, sectionLog)
+	return cmd
+}
+
+// adminShutdown is how long a scrape under way may take when the process stops.
+const adminShutdown = 2 * time.Second
+
+func runRelay(cmd *cobra.Command, c *config) (err error) {
+	ctx := cmd.Context()
+	log, err := c.Log.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return usageError{err}
+	}
+	teardown := daemon.Teardown{Logger: log}
+	defer func() { err = errors.Join(err, teardown.Run()) }()
+
+	reg := newRegistry()
+	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
+	if err != nil {
+		return err
+	}
+	teardown.AddFunc("scylla session", session.Close)
+
+	conf, err := c.relayConfig()
+	if err != nil {
+		return err
+	}
+	conf.Session, conf.Logger, conf.Registerer = session, log, reg
+	r, err := relay.New(conf)
+	if err != nil {
+		return usageError{err}
+	}
+	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, daemon.AdminHandler(reg, relayReadiness(r)), log)
+	if err != nil {
+		return withHint(err, "another process has that port; --admin-addr names another")
+	}
+	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
+	log.Info("relay running", "relay", c.Relay.Name, "table", c.Scylla.Keyspace+"."+c.Relay.Table,
+		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr())
+	err = r.Run(ctx)
+	if err == nil {
+		log.Info("relay stopped: everything under way is acknowledged and checkpointed", "cause", context.Cause(ctx))
+	}
+	return err
+}
+
+// relayConfig is the relay's configuration but for the session, logger and registry.
+func (c *config) relayConfig() (relay.Config, error) {
+	opts, err := c.Kafka.options()
+	if err != nil {
+		return relay.Config{}, err
+	}
+	topics := make(map[string]string, len(c.Relay.Topics))
+	for _, pair := range c.Relay.Topics {
+		event, topic, ok := strings.Cut(pair, "=")
+		if !ok {
+			return relay.Config{}, usageError{fmt.Errorf("relay.topics: %q: write type=topic, such as OrderCreated=orders.created", pair)}
+		}
+		topics[event] = topic
+	}
+	return relay.Config{
+		Brokers:            c.Kafka.Seeds,
+		Kafka:              opts,
+		Name:               c.Relay.Name,
+		Keyspace:           c.Scylla.Keyspace,
+		Table:              c.Relay.Table,
+		Source:             c.Relay.Source,
+		Topics:             topics,
+		TopicTemplate:      c.Relay.Topic,
+		Partitions:         c.Relay.Partitions,
+		Replication:        c.Relay.TopicReplication,
+		ConfidenceWindow:   c.Relay.ConfidenceWindow,
+		BusyDelay:          c.Relay.BusyDelay,
+		IdleDelay:          c.Relay.IdleDelay,
+		MaxInFlightRecords: c.Relay.MaxInFlight,
+		MaxInFlightBytes:   c.Relay.MaxInFlightBytes,
+		DrainTimeout:       c.Relay.DrainTimeout,
+	}, nil
+}
+
+// relayReadiness shows the relay's status on /readyz.
+func relayReadiness(r *relay.Relay) daemon.Readiness {
+	return func() (bool, any) {
+		s := r.Status()
+		detail := struct {
+			Ready                bool     `json:"ready"`
+			Problems             []string `json:"problems"`
+			Streams              int      `json:"streams"`
+			InFlight             int      `json:"in_flight"`
+			BehindSeconds        float64  `json:"behind_seconds"`
+			OldestUnackedSeconds float64  `json:"oldest_unacknowledged_seconds"`
+			HeldAggregates       int      `json:"held_aggregates"`
+			HeldStreams          int      `json:"held_streams"`
+			ReaderRestarts       int      `json:"reader_restarts"`
+		}{
+			len(s.Problems) == 0, s.Problems, s.Streams, s.InFlight, s.Behind.Seconds(),
+			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts,
+		}
+		if detail.Problems == nil {
+			detail.Problems = []string{}
+		}
+		return detail.Ready, detail
+	}
+}
+
+// newRegistry is a registry with the process's own metrics.
+func newRegistry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return reg
+}

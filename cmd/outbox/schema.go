@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+func newSchemaCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schema",
+		Short: "Make, show or print the tables",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(newSchemaMigrateCommand(), newSchemaStatusCommand(), newSchemaPrintCommand())
+	return cmd
+}
+
+func newSchemaMigrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the keyspace up to date; safe to run at any time, from any number of places",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			log, err := c.Log.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return usageError{err}
+			}
+			session, err := c.Scylla.session("")
+			if err != nil {
+				return err
+			}
+			defer session.Close()
+			if err := schema.Migrate(cmd.Context(), session, c.schemaOptions(log)); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyspace %s is up to date\n", c.Scylla.Keyspace)
+			return err
+		},
+	}
+	addFlags(cmd, sectionScylla, sectionSchema, sectionLog)
+	return cmd
+}
+
+func newSchemaStatusCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show which migrations the keyspace has; exit status 1 if it is not up to date",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf("output", output, "text", "json"); err != nil {
+				return err
+			}
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			session, err := c.Scylla.session("")
+			if err != nil {
+				return err
+			}
+			defer session.Close()
+			r, err := schema.Status(cmd.Context(), session, c.schemaOptions(nil))
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+			} else {
+				err = printStatus(cmd.OutOrStdout(), r)
+			}
+			if err == nil && !r.UpToDate() {
+				err = quietError{}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	addFlags(cmd, sectionScylla)
+	return cmd
+}
+
+func printStatus(w io.Writer, r schema.Report) error {
+	fmt.Fprintf(w, "keyspace %s\n", r.Keyspace)
+	if r.LockedBy != "" {
+		fmt.Fprintf(w, "being migrated by %s\n", r.LockedBy)
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, m := range r.Migrations {
+		at, by := "", ""
+		if m.Applied != nil {
+			at, by = m.Applied.At.UTC().Format("2006-01-02 15:04:05Z"), m.Applied.By
+		}
+		fmt.Fprintf(tw, "%03d\t%s\t%s\t%s\t%s\n", m.Version, m.Name, m.State, at, by)
+	}
+	return tw.Flush()
+}
+
+func newSchemaPrintCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "print",
+		Short: "Print the CQL that migrate would run on an empty cluster; needs no connection",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			return schema.Print(cmd.OutOrStdout(), c.schemaOptions(nil))
+		},
+	}
+	addFlags(cmd, sectionScylla, sectionSchema)
+	return cmd
+}
+
+// schemaOptions are the options of package schema; a nil logger logs nothing.
+func (c *config) schemaOptions(log *slog.Logger) schema.Options {
+	return schema.Options{
+		Keyspace:    c.Scylla.Keyspace,
+		Replication: c.Scylla.Replication,
+		Tablets:     schema.TabletsMode(c.Schema.Tablets),
+		CDCTTL:      c.Schema.CDCTTL,
+		RowTTL:      c.Schema.RowTTL,
+		Logger:      log,
+	}
+}
+
+// logger is the configured logger, writing to w.
+func (c logConfig) logger(w io.Writer) (*slog.Logger, error) {
+	return daemon.NewLogger(w, c.Level, c.Format)
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// section is a group of settings; a command shows the flags of those it uses.
+type section string
+
+const (
+	sectionScylla section = "scylla"
+	sectionKafka  section = "kafka"
+	sectionHTTP   section = "http"
+	sectionAdmin  section = "admin"
+	sectionRelay  section = "relay"
+	sectionSchema section = "schema"
+	sectionLog    section = "log"
+)
+
+// setting is one configuration value. Its key in the file is Section.Name, its
+// flag --section-name with dashes, its environment variable
+// OUTBOX_SECTION_NAME. Default's type is the value's.
+type setting struct {
+	Section section
+	Name    string
+	Default any
+	Usage   string
+	// Secret values come from the file or the environment only: a flag would
+	// show in the process list.
+	Secret bool
+}
+
+// settings is every configuration value there is: flags, environment, the keys
+// allowed in a file, and the table in the README come from it.
+var settings = []setting{
+	{sectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port", false},
+	{sectionScylla, "keyspace", "outbox", "keyspace of the outbox", false},
+	{sectionScylla, "replication", "1", "replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3", false},
+	{sectionScylla, "local_dc", "", "prefer this data centre; required where there are several", false},
+	{sectionScylla, "consistency", "LOCAL_QUORUM", "consistency of reads and writes", false},
+	{sectionScylla, "timeout", 5 * time.Second, "how long one request may take", false},
+	{sectionScylla, "username", "", "user name; empty means no authentication", false},
+	{sectionScylla, "password", "", "password", true},
+	{sectionScylla, "tls", false, "use TLS", false},
+	{sectionScylla, "tls_ca", "", "file with the CA certificates (PEM); empty means the system's", false},
+	{sectionScylla, "tls_cert", "", "file with the client certificate (PEM)", false},
+	{sectionScylla, "tls_key", "", "file with the client key (PEM)", false},
+
+	{sectionKafka, "seeds", []string{"127.0.0.1:9092"}, "first brokers, host:port", false},
+	{sectionKafka, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512; empty means none", false},
+	{sectionKafka, "username", "", "SASL user name", false},
+	{sectionKafka, "password", "", "SASL password", true},
+	{sectionKafka, "tls", false, "use TLS", false},
+	{sectionKafka, "tls_ca", "", "file with the CA certificates (PEM); empty means the system's", false},
+	{sectionKafka, "tls_cert", "", "file with the client certificate (PEM)", false},
+	{sectionKafka, "tls_key", "", "file with the client key (PEM)", false},
+
+	{sectionHTTP, "addr", "127.0.0.1:8080", "address of the order API", false},
+	{sectionHTTP, "tls_cert", "", "file with the server certificate (PEM); with tls_key it turns TLS on", false},
+	{sectionHTTP, "tls_key", "", "file with the server key (PEM)", false},
+	{sectionHTTP, "shutdown_timeout", 15 * time.Second, "how long requests under way may take after SIGTERM", false},
+
+	{sectionAdmin, "addr", "127.0.0.1:9090", "address of the relay's /metrics, /healthz and /readyz", false},
+
+	{sectionRelay, "name", relay.DefaultName, "name of the relay; each name has checkpoints of its own", false},
+	{sectionRelay, "table", relay.DefaultTable, "outbox table", false},
+	{sectionRelay, "source", relay.DefaultSource, "CloudEvents source (header ce_source)", false},
+	{sectionRelay, "topic", relay.DefaultTopicTemplate, "topic of an event; {event_type} and {aggregate_type} stand for the event's", false},
+	{sectionRelay, "topics", []string{}, "topics by event type, type=topic; others follow relay.topic", false},
+	{sectionRelay, "partitions", relay.DefaultPartitions, "partitions of a topic that the relay makes; -1 leaves it to the broker", false},
+	{sectionRelay, "topic_replication", relay.DefaultReplication, "replication of a topic that the relay makes; -1 leaves it to the broker", false},
+	{sectionRelay, "confidence_window", relay.DefaultConfidenceWindow, "how old a change must be before it is read; less than 2m can lose rows that turn up late on a cluster", false},
+	{sectionRelay, "busy_delay", relay.DefaultBusyDelay, "wait between two reads of streams that had rows", false},
+	{sectionRelay, "idle_delay", relay.DefaultIdleDelay, "wait between two reads of streams that had none", false},
+	{sectionRelay, "max_in_flight", relay.DefaultMaxInFlightRecords, "events read and not yet acknowledged, at most", false},
+	{sectionRelay, "max_in_flight_bytes", relay.DefaultMaxInFlightBytes, "their bytes, at most", false},
+	{sectionRelay, "drain_timeout", relay.DefaultDrainTimeout, "how long acknowledgements may take after SIGTERM", false},
+
+	{sectionSchema, "row_ttl", schema.DefaultRowTTL, "how long outbox rows live; must outlive the longest outage of the relay", false},
+	{sectionSchema, "cdc_ttl", schema.DefaultCDCTTL, "how long the CDC log lives", false},
+	{sectionSchema, "tablets", "auto", "auto, vnodes or tablets", false},
+
+	{sectionLog, "level", "info", "debug, info, warn or error", false},
+	{sectionLog, "format", "text", "text or json", false},
+}
+
+// key is the setting's key in a file.
+func (s setting) key() string { return string(s.Section) + "." + s.Name }
