@@ -75,6 +75,7 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		idle:    list.New(),
 		held:    make(map[gocql.UUID]*Hold),
 		waiting: make(map[string][]*lane),
+		topics:  newTopics(cfg),
 	}
 	// The relay's own options come last: nothing in cfg.Kafka overrides them.
 	opts := append([]kgo.Opt{kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0)}, cfg.Kafka...)
@@ -85,7 +86,7 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		// The budget is the bound; the client's own must never be reached.
 		kgo.MaxBufferedRecords(cfg.MaxInFlightRecords+1),
 		kgo.ProducerBatchMaxBytes(cfg.MaxRecordBytes),
-		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return p.topics.maxBytes(topic) }),
+		kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes),
 	)
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
@@ -93,7 +94,7 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	p.client = client
-	p.topics = newTopics(kadm.NewClient(client), cfg)
+	p.topics.admin = kadm.NewClient(client)
 	return p, nil
 }
 

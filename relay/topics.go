@@ -36,7 +36,7 @@ func (c *Config) topicOf(e *outbox.Event) (string, error) {
 
 // topics makes missing topics and knows how large their batches may be.
 type topics struct {
-	admin       *kadm.Client
+	admin       *kadm.Client // set before the first ensure
 	partitions  int32
 	replication int16
 	limit       int32
@@ -45,9 +45,9 @@ type topics struct {
 	max map[string]int32 // topics known to exist
 }
 
-func newTopics(admin *kadm.Client, cfg *Config) *topics {
+func newTopics(cfg *Config) *topics {
 	return &topics{
-		admin: admin, partitions: cfg.Partitions, replication: cfg.Replication, limit: cfg.MaxRecordBytes,
+		partitions: cfg.Partitions, replication: cfg.Replication, limit: cfg.MaxRecordBytes,
 		max: make(map[string]int32),
 	}
 }

@@ -1,0 +1,225 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// bundle is a publisher with a broker in memory. It is made inside a synctest
+// bubble, so all waiting takes no time.
+type bundle struct {
+	t         *testing.T
+	net       *kfake.VirtualNetwork
+	cluster   *kfake.Cluster
+	cfg       Config
+	publisher *publisher
+	fatal     chan error
+}
+
+func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
+	t.Helper()
+	b := &bundle{t: t, net: new(kfake.VirtualNetwork), fatal: make(chan error, 16)}
+	cluster, err := kfake.NewCluster(append([]kfake.Opt{
+		kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(b.net.Listen), kfake.DefaultNumPartitions(3),
+	}, opts...)...)
+	if err != nil {
+		t.Fatalf("NewCluster() error = %v", err)
+	}
+	b.cluster = cluster
+	b.cfg = Config{
+		Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kgo.Dialer(b.net.DialContext)},
+		Partitions: 3, Logger: testLogger(t),
+	}
+	if change != nil {
+		change(&b.cfg)
+	}
+	b.cfg = b.cfg.withDefaults()
+	b.publisher, err = newPublisher(&b.cfg, newMetrics(prometheus.NewRegistry()), func(err error) { b.fatal <- err })
+	if err != nil {
+		t.Fatalf("newPublisher() error = %v", err)
+	}
+	return b
+}
+
+// close ends the publisher and the broker; a bubble must be empty at its end.
+func (b *bundle) close() {
+	b.publisher.close()
+	b.cluster.Close()
+}
+
+func testLogger(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// submit hands on an event and fails the test if it is not taken.
+func (b *bundle) submit(e outbox.Event, settled func()) {
+	b.t.Helper()
+	if settled == nil {
+		settled = func() {}
+	}
+	if err := b.publisher.submit(b.t.Context(), e, 0, settled); err != nil {
+		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
+	}
+}
+
+// drain waits until all events are acknowledged but those that wait for a
+// person or for their time.
+func (b *bundle) drain(limit time.Duration) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
+	defer cancel()
+	b.publisher.drain(ctx)
+	if open, blocked := b.publisher.remaining(); open > blocked {
+		b.t.Fatalf("%d events are left after %s", open-blocked, limit)
+	}
+}
+
+// delivered is a record as a consumer saw it.
+type delivered struct {
+	outbox.Event
+	topic     string
+	partition int32
+	offset    int64
+	at        time.Time
+}
+
+// consume reads all topics of the broker to their ends, in the order of the
+// broker's time where there is one: by topic, partition and offset.
+func (b *bundle) consume(topics ...string) []delivered {
+	b.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(b.net.DialContext),
+		kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond))
+	if err != nil {
+		b.t.Fatalf("NewClient() error = %v", err)
+	}
+	defer cl.Close()
+	var out []delivered
+	for {
+		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Second)
+		fs := cl.PollFetches(ctx)
+		cancel()
+		if ctx.Err() != nil && fs.NumRecords() == 0 {
+			break
+		}
+		fs.EachRecord(func(r *kgo.Record) {
+			e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			if err != nil {
+				b.t.Errorf("FromRecord() error = %v", err)
+			}
+			out = append(out, delivered{Event: e, topic: r.Topic, partition: r.Partition, offset: r.Offset, at: r.Timestamp})
+		})
+	}
+	slices.SortFunc(out, func(x, y delivered) int {
+		if x.topic != y.topic {
+			return cmp.Compare(x.topic, y.topic)
+		}
+		if x.partition != y.partition {
+			return int(x.partition - y.partition)
+		}
+		return int(x.offset - y.offset)
+	})
+	return out
+}
+
+// checkOrder fails the test unless got holds exactly the events of want, each
+// once, and each aggregate's of one topic on one partition in sequence.
+func checkOrder(t *testing.T, got []delivered, want []outbox.Event) {
+	t.Helper()
+	missing := make(map[gocql.UUID]bool)
+	for _, e := range want {
+		missing[e.ID] = true
+	}
+	type line struct {
+		topic string
+		id    gocql.UUID
+	}
+	last := make(map[line]delivered)
+	for _, d := range got {
+		if !missing[d.ID] {
+			t.Errorf("event %s (aggregate %s, seq %d) came twice or was never sent", d.ID, d.AggregateID, d.Sequence)
+		}
+		delete(missing, d.ID)
+		k := line{d.topic, d.AggregateID}
+		if l, ok := last[k]; ok && (l.partition != d.partition || l.Sequence >= d.Sequence) {
+			t.Errorf("aggregate %s: seq %d on partition %d comes after seq %d on partition %d",
+				d.AggregateID, d.Sequence, d.partition, l.Sequence, l.partition)
+		}
+		last[k] = d
+	}
+	if len(missing) > 0 {
+		t.Errorf("%d of %d events are lost", len(missing), len(want))
+	}
+}
+
+// events makes n aggregates with m events each, in the order of their numbers;
+// types go round.
+func events(n, m int, types ...string) []outbox.Event {
+	var out []outbox.Event
+	for seq := 1; seq <= m; seq++ {
+		for a := range n {
+			out = append(out, event(a, int64(seq), types[(seq-1)%len(types)]))
+		}
+	}
+	return out
+}
+
+func event(aggregate int, seq int64, eventType string) outbox.Event {
+	agg := outbox.NameID(gocql.UUID{1}, "aggregate", strconv.Itoa(aggregate))
+	return outbox.Event{
+		ID: outbox.NameID(agg, strconv.FormatInt(seq, 10)), AggregateID: agg, Sequence: seq,
+		AggregateType: "order", Type: eventType, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Payload: fmt.Appendf(nil, `{"aggregate":%d,"seq":%d}`, aggregate, seq),
+	}
+}
+
+// memCheckpoints is a checkpointStore in memory that remembers what it was told.
+type memCheckpoints struct {
+	mu   sync.Mutex
+	rows map[string]gocql.UUID
+	err  error
+}
+
+func newMemCheckpoints() *memCheckpoints { return &memCheckpoints{rows: make(map[string]gocql.UUID)} }
+
+func (m *memCheckpoints) key(gen time.Time, stream []byte) string {
+	return gen.UTC().Format(time.RFC3339Nano) + "/" + string(stream)
+}
+
+// Position returns what was saved.
+func (m *memCheckpoints) Position(_ context.Context, gen time.Time, stream []byte) (gocql.UUID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rows[m.key(gen, stream)], m.err
+}
+
+// SavePosition saves, unless the store is broken.
+func (m *memCheckpoints) SavePosition(_ context.Context, gen time.Time, stream []byte, pos gocql.UUID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	m.rows[m.key(gen, stream)] = pos
+	return nil
+}
+
+func (m *memCheckpoints) snapshot() map[string]gocql.UUID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.rows)
+}
