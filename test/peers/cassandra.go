@@ -1,0 +1,99 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/template"
+)
+
+var cassandraYAML = template.Must(template.New("cassandra.yaml").Parse(`cluster_name: peers
+num_tokens: 16
+partitioner: org.apache.cassandra.dht.Murmur3Partitioner
+commitlog_sync: periodic
+commitlog_sync_period: 10000ms
+data_file_directories: ["{{.Dir}}/data/sstables"]
+commitlog_directory: "{{.Dir}}/data/commitlog"
+saved_caches_directory: "{{.Dir}}/data/caches"
+hints_directory: "{{.Dir}}/data/hints"
+cdc_raw_directory: "{{.Dir}}/data/cdc"
+endpoint_snitch: SimpleSnitch
+listen_address: 127.0.0.1
+rpc_address: 127.0.0.1
+native_transport_port: {{.Port}}
+storage_port: {{.StoragePort}}
+seed_provider:
+  - class_name: org.apache.cassandra.locator.SimpleSeedProvider
+    parameters: [{seeds: "127.0.0.1:{{.StoragePort}}"}]
+authenticator: AllowAllAuthenticator
+authorizer: AllowAllAuthorizer
+materialized_views_enabled: true
+`))
+
+// cassandraOpens are the parts of the JDK that Cassandra reaches into.
+var cassandraOpens = []string{
+	"java.base/java.lang.module", "java.base/jdk.internal.loader", "java.base/jdk.internal.ref",
+	"java.base/jdk.internal.reflect", "java.base/jdk.internal.math", "java.base/jdk.internal.module",
+	"java.base/jdk.internal.util.jar", "java.base/sun.nio.ch", "java.base/java.io", "java.base/java.lang",
+	"java.base/java.lang.reflect", "java.base/java.nio", "java.base/java.util", "java.base/java.util.concurrent",
+	"java.base/java.util.concurrent.atomic", "jdk.management/com.sun.management.internal",
+}
+
+var cassandraExports = []string{
+	"java.base/jdk.internal.misc", "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/java.lang.ref",
+	"java.management.rmi/com.sun.jmx.remote.internal.rmi", "java.rmi/sun.rmi.registry", "java.rmi/sun.rmi.server",
+	"java.sql/java.sql", "jdk.unsupported/sun.misc",
+}
+
+// Cassandra starts an Apache Cassandra node and returns when it accepts CQL
+// connections, which takes about 12 s. The caller stops it.
+func Cassandra(ctx context.Context, cfg Config) (*Process, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	libs, err := jars(ctx, cfg.Cache, "cassandra")
+	if err != nil {
+		return nil, err
+	}
+	temporary, err := directory("cassandra", &cfg)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Port == 0 {
+		cfg.Port = ports[0]
+	}
+	yaml := filepath.Join(cfg.Dir, "cassandra.yaml")
+	f, err := os.Create(yaml)
+	if err != nil {
+		return nil, err
+	}
+	err = cassandraYAML.Execute(f, struct {
+		Dir               string
+		Port, StoragePort int
+	}{cfg.Dir, cfg.Port, ports[1]})
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", yaml, err)
+	}
+	args := []string{
+		"-Dcassandra.config=file://" + yaml, "-Dcassandra.storagedir=" + filepath.Join(cfg.Dir, "data"),
+		"-Dcassandra-foreground=yes", "-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=100",
+		"-Djdk.attach.allowAttachSelf=true",
+	}
+	for _, m := range cassandraExports {
+		args = append(args, "--add-exports", m+"=ALL-UNNAMED")
+	}
+	for _, m := range cassandraOpens {
+		args = append(args, "--add-opens", m+"=ALL-UNNAMED")
+	}
+	args = append(args, "-cp", filepath.Join(libs, "*"), "org.apache.cassandra.service.CassandraDaemon")
+	return java(ctx, "cassandra", cfg, cfg.Port, temporary, args...)
+}

@@ -1,0 +1,70 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Defaults of Config.
+const (
+	DefaultHeap         = "1g"
+	DefaultStartTimeout = 3 * time.Minute
+)
+
+// Config configures a peer. The zero value starts a fresh one in a temporary
+// directory on a free port.
+type Config struct {
+	// Dir holds the peer's data, configuration and log. A peer that starts on
+	// the Dir of an earlier one has its data. Empty means a new temporary
+	// directory, which Stop and Kill remove.
+	Dir string
+	// Port is the port clients connect to. 0 picks a free one.
+	Port int
+	// Heap is the JVM's heap size. Default DefaultHeap.
+	Heap string
+	// StartTimeout is how long the peer may take to accept connections, without
+	// the download of its jars. Default DefaultStartTimeout.
+	StartTimeout time.Duration
+	// Cache is where the jars are kept. Default .peers at the module's root.
+	Cache string
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Heap == "" {
+		c.Heap = DefaultHeap
+	}
+	if c.StartTimeout == 0 {
+		c.StartTimeout = DefaultStartTimeout
+	}
+	if c.Cache == "" {
+		root, err := moduleRoot()
+		if err != nil {
+			return c, err
+		}
+		c.Cache = filepath.Join(root, ".peers")
+	}
+	return c, nil
+}
+
+// moduleRoot is the nearest directory above the working directory that has a go.mod.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("no go.mod above the working directory")
+		}
+		dir = parent
+	}
+}
