@@ -1,0 +1,114 @@
+package golden
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"testing"
+)
+
+const dir = "../../../test/testdata/golden"
+
+// scripted are the recordings made with scripts, frames those of drivers.
+var (
+	scripted = []string{
+		"A", "A.2shards", "B", "C", "D", "E", "E.2shards", "F", "F.2shards", "F.1token", "F.4tokens", "F1.restart",
+		"F3", "F4", "crash", "failures", "batchlog", "batchlog-generation", "cas-generation",
+	}
+	driven = []string{"reader-run", "writer-run", "reader-2shards", "reader-switch"}
+)
+
+func load(t *testing.T, name string) []*Case {
+	t.Helper()
+	cases, err := Load(dir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+// The decoder must see in every recorded response what the recorder saw.
+func TestDecode_AgreesWithTheRecorder(t *testing.T) {
+	t.Parallel()
+	for _, name := range scripted {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range load(t, name) {
+				v := newView()
+				for _, r := range c.Records {
+					if r.Response == nil {
+						continue
+					}
+					a, err := v.answer(r.Conn, r.Kind, r.Request, r.Response)
+					if err != nil {
+						t.Fatalf("%s %d: %v", c.Name, r.Step, err)
+					}
+					checkDecoded(t, c.Name, r.Step, a, r.Decoded)
+				}
+			}
+		})
+	}
+}
+
+func checkDecoded(t *testing.T, name string, step int, a *Answer, recorded json.RawMessage) {
+	t.Helper()
+	want := new(Decoded)
+	dec := json.NewDecoder(bytes.NewReader(recorded))
+	if err := dec.Decode(want); err != nil {
+		t.Fatal(err)
+	}
+	// Both through JSON, so that numbers are of one type.
+	text, err := json.Marshal(Render(a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := new(Decoded)
+	if err := json.Unmarshal(text, got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(normal(got), normal(want)) {
+		g, _ := json.Marshal(got)
+		w, _ := json.Marshal(want)
+		t.Errorf("%s %d\n got %s\nwant %s", name, step, g, w)
+	}
+}
+
+// normal makes absent and empty lists the same.
+func normal(d *Decoded) *Decoded {
+	if len(d.Columns) == 0 {
+		d.Columns = nil
+	}
+	if len(d.Bind) == 0 {
+		d.Bind = nil
+	}
+	if len(d.Rows) == 0 {
+		d.Rows = nil
+	}
+	if len(d.PK) == 0 {
+		d.PK = nil
+	}
+	return d
+}
+
+func TestFrames_Decode(t *testing.T) {
+	t.Parallel()
+	for _, name := range driven {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			frames, err := LoadFrames(dir, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range frames {
+				if f.Dir != "response" && f.Dir != "event" {
+					continue
+				}
+				a, err := Decode(f.Frame, "", nil)
+				if err != nil {
+					t.Fatalf("seq %d: %v", f.Seq, err)
+				}
+				checkDecoded(t, name, f.Seq, a, f.Decoded)
+			}
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package golden
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// request is a QUERY, PREPARE, EXECUTE or BATCH taken apart just so far that
+// prepared ids and the paging state can be exchanged.
+type request struct {
+	header header
+	body   []byte
+	text   string
+	id     []byte // EXECUTE
+	// state is the paging state, nil if there is none.
+	state []byte
+
+	// idAt and stateAt are where the ids and the state's bytes stand in body.
+	idAt    []span
+	stateAt span
+}
+
+// span is a part of the body; lengths of what stands there are sized by the
+// field before it.
+type span struct {
+	from, to int
+	short    bool // the length before it is 16 bits wide, else 32
+}
+
+// query flags.
+const (
+	withValues      = 0x01
+	withPageSize    = 0x04
+	withPagingState = 0x08
+	withNames       = 0x40
+)
+
+// parseRequest takes a request frame apart. It fails on frames that are not
+// well-formed requests of those four kinds; these are sent as they were.
+func parseRequest(frame []byte, compression string) (*request, error) {
+	if len(frame) < headerSize {
+		return nil, fmt.Errorf("frame of %d bytes", len(frame))
+	}
+	q := &request{header: parseHeader(frame)}
+	body, err := decompress(frame, compression)
+	if err != nil {
+		return nil, err
+	}
+	q.body = body
+	r := &reader{b: body}
+	at := func() int { return len(body) - len(r.b) }
+	switch q.header.Opcode {
+	case opPrepare:
+		q.text = string(r.bytes())
+		return q, r.err
+	case opQuery:
+		q.text = string(r.bytes())
+	case opExecute:
+		q.id = r.shortBytes()
+		q.idAt = append(q.idAt, span{at() - len(q.id), at(), true})
+	case opBatch:
+		r.byte()
+		for range r.short() {
+			if r.err != nil {
+				break
+			}
+			if r.byte() == 0 {
+				q.text += string(r.bytes()) + ";"
+			} else {
+				id := r.shortBytes()
+				q.idAt = append(q.idAt, span{at() - len(id), at(), true})
+			}
+			for range r.short() {
+				r.bytes()
+			}
+		}
+		return q, r.err
+	default:
+		return nil, fmt.Errorf("opcode %02x", q.header.Opcode)
+	}
+	r.short() // consistency
+	flags := r.byte()
+	if flags&withValues != 0 {
+		for range r.short() {
+			if flags&withNames != 0 {
+				r.string()
+			}
+			r.bytes()
+		}
+	}
+	if flags&withPageSize != 0 {
+		r.int()
+	}
+	if flags&withPagingState != 0 {
+		q.state = r.bytes()
+		q.stateAt = span{at() - len(q.state), at(), false}
+	}
+	return q, r.err
+}
+
+// ids are the prepared ids that an EXECUTE or BATCH names.
+func (q *request) ids() [][]byte {
+	var out [][]byte
+	for _, s := range q.idAt {
+		out = append(out, q.body[s.from:s.to])
+	}
+	return out
+}
+
+// rewrite builds the frame with other ids and another paging state.
+func (q *request) rewrite(id func([]byte) []byte, state func([]byte) []byte, compression string) ([]byte, error) {
+	body := slices.Clone(q.body)
+	// From the back, so that the places before stay where they are.
+	if q.state != nil {
+		body = q.stateAt.replace(body, state(q.state))
+	}
+	for _, s := range slices.Backward(q.idAt) {
+		body = s.replace(body, id(q.body[s.from:s.to]))
+	}
+	if q.header.Flags&flagCompressed != 0 {
+		var err error
+		if body, err = compress(body, compression); err != nil {
+			return nil, err
+		}
+	}
+	return q.header.frame(body), nil
+}
+
+func (s span) replace(body, with []byte) []byte {
+	out := slices.Replace(body, s.from, s.to, with...)
+	if s.short {
+		binary.BigEndian.PutUint16(out[s.from-2:], uint16(len(with)))
+	} else {
+		binary.BigEndian.PutUint32(out[s.from-4:], uint32(len(with)))
+	}
+	return out
+}

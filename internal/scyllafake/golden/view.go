@@ -1,0 +1,61 @@
+package golden
+
+import "strings"
+
+// view is what decoding the answers of a case needs to know of what went
+// before: each connection's compression, and the columns of prepared
+// statements for rows that come without metadata. Recorded and actual answers
+// have a view each.
+type view struct {
+	compression map[string]string   // by connection
+	columns     map[string][]Column // by prepared id
+}
+
+func newView() *view {
+	return &view{compression: map[string]string{}, columns: map[string][]Column{}}
+}
+
+// opened forgets what is known of an earlier connection of that name.
+func (v *view) opened(conn string) { delete(v.compression, conn) }
+
+// answer decodes the response to a request on a connection. A response of no
+// bytes is a closed connection.
+func (v *view) answer(conn, kind string, request, response []byte) (*Answer, error) {
+	if len(response) == 0 {
+		return &Answer{Closed: true}, nil
+	}
+	if kind == "startup" {
+		v.started(conn, request, response)
+	}
+	var columns []Column
+	if kind == "execute" {
+		if q, err := parseRequest(request, v.compression[conn]); err == nil {
+			columns = v.columns[string(q.id)]
+		}
+	}
+	a, err := Decode(response, v.compression[conn], columns)
+	if err != nil {
+		return nil, err
+	}
+	if a.Kind == "Prepared" {
+		v.columns[string(a.ID)] = a.Columns
+	}
+	return a, nil
+}
+
+// started notes the compression that a STARTUP agreed on; the answer to it is
+// compressed already.
+func (v *view) started(conn string, request, response []byte) {
+	if len(request) < headerSize || parseHeader(response).Opcode == opError {
+		return
+	}
+	r := &reader{b: request[headerSize:]}
+	for range r.short() {
+		if r.err != nil {
+			return
+		}
+		if k, val := r.string(), r.string(); k == "COMPRESSION" {
+			v.compression[conn] = strings.ToLower(val)
+		}
+	}
+}
