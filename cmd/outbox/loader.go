@@ -55,6 +55,13 @@ type line struct {
 	Order      json.RawMessage `json:"order"`
 	Invoice    string          `json:"invoice"`
 	CreditNote string          `json:"credit_note"`
+	At         *time.Time      `json:"at"`
+}
+
+// cancellation is the body of a cancel request.
+type cancellation struct {
+	CreditNote  string     `json:"credit_note,omitempty"`
+	CancelledAt *time.Time `json:"cancelled_at,omitempty"`
 }
 
 // job is a line with its number and, for a cancellation, the order it waits for.
@@ -182,7 +189,7 @@ func (l *loader) do(ctx context.Context, j job) {
 		l.reject(j.number, fmt.Errorf("invoice %q: %w", j.line.Invoice, errNoOrder))
 		return
 	}
-	body, err := json.Marshal(map[string]string{"reason": "credit note " + j.line.CreditNote})
+	body, err := json.Marshal(cancellation{j.line.CreditNote, j.line.At})
 	if err == nil {
 		err = l.post(ctx, "/v1/orders/"+j.order.id+"/cancel", j, body, nil)
 	}

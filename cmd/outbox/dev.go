@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/testdata"
+)
+
+// orderEvents are the event types of the order service, and so the topics of a
+// relay that names its topics by event type.
+var orderEvents = []string{"OrderCreated", "OrderCancelled"}
+
+const (
+	// devTokens keeps the number of CDC streams small, and with it the reading of idle ones.
+	devTokens = 16
+	// devWindow is the confidence window of dev: one process, one clock, no
+	// other replicas, so a row is late only by as long as its write takes.
+	devWindow = 2 * time.Second
+	// devPoll is how often the log is read.
+	devPoll = 250 * time.Millisecond
+	// devStall ends the wait for events of which none has come in for so long.
+	devStall = 30 * time.Second
+	// loadedMarker is the file that says that the sample orders are in the data directory.
+	loadedMarker = "sample-loaded"
+)
+
+// dev is everything in one process.
+type dev struct {
+	engines
+	httpAddr string
+	window   time.Duration
+	rate     float64
+	file     string // what to load; empty for the sample
+	once     bool
+
+	out, errOut io.Writer
+	log         *slog.Logger
+	conf        *config
+	session     *gocql.Session
+	relay       *relay.Relay
+	stopRelay   func() error
+	audit       *audit
+}
+
+func newDevCommand() *cobra.Command {
+	d := dev{engines: engines{tokens: devTokens}}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything in one process: embedded engines, schema, order API, relay, sample orders",
+		Long: `Run everything in one process on loopback: a ScyllaDB-compatible server
+(scyllafake), a Kafka broker (kfake), the schema, the order API and the relay.
+The sample orders are loaded through the API; then it stays up.
+
+With --once it ends when all that was loaded has been relayed, holds the topics
+against the outbox, prints one JSON object, and exits with 1 if an event is
+lost, double or out of order.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfigFrom("", os.LookupEnv, cmd.Flags())
+			if err != nil {
+				return usageError{err}
+			}
+			if d.log, err = c.Log.logger(cmd.ErrOrStderr()); err != nil {
+				return usageError{err}
+			}
+			if d.rate < 0 {
+				return usageError{fmt.Errorf("--rate %g: use requests per second, or 0 for as fast as it goes", d.rate)}
+			}
+			d.conf, d.out, d.errOut = c, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return d.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&d.once, "once", false, "end when everything is relayed; print the reconciliation as JSON")
+	f.StringVar(&d.file, "load", "", "load this file (JSON lines, also gzip) instead of the sample orders")
+	f.StringVar(&d.dir, "data-dir", ".outbox", "keep the data here; empty keeps it in memory")
+	f.Float64Var(&d.rate, "rate", 0, "load so many lines per second; 0 means as fast as it goes")
+	f.StringVar(&d.cqlAddr, "cql-addr", "127.0.0.1:9042", "address of the embedded database")
+	f.StringVar(&d.kafkaAddr, "kafka-addr", "127.0.0.1:9092", "address of the embedded broker")
+	f.StringVar(&d.httpAddr, "http-addr", "127.0.0.1:8080", "address of the order API")
+	f.DurationVar(&d.window, "confidence-window", devWindow, "how old a change must be before the relay reads it")
+	f.String("log-level", "warn", "debug, info, warn or error")
+	return cmd
+}
+
+func (d *dev) run(ctx context.Context) (err error) {
+	teardown := daemon.Teardown{Logger: d.log}
+	defer func() { err = errors.Join(err, teardown.Run()) }()
+	if err := d.startAll(ctx, &teardown); err != nil {
+		return err
+	}
+	if d.once {
+		return d.runOnce(ctx)
+	}
+	d.printWhere()
+	if err := d.loadSample(ctx); err != nil {
+		return err
+	}
+	d.printTour()
+	<-ctx.Done()
+	fmt.Fprintln(d.errOut, "\nstopping; the data stays in "+d.dirName())
+	return nil
+}
+
+// startAll starts the engines and the services on them.
+func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) error {
+	if err := d.start(teardown, d.log); err != nil {
+		return err
+	}
+	d.conf.Scylla.Hosts = []string{d.cqlAddr}
+	d.conf.Kafka.Seeds = []string{d.kafkaAddr}
+	d.conf.HTTP.Addr = d.httpAddr
+
+	admin, err := d.conf.Scylla.session("")
+	if err != nil {
+		return err
+	}
+	err = schema.Migrate(ctx, admin, d.conf.schemaOptions(d.log))
+	admin.Close()
+	if err != nil {
+		return err
+	}
+	if d.session, err = d.conf.Scylla.session(d.conf.Scylla.Keyspace); err != nil {
+		return err
+	}
+	teardown.AddFunc("scylla session", d.session.Close)
+
+	reg := newRegistry()
+	if err := d.startRelay(ctx, teardown, reg); err != nil {
+		return err
+	}
+	api, err := startOrders(ctx, d.conf, d.session, reg, d.log)
+	if err != nil {
+		return portHint(err, d.httpAddr, "--http-addr")
+	}
+	d.httpAddr = api.Addr()
+	teardown.Add("order API", func() error { return api.Shutdown(d.conf.HTTP.ShutdownTimeout) })
+	return nil
+}
+
+// loadInto loads the file, or the sample, through the API.
+func (d *dev) loadInto(ctx context.Context) (loadSummary, error) {
+	l := newLoader("http://"+d.httpAddr, d.rate, func(n int, err error) {
+		fmt.Fprintf(d.errOut, "\rline %d skipped: %v\n", n, err)
+	})
+	detail := func() string { return fmt.Sprintf("relay: %d events out", d.audit.count()) }
+	if d.file != "" {
+		return l.loadFile(ctx, d.file, newProgress(d.errOut, 0, l.finished, detail))
+	}
+	r, err := gunzip(bytes.NewReader(testdata.Orders))
+	if err != nil {
+		return loadSummary{}, fmt.Errorf("sample orders: %w", err)
+	}
+	began := time.Now()
+	err = showing(ctx, newProgress(d.errOut, testdata.OrdersLines, l.finished, detail), func() error { return l.load(ctx, r) })
+	return l.summary(time.Since(began)), err
+}
+
+// loadSample loads what is to be loaded, the sample only into a new data directory.
+func (d *dev) loadSample(ctx context.Context) error {
+	marker := filepath.Join(d.dir, loadedMarker)
+	if d.file == "" && d.dir != "" {
+		if _, err := os.Stat(marker); err == nil {
+			fmt.Fprintln(d.out, "The sample orders are there from an earlier run; --load FILE loads more.")
+			return nil
+		}
+	}
+	began := time.Now()
+	fmt.Fprintln(d.out, "Loading orders through the API:")
+	sum, err := d.loadInto(ctx)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	if d.file == "" && d.dir != "" {
+		if err := os.WriteFile(marker, nil, 0o644); err != nil {
+			return fmt.Errorf("data directory %s: %w", d.dir, err)
+		}
+	}
+	rows, err := d.settle(ctx)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	r := d.audit.reconcile(rows, began)
+	fmt.Fprintf(d.out, "%d orders created, %d cancelled, %d rejected in %.1f s; of %d events in the outbox %d are in the topics: %d lost, %d double, %d out of order.\n",
+		sum.Created, sum.Cancelled, sum.Rejected, sum.Elapsed, r.Written, r.Published, r.Lost, r.Duplicates, r.OutOfOrder)
+	fmt.Fprintf(d.out, "Commit to consumer: %.0f ms at the median, %.0f ms at the 99th percentile, of which %s is the confidence window.\n\n",
+		r.Latency.P50, r.Latency.P99, d.window)
+	return nil
+}
+
+// stopped is nil if err is only that ctx ended, by a signal.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// onceReport is what dev --once prints.
+type onceReport struct {
+	Created   int64 `json:"orders_created"`
+	Cancelled int64 `json:"orders_cancelled"`
+	Rejected  int64 `json:"rejected"`
+	reconciliation
+	Elapsed float64 `json:"elapsed_s"`
+}
+
+// runOnce loads, waits for the relay, stops it, and counts.
+func (d *dev) runOnce(ctx context.Context) error {
+	began := time.Now()
+	sum, err := d.loadInto(ctx)
+	if err != nil {
+		return err
+	}
+	rows, err := d.settle(ctx)
+	if err != nil {
+		return err
+	}
+	elapsed := time.Since(began)
+	// What the relay still had under way might be duplicates: they count too.
+	if err := d.stopRelay(); err != nil {
+		return err
+	}
+	end, cancel := context.WithTimeout(ctx, devStall)
+	defer cancel()
+	if err := d.audit.toEnd(end); err != nil {
+		return err
+	}
+	report := onceReport{
+		Created: sum.Created, Cancelled: sum.Cancelled, Rejected: sum.Rejected,
+		reconciliation: d.audit.reconcile(rows, began), Elapsed: float64(elapsed.Milliseconds()) / 1000,
+	}
+	if err := json.NewEncoder(d.out).Encode(report); err != nil {
+		return err
+	}
+	if !report.ok() {
+		return quietError{}
+	}
+	return nil
+}
+
+// settle scans the outbox and waits until its events are in the topics, or
+// none has come in for devStall.
+func (d *dev) settle(ctx context.Context) ([]outboxRow, error) {
+	rows, err := scanOutbox(ctx, d.session, d.conf.Relay.Table)
+	if err != nil {
+		return nil, err
+	}
+	best, since := -1, time.Now()
+	for {
+		n := d.audit.has(rows)
+		if n == len(rows) {
+			return rows, nil
+		}
+		if n > best {
+			best, since = n, time.Now()
+		}
+		if time.Since(since) > devStall+d.window {
+			fmt.Fprintf(d.errOut, "gave up: %d of %d events came in, and none for %s\n", n, len(rows), devStall)
+			for _, p := range d.relay.Status().Problems {
+				fmt.Fprintln(d.errOut, "relay: "+p)
+			}
+			return rows, nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// startRelay starts the relay and the audit beside it.
+func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
+	conf, err := d.conf.relayConfig()
+	if err != nil {
+		return err
+	}
+	conf.Session, conf.Logger, conf.Registerer = d.session, d.log, reg
+	conf.ConfidenceWindow, conf.BusyDelay, conf.IdleDelay = d.window, devPoll, devPoll
+	conf.Topics = make(map[string]string, len(orderEvents))
+	for _, e := range orderEvents {
+		conf.Topics[e] = e
+	}
+	if d.relay, err = relay.New(conf); err != nil {
+		return usageError{err}
+	}
+	// The relay ends by stopRelay, not with ctx: what is loaded when a signal
+	// comes is still to be relayed.
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- d.relay.Run(running) }()
+	d.stopRelay = func() error {
+		cancel()
+		err, ok := <-done
+		if ok {
+			close(done)
+		}
+		return err
+	}
+	teardown.Add("relay", d.stopRelay)
+
+	if d.audit, err = newAudit(d.conf.Kafka, orderEvents...); err != nil {
+		return err
+	}
+	auditing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() { d.audit.run(auditing); close(ended) }()
+	teardown.Add("audit", func() error {
+		stop()
+		<-ended
+		d.audit.client.Close()
+		if err := d.audit.failure(); err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+	return nil
+}
+
+func (d *dev) dirName() string {
+	if d.dir == "" {
+		return "memory"
+	}
+	return d.dir
+}
+
+func (d *dev) printWhere() {
+	fmt.Fprintf(d.out, `scylla-outbox %s, all in one process on loopback; never a production database.
+
+  order API     http://%s      OpenAPI at /openapi.json, metrics at /metrics
+  ScyllaDB      %s             scyllafake, keyspace %s
+  Kafka         %s             kfake, topics %s
+  relay         reads the CDC log once it is %s old: a small confidence window, for a first
+                run on one machine; a cluster needs the default of %s
+  data          %s, kept between runs
+
+`, version, d.httpAddr, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
+		d.window, relay.DefaultConfidenceWindow, d.dirName())
+}
+
+func (d *dev) printTour() {
+	fmt.Fprintf(d.out, `Try it, in another terminal:
+
+  watch events arrive
+    go run ./cmd/outbox tail --kafka-seeds %[2]s %[3]s
+    kcat -b %[2]s -t OrderCreated -C -o end -f '%%T %%k %%s\n'
+
+  create an order
+    curl -s http://%[1]s/v1/orders -H 'Content-Type: application/json' -H 'Idempotency-Key: first' \
+      -d '{"country":"Finland","currency":"EUR","lines":[{"sku":"71053","description":"Lantern","quantity":2,"unit_price":"3.39"}]}'
+
+  read it, cancel it (ID is in the answer)
+    curl -s http://%[1]s/v1/orders/ID
+    curl -s -X POST http://%[1]s/v1/orders/ID/cancel -H 'Content-Type: application/json' -d '{"reason":"changed my mind"}'
+
+  see metrics
+    curl -s http://%[1]s/metrics | grep -E '^(relay|orders)_'
+
+Ctrl-C stops it.
+`, d.httpAddr, d.kafkaAddr, strings.Join(orderEvents, " "))
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// finding is the outcome of one check.
+type finding struct {
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
+	// Mend says what to do about a failure.
+	Mend string `json:"mend,omitempty"`
+}
+
+// checkTimeout bounds one check.
+const checkTimeout = 10 * time.Second
+
+func newDoctorCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check that ScyllaDB and Kafka are reachable and may be used, and say what to mend",
+		Long: `Check that ScyllaDB and Kafka are reachable and may be used, and say what to mend.
+It leaves nothing behind: the one row it writes is deleted again. Exit status 1
+if something has to be mended.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf("output", output, "text", "json"); err != nil {
+				return err
+			}
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			findings := append(c.checkScylla(cmd.Context()), c.checkKafka(cmd.Context())...)
+			if output == "json" {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(findings)
+			} else {
+				err = printFindings(cmd.OutOrStdout(), findings)
+			}
+			for _, f := range findings {
+				if err == nil && !f.OK {
+					err = quietError{}
+				}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	addFlags(cmd, sectionScylla, sectionKafka, sectionRelay)
+	return cmd
+}
+
+func printFindings(w io.Writer, findings []finding) error {
+	bad := 0
+	for _, f := range findings {
+		mark := "ok  "
+		if !f.OK {
+			mark = "FAIL"
+			bad++
+		}
+		fmt.Fprintf(w, "%s  %s: %s\n", mark, f.Check, f.Detail)
+		if f.Mend != "" {
+			fmt.Fprintf(w, "      -> %s\n", f.Mend)
+		}
+	}
+	_, err := fmt.Fprintf(w, "%d checks, %d to mend\n", len(findings), bad)
+	return err
+}
+
+// checkScylla goes from the connection to the permissions; what a failed check
+// makes pointless is not tried.
+func (c *config) checkScylla(ctx context.Context) (out []finding) {
+	session, err := c.Scylla.session("")
+	if err != nil {
+		mend := "start it, or name other hosts with --scylla-hosts or OUTBOX_SCYLLA_HOSTS; check user, password and TLS"
+		return append(out, finding{"ScyllaDB is reachable", false, err.Error(), mend})
+	}
+	defer session.Close()
+	out = append(out, finding{"ScyllaDB is reachable", true, strings.Join(c.Scylla.Hosts, ", "), ""})
+
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	report, err := schema.Status(ctx, session, c.schemaOptions(nil))
+	switch {
+	case err != nil:
+		return append(out, finding{"schema", false, err.Error(), "this user needs SELECT on system_schema and on keyspace " + c.Scylla.Keyspace})
+	case !report.UpToDate():
+		return append(out, finding{"schema", false, fmt.Sprintf("keyspace %s is not up to date", c.Scylla.Keyspace), "outbox schema migrate (outbox schema status shows what is missing)"})
+	}
+	out = append(out, finding{"schema", true, fmt.Sprintf("keyspace %s is up to date, %s", c.Scylla.Keyspace, report.Server), ""})
+	out = append(out, c.checkLog(ctx, session), c.checkCheckpoints(ctx, session))
+	return out
+}
+
+// checkLog checks that the outbox table has a CDC log and that it can be read.
+func (c *config) checkLog(ctx context.Context, session *gocql.Session) finding {
+	const check = "CDC log of the outbox table"
+	log := c.Scylla.Keyspace + "." + c.Relay.Table + "_scylla_cdc_log"
+	iter := session.Query("SELECT \"cdc$time\" FROM " + log + " LIMIT 1").WithContext(ctx).Iter()
+	err := iter.Close()
+	var answer gocql.RequestError
+	switch {
+	case err == nil:
+		return finding{check, true, log + " can be read", ""}
+	case errors.As(err, &answer) && answer.Code() == gocql.ErrCodeUnauthorized:
+		return finding{check, false, err.Error(), "GRANT SELECT ON " + log + " TO the relay's role"}
+	case errors.As(err, &answer) && answer.Code() == gocql.ErrCodeInvalid:
+		return finding{check, false, err.Error(), fmt.Sprintf("ALTER TABLE %s.%s WITH cdc = {'enabled': true, 'ttl': %d}",
+			c.Scylla.Keyspace, c.Relay.Table, int64(c.Schema.CDCTTL/time.Second))}
+	}
+	return finding{check, false, err.Error(), "see the message"}
+}
+
+// doctorName is the relay name of the row that checks the permission to write.
+const doctorName = "doctor"
+
+// checkCheckpoints checks that a checkpoint can be written and deleted.
+func (c *config) checkCheckpoints(ctx context.Context, session *gocql.Session) finding {
+	const check = "checkpoints can be saved"
+	table := c.Scylla.Keyspace + ".relay_checkpoints"
+	generation, stream := time.Unix(0, 0), []byte{0}
+	err := session.Query("INSERT INTO "+table+" (relay, table_name, generation, stream_id, updated_at) VALUES (?, ?, ?, ?, ?)",
+		doctorName, c.Relay.Table, generation, stream, time.Now()).WithContext(ctx).Exec()
+	if err == nil {
+		err = session.Query("DELETE FROM "+table+" WHERE relay = ? AND table_name = ?", doctorName, c.Relay.Table).WithContext(ctx).Exec()
+	}
+	if err != nil {
+		return finding{check, false, err.Error(), "GRANT MODIFY ON " + table + " TO the relay's role"}
+	}
+	return finding{check, true, table + " can be written", ""}
+}
+
+// checkKafka checks that the broker is there and that the topics can be used.
+func (c *config) checkKafka(ctx context.Context) (out []finding) {
+	client, err := c.Kafka.client(kgo.RequestTimeoutOverhead(checkTimeout))
+	if err != nil {
+		return append(out, finding{"Kafka is reachable", false, err.Error(), "see the message"})
+	}
+	defer client.Close()
+	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
+		return append(out, finding{"Kafka is reachable", false, err.Error(),
+			"start it, or name other brokers with --kafka-seeds or OUTBOX_KAFKA_SEEDS; check SASL and TLS"})
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	admin := kadm.NewClient(client)
+	meta, err := admin.BrokerMetadata(ctx)
+	if err != nil {
+		return append(out, finding{"Kafka is reachable", false, err.Error(), "see the message"})
+	}
+	out = append(out, finding{"Kafka is reachable", true, fmt.Sprintf("%d broker(s) at %s", len(meta.Brokers), strings.Join(c.Kafka.Seeds, ", ")), ""})
+
+	conf, err := c.relayConfig()
+	if err != nil {
+		return append(out, finding{"topics", false, err.Error(), "mend the relay settings"})
+	}
+	topics := make([]string, 0, len(conf.Topics))
+	for _, t := range conf.Topics {
+		topics = append(topics, t)
+	}
+	for _, e := range orderEvents {
+		if _, mapped := conf.Topics[e]; !mapped {
+			topics = append(topics, strings.NewReplacer("{event_type}", e, "{aggregate_type}", "order").Replace(conf.TopicTemplate))
+		}
+	}
+	for _, t := range topics {
+		out = append(out, checkTopic(ctx, admin, t, conf.Partitions, conf.Replication))
+	}
+	return out
+}
+
+// checkTopic checks that the topic is there, or may be made.
+func checkTopic(ctx context.Context, admin *kadm.Client, topic string, partitions int32, replication int16) finding {
+	check := "topic " + topic
+	details, err := admin.ListTopics(ctx, topic)
+	if err == nil {
+		err = details[topic].Err
+	}
+	switch {
+	case err == nil:
+		return finding{check, true, fmt.Sprintf("%d partitions", len(details[topic].Partitions)), ""}
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return finding{check, false, err.Error(), "allow the relay's user DESCRIBE and WRITE on topic " + topic}
+	case !errors.Is(err, kerr.UnknownTopicOrPartition):
+		return finding{check, false, err.Error(), "see the message"}
+	}
+	made, err := admin.ValidateCreateTopics(ctx, partitions, replication, nil, topic)
+	if err == nil {
+		err = made[topic].Err
+	}
+	if err != nil {
+		return finding{check, false, "not there, and it cannot be made: " + err.Error(),
+			"make it by hand, or allow the relay's user CREATE, or set relay.partitions and relay.topic_replication to what the cluster can hold"}
+	}
+	return finding{check, true, "not there yet; the relay will make it", ""}
+}

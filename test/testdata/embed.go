@@ -1,0 +1,14 @@
+// Package testdata is the data that tests and `outbox dev` share.
+package testdata
+
+import _ "embed"
+
+// Orders is orders.jsonl.gz: real orders and cancellations in time order, one
+// JSON object a line, packed with gzip. README.md has the fields, the source
+// and the licence (CC BY 4.0).
+//
+//go:embed orders.jsonl.gz
+var Orders []byte
+
+// OrdersLines is the number of lines in Orders.
+const OrdersLines = 9878
