@@ -1,0 +1,168 @@
+package orders
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// errSyntax is what a body that is not one JSON value gives.
+type syntaxError struct{ err error }
+
+func (e *syntaxError) Error() string { return "body is not JSON: " + e.err.Error() }
+
+// decode reads a request body. A good one takes a single strict pass into T;
+// only a bad one is taken apart to name all that is wrong with it.
+//
+// The error is a *syntaxError, or an *InvalidError with every bad field: those
+// of a wrong type, unknown ones and those that valid refuses.
+func decode[T any](body []byte, explain func(map[string]json.RawMessage, *InvalidError) T, valid func(*T) error) (T, error) {
+	var v T
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&v)
+	if err == nil && trailing(dec) {
+		return v, &syntaxError{errors.New("more follows after the JSON object")}
+	}
+	if err == nil && !isNull(body) {
+		return v, valid(&v)
+	}
+	if !json.Valid(body) {
+		return v, &syntaxError{cmpErr(err)}
+	}
+	var bad InvalidError
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil || fields == nil {
+		bad.add("", "must be a JSON object", nil)
+		return v, &bad
+	}
+	v = explain(fields, &bad)
+	bad.merge(valid(&v))
+	if len(bad.Fields) == 0 { // the strict pass knew better
+		bad.add("", err.Error(), nil)
+	}
+	return v, &bad
+}
+
+func cmpErr(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return errors.New("it is empty")
+	}
+	return err
+}
+
+func trailing(dec *json.Decoder) bool {
+	_, err := dec.Token()
+	return !errors.Is(err, io.EOF)
+}
+
+func isNull(body []byte) bool { return string(bytes.TrimSpace(body)) == "null" }
+
+// merge adds the fields of err that e has not named yet: a value of the wrong
+// type is not also too short.
+func (e *InvalidError) merge(err error) {
+	var other *InvalidError
+	if !errors.As(err, &other) {
+		return
+	}
+	for _, f := range other.Fields {
+		if !slices.ContainsFunc(e.Fields, func(g FieldError) bool { return g.Field == f.Field }) {
+			e.Fields = append(e.Fields, f)
+		}
+	}
+}
+
+// take reads field name of an object into dst and removes it. Null leaves dst
+// alone. What is not of dst's type is named with what it must be.
+func take[T any](fields map[string]json.RawMessage, bad *InvalidError, at, name, want string, dst *T) {
+	raw, ok := fields[name]
+	delete(fields, name)
+	if ok && json.Unmarshal(raw, dst) != nil {
+		var zero T
+		*dst = zero
+		bad.add(at+name, "must be "+want, shown(raw))
+	}
+}
+
+// rest names the fields that nobody took.
+func rest(fields map[string]json.RawMessage, bad *InvalidError, at string) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		bad.add(at+clip(name), "is not a known field", nil)
+	}
+}
+
+// shown is a bad value as an error may echo it.
+func shown(raw json.RawMessage) any {
+	var v any
+	if len(raw) > 64 || json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	return v
+}
+
+const (
+	wantText = "a text"
+	wantTime = "a time such as 2011-10-14T12:00:00Z"
+)
+
+func explainOrder(fields map[string]json.RawMessage, bad *InvalidError) NewOrder {
+	var n NewOrder
+	var lines []json.RawMessage
+	take(fields, bad, "", "invoice", wantText, &n.Invoice)
+	take(fields, bad, "", "customer_id", wantText+" or null", &n.CustomerID)
+	take(fields, bad, "", "country", wantText, &n.Country)
+	take(fields, bad, "", "placed_at", wantTime, &n.PlacedAt)
+	take(fields, bad, "", "currency", wantText, &n.Currency)
+	take(fields, bad, "", "lines", "a list", &lines)
+	rest(fields, bad, "")
+	for i, raw := range lines[:min(len(lines), MaxLines+1)] {
+		n.Lines = append(n.Lines, explainLine(raw, bad, "lines["+strconv.Itoa(i)+"]"))
+	}
+	return n
+}
+
+func explainLine(raw json.RawMessage, bad *InvalidError, at string) NewLine {
+	var l NewLine
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil || fields == nil {
+		bad.add(at, "must be an object", shown(raw))
+		// Its fields are not missing one by one.
+		return NewLine{SKU: "-", Quantity: 1, UnitPrice: "0"}
+	}
+	at += "."
+	take(fields, bad, at, "sku", wantText, &l.SKU)
+	take(fields, bad, at, "description", wantText, &l.Description)
+	take(fields, bad, at, "quantity", fmt.Sprintf("a whole number from 1 to %d", MaxQuantity), &l.Quantity)
+	take(fields, bad, at, "unit_price", "a string or a number", &l.UnitPrice)
+	rest(fields, bad, at)
+	return l
+}
+
+func explainCancellation(fields map[string]json.RawMessage, bad *InvalidError) Cancellation {
+	var c Cancellation
+	var at *time.Time
+	take(fields, bad, "", "credit_note", wantText, &c.CreditNote)
+	take(fields, bad, "", "reason", wantText, &c.Reason)
+	take(fields, bad, "", "cancelled_at", wantTime, &at)
+	rest(fields, bad, "")
+	c.CancelledAt = at
+	return c
+}
+
+func decodeOrder(body []byte) (NewOrder, error) {
+	return decode(body, explainOrder, (*NewOrder).Validate)
+}
+
+// decodeCancellation takes an empty body for an empty object.
+func decodeCancellation(body []byte) (Cancellation, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return Cancellation{}, nil
+	}
+	return decode(body, explainCancellation, (*Cancellation).Validate)
+}

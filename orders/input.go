@@ -1,0 +1,154 @@
+package orders
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/currency"
+)
+
+// Bounds of an order. An order at all of them still fits one batch.
+const (
+	MaxLines       = 500
+	MaxQuantity    = 1_000_000
+	MaxReference   = 64  // characters of invoice, customer_id, credit_note and sku
+	MaxCountry     = 100 // characters
+	MaxDescription = 200 // characters of a line's description and of a reason
+	MaxKey         = 255 // characters of an Idempotency-Key
+)
+
+// NewOrder is what a caller asks to store.
+type NewOrder struct {
+	// Invoice is the caller's own reference; optional, not unique.
+	Invoice string `json:"invoice,omitempty" maxLength:"64" doc:"The caller's own reference; optional, need not be unique"`
+	// CustomerID is nil for a guest.
+	CustomerID *string `json:"customer_id,omitempty" nullable:"true" maxLength:"64" doc:"Null or left out for a guest"`
+	Country    string  `json:"country" minLength:"1" maxLength:"100"`
+	// PlacedAt defaults to now. It is kept in UTC, to the millisecond.
+	PlacedAt *time.Time `json:"placed_at,omitempty" nullable:"true" doc:"Default: now"`
+	// Currency is an ISO 4217 code in upper case.
+	Currency string    `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217"`
+	Lines    []NewLine `json:"lines" minItems:"1" maxItems:"500" nullable:"false"`
+}
+
+// NewLine is one position of a NewOrder.
+type NewLine struct {
+	SKU         string `json:"sku" minLength:"1" maxLength:"64"`
+	Description string `json:"description,omitempty" maxLength:"200"`
+	Quantity    int    `json:"quantity" minimum:"1" maximum:"1000000"`
+	// UnitPrice is a plain decimal number, such as 3.39.
+	UnitPrice Price `json:"unit_price"`
+}
+
+// Cancellation is what a caller says when cancelling.
+type Cancellation struct {
+	// CreditNote is the caller's own reference; optional.
+	CreditNote string `json:"credit_note,omitempty" maxLength:"64" doc:"The caller's own reference"`
+	Reason     string `json:"reason,omitempty" maxLength:"200"`
+	// CancelledAt defaults to now.
+	CancelledAt *time.Time `json:"cancelled_at,omitempty" nullable:"true" doc:"Default: now"`
+}
+
+// Validate returns nil or an *InvalidError that names every bad field.
+func (n *NewOrder) Validate() error {
+	var bad InvalidError
+	bad.text("invoice", n.Invoice, 0, MaxReference)
+	if n.CustomerID != nil {
+		bad.text("customer_id", *n.CustomerID, 1, MaxReference)
+	}
+	bad.text("country", n.Country, 1, MaxCountry)
+	bad.time("placed_at", n.PlacedAt)
+	if unit, err := currency.ParseISO(n.Currency); err != nil || unit.String() != n.Currency {
+		bad.add("currency", "must be an ISO 4217 code in upper case, such as GBP", n.Currency)
+	}
+	if l := len(n.Lines); l < 1 || l > MaxLines {
+		bad.add("lines", fmt.Sprintf("must have from 1 to %d lines", MaxLines), nil)
+	}
+	for i := range n.Lines[:min(len(n.Lines), MaxLines)] {
+		n.Lines[i].validate(&bad, fmt.Sprintf("lines[%d].", i))
+	}
+	return bad.orNil()
+}
+
+func (l *NewLine) validate(bad *InvalidError, at string) {
+	bad.text(at+"sku", l.SKU, 1, MaxReference)
+	bad.text(at+"description", l.Description, 0, MaxDescription)
+	if l.Quantity < 1 || l.Quantity > MaxQuantity {
+		bad.add(at+"quantity", fmt.Sprintf("must be from 1 to %d", MaxQuantity), l.Quantity)
+	}
+	if _, err := ParseMoney(string(l.UnitPrice)); err != nil {
+		bad.add(at+"unit_price", err.Error(), clip(string(l.UnitPrice)))
+	}
+}
+
+// Validate returns nil or an *InvalidError that names every bad field.
+func (c *Cancellation) Validate() error {
+	var bad InvalidError
+	bad.text("credit_note", c.CreditNote, 0, MaxReference)
+	bad.text("reason", c.Reason, 0, MaxDescription)
+	bad.time("cancelled_at", c.CancelledAt)
+	return bad.orNil()
+}
+
+func (e *InvalidError) text(field, v string, least, most int) {
+	switch n := utf8.RuneCountInString(v); {
+	case !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl):
+		e.add(field, "must be UTF-8 text without control characters", nil)
+	case n < least:
+		e.add(field, "must not be empty", nil)
+	case n > most:
+		e.add(field, fmt.Sprintf("must have at most %d characters, has %d", most, n), nil)
+	case least > 0 && strings.TrimSpace(v) == "":
+		e.add(field, "must not be blank", nil)
+	}
+}
+
+func (e *InvalidError) time(field string, t *time.Time) {
+	// Outside of these years neither JSON nor the record header can write it.
+	if t != nil && (t.UTC().Year() < 1 || t.UTC().Year() > 9999) {
+		e.add(field, "must be in the years 1 to 9999", nil)
+	}
+}
+
+// validateKey checks an Idempotency-Key; empty means none.
+func validateKey(key string) error {
+	if len(key) > MaxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return &InvalidError{Fields: []FieldError{{
+			Field:   "header.Idempotency-Key",
+			Problem: fmt.Sprintf("must have at most %d printable ASCII characters and no space", MaxKey),
+		}}}
+	}
+	return nil
+}
+
+func clip(s string) string {
+	if len(s) <= 64 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:64], "") + "…"
+}
+
+// build makes the order of a valid NewOrder; ids and time come from the caller.
+func (n *NewOrder) build(ids identity) (Order, error) {
+	o := Order{
+		ID: ids.orderID, EventID: ids.eventID, Version: 1, Status: StatusPlaced,
+		Invoice: n.Invoice, CustomerID: n.CustomerID, Country: n.Country, Currency: n.Currency,
+		PlacedAt: ids.createdAt, CreatedAt: ids.createdAt, UpdatedAt: ids.createdAt,
+		Lines: make(Lines, len(n.Lines)),
+	}
+	if n.PlacedAt != nil {
+		o.PlacedAt = millis(*n.PlacedAt)
+	}
+	for i, l := range n.Lines {
+		price, err := ParseMoney(string(l.UnitPrice))
+		if err != nil {
+			return Order{}, err
+		}
+		o.Lines[i] = Line{SKU: l.SKU, Description: l.Description, Quantity: l.Quantity, UnitPrice: price}
+		o.Total = o.Total.Add(price.Times(l.Quantity))
+	}
+	return o, nil
+}

@@ -1,0 +1,79 @@
+package orders
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Steps of a change, as the label step has them.
+const (
+	stepClaim  = "claim_key"
+	stepBatch  = "batch"
+	stepAppend = "append_event"
+	stepSettle = "settle"
+	stepApply  = "apply"
+)
+
+// Kinds of repair, as the label repaired has them.
+const (
+	repairOrder = "order"
+	repairEvent = "event"
+)
+
+// metrics are the service's. All labels are bounded and start at zero.
+type metrics struct {
+	attempts  *prometheus.CounterVec
+	repairs   *prometheus.CounterVec
+	unknown   prometheus.Counter
+	lostRaces prometheus.Counter
+	requests  *prometheus.HistogramVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "orders_write_attempts_total",
+			Help: "Attempts of the steps of a change, by what is known of their outcome.",
+		}, []string{"step", "outcome"}),
+		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "orders_repairs_total",
+			Help: "Halves of a change that a reader completed, by what was missing.",
+		}, []string{"repaired"}),
+		unknown: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "orders_unknown_outcomes_total",
+			Help: "Requests answered with 503 whose change may be stored.",
+		}),
+		lostRaces: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "orders_lost_races_total",
+			Help: "Conditional inserts of an event that found another's event in its place.",
+		}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "orders_http_request_duration_seconds",
+			Help:    "Duration of HTTP requests, by operation and status code.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20},
+		}, []string{"operation", "code"}),
+	}
+	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepSettle, stepApply} {
+		for f := range fateNames {
+			m.attempts.WithLabelValues(step, fateNames[f])
+		}
+	}
+	m.repairs.WithLabelValues(repairOrder)
+	m.repairs.WithLabelValues(repairEvent)
+	for _, c := range []prometheus.Collector{m.attempts, m.repairs, m.unknown, m.lostRaces, m.requests} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register orders metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+var fateNames = [...]string{fateDone: "done", fateUnknown: "unknown", fateRefused: "refused", fateInvalid: "invalid"}
+
+func (m *metrics) attempt(step string, f fate) { m.attempts.WithLabelValues(step, fateNames[f]).Inc() }
+
+func (m *metrics) request(operation, code string, took time.Duration) {
+	m.requests.WithLabelValues(operation, code).Observe(took.Seconds())
+}

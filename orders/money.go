@@ -1,0 +1,109 @@
+package orders
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/big"
+	"regexp"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+	"github.com/shopspring/decimal"
+)
+
+// Money is an exact decimal amount. It keeps the decimal places it was written
+// with: 2.50 stays 2.50. The zero value is 0.
+type Money struct{ d decimal.Decimal }
+
+// moneyText is what an amount looks like. Exponents are refused: they would let
+// a few bytes stand for a number of any size.
+var moneyText = regexp.MustCompile(`^(0|[1-9][0-9]{0,11})(\.[0-9]{1,6})?$`)
+
+var errMoney = errors.New("want a plain decimal number such as 12.50, not negative, at most 12 digits before and 6 after the point")
+
+// ParseMoney reads a plain decimal number.
+func ParseMoney(s string) (Money, error) {
+	if !moneyText.MatchString(s) {
+		return Money{}, errMoney
+	}
+	d, err := decimal.NewFromString(s)
+	if err != nil {
+		return Money{}, errMoney
+	}
+	return Money{d}, nil
+}
+
+// Add returns m + n.
+func (m Money) Add(n Money) Money { return Money{m.d.Add(n.d)} }
+
+// Times returns m for n pieces.
+func (m Money) Times(n int) Money { return Money{m.d.Mul(decimal.NewFromInt(int64(n)))} }
+
+// Equal compares amounts; 2.5 equals 2.50.
+func (m Money) Equal(n Money) bool { return m.d.Equal(n.d) }
+
+// String writes all decimal places.
+func (m Money) String() string { return m.d.StringFixed(max(0, -m.d.Exponent())) }
+
+// MarshalJSON writes a string, so that no reader makes a float of it.
+func (m Money) MarshalJSON() ([]byte, error) { return []byte(`"` + m.String() + `"`), nil }
+
+// UnmarshalJSON reads a string as MarshalJSON writes it. A total has more
+// digits than ParseMoney takes, so only the form is checked.
+func (m *Money) UnmarshalJSON(b []byte) error {
+	if len(b) < 2 || len(b) > 64 || b[0] != '"' || b[len(b)-1] != '"' || !storedMoney.Match(b[1:len(b)-1]) {
+		return errors.New("orders: an amount must be a string with a decimal number")
+	}
+	d, err := decimal.NewFromString(string(b[1 : len(b)-1]))
+	m.d = d
+	return err
+}
+
+var storedMoney = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
+
+// Schema describes the JSON form.
+func (Money) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: storedMoney.String(), Description: "A decimal number", Examples: []any{"12.50"}}
+}
+
+// MarshalCQL encodes m as CQL decimal: the scale, then the unscaled value as a
+// big-endian two's complement.
+func (m Money) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return m.appendCQL(nil), nil }
+
+func (m Money) appendCQL(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(-m.d.Exponent()))
+	return append(b, twosComplement(m.d.Coefficient())...)
+}
+
+// UnmarshalCQL decodes a CQL decimal; null is 0.
+func (m *Money) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	if len(data) == 0 {
+		m.d = decimal.Decimal{}
+		return nil
+	}
+	if len(data) < 5 {
+		return fmt.Errorf("orders: a decimal of %d bytes", len(data))
+	}
+	scale := int32(binary.BigEndian.Uint32(data))
+	// Beyond this the value was not written here, and writing it out would take
+	// as many bytes as the scale says.
+	if scale < 0 || scale > 64 || len(data) > 64 {
+		return fmt.Errorf("orders: a decimal with scale %d and %d bytes is no amount", scale, len(data)-4)
+	}
+	n := new(big.Int).SetBytes(data[4:])
+	if data[4]&0x80 != 0 {
+		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*(len(data)-4))))
+	}
+	m.d = decimal.NewFromBigInt(n, -scale)
+	return nil
+}
+
+// twosComplement is the shortest encoding of n; amounts are never negative.
+func twosComplement(n *big.Int) []byte {
+	b := n.Bytes()
+	if len(b) == 0 || b[0]&0x80 != 0 {
+		return append([]byte{0}, b...)
+	}
+	return b
+}

@@ -1,0 +1,39 @@
+package orders
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Price is an amount as a caller wrote it: a JSON string or number whose digits
+// are kept as they are, never through a float. Validate judges it.
+type Price string
+
+var errPrice = errors.New("must be a string or a number")
+
+// UnmarshalJSON takes a string or a number.
+func (p *Price) UnmarshalJSON(b []byte) error {
+	switch {
+	case len(b) > 0 && b[0] == '"':
+		return json.Unmarshal(b, (*string)(p))
+	case len(b) > 0 && (b[0] == '-' || b[0] >= '0' && b[0] <= '9'):
+		*p = Price(b)
+		return nil
+	}
+	return errPrice
+}
+
+// Schema describes both forms.
+func (Price) Schema(huma.Registry) *huma.Schema {
+	zero := 0.0
+	return &huma.Schema{
+		OneOf: []*huma.Schema{
+			{Type: huma.TypeString, Pattern: moneyText.String()},
+			{Type: huma.TypeNumber, Minimum: &zero},
+		},
+		Description: "A decimal number, not negative, with at most 6 decimal places; a string keeps every digit on its way here",
+		Examples:    []any{"3.39"},
+	}
+}

@@ -1,0 +1,116 @@
+package orders
+
+import (
+	"context"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// repair says when load completes an order that lacks its event.
+type repair bool
+
+const (
+	// repairOld: once it is old enough that its writer must be dead. A reader
+	// that cannot repair now still has an order to return.
+	repairOld repair = false
+	// repairNow: before anything is built on it; a failure is an error.
+	repairNow repair = true
+)
+
+// load reads an order and makes good what a writer that died has left undone.
+// head says at which consistency the last event is read. It returns ErrNotFound
+// if there is neither order nor event.
+func (s *Service) load(ctx context.Context, id gocql.UUID, head gocql.Consistency, when repair) (Order, error) {
+	o, e, err := s.read(ctx, id, head)
+	switch {
+	case err != nil:
+		return Order{}, err
+	case o == nil && e == nil:
+		return Order{}, ErrNotFound
+	case e != nil && (o == nil || o.Version < e.Sequence):
+		return s.rollForward(ctx, e)
+	case e != nil || o.Version > 1:
+		return *o, nil
+	}
+	age := s.cfg.Now().Sub(o.CreatedAt)
+	if age > s.cfg.RepairWindow || when == repairOld && age < s.cfg.RepairAfter {
+		return *o, nil
+	}
+	if err := s.completeEvent(ctx, o); err != nil {
+		if when == repairNow {
+			return Order{}, err
+		}
+		s.log.Warn("order lacks its event", "aggregate_id", id, "err", err)
+	}
+	return *o, nil
+}
+
+// read reads the order's row and its last event at the same time. What is not
+// there is nil.
+func (s *Service) read(ctx context.Context, id gocql.UUID, head gocql.Consistency) (*Order, *outbox.Event, error) {
+	type orderRow struct {
+		o   Order
+		ok  bool
+		err error
+	}
+	row := make(chan orderRow, 1) // buffered: the sender never waits
+	go func() {
+		var r orderRow
+		r.o, r.ok, r.err = s.store.order(ctx, id)
+		row <- r
+	}()
+	e, haveEvent, err := s.store.head(ctx, id, head)
+	r := <-row
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.err != nil {
+		return nil, nil, r.err
+	}
+	var o *Order
+	if r.ok {
+		o = &r.o
+	}
+	if !haveEvent {
+		return o, nil, nil
+	}
+	return o, &e, nil
+}
+
+// rollForward applies the last event to the order's row. The event is decided,
+// so the order is what it says, whether the row can be written now or not.
+func (s *Service) rollForward(ctx context.Context, e *outbox.Event) (Order, error) {
+	o, err := fromEvent(e)
+	if err != nil {
+		return Order{}, err
+	}
+	err = s.store.apply(ctx, &o)
+	s.metrics.attempt(stepApply, fateOf(err))
+	if err != nil {
+		s.log.Warn("order is behind its outbox", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
+		return o, nil
+	}
+	s.metrics.repairs.WithLabelValues(repairOrder).Inc()
+	s.log.Info("order rolled forward from the outbox", "aggregate_id", o.ID, "event_id", e.ID, "version", o.Version)
+	return o, nil
+}
+
+// completeEvent writes the event of an order that has none: half of a batch
+// whose other half never came, as after a change of the CDC generation, which
+// the batchlog cannot get past. Writing it twice is harmless.
+func (s *Service) completeEvent(ctx context.Context, o *Order) error {
+	e, err := o.event(EventCreated, nil)
+	if err != nil {
+		return err
+	}
+	err = s.store.create(ctx, o, e, 0)
+	s.metrics.attempt(stepBatch, fateOf(err))
+	if err != nil {
+		return err
+	}
+	s.metrics.repairs.WithLabelValues(repairEvent).Inc()
+	s.log.Info("event of an order completed", "aggregate_id", o.ID, "event_id", e.ID)
+	return nil
+}

@@ -1,0 +1,218 @@
+package orders
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"reflect"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Defaults of ServerConfig.
+const (
+	DefaultMaxBodyBytes = 256 << 10
+	DefaultDrainTimeout = 30 * time.Second
+	DefaultReadyTimeout = 2 * time.Second
+)
+
+// ServerConfig is how a Server behaves. The zero value is usable.
+type ServerConfig struct {
+	// MaxBodyBytes bounds a request body. Default 256 KiB; at most that, as an
+	// order and its event must fit one batch with their rows in the CDC log.
+	MaxBodyBytes int64
+	// DrainTimeout is how long requests may still run when the server stops.
+	// Default 30 s; it should exceed the service's WriteBudget.
+	DrainTimeout time.Duration
+	// ReadyTimeout bounds the question to the database behind /readyz. Default 2 s.
+	ReadyTimeout time.Duration
+	// Gatherer is what /metrics shows. Default: nothing.
+	Gatherer prometheus.Gatherer
+	// Logger gets start, stop and what the HTTP server complains of. Default discards.
+	Logger *slog.Logger
+}
+
+func (c ServerConfig) withDefaults() ServerConfig {
+	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, DefaultMaxBodyBytes)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
+	c.ReadyTimeout = cmp.Or(c.ReadyTimeout, DefaultReadyTimeout)
+	if c.Gatherer == nil {
+		c.Gatherer = prometheus.NewRegistry()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c ServerConfig) validate() error {
+	var errs []error
+	if c.MaxBodyBytes < 1 || c.MaxBodyBytes > DefaultMaxBodyBytes {
+		errs = append(errs, fmt.Errorf("max body bytes %d: must be from 1 to %d", c.MaxBodyBytes, DefaultMaxBodyBytes))
+	}
+	if c.DrainTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("drain timeout %s: must be positive", c.DrainTimeout))
+	}
+	if c.ReadyTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("ready timeout %s: must be positive", c.ReadyTimeout))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("orders server config: %w", err)
+	}
+	return nil
+}
+
+// Server offers a Service over HTTP:
+//
+//	POST /v1/orders               create
+//	GET  /v1/orders/{id}          read
+//	POST /v1/orders/{id}/cancel   cancel
+//	GET  /openapi.json            the description, OpenAPI 3.1
+//	GET  /healthz /readyz /metrics
+//
+// Every error is a problem document (RFC 9457).
+type Server struct {
+	cfg      ServerConfig
+	service  *Service
+	handler  http.Handler
+	draining atomic.Bool
+}
+
+// NewServer returns a Server on service. It listens nowhere yet.
+func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, service: service}
+	mux := http.NewServeMux()
+	(&api{service: service}).register(mux, cfg.MaxBodyBytes)
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
+	s.handler = elsewhere(mux)
+	return s, nil
+}
+
+// Handler returns the routes, for a caller who has an HTTP server.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Serve answers on l until ctx ends, then takes no new requests, lets those
+// that run finish within DrainTimeout, and returns nil. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       15 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	s.cfg.Logger.Info("order API is up", "addr", l.Addr().String())
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve order API: %w", err)
+	case <-ctx.Done():
+	}
+	s.Drain()
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
+	defer cancel()
+	if err := srv.Shutdown(drain); err != nil {
+		return errors.Join(fmt.Errorf("drain order API: %w", err), srv.Close())
+	}
+	s.cfg.Logger.Info("order API is down")
+	return nil
+}
+
+// Drain turns /readyz to 503, so that a load balancer sends requests elsewhere.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// health is the body of /healthz and of a good /readyz.
+type health struct {
+	Status string `json:"status"`
+}
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, "application/json", health{"ok"})
+}
+
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	if s.draining.Load() {
+		writeProblem(w, newProblem(http.StatusServiceUnavailable, "about:blank", "The server is stopping."))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadyTimeout)
+	defer cancel()
+	if err := s.service.Ready(ctx); err != nil {
+		p := toProblem(&UnavailableError{RetryAfter: s.service.cfg.RetryAfter, Err: err}, gocql.UUID{}, false)
+		s.cfg.Logger.Warn("not ready", "err", err)
+		writeProblem(w, p.(*problem)) //nolint:forcetypeassert // that is what toProblem makes of it
+		return
+	}
+	writeJSON(w, http.StatusOK, "application/json", health{"ready"})
+}
+
+func writeProblem(w http.ResponseWriter, p *problem) {
+	for k, v := range p.header {
+		w.Header()[k] = v
+	}
+	writeJSON(w, p.Status, "application/problem+json", p)
+}
+
+func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // a caller that hung up misses nothing
+}
+
+// elsewhere makes problems of the plain texts with which ServeMux answers what
+// it has no route for.
+func elsewhere(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
+		h.ServeHTTP(&c, r)
+		p := newProblem(c.status, "about:blank", "There is nothing at "+strconv.Quote(clip(r.URL.Path))+"; /openapi.json says what is where.")
+		if c.status == http.StatusMethodNotAllowed {
+			p.Detail = "This path takes " + c.header.Get("Allow") + "."
+			p.header.Set("Allow", c.header.Get("Allow"))
+		}
+		writeProblem(w, p)
+	})
+}
+
+// statusCatcher keeps what a handler says and throws away what it writes.
+type statusCatcher struct {
+	header http.Header
+	status int
+}
+
+func (c *statusCatcher) Header() http.Header         { return c.header }
+func (c *statusCatcher) Write(b []byte) (int, error) { return len(b), nil }
+func (c *statusCatcher) WriteHeader(status int)      { c.status = status }
+
+// observe measures each operation.
+func (a *api) observe(ctx huma.Context, next func(huma.Context)) {
+	start := time.Now()
+	next(ctx)
+	a.service.metrics.request(ctx.Operation().OperationID, strconv.Itoa(ctx.Status()), time.Since(start))
+}
+
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

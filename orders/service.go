@@ -1,0 +1,138 @@
+package orders
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// Service stores orders with their events. It is safe for concurrent use by any
+// number of callers, in any number of processes on one keyspace.
+//
+// A change that has begun is carried to a known outcome within WriteBudget even
+// if the caller's context ends, so that a caller who hangs up does not leave
+// one half-way.
+type Service struct {
+	cfg     Config
+	store   store
+	log     *slog.Logger
+	metrics *metrics
+}
+
+// New returns a Service on the tables in session's keyspace. It reaches no
+// database. The session stays the caller's to close.
+func New(session *gocql.Session, cfg Config) (*Service, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{
+		cfg: cfg,
+		store: store{
+			session: session,
+			events:  outbox.DefaultTable,
+			cons:    cfg.Consistency,
+			serial:  cfg.SerialConsistency,
+			timeout: cfg.AttemptTimeout,
+		},
+		log:     cfg.Logger,
+		metrics: m,
+	}, nil
+}
+
+// WriteOptions go with a change.
+type WriteOptions struct {
+	// IdempotencyKey makes a repeated request have the effect and the answer of
+	// the first; empty for none. At most MaxKey printable ASCII characters.
+	IdempotencyKey string
+	// TraceParent and TraceState are W3C trace context; they travel with the
+	// event. What is malformed is left out, as that standard asks.
+	TraceParent, TraceState string
+}
+
+// Result is what a change led to.
+type Result struct {
+	Order Order
+	// Replayed: an earlier request with the same Idempotency-Key had made the
+	// change, or begun it.
+	Replayed bool
+}
+
+// Get returns the order, or ErrNotFound, or an *UnavailableError. If a writer
+// died between storing an event and applying it to the order, Get returns the
+// order with that event applied, and repairs the row.
+func (s *Service) Get(ctx context.Context, id gocql.UUID) (Order, error) {
+	o, err := s.load(ctx, id, s.cfg.Consistency, repairOld)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return Order{}, s.unavailable(id, false, err)
+	}
+	return o, err
+}
+
+// Ready returns nil if the tables can be read at the service's consistency.
+func (s *Service) Ready(ctx context.Context) error { return s.store.ready(ctx) }
+
+// unavailable builds the error and leaves a trace of it.
+func (s *Service) unavailable(id gocql.UUID, unknown bool, err error) error {
+	level := slog.LevelWarn
+	if fateOf(err) == fateInvalid {
+		level = slog.LevelError // the database is wrongly set up: no retry mends it
+	}
+	s.log.Log(context.Background(), level, "database unavailable", "aggregate_id", id, "outcome_unknown", unknown, "err", err)
+	if unknown {
+		s.metrics.unknown.Inc()
+	}
+	return &UnavailableError{OrderID: id, Unknown: unknown, RetryAfter: s.cfg.RetryAfter, Err: err}
+}
+
+// detach gives a change the time it may take, whatever becomes of the caller.
+// It covers the budget, and then an attempt that began within it and a last look.
+func (s *Service) detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), s.cfg.WriteBudget+2*s.cfg.AttemptTimeout)
+}
+
+// budget is the time in which a change is attempted again.
+type budget struct {
+	ctx      context.Context
+	deadline time.Time
+	wait     time.Duration
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// newBudget returns what is left of the budget of a detached ctx.
+func (s *Service) newBudget(ctx context.Context) *budget {
+	end, _ := ctx.Deadline()
+	return &budget{ctx: ctx, deadline: end.Add(-2 * s.cfg.AttemptTimeout), wait: firstPause}
+}
+
+// pause waits before another attempt, longer each time and never exactly as
+// long as others do. False means that the time is up.
+func (b *budget) pause() bool {
+	d := b.wait/2 + rand.N(b.wait)
+	b.wait = min(2*b.wait, maxPause)
+	if time.Until(b.deadline) < d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-b.ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,161 @@
+package orders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// store is the CQL of the service: one method, one statement or batch, one
+// attempt. What an error means is for the caller to judge, with fateOf. The
+// session's keyspace holds the tables.
+type store struct {
+	session *gocql.Session
+	events  outbox.Table
+	cons    gocql.Consistency
+	serial  gocql.Consistency
+	timeout time.Duration
+}
+
+const orderColumns = "id, version, status, invoice, customer_id, country, placed_at, currency, lines, total, " +
+	"created_at, updated_at, cancelled_at, credit_note, cancel_reason, event_id"
+
+const (
+	insertOrder = "INSERT INTO orders (" + orderColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
+	selectOrder = "SELECT " + orderColumns + " FROM orders WHERE id = ?"
+	selectHead  = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? ORDER BY seq DESC LIMIT 1"
+)
+
+// create writes the order and its event in one logged batch. eventTime is the
+// batch's write timestamp in microseconds; zero lets the server choose. The
+// order's own row always has that of its version.
+func (s *store) create(ctx context.Context, o *Order, e outbox.Event, eventTime int64) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(neverAgain{})
+	b.SetConsistency(s.cons)
+	if eventTime > 0 {
+		b.WithTimestamp(eventTime)
+	} else {
+		b.DefaultTimestamp(false)
+	}
+	b.Query(insertOrder, orderValues(o)...)
+	if err := s.events.Append(b, e); err != nil {
+		return err
+	}
+	if err := b.Exec(); err != nil {
+		return fmt.Errorf("store order %s with event %s: %w", o.ID, e.ID, err)
+	}
+	return nil
+}
+
+// apply writes the order's row alone, for a version whose event stands in the
+// outbox. It may be repeated at will.
+func (s *store) apply(ctx context.Context, o *Order) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.query(ctx, insertOrder, orderValues(o)...).Idempotent(true).Exec(); err != nil {
+		return fmt.Errorf("apply version %d to order %s: %w", o.Version, o.ID, err)
+	}
+	return nil
+}
+
+// appendEvent adds e if no event stands at its place yet, and tells whether it did.
+func (s *store) appendEvent(ctx context.Context, e outbox.Event) (applied bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	stmt, args, err := s.events.InsertIfNotExists(e)
+	if err != nil {
+		return false, err
+	}
+	applied, err = s.query(ctx, stmt, args...).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
+	if err != nil {
+		return false, fmt.Errorf("append event %s at seq %d of order %s: %w", e.ID, e.Sequence, e.AggregateID, err)
+	}
+	return applied, nil
+}
+
+// order reads the order's row; false means there is none.
+func (s *store) order(ctx context.Context, id gocql.UUID) (Order, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var o Order
+	var cancelledAt time.Time
+	err := s.query(ctx, selectOrder, id).Idempotent(true).RetryPolicy(otherNode{}).Scan(
+		&o.ID, &o.Version, &o.Status, &o.Invoice, &o.CustomerID, &o.Country, &o.PlacedAt, &o.Currency, &o.Lines, &o.Total,
+		&o.CreatedAt, &o.UpdatedAt, &cancelledAt, &o.CreditNote, &o.CancelReason, &o.EventID)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return Order{}, false, nil
+	}
+	if err != nil {
+		return Order{}, false, fmt.Errorf("read order %s: %w", id, err)
+	}
+	if !cancelledAt.IsZero() {
+		o.CancelledAt = &cancelledAt
+	}
+	return o, true, nil
+}
+
+// head reads the last event of an order; false means there is none. At SERIAL
+// it first completes a conditional insert that was decided but left undone.
+func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (outbox.Event, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var sc outbox.Scanner
+	err := s.query(ctx, selectHead, id).Consistency(cons).Idempotent(true).RetryPolicy(otherNode{}).Scan(sc.Dest()...)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return outbox.Event{}, false, nil
+	}
+	if err == nil {
+		var e outbox.Event
+		if e, err = sc.Event(); err == nil {
+			return e, true, nil
+		}
+	}
+	return outbox.Event{}, false, fmt.Errorf("read the last event of order %s: %w", id, err)
+}
+
+// ready asks for a row that does not exist, which takes the same replicas and
+// tables as one that does.
+func (s *store) ready(ctx context.Context) error {
+	var none gocql.UUID
+	if _, _, err := s.order(ctx, none); err != nil {
+		return err
+	}
+	_, _, err := s.head(ctx, none, s.cons)
+	return err
+}
+
+func (s *store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(neverAgain{})
+}
+
+// orderValues are the arguments of insertOrder. What an order lacks is left
+// unset rather than null, so that it writes no tombstones; no later version
+// ever takes a value away.
+func orderValues(o *Order) []any {
+	var customer, cancelledAt any = gocql.UnsetValue, gocql.UnsetValue
+	if o.CustomerID != nil {
+		customer = *o.CustomerID
+	}
+	if o.CancelledAt != nil {
+		cancelledAt = o.CancelledAt.UnixMilli()
+	}
+	return []any{
+		o.ID, o.Version, string(o.Status), unsetIfEmpty(o.Invoice), customer, o.Country, o.PlacedAt.UnixMilli(), o.Currency,
+		o.Lines, o.Total, o.CreatedAt.UnixMilli(), o.UpdatedAt.UnixMilli(), cancelledAt, unsetIfEmpty(o.CreditNote),
+		unsetIfEmpty(o.CancelReason), o.EventID, o.writeTime(),
+	}
+}
+
+func unsetIfEmpty(s string) any {
+	if s == "" {
+		return gocql.UnsetValue
+	}
+	return s
+}
