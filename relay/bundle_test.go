@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -187,11 +186,12 @@ func event(aggregate int, seq int64, eventType string) outbox.Event {
 	}
 }
 
-// memCheckpoints is a checkpointStore in memory that remembers what it was told.
+// memCheckpoints is a checkpointStore in memory that can be broken.
 type memCheckpoints struct {
-	mu   sync.Mutex
-	rows map[string]gocql.UUID
-	err  error
+	mu                sync.Mutex
+	rows              map[string]gocql.UUID
+	generation, first time.Time
+	err               error
 }
 
 func newMemCheckpoints() *memCheckpoints { return &memCheckpoints{rows: make(map[string]gocql.UUID)} }
@@ -200,26 +200,47 @@ func (m *memCheckpoints) key(gen time.Time, stream []byte) string {
 	return gen.UTC().Format(time.RFC3339Nano) + "/" + string(stream)
 }
 
-// Position returns what was saved.
 func (m *memCheckpoints) Position(_ context.Context, gen time.Time, stream []byte) (gocql.UUID, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rows[m.key(gen, stream)], m.err
 }
 
-// SavePosition saves, unless the store is broken.
 func (m *memCheckpoints) SavePosition(_ context.Context, gen time.Time, stream []byte, pos gocql.UUID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err != nil {
-		return m.err
+	if m.err == nil {
+		m.rows[m.key(gen, stream)] = pos
 	}
-	m.rows[m.key(gen, stream)] = pos
-	return nil
+	return m.err
 }
 
-func (m *memCheckpoints) snapshot() map[string]gocql.UUID {
+func (m *memCheckpoints) Start(context.Context) (generation, first time.Time, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.rows)
+	return m.generation, m.first, m.err
+}
+
+func (m *memCheckpoints) SaveGeneration(_ context.Context, gen time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		m.generation = gen
+	}
+	return m.err
+}
+
+func (m *memCheckpoints) SaveFirst(_ context.Context, first time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		m.first = first
+	}
+	return m.err
+}
+
+func (m *memCheckpoints) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
 }

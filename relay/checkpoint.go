@@ -4,68 +4,97 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 )
 
-// checkpointStore keeps how far a relay has come. A position that was saved is
-// read back by every later load, also after a crash.
+// checkpointStore keeps how far a relay has come. What was saved is read back
+// by every later call, also after a crash.
 type checkpointStore interface {
 	// Position is the stream's checkpoint; the zero UUID means none.
 	Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error)
 	// SavePosition replaces the stream's checkpoint.
 	SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error
+	// Start says which generation the relay reads and from when it first read;
+	// zero times mean that it never did.
+	Start(ctx context.Context) (generation, first time.Time, err error)
+	// SaveGeneration replaces the generation that the relay reads.
+	SaveGeneration(ctx context.Context, generation time.Time) error
+	// SaveFirst replaces the time from which the relay first read.
+	SaveFirst(ctx context.Context, first time.Time) error
 }
 
-// Rows of relay_checkpoints that are not a stream's have generation zero and
-// one of these in place of the stream; their position is a time.
-var (
-	currentGeneration = []byte("generation")
-	firstStart        = []byte("start")
-)
-
-// noGeneration is what stands for no generation: the zero of the timestamp type.
-var noGeneration = time.UnixMilli(0).UTC()
-
-// cqlCheckpoints keeps checkpoints in the table relay_checkpoints.
+// cqlCheckpoints keeps checkpoints in the table relay_checkpoints. It reads and
+// writes at LOCAL_QUORUM, so a relay sees what any other saved.
 type cqlCheckpoints struct {
-	session      *gocql.Session
-	relay, table string
-	read, write  string
+	session                               *gocql.Session
+	relay, table, host                    string
+	read, write, start, generation, first string
 }
 
 func newCQLCheckpoints(session *gocql.Session, keyspace, relay, table string) *cqlCheckpoints {
+	name := keyspace + ".relay_checkpoints"
+	host, _ := os.Hostname() // only shown to operators
 	return &cqlCheckpoints{
-		session: session, relay: relay, table: keyspace + "." + table,
-		read: "SELECT position FROM " + keyspace + ".relay_checkpoints" +
-			" WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
-		write: "INSERT INTO " + keyspace + ".relay_checkpoints" +
-			" (relay, table_name, generation, stream_id, position, updated_at) VALUES (?, ?, ?, ?, ?, ?)",
+		session: session, relay: relay, table: keyspace + "." + table, host: host,
+		read: "SELECT position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
+		write: "INSERT INTO " + name + " (relay, table_name, generation, stream_id, position, updated_at, updated_by)" +
+			" VALUES (?, ?, ?, ?, ?, ?, ?)",
+		start:      "SELECT current_generation, started_at FROM " + name + " WHERE relay = ? AND table_name = ? LIMIT 1",
+		generation: "INSERT INTO " + name + " (relay, table_name, current_generation) VALUES (?, ?, ?)",
+		first:      "INSERT INTO " + name + " (relay, table_name, started_at) VALUES (?, ?, ?)",
 	}
 }
 
-// Position reads at LOCAL_QUORUM, so it sees what any relay saved.
+func (c *cqlCheckpoints) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return c.session.Query(stmt, append([]any{c.relay, c.table}, args...)...).
+		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true)
+}
+
 func (c *cqlCheckpoints) Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error) {
 	var pos gocql.UUID
-	err := c.session.Query(c.read, c.relay, c.table, generation, stream).
-		WithContext(ctx).Consistency(gocql.LocalQuorum).Scan(&pos)
-	if errors.Is(err, gocql.ErrNotFound) {
-		return gocql.UUID{}, nil
-	}
-	if err != nil {
+	err := c.query(ctx, c.read, generation, stream).Scan(&pos)
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
 		return gocql.UUID{}, fmt.Errorf("read checkpoint of stream %x: %w", stream, err)
 	}
 	return pos, nil
 }
 
-// SavePosition writes at LOCAL_QUORUM.
 func (c *cqlCheckpoints) SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error {
-	err := c.session.Query(c.write, c.relay, c.table, generation, stream, position, time.Now()).
-		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).Exec()
-	if err != nil {
+	if err := c.query(ctx, c.write, generation, stream, position, time.Now(), c.host).Exec(); err != nil {
 		return fmt.Errorf("save checkpoint of stream %x: %w", stream, err)
+	}
+	return nil
+}
+
+func (c *cqlCheckpoints) Start(ctx context.Context) (generation, first time.Time, err error) {
+	var gen, start *time.Time
+	err = c.query(ctx, c.start).Scan(&gen, &start)
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+		return time.Time{}, time.Time{}, fmt.Errorf("read where relay %s began: %w", c.relay, err)
+	}
+	if gen != nil {
+		generation = *gen
+	}
+	if start != nil {
+		first = *start
+	}
+	return generation, first, nil
+}
+
+func (c *cqlCheckpoints) SaveGeneration(ctx context.Context, generation time.Time) error {
+	if err := c.query(ctx, c.generation, generation).Exec(); err != nil {
+		return fmt.Errorf("save generation %s: %w", generation.UTC(), err)
+	}
+	return nil
+}
+
+func (c *cqlCheckpoints) SaveFirst(ctx context.Context, first time.Time) error {
+	if err := c.query(ctx, c.first, first).Exec(); err != nil {
+		return fmt.Errorf("save where the relay began: %w", err)
 	}
 	return nil
 }
@@ -81,7 +110,8 @@ var _ scyllacdc.ProgressManagerWithStartTime = (*progressManager)(nil)
 
 // GetCurrentGeneration returns the generation that was saved last.
 func (m *progressManager) GetCurrentGeneration(ctx context.Context) (time.Time, error) {
-	return m.time(ctx, currentGeneration)
+	generation, _, err := m.store.Start(ctx)
+	return generation, err
 }
 
 // StartGeneration waits until everything read so far is acknowledged and then
@@ -91,7 +121,7 @@ func (m *progressManager) StartGeneration(ctx context.Context, gen time.Time) er
 	if err := m.streams.finishBefore(ctx, gen); err != nil {
 		return fmt.Errorf("finish the generation before %s: %w", gen.UTC(), err)
 	}
-	return m.store.SavePosition(ctx, noGeneration, currentGeneration, gocql.MinTimeUUID(gen))
+	return m.store.SaveGeneration(ctx, gen)
 }
 
 // GetProgress returns the stream's checkpoint.
@@ -110,18 +140,11 @@ func (m *progressManager) SaveProgress(context.Context, time.Time, string, scyll
 
 // GetApplicationReadStartTime returns where the first run of this relay began.
 func (m *progressManager) GetApplicationReadStartTime(ctx context.Context) (time.Time, error) {
-	return m.time(ctx, firstStart)
+	_, first, err := m.store.Start(ctx)
+	return first, err
 }
 
 // SaveApplicationReadStartTime saves where the first run begins.
 func (m *progressManager) SaveApplicationReadStartTime(ctx context.Context, start time.Time) error {
-	return m.store.SavePosition(ctx, noGeneration, firstStart, gocql.MinTimeUUID(start))
-}
-
-func (m *progressManager) time(ctx context.Context, row []byte) (time.Time, error) {
-	pos, err := m.store.Position(ctx, noGeneration, row)
-	if err != nil || pos == (gocql.UUID{}) {
-		return time.Time{}, err
-	}
-	return pos.Time(), nil
+	return m.store.SaveFirst(ctx, start)
 }

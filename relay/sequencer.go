@@ -36,6 +36,24 @@ type sequencer struct {
 	metrics   *metrics
 }
 
+// take hands on the events of one change of a stream; the stream's progress
+// passes the change when all of them are acknowledged. It waits while there is
+// no room, or while the stream is too far ahead of its oldest unsettled change.
+func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, events []outbox.Event) error {
+	if len(events) == 0 {
+		p.idle(t)
+		return nil
+	}
+	written, since := writeTime(t), writeTime(p.start)
+	id := p.begin(t, len(events))
+	for _, e := range events {
+		if err := s.admit(ctx, e, written, since, func() { p.settle(id) }); err != nil {
+			return err
+		}
+	}
+	return p.wait(ctx)
+}
+
 // admit hands on e, and before it those of its aggregate that are missing.
 // written is e's write time in microseconds, since where this relay began to
 // read e's stream: of an aggregate that nothing is known of only events written
@@ -48,7 +66,8 @@ func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since in
 			return err
 		}
 	case !known && e.Sequence > 1:
-		if err := s.lead(ctx, e, max(since, horizon)); err != nil {
+		// The stream has not shown what was written after e, whatever was forgotten.
+		if err := s.lead(ctx, e, max(since, min(horizon, written))); err != nil {
 			return err
 		}
 	}

@@ -86,18 +86,7 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 			s.metrics.rowsIgnored.Inc()
 		}
 	}
-	if len(events) == 0 {
-		c.progress.idle(change.Time)
-		return nil
-	}
-	written, since := writeTime(change.Time), writeTime(c.progress.start)
-	id := c.progress.begin(change.Time, len(events))
-	for _, e := range events {
-		if err := s.sequencer.admit(ctx, e, written, since, func() { c.progress.settle(id) }); err != nil {
-			return err
-		}
-	}
-	return c.progress.wait(ctx)
+	return s.sequencer.take(ctx, c.progress, change.Time, events)
 }
 
 // hold stops the stream at a change that cannot be read: nothing behind it is

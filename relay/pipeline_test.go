@@ -1,0 +1,281 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// logRow is a change as the log of a stream has it.
+type logRow struct {
+	time  gocql.UUID
+	event outbox.Event
+}
+
+// model is a database: the outbox table and its log.
+type model struct {
+	generation time.Time
+	streams    [][]logRow // in log order
+	table      map[gocql.UUID][]storedEvent
+}
+
+// newModel writes an outbox as writers with several clocks do: now and then a
+// later event has an earlier time, and rows come twice.
+func newModel(rnd *rand.Rand, streams, aggregates, length int) *model {
+	m := &model{generation: time.Now().UTC(), streams: make([][]logRow, streams), table: make(map[gocql.UUID][]storedEvent)}
+	types := []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
+	for a := range aggregates {
+		at := m.generation.Add(time.Duration(1+rnd.IntN(600_000)) * time.Millisecond)
+		for seq := range length {
+			e := event(a, int64(seq+1), types[min(seq, rnd.IntN(3))])
+			written := at
+			if seq > 0 && rnd.IntN(5) == 0 {
+				written = at.Add(-time.Duration(rnd.IntN(200)) * time.Millisecond)
+			}
+			m.table[e.AggregateID] = append(m.table[e.AggregateID], storedEvent{e, written.UnixMicro()})
+			copies := 1
+			if rnd.IntN(10) == 0 {
+				copies += 1 + rnd.IntN(3) // replayed from the batchlog
+			}
+			for range copies {
+				m.streams[a%streams] = append(m.streams[a%streams], logRow{timeUUID(rnd, written), e})
+			}
+			at = at.Add(time.Duration(1+rnd.IntN(2000)) * time.Millisecond)
+		}
+	}
+	for _, s := range m.streams {
+		slices.SortFunc(s, func(a, b logRow) int { return scyllacdc.CompareTimeUUID(a.time, b.time) })
+	}
+	return m
+}
+
+// timeUUID is a cdc$time: the write time, and low bits at random.
+func timeUUID(rnd *rand.Rand, t time.Time) gocql.UUID {
+	u := gocql.MinTimeUUID(t)
+	for i := 8; i < 16; i++ {
+		u[i] = byte(rnd.Uint32())
+	}
+	return u
+}
+
+func (m *model) lookup(_ context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error) {
+	var out []storedEvent
+	for _, e := range m.table[aggregate] {
+		if from <= e.Sequence && e.Sequence < to {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+func (m *model) events() []outbox.Event {
+	var out []outbox.Event
+	for _, rows := range m.table {
+		for _, e := range rows {
+			out = append(out, e.Event)
+		}
+	}
+	return out
+}
+
+// process is one life of a relay over the model.
+type process struct {
+	publisher *publisher
+	streams   *streams
+	done      chan struct{}
+	stop      context.CancelFunc
+}
+
+// start reads every stream from its checkpoint to the end, as the library does.
+func start(b *bundle, m *model, store checkpointStore, pace time.Duration) *process {
+	ms := newMetrics(prometheus.NewRegistry())
+	p, err := newPublisher(&b.cfg, ms, func(err error) { b.t.Errorf("fatal: %v", err) })
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(b.t.Context())
+	pr := &process{publisher: p, streams: newStreams(store, b.cfg.MaxStreamBacklog, b.cfg.Logger, ms), done: make(chan struct{}), stop: stop}
+	seq := &sequencer{publisher: p, lookup: m.lookup, gapWait: time.Second, retryMin: time.Millisecond, log: b.cfg.Logger, metrics: ms}
+	manager := &progressManager{store: store, streams: pr.streams}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = pr.streams.run(ctx, 500*time.Millisecond, 5*time.Second) })
+	var readers sync.WaitGroup
+	for i, rows := range m.streams {
+		id := scyllacdc.StreamID(fmt.Sprint("stream", i))
+		from, err := manager.GetProgress(ctx, m.generation, "t", id)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		progress := pr.streams.begin(id)
+		readers.Go(func() {
+			for _, row := range rows {
+				if scyllacdc.CompareTimeUUID(row.time, from.LastProcessedRecordTime) <= 0 {
+					continue
+				}
+				if err := seq.take(ctx, progress, row.time, []outbox.Event{row.event}); err != nil {
+					return
+				}
+				if sleep(ctx, pace) != nil {
+					return
+				}
+			}
+			progress.idle(gocql.MinTimeUUID(m.generation.Add(time.Hour)))
+		})
+	}
+	go func() {
+		readers.Wait()
+		close(pr.done)
+		wg.Wait()
+	}()
+	return pr
+}
+
+// kill ends the process without a word: nothing is drained, nothing saved.
+func (p *process) kill() {
+	p.stop()
+	p.publisher.close()
+	<-p.done
+}
+
+// However the broker behaves and whenever the relay dies, no event is lost, no
+// checkpoint is ahead of what the topics hold, and each aggregate's events
+// first appear in sequence.
+func TestPipeline_SurvivesCrashes(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testCrashes(t, seed) })
+		})
+	}
+}
+
+func testCrashes(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	b := setup(t, func(c *Config) {
+		c.MaxInFlightRecords = 20 + rnd.IntN(200)
+		c.MaxStreamBacklog = 10 + rnd.IntN(200)
+		c.MaxAggregates = 5 + rnd.IntN(100)
+	})
+	defer b.close()
+	topics := []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
+	for _, topic := range topics {
+		if err := b.publisher.topics.ensure(t.Context(), topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unruly(b, rnd)
+	m := newModel(rnd, 4, 60, 8)
+	store := newMemCheckpoints()
+	crashes := 3 + rnd.IntN(5)
+	for range crashes {
+		p := start(b, m, store, 20*time.Millisecond)
+		time.Sleep(time.Duration(rnd.IntN(8000)) * time.Millisecond)
+		p.kill()
+		checkCheckpoints(t, m, store, b.consume(topics...))
+	}
+	p := start(b, m, store, 0)
+	<-p.done
+	b.publisher, p.publisher = p.publisher, b.publisher
+	b.drain(24 * time.Hour)
+	b.publisher, p.publisher = p.publisher, b.publisher
+	time.Sleep(10 * time.Second)
+	b.cluster.DropControl()
+	p.publisher.close()
+	p.stop()
+
+	got := b.consume(topics...)
+	checkCheckpoints(t, m, store, got)
+	for i := range m.streams {
+		pos, _ := store.Position(t.Context(), m.generation, fmt.Append(nil, "stream", i))
+		if want := gocql.MinTimeUUID(m.generation.Add(time.Hour)); pos != want {
+			t.Errorf("stream %d: checkpoint %s at the end, want %s", i, pos.Time(), want.Time())
+		}
+	}
+	first, repeated := firstSightings(got)
+	checkOrder(t, first, m.events())
+	checkTime(t, first)
+	t.Logf("seed %d: %d events, %d crashes, %d duplicates", seed, len(m.events()), crashes, repeated)
+}
+
+// unruly makes the broker misbehave in every way that loses nothing.
+func unruly(b *bundle, rnd *rand.Rand) {
+	errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut}
+	b.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		switch rnd.IntN(20) {
+		case 0:
+			return nil, errors.New("the connection is cut"), true
+		case 1:
+			d := time.Duration(rnd.IntN(5000)) * time.Millisecond
+			b.cluster.SleepControl(func() { time.Sleep(d) })
+		case 2:
+			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: errs[rnd.IntN(len(errs))]})
+		}
+		return nil, nil, false
+	})
+}
+
+// checkCheckpoints fails the test if a checkpoint is past an event that no
+// topic holds.
+func checkCheckpoints(t *testing.T, m *model, store *memCheckpoints, got []delivered) {
+	t.Helper()
+	there := make(map[gocql.UUID]bool, len(got))
+	for _, d := range got {
+		there[d.ID] = true
+	}
+	for i, rows := range m.streams {
+		pos, _ := store.Position(t.Context(), m.generation, fmt.Append(nil, "stream", i))
+		for _, row := range rows {
+			if scyllacdc.CompareTimeUUID(row.time, pos) <= 0 && !there[row.event.ID] {
+				t.Errorf("stream %d: the checkpoint passed event %s (seq %d), which is in no topic", i, row.event.ID, row.event.Sequence)
+			}
+		}
+	}
+}
+
+// firstSightings leaves out all but the first record of each event.
+func firstSightings(got []delivered) (first []delivered, repeated int) {
+	seen := make(map[gocql.UUID]bool, len(got))
+	for _, d := range got {
+		if seen[d.ID] {
+			repeated++
+			continue
+		}
+		seen[d.ID] = true
+		first = append(first, d)
+	}
+	return first, repeated
+}
+
+// checkTime fails the test if the broker's time disagrees with the sequence of
+// an aggregate over all topics.
+func checkTime(t *testing.T, got []delivered) {
+	t.Helper()
+	got = slices.Clone(got)
+	slices.SortFunc(got, func(a, b delivered) int {
+		return cmp.Or(slices.Compare(a.AggregateID[:], b.AggregateID[:]), cmp.Compare(a.Sequence, b.Sequence))
+	})
+	for i := 1; i < len(got); i++ {
+		if got[i].AggregateID == got[i-1].AggregateID && got[i].at.Before(got[i-1].at) {
+			t.Errorf("aggregate %s: seq %d is at %s, seq %d at %s", got[i].AggregateID,
+				got[i-1].Sequence, got[i-1].at, got[i].Sequence, got[i].at)
+		}
+	}
+}
