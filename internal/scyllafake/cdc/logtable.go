@@ -50,9 +50,9 @@ func LogTable(base, existing *catalog.Table, ident Ident, dropTime int64) (*cata
 	b.add(ColStreamID, cqltype.TBlob, catalog.PartitionKey, 0)
 	b.add(ColTime, cqltype.TTimeUUID, catalog.Clustering, 0)
 	b.add(ColBatchSeqNo, cqltype.TInt, catalog.Clustering, 1)
+	b.regular(ColEndOfBatch, cqltype.TBoolean)
 	b.regular(ColOperation, cqltype.TTinyInt)
 	b.regular(ColTTL, cqltype.TBigInt)
-	b.regular(ColEndOfBatch, cqltype.TBoolean)
 	for _, c := range base.Columns() {
 		if err := checkName(base, c.Name); err != nil {
 			return nil, err

@@ -84,6 +84,10 @@ func (r *record) add(op Operation) {
 		Clustering: clustering,
 		Columns:    make([]store.ColumnData, 0, r.width),
 	})
+	// A place for the mark of the last row, which finish fills or takes away: its
+	// column has the lowest number, and so no other need move for it.
+	row := &r.mut.Rows[n]
+	row.Columns = append(row.Columns, store.ColumnData{ID: r.plan.endOfBatch})
 	r.set(r.plan.operation, operationValues[op])
 	for i, id := range r.plan.partitionKey {
 		r.set(id, r.keys[i])
@@ -96,12 +100,16 @@ func (r *record) set(id int32, value []byte) {
 	if id < 0 {
 		return
 	}
+	row := &r.mut.Rows[len(r.mut.Rows)-1]
+	row.Columns = append(row.Columns, store.ColumnData{ID: id, Cell: r.cell(value)})
+}
+
+func (r *record) cell(value []byte) *store.Cell {
 	if len(r.cells) == cap(r.cells) {
 		r.cells = make([]store.Cell, 0, max(16, 2*r.width))
 	}
 	r.cells = append(r.cells, store.Cell{Timestamp: r.ts, TTL: r.ttl, Expiry: r.expiry, Value: value})
-	row := &r.mut.Rows[len(r.mut.Rows)-1]
-	row.Columns = append(row.Columns, store.ColumnData{ID: id, Cell: &r.cells[len(r.cells)-1]})
+	return &r.cells[len(r.cells)-1]
 }
 
 // setClustering sets the columns of the base table's clustering key, as far
@@ -125,9 +133,15 @@ func (r *record) finish() *store.Mutation {
 	if len(r.mut.Rows) == 0 {
 		return nil
 	}
-	r.set(r.plan.endOfBatch, trueValue)
+	last := len(r.mut.Rows) - 1
 	for i := range r.mut.Rows {
-		sortColumns(r.mut.Rows[i].Columns)
+		row := &r.mut.Rows[i]
+		if i == last && r.plan.endOfBatch >= 0 {
+			row.Columns[0].Cell = r.cell(trueValue)
+		} else {
+			row.Columns = row.Columns[1:]
+		}
+		sortColumns(row.Columns)
 	}
 	return r.mut
 }
