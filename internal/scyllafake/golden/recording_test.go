@@ -112,3 +112,33 @@ func TestFrames_Decode(t *testing.T) {
 		})
 	}
 }
+
+// The masked form must be the recorder's own.
+func TestMaskLog_AgreesWithTheRecorder(t *testing.T) {
+	t.Parallel()
+	logs := 0
+	for _, name := range scripted {
+		for _, c := range load(t, name) {
+			for _, r := range c.Records {
+				if r.Kind != "log" || r.Log == nil {
+					continue
+				}
+				logs++
+				a, err := Decode(r.Response, "", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := MaskLog(a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !reflect.DeepEqual(got, r.Log) {
+					t.Errorf("%s %s %d\n got %q\nwant %q", name, c.Name, r.Step, got, r.Log)
+				}
+			}
+		}
+	}
+	if logs < 100 {
+		t.Errorf("%d logs seen, the recordings have more", logs)
+	}
+}

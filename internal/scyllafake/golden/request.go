@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqltype"
 )
 
 // request is a QUERY, PREPARE, EXECUTE or BATCH taken apart just so far that
@@ -135,4 +138,67 @@ func (s span) replace(body, with []byte) []byte {
 		binary.BigEndian.PutUint32(out[s.from-4:], uint32(len(with)))
 	}
 	return out
+}
+
+// appendValues appends bound values as EXECUTE and BATCH carry them.
+func appendValues(b []byte, values []Value) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(values)))
+	for _, v := range values {
+		if v.Unset {
+			b = append(b, 0xff, 0xff, 0xff, 0xfe)
+			continue
+		}
+		b = cqltype.AppendElement(b, v.Bytes)
+	}
+	return b
+}
+
+// restore builds again a request that the recording has cut short, from its
+// description. It knows just what was cut: EXECUTE and BATCH with large
+// values, and raw frames of zeros.
+func restore(r *Record, idOf func(text string) []byte) ([]byte, error) {
+	h := parseHeader(r.Request)
+	switch r.Kind {
+	case "raw":
+		return append(r.Request[:len(r.Request):len(r.Request)], make([]byte, headerSize+h.Length-len(r.Request))...), nil
+	case "execute":
+		values, err := ParseValues(r.Values)
+		if err != nil {
+			return nil, err
+		}
+		body := appendShortBytes(nil, idOf(r.CQL))
+		body = append(body, 0, 1, withValues|withPageSize) // ONE
+		body = appendValues(body, values)
+		return h.frame(binary.BigEndian.AppendUint32(body, 5000)), nil
+	case "batch":
+		return restoreBatch(h, r.CQL, idOf)
+	}
+	return nil, fmt.Errorf("cannot restore a %s", r.Kind)
+}
+
+func restoreBatch(h header, text string, idOf func(string) []byte) ([]byte, error) {
+	kind, items, ok := strings.Cut(strings.TrimSuffix(text, " }"), " { ")
+	if !ok {
+		return nil, fmt.Errorf("no batch: %s", text)
+	}
+	list := strings.Split(items, " ;; ")
+	body := []byte{byte(slices.Index([]string{"LOGGED", "UNLOGGED", "COUNTER"}, kind))}
+	body = binary.BigEndian.AppendUint16(body, uint16(len(list)))
+	for _, item := range list {
+		inner, statement, ok := strings.Cut(strings.TrimPrefix(item, "("), ") ")
+		if !ok {
+			return nil, fmt.Errorf("no prepared item: %s", item)
+		}
+		values, err := ParseValues(inner)
+		if err != nil {
+			return nil, err
+		}
+		body = appendShortBytes(append(body, 1), idOf(statement))
+		body = appendValues(body, values)
+	}
+	return h.frame(append(body, 0, 1, 0)), nil // ONE, no flags
+}
+
+func appendShortBytes(b, v []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(b, uint16(len(v))), v...)
 }

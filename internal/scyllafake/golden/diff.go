@@ -1,0 +1,271 @@
+package golden
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Diff compares actual answers with recorded ones. What cannot be equal is
+// compared as far as it can:
+//
+//   - times that a server's clock gave, in timeuuids, timestamps and numbers,
+//     may be a second apart; random bits of timeuuids are ignored
+//   - prepared ids may be others, but one for one; paging states only have to
+//     be there or not
+//   - schema versions, table ids, addresses, ports, the list of features and
+//     a build's versions are ignored
+//   - random uuids are ignored where the column says uuid()
+//   - rows of CDC logs may stand in another order, since random bits decide it
+//   - TTL(...) may be one second off; what follows " Backtrace:" in a message
+//     is cut off
+type Diff struct {
+	// T is the case's start, µs since 1970; only values within a day of it are
+	// taken for times of the server's clock.
+	T int64
+
+	ids map[string]string // recorded prepared id → actual
+}
+
+// tolerance is how far clocks may be apart.
+const tolerance = time.Second
+
+// NewDiff compares the answers of a case that began at t.
+func NewDiff(t int64) *Diff { return &Diff{T: t, ids: map[string]string{}} }
+
+// Answers says where got differs from the recorded want, "" if nowhere. kind
+// is the record's kind.
+func (d *Diff) Answers(kind string, want, got *Answer) string {
+	if want.Closed != got.Closed {
+		return fmt.Sprintf("connection closed %t, recorded %t", got.Closed, want.Closed)
+	}
+	if want.Closed {
+		return ""
+	}
+	if w, g := opcodeNames[want.Opcode]+" "+want.Kind, opcodeNames[got.Opcode]+" "+got.Kind; w != g {
+		return fmt.Sprintf("%s%s, recorded %s%s", g, errorText(got), w, errorText(want))
+	}
+	for _, c := range []struct {
+		what      string
+		want, got any
+	}{
+		{"protocol version", want.Version, got.Version},
+		{"header flags", want.HeaderFlags, got.HeaderFlags},
+		{"stream", want.Stream, got.Stream},
+		{"tracing id", want.TracingID != nil, got.TracingID != nil},
+		{"warnings", want.Warnings, got.Warnings},
+		{"custom payload", want.Payload, got.Payload},
+		{"error code", fmt.Sprintf("%04X", want.Code), fmt.Sprintf("%04X", got.Code)},
+		{"keyspace", want.Keyspace, got.Keyspace},
+		{"result flags", want.ResultFlags, got.ResultFlags},
+		{"bind flags", want.BindFlags, got.BindFlags},
+		{"partition key indexes", want.PK, got.PK},
+		{"bind columns", columnNames(want.Bind), columnNames(got.Bind)},
+		{"columns", columnNames(want.Columns), columnNames(got.Columns)},
+	} {
+		if !reflect.DeepEqual(c.want, c.got) {
+			return fmt.Sprintf("%s %v%s, recorded %v%s", c.what, c.got, errorText(got), c.want, errorText(want))
+		}
+	}
+	if m := d.messages(want, got); m != "" {
+		return m
+	}
+	if m := d.supported(want.Supported, got.Supported); m != "" {
+		return m
+	}
+	if w, g := d.change(want), d.change(got); !slices.Equal(w, g) {
+		return fmt.Sprintf("change %q, recorded %q", g, w)
+	}
+	if want.Kind == "Prepared" {
+		return d.id(want.ID, got.ID)
+	}
+	if kind == "log" {
+		return d.log(want, got)
+	}
+	return d.rows(want, got)
+}
+
+func errorText(a *Answer) string {
+	if a.Opcode != opError {
+		return ""
+	}
+	return fmt.Sprintf("(%04X %s)", a.Code, a.Message)
+}
+
+var (
+	backtrace  = regexp.MustCompile(`(?s) Backtrace: .*`)
+	clockTexts = regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d`)
+)
+
+func (d *Diff) messages(want, got *Answer) string {
+	w, g := d.message(want.Message), got.Message
+	for rec, act := range d.ids {
+		w = strings.ReplaceAll(w, hex.EncodeToString([]byte(rec)), hex.EncodeToString([]byte(act)))
+	}
+	if g = d.message(g); w != g {
+		return fmt.Sprintf("message %q, recorded %q", g, w)
+	}
+	wd, gd := want.Detail, got.Detail
+	if id, ok := wd["id"].(string); ok {
+		raw, _ := hex.DecodeString(id)
+		if act, ok := d.ids[string(raw)]; ok {
+			id = hex.EncodeToString([]byte(act))
+		}
+		wd = map[string]any{"id": id}
+	}
+	if !reflect.DeepEqual(wd, gd) {
+		return fmt.Sprintf("error detail %v, recorded %v", gd, wd)
+	}
+	return ""
+}
+
+func (d *Diff) message(s string) string {
+	return clockTexts.ReplaceAllString(backtrace.ReplaceAllString(s, ""), "<time>")
+}
+
+// anyValue are the keys of SUPPORTED whose value belongs to the run.
+var anyValue = []string{"SCYLLA_SHARD_AWARE_PORT", "SCYLLA_SHARD"}
+
+func (d *Diff) supported(want, got map[string][]string) string {
+	for k, w := range want {
+		g, ok := got[k]
+		if !ok || !slices.Equal(w, g) && !slices.Contains(anyValue, k) {
+			return fmt.Sprintf("SUPPORTED %s %q, recorded %q", k, g, w)
+		}
+	}
+	for k := range got {
+		if _, ok := want[k]; !ok {
+			return fmt.Sprintf("SUPPORTED has %s, not recorded", k)
+		}
+	}
+	return ""
+}
+
+// change leaves out the address of a topology or status event.
+func (d *Diff) change(a *Answer) []string {
+	if a.Opcode == opEvent && a.Kind != "SCHEMA_CHANGE" {
+		return a.Change[:1]
+	}
+	return a.Change
+}
+
+func (d *Diff) id(want, got []byte) string {
+	if act, ok := d.ids[string(want)]; ok && act != string(got) {
+		return fmt.Sprintf("prepared id %x where the recording has an id that was %x before", got, act)
+	}
+	d.ids[string(want)] = string(got)
+	return ""
+}
+
+// ID is the actual prepared id for a recorded one, which is itself when it was
+// never the answer to a PREPARE.
+func (d *Diff) ID(recorded []byte) []byte {
+	if act, ok := d.ids[string(recorded)]; ok {
+		return []byte(act)
+	}
+	return recorded
+}
+
+func (d *Diff) rows(want, got *Answer) string {
+	cols := want.Columns
+	if len(want.Rows) != len(got.Rows) {
+		return fmt.Sprintf("%d rows, recorded %d%s", len(got.Rows), len(want.Rows), firstRows(cols, want, got))
+	}
+	diff := ""
+	for i := range want.Rows {
+		if diff = d.row(cols, want.Rows[i], got.Rows[i]); diff != "" {
+			diff = fmt.Sprintf("row %d: %s", i, diff)
+			break
+		}
+	}
+	if diff == "" || len(cols) == 0 || !strings.HasSuffix(cols[0].Table, "_scylla_cdc_log") {
+		return diff
+	}
+	// Any order will do for a log.
+	left := slices.Clone(got.Rows)
+	for _, w := range want.Rows {
+		i := slices.IndexFunc(left, func(g [][]byte) bool { return d.row(cols, w, g) == "" })
+		if i < 0 {
+			return diff
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	return ""
+}
+
+// firstRows shows some of the rows of two answers whose numbers differ.
+func firstRows(cols []Column, want, got *Answer) string {
+	show := func(a *Answer) string {
+		var parts []string
+		for _, row := range a.Rows[:min(len(a.Rows), 3)] {
+			parts = append(parts, formatRow(cols, row))
+		}
+		return strings.Join(parts, " ")
+	}
+	return fmt.Sprintf("\n\t\tgot      %s\n\t\trecorded %s", show(got), show(want))
+}
+
+func formatRow(cols []Column, row [][]byte) string {
+	var parts []string
+	for i, v := range row {
+		if i < len(cols) {
+			s := cols[i].Type.Format(v)
+			parts = append(parts, s[:min(len(s), 80)])
+		}
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// log compares two answers to SELECT * of a log in their masked order.
+func (d *Diff) log(want, got *Answer) string {
+	w, err := orderLog(want)
+	if err != nil {
+		return err.Error()
+	}
+	g, err := orderLog(got)
+	if err != nil {
+		return err.Error()
+	}
+	for i := range min(len(w), len(g)) {
+		m := d.row(want.Columns, w[i].row, g[i].row)
+		if m == "" && (w[i].time != g[i].time || w[i].group != g[i].group) {
+			m = fmt.Sprintf("time %d group %d, recorded %d, %d", g[i].time, g[i].group, w[i].time, w[i].group)
+		}
+		if m != "" {
+			return fmt.Sprintf("log row %d: %s\n\t\tgot      %s\n\t\trecorded %s", i, m,
+				maskLogRow(want.Columns, g[i].row), maskLogRow(want.Columns, w[i].row))
+		}
+	}
+	if len(w) != len(g) {
+		more, verb := w, "is missing"
+		if len(g) > len(w) {
+			more, verb = g, "is too many"
+		}
+		return fmt.Sprintf("%d log rows, recorded %d; the first that %s: %s", len(g), len(w), verb,
+			maskLogRow(want.Columns, more[min(len(w), len(g))].row))
+	}
+	return ""
+}
+
+func (d *Diff) row(cols []Column, want, got [][]byte) string {
+	if len(want) != len(got) {
+		return fmt.Sprintf("%d columns, recorded %d", len(got), len(want))
+	}
+	for i := range want {
+		if bytes.Equal(want[i], got[i]) && (want[i] == nil) == (got[i] == nil) {
+			continue
+		}
+		if i >= len(cols) {
+			return fmt.Sprintf("column %d %x, recorded %x", i, got[i], want[i])
+		}
+		if !d.value(cols[i], cols[i].Type, want[i], got[i]) {
+			return fmt.Sprintf("%s %s, recorded %s", cols[i].Name, cols[i].Type.Format(got[i]), cols[i].Type.Format(want[i]))
+		}
+	}
+	return ""
+}
