@@ -90,12 +90,14 @@ type entry struct {
 	cell
 }
 
+// compareEntries puts elements before a plain cell of the same column. Only a
+// malformed record has both; it must not make another malformed one.
 func compareEntries(a, b entry) int {
 	if a.id != b.id {
 		return cmp.Compare(a.id, b.id)
 	}
 	if a.complex != b.complex {
-		if b.complex {
+		if a.complex {
 			return -1
 		}
 		return 1

@@ -295,7 +295,7 @@ func TestScan_RangeDeletions(t *testing.T) {
 		{between(bound(true, 2), bound(true, 2)), deletion(1)},
 		{between(bound(false, 1, 3), bound(false, 1, 1)), deletion(7)},
 		{between(bound(true, 1, 2), bound(true, 3)), deletion(0)}, // older than the rows
-		{between(unbounded, bound(true, 1, 3)), Deletion{}},            // deletes nothing
+		{between(unbounded, bound(true, 1, 3)), Deletion{}},       // deletes nothing
 	} {
 		m := partition(tbl, "k")
 		m.Ranges = []RangeDeletion{r}

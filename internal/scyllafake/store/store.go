@@ -8,7 +8,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -24,8 +23,9 @@ import (
 
 // Store is an open database. It is safe for concurrent use.
 type Store struct {
-	db  *pebble.DB
-	now func() time.Time
+	db   *pebble.DB
+	lock *pebble.Lock
+	now  func() time.Time
 	// write is how batches are committed: synced, or not where there is no log.
 	write *pebble.WriteOptions
 
@@ -51,13 +51,10 @@ const (
 )
 
 // Open opens or creates a store. Where the directory is held by another
-// process the error wraps ErrInUse.
+// process, or by another Store of this one, the error wraps ErrInUse.
 func Open(o Options) (*Store, error) {
 	if o.Dir == "" {
 		return open(o, vfs.NewMem(), "", false)
-	}
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	var fs vfs.FS = vfs.Default
 	if !o.Fsync {
@@ -79,6 +76,7 @@ func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 	s.encoders.New = func() any { return new(encoder) }
 	s.readers.New = func() any { return new(buffers) }
 
+	limit := max(1, runtime.GOMAXPROCS(0)/4)
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref() // the database holds its own reference
 	po := &pebble.Options{
@@ -90,25 +88,43 @@ func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 		Merger:                      newMerger(),
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: 4,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+		CompactionConcurrencyRange:  func() (int, int) { return limit, limit },
 	}
+	po.Experimental.CompactionScheduler = newCompactions(limit)
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	db, err := pebble.Open(dir, po)
+	lock, err := lockDir(dir, fs)
 	if err != nil {
-		if errors.Is(err, syscall.EAGAIN) { // fcntl(2): another process has the lock
-			err = fmt.Errorf("%w: %w", ErrInUse, err)
-		}
 		return nil, fmt.Errorf("open store in %q: %w", dir, err)
 	}
-	s.db = db
+	po.Lock = lock
+	db, err := pebble.Open(dir, po)
+	if err != nil {
+		return nil, fmt.Errorf("open store in %q: %w", dir, errors.Join(err, lock.Close()))
+	}
+	s.db, s.lock = db, lock
 	return s, nil
+}
+
+// lockDir takes the directory for this store alone.
+func lockDir(dir string, fs vfs.FS) (*pebble.Lock, error) {
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := pebble.LockDirectory(dir, fs)
+	// fcntl(2) says EAGAIN when another process has the lock. That this one has
+	// it pebble knows by itself, so that no error number comes with it.
+	var errno syscall.Errno
+	if err != nil && (!errors.As(err, &errno) || errno == syscall.EAGAIN) {
+		return nil, fmt.Errorf("%w: %w", ErrInUse, err)
+	}
+	return lock, err
 }
 
 // Close flushes and closes the store; no other call may be under way.
 func (s *Store) Close() error {
-	if err := s.db.Close(); err != nil {
+	if err := errors.Join(s.db.Close(), s.lock.Close()); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
 	return nil
