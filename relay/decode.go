@@ -9,6 +9,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
+// logRow is a row of the log; *scyllacdc.ChangeRow is one.
+type logRow interface {
+	outbox.Row
+	GetOperation() scyllacdc.OperationType
+}
+
 // eventOf reads the event that a row of the log adds to the outbox table; ok is
 // false when it adds none. An error means that there should be one and it
 // cannot be read: a *outbox.RowError.
@@ -17,7 +23,7 @@ import (
 // UPDATE writes whole rows too. What else an update does is none: columns
 // changed afterwards, or the null columns of an insert with a TTL, which
 // ScyllaDB logs as a row of their own. Deletes, images and expiry are none.
-func eventOf(row *scyllacdc.ChangeRow) (e outbox.Event, ok bool, err error) {
+func eventOf(row logRow) (e outbox.Event, ok bool, err error) {
 	switch row.GetOperation() {
 	case scyllacdc.Insert:
 	case scyllacdc.Update:

@@ -22,8 +22,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
-// logRow is a change as the log of a stream has it.
-type logRow struct {
+// change is one event's change in the log of a stream.
+type change struct {
 	time  gocql.UUID
 	event outbox.Event
 }
@@ -31,14 +31,14 @@ type logRow struct {
 // model is a database: the outbox table and its log.
 type model struct {
 	generation time.Time
-	streams    [][]logRow // in log order
+	streams    [][]change // in log order
 	table      map[gocql.UUID][]storedEvent
 }
 
 // newModel writes an outbox as writers with several clocks do: now and then a
 // later event has an earlier time, and rows come twice.
 func newModel(rnd *rand.Rand, streams, aggregates, length int) *model {
-	m := &model{generation: time.Now().UTC(), streams: make([][]logRow, streams), table: make(map[gocql.UUID][]storedEvent)}
+	m := &model{generation: time.Now().UTC(), streams: make([][]change, streams), table: make(map[gocql.UUID][]storedEvent)}
 	types := []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
 	for a := range aggregates {
 		at := m.generation.Add(time.Duration(1+rnd.IntN(600_000)) * time.Millisecond)
@@ -54,13 +54,13 @@ func newModel(rnd *rand.Rand, streams, aggregates, length int) *model {
 				copies += 1 + rnd.IntN(3) // replayed from the batchlog
 			}
 			for range copies {
-				m.streams[a%streams] = append(m.streams[a%streams], logRow{timeUUID(rnd, written), e})
+				m.streams[a%streams] = append(m.streams[a%streams], change{timeUUID(rnd, written), e})
 			}
 			at = at.Add(time.Duration(1+rnd.IntN(2000)) * time.Millisecond)
 		}
 	}
 	for _, s := range m.streams {
-		slices.SortFunc(s, func(a, b logRow) int { return scyllacdc.CompareTimeUUID(a.time, b.time) })
+		slices.SortFunc(s, func(a, b change) int { return scyllacdc.CompareTimeUUID(a.time, b.time) })
 	}
 	return m
 }

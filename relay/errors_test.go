@@ -1,0 +1,73 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// cqlError is an answer of the database with a code.
+type cqlError int
+
+func (e cqlError) Code() int     { return int(e) }
+func (cqlError) Message() string { return "" }
+func (cqlError) Error() string   { return "" }
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want Class
+	}{
+		{kerr.NotLeaderForPartition, Transient},
+		{kerr.RequestTimedOut, Transient},
+		{kerr.UnknownTopicOrPartition, Transient},
+		{kerr.UnknownServerError, Transient},
+		{kerr.OutOfOrderSequenceNumber, Transient},
+		{kerr.ThrottlingQuotaExceeded, Transient},
+		{kerr.MessageTooLarge, Permanent},
+		{kerr.RecordListTooLarge, Permanent},
+		{kerr.InvalidRecord, Permanent},
+		{kerr.InvalidTopicException, Permanent},
+		{kerr.TopicAuthorizationFailed, Fatal},
+		{kerr.ClusterAuthorizationFailed, Fatal},
+		{kerr.SaslAuthenticationFailed, Fatal},
+		{kerr.InvalidReplicationFactor, Fatal},
+		{kgo.ErrClientClosed, Stopped},
+		{kgo.ErrMaxBuffered, Transient},
+		{kgo.ErrRecordTimeout, Transient},
+		{cqlError(gocql.ErrCodeUnavailable), Transient},
+		{cqlError(gocql.ErrCodeReadTimeout), Transient},
+		{cqlError(gocql.ErrCodeWriteTimeout), Transient},
+		{cqlError(gocql.ErrCodeOverloaded), Transient},
+		{cqlError(gocql.ErrCodeServer), Transient},
+		{cqlError(0xF000), Transient}, // rate limit
+		{cqlError(gocql.ErrCodeCredentials), Fatal},
+		{cqlError(gocql.ErrCodeUnauthorized), Fatal},
+		{cqlError(gocql.ErrCodeInvalid), Fatal},
+		{cqlError(gocql.ErrCodeSyntax), Fatal},
+		{gocql.ErrNoConnections, Transient},
+		{gocql.ErrTimeoutNoResponse, Transient},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, Transient},
+		{io.ErrUnexpectedEOF, Transient},
+		{context.DeadlineExceeded, Transient},
+		{context.Canceled, Stopped},
+		{ErrStopping, Stopped},
+		{&outbox.RowError{Column: "seq"}, Permanent},
+		{&TopicError{}, Permanent},
+		{errors.New("never heard of"), Transient},
+	} {
+		if got := Classify(fmt.Errorf("wrapped: %w", tt.err)); got != tt.want {
+			t.Errorf("Classify(%T %v) = %v, want %v", tt.err, tt.err, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// table is an outbox table in which rows turn up at a time.
+type table struct {
+	rows    []storedEvent
+	visible []time.Time
+	away    atomic.Bool
+	asked   int
+}
+
+var errAway = errors.New("the database is away")
+
+func (tb *table) lookup(_ context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error) {
+	tb.asked++
+	if tb.away.Load() {
+		return nil, errAway
+	}
+	var out []storedEvent
+	for i, e := range tb.rows {
+		if e.AggregateID == aggregate && from <= e.Sequence && e.Sequence < to && !time.Now().Before(tb.visible[i]) {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+func (tb *table) add(e outbox.Event, written int64, visible time.Time) {
+	tb.rows = append(tb.rows, storedEvent{e, written})
+	tb.visible = append(tb.visible, visible)
+}
+
+func newSequencer(b *bundle, tb *table) *sequencer {
+	return &sequencer{
+		publisher: b.publisher, lookup: tb.lookup, gapWait: 5 * time.Second, retryMin: 10 * time.Millisecond,
+		log: b.cfg.Logger, metrics: b.publisher.metrics,
+	}
+}
+
+// published drains and returns the sequence numbers of the topic in its order.
+func published(b *bundle) []int64 {
+	b.drain(time.Hour)
+	var out []int64
+	for _, d := range b.consume("OrderUpdated") {
+		out = append(out, d.Sequence)
+	}
+	return out
+}
+
+func TestSequencer(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		seq, written int64
+		late         time.Duration // turns up that much later; -1 never
+	}
+	const hour = int64(3600e6)
+	for _, tt := range []struct {
+		name  string
+		table []row
+		log   []row // what the log shows, in its order
+		since int64
+		want  []int64
+		took  time.Duration // at least
+	}{
+		{
+			name: "in order",
+			log:  []row{{1, 10, 0}, {2, 20, 0}, {3, 30, 0}},
+			want: []int64{1, 2, 3},
+		},
+		{
+			name:  "a later event has an earlier time",
+			table: []row{{1, 20, 0}, {2, 10, 0}},
+			log:   []row{{2, 10, 0}, {1, 20, 0}},
+			want:  []int64{1, 2},
+		},
+		{
+			name:  "two of a known aggregate changed places",
+			table: []row{{1, 10, 0}, {2, 30, 0}, {3, 20, 0}},
+			log:   []row{{1, 10, 0}, {3, 20, 0}, {2, 30, 0}},
+			want:  []int64{1, 2, 3},
+		},
+		{
+			name:  "goes on after a restart without asking for what was out before",
+			table: []row{{1, 10, 0}, {2, 20, 0}, {3, hour + 10, 0}},
+			log:   []row{{3, hour + 10, 0}},
+			since: hour,
+			want:  []int64{3},
+		},
+		{
+			name:  "one that is missing turns up",
+			table: []row{{1, 10, 0}, {2, 20, 3 * time.Second}, {3, 30, 0}},
+			log:   []row{{1, 10, 0}, {3, 30, 0}},
+			want:  []int64{1, 2, 3},
+			took:  3 * time.Second,
+		},
+		{
+			name:  "one that is missing never turns up",
+			table: []row{{1, 10, 0}, {3, 30, 0}, {4, 40, 0}},
+			log:   []row{{1, 10, 0}, {4, 40, 0}},
+			want:  []int64{1, 3, 4},
+			took:  5 * time.Second,
+		},
+		{
+			name: "one that was given up comes after all",
+			log:  []row{{1, 10, 0}, {3, 30, 0}, {2, 20, 0}, {4, 40, 0}, {3, 30, 0}},
+			want: []int64{1, 3, 2, 4},
+			took: 5 * time.Second,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, nil)
+				defer b.close()
+				begin := time.Now()
+				tb := &table{}
+				for _, r := range tt.table {
+					tb.add(event(1, r.seq, "OrderUpdated"), r.written, begin.Add(r.late))
+				}
+				s := newSequencer(b, tb)
+				var settled int
+				for _, r := range tt.log {
+					if err := s.admit(t.Context(), event(1, r.seq, "OrderUpdated"), r.written, tt.since, func() { settled++ }); err != nil {
+						t.Fatalf("admit(seq %d) error = %v", r.seq, err)
+					}
+				}
+				if took := time.Since(begin); took < tt.took || took > tt.took+2*time.Second {
+					t.Errorf("took %s, want %s", took, tt.took)
+				}
+				if got := published(b); !slices.Equal(got, tt.want) {
+					t.Errorf("published %v, want %v", got, tt.want)
+				}
+				if settled != len(tt.log) {
+					t.Errorf("settled %d of %d rows", settled, len(tt.log))
+				}
+			})
+		})
+	}
+}
+
+// While the database is away nothing is known of a gap, so nothing passes it.
+func TestSequencer_WaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		tb := &table{}
+		tb.add(event(1, 2, "OrderUpdated"), 20, time.Now())
+		tb.away.Store(true)
+		time.AfterFunc(6*time.Hour, func() { tb.away.Store(false) })
+		s := newSequencer(b, tb)
+		begin := time.Now()
+		for _, seq := range []int64{1, 3} {
+			if err := s.admit(t.Context(), event(1, seq, "OrderUpdated"), seq*10, 0, func() {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took < 6*time.Hour {
+			t.Errorf("passed the gap after %s, before the database was back", took)
+		}
+		if got, want := published(b), []int64{1, 2, 3}; !slices.Equal(got, want) {
+			t.Errorf("published %v, want %v", got, want)
+		}
+	})
+}
+
+func TestSequencer_StopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		tb := &table{}
+		tb.away.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := newSequencer(b, tb).admit(ctx, event(1, 3, "OrderUpdated"), 30, 0, func() { t.Error("settled") })
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errAway) {
+			t.Errorf("admit() error = %v, want the end of the context", err)
+		}
+	})
+}
