@@ -58,8 +58,17 @@ func (r *reader) string() string { return string(r.take(r.short())) }
 
 func (r *reader) shortBytes() []byte { return r.take(r.short()) }
 
-// bytes is nil for a negative length.
+// bytes is nil for length -1, null.
 func (r *reader) bytes() []byte {
+	n := r.int()
+	if n == -1 {
+		return nil
+	}
+	return r.take(n)
+}
+
+// value is a bound value; null and unset are nil.
+func (r *reader) value() []byte {
 	n := r.int()
 	if n < 0 {
 		return nil

@@ -75,7 +75,7 @@ func parseRequest(frame []byte, compression string) (*request, error) {
 				q.idAt = append(q.idAt, span{at() - len(id), at(), true})
 			}
 			for range r.short() {
-				r.bytes()
+				r.value()
 			}
 		}
 		return q, r.err
@@ -89,7 +89,7 @@ func parseRequest(frame []byte, compression string) (*request, error) {
 			if flags&withNames != 0 {
 				r.string()
 			}
-			r.bytes()
+			r.value()
 		}
 	}
 	if flags&withPageSize != 0 {

@@ -1,0 +1,124 @@
+package golden
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// conn is one client connection. A goroutine of its own sorts what comes in.
+type conn struct {
+	nc net.Conn
+
+	mu       sync.Mutex
+	arrivals int
+	closed   bool
+	changed  chan struct{} // closed and replaced when anything comes in
+	answers  []arrival
+	events   []arrival
+}
+
+// arrival is a frame with its place in the order of all frames of its
+// connection; nil stands for the end of the connection.
+type arrival struct {
+	frame []byte
+	at    int
+}
+
+func newConn(nc net.Conn) *conn {
+	c := &conn{nc: nc, changed: make(chan struct{})}
+	go c.read()
+	return c
+}
+
+func (c *conn) read() {
+	for {
+		frame, err := readFrame(c.nc)
+		c.mu.Lock()
+		c.arrivals++
+		switch {
+		case err != nil:
+			c.closed = true
+		case parseHeader(frame).Opcode == opEvent:
+			c.events = append(c.events, arrival{frame, c.arrivals})
+		default:
+			c.answers = append(c.answers, arrival{frame, c.arrivals})
+		}
+		close(c.changed)
+		c.changed = make(chan struct{})
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// send writes a request. Errors show as the end of the connection later.
+func (c *conn) send(frame []byte) {
+	_ = c.nc.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	_, _ = c.nc.Write(frame)
+}
+
+// answer waits for the next answer; ok is false when none came in time. A nil
+// frame means that the server closed the connection.
+func (c *conn) answer(within time.Duration) (arrival, bool) {
+	return c.next(within, func() (arrival, bool) { return pop(&c.answers, 0) })
+}
+
+// answerTo is answer for the request with this stream id.
+func (c *conn) answerTo(stream int16, within time.Duration) (arrival, bool) {
+	return c.next(within, func() (arrival, bool) {
+		for i, a := range c.answers {
+			if parseHeader(a.frame).Stream == stream {
+				return pop(&c.answers, i)
+			}
+		}
+		return arrival{}, false
+	})
+}
+
+// event waits for the next event.
+func (c *conn) event(within time.Duration) (arrival, bool) {
+	return c.next(within, func() (arrival, bool) { return pop(&c.events, 0) })
+}
+
+// leftEvents are the events that nobody waited for.
+func (c *conn) leftEvents() []arrival {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events
+}
+
+func pop(queue *[]arrival, i int) (arrival, bool) {
+	q := *queue
+	if i >= len(q) {
+		return arrival{}, false
+	}
+	a := q[i]
+	*queue = append(q[:i:i], q[i+1:]...)
+	return a, true
+}
+
+func (c *conn) next(within time.Duration, take func() (arrival, bool)) (arrival, bool) {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		a, ok := take()
+		closed, changed := c.closed, c.changed
+		c.mu.Unlock()
+		if ok {
+			return a, true
+		}
+		if closed {
+			return arrival{}, true
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return arrival{}, false
+		}
+	}
+}
+
+func (c *conn) close() { _ = c.nc.Close() }

@@ -1,0 +1,250 @@
+package golden
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Node is the server that recordings are played against.
+type Node struct {
+	// Dial connects to the ordinary port. For the shard-aware port shardAware
+	// is set and shard says which shard the source port is to choose.
+	Dial func(ctx context.Context, shardAware bool, shard int) (net.Conn, error)
+	// SetClock sets the node's wall clock. It never goes back within a case.
+	SetClock func(time.Time)
+	// Shards is the number of shards.
+	Shards int
+	// Hook does to the node what a script's hook did; what is the hook's name
+	// and text. Nil, or an error, leaves the case there.
+	Hook func(what string) error
+}
+
+// Outcome is what became of one recorded step.
+type Outcome struct {
+	Record *Record
+	// Diff is where the answer differs from the recorded one, "" if it agrees.
+	Diff string
+	// Actual is the answer, nil if none came.
+	Actual *Answer
+}
+
+// How long a step waits for the node.
+const (
+	answerWithin = 5 * time.Second
+	eventWithin  = 2 * time.Second
+)
+
+// Play plays a case and returns an outcome for each step that has an answer
+// or is an event, in the order played. Statements that the script ran at once
+// are played one by one, in the order in which their answers came: who wins is
+// not what is compared.
+func Play(ctx context.Context, n Node, c *Case) ([]Outcome, error) {
+	p := &player{
+		node: n, c: c, diff: NewDiff(c.Info.T), conns: map[string]*conn{},
+		recorded: newView(), actual: newView(), states: map[string][]byte{}, texts: map[string][]byte{},
+		answered: map[string][]placed{},
+	}
+	defer p.close()
+	for _, r := range order(c.Records) {
+		if err := p.step(ctx, r); err != nil {
+			return p.out, fmt.Errorf("%s %d: %w", c.Name, r.Step, err)
+		}
+	}
+	p.unexpected()
+	return p.out, nil
+}
+
+// order puts each event after the request it came with, since it can only be
+// waited for once the request was sent, and statements that ran at once in the
+// order of their answers, which is that of the file.
+func order(records []*Record) []*Record {
+	out := make([]*Record, 0, len(records))
+	var events []*Record
+	for _, r := range records {
+		if r.Kind == "event" {
+			events = append(events, r)
+			continue
+		}
+		// Events that came before this was sent belong to what was sent before.
+		for len(events) > 0 && events[0].GotMS <= r.at() {
+			out = append(out, events[0])
+			events = events[1:]
+		}
+		out = append(out, r)
+	}
+	return append(out, events...)
+}
+
+type player struct {
+	node     Node
+	c        *Case
+	diff     *Diff
+	conns    map[string]*conn
+	recorded *view
+	actual   *view
+	states   map[string][]byte // recorded paging state → actual
+	texts    map[string][]byte // statement → recorded id
+	out      []Outcome
+	// answered has, by connection, where the answers came in among the frames
+	// of their connection, actual and recorded.
+	answered map[string][]placed
+}
+
+type placed struct{ recorded, actual int }
+
+func (p *player) close() {
+	for _, c := range p.conns {
+		c.close()
+	}
+}
+
+func (p *player) step(ctx context.Context, r *Record) error {
+	p.node.SetClock(time.UnixMicro(p.c.Info.T + int64(r.at()*1000)))
+	switch r.Kind {
+	case "case", "mark", "polled":
+		return nil
+	case "hook":
+		if p.node.Hook == nil {
+			return fmt.Errorf("hook %q cannot be played", r.CQL)
+		}
+		return p.node.Hook(r.CQL)
+	case "connect":
+		return p.connect(ctx, r)
+	case "event":
+		p.event(r)
+		return nil
+	}
+	return p.request(r)
+}
+
+func (p *player) connect(ctx context.Context, r *Record) error {
+	if old := p.conns[r.Conn]; old != nil {
+		old.close()
+	}
+	shardAware, shard := r.Options["port"] == "19042", 0
+	if source, err := strconv.Atoi(r.Options["source"]); err == nil {
+		shard = source % p.node.Shards
+	}
+	nc, err := p.node.Dial(ctx, shardAware, shard)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	p.conns[r.Conn] = newConn(nc)
+	p.recorded.opened(r.Conn)
+	p.actual.opened(r.Conn)
+	return nil
+}
+
+func (p *player) request(r *Record) error {
+	c := p.conns[r.Conn]
+	if c == nil {
+		return fmt.Errorf("no connection %q", r.Conn)
+	}
+	want, err := p.recorded.answer(r.Conn, r.Kind, r.Request, r.Response)
+	if err != nil {
+		return err
+	}
+	frame, err := p.frame(r)
+	if err != nil {
+		return err
+	}
+	c.send(frame)
+	a, ok := c.answer(answerWithin)
+	if !ok {
+		p.add(r, nil, fmt.Sprintf("no answer within %s", answerWithin))
+		return nil
+	}
+	p.answered[r.Conn] = append(p.answered[r.Conn], placed{r.Arrival, a.at})
+	got, err := p.actual.answer(r.Conn, r.Kind, frame, a.frame)
+	if err != nil {
+		p.add(r, nil, fmt.Sprintf("unreadable answer %x: %v", a.frame, err))
+		return nil
+	}
+	p.learn(r, want, got)
+	p.add(r, got, p.diff.Answers(r.Kind, want, got))
+	return nil
+}
+
+func (p *player) add(r *Record, got *Answer, diff string) {
+	p.out = append(p.out, Outcome{r, diff, got})
+}
+
+// frame is the request as it is to be sent in this run.
+func (p *player) frame(r *Record) ([]byte, error) {
+	frame := []byte(r.Request)
+	if r.Cut != "" {
+		var err error
+		if frame, err = restore(r, func(text string) []byte { return p.texts[text] }); err != nil {
+			return nil, err
+		}
+	}
+	compression := p.recorded.compression[r.Conn]
+	q, err := parseRequest(frame, compression)
+	if err != nil {
+		return frame, nil // no statement, or not well-formed on purpose
+	}
+	return q.rewrite(p.diff.ID, func(state []byte) []byte {
+		if s, ok := p.states[string(state)]; ok {
+			return s
+		}
+		return state
+	}, compression)
+}
+
+// learn notes which ids and paging states of this run stand for recorded ones.
+func (p *player) learn(r *Record, want, got *Answer) {
+	if want.Kind == "Prepared" {
+		p.texts[r.CQL] = want.ID
+	}
+	if want.PagingState != nil && got.PagingState != nil {
+		p.states[string(want.PagingState)] = got.PagingState
+	}
+}
+
+// event compares the next event of a connection with a recorded one, and
+// whether it came before or after the answers on its own connection.
+func (p *player) event(r *Record) {
+	c := p.conns[r.Conn]
+	want, err := Decode(r.Response, p.recorded.compression[r.Conn], nil)
+	if c == nil || err != nil {
+		p.add(r, nil, fmt.Sprintf("no connection, or unreadable recording: %v", err))
+		return
+	}
+	a, ok := c.event(eventWithin)
+	if !ok || a.frame == nil {
+		p.add(r, nil, "no such event: "+strings.Join(want.Change, " "))
+		return
+	}
+	got, err := Decode(a.frame, p.actual.compression[r.Conn], nil)
+	if err != nil {
+		p.add(r, nil, fmt.Sprintf("unreadable event %x: %v", a.frame, err))
+		return
+	}
+	diff := p.diff.Answers(r.Kind, want, got)
+	for _, ans := range p.answered[r.Conn] {
+		if diff == "" && (r.Arrival < ans.recorded) != (a.at < ans.actual) {
+			diff = fmt.Sprintf("event %s came on the wrong side of the answer to its statement", strings.Join(want.Change, " "))
+		}
+	}
+	p.add(r, got, diff)
+}
+
+// unexpected reports events that came and were not recorded.
+func (p *player) unexpected() {
+	for name, c := range p.conns {
+		for _, a := range c.leftEvents() {
+			text := "unreadable"
+			if got, err := Decode(a.frame, p.actual.compression[name], nil); err == nil {
+				text = strings.Join(got.Change, " ")
+			}
+			p.out = append(p.out, Outcome{
+				Record: &Record{Case: p.c.Name, Kind: "event", Conn: name},
+				Diff:   "an event that was not recorded: " + text,
+			})
+		}
+	}
+}
