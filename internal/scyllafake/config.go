@@ -1,10 +1,13 @@
 package scyllafake
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 )
 
@@ -41,8 +44,8 @@ type Config struct {
 	// it needs a Version that has tablets.
 	Tablets bool
 	// RingDelay is how long a node waits for gossip to settle: a new CDC
-	// generation starts twice this and 5 s after it was made, or at once when
-	// it is 0. Negative means 0; 0 means the default of 2 s.
+	// generation starts twice this and 5 s after it was made; without one it
+	// starts at once. Default 0. A real node's is 30 s.
 	RingDelay time.Duration
 	// Users are names and passwords for the password authenticator. With none
 	// the server asks for no authentication.
@@ -64,4 +67,43 @@ type Config struct {
 	// MaxInFlight bounds the requests of one connection that are executed at the
 	// same time; more wait unread. Default 1024.
 	MaxInFlight int
+}
+
+// withDefaults returns a copy with the defaults filled in, or all that is wrong.
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	if c.Shards == 0 {
+		c.Shards = DefaultShards
+	}
+	if c.Tokens == 0 {
+		c.Tokens = DefaultTokens
+	}
+	if c.Version == "" {
+		c.Version = DefaultVersion
+	}
+	v, err := catalog.ParseVersion(c.Version)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("Version: %w", err))
+	} else if c.Tablets && !v.HasTablets() {
+		errs = append(errs, fmt.Errorf("Tablets: ScyllaDB %v has none", v))
+	}
+	if c.RingDelay < 0 {
+		errs = append(errs, errors.New("RingDelay: must not be negative"))
+	}
+	if c.MaxFrameBytes == 0 {
+		c.MaxFrameBytes = 256 << 20
+	}
+	if c.MaxInFlight == 0 {
+		c.MaxInFlight = 1024
+	}
+	if c.MaxFrameBytes < 0 || c.MaxInFlight < 0 {
+		errs = append(errs, errors.New("MaxFrameBytes, MaxInFlight: must not be negative"))
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, errors.Join(errs...)
 }

@@ -3,21 +3,238 @@ package scyllafake
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cdc"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/ddl"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/topology"
 )
 
 // Server is a running node. It is safe for concurrent use.
-type Server struct{}
+type Server struct {
+	cfg     Config
+	version catalog.Version
+	log     *slog.Logger
+	now     func() time.Time
+
+	store      *store.Store
+	topology   *topology.Topology
+	catalog    *ddl.Catalog
+	engine     *engine.Engine
+	statements *statements
+	ddl        sync.Mutex // held from a schema statement's execution to its events
+
+	memory         *memory
+	listeners      []net.Listener
+	tcp            net.Addr // nil without TCP
+	port           int      // that clients are told
+	shardAware     net.Listener
+	shardAwarePort int
+
+	ctx    context.Context // ends when the server closes
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	conns   map[*conn]struct{}
+	closing bool
+	running sync.WaitGroup // listeners and connections
+}
 
 // Start opens the data directory and returns a node that is listening.
-func Start(cfg Config) (*Server, error) { return nil, errors.New("not written yet") }
+func Start(cfg Config) (_ *Server, err error) {
+	cfg, err = cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, now: cfg.Now,
+		statements: newStatements(),
+		memory:     newMemory(defaultAddr),
+		conns:      map[*conn]struct{}{},
+	}
+	s.version, _ = catalog.ParseVersion(cfg.Version) // withDefaults has checked it
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			s.cancel()
+			err = errors.Join(err, s.release())
+		}
+	}()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	if err := s.listen(); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	addr := s.clientAddr()
+	s.port = int(addr.Port())
+	if err := s.writeLocal(s.now(), addr.Addr()); err != nil {
+		return nil, err
+	}
+	for _, l := range s.listeners {
+		s.running.Add(1)
+		go s.accept(l)
+	}
+	return s, nil
+}
+
+// open opens what the node keeps.
+func (s *Server) open() error {
+	var err error
+	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, Fsync: s.cfg.Fsync, Now: s.now, Logf: s.logf})
+	if err != nil {
+		return fmt.Errorf("open the data directory: %w", err)
+	}
+	s.topology, err = topology.Open(s.store, topology.Options{
+		Shards: s.cfg.Shards, Tokens: s.cfg.Tokens, RingDelay: s.cfg.RingDelay, Version: s.version, Now: s.now,
+	})
+	if err != nil {
+		return err
+	}
+	s.catalog, err = ddl.Open(ddl.Options{
+		Store: s.store, Topology: s.topology, Version: s.version, Tablets: s.cfg.Tablets, Now: s.now,
+	})
+	if err != nil {
+		return err
+	}
+	s.engine = engine.New(engine.Config{
+		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: s.cfg.Hook, DataCenter: s.topology.DataCenter,
+		CDC: cdc.NewManager(s.catalog.Schema, s.topology, s.store),
+	})
+	return nil
+}
+
+func (s *Server) logf(format string, args ...any) {
+	s.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
+}
+
+// clientAddr is the address that system.local gives to clients. A node that
+// listens on all addresses calls itself by the loopback one.
+func (s *Server) clientAddr() netip.AddrPort {
+	if s.tcp == nil {
+		return defaultAddr
+	}
+	a := s.tcp.(*net.TCPAddr).AddrPort()
+	addr := a.Addr().Unmap()
+	if addr.IsUnspecified() {
+		addr = defaultAddr.Addr()
+	}
+	return netip.AddrPortFrom(addr, a.Port())
+}
+
+func portText(port int) string { return strconv.Itoa(max(port, 0)) }
+
+func (s *Server) accept(l net.Listener) {
+	defer s.running.Done()
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			if s.ctx.Err() == nil {
+				s.log.Error("listener ended", "addr", l.Addr(), "err", err)
+			}
+			return
+		}
+		s.connect(l, nc)
+	}
+}
+
+func (s *Server) connect(l net.Listener, nc net.Conn) {
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		tcp.SetNoDelay(true) //nolint:errcheck // the default anyway
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		nc.Close()
+		return
+	}
+	c := &conn{s: s, nc: nc, out: newWriter(nc), shard: s.shardOf(l, nc), work: make(chan request)}
+	s.conns[c] = struct{}{}
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		c.serve()
+	}()
+}
+
+// forget takes a connection that reads no more off the list.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// eachConn calls f for the connections that are open.
+func (s *Server) eachConn(f func(*conn)) {
+	s.mu.Lock()
+	conns := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		f(c)
+	}
+}
 
 // Addr is the TCP address of the ordinary port, "" without one.
-func (s *Server) Addr() string { panic("not written yet") }
-
-// Close stops the node: it refuses new connections, closes the open ones, and
-// closes the data directory. Acknowledged writes are kept.
-func (s *Server) Close() error { panic("not written yet") }
+func (s *Server) Addr() string {
+	if s.tcp == nil {
+		return ""
+	}
+	return s.tcp.String()
+}
 
 // Dial connects over memory. Client and server may live in one testing/synctest bubble.
-func (s *Server) Dial(ctx context.Context) (net.Conn, error) { panic("not written yet") }
+func (s *Server) Dial(ctx context.Context) (net.Conn, error) { return s.memory.dial(ctx) }
+
+// Topology is the node's place in the cluster: its CDC generations and
+// tablets, and the means to change them.
+func (s *Server) Topology() *topology.Topology { return s.topology }
+
+// Schema is the current schema; it must not be changed.
+func (s *Server) Schema() *catalog.Schema { return s.catalog.Schema() }
+
+// Close stops the node: it refuses new connections, closes the open ones, and
+// closes the data directory. Acknowledged writes are kept. Requests under way
+// may or may not be executed, as at the end of any node.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closing = true
+	s.mu.Unlock()
+	s.cancel()
+	for _, l := range s.listeners {
+		l.Close()
+	}
+	s.eachConn((*conn).hangUp)
+	s.running.Wait()
+	return s.release()
+}
+
+// release closes what open and listen opened.
+func (s *Server) release() error {
+	var errs []error
+	for _, l := range s.listeners {
+		l.Close() // twice is harmless
+	}
+	if s.engine != nil {
+		s.engine.Close()
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,132 @@
+package scyllafake
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// defaultAddr is what a node without TCP says its address is.
+var defaultAddr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 9042)
+
+// memory is a listener whose connections are pipes. All its waits are on
+// channels, so it lives in one testing/synctest bubble with its clients.
+type memory struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+	addr   net.Addr
+
+	mu   sync.Mutex
+	port uint16 // of the next client
+}
+
+func newMemory(addr netip.AddrPort) *memory {
+	return &memory{
+		conns:  make(chan net.Conn),
+		closed: make(chan struct{}),
+		addr:   net.TCPAddrFromAddrPort(addr),
+		port:   1 << 15,
+	}
+}
+
+// Accept implements net.Listener.
+func (m *memory) Accept() (net.Conn, error) {
+	select {
+	case c := <-m.conns:
+		return c, nil
+	case <-m.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (m *memory) Close() error {
+	m.once.Do(func() { close(m.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (m *memory) Addr() net.Addr { return m.addr }
+
+func (m *memory) dial(ctx context.Context) (net.Conn, error) {
+	m.mu.Lock()
+	m.port = max(m.port+1, 1<<15)
+	local := net.TCPAddrFromAddrPort(netip.AddrPortFrom(defaultAddr.Addr(), m.port))
+	m.mu.Unlock()
+	a, b := net.Pipe()
+	client := pipe{Conn: a, local: local, remote: m.addr}
+	server := pipe{Conn: b, local: m.addr, remote: local}
+	select {
+	case m.conns <- server:
+		return client, nil
+	case <-m.closed:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: m.addr, Err: errors.New("connection refused")}
+	case <-ctx.Done():
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: m.addr, Err: ctx.Err()}
+	}
+}
+
+// pipe is an end of a net.Pipe that has addresses, which drivers look at.
+type pipe struct {
+	net.Conn
+	local, remote net.Addr
+}
+
+func (p pipe) LocalAddr() net.Addr  { return p.local }
+func (p pipe) RemoteAddr() net.Addr { return p.remote }
+
+// listen opens the ports that the configuration names.
+func (s *Server) listen() error {
+	var lc net.ListenConfig
+	if s.cfg.Addr != "" {
+		l, err := lc.Listen(context.Background(), "tcp", s.cfg.Addr)
+		if err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+		s.tcp = l.Addr()
+	}
+	if s.cfg.ShardAwarePort != 0 {
+		host, _, err := net.SplitHostPort(s.cfg.Addr)
+		if err != nil {
+			return errors.New("a shard-aware port needs an address to listen on")
+		}
+		l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(host, portText(s.cfg.ShardAwarePort)))
+		if err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+		s.shardAware = l
+		s.shardAwarePort = l.Addr().(*net.TCPAddr).Port
+	}
+	if s.cfg.Listener != nil {
+		s.listeners = append(s.listeners, s.cfg.Listener)
+	}
+	s.listeners = append(s.listeners, s.memory)
+	return nil
+}
+
+// shardOf chooses the shard of a new connection: on the shard-aware port the
+// client's port decides, elsewhere the shard with the fewest connections.
+// s.mu is held.
+func (s *Server) shardOf(l net.Listener, nc net.Conn) int {
+	if l == s.shardAware {
+		if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+			return a.Port % s.topology.Shards
+		}
+	}
+	counts := make([]int, s.topology.Shards)
+	for c := range s.conns {
+		counts[c.shard]++
+	}
+	best := 0
+	for shard, n := range counts {
+		if n < counts[best] {
+			best = shard
+		}
+	}
+	return best
+}
