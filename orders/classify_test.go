@@ -1,0 +1,96 @@
+package orders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// coded is a server's error of any code.
+type coded int
+
+func (c coded) Code() int       { return int(c) }
+func (c coded) Message() string { return "" }
+func (c coded) Error() string   { return fmt.Sprintf("code %04x", int(c)) }
+
+func TestFateOf(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		err  error
+		want fate
+	}{
+		{nil, fateDone},
+		{coded(0x0000), fateUnknown}, // a server error can come after the write
+		{coded(0x1000), fateRefused},
+		{coded(0x1001), fateRefused},
+		{coded(0x1002), fateRefused},
+		{coded(0x1100), fateUnknown},
+		{coded(0x1200), fateUnknown}, // how a write with preimage times out
+		{coded(0x1300), fateUnknown},
+		{coded(0x1500), fateUnknown},
+		{coded(0x1700), fateUnknown},
+		{coded(0x2000), fateInvalid},
+		{coded(0x2100), fateInvalid},
+		{coded(0x2200), fateInvalid},
+		{coded(0xF000), fateRefused},
+		{gocql.ErrNoConnections, fateRefused},
+		{gocql.ErrHostDown, fateRefused},
+		{gocql.ErrSessionClosed, fateRefused},
+		{gocql.ErrTimeoutNoResponse, fateUnknown},
+		{gocql.ErrConnectionClosed, fateUnknown},
+		{context.DeadlineExceeded, fateUnknown},
+		{context.Canceled, fateUnknown},
+		{&outbox.InvalidEventError{}, fateInvalid},
+		{errors.New("anything else"), fateUnknown},
+	}
+	for _, tt := range tests {
+		err := tt.err
+		if err != nil {
+			err = fmt.Errorf("store order: %w", err)
+		}
+		if got := fateOf(err); got != tt.want {
+			t.Errorf("fateOf(%v) = %s, want %s", tt.err, fateNames[got], fateNames[tt.want])
+		}
+	}
+}
+
+func TestNeverAgain_OnlyBeforeAnythingWasSent(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]gocql.RetryType{
+		gocql.ErrHostDown:            gocql.RetryNextHost,
+		gocql.ErrNoConnectionsInPool: gocql.RetryNextHost,
+		gocql.ErrSessionClosed:       gocql.Rethrow,
+		gocql.ErrTimeoutNoResponse:   gocql.Rethrow,
+		coded(0x1000):                gocql.Rethrow,
+		coded(0x1100):                gocql.Rethrow,
+	} {
+		if got := (neverAgain{}).GetRetryType(err); got != want {
+			t.Errorf("GetRetryType(%v) = %v, want %v", err, got, want)
+		}
+	}
+}
+
+func TestConfig_Validate(t *testing.T) {
+	t.Parallel()
+	if err := (Config{}).withDefaults().validate(); err != nil {
+		t.Errorf("defaults: %v", err)
+	}
+	for name, c := range map[string]Config{
+		"weak":          {Consistency: gocql.One},
+		"not serial":    {SerialConsistency: gocql.Quorum},
+		"no attempt":    {AttemptTimeout: -1},
+		"short budget":  {WriteBudget: 1},
+		"early repair":  {RepairAfter: 1},
+		"narrow window": {RepairWindow: 1},
+		"no wait":       {RetryAfter: -1},
+	} {
+		if err := c.withDefaults().validate(); err == nil {
+			t.Errorf("%s: validate() = nil, want an error", name)
+		}
+	}
+}
