@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -334,4 +335,56 @@ func incompressible(n int) []byte {
 		b[i] = byte(rnd.Uint32())
 	}
 	return b
+}
+
+// A topic that gets more partitions sends keys elsewhere. An aggregate with
+// events under way stays where it is until they are acknowledged.
+func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, func(c *Config) {
+			c.Kafka = append(c.Kafka, kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
+		})
+		defer b.close()
+		all := events(10, 30, "OrderUpdated")
+		b.submit(all[0], nil)
+		b.drain(time.Minute)
+		slow := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1})
+		for i, e := range all[1:] {
+			b.submit(e, nil)
+			switch i {
+			case 100:
+				if _, err := b.publisher.topics.admin.CreatePartitions(t.Context(), 20, "OrderUpdated"); err != nil {
+					t.Fatal(err)
+				}
+			case 200:
+				time.Sleep(10 * time.Second) // the producer learns of it
+			case 250:
+				slow.Remove()
+			}
+		}
+		b.drain(time.Minute)
+		got := b.consume("OrderUpdated")
+		moved := map[int32]bool{}
+		for _, d := range got {
+			moved[d.partition] = true
+		}
+		for _, e := range events(10, 31, "OrderUpdated")[300:] { // all is quiet: now they move
+			b.submit(e, nil)
+			all = append(all, e)
+		}
+		b.drain(time.Minute)
+		if len(moved) > 3 {
+			t.Errorf("records went to %d partitions before the first ones were acknowledged, want the old 3", len(moved))
+		}
+		later := b.consume("OrderUpdated")
+		checkTime(t, later)
+		now := map[int32]bool{}
+		for _, d := range later {
+			now[d.partition] = true
+		}
+		if len(later) != len(all) || len(now) <= 3 {
+			t.Errorf("%d of %d events on %d partitions, want all, on new ones too", len(later), len(all), len(now))
+		}
+	})
 }
