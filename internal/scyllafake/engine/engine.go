@@ -7,10 +7,12 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
 )
@@ -86,6 +88,8 @@ type Result struct {
 	RowCount int32
 	// PagingState is nil on the last page.
 	PagingState []byte
+	// Warnings go into the frame's warning list.
+	Warnings []string
 }
 
 // BatchItem is one statement of a BATCH.
@@ -94,15 +98,12 @@ type BatchItem struct {
 	Values []Value
 }
 
-// Engine executes data statements. It is safe for concurrent use.
-type Engine struct{}
-
 // CDC is what the engine needs of package cdc.
 type CDC interface {
 	// Augment returns the log mutations for muts, or the error with which
 	// ScyllaDB refuses the write. It is called with the partitions locked when
 	// NeedsLock says so. now is the server's wall clock.
-	Augment(muts []*store.Mutation, p Params, now time.Time) ([]*store.Mutation, error)
+	Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutation, error)
 	// NeedsLock reports whether the table's log needs the row before the write
 	// (preimage, postimage).
 	NeedsLock(t *catalog.Table) bool
@@ -117,23 +118,78 @@ type Config struct {
 	Hook Hook
 	// Now is the node's wall clock; nil means time.Now. Fault hooks skew it.
 	Now func() time.Time
+	// DataCenter is the node's own, for replication and LOCAL_ levels; "" means datacenter1.
+	DataCenter string
 }
 
-// New makes an engine.
-func New(c Config) *Engine { panic("not written yet") }
+// Engine executes data statements. It is safe for concurrent use.
+type Engine struct {
+	store  *store.Store
+	schema func() *catalog.Schema
+	cdc    CDC
+	hook   Hook
+	dc     string
+	clock  *clock
+	locks  stripes
+
+	mu      sync.Mutex
+	closed  bool
+	replays map[*replay]struct{}
+	running sync.WaitGroup // replays under way
+	decided map[partitionID][]decision
+}
+
+// New makes an engine. Close stops its timers.
+func New(c Config) *Engine {
+	now := c.Now
+	if now == nil {
+		now = time.Now
+	}
+	dc := c.DataCenter
+	if dc == "" {
+		dc = "datacenter1"
+	}
+	return &Engine{
+		store:   c.Store,
+		schema:  c.Schema,
+		cdc:     c.CDC,
+		hook:    c.Hook,
+		dc:      dc,
+		clock:   newClock(now),
+		replays: map[*replay]struct{}{},
+		decided: map[partitionID][]decision{},
+	}
+}
 
 // Plan plans a SELECT, INSERT, UPDATE, DELETE or BATCH text against the
 // current schema; keyspace is the connection's, "" if none. Errors are *cqlerr.Error.
 func (e *Engine) Plan(keyspace string, stmt cql.Statement) (*Plan, error) {
-	panic("not written yet")
+	p := planner{schema: e.schema(), keyspace: keyspace}
+	switch s := stmt.(type) {
+	case *cql.Select:
+		return p.planSelect(s)
+	case *cql.Batch:
+		return p.planBatch(s)
+	case *cql.Insert, *cql.Update, *cql.Delete:
+		return p.planModify(s)
+	}
+	return nil, cqlerr.Unsupported("this statement here")
 }
 
-// Execute runs a plan. Errors are *cqlerr.Error, or ctx's.
+// Execute runs a plan. Errors are *cqlerr.Error, ErrDisconnect, or ctx's.
 func (e *Engine) Execute(ctx context.Context, p *Plan, params Params) (*Result, error) {
-	panic("not written yet")
-}
-
-// ExecuteBatch runs a BATCH request; kind is as sent, unknown kinds count as logged.
-func (e *Engine) ExecuteBatch(ctx context.Context, kind cql.BatchKind, items []BatchItem, params Params) (*Result, error) {
-	panic("not written yet")
+	vals, err := orderValues(p.Binds, params)
+	if err != nil {
+		return nil, err
+	}
+	x := &evalCtx{e: e, vals: vals, params: &params, now: e.clock.now()}
+	switch q := p.exec.(type) {
+	case *selectPlan:
+		return e.execSelect(ctx, q, x)
+	case *modifyPlan:
+		return e.execModify(ctx, q, x)
+	case *batchPlan:
+		return e.execBatchText(ctx, q, x)
+	}
+	return nil, cqlerr.New(cqlerr.Server, "plan of another engine")
 }
