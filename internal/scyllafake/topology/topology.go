@@ -39,6 +39,9 @@ type Options struct {
 	// Tokens is how many tokens a new node takes. Default DefaultTokens. A node
 	// that has tokens keeps them.
 	Tokens int
+	// Identity is who a new node is to be; nil means somebody random with as
+	// many tokens as Tokens says.
+	Identity *Identity
 	// RingDelay is how long a node waits for gossip to settle; see NextStart.
 	RingDelay time.Duration
 	// Version decides which tables exist and which timestamps are taken.
@@ -92,6 +95,11 @@ func Open(st Store, o Options) (*Topology, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Identity != nil {
+		if err := o.Identity.validate(o.Shards); err != nil {
+			return nil, err
+		}
+	}
 	t := &Topology{
 		DataCenter: o.DataCenter, Rack: o.Rack, Shards: o.Shards,
 		store: st, now: o.Now, ringDelay: o.RingDelay,
@@ -107,6 +115,10 @@ func Open(st Store, o Options) (*Topology, error) {
 	known, err := t.load()
 	if err != nil {
 		return nil, err
+	}
+	if !known && o.Identity != nil {
+		t.HostID, t.Tokens = o.Identity.HostID, slices.Clone(o.Identity.Tokens)
+		return t, t.storeGeneration(o.Identity.generation(t.now().UnixMicro(), t.Shards), t.nodeMeta())
 	}
 	if !known {
 		t.HostID = uuid.New()
@@ -188,11 +200,20 @@ func (t *Topology) addGeneration(at time.Time, tokens []int64, metas ...store.Me
 		start = max(start, gens[len(gens)-1].start+1000)
 	}
 	g := newGeneration(start, tokens, t.Shards)
+	if err := t.storeGeneration(g, metas...); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// storeGeneration stores a generation and publishes it. Nobody else may be
+// changing the topology.
+func (t *Topology) storeGeneration(g *Generation, metas ...store.Meta) error {
 	if err := t.store.Apply(t.generationRows(g), append(metas, generationMeta(g))...); err != nil {
-		return nil, fmt.Errorf("store a CDC generation: %w", err)
+		return fmt.Errorf("store a CDC generation: %w", err)
 	}
 	t.update(func(s *state) { s.generations = append(slices.Clone(s.generations), g) })
-	return g, nil
+	return nil
 }
 
 // Generations are all generations, by start; the caller must not change them.

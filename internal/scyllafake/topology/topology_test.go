@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
 )
@@ -111,6 +113,33 @@ func TestOpen_OtherShardCountMakesAGeneration(t *testing.T) {
 	gens := again.Generations()
 	if len(gens) != 2 || len(gens[1].entries[0].streams) != 4 {
 		t.Fatalf("%d generations, want a second one of 4 shards", len(gens))
+	}
+}
+
+func TestOpen_TakesAnIdentity(t *testing.T) {
+	t.Parallel()
+	id := &Identity{
+		HostID: uuid.New(), Tokens: []int64{-5, 7}, GenerationID: uuid.New(),
+		Start:   time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC),
+		Streams: [][]StreamID{{{1}}, {{2}}},
+	}
+	st, c := newMemory(), newClock()
+	with := func(o *Options) { o.Identity = id }
+	first := open(t, st, c, with)
+	g := first.Generations()[0]
+	if first.HostID != id.HostID || !slices.Equal(first.Tokens, id.Tokens) || g.ID != id.GenerationID || !g.Start().Equal(id.Start) {
+		t.Errorf("node %v %v with generation %v from %v, want %+v", first.HostID, first.Tokens, g.ID, g.Start(), id)
+	}
+	if got := *g.stream(7); got != (StreamID{2}) {
+		t.Errorf("stream of token 7 = %x, want that of the identity", got)
+	}
+	again := open(t, st, c, nil)
+	if again.HostID != id.HostID || len(again.Generations()) != 1 {
+		t.Errorf("after a restart host %v with %d generations", again.HostID, len(again.Generations()))
+	}
+	id.Streams = id.Streams[:1]
+	if _, err := Open(newMemory(), Options{Identity: id}); err == nil {
+		t.Error("Open() with streams for one of two tokens succeeded")
 	}
 }
 

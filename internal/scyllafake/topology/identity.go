@@ -1,0 +1,58 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Identity is who a new node is to be. A test that replays what was recorded
+// of a real node gives its node that one's identity, so that keys fall into
+// the same streams.
+type Identity struct {
+	HostID uuid.UUID
+	// Tokens are sorted and distinct.
+	Tokens []int64
+	// The first generation: its id, its start, and its streams by vnode, in
+	// the order of Tokens, and then by shard. A nil Streams makes random ones;
+	// a zero Start is now.
+	GenerationID uuid.UUID
+	Start        time.Time
+	Streams      [][]StreamID
+}
+
+func (id *Identity) validate(shards int) error {
+	if len(id.Tokens) == 0 || !slices.IsSorted(id.Tokens) {
+		return fmt.Errorf("an identity needs tokens in order")
+	}
+	if id.Streams == nil {
+		return nil
+	}
+	if len(id.Streams) != len(id.Tokens) {
+		return fmt.Errorf("an identity with %d tokens has streams for %d", len(id.Tokens), len(id.Streams))
+	}
+	for i, streams := range id.Streams {
+		if len(streams) != shards {
+			return fmt.Errorf("token %d has %d streams on %d shards", id.Tokens[i], len(streams), shards)
+		}
+	}
+	return nil
+}
+
+// generation is the identity's first generation.
+func (id *Identity) generation(now int64, shards int) *Generation {
+	start := now
+	if !id.Start.IsZero() {
+		start = id.Start.UnixMicro()
+	}
+	g := newGeneration(wholeMillis(start), id.Tokens, shards)
+	if id.GenerationID != uuid.Nil {
+		g.ID = id.GenerationID
+	}
+	for i, streams := range id.Streams {
+		g.entries[i].streams = slices.Clone(streams)
+	}
+	return g
+}
