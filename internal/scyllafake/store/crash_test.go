@@ -86,9 +86,9 @@ func writeUntilKilled(dir string) {
 // acknowledged write is there afterwards, and each write is whole or absent.
 func TestApply_SurvivesSIGKILL(t *testing.T) {
 	t.Parallel()
-	rounds := 12
+	rounds := 8
 	if testing.Short() {
-		rounds = 4
+		rounds = 3
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

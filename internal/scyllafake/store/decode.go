@@ -70,8 +70,8 @@ func (d *decoder) live(record []byte, shadow int64) (alive bool, err error) {
 	shadow = max(shadow, h.deleted.ts)
 	row := &d.row
 	row.Marker = nil
-	if h.flags&rowMarker != 0 && d.visible(&h.marker, shadow) {
-		d.marker = Cell{Timestamp: h.marker.ts, TTL: h.marker.ttl, Expiry: h.marker.expiry}
+	if h.flags&rowMarker != 0 && h.marker.visible(shadow, d.now) {
+		d.marker = h.marker
 		row.Marker = &d.marker
 	}
 	row.Clustering = row.Clustering[:0]
@@ -79,7 +79,8 @@ func (d *decoder) live(record []byte, shadow int64) (alive bool, err error) {
 		row.Clustering = append(row.Clustering, r.value())
 	}
 	n := r.count()
-	d.cells = slices.Grow(d.cells[:0], n)
+	d.cells = slices.Grow(d.cells[:0], n)[:n]
+	used := 0
 	d.elements = d.elements[:0]
 	row.Columns = row.Columns[:0]
 	var id int32
@@ -90,12 +91,12 @@ func (d *decoder) live(record []byte, shadow int64) (alive bool, err error) {
 			d.collection(&r, id, flags, &h.base, shadow)
 			continue
 		}
-		c := r.fullCell(flags, &h.base)
-		if !d.visible(&c, shadow) || !d.known(id) {
-			continue
+		c := &d.cells[used]
+		r.fullCell(c, flags, &h.base)
+		if c.visible(shadow, d.now) && d.known(id) {
+			row.Columns = append(row.Columns, ColumnData{ID: id, Cell: c})
+			used++
 		}
-		d.cells = append(d.cells, Cell{Timestamp: c.ts, TTL: c.ttl, Expiry: c.expiry, Value: c.value})
-		row.Columns = append(row.Columns, ColumnData{ID: id, Cell: &d.cells[len(d.cells)-1]})
 	}
 	if r.bad {
 		return false, errCorrupt
@@ -109,9 +110,10 @@ func (d *decoder) collection(r *reader, id int32, flags byte, b *base, shadow in
 	}
 	first := len(d.elements)
 	for n := r.count(); n > 0 && !r.bad; n-- {
-		path := r.bytes()
-		if c := r.fullCell(r.byte(), b); d.visible(&c, shadow) {
-			d.elements = append(d.elements, Element{path, Cell{Timestamp: c.ts, TTL: c.ttl, Expiry: c.expiry, Value: c.value}})
+		e := Element{Path: r.bytes()}
+		r.fullCell(&e.Cell, r.byte(), b)
+		if e.visible(shadow, d.now) {
+			d.elements = append(d.elements, e)
 		}
 	}
 	els := d.elements[first:len(d.elements):len(d.elements)]
@@ -126,8 +128,4 @@ func (d *decoder) collection(r *reader, id int32, flags byte, b *base, shadow in
 
 func (d *decoder) known(id int32) bool {
 	return id >= 0 && int(id) < len(d.columns) && d.columns[id].live
-}
-
-func (d *decoder) visible(c *cell, shadow int64) bool {
-	return c.ts > shadow && !c.dead && (c.ttl == 0 || c.expiry > d.now)
 }

@@ -11,7 +11,7 @@ type delta struct {
 	// clustering is the encoded clustering block, never empty.
 	clustering []byte
 	hasMarker  bool
-	marker     cell
+	marker     Cell
 	deleted    tomb
 	tombs      []columnTomb // by id
 	entries    []entry      // by id and path
@@ -34,21 +34,21 @@ func (d *delta) setRow(r *Row, clustering [][]byte, now int64, scratch []byte) [
 	scratch = appendValues(scratch[:0], clustering)
 	d.clustering = scratch
 	if r.Marker != nil {
-		d.hasMarker, d.marker = true, r.Marker.cell(now)
-		d.marker.value = nil
+		d.hasMarker, d.marker = true, r.Marker.stored(now)
+		d.marker.Value = nil
 	}
 	d.deleted = r.Deleted.tomb(now)
 	for i := range r.Columns {
 		c := &r.Columns[i]
 		if c.Cell != nil {
-			d.addEntry(entry{id: c.ID, cell: c.Cell.cell(now)})
+			d.addEntry(entry{id: c.ID, Cell: c.Cell.stored(now)})
 		}
 		if c.Deleted.Set {
 			d.addTomb(columnTomb{c.ID, c.Deleted.tomb(now)})
 		}
 		for j := range c.Elements {
 			e := &c.Elements[j]
-			d.addEntry(entry{id: c.ID, complex: true, path: e.Path, cell: e.Cell.cell(now)})
+			d.addEntry(entry{id: c.ID, complex: true, path: e.Path, Cell: e.Cell.stored(now)})
 		}
 	}
 	if d.unsorted {
@@ -71,7 +71,7 @@ func (d *delta) addTomb(t columnTomb) {
 	d.tombs = append(d.tombs, t)
 }
 
-func (d *delta) addMarker(m cell) {
+func (d *delta) addMarker(m Cell) {
 	if !d.hasMarker || m.beats(&d.marker) {
 		d.hasMarker, d.marker = true, m
 	}
@@ -95,7 +95,7 @@ func (d *delta) reconcile() {
 	}
 	d.tombs = tombs
 
-	if d.hasMarker && d.marker.ts <= d.deleted.ts {
+	if d.hasMarker && d.marker.Timestamp <= d.deleted.ts {
 		d.hasMarker = false
 	}
 	entries, ti := d.entries[:0], 0
@@ -110,9 +110,9 @@ func (d *delta) reconcile() {
 			}
 		}
 		switch n := len(entries); {
-		case e.ts <= shadow:
+		case e.Timestamp <= shadow:
 		case n > 0 && compareEntries(entries[n-1], e) == 0:
-			if e.beats(&entries[n-1].cell) {
+			if e.beats(&entries[n-1].Cell) {
 				entries[n-1] = e
 			}
 		default:

@@ -104,7 +104,7 @@ func (d *delta) appendColumns(dst []byte, b base) []byte {
 		dst = binary.AppendVarint(dst, int64(id-last))
 		last = id
 		if !hasTomb && !entries[0].complex {
-			dst = b.appendCell(dst, &entries[0].cell, true)
+			dst = b.appendCell(dst, &entries[0].Cell, true)
 			entries = entries[1:]
 			continue
 		}
@@ -122,7 +122,7 @@ func (d *delta) appendColumns(dst []byte, b base) []byte {
 		dst = binary.AppendUvarint(dst, uint64(n))
 		for i := range entries[:n] {
 			dst = appendBytes(dst, entries[i].path)
-			dst = b.appendCell(dst, &entries[i].cell, true)
+			dst = b.appendCell(dst, &entries[i].Cell, true)
 		}
 		entries = entries[n:]
 	}
@@ -157,7 +157,7 @@ func (d *delta) base() base {
 	case d.hasMarker:
 		return newBase(&d.marker)
 	case len(d.entries) > 0:
-		return newBase(&d.entries[0].cell)
+		return newBase(&d.entries[0].Cell)
 	case d.deleted.set():
 		return base{ts: d.deleted.ts}
 	case len(d.tombs) > 0:
@@ -166,11 +166,11 @@ func (d *delta) base() base {
 	return base{}
 }
 
-func newBase(c *cell) base {
-	if c.expires() {
-		return base{c.ts, c.ttl, c.expiry}
+func newBase(c *Cell) base {
+	if c.Dead {
+		return base{ts: c.Timestamp} // its Expiry is no expiry
 	}
-	return base{ts: c.ts}
+	return base{c.Timestamp, c.TTL, c.Expiry}
 }
 
 // appendTomb appends a deletion. The difference of two timestamps may
@@ -180,33 +180,33 @@ func (b base) appendTomb(dst []byte, t tomb) []byte {
 	return binary.AppendVarint(dst, t.at)
 }
 
-func (b base) appendCell(dst []byte, c *cell, withValue bool) []byte {
+func (b base) appendCell(dst []byte, c *Cell, withValue bool) []byte {
 	var flags byte
-	if c.ts != b.ts {
+	if c.Timestamp != b.ts {
 		flags |= cellTime
 	}
 	switch {
-	case c.dead:
+	case c.Dead:
 		flags |= cellDead
-	case c.ttl == 0:
-	case c.ttl == b.ttl && c.expiry == b.expiry:
+	case c.TTL == 0:
+	case c.TTL == b.ttl && c.Expiry == b.expiry:
 		flags |= cellBaseTTL
 	default:
 		flags |= cellTTL
 	}
 	dst = append(dst, flags)
 	if flags&cellTime != 0 {
-		dst = binary.AppendVarint(dst, c.ts-b.ts)
+		dst = binary.AppendVarint(dst, c.Timestamp-b.ts)
 	}
 	switch {
-	case c.dead:
-		return binary.AppendVarint(dst, c.expiry) // and no value
+	case c.Dead:
+		return binary.AppendVarint(dst, c.Expiry) // and no value
 	case flags&cellTTL != 0:
-		dst = binary.AppendUvarint(dst, uint64(c.ttl))
-		dst = binary.AppendVarint(dst, c.expiry)
+		dst = binary.AppendUvarint(dst, uint64(c.TTL))
+		dst = binary.AppendVarint(dst, c.Expiry)
 	}
 	if withValue {
-		dst = appendBytes(dst, c.value)
+		dst = appendBytes(dst, c.Value)
 	}
 	return dst
 }

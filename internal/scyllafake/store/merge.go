@@ -140,26 +140,23 @@ func (d *delta) add(record []byte, keepClustering bool) bool {
 		id += int32(r.varint())
 		flags := r.byte()
 		if flags&cellComplex == 0 {
-			d.entries = append(d.entries, entry{id: id, cell: r.fullCell(flags, &h.base)})
+			r.fullCell(d.grow(entry{id: id}), flags, &h.base)
 			continue
 		}
 		if flags&cellDeleted != 0 {
 			d.tombs = append(d.tombs, columnTomb{id, r.tomb(h.ts)})
 		}
 		for m := r.count(); m > 0 && !r.bad; m-- {
-			path := r.bytes()
-			d.entries = append(d.entries, entry{id: id, complex: true, path: path, cell: r.fullCell(r.byte(), &h.base)})
+			c := d.grow(entry{id: id, complex: true, path: r.bytes()})
+			r.fullCell(c, r.byte(), &h.base)
 		}
 	}
 	d.unsorted = true
 	return !r.bad
 }
 
-// fullCell reads what follows a cell's flags, the value included.
-func (r *reader) fullCell(flags byte, b *base) cell {
-	c := r.cell(flags, b)
-	if !c.dead {
-		c.value = r.bytes()
-	}
-	return c
+// grow adds an entry and returns its cell, to be filled in.
+func (d *delta) grow(e entry) *Cell {
+	d.entries = append(d.entries, e)
+	return &d.entries[len(d.entries)-1].Cell
 }

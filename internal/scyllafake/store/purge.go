@@ -125,7 +125,9 @@ func (p *purger) rowDead(record []byte, covered int64) (bool, error) {
 		return false, errCorrupt
 	}
 	d := &p.row
-	gone := func(c *cell) bool { return c.ts <= covered || (c.dead || c.ttl != 0) && c.expiry <= p.before }
+	gone := func(c *Cell) bool {
+		return c.Timestamp <= covered || (c.Dead || c.TTL != 0) && c.Expiry <= p.before
+	}
 	goneTomb := func(t tomb) bool { return t.ts <= covered || t.at <= p.before }
 	if d.hasMarker && !gone(&d.marker) || d.deleted.set() && !goneTomb(d.deleted) {
 		return false, nil
@@ -136,7 +138,7 @@ func (p *purger) rowDead(record []byte, covered int64) (bool, error) {
 		}
 	}
 	for i := range d.entries {
-		if !gone(&d.entries[i].cell) {
+		if !gone(&d.entries[i].Cell) {
 			return false, nil
 		}
 	}

@@ -88,7 +88,7 @@ type rowHeader struct {
 	base
 	flags   byte
 	deleted tomb
-	marker  cell // if flags has rowMarker
+	marker  Cell // if flags has rowMarker
 }
 
 func (r *reader) rowHeader() (h rowHeader) {
@@ -106,7 +106,7 @@ func (r *reader) rowHeader() (h rowHeader) {
 		h.deleted = r.tomb(h.ts)
 	}
 	if h.flags&rowMarker != 0 {
-		h.marker = r.cell(r.byte(), &h.base)
+		r.cell(&h.marker, r.byte(), &h.base)
 	}
 	return h
 }
@@ -115,19 +115,37 @@ func (r *reader) tomb(baseTS int64) tomb {
 	return tomb{ts: baseTS + r.varint(), at: r.varint()}
 }
 
-// cell reads what follows a cell's flags, but not its value.
-func (r *reader) cell(flags byte, b *base) cell {
-	c := cell{ts: b.ts}
+// cell reads what follows a cell's flags, but not its value, into a c that
+// may hold anything.
+func (r *reader) cell(c *Cell, flags byte, b *base) {
+	c.Timestamp, c.Dead, c.Value = b.ts, flags&cellDead != 0, nil
+	switch flags & (cellDead | cellTTL | cellBaseTTL | cellTime) {
+	case cellBaseTTL: // most cells of a CDC log
+		c.TTL, c.Expiry = b.ttl, b.expiry
+		return
+	case 0: // most others
+		c.TTL, c.Expiry = 0, 0
+		return
+	}
 	if flags&cellTime != 0 {
-		c.ts += r.varint()
+		c.Timestamp += r.varint()
 	}
 	switch {
-	case flags&cellDead != 0:
-		c.dead, c.expiry = true, r.varint()
+	case c.Dead:
+		c.TTL, c.Expiry = 0, r.varint()
 	case flags&cellBaseTTL != 0:
-		c.ttl, c.expiry = b.ttl, b.expiry
+		c.TTL, c.Expiry = b.ttl, b.expiry
 	case flags&cellTTL != 0:
-		c.ttl, c.expiry = int32(r.uvarint()), r.varint()
+		c.TTL, c.Expiry = int32(r.uvarint()), r.varint()
+	default:
+		c.TTL, c.Expiry = 0, 0
 	}
-	return c
+}
+
+// fullCell reads what follows a cell's flags, the value included.
+func (r *reader) fullCell(c *Cell, flags byte, b *base) {
+	r.cell(c, flags, b)
+	if !c.Dead {
+		c.Value = r.bytes()
+	}
 }

@@ -35,27 +35,23 @@ func (d Deletion) tomb(now int64) tomb {
 	return tomb{d.Timestamp, now}
 }
 
-// cell is a cell as it is stored. For a dead one expiry is the second in
-// which the server took the deletion.
-type cell struct {
-	ts, expiry int64
-	ttl        int32
-	dead       bool
-	value      []byte
+// stored is a cell as it is stored: with nothing in the fields that do not
+// apply, but that the Expiry of a dead one is the second in which the server
+// took the deletion.
+func (c *Cell) stored(now int64) Cell {
+	switch {
+	case c.Dead:
+		return Cell{Timestamp: c.Timestamp, Expiry: now, Dead: true}
+	case c.TTL == 0:
+		return Cell{Timestamp: c.Timestamp, Value: c.Value}
+	}
+	return *c
 }
 
-func (c *Cell) cell(now int64) cell {
-	if c.Dead {
-		return cell{ts: c.Timestamp, expiry: now, dead: true}
-	}
-	if c.TTL == 0 {
-		return cell{ts: c.Timestamp, value: c.Value}
-	}
-	return cell{ts: c.Timestamp, ttl: c.TTL, expiry: c.Expiry, value: c.Value}
+// visible reports whether the cell is alive in second now, under a deletion.
+func (c *Cell) visible(shadow, now int64) bool {
+	return c.Timestamp > shadow && !c.Dead && (c.TTL == 0 || c.Expiry > now)
 }
-
-// expires reports whether the passing of time ends the cell.
-func (c *cell) expires() bool { return c.ttl != 0 && !c.dead }
 
 // beats reports whether a survives when a and b are one cell: the higher
 // timestamp; then a delete; then the cell with a TTL; then the later expiry;
@@ -63,22 +59,22 @@ func (c *cell) expires() bool { return c.ttl != 0 && !c.dead }
 //
 // Time plays no part: an expired cell stays ahead of what it beat, so that
 // merging is associative and nothing comes back to life.
-func (a *cell) beats(b *cell) bool {
+func (a *Cell) beats(b *Cell) bool {
 	switch {
-	case a.ts != b.ts:
-		return a.ts > b.ts
-	case a.dead != b.dead:
-		return a.dead
-	case a.dead:
-		return a.expiry > b.expiry
-	case (a.ttl != 0) != (b.ttl != 0):
-		return a.ttl != 0
-	case a.expiry != b.expiry:
-		return a.expiry > b.expiry
-	case a.ttl != b.ttl:
-		return a.ttl < b.ttl
+	case a.Timestamp != b.Timestamp:
+		return a.Timestamp > b.Timestamp
+	case a.Dead != b.Dead:
+		return a.Dead
+	case a.Dead:
+		return a.Expiry > b.Expiry
+	case (a.TTL != 0) != (b.TTL != 0):
+		return a.TTL != 0
+	case a.Expiry != b.Expiry:
+		return a.Expiry > b.Expiry
+	case a.TTL != b.TTL:
+		return a.TTL < b.TTL
 	}
-	return bytes.Compare(a.value, b.value) > 0
+	return bytes.Compare(a.Value, b.Value) > 0
 }
 
 // entry is a cell of a row with its place: a column, and within a complex
@@ -87,7 +83,7 @@ type entry struct {
 	id      int32
 	complex bool
 	path    []byte
-	cell
+	Cell
 }
 
 // compareEntries puts elements before a plain cell of the same column. Only a
