@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/topology"
 )
 
 // Defaults of Config.
@@ -35,6 +36,9 @@ type Config struct {
 	Shards int
 	// Tokens is the number of tokens (vnodes) of the node. Default 256.
 	Tokens int
+	// Identity is who a new node is to be: its host id, tokens and first CDC
+	// generation. Nil means somebody random with Tokens tokens.
+	Identity *topology.Identity
 	// ClusterName is system.local's cluster_name; a node that was not told one has "".
 	ClusterName string
 	// Version is the ScyllaDB release whose behaviour is wanted: "5.1" (vnodes

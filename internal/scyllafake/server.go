@@ -95,7 +95,7 @@ func (s *Server) open() error {
 		return fmt.Errorf("open the data directory: %w", err)
 	}
 	s.topology, err = topology.Open(s.store, topology.Options{
-		Shards: s.cfg.Shards, Tokens: s.cfg.Tokens, RingDelay: s.cfg.RingDelay, Version: s.version, Now: s.now,
+		Shards: s.cfg.Shards, Tokens: s.cfg.Tokens, Identity: s.cfg.Identity, RingDelay: s.cfg.RingDelay, Version: s.version, Now: s.now,
 	})
 	if err != nil {
 		return err
@@ -192,6 +192,14 @@ func (s *Server) Addr() string {
 		return ""
 	}
 	return s.tcp.String()
+}
+
+// ShardAwareAddr is the TCP address of the shard-aware port, "" without one.
+func (s *Server) ShardAwareAddr() string {
+	if s.shardAware == nil {
+		return ""
+	}
+	return s.shardAware.Addr().String()
 }
 
 // Dial connects over memory. Client and server may live in one testing/synctest bubble.

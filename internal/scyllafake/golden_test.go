@@ -1,0 +1,203 @@
+package scyllafake_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/golden"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/topology"
+)
+
+const goldenDir = "../../test/testdata/golden"
+
+// goldenScripts are the scripted recordings and what they were made with.
+var goldenScripts = []struct {
+	name   string
+	shards int
+	// ring is the recording that tells the node's tokens and streams.
+	ring string
+	// cases limits the replay to some cases; nil means all.
+	cases []string
+	// whole means that every step must agree but for the listed ones;
+	// otherwise nine of ten must.
+	whole bool
+}{
+	{name: "A", shards: 1, ring: "F"},
+	{name: "A.2shards", shards: 2, ring: "F.2shards"},
+	{name: "B", shards: 1, ring: "F"},
+	{name: "C", shards: 1, ring: "F"},
+	{name: "D", shards: 1, ring: "F", whole: true},
+	{name: "E", shards: 1, ring: "F", whole: true},
+	{name: "E.2shards", shards: 2, ring: "F.2shards", whole: true},
+	{name: "F", shards: 1, ring: "F", whole: true},
+	{name: "F.2shards", shards: 2, ring: "F.2shards", whole: true},
+	{name: "F.1token", shards: 1, ring: "F.1token", whole: true},
+	{name: "F.4tokens", shards: 1, ring: "F.4tokens", whole: true},
+	{name: "F1.restart", shards: 1, ring: "F.4tokens", whole: true},
+	// The second case ruins the node.
+	{name: "F4", shards: 1, ring: "F.4tokens", cases: []string{"F4"}, whole: true},
+}
+
+// TestGolden plays what was recorded of a real node against a node of this
+// package and compares every answer. Steps that may differ are listed, each
+// with its reason, in testdata/golden-left-out.txt.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	left := readLeftOut(t)
+	for _, script := range goldenScripts {
+		t.Run(script.name, func(t *testing.T) {
+			t.Parallel()
+			cases, ring := loadGolden(t, script.name), goldenRing(t, script.ring)
+			var mu sync.Mutex
+			var total golden.Summary
+			t.Run("cases", func(t *testing.T) {
+				for _, c := range cases {
+					if script.cases != nil && c.Name != script.cases[0] {
+						continue
+					}
+					t.Run(c.Name, func(t *testing.T) {
+						t.Parallel()
+						sum := playGolden(t, c, ring, script.shards, left)
+						mu.Lock()
+						defer mu.Unlock()
+						total.Add(sum)
+					})
+				}
+			})
+			t.Log(total.String())
+			if !script.whole && total.Agreed*10 < total.Steps*9 {
+				t.Errorf("%d of %d steps agree, fewer than nine of ten", total.Agreed, total.Steps)
+			}
+		})
+	}
+}
+
+func readLeftOut(t *testing.T) golden.LeftOuts {
+	t.Helper()
+	f, err := os.Open("testdata/golden-left-out.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	left, err := golden.ReadLeftOut(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+func loadGolden(t *testing.T, name string) []*golden.Case {
+	t.Helper()
+	cases, err := golden.Load(goldenDir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+func goldenRing(t *testing.T, name string) *golden.Ring {
+	t.Helper()
+	ring, err := golden.RingOfCases(loadGolden(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+func playGolden(t *testing.T, c *golden.Case, ring *golden.Ring, shards int, left golden.LeftOuts) golden.Summary {
+	t.Helper()
+	n := newGoldenNode(t, ring, shards, time.UnixMicro(c.Info.T))
+	out, err := golden.Play(t.Context(), golden.Node{
+		Dial: n.dial, SetClock: n.setClock, Shards: shards, Hook: n.hook,
+	}, c)
+	if err != nil {
+		t.Error(err)
+	}
+	sum := golden.Sum(c, out, left)
+	t.Log(sum.String())
+	for _, w := range sum.Wrong {
+		t.Error(w)
+	}
+	return sum
+}
+
+// goldenNode is a node with a recorded node's identity and a settable clock.
+type goldenNode struct {
+	t      *testing.T
+	cfg    scyllafake.Config
+	clock  atomic.Int64 // µs
+	server *scyllafake.Server
+}
+
+func newGoldenNode(t *testing.T, ring *golden.Ring, shards int, now time.Time) *goldenNode {
+	t.Helper()
+	id := &topology.Identity{HostID: ring.HostID, Tokens: ring.Tokens, GenerationID: ring.GenerationID, Start: ring.Start}
+	for _, streams := range ring.Streams {
+		var ids []topology.StreamID
+		for _, s := range streams {
+			ids = append(ids, topology.StreamID(s))
+		}
+		id.Streams = append(id.Streams, ids)
+	}
+	n := &goldenNode{t: t}
+	n.setClock(now)
+	n.cfg = scyllafake.Config{
+		Dir: t.TempDir(), Addr: "127.0.0.1:0", ShardAwarePort: -1, Shards: shards, Identity: id,
+		Now: func() time.Time { return time.UnixMicro(n.clock.Load()) },
+	}
+	n.start()
+	t.Cleanup(func() {
+		if err := n.server.Close(); err != nil {
+			t.Errorf("Close() error = %v", err)
+		}
+	})
+	return n
+}
+
+func (n *goldenNode) start() {
+	n.t.Helper()
+	s, err := scyllafake.Start(n.cfg)
+	if err != nil {
+		n.t.Fatalf("Start() error = %v", err)
+	}
+	n.server = s
+}
+
+func (n *goldenNode) setClock(at time.Time) { n.clock.Store(at.UnixMicro()) }
+
+// dial connects; on the shard-aware port from a source port that chooses the shard.
+func (n *goldenNode) dial(ctx context.Context, shardAware bool, shard int) (net.Conn, error) {
+	var d net.Dialer
+	if !shardAware {
+		return d.DialContext(ctx, "tcp", n.server.Addr())
+	}
+	for port := 40000 + shard; port < 50000; port += n.cfg.Shards {
+		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
+		if nc, err := d.DialContext(ctx, "tcp", n.server.ShardAwareAddr()); err == nil {
+			return nc, nil
+		}
+	}
+	return nil, errors.New("no free source port")
+}
+
+// hook does what the hooks of the scripts did to the node.
+func (n *goldenNode) hook(what string) error {
+	switch what {
+	case "stop: the node is stopped by SIGTERM":
+		return n.server.Close()
+	case "start: begin: the node starts again":
+		n.start()
+		return nil
+	case "start: end":
+		return nil
+	}
+	return fmt.Errorf("unknown hook %q", what)
+}
