@@ -164,6 +164,15 @@ func (p *planner) matchesType(t cql.Term, want *cqltype.Type) fit {
 	return misfit
 }
 
+// encodeToken is a token as token() shows it. ScyllaDB's smallest token, which
+// keys of a log that are no stream ids have, holds 0.
+func encodeToken(t int64) []byte {
+	if t == catalog.MinToken {
+		t = 0
+	}
+	return cqltype.EncodeInt64(t)
+}
+
 // tokenFunction is token() over the partition key of t.
 func tokenFunction(t *catalog.Table) *function {
 	args := make([]*cqltype.Type, len(t.PartitionKey))
@@ -175,6 +184,6 @@ func tokenFunction(t *catalog.Table) *function {
 		if err != nil {
 			return nil, cqlerr.Invalidf("%v", err)
 		}
-		return cqltype.EncodeInt64(t.Token(key)), nil
+		return encodeToken(t.Token(key)), nil
 	}}
 }

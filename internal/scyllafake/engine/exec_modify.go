@@ -68,17 +68,20 @@ func evalTimestamp(x *evalCtx, t term, def int64) (int64, error) {
 	return ts, nil
 }
 
-// stamp evaluates the attributes of a statement whose timestamp is ts unless
-// it names one itself.
-func (m *modifyPlan) stamp(x *evalCtx, ts int64) (stamp, error) {
+// stamp evaluates the attributes of a statement. Its timestamp is ts unless it
+// names one itself; that of a ballot counts in any case.
+func (m *modifyPlan) stamp(x *evalCtx, ts int64, ballot bool) (stamp, error) {
 	if err := checkTimeout(x, m.using.timeout); err != nil {
 		return stamp{}, err
 	}
-	ts, err := evalTimestamp(x, m.using.timestamp, ts)
+	own, err := evalTimestamp(x, m.using.timestamp, ts)
 	if err != nil {
 		return stamp{}, err
 	}
-	s := stamp{ts: ts}
+	s := stamp{ts: own}
+	if ballot {
+		s.ts = ts
+	}
 	if m.kind == deleteKind {
 		return s, nil
 	}
@@ -111,7 +114,7 @@ func (m *modifyPlan) stamp(x *evalCtx, ts int64) (stamp, error) {
 // old gives rows as they are, to conditional statements that have read them
 // already; nil means to read them when an operation needs them.
 func (m *modifyPlan) build(x *evalCtx, b *builder, ts int64, old func(clustering [][]byte) *store.Row) error {
-	at, err := m.stamp(x, ts)
+	at, err := m.stamp(x, ts, b.ballot)
 	if err != nil {
 		return err
 	}

@@ -159,7 +159,7 @@ func (r *round) run() (*Result, []*store.Mutation, error) {
 		return res, nil, nil
 	}
 	ts := r.e.clock.micros()
-	var b builder
+	b := builder{ballot: true}
 	for _, s := range r.list {
 		if err := s.m.build(s.x, &b, ts, before.find); err != nil {
 			return nil, nil, err

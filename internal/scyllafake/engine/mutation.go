@@ -26,7 +26,10 @@ func (s stamp) cell(value []byte) store.Cell {
 // builder gathers the changes of one request: one mutation per partition,
 // whatever the number of statements.
 type builder struct {
-	muts []*mutationBuilder
+	// ballot says that the request's timestamp is that of a decided round,
+	// against which USING TIMESTAMP of a statement does not count.
+	ballot bool
+	muts   []*mutationBuilder
 	// byKey finds them once there are many.
 	byKey map[partitionID]*mutationBuilder
 }

@@ -239,8 +239,8 @@ func (p *planner) selectedToken(args []selected) *function {
 	t := p.table
 	return &function{name: "token", ret: cqltype.TBigInt, call: func(_ *evalCtx, vals [][]byte) ([]byte, error) {
 		if len(t.PartitionKey) == 1 && len(args) == 1 {
-			return cqltype.EncodeInt64(t.Token(vals[0])), nil
+			return encodeToken(t.Token(vals[0])), nil
 		}
-		return cqltype.EncodeInt64(t.Token(compositeKey(vals))), nil
+		return encodeToken(t.Token(compositeKey(vals))), nil
 	}}
 }
