@@ -1,0 +1,131 @@
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// scenarioJSON is the parameters of scenarios; each takes some of them.
+type scenarioJSON struct {
+	// Later is when what is applied later is.
+	Later []duration `json:"later,omitempty"`
+	// In is when the generation starts, or how long the joining node waits for it.
+	In duration `json:"in,omitempty"`
+	// Decided is whether a conditional write that times out stands.
+	Decided bool `json:"decided,omitempty"`
+	// Delay, Keyspace, Table, Skip and Count replace those of the scenario's rule.
+	Delay    *duration `json:"delay,omitempty"`
+	Keyspace string    `json:"keyspace,omitempty"`
+	Table    string    `json:"table,omitempty"`
+	Skip     int       `json:"skip,omitempty"`
+	Count    *int      `json:"count,omitempty"`
+}
+
+// scenario is a rule that has a name.
+type scenario struct {
+	about string
+	make  func(in *Injector, j scenarioJSON) (Rule, error)
+}
+
+var scenarios = map[string]scenario{
+	"batchlog-replay": {
+		"the next logged batch times out with BATCH and is applied at each of later; never without",
+		func(_ *Injector, j scenarioJSON) (Rule, error) { return BatchlogReplay(durations(j.Later)...), nil },
+	},
+	"batchlog-timeout": {
+		"the next logged batch times out with BATCH_LOG and is applied at each of later; never without",
+		func(_ *Injector, j scenarioJSON) (Rule, error) { return BatchLogTimeout(durations(j.Later)...), nil },
+	},
+	"coordinator-crash": {
+		"the connection of the next logged batch is lost; it is applied at each of later; never without",
+		func(_ *Injector, j scenarioJSON) (Rule, error) { return CoordinatorCrash(durations(j.Later)...), nil },
+	},
+	"batchlog-replay-across-generation": {
+		"the next logged batch times out, a generation starts in, and the replay at later fails for ever",
+		func(_ *Injector, j scenarioJSON) (Rule, error) {
+			if len(j.Later) != 1 || j.In <= 0 || j.Later[0] <= j.In {
+				return Rule{}, fmt.Errorf(`in and one later, after it, are needed: {"in": "1s", "later": ["2s"]}`)
+			}
+			return BatchlogReplayAcrossGeneration(time.Duration(j.In), time.Duration(j.Later[0])), nil
+		},
+	},
+	"cas-timeout": {
+		"the next conditional write times out with CAS; if decided it shows with the next conditional or SERIAL operation",
+		func(_ *Injector, j scenarioJSON) (Rule, error) { return CASTimeout(j.Decided), nil },
+	},
+	"cas-across-generation": {
+		"the next conditional write times out, decided, and a generation starts in: its partition is blocked until CDC is turned off",
+		func(_ *Injector, j scenarioJSON) (Rule, error) {
+			if j.In <= 0 {
+				return Rule{}, fmt.Errorf(`in is needed: {"in": "1s"}`)
+			}
+			return CASAcrossGeneration(time.Duration(j.In)), nil
+		},
+	},
+	"frozen-replica": {
+		"the second of two replicas does not answer; logged batches are applied at the one later, never without",
+		func(_ *Injector, j scenarioJSON) (Rule, error) {
+			switch len(j.Later) {
+			case 0:
+				return FrozenReplica(-1), nil
+			case 1:
+				return FrozenReplica(time.Duration(j.Later[0])), nil
+			}
+			return Rule{}, fmt.Errorf("one later at most")
+		},
+	},
+	"down-replica": {
+		"the second of two replicas counts as down",
+		func(*Injector, scenarioJSON) (Rule, error) { return DownReplica(), nil },
+	},
+	"joining-node": {
+		"writes to tables with CDC fail until the node's first generation starts in",
+		func(in *Injector, j scenarioJSON) (Rule, error) {
+			if in.clock == nil || j.In <= 0 {
+				return Rule{}, fmt.Errorf(`in is needed: {"in": "9s"}`)
+			}
+			return in.JoiningNode(in.clock.Now().Add(time.Duration(j.In))), nil
+		},
+	},
+}
+
+func scenarioHelp() map[string]string {
+	out := map[string]string{}
+	for name, s := range scenarios {
+		out[name] = s.about
+	}
+	return out
+}
+
+func (in *Injector) postScenario(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	s, ok := scenarios[name]
+	if !ok {
+		return nil, fmt.Errorf("scenario %q: %w; there are %s", name, errNotFound,
+			strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
+	}
+	var j scenarioJSON
+	if err := readJSON(r, &j); err != nil {
+		return nil, err
+	}
+	rule, err := s.make(in, j)
+	if err != nil {
+		return nil, fmt.Errorf("scenario %s: %w", name, err)
+	}
+	rule.Match.Keyspace, rule.Match.Table, rule.Skip = j.Keyspace, j.Table, j.Skip
+	if j.Delay != nil {
+		if rule.Effect.Decide != nil {
+			return nil, fmt.Errorf("scenario %s: its delays are those of a real node", name)
+		}
+		rule.Effect.Delay = time.Duration(*j.Delay)
+	}
+	if j.Count != nil {
+		rule.Count = *j.Count
+	}
+	id, err := in.Add(rule)
+	return idJSON{id}, err
+}
