@@ -165,7 +165,7 @@ func TestConn_Compression(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := started(t, s, name)
-			c.send(&message.Query{Query: "SELECT * FROM system.local"})
+			c.send(&message.Query{Query: "SELECT * FROM system.local", Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne}})
 			f := c.read()
 			if f.Header.Flags&primitive.HeaderFlagCompressed == 0 {
 				t.Error("the answer is not compressed")

@@ -1,0 +1,211 @@
+package scyllafake_test
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+)
+
+// startTCP starts a node on a free port.
+func startTCP(t testing.TB, change ...func(*scyllafake.Config)) *scyllafake.Server {
+	t.Helper()
+	cfg := scyllafake.Config{Addr: "127.0.0.1:0"}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := scyllafake.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// cluster is a driver's configuration as it is by default, but for the port.
+func cluster(t testing.TB, s *scyllafake.Server) *gocql.ClusterConfig {
+	t.Helper()
+	host, port, err := net.SplitHostPort(s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := gocql.NewCluster(host)
+	if c.Port, err = strconv.Atoi(port); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func session(t testing.TB, c *gocql.ClusterConfig) *gocql.Session {
+	t.Helper()
+	s, err := c.CreateSession()
+	if err != nil {
+		t.Fatalf("CreateSession() error = %v", err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func exec(t testing.TB, s *gocql.Session, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err := s.Query(text).Exec(); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+const createKS = "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+
+func TestGocql(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 3} {
+		for _, aware := range []bool{false, true} {
+			t.Run(fmt.Sprintf("shards=%d,aware=%v", shards, aware), func(t *testing.T) {
+				t.Parallel()
+				srv := startTCP(t, func(c *scyllafake.Config) {
+					c.Shards = shards
+					if aware {
+						c.ShardAwarePort = -1
+					}
+				})
+				s := session(t, cluster(t, srv))
+				exec(t, s, createKS, "CREATE TABLE ks.t (p int, c int, v text, PRIMARY KEY (p, c)) WITH cdc = {'enabled': true}")
+				for p := range 5 {
+					b := s.Batch(gocql.LoggedBatch)
+					for c := range 50 {
+						b.Query("INSERT INTO ks.t (p, c, v) VALUES (?, ?, ?)", p, c, fmt.Sprint("v", c))
+					}
+					if err := s.ExecuteBatch(b); err != nil {
+						t.Fatal(err)
+					}
+				}
+				it := s.Query("SELECT p, c, v FROM ks.t").PageSize(7).Iter()
+				var p, c, n int
+				var v string
+				for it.Scan(&p, &c, &v) {
+					n++
+					if v != fmt.Sprint("v", c) {
+						t.Errorf("row %d, %d has %q", p, c, v)
+					}
+				}
+				if err := it.Close(); err != nil || n != 250 {
+					t.Errorf("%d rows, error %v; want 250", n, err)
+				}
+				var log int
+				if err := s.Query("SELECT COUNT(*) FROM ks.t_scylla_cdc_log").Scan(&log); err != nil || log != 250 {
+					t.Errorf("%d log rows, error %v; want 250", log, err)
+				}
+				applied, err := s.Query("INSERT INTO ks.t (p, c, v) VALUES (1, 1, 'x') IF NOT EXISTS").MapScanCAS(map[string]any{})
+				if err != nil || applied {
+					t.Errorf("conditional insert: applied %v, error %v", applied, err)
+				}
+				m, err := s.KeyspaceMetadata("ks")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.Tables["t"] == nil || m.Tables["t_scylla_cdc_log"] == nil || m.Tables["t"].Columns["v"].Kind != gocql.ColumnRegular {
+					t.Errorf("metadata = %+v", m.Tables)
+				}
+			})
+		}
+	}
+}
+
+// A first connection is there in 50 ms; the best of a few, for the machine may
+// be busy.
+func TestGocql_ConnectsFast(t *testing.T) {
+	srv := startTCP(t)
+	best := time.Hour
+	for range 5 {
+		start := time.Now()
+		s, err := cluster(t, srv).CreateSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		best = min(best, time.Since(start))
+		s.Close()
+	}
+	if best > 50*time.Millisecond {
+		t.Errorf("a session took %v, want less than 50 ms", best)
+	}
+	t.Logf("a session took %v", best)
+}
+
+func TestGocql_Compression(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t, startTCP(t))
+	cfg.Compressor = gocql.SnappyCompressor{}
+	s := session(t, cfg)
+	exec(t, s, createKS, "CREATE TABLE ks.t (p int PRIMARY KEY, v blob)", "INSERT INTO ks.t (p, v) VALUES (1, 0xcafe)")
+	var v []byte
+	if err := s.Query("SELECT v FROM ks.t WHERE p = ?", 1).Scan(&v); err != nil || len(v) != 2 {
+		t.Errorf("v = %x, error %v", v, err)
+	}
+}
+
+// What was acknowledged before Close is there afterwards, schema included.
+func TestServer_Reopen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func() (*scyllafake.Server, *gocql.Session) {
+		srv, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := cluster(t, srv).CreateSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return srv, s
+	}
+	srv, s := open()
+	exec(t, s, createKS,
+		"CREATE TYPE ks.u (x int, y text)",
+		"CREATE TABLE ks.t (p int, c timeuuid, st text static, m map<text, int>, f frozen<u>, n u, gone int, PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC) AND cdc = {'enabled': true, 'preimage': 'full', 'ttl': 77}",
+		"ALTER TABLE ks.t DROP gone", "CREATE INDEX ON ks.t (f)",
+		"INSERT INTO ks.t (p, c, st, m, f, n) VALUES (1, now(), 'st', {'k': 1}, {x: 1, y: 'y'}, {x: 2})",
+	)
+	dump := func(s *gocql.Session) (out []string) {
+		for _, text := range []string{
+			"SELECT * FROM system_schema.tables WHERE keyspace_name = 'ks'",
+			"SELECT * FROM system_schema.columns WHERE keyspace_name = 'ks'",
+			"SELECT * FROM system_schema.dropped_columns WHERE keyspace_name = 'ks'",
+			"SELECT * FROM system_schema.indexes WHERE keyspace_name = 'ks'",
+			"SELECT * FROM system_schema.types WHERE keyspace_name = 'ks'",
+			"SELECT * FROM ks.t", "SELECT p, st, m FROM ks.t_scylla_cdc_log",
+			"SELECT host_id, schema_version, tokens FROM system.local",
+			"SELECT * FROM system_distributed.cdc_generation_timestamps",
+		} {
+			rows, err := s.Query(text).Consistency(gocql.One).Iter().SliceMap()
+			if err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			out = append(out, fmt.Sprint(text, rows))
+		}
+		return out
+	}
+	before := dump(s)
+	s.Close()
+	if err := srv.Close(); err != nil {
+		t.Fatal(err)
+	}
+	srv, s = open()
+	defer srv.Close()
+	defer s.Close()
+	for i, after := range dump(s) {
+		if after != before[i] {
+			t.Errorf("before: %s\nafter:  %s", before[i], after)
+		}
+	}
+	exec(t, s, "INSERT INTO ks.t (p, c, m) VALUES (2, now(), {'z': 2})", "ALTER TABLE ks.t ADD more int")
+}
