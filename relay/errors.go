@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -81,10 +82,7 @@ func Classify(err error) Class {
 	if ke, ok := errors.AsType[*kerr.Error](err); ok {
 		return classifyKafka(ke)
 	}
-	if re, ok := errors.AsType[gocql.RequestError](err); ok {
-		return classifyCQL(re.Code())
-	}
-	return Transient
+	return classifyCQL(cqlcode.Of(err))
 }
 
 func classifyKafka(err *kerr.Error) Class {

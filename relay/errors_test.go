@@ -12,15 +12,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // cqlError is an answer of the database with a code.
 type cqlError int
 
-func (e cqlError) Code() int     { return int(e) }
-func (cqlError) Message() string { return "" }
-func (cqlError) Error() string   { return "" }
+func (e cqlError) GetCode() int { return int(e) }
+func (cqlError) Error() string  { return "" }
 
 func TestClassify(t *testing.T) {
 	t.Parallel()
@@ -50,7 +50,7 @@ func TestClassify(t *testing.T) {
 		{cqlError(gocql.ErrCodeWriteTimeout), Transient},
 		{cqlError(gocql.ErrCodeOverloaded), Transient},
 		{cqlError(gocql.ErrCodeServer), Transient},
-		{cqlError(0xF000), Transient}, // rate limit
+		{cqlError(cqlcode.RateLimit), Transient},
 		{cqlError(gocql.ErrCodeCredentials), Fatal},
 		{cqlError(gocql.ErrCodeUnauthorized), Fatal},
 		{cqlError(gocql.ErrCodeInvalid), Fatal},
