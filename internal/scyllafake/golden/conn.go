@@ -77,9 +77,16 @@ func (c *conn) answerTo(stream int16, within time.Duration) (arrival, bool) {
 	})
 }
 
-// event waits for the next event.
-func (c *conn) event(within time.Duration) (arrival, bool) {
-	return c.next(within, func() (arrival, bool) { return pop(&c.events, 0) })
+// event waits for an event that is the one meant; others stay.
+func (c *conn) event(within time.Duration, meant func(frame []byte) bool) (arrival, bool) {
+	return c.next(within, func() (arrival, bool) {
+		for i, a := range c.events {
+			if meant(a.frame) {
+				return pop(&c.events, i)
+			}
+		}
+		return arrival{}, false
+	})
 }
 
 // leftEvents are the events that nobody waited for.

@@ -46,7 +46,7 @@ func Play(ctx context.Context, n Node, c *Case) ([]Outcome, error) {
 	p := &player{
 		node: n, c: c, diff: NewDiff(c.Info.T), conns: map[string]*conn{},
 		recorded: newView(), actual: newView(), states: map[string][]byte{}, texts: map[string][]byte{},
-		answered: map[string][]placed{},
+		placed: map[string][]placed{},
 	}
 	defer p.close()
 	for _, r := range order(c.Records) {
@@ -89,9 +89,9 @@ type player struct {
 	states   map[string][]byte // recorded paging state → actual
 	texts    map[string][]byte // statement → recorded id
 	out      []Outcome
-	// answered has, by connection, where the answers came in among the frames
-	// of their connection, actual and recorded.
-	answered map[string][]placed
+	// placed has, by connection, where answers and events came in among all
+	// that came in on it.
+	placed map[string][]placed
 }
 
 type placed struct{ recorded, actual int }
@@ -158,7 +158,7 @@ func (p *player) request(r *Record) error {
 		p.add(r, nil, fmt.Sprintf("no answer within %s", answerWithin))
 		return nil
 	}
-	p.answered[r.Conn] = append(p.answered[r.Conn], placed{r.Arrival, a.at})
+	p.placed[r.Conn] = append(p.placed[r.Conn], placed{r.Arrival, a.at})
 	got, err := p.actual.answer(r.Conn, r.Kind, frame, a.frame)
 	if err != nil {
 		p.add(r, nil, fmt.Sprintf("unreadable answer %x: %v", a.frame, err))
@@ -205,8 +205,8 @@ func (p *player) learn(r *Record, want, got *Answer) {
 	}
 }
 
-// event compares the next event of a connection with a recorded one, and
-// whether it came before or after the answers on its own connection.
+// event waits for a recorded event, and checks that it came before or after
+// the answers and the other events on its connection as it had.
 func (p *player) event(r *Record) {
 	c := p.conns[r.Conn]
 	want, err := Decode(r.Response, p.recorded.compression[r.Conn], nil)
@@ -214,22 +214,22 @@ func (p *player) event(r *Record) {
 		p.add(r, nil, fmt.Sprintf("no connection, or unreadable recording: %v", err))
 		return
 	}
-	a, ok := c.event(eventWithin)
+	var got *Answer
+	a, ok := c.event(eventWithin, func(frame []byte) bool {
+		got, err = Decode(frame, p.actual.compression[r.Conn], nil)
+		return err == nil && p.diff.Answers(r.Kind, want, got) == ""
+	})
 	if !ok || a.frame == nil {
 		p.add(r, nil, "no such event: "+strings.Join(want.Change, " "))
 		return
 	}
-	got, err := Decode(a.frame, p.actual.compression[r.Conn], nil)
-	if err != nil {
-		p.add(r, nil, fmt.Sprintf("unreadable event %x: %v", a.frame, err))
-		return
-	}
-	diff := p.diff.Answers(r.Kind, want, got)
-	for _, ans := range p.answered[r.Conn] {
-		if diff == "" && (r.Arrival < ans.recorded) != (a.at < ans.actual) {
-			diff = fmt.Sprintf("event %s came on the wrong side of the answer to its statement", strings.Join(want.Change, " "))
+	diff := ""
+	for _, other := range p.placed[r.Conn] {
+		if (r.Arrival < other.recorded) != (a.at < other.actual) {
+			diff = fmt.Sprintf("event %s came on the wrong side of the answer to its statement, or of another event", strings.Join(want.Change, " "))
 		}
 	}
+	p.placed[r.Conn] = append(p.placed[r.Conn], placed{r.Arrival, a.at})
 	p.add(r, got, diff)
 }
 

@@ -2,7 +2,6 @@ package golden
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // Bytes is written in hexadecimal in the recordings.
@@ -89,9 +87,6 @@ func Load(dir, name string) ([]*Case, error) {
 		c.Records = append(c.Records, r)
 		return nil
 	})
-	for _, c := range cases {
-		slices.SortStableFunc(c.Records, func(a, b *Record) int { return cmp.Compare(a.at(), b.at()) })
-	}
 	return cases, err
 }
 
