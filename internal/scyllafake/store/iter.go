@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"fmt"
-	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -49,12 +48,6 @@ const (
 	exhausted           // nothing is left
 )
 
-// resumption is where a scan goes on.
-type resumption struct {
-	partition []byte // its part of the key
-	ranges    []interval
-}
-
 // buffers are the parts of an Iter that are worth keeping for the next one.
 type buffers struct {
 	partition   []byte // the current partition's part of the keys
@@ -67,106 +60,6 @@ type buffers struct {
 	statics     decoder
 	rows        decoder
 	rewrite     [][]byte // keys to write back as one
-}
-
-// Scan starts a read. The caller must Close the iterator.
-func (s *Store) Scan(sc Scan) (*Iter, error) {
-	it := &Iter{s: s, reverse: sc.Reverse, single: sc.Key != nil}
-	if err := it.plan(sc); err != nil {
-		return nil, fmt.Errorf("scan: %w", err)
-	}
-	lower, upper := it.bounds(sc)
-	if bytes.Compare(lower, upper) >= 0 || len(it.ranges) == 0 && len(sc.Table.Statics) == 0 {
-		it.state = exhausted
-	}
-	pit, err := s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return nil, fmt.Errorf("scan: %w", err)
-	}
-	it.it = pit
-	it.buffers = s.readers.Get().(*buffers)
-	infos, now := s.columnsOf(sc.Table), s.unixNow()
-	it.rows.columns, it.rows.now = infos, now
-	it.statics.columns, it.statics.now = infos, now
-	return it, nil
-}
-
-// plan works out the ranges of rows to read.
-func (it *Iter) plan(sc Scan) error {
-	it.ranges = []interval{wholePartition()}
-	if sc.Ranges != nil {
-		it.ranges = make([]interval, 0, len(sc.Ranges))
-		for _, r := range sc.Ranges {
-			iv, err := toInterval(sc.Table, r)
-			if err != nil {
-				return err
-			}
-			it.ranges = append(it.ranges, iv)
-		}
-		it.ranges = normalise(it.ranges)
-	}
-	if sc.After == nil {
-		return nil
-	}
-	a := sc.After
-	if len(a.Clustering) > len(sc.Table.Clustering) {
-		return fmt.Errorf("position in %s.%s has %d clustering values, clustering key has %d",
-			sc.Table.Keyspace, sc.Table.Name, len(a.Clustering), len(sc.Table.Clustering))
-	}
-	it.resumed = &resumption{partition: appendPartition(nil, sc.Table.StoreID, a.Token, a.Key)}
-	if !a.Whole && len(sc.Table.Clustering) > 0 {
-		it.resumed.ranges = it.after(appendClustering([]byte{kindRow}, sc.Table, a.Clustering), len(a.Clustering) == 0)
-	}
-	return nil
-}
-
-// after cuts the ranges to what comes after a row.
-func (it *Iter) after(row []byte, all bool) []interval {
-	if all {
-		return it.ranges
-	}
-	out := make([]interval, 0, len(it.ranges))
-	beyond := successor(bytes.Clone(row))
-	for _, iv := range it.ranges {
-		if it.reverse {
-			if bytes.Compare(iv.hi, row) > 0 {
-				iv.hi = row
-			}
-		} else if bytes.Compare(iv.lo, beyond) < 0 {
-			iv.lo = beyond
-		}
-		if !iv.empty() {
-			out = append(out, iv)
-		}
-	}
-	return out
-}
-
-// bounds are the keys that can be of interest.
-func (it *Iter) bounds(sc Scan) (lower, upper []byte) {
-	id := sc.Table.StoreID
-	if it.single {
-		lower = appendPartition(nil, id, sc.Token, sc.Key)
-		upper = append(bytes.Clone(lower), kindEnd)
-	} else {
-		lower = appendToken(appendTable(nil, id), sc.MinToken)
-		if sc.MaxToken == math.MaxInt64 {
-			upper = successor(appendTable(nil, id))
-		} else {
-			upper = appendToken(appendTable(nil, id), sc.MaxToken+1)
-		}
-	}
-	if it.resumed == nil {
-		return lower, upper
-	}
-	resume := it.resumed.partition
-	if len(it.resumed.ranges) == 0 {
-		resume = append(bytes.Clone(resume), kindEnd)
-	}
-	if bytes.Compare(resume, lower) > 0 {
-		lower = resume
-	}
-	return lower, upper
 }
 
 // NextPartition moves to the next partition that has any live static or
