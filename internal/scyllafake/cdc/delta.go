@@ -51,7 +51,7 @@ func (t *transformer) upsert(row *store.Row, static bool) error {
 
 // atomic tells of a value that is one cell.
 func (t *transformer) atomic(col *columnPlan, cell *store.Cell, state *rowState) error {
-	if !t.plan.base.CDC.DeltaKeys {
+	if !t.plan.cdc.DeltaKeys {
 		id, value := col.value, cell.Value
 		if cell.Dead {
 			id, value = col.deleted, trueValue
@@ -90,7 +90,7 @@ func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *row
 	if live > 0 || typ.Kind == cqltype.UDT {
 		value = frozenValue(typ, elems, live)
 	}
-	if !t.plan.base.CDC.DeltaKeys {
+	if !t.plan.cdc.DeltaKeys {
 		if col.value == missing || col.deleted == missing || col.elements == missing {
 			return t.plan.errMissing(col.column.Name)
 		}

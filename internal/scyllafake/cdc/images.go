@@ -113,7 +113,7 @@ func loadImages(p *plan, base *store.Mutation, c *change, rows Rows) (*images, e
 	if !it.NextPartition() {
 		return im, it.Err()
 	}
-	all := p.base.CDC.Postimage || p.base.CDC.Preimage == catalog.ImageFull
+	all := p.cdc.Postimage || p.cdc.Preimage == catalog.ImageFull
 	if c.static != nil {
 		wanted := columnSet(c.static)
 		if all {
@@ -210,7 +210,7 @@ func (g *group) affected(t *catalog.Table) (statics, rows []affected) {
 // was there: the given columns, or all if the table wants the full one or
 // columns is nil. A null is told apart from what is left out by cdc$deleted.
 func (t *transformer) preimage(row *store.Row, columns map[int32]bool) {
-	if t.plan.base.CDC.Preimage == catalog.ImageFull {
+	if t.plan.cdc.Preimage == catalog.ImageFull {
 		columns = nil
 	}
 	t.image(OpPreImage, row, columns)

@@ -217,19 +217,23 @@ func TestAugment_ImagesOfSplitCollections(t *testing.T) {
 
 func TestManager_NeedsLock(t *testing.T) {
 	t.Parallel()
-	m := NewManager(nil, nil, nil)
 	for _, tt := range []struct {
-		cdc  *catalog.CDC
+		cdc  catalog.CDC
 		want bool
 	}{
-		{nil, false},
-		{&catalog.CDC{Enabled: true}, false},
-		{&catalog.CDC{Postimage: true}, false},
-		{&catalog.CDC{Enabled: true, Postimage: true}, true},
-		{&catalog.CDC{Enabled: true, Preimage: catalog.ImageOn}, true},
+		{catalog.CDC{}, false},
+		{catalog.CDC{DeltaKeys: true}, false},
+		{catalog.CDC{Postimage: true}, true},
+		{catalog.CDC{Preimage: catalog.ImageOn}, true},
 	} {
-		if got := m.NeedsLock(&catalog.Table{CDC: tt.cdc}); got != tt.want {
+		f := setup(t, table(t, tt.cdc, "k int key"))
+		if got := f.manager.NeedsLock(f.base); got != tt.want {
 			t.Errorf("NeedsLock(%+v) = %v, want %v", tt.cdc, got, tt.want)
+		}
+		f.base.CDC.Enabled = false
+		f.schema = f.schema.Clone()
+		if f.manager.NeedsLock(f.base) {
+			t.Errorf("NeedsLock(%+v) without CDC", tt.cdc)
 		}
 	}
 }

@@ -37,7 +37,8 @@ func NewManager(schema func() *catalog.Schema, streams Streams, rows Rows) *Mana
 // write, so that the partition must be locked from before Augment until the
 // write is stored.
 func (m *Manager) NeedsLock(t *catalog.Table) bool {
-	return t.CDC != nil && t.CDC.Enabled && (t.CDC.Preimage != catalog.ImageOff || t.CDC.Postimage)
+	p, err := m.plan(t)
+	return err == nil && p != nil && p.images()
 }
 
 // Augment returns the log mutations that belong to muts, for the same
@@ -51,12 +52,12 @@ func (m *Manager) NeedsLock(t *catalog.Table) bool {
 func (m *Manager) Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutation, error) {
 	var out []*store.Mutation
 	for _, mut := range muts {
-		if mut.Table.CDC == nil || !mut.Table.CDC.Enabled {
-			continue
-		}
 		p, err := m.plan(mut.Table)
 		if err != nil {
 			return nil, err
+		}
+		if p == nil {
+			continue
 		}
 		if out == nil {
 			out = make([]*store.Mutation, 0, len(muts))

@@ -107,9 +107,16 @@ func TestAugment_OldVersionOfTheTable(t *testing.T) {
 	if err != nil || len(logs) != 1 {
 		t.Fatalf("Augment() = %v, %v", logs, err)
 	}
-	f.schema = &catalog.Schema{Keyspaces: map[string]*catalog.Keyspace{"ks": {Tables: map[string]*catalog.Table{}}}}
+	f.schema = &catalog.Schema{Keyspaces: map[string]*catalog.Keyspace{"ks": {Tables: map[string]*catalog.Table{changed.Name: changed}}}}
 	if _, err := f.manager.Augment([]*store.Mutation{old}, now); err == nil {
 		t.Error("a write is logged though the log is gone")
+	}
+	// What was decided while CDC was on is not logged once it is off.
+	off := changed.Clone()
+	off.CDC.Enabled = false
+	f.schema = &catalog.Schema{Keyspaces: map[string]*catalog.Keyspace{"ks": {Tables: map[string]*catalog.Table{off.Name: off}}}}
+	if logs, err := f.manager.Augment([]*store.Mutation{old}, now); err != nil || logs != nil {
+		t.Errorf("Augment() without CDC = %v, %v", logs, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 // plan maps a base table's columns to those of its log.
 type plan struct {
 	base, log *catalog.Table
+	cdc       *catalog.CDC // as the schema has it now
 	tablets   bool
 
 	operation, ttl, endOfBatch int32
@@ -35,14 +36,15 @@ type planCache struct {
 	plans  map[*catalog.Table]*plan
 }
 
-// plan is the plan of a base table under the current schema. The table may be
-// an older version than the schema has: a statement is bound to the one it was
-// prepared with.
+// plan is the plan of a base table under the current schema, nil if it has no
+// CDC now. The table may be an older version than the schema has: a statement
+// is bound to the one it was prepared with, and a write that comes later, such
+// as an unfinished Paxos round, is logged by the options of that later time.
 func (m *Manager) plan(base *catalog.Table) (*plan, error) {
 	schema := m.schema()
 	cache := m.plans.Load()
 	if cache != nil && cache.schema == schema {
-		if p := cache.plans[base]; p != nil {
+		if p, ok := cache.plans[base]; ok {
 			return p, nil
 		}
 	}
@@ -62,6 +64,10 @@ func (m *Manager) plan(base *catalog.Table) (*plan, error) {
 }
 
 func newPlan(schema *catalog.Schema, base *catalog.Table) (*plan, error) {
+	now, ok := schema.Table(base.Keyspace, base.Name)
+	if !ok || now.ID != base.ID || now.CDC == nil || !now.CDC.Enabled {
+		return nil, nil
+	}
 	name := catalog.LogName(base.Name)
 	log, ok := schema.Table(base.Keyspace, name)
 	if !ok || log.Kind != catalog.CDCLog {
@@ -78,7 +84,7 @@ func newPlan(schema *catalog.Schema, base *catalog.Table) (*plan, error) {
 		return c.ID
 	}
 	p := &plan{
-		base: base, log: log,
+		base: base, log: log, cdc: now.CDC,
 		tablets:    schema.Keyspaces[base.Keyspace].Tablets,
 		operation:  id(ColOperation, cqltype.TTinyInt),
 		ttl:        id(ColTTL, cqltype.TBigInt),
@@ -107,6 +113,9 @@ func newPlan(schema *catalog.Schema, base *catalog.Table) (*plan, error) {
 	}
 	return p, nil
 }
+
+// images reports whether log rows show the row before or after the change.
+func (p *plan) images() bool { return p.cdc.Preimage != catalog.ImageOff || p.cdc.Postimage }
 
 // column is the plan of a base column, nil if the table has no such column.
 func (p *plan) column(id int32) *columnPlan {

@@ -50,8 +50,7 @@ func (t *transformer) run(rows Rows) error {
 		return cqlerr.New(cqlerr.Server, "cdc: %s.%s: %v", t.plan.base.Keyspace, t.plan.base.Name, err)
 	}
 	t.keys = keys
-	cdc := t.plan.base.CDC
-	if cdc.Preimage != catalog.ImageOff || cdc.Postimage {
+	if t.plan.images() {
 		if t.images, err = loadImages(t.plan, t.base, &c, rows); err != nil {
 			return err
 		}
@@ -97,7 +96,7 @@ func (t *transformer) begin(ts int64, rows, width int) error {
 	}
 	width += 3 + len(t.keys) + len(t.plan.clustering)
 	t.rec = newRecord(t.plan, stream, t.keys, ts, rows, width)
-	if ttl := t.plan.base.CDC.TTLSeconds; ttl > 0 {
+	if ttl := t.plan.cdc.TTLSeconds; ttl > 0 {
 		t.rec.ttl = int32(ttl)
 		t.rec.expiry = t.now.Unix() + ttl
 	}
@@ -112,7 +111,7 @@ func (t *transformer) end() {
 
 // whole tells a change that needs no splitting.
 func (t *transformer) whole(c *change, ts int64) error {
-	cdc := t.plan.base.CDC
+	cdc := t.plan.cdc
 	n, width := len(c.rows)+2*len(c.ranges)+1, 0
 	if c.static == nil && !c.deleted.Set {
 		n--
@@ -178,7 +177,7 @@ func (t *transformer) whole(c *change, ts int64) error {
 
 // group tells the changes of one timestamp of a split mutation.
 func (t *transformer) group(g *group, last bool) error {
-	cdc := t.plan.base.CDC
+	cdc := t.plan.cdc
 	var statics, rows []affected
 	n := len(g.statics) + len(g.inserts) + len(g.updates) + len(g.deletes) + 2*len(g.ranges) + 1
 	width := 4
