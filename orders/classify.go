@@ -5,6 +5,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -32,10 +33,9 @@ func fateOf(err error) fate {
 	if err == nil {
 		return fateDone
 	}
-	var re gocql.RequestError
-	if errors.As(err, &re) {
-		switch re.Code() {
-		case gocql.ErrCodeUnavailable, gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeUnprepared, codeRateLimit:
+	if code := cqlcode.Of(err); code != cqlcode.None {
+		switch code {
+		case gocql.ErrCodeUnavailable, gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeUnprepared, cqlcode.RateLimit:
 			return fateRefused
 		case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:
 			return fateInvalid
@@ -55,9 +55,6 @@ func fateOf(err error) fate {
 	return fateUnknown
 }
 
-// codeRateLimit is ScyllaDB's own error code, as gocql negotiates it.
-const codeRateLimit = 0xF000
-
 // neverAgain lets gocql try another node only while nothing was sent. Its
 // default policy repeats timed-out writes behind the caller's back.
 type neverAgain struct{}
@@ -68,8 +65,7 @@ func (neverAgain) Attempt(gocql.RetryableQuery) bool { return true }
 // GetRetryType goes on to the next node only after errors that come before
 // anything is sent.
 func (neverAgain) GetRetryType(err error) gocql.RetryType {
-	var re gocql.RequestError
-	if !errors.As(err, &re) && fateOf(err) == fateRefused && !errors.Is(err, gocql.ErrSessionClosed) {
+	if cqlcode.Of(err) == cqlcode.None && fateOf(err) == fateRefused && !errors.Is(err, gocql.ErrSessionClosed) {
 		return gocql.RetryNextHost
 	}
 	return gocql.Rethrow

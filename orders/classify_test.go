@@ -11,12 +11,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
-// coded is a server's error of any code.
-type coded int
-
-func (c coded) Code() int       { return int(c) }
-func (c coded) Message() string { return "" }
-func (c coded) Error() string   { return fmt.Sprintf("code %04x", int(c)) }
+// coded is a server's error of any code, of the driver's own type.
+func coded(code int) error {
+	e := gocql.UnknownServerError{}.ErrorFrame
+	e.Code = code
+	return e
+}
 
 func TestFateOf(t *testing.T) {
 	t.Parallel()
@@ -61,16 +61,19 @@ func TestFateOf(t *testing.T) {
 
 func TestNeverAgain_OnlyBeforeAnythingWasSent(t *testing.T) {
 	t.Parallel()
-	for err, want := range map[error]gocql.RetryType{
-		gocql.ErrHostDown:            gocql.RetryNextHost,
-		gocql.ErrNoConnectionsInPool: gocql.RetryNextHost,
-		gocql.ErrSessionClosed:       gocql.Rethrow,
-		gocql.ErrTimeoutNoResponse:   gocql.Rethrow,
-		coded(0x1000):                gocql.Rethrow,
-		coded(0x1100):                gocql.Rethrow,
+	for _, tt := range []struct {
+		err  error
+		want gocql.RetryType
+	}{
+		{gocql.ErrHostDown, gocql.RetryNextHost},
+		{gocql.ErrNoConnectionsInPool, gocql.RetryNextHost},
+		{gocql.ErrSessionClosed, gocql.Rethrow},
+		{gocql.ErrTimeoutNoResponse, gocql.Rethrow},
+		{coded(0x1000), gocql.Rethrow},
+		{coded(0x1100), gocql.Rethrow},
 	} {
-		if got := (neverAgain{}).GetRetryType(err); got != want {
-			t.Errorf("GetRetryType(%v) = %v, want %v", err, got, want)
+		if got := (neverAgain{}).GetRetryType(tt.err); got != tt.want {
+			t.Errorf("GetRetryType(%v) = %v, want %v", tt.err, got, tt.want)
 		}
 	}
 }

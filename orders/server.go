@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"reflect"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -214,5 +213,3 @@ func (a *api) observe(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 	a.service.metrics.request(ctx.Operation().OperationID, strconv.Itoa(ctx.Status()), time.Since(start))
 }
-
-func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

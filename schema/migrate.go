@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
 // component is the partition of schema_migrations that this package uses.
@@ -173,11 +175,11 @@ func (m *migrator) pending(ctx context.Context) ([]migration, error) {
 
 // apply executes the statements of mig and waits until all nodes agree.
 func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error {
-	stmts, err := mig.render(p)
+	text, err := mig.render(p)
 	if err != nil {
 		return err
 	}
-	for _, stmt := range stmts {
+	for _, stmt := range statements(text) {
 		err := retry(ctx, func() error { return m.session.Query(stmt).WithContext(ctx).Exec() })
 		if err != nil {
 			return fmt.Errorf("migration %03d_%s: %q: %w", mig.version, mig.name, stmt, err)
@@ -235,11 +237,9 @@ func transient(err error) bool {
 	if errors.As(err, &sum) {
 		return false
 	}
-	var re gocql.RequestError
-	if !errors.As(err, &re) {
-		return true // the connection, or no answer in time
-	}
-	switch re.Code() {
+	switch cqlcode.Of(err) {
+	case cqlcode.None: // the connection, or no answer in time
+		return true
 	case gocql.ErrCodeServer, gocql.ErrCodeUnavailable, gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping,
 		gocql.ErrCodeWriteTimeout, gocql.ErrCodeReadTimeout, gocql.ErrCodeWriteFailure, gocql.ErrCodeReadFailure,
 		gocql.ErrCodeCASWriteUnknown:

@@ -64,17 +64,17 @@ func (m migration) checksum() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// render returns the statements of m with p filled in.
-func (m migration) render(p parameters) ([]string, error) {
+// render returns the text of m with p filled in.
+func (m migration) render(p parameters) (string, error) {
 	t, err := template.New(m.name).Option("missingkey=error").Parse(m.text)
 	if err != nil {
-		return nil, fmt.Errorf("migration %03d_%s: %w", m.version, m.name, err)
+		return "", fmt.Errorf("migration %03d_%s: %w", m.version, m.name, err)
 	}
 	var b strings.Builder
 	if err := t.Execute(&b, p); err != nil {
-		return nil, fmt.Errorf("migration %03d_%s: %w", m.version, m.name, err)
+		return "", fmt.Errorf("migration %03d_%s: %w", m.version, m.name, err)
 	}
-	return statements(b.String()), nil
+	return b.String(), nil
 }
 
 func (o Options) parameters(tabletsClause string) (parameters, error) {
@@ -112,11 +112,11 @@ func Print(w io.Writer, o Options) error {
 		}
 	}
 	for _, m := range migrations {
-		stmts, err := m.render(p)
+		text, err := m.render(p)
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(w, "-- %03d %s\n%s;\n\n", m.version, m.name, strings.Join(stmts, ";\n")); err != nil {
+		if _, err := fmt.Fprintf(w, "-- %03d_%s\n%s\n", m.version, m.name, text); err != nil {
 			return err
 		}
 	}

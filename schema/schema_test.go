@@ -150,7 +150,8 @@ func TestMigrations_AreIdempotent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range migrations {
-		stmts, err := m.render(p)
+		text, err := m.render(p)
+		stmts := statements(text)
 		if err != nil || len(stmts) == 0 {
 			t.Errorf("render %s: %d statements, %v", m.name, len(stmts), err)
 		}

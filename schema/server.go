@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
 // ErrNotScyllaDB says that the server is another one that speaks CQL, such as
@@ -56,10 +58,7 @@ func Detect(ctx context.Context, s *gocql.Session) (Server, error) {
 
 // isInvalid tells whether the server refused a statement as invalid, as it does
 // for a table it does not have.
-func isInvalid(err error) bool {
-	var re gocql.RequestError
-	return errors.As(err, &re) && re.Code() == gocql.ErrCodeInvalid
-}
+func isInvalid(err error) bool { return cqlcode.Of(err) == gocql.ErrCodeInvalid }
 
 // clause returns the value of the tablets clause of CREATE KEYSPACE, empty for
 // none, or an error if srv cannot do what m asks for.
