@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"time"
 
@@ -63,7 +64,10 @@ type Config struct {
 	AdminAddr string
 	// Logger receives what an operator would want to know. Nil discards it.
 	Logger *slog.Logger
-	// Hook decides the fate of operations besides the server's own faults. Nil means none.
+	// Seed feeds the source of chance of the faults (see Server.Faults). Default random.
+	Seed uint64
+	// Hook decides the fate of operations that the server's own faults let
+	// pass. Nil means none.
 	Hook engine.Hook
 	// MaxFrameBytes bounds the body of one request. Default 256 MiB, as a node's
 	// native_transport_max_frame_size.
@@ -105,6 +109,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

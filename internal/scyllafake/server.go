@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cdc"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/ddl"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/topology"
 )
@@ -30,9 +31,11 @@ type Server struct {
 	topology   *topology.Topology
 	catalog    *ddl.Catalog
 	engine     *engine.Engine
+	faults     *faults.Injector
 	statements *statements
 	ddl        sync.Mutex // held from a schema statement's execution to its events
 
+	admin          *admin // nil without one
 	memory         *memory
 	listeners      []net.Listener
 	tcp            net.Addr // nil without TCP
@@ -55,8 +58,9 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	clock := faults.NewClock(cfg.Now)
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, now: cfg.Now,
+		cfg: cfg, log: cfg.Logger, now: clock.Now,
 		statements: newStatements(),
 		memory:     newMemory(defaultAddr),
 		conns:      map[*conn]struct{}{},
@@ -69,7 +73,7 @@ func Start(cfg Config) (_ *Server, err error) {
 			err = errors.Join(err, s.release())
 		}
 	}()
-	if err := s.open(); err != nil {
+	if err := s.open(clock); err != nil {
 		return nil, err
 	}
 	if err := s.listen(); err != nil {
@@ -80,6 +84,9 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err := s.writeLocal(s.now(), addr.Addr()); err != nil {
 		return nil, err
 	}
+	if err := s.startAdmin(); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
 	for _, l := range s.listeners {
 		s.running.Add(1)
 		go s.accept(l)
@@ -88,7 +95,7 @@ func Start(cfg Config) (_ *Server, err error) {
 }
 
 // open opens what the node keeps.
-func (s *Server) open() error {
+func (s *Server) open(clock *faults.Clock) error {
 	var err error
 	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, Fsync: s.cfg.Fsync, Now: s.now, Logf: s.logf})
 	if err != nil {
@@ -106,8 +113,13 @@ func (s *Server) open() error {
 	if err != nil {
 		return err
 	}
+	s.faults = faults.New(faults.NewNode(s.topology, s.catalog.Schema, clock), clock, s.cfg.Seed)
+	var hook engine.Hook = s.faults
+	if s.cfg.Hook != nil {
+		hook = faults.Chain(s.faults, s.cfg.Hook)
+	}
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: s.cfg.Hook, DataCenter: s.topology.DataCenter,
+		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: hook, DataCenter: s.topology.DataCenter,
 		CDC: cdc.NewManager(s.catalog.Schema, s.topology, s.store),
 	})
 	return nil
@@ -224,6 +236,7 @@ func (s *Server) Close() error {
 	s.closing = true
 	s.mu.Unlock()
 	s.cancel()
+	s.admin.close()
 	for _, l := range s.listeners {
 		l.Close()
 	}

@@ -57,13 +57,13 @@ func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
 	if err := w.checkAlterCDC(t, s.With); err != nil {
 		return err
 	}
-	return w.replace(t)
+	return w.replace(t, columns)
 }
 
 // replace puts an altered table in the schema, brings its log up to date and
 // tells of all that changed, in ScyllaDB's order: tables created, tables
-// altered, views altered.
-func (w *change) replace(t *catalog.Table) error {
+// altered, views altered. Views change with the columns of their table only.
+func (w *change) replace(t *catalog.Table, columns bool) error {
 	w.keyspace(t.Keyspace).Tables[t.Name] = t
 	w.putTable(t)
 	logged := t.CDC != nil && t.CDC.Enabled
@@ -79,6 +79,9 @@ func (w *change) replace(t *catalog.Table) error {
 		if err := w.syncLog(t); err != nil {
 			return err
 		}
+	}
+	if !columns {
+		return nil
 	}
 	for _, ix := range t.Indexes {
 		if err := w.syncIndexView(t, ix); err != nil {

@@ -29,6 +29,11 @@ func (w *change) createTable(keyspace string, s *cql.CreateTable) error {
 		}
 		return errTableExists(n)
 	}
+	if t.CDC != nil && t.CDC.Enabled {
+		if err := w.checkLog(ks, t); err != nil {
+			return err
+		}
+	}
 	if t.IsCounter() {
 		return cqlerr.Unsupported("counters")
 	}
