@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 )
 
@@ -44,6 +45,12 @@ func answerLines(m message.Message, columns []*message.ColumnMetadata) ([]string
 func rowsLines(columns []*message.ColumnMetadata, rows message.RowSet) ([]string, error) {
 	lines := []string{"rows " + columnsText(columns)}
 	for _, row := range rows {
+		if columns == nil { // a QUERY with skipmeta: nothing says what the bytes are
+			columns = make([]*message.ColumnMetadata, len(row))
+			for i := range columns {
+				columns[i] = &message.ColumnMetadata{Type: datatype.Blob}
+			}
+		}
 		if len(row) != len(columns) {
 			return nil, fmt.Errorf("a row of %d values for %d columns", len(row), len(columns))
 		}

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"flag"
+	"os"
 	"slices"
 	"testing"
 
@@ -12,13 +13,17 @@ import (
 
 var update = flag.Bool("update", false, "record Cassandra's answers anew")
 
-// A real Cassandra answers as recorded.
+// A real Cassandra answers as recorded. CASSANDRA_ADDR names one that runs
+// already; without it one is started.
 func TestPeerCassandra_AnswersAsRecorded(t *testing.T) {
-	node := peers.StartCassandra(t, peers.Config{})
+	addr := os.Getenv("CASSANDRA_ADDR")
+	if addr == "" {
+		addr = peers.StartCassandra(t, peers.Config{}).Addr
+	}
 	for _, f := range readCorpus(t) {
 		want, got := readRecording(t, f), recording{}
 		for _, c := range f.cases {
-			runCase(t, node.Addr, c, func(i int, answer []string) {
+			runCase(t, addr, c, func(i int, answer []string) {
 				got[key(c, i)] = answer
 				if w := want[key(c, i)]; !*update && !slices.Equal(w, answer) {
 					t.Errorf("%s: %s\nCassandra answers\n%s\nrecorded is\n%s", c.steps[i].where, c.steps[i].text, indent(answer), indent(w))

@@ -29,6 +29,7 @@ seed_provider:
 authenticator: AllowAllAuthenticator
 authorizer: AllowAllAuthorizer
 materialized_views_enabled: true
+auto_snapshot: false
 `))
 
 // cassandraOpens are the parts of the JDK that Cassandra reaches into.
@@ -87,6 +88,8 @@ func Cassandra(ctx context.Context, cfg Config) (*Process, error) {
 		"-Dcassandra.config=file://" + yaml, "-Dcassandra.storagedir=" + filepath.Join(cfg.Dir, "data"),
 		"-Dcassandra-foreground=yes", "-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=100",
 		"-Djdk.attach.allowAttachSelf=true",
+		// Schema changes need not survive a crash of the machine, and may be quick.
+		"-Dcassandra.unsafesystem=true", "-XX:TieredStopAtLevel=1",
 	}
 	for _, m := range cassandraExports {
 		args = append(args, "--add-exports", m+"=ALL-UNNAMED")

@@ -1,0 +1,60 @@
+package conformance
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+)
+
+// startFake starts a scyllafake node on a free port.
+func startFake(t *testing.T) *scyllafake.Server {
+	t.Helper()
+	s, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// scyllafake answers every statement as Cassandra did, or as the corpus says
+// that ScyllaDB does.
+func TestScyllafake_AnswersAsRecorded(t *testing.T) {
+	t.Parallel()
+	addr := startFake(t).Addr()
+	for _, f := range readCorpus(t) {
+		recorded := readRecording(t, f)
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range f.cases {
+				runCase(t, addr, c, func(i int, answer []string) {
+					compare(t, c.steps[i], recorded[key(c, i)], answer)
+				})
+			}
+		})
+	}
+}
+
+// compare holds an answer of scyllafake to Cassandra's, or to ScyllaDB's where that differs.
+func compare(t *testing.T, s *step, cassandra, got []string) {
+	t.Helper()
+	if cassandra == nil {
+		t.Errorf("%s: nothing is recorded for %s; record with -tags peers -update", s.where, s.text)
+		return
+	}
+	want, whose := cassandra, "Cassandra"
+	if s.reason != "" {
+		want, whose = s.scylla, "ScyllaDB"
+		if slices.Equal(want, cassandra) {
+			t.Errorf("%s: %s\nScyllaDB is said to differ (%s), but both answer\n%s", s.where, s.text, s.reason, indent(want))
+		}
+	}
+	if !slices.Equal(want, got) {
+		t.Errorf("%s: %s\nscyllafake answers\n%s\n%s answers\n%s", s.where, s.text, indent(got), whose, indent(want))
+	}
+}
