@@ -201,3 +201,54 @@ func (n *goldenNode) hook(what string) error {
 	}
 	return fmt.Errorf("unknown hook %q", what)
 }
+
+// goldenDrivers are recordings of unmodified drivers' own frames, those of one
+// node together.
+var goldenDrivers = []struct {
+	name   string
+	shards int
+	traces []string
+	ring   string
+}{
+	{"run", 1, []string{"writer-run", "reader-run"}, "reader-run"},
+}
+
+// TestGoldenDrivers plays every frame that unmodified drivers sent to a real
+// node, as many at once as they had under way, and compares every answer.
+func TestGoldenDrivers(t *testing.T) {
+	t.Parallel()
+	left := readLeftOut(t)
+	for _, d := range goldenDrivers {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			var traces []*golden.Trace
+			for _, name := range d.traces {
+				trace, err := golden.LoadTrace(goldenDir, name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				traces = append(traces, trace)
+			}
+			frames, err := golden.LoadFrames(goldenDir, d.ring)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ring, err := golden.RingOfFrames(frames)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := newGoldenNode(t, ring, d.shards, traces[0].Start)
+			out, err := golden.PlayTraces(t.Context(), golden.Node{Dial: n.dial, SetClock: n.setClock, Shards: d.shards}, traces...)
+			if err != nil {
+				t.Error(err)
+			}
+			for name, o := range out {
+				sum := golden.Sum(&golden.Case{File: name, Name: name}, o, left)
+				t.Logf("%s: %s", name, sum)
+				for _, w := range sum.Wrong {
+					t.Errorf("%s: %s", name, w)
+				}
+			}
+		})
+	}
+}
