@@ -58,6 +58,7 @@ type dev struct {
 }
 
 func newDevCommand() *cobra.Command {
+	var level string
 	d := dev{engines: engines{tokens: devTokens}}
 	cmd := &cobra.Command{
 		Use:   "dev",
@@ -75,6 +76,7 @@ lost, double or out of order.`,
 			if err != nil {
 				return usageError{err}
 			}
+			c.Log.Level = level
 			if d.log, err = c.Log.logger(cmd.ErrOrStderr()); err != nil {
 				return usageError{err}
 			}
@@ -94,7 +96,7 @@ lost, double or out of order.`,
 	f.StringVar(&d.kafkaAddr, "kafka-addr", "127.0.0.1:9092", "address of the embedded broker")
 	f.StringVar(&d.httpAddr, "http-addr", "127.0.0.1:8080", "address of the order API")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "how old a change must be before the relay reads it")
-	f.String("log-level", "warn", "debug, info, warn or error")
+	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")
 	return cmd
 }
 
@@ -144,12 +146,12 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) error {
 	if err := d.startRelay(ctx, teardown, reg); err != nil {
 		return err
 	}
-	api, err := startOrders(ctx, d.conf, d.session, reg, d.log)
+	api, err := startOrders(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log)
 	if err != nil {
 		return portHint(err, d.httpAddr, "--http-addr")
 	}
-	d.httpAddr = api.Addr()
-	teardown.Add("order API", func() error { return api.Shutdown(d.conf.HTTP.ShutdownTimeout) })
+	d.httpAddr = api.addr
+	teardown.Add("order API", api.shutdown)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,7 +104,7 @@ func (c *config) checkScylla(ctx context.Context) (out []finding) {
 	case !report.UpToDate():
 		return append(out, finding{"schema", false, fmt.Sprintf("keyspace %s is not up to date", c.Scylla.Keyspace), "outbox schema migrate (outbox schema status shows what is missing)"})
 	}
-	out = append(out, finding{"schema", true, fmt.Sprintf("keyspace %s is up to date, %s", c.Scylla.Keyspace, report.Server), ""})
+	out = append(out, finding{"schema", true, fmt.Sprintf("keyspace %s is up to date, ScyllaDB %s", c.Scylla.Keyspace, cmp.Or(report.Server.Version, "(release unknown)")), ""})
 	out = append(out, c.checkLog(ctx, session), c.checkCheckpoints(ctx, session))
 	return out
 }

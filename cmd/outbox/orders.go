@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+)
+
+func newOrdersCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "orders",
+		Short: "Serve the order API, until SIGTERM",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			return runOrders(cmd, c)
+		},
+	}
+	addFlags(cmd, sectionScylla, sectionHTTP, sectionLog)
+	return cmd
+}
+
+func runOrders(cmd *cobra.Command, c *config) (err error) {
+	ctx := cmd.Context()
+	log, err := c.Log.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return usageError{err}
+	}
+	teardown := daemon.Teardown{Logger: log}
+	defer func() { err = errors.Join(err, teardown.Run()) }()
+	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
+	if err != nil {
+		return err
+	}
+	teardown.AddFunc("scylla session", session.Close)
+	api, err := startOrders(ctx, c, session, newRegistry(), log)
+	if err != nil {
+		return portHint(err, c.HTTP.Addr, "--http-addr")
+	}
+	return api.wait()
+}
+
+// orderAPI is a running order API.
+type orderAPI struct {
+	addr string
+	stop context.CancelFunc
+	done chan error // delivers what ended it, once
+}
+
+// registry is where metrics go and where they are shown from.
+type registry interface {
+	prometheus.Registerer
+	prometheus.Gatherer
+}
+
+// startOrders starts the order API; it listens when startOrders returns. It
+// ends with ctx, or by shutdown.
+func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger) (*orderAPI, error) {
+	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
+	}
+	service, err := orders.New(session, orders.Config{Consistency: consistency, Logger: log, Registerer: reg})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	server, err := orders.NewServer(service, orders.ServerConfig{
+		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log,
+	})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	ln, err := c.HTTP.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(ctx)
+	api := &orderAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
+	go func() { api.done <- server.Serve(running, ln) }()
+	return api, nil
+}
+
+// wait returns what ended the API; nil after a requested stop.
+func (a *orderAPI) wait() error {
+	defer a.stop()
+	return <-a.done
+}
+
+// shutdown lets the requests under way finish and returns.
+func (a *orderAPI) shutdown() error {
+	a.stop()
+	return a.wait()
+}
+
+// listen listens on the configured address, with TLS if there is a certificate.
+func (c httpConfig) listen(ctx context.Context) (net.Listener, error) {
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return nil, usageError{errors.New("http.tls_cert and http.tls_key go together: one is missing")}
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for HTTP on %s: %w", c.Addr, err)
+	}
+	if c.TLSCert == "" {
+		return ln, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("http.tls_cert: %w", err), ln.Close())
+	}
+	return tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}), nil
+}
