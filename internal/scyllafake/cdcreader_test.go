@@ -1,0 +1,230 @@
+package scyllafake_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
+)
+
+// changes collects what a reader hands to its consumers.
+type changes struct {
+	mu   sync.Mutex
+	seen map[int]int // v of a row -> how often it came
+	more chan struct{}
+}
+
+func (c *changes) add(_ context.Context, _ string, change scyllacdc.Change) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, row := range change.Delta {
+		if v, ok := row.GetValue("v"); ok {
+			c.seen[*v.(*int)]++
+		}
+	}
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// await waits for the rows 0 to n-1, each once.
+func (c *changes) await(t *testing.T, n int) {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		c.mu.Lock()
+		var missing, repeated []int
+		for v := range n {
+			switch times := c.seen[v]; {
+			case times == 0:
+				missing = append(missing, v)
+			case times > 1:
+				repeated = append(repeated, v)
+			}
+		}
+		c.mu.Unlock()
+		if len(repeated) > 0 {
+			t.Fatalf("rows that came more than once: %v", repeated)
+		}
+		if len(missing) == 0 {
+			return
+		}
+		select {
+		case <-c.more:
+		case <-timeout:
+			t.Fatalf("rows that did not come: %v", missing)
+		}
+	}
+}
+
+// read runs a reader of ks.t until the test ends.
+func read(t *testing.T, s *gocql.Session) *changes {
+	t.Helper()
+	c := &changes{seen: map[int]int{}, more: make(chan struct{}, 1)}
+	progress, err := scyllacdc.NewTableBackedProgressManager(s, "ks.progress", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := scyllacdc.NewReader(t.Context(), &scyllacdc.ReaderConfig{
+		Session: s, TableNames: []string{"ks.t"}, ProgressManager: progress,
+		ChangeConsumerFactory: scyllacdc.MakeChangeConsumerFactoryFromFunc(c.add),
+		Advanced: scyllacdc.AdvancedReaderConfig{
+			ConfidenceWindowSize: 200 * time.Millisecond, QueryTimeWindowSize: time.Minute, ChangeAgeLimit: 10 * time.Minute,
+			PostNonEmptyQueryDelay: 50 * time.Millisecond, PostEmptyQueryDelay: 50 * time.Millisecond,
+			PostFailedQueryDelay: 50 * time.Millisecond, PostGenerationFetchDelay: 200 * time.Millisecond,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil && ctx.Err() == nil {
+			t.Errorf("Reader.Run() error = %v", err)
+		}
+	})
+	return c
+}
+
+func insert(t *testing.T, s *gocql.Session, from, to int) {
+	t.Helper()
+	for v := range to - from {
+		v += from
+		if err := s.Query("INSERT INTO ks.t (p, c, v) VALUES (?, ?, ?)", v%17, v, v).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const createLogged = "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) WITH cdc = {'enabled': true}"
+
+func TestCDCReader_Vnodes(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 2} {
+		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
+			t.Parallel()
+			srv := startTCP(t, func(c *scyllafake.Config) { c.Shards, c.Tokens = shards, 8 })
+			s := session(t, cluster(t, srv))
+			exec(t, s, createKS, createLogged)
+			insert(t, s, 0, 50)
+			got := read(t, s)
+			got.await(t, 50)
+			exec(t, s, "ALTER TABLE ks.t ADD extra text")
+			insert(t, s, 50, 100)
+			got.await(t, 100)
+			// The client stamps its writes, so the new generation begins in its future.
+			start := time.Now().Add(1500 * time.Millisecond)
+			if _, err := srv.Topology().NewGeneration(start, 3); err != nil {
+				t.Fatal(err)
+			}
+			n := insertUntil(t, s, 100, start.Add(300*time.Millisecond))
+			got.await(t, n)
+			if n := len(srv.Topology().Generations()); n != 2 {
+				t.Errorf("%d generations, want 2", n)
+			}
+		})
+	}
+}
+
+// insertUntil inserts rows from v on until the given time and returns how many
+// there are then.
+func insertUntil(t *testing.T, s *gocql.Session, v int, end time.Time) int {
+	t.Helper()
+	for ; time.Now().Before(end); v++ {
+		insert(t, s, v, v+1)
+		time.Sleep(10 * time.Millisecond)
+	}
+	return v
+}
+
+func TestCDCReader_Tablets(t *testing.T) {
+	t.Parallel()
+	srv := startTCP(t, func(c *scyllafake.Config) { c.Version, c.Tablets = "2025.4", true })
+	s := session(t, cluster(t, srv))
+	exec(t, s, createKS, createLogged)
+	got := read(t, s)
+	insert(t, s, 0, 50)
+	got.await(t, 50)
+	n := 50
+	for i, resize := range []func(*catalog.Table, time.Time) (time.Time, error){
+		srv.Topology().Split, srv.Topology().Split, srv.Topology().Merge,
+	} {
+		table, ok := srv.Schema().Table("ks", "t")
+		if !ok {
+			t.Fatal("the table is gone")
+		}
+		start, err := resize(table, time.Now().Add(700*time.Millisecond))
+		if err != nil {
+			t.Fatalf("resize %d: %v", i, err)
+		}
+		n = insertUntil(t, s, n, start.Add(200*time.Millisecond))
+		got.await(t, n)
+	}
+	if table, _ := srv.Schema().Table("ks", "t"); srv.Topology().Tablets(table.StoreID) != 2 {
+		t.Errorf("%d tablets, want 2", srv.Topology().Tablets(table.StoreID))
+	}
+}
+
+// Client, reader and server live in one bubble: an hour with the reader's own
+// delays and windows takes no time.
+func TestCDCReader_VirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := scyllafake.Start(scyllafake.Config{Tokens: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := gocql.NewCluster("127.0.0.1")
+		cfg.Dialer = dialer{srv}
+		s, err := cfg.CreateSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, s, createKS, createLogged)
+		c := &changes{seen: map[int]int{}, more: make(chan struct{}, 1)}
+		r, err := scyllacdc.NewReader(t.Context(), &scyllacdc.ReaderConfig{
+			Session: s, TableNames: []string{"ks.t"},
+			ChangeConsumerFactory: scyllacdc.MakeChangeConsumerFactoryFromFunc(c.add),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		n := 0
+		for start := time.Now(); time.Since(start) < time.Hour; time.Sleep(time.Minute) {
+			insert(t, s, n, n+5)
+			n += 5
+		}
+		time.Sleep(5 * time.Minute)
+		c.await(t, n)
+		stop()
+		<-done
+		s.Close()
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+		// The driver leaves timers of its own behind.
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+type dialer struct{ srv *scyllafake.Server }
+
+func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return d.srv.Dial(ctx)
+}
