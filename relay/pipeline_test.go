@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,7 +181,8 @@ func testCrashes(t *testing.T, seed uint64) {
 			t.Fatal(err)
 		}
 	}
-	unruly(b, rnd)
+	var calm atomic.Bool
+	unruly(b, rnd, &calm)
 	m := newModel(rnd, 4, 60, 8)
 	store := newMemCheckpoints()
 	crashes := 3 + rnd.IntN(5)
@@ -195,8 +197,8 @@ func testCrashes(t *testing.T, seed uint64) {
 	b.publisher, p.publisher = p.publisher, b.publisher
 	b.drain(24 * time.Hour)
 	b.publisher, p.publisher = p.publisher, b.publisher
+	calm.Store(true)
 	time.Sleep(10 * time.Second)
-	b.cluster.DropControl()
 	p.publisher.close()
 	p.stop()
 
@@ -214,11 +216,14 @@ func testCrashes(t *testing.T, seed uint64) {
 	t.Logf("seed %d: %d events, %d crashes, %d duplicates", seed, len(m.events()), crashes, repeated)
 }
 
-// unruly makes the broker misbehave in every way that loses nothing.
-func unruly(b *bundle, rnd *rand.Rand) {
+// unruly makes the broker misbehave in ways that lose nothing, until it is calm.
+func unruly(b *bundle, rnd *rand.Rand, calm *atomic.Bool) {
 	errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut}
 	b.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		b.cluster.KeepControl()
+		if calm.Load() {
+			return nil, nil, false
+		}
 		switch rnd.IntN(20) {
 		case 0:
 			return nil, errors.New("the connection is cut"), true

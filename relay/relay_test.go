@@ -1,0 +1,261 @@
+package relay
+
+import (
+	"context"
+	"io"
+	"log"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// bubbles lets one bubble with a database run at a time.
+var bubbles sync.Mutex
+
+// inBubble runs f under virtual time. The driver keeps channels in global
+// pools; one made in another bubble must not be found there, and two garbage
+// collections empty a pool.
+func inBubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	bubbles.Lock()
+	defer bubbles.Unlock()
+	runtime.GC()
+	runtime.GC()
+	synctest.Test(t, f)
+}
+
+// world is a database, a broker and a relay between them, in one bubble.
+type world struct {
+	*bundle
+	db      *scyllafake.Server
+	session *gocql.Session
+	// cut ends all connections to the database and refuses new ones.
+	cut   atomic.Bool
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// DialContext connects to the database over memory.
+func (w *world) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	if w.cut.Load() {
+		return nil, &net.OpError{Op: "dial", Err: net.ErrClosed}
+	}
+	c, err := w.db.Dial(ctx)
+	if err == nil {
+		w.mu.Lock()
+		w.conns = append(w.conns, c)
+		w.mu.Unlock()
+	}
+	return c, err
+}
+
+// outage takes the database away for a while.
+func (w *world) outage(d time.Duration) {
+	w.cut.Store(true)
+	w.mu.Lock()
+	for _, c := range w.conns {
+		_ = c.Close()
+	}
+	w.conns = nil
+	w.mu.Unlock()
+	time.AfterFunc(d, func() { w.cut.Store(false) })
+}
+
+func (w *world) connect(keyspace string) *gocql.Session {
+	w.t.Helper()
+	cluster := gocql.NewCluster("127.0.0.1")
+	cluster.Dialer = w
+	cluster.Keyspace = keyspace
+	cluster.Timeout = 5 * time.Second
+	cluster.ReconnectInterval = 5 * time.Second
+	cluster.Logger = log.New(io.Discard, "", 0)
+	s, err := cluster.CreateSession()
+	if err != nil {
+		w.t.Fatalf("CreateSession() error = %v", err)
+	}
+	return s
+}
+
+func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world {
+	t.Helper()
+	db, err := scyllafake.Start(conf)
+	if err != nil {
+		t.Fatalf("Start() error = %v", err)
+	}
+	w := &world{db: db}
+	w.bundle = setup(t, func(c *Config) {
+		c.Keyspace = "outbox"
+		c.ConfidenceWindow, c.BusyDelay, c.IdleDelay = 2*time.Second, 200*time.Millisecond, 500*time.Millisecond
+		c.RestartDelay = time.Second
+		if change != nil {
+			change(c)
+		}
+	})
+	w.publisher.close() // the relay makes its own
+	admin := w.connect("")
+	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
+		t.Fatalf("Migrate() error = %v", err)
+	}
+	admin.Close()
+	w.session = w.connect("outbox")
+	return w
+}
+
+func (w *world) close() {
+	w.session.Close()
+	w.cluster.Close()
+	if err := w.db.Close(); err != nil {
+		w.t.Errorf("Close() error = %v", err)
+	}
+	time.Sleep(time.Minute) // timers of the clients
+}
+
+// run runs a relay until stop, which waits for its end and returns its error.
+func (w *world) run() (r *Relay, stop func() error) {
+	w.t.Helper()
+	cfg := w.cfg
+	cfg.Session, cfg.Registerer = w.session, nil
+	r, err := New(cfg)
+	if err != nil {
+		w.t.Fatalf("New() error = %v", err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	return r, func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// write stores the event as a service does.
+func (w *world) write(e outbox.Event) {
+	w.t.Helper()
+	b := w.session.Batch(gocql.LoggedBatch)
+	if err := outbox.Append(b, e); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := b.Exec(); err != nil {
+		w.t.Fatalf("write %s: %v", e.ID, err)
+	}
+}
+
+func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		all := events(10, 3, "OrderCreated", "OrderUpdated", "OrderCancelled")
+		for _, e := range all[:15] {
+			w.write(e)
+		}
+		r, stop := w.run()
+		for _, e := range all[15:] {
+			w.write(e)
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		if s := r.Status(); len(s.Problems) > 0 || s.Streams != 4 || s.InFlight != 0 {
+			t.Errorf("Status() = %+v, want 4 streams, nothing in flight, no problems", s)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		topics := []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
+		checkOrder(t, w.consume(topics...), all)
+
+		// The next one begins where this one ended.
+		_, stop = w.run()
+		more := event(3, 4, "OrderUpdated")
+		w.write(more)
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		got := w.consume(topics...)
+		checkOrder(t, got, append(all, more))
+		checkTime(t, got)
+	})
+}
+
+// Orders come in while the broker is gone for six hours; all of them arrive
+// afterwards, and meanwhile memory stays bounded and the relay says what is wrong.
+func TestRelay_SurvivesSixHoursWithoutABroker(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxInFlightRecords = 100 })
+		defer w.close()
+		topics := []string{"OrderCreated", "OrderUpdated"}
+		w.cfg.Topics = map[string]string{"OrderCreated": topics[0], "OrderUpdated": topics[1]}
+		var gone atomic.Bool
+		r, stop := w.run()
+		all := events(20, 30, topics...)
+		for i, e := range all {
+			w.write(e)
+			switch i {
+			case 10:
+				gone.Store(true)
+				w.cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+					w.cluster.KeepControl()
+					return nil, net.ErrClosed, gone.Load()
+				})
+			case 500:
+				if s := r.Status(); s.InFlight > 100 || len(s.Problems) == 0 {
+					t.Errorf("Status() during the outage = %+v, want at most 100 in flight, and problems", s)
+				}
+			}
+			time.Sleep(36 * time.Second)
+		}
+		gone.Store(false)
+		time.Sleep(10 * time.Minute)
+		if s := r.Status(); len(s.Problems) > 0 {
+			t.Errorf("Status() after the outage: %v", s.Problems)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		got := w.consume(topics...)
+		checkOrder(t, got, all)
+		checkTime(t, got)
+	})
+}
+
+func TestRelay_SurvivesTheDatabaseGoingAway(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		r, stop := w.run()
+		all := events(10, 4, "OrderUpdated")
+		for i, e := range all {
+			if i == 20 {
+				w.outage(time.Hour)
+				time.Sleep(50 * time.Minute)
+				if s := r.Status(); len(s.Problems) == 0 {
+					t.Errorf("Status() during the outage = %+v, want problems", s)
+				}
+				time.Sleep(12 * time.Minute)
+			}
+			w.write(e)
+		}
+		time.Sleep(2 * time.Minute)
+		if s := r.Status(); len(s.Problems) > 0 {
+			t.Errorf("Status() after the outage: %v", s.Problems)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
