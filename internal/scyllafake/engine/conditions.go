@@ -26,7 +26,6 @@ type condition struct {
 	op    cql.Op
 	col   *catalog.Column
 	elem  term // of c[elem]
-	field int  // of c.field, -1 if none
 	value term
 	in    []term
 	list  term // of "IN ?"
@@ -63,7 +62,7 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 	if c.Kind <= catalog.Clustering {
 		return condition{}, cqlerr.Invalidf("PRIMARY KEY column '%s' cannot have IF conditions", c.Name)
 	}
-	out := condition{op: r.Op, col: c, field: -1}
+	out := condition{op: r.Op, col: c}
 	spec := p.columnSpec(c)
 	switch {
 	case r.Elem != nil && !c.Type.IsCollection():
@@ -76,13 +75,7 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 		}
 		spec = p.spec("value("+c.Name+")", c.Type.Elem)
 	case r.Field != "":
-		if c.Type.Kind != cqltype.UDT {
-			return out, cqlerr.Invalidf("Invalid field access syntax for column %s of type %s", c.Name, c.Type)
-		}
-		if out.field = c.Type.FieldIndex(r.Field); out.field < 0 {
-			return out, cqlerr.Invalidf("UDT column %s does not have a field named %s", c.Name, r.Field)
-		}
-		spec = p.spec(c.Name+"."+r.Field, c.Type.Fields[out.field].Type)
+		return out, cqlerr.Unsupported("a condition on a field of a user-defined type")
 	}
 	switch r.Op {
 	case cql.OpContains, cql.OpContainsKey, cql.OpIsNotNull:
@@ -239,10 +232,7 @@ func compareCondition(op cql.Op, typ *cqltype.Type, have, want []byte) (bool, er
 // have is the row's side of the condition and its type.
 func (c *condition) have(x *evalCtx, v *rowView) ([]byte, *cqltype.Type, error) {
 	whole := v.value(c.col)
-	switch {
-	case c.field >= 0:
-		return cqltype.Component(whole, c.field), c.col.Type.Fields[c.field].Type, nil
-	case c.elem == nil:
+	if c.elem == nil {
 		return whole, c.col.Type, nil
 	}
 	key, err := conditionValue(x, c.elem)
