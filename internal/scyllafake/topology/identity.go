@@ -41,6 +41,25 @@ func (id *Identity) validate(shards int) error {
 	return nil
 }
 
+// AddGeneration adds a generation with the tokens, streams, id and start of an
+// Identity, whose host id does not count. It must start after all others; the
+// node keeps its own tokens.
+func (t *Topology) AddGeneration(id *Identity) (*Generation, error) {
+	if err := id.validate(t.Shards); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := id.generation(t.now().UnixMicro(), t.Shards)
+	if gens := t.state.Load().generations; len(gens) > 0 && g.start <= gens[len(gens)-1].start {
+		return nil, fmt.Errorf("a generation from %s is not the last", g.Start())
+	}
+	if err := t.storeGeneration(g); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
 // generation is the identity's first generation.
 func (id *Identity) generation(now int64, shards int) *Generation {
 	start := now

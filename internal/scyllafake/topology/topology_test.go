@@ -137,6 +137,14 @@ func TestOpen_TakesAnIdentity(t *testing.T) {
 	if again.HostID != id.HostID || len(again.Generations()) != 1 {
 		t.Errorf("after a restart host %v with %d generations", again.HostID, len(again.Generations()))
 	}
+	second := *id
+	second.Start, second.GenerationID = id.Start.Add(time.Hour), uuid.New()
+	if g, err := again.AddGeneration(&second); err != nil || g.ID != second.GenerationID || len(again.Generations()) != 2 {
+		t.Errorf("AddGeneration() = %v, %v", g, err)
+	}
+	if _, err := again.AddGeneration(id); err == nil {
+		t.Error("AddGeneration() of an earlier generation succeeded")
+	}
 	id.Streams = id.Streams[:1]
 	if _, err := Open(newMemory(), Options{Identity: id}); err == nil {
 		t.Error("Open() with streams for one of two tokens succeeded")
