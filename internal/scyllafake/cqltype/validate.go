@@ -93,10 +93,6 @@ func (t *Type) Validate(v []byte) error {
 		if n != 4 && n != 16 {
 			return marshalErrorf("Validation failed for inet_addr - got %d bytes", n)
 		}
-	case Decimal:
-		if n < 5 {
-			return marshalErrorf("read_simple - not enough bytes (expected %d, got %d)", 4, n)
-		}
 	case Duration:
 		return validateDuration(v)
 	case List, Set, Map:

@@ -57,7 +57,7 @@ func (p *planner) planSelect(s *cql.Select) (*Plan, error) {
 		return nil, err
 	}
 	for _, f := range []func(*selectPlan, *cql.Select) error{
-		p.checkDistinct, p.groupClause, p.orderClause, p.checkFiltering, p.selectLimits,
+		p.checkDistinct, p.checkStatic, p.groupClause, p.orderClause, p.checkFiltering, p.selectLimits,
 	} {
 		if err := f(q, s); err != nil {
 			return nil, err
@@ -95,6 +95,26 @@ func (p *planner) selectClause(q *selectPlan, s *cql.Select) error {
 	}
 	if !q.grouped {
 		q.columns = newProjection(q.selected)
+	}
+	return nil
+}
+
+// checkStatic refuses to choose rows where nothing of a row is read.
+func (p *planner) checkStatic(q *selectPlan, s *cql.Select) error {
+	static := false
+	for _, sel := range s.Selectors {
+		for name := range cql.Columns(sel.Expr) {
+			switch p.table.ByName[name].Kind {
+			case catalog.Static:
+				static = true
+			case catalog.PartitionKey:
+			default:
+				return nil
+			}
+		}
+	}
+	if static && q.rest.restrictsRows() {
+		return cqlerr.Invalidf("Cannot restrict clustering columns when selecting only static columns")
 	}
 	return nil
 }
