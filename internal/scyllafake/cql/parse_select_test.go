@@ -1,6 +1,9 @@
 package cql
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestParse_Select(t *testing.T) {
 	t.Parallel()
@@ -108,4 +111,25 @@ func countMarkers(r Relation) int {
 		}
 	}
 	return n
+}
+
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	stmt, err := Parse("SELECT max(writetime(a)), CAST(f(b, c.d) AS text), count(*) FROM t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range stmt.(*Select).Selectors {
+		got = slices.AppendSeq(got, Columns(s.Expr))
+	}
+	if want := []string{"a", "b", "c"}; !slices.Equal(got, want) {
+		t.Errorf("Columns() = %q, want %q", got, want)
+	}
+	for c := range Columns(stmt.(*Select).Selectors[1].Expr) {
+		if c != "b" {
+			t.Errorf("first column = %q, want b", c)
+		}
+		break
+	}
 }
