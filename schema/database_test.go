@@ -1,0 +1,52 @@
+package schema
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+)
+
+// start runs a node in memory and returns it with a session without keyspace.
+//
+// The tests run in real time: gocql keeps wait groups in a pool of the process,
+// so only one testing/synctest bubble in a process can use it.
+func start(t *testing.T, cfg scyllafake.Config) (*scyllafake.Server, *gocql.Session) {
+	t.Helper()
+	cfg.Tokens = 4
+	srv, err := scyllafake.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return srv, connect(t, srv)
+}
+
+// dialer reaches a node over its in-memory listener.
+type dialer struct{ srv *scyllafake.Server }
+
+func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return d.srv.Dial(ctx)
+}
+
+func connect(t *testing.T, srv *scyllafake.Server) *gocql.Session {
+	t.Helper()
+	c := gocql.NewCluster("127.0.0.1")
+	c.Dialer = dialer{srv}
+	c.ProtoVersion = 4
+	c.Timeout = 10 * time.Second
+	s, err := c.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
