@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/big"
+	"strconv"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqltype"
@@ -84,13 +85,8 @@ func fromFloat(to *cqltype.Type, f float64) ([]byte, error) {
 		return nil, cqlerr.Invalidf("cannot cast %v to %s", f, to)
 	}
 	if to.Kind == cqltype.Decimal {
-		r := new(big.Rat).SetFloat64(f)
-		scale := int32(0)
-		for !r.IsInt() && scale < 340 {
-			r.Mul(r, big.NewRat(10, 1))
-			scale++
-		}
-		return cqltype.EncodeDecimal(new(big.Int).Quo(r.Num(), r.Denom()), scale), nil
+		// The shortest decimal that reads back as the same number.
+		return cqltype.TDecimal.FromText(strconv.FormatFloat(f, 'f', -1, 64))
 	}
 	n, _ := new(big.Float).SetFloat64(f).Int(nil)
 	return fromInt(to, n)

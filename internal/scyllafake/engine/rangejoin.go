@@ -23,7 +23,13 @@ func (e edge) end() store.Bound   { return store.Bound{Prefix: e.prefix, Inclusi
 // compareEdges orders edges as the table orders its rows.
 func compareEdges(cols []*catalog.Column, a, b edge) int {
 	n := min(len(a.prefix), len(b.prefix))
-	if c := comparePrefix(cols, a.prefix[:n], b.prefix[:n]); c != 0 {
+	return orderEdges(comparePrefix(cols, a.prefix[:n], b.prefix[:n]), a, b)
+}
+
+// orderEdges orders edges of which c orders what their prefixes have in common.
+func orderEdges(c int, a, b edge) int {
+	n := min(len(a.prefix), len(b.prefix))
+	if c != 0 {
 		return c
 	}
 	// The longer one lies inside what the shorter one begins.

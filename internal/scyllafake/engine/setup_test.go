@@ -222,3 +222,15 @@ var (
 	nullValue  = engine.Value{}
 	unsetValue = engine.Value{Unset: true}
 )
+
+// level finds a consistency level by its name.
+func level(t *testing.T, name string) engine.Consistency {
+	t.Helper()
+	for c := engine.Any; c <= engine.LocalOne; c++ {
+		if c.String() == name {
+			return c
+		}
+	}
+	t.Fatalf("no level %s", name)
+	return 0
+}

@@ -20,14 +20,22 @@ type tupleSlice struct {
 func (s *tupleSlice) add(op cql.Op, vals [][]byte) {
 	open := op == cql.OpGT || op == cql.OpLT
 	if op == cql.OpGT || op == cql.OpGE {
-		if s.lo == nil || s.compare(vals, s.lo) > 0 || s.compare(vals, s.lo) == 0 && open {
+		if s.lo == nil || s.compareEdges(edge{vals, open}, s.loEdge()) > 0 {
 			s.lo, s.loOpen = vals, open
 		}
 		return
 	}
-	if s.hi == nil || s.compare(vals, s.hi) < 0 || s.compare(vals, s.hi) == 0 && open {
+	if s.hi == nil || s.compareEdges(edge{vals, !open}, s.hiEdge()) < 0 {
 		s.hi, s.hiOpen = vals, open
 	}
+}
+
+func (s *tupleSlice) loEdge() edge { return edge{s.lo, s.loOpen} }
+func (s *tupleSlice) hiEdge() edge { return edge{s.hi, !s.hiOpen} }
+
+// compareEdges orders edges by value.
+func (s *tupleSlice) compareEdges(a, b edge) int {
+	return orderEdges(s.compare(a.prefix, b.prefix), a, b)
 }
 
 // compare orders tuples by value, as far as both go.
@@ -59,10 +67,8 @@ func (s *tupleSlice) contains(t [][]byte) bool {
 // share a bound's first values, one for those between, and so on.
 func (s *tupleSlice) ranges() []store.Range {
 	n := max(len(s.lo), len(s.hi))
-	if s.lo != nil && s.hi != nil {
-		if c := s.compare(s.lo, s.hi); c > 0 || c == 0 && (s.loOpen || s.hiOpen) {
-			return []store.Range{}
-		}
+	if s.lo != nil && s.hi != nil && s.compareEdges(s.loEdge(), s.hiEdge()) >= 0 {
+		return []store.Range{}
 	}
 	oneWay := !slices.ContainsFunc(s.cols[:n], func(c *catalog.Column) bool { return c.Desc != s.cols[0].Desc })
 	if !oneWay {
