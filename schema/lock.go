@@ -67,6 +67,8 @@ func (l *lock) acquire(ctx context.Context, wait time.Duration) error {
 // the lease may have expired. It returns when ctx has ended.
 func (l *lock) keep(ctx context.Context, cancel context.CancelCauseFunc) {
 	stmt := fmt.Sprintf("UPDATE %s USING TTL %d SET owner = ?, acquired_at = ? WHERE name = ? IF owner = ?", l.table, l.ttl/time.Second)
+	// TTLs count in whole seconds, so the lease may end up to one second early:
+	// with the least TTL of 3 s just when two thirds of it have passed.
 	renewed := time.Now()
 	for pause(ctx, l.ttl/3) == nil {
 		sent := time.Now()

@@ -312,10 +312,10 @@ func TestLock_IsKeptWhileWorkLasts(t *testing.T) {
 	_, s := start(t, scyllafake.Config{})
 	o := Options{}.withDefaults()
 	mustMigrate(t, s, o)
-	o.LockTTL = time.Second
+	o.LockTTL = 3 * time.Second
 	m := migrator{session: s, options: o}
 	err := m.locked(t.Context(), func(ctx context.Context) error {
-		if err := pause(ctx, 5*o.LockTTL/2); err != nil {
+		if err := pause(ctx, 3*o.LockTTL/2); err != nil {
 			return err
 		}
 		return newLock(s, o).acquire(ctx, 0)
