@@ -1,0 +1,50 @@
+package layout
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// metricName is what the metrics of this project look like.
+var metricName = regexp.MustCompile(`\b(?:relay|orders)_[a-z_]+(?:_total|_seconds|_bytes|_records|_held|_count|_bucket)\b`)
+
+// TestDeploy_MetricsExist finds dashboards and alerts that ask for a metric no
+// code exports: they would stay empty, and silent, for ever.
+func TestDeploy_MetricsExist(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	for _, pattern := range []string{"relay/*.go", "orders/*.go"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			code.WriteString(read(t, f))
+		}
+	}
+	seen := 0
+	for _, f := range []string{"deploy/prometheus/alerts.yml", "deploy/grafana/dashboards/outbox.json"} {
+		for _, name := range metricName.FindAllString(read(t, filepath.Join(root, f)), -1) {
+			seen++
+			base := strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")
+			if !strings.Contains(code.String(), `"`+base+`"`) {
+				t.Errorf("%s asks for %s, which nothing exports", f, base)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("found no metric at all: the pattern is wrong")
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

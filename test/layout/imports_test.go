@@ -1,0 +1,86 @@
+// Package layout holds the tree to its rules: who may import whom, and that
+// what is deployed asks for metrics that exist.
+package layout
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	module = "github.com/scylla-outbox/scylla-outbox/"
+)
+
+// forbidden says what a package, and all below it, may not import, even
+// through others.
+var forbidden = map[string][]string{
+	"relay/outbox":        {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"relay":               {"orders", "dlq", "cmd", "internal/scyllafake"},
+	"orders":              {"relay", "dlq", "cmd", "internal/scyllafake"},
+	"schema":              {"relay", "orders", "dlq", "cmd", "internal"},
+	"internal/daemon":     {"relay", "orders", "dlq", "schema", "cmd"},
+	"internal/scyllafake": {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
+}
+
+// allowed are the exceptions: the event is what services and relay share.
+var allowed = map[string]bool{"relay/outbox": true}
+
+func TestImports_RunOneWay(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	checked := 0
+	for {
+		var p struct {
+			ImportPath string
+			Deps       []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(p.ImportPath, module)
+		rule, ok := ruleFor(name)
+		if !ok {
+			continue
+		}
+		checked++
+		for _, d := range p.Deps {
+			dep, ours := strings.CutPrefix(d, module)
+			if !ours || allowed[dep] || within(dep, rule) {
+				continue
+			}
+			for _, f := range forbidden[rule] {
+				if within(dep, f) {
+					t.Errorf("%s imports %s; imports run cmd -> orders, relay, dlq -> schema, relay/outbox", name, dep)
+				}
+			}
+		}
+	}
+	if checked < len(forbidden) {
+		t.Errorf("checked %d packages, want at least one for each of the %d rules", checked, len(forbidden))
+	}
+}
+
+// ruleFor finds the longest rule that a package falls under.
+func ruleFor(name string) (rule string, ok bool) {
+	for r := range forbidden {
+		if within(name, r) && len(r) > len(rule) {
+			rule, ok = r, true
+		}
+	}
+	return rule, ok
+}
+
+func within(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
