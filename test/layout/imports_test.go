@@ -22,7 +22,7 @@ var forbidden = map[string][]string{
 	"relay/outbox":        {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"relay":               {"orders", "dlq", "cmd", "internal/scyllafake"},
 	"orders":              {"relay", "dlq", "cmd", "internal/scyllafake"},
-	"schema":              {"relay", "orders", "dlq", "cmd", "internal"},
+	"schema":              {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
 	"internal/daemon":     {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/scyllafake": {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
 }
