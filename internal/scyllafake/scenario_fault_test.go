@@ -536,8 +536,13 @@ func TestFaults_Rules(t *testing.T) {
 		if err := read(); err != nil {
 			t.Errorf("after the driver connected again: %v", err)
 		}
-		if n := len(f.Rules()); n != 5 {
-			t.Errorf("%d rules, want 5", n)
+		f.MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Count: 1, Effect: faults.Effect{Disconnect: true}})
+		if _, err := c.s.Query("INSERT INTO ks.orders (k, v) VALUES (9, 1) IF NOT EXISTS").MapScanCAS(map[string]any{}); err == nil {
+			t.Error("a conditional write is answered on a lost connection")
+		}
+		time.Sleep(time.Minute)
+		if n := c.count("ks.orders"); n != 1 {
+			t.Errorf("%d rows, want one: nothing comes of the conditional write", n)
 		}
 	})
 }

@@ -56,7 +56,7 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, cols []C
 	}
 	unlock := e.locks.lock(r.id)
 	defer unlock()
-	if v.Err != nil && v.Fate == FateNormal {
+	if (v.Err != nil || v.Disconnect) && v.Fate == FateNormal {
 		return nil, e.finish(v)
 	}
 	if err := e.finishDecided(r.id); err != nil {
