@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -139,18 +140,10 @@ type goldenNode struct {
 
 func newGoldenNode(t *testing.T, ring *golden.Ring, shards int, now time.Time) *goldenNode {
 	t.Helper()
-	id := &topology.Identity{HostID: ring.HostID, Tokens: ring.Tokens, GenerationID: ring.GenerationID, Start: ring.Start}
-	for _, streams := range ring.Streams {
-		var ids []topology.StreamID
-		for _, s := range streams {
-			ids = append(ids, topology.StreamID(s))
-		}
-		id.Streams = append(id.Streams, ids)
-	}
 	n := &goldenNode{t: t}
 	n.setClock(now)
 	n.cfg = scyllafake.Config{
-		Dir: t.TempDir(), Addr: "127.0.0.1:0", ShardAwarePort: -1, Shards: shards, Identity: id,
+		Dir: t.TempDir(), Addr: "127.0.0.1:0", ShardAwarePort: -1, Shards: shards, Identity: identity(ring),
 		Now: func() time.Time { return time.UnixMicro(n.clock.Load()) },
 	}
 	n.start()
@@ -160,6 +153,18 @@ func newGoldenNode(t *testing.T, ring *golden.Ring, shards int, now time.Time) *
 		}
 	})
 	return n
+}
+
+func identity(ring *golden.Ring) *topology.Identity {
+	id := &topology.Identity{HostID: ring.HostID, Tokens: ring.Tokens, GenerationID: ring.GenerationID, Start: ring.Start}
+	for _, streams := range ring.Streams {
+		var ids []topology.StreamID
+		for _, s := range streams {
+			ids = append(ids, topology.StreamID(s))
+		}
+		id.Streams = append(id.Streams, ids)
+	}
+	return id
 }
 
 func (n *goldenNode) start() {
@@ -209,8 +214,13 @@ var goldenDrivers = []struct {
 	shards int
 	traces []string
 	ring   string
+	// unrecorded says that another client, which did what that of writer-run
+	// does, was at work; joins that a second node joined.
+	unrecorded, joins bool
 }{
-	{"run", 1, []string{"writer-run", "reader-run"}, "reader-run"},
+	{name: "run", shards: 1, traces: []string{"writer-run", "reader-run"}, ring: "reader-run"},
+	{name: "2shards", shards: 2, traces: []string{"reader-2shards"}, ring: "reader-2shards", unrecorded: true},
+	{name: "switch", shards: 1, traces: []string{"reader-switch"}, ring: "reader-switch", unrecorded: true, joins: true},
 }
 
 // TestGoldenDrivers plays every frame that unmodified drivers sent to a real
@@ -223,22 +233,23 @@ func TestGoldenDrivers(t *testing.T) {
 			t.Parallel()
 			var traces []*golden.Trace
 			for _, name := range d.traces {
-				trace, err := golden.LoadTrace(goldenDir, name)
-				if err != nil {
+				traces = append(traces, loadTrace(t, name))
+			}
+			ring, err := golden.RingOfFrames(loadTrace(t, d.ring).Frames)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := newGoldenNode(t, ring, d.shards, ring.Start)
+			var others []golden.Statement
+			if d.unrecorded {
+				if others, err = traces[0].Unrecorded(loadTrace(t, "writer-run")); err != nil {
 					t.Fatal(err)
 				}
-				traces = append(traces, trace)
 			}
-			frames, err := golden.LoadFrames(goldenDir, d.ring)
-			if err != nil {
-				t.Fatal(err)
+			if d.joins {
+				others = append(others, n.join(traces[0])...)
 			}
-			ring, err := golden.RingOfFrames(frames)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := newGoldenNode(t, ring, d.shards, traces[0].Start)
-			out, err := golden.PlayTraces(t.Context(), golden.Node{Dial: n.dial, SetClock: n.setClock, Shards: d.shards}, traces...)
+			out, err := golden.PlayTraces(t.Context(), golden.Node{Dial: n.dial, SetClock: n.setClock, Shards: d.shards}, others, traces...)
 			if err != nil {
 				t.Error(err)
 			}
@@ -251,4 +262,35 @@ func TestGoldenDrivers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func loadTrace(t *testing.T, name string) *golden.Trace {
+	t.Helper()
+	trace, err := golden.LoadTrace(goldenDir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
+}
+
+// join is what the node has to do when a second one joins: tell of it, and
+// begin the generation that the two made.
+func (n *goldenNode) join(trace *golden.Trace) []golden.Statement {
+	n.t.Helper()
+	j, err := trace.Join()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return []golden.Statement{j.Peer, {At: j.At, Node: func() error {
+		if _, err := n.server.Topology().AddGeneration(identity(j.Ring)); err != nil {
+			return err
+		}
+		addr, err := netip.ParseAddr(j.Addr)
+		if err != nil {
+			return err
+		}
+		n.server.PublishNode(scyllafake.NodeNew, addr)
+		n.server.PublishNode(scyllafake.NodeUp, addr)
+		return nil
+	}}}
 }

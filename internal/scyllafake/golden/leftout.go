@@ -80,7 +80,7 @@ func Sum(c *Case, out []Outcome, left LeftOuts) Summary {
 		switch {
 		case o.Diff == "":
 			s.Agreed++
-			if e != nil && e.First == e.Last {
+			if e != nil {
 				s.Wrong = append(s.Wrong, what+"\n\tagrees: remove it from the list of left-out steps")
 			}
 		case e == nil:

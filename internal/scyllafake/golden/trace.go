@@ -38,8 +38,9 @@ func LoadTrace(dir, name string) (*Trace, error) {
 // PlayTraces plays recordings of clients that worked at the same time against
 // a node: each request when its time comes, on its own connection and with its
 // own stream id, and each answer compared where it was recorded, so that as
-// many requests are under way at once as were. The outcomes come by name.
-func PlayTraces(ctx context.Context, n Node, traces ...*Trace) (map[string][]Outcome, error) {
+// many requests are under way at once as were. others is what clients did that
+// have no trace. The outcomes come by name.
+func PlayTraces(ctx context.Context, n Node, others []Statement, traces ...*Trace) (map[string][]Outcome, error) {
 	start := slices.MinFunc(traces, func(a, b *Trace) int { return a.Start.Compare(b.Start) }).Start
 	p := &tracePlayer{
 		node: n, diff: NewDiff(start.UnixMicro()), conns: map[string]*conn{}, recorded: newView(), actual: newView(),
@@ -51,19 +52,29 @@ func PlayTraces(ctx context.Context, n Node, traces ...*Trace) (map[string][]Out
 		}
 	}()
 	type item struct {
+		at    time.Time
+		other *Statement
 		trace *Trace
 		frame *Frame
-		at    time.Time
 	}
 	var items []item
+	for i := range others {
+		items = append(items, item{at: others[i].At, other: &others[i]})
+	}
 	for _, t := range traces {
 		for _, f := range t.Frames {
-			items = append(items, item{t, f, t.Start.Add(time.Duration(f.AtMS * float64(time.Millisecond)))})
+			items = append(items, item{at: t.at(f), trace: t, frame: f})
 		}
 	}
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) })
 	for _, it := range items {
 		n.SetClock(it.at)
+		if it.other != nil {
+			if err := p.do(ctx, *it.other); err != nil {
+				return p.out, err
+			}
+			continue
+		}
 		if err := p.play(ctx, it.trace.Name, it.frame); err != nil {
 			return p.out, fmt.Errorf("%s %d: %w", it.trace.Name, it.frame.Seq, err)
 		}
@@ -80,6 +91,37 @@ type tracePlayer struct {
 	states   map[string][]byte
 	pending  map[string]pending // by connection and stream
 	out      map[string][]Outcome
+}
+
+// do executes a statement of a client without a trace.
+func (p *tracePlayer) do(ctx context.Context, s Statement) error {
+	if s.Node != nil {
+		return s.Node()
+	}
+	const name = "others"
+	ask := func(frame []byte) error {
+		p.conns[name].send(frame)
+		a, ok := p.conns[name].answer(answerWithin)
+		if !ok || a.frame == nil {
+			return fmt.Errorf("no answer to %s", s.CQL)
+		}
+		got, err := Decode(a.frame, "", nil)
+		if err == nil && got.Opcode == opError {
+			err = fmt.Errorf("%s: %04X %s", s.CQL, got.Code, got.Message)
+		}
+		return err
+	}
+	if p.conns[name] == nil {
+		nc, err := p.node.Dial(ctx, false, 0)
+		if err != nil {
+			return err
+		}
+		p.conns[name] = newConn(nc)
+		if err := ask(startupFrame()); err != nil {
+			return err
+		}
+	}
+	return ask(s.frame())
 }
 
 // pending is a request that was sent.
