@@ -1,0 +1,10 @@
+package e2e
+
+import (
+	"os"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }

@@ -1,0 +1,220 @@
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stopTimeout is how long a process may take to end after SIGTERM.
+const stopTimeout = 60 * time.Second
+
+var binary struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+// Binary builds the outbox binary, once for the test process, and returns its
+// path. Main removes it.
+func Binary(t testing.TB) string {
+	t.Helper()
+	binary.once.Do(func() {
+		dir, err := os.MkdirTemp("", "outbox-test-")
+		if err != nil {
+			binary.err = err
+			return
+		}
+		binary.path = filepath.Join(dir, "outbox")
+		out, err := exec.Command("go", "build", "-o", binary.path, "github.com/scylla-outbox/scylla-outbox/cmd/outbox").CombinedOutput()
+		if err != nil {
+			binary.err = fmt.Errorf("build the outbox binary: %w\n%s", err, out)
+		}
+	})
+	if binary.err != nil {
+		t.Fatal(binary.err)
+	}
+	return binary.path
+}
+
+// Main runs the tests of a package that uses Binary, and removes the binary:
+//
+//	func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+func Main(m *testing.M) int {
+	defer func() {
+		if binary.path != "" {
+			_ = os.RemoveAll(filepath.Dir(binary.path))
+		}
+	}()
+	return m.Run()
+}
+
+// Process is an outbox command that runs. It may be killed and started again.
+// Its methods are not safe for concurrent use.
+type Process struct {
+	t    testing.TB
+	name string
+	args []string
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+	out    bytes.Buffer // stdout of the run
+	log    *os.File     // stderr of all runs
+}
+
+// Start starts `outbox args…`. What still runs at the end of the test is
+// stopped then; if the test failed, the end of its log is shown.
+func Start(t testing.TB, name string, args ...string) *Process {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{t: t, name: name, args: args, log: log}
+	t.Cleanup(p.end)
+	p.Restart()
+	return p
+}
+
+// Restart starts the process again after it ended.
+func (p *Process) Restart() {
+	p.t.Helper()
+	p.out.Reset()
+	p.cmd = exec.Command(Binary(p.t), p.args...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, p.log
+	p.cmd.SysProcAttr = dieWithParent()
+	p.exited = make(chan struct{})
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatalf("start %s: %v", p.name, err)
+	}
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		_ = cmd.Wait() // the state is read from cmd
+		close(exited)
+	}(p.cmd, p.exited)
+}
+
+// Kill ends the process as a crash would: by SIGKILL.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// Stop asks the process to end with SIGTERM and fails the test unless it does,
+// with exit status 0.
+func (p *Process) Stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Errorf("stop %s: %v", p.name, err)
+	}
+	if code := p.Wait(stopTimeout); code != 0 {
+		p.t.Errorf("%s ended with status %d after SIGTERM, want 0", p.name, code)
+	}
+}
+
+// Wait waits for the end of the process and returns its exit status. It kills
+// the process and fails the test if that takes longer than limit.
+func (p *Process) Wait(limit time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(limit):
+		p.Kill()
+		p.t.Errorf("%s did not end within %s", p.name, limit)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Running says whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Output is what a process that ended wrote to stdout in its last run.
+func (p *Process) Output() string {
+	<-p.exited
+	return p.out.String()
+}
+
+// Log is what all runs wrote to stderr.
+func (p *Process) Log() string {
+	b, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// end stops what still runs.
+func (p *Process) end() {
+	if p.Running() {
+		p.Kill()
+	}
+	if p.t.Failed() {
+		lines := strings.Split(strings.TrimSpace(p.Log()), "\n")
+		p.t.Logf("the end of %s's log:\n%s", p.name, strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+	_ = p.log.Close()
+}
+
+// Run runs a command to its end and returns its output and exit status.
+func Run(t testing.TB, limit time.Duration, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	p := Start(t, args[0], args...)
+	code = p.Wait(limit)
+	return p.Output(), p.Log(), code
+}
+
+// Must runs a command to its end and fails the test unless it succeeds.
+func Must(t testing.TB, limit time.Duration, args ...string) string {
+	t.Helper()
+	stdout, stderr, code := Run(t, limit, args...)
+	if code != 0 {
+		t.Fatalf("outbox %s: status %d\n%s%s", strings.Join(args, " "), code, stdout, stderr)
+	}
+	return stdout
+}
+
+// FreeAddrs returns addresses on loopback that nobody listens on.
+func FreeAddrs(t testing.TB, n int) []string {
+	t.Helper()
+	var out []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		out = append(out, l.Addr().String())
+	}
+	return out
+}
+
+// Reachable waits until somebody listens on addr.
+func Reachable(t testing.TB, addr string) {
+	t.Helper()
+	for deadline := time.Now().Add(stopTimeout); ; {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nobody listens on %s: %v", addr, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
