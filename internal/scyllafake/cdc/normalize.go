@@ -51,12 +51,11 @@ func compareKeys(t *catalog.Table, a, b [][]byte) int {
 }
 
 func compareColumn(t *catalog.Table, i int, a, b []byte) int {
-	col := t.Clustering[i]
-	if c := col.Type.Compare(a, b); !col.Desc {
-		return c
-	} else {
+	c := t.Clustering[i].Type.Compare(a, b)
+	if t.Clustering[i].Desc {
 		return -c
 	}
+	return c
 }
 
 // mergeRow joins two changes of one row. A tombstone of the row does not

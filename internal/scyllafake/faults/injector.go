@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
@@ -21,6 +22,10 @@ type Injector struct {
 	node  *Node
 	clock *Clock
 	seed  uint64
+
+	// idle says that there is nothing to decide, so that a node without faults
+	// pays no lock.
+	idle atomic.Bool
 
 	mu     sync.Mutex
 	rnd    *rand.Rand
@@ -42,11 +47,16 @@ type active struct {
 // Injector whose rules neither begin generations nor resize tablets, clock for
 // one that is not asked for skew.
 func New(node *Node, clock *Clock, seed uint64) *Injector {
-	return &Injector{
+	in := &Injector{
 		node: node, clock: clock, seed: seed,
 		rnd: rand.New(rand.NewPCG(seed, 0)), nextID: 1, thaw: make(chan struct{}),
 	}
+	in.idle.Store(true)
+	return in
 }
+
+// changed brings idle up to date. The caller holds mu.
+func (in *Injector) changed() { in.idle.Store(len(in.rules) == 0 && !in.frozen) }
 
 // Seed is the seed of the source of chance.
 func (in *Injector) Seed() uint64 { return in.seed }
@@ -72,6 +82,7 @@ func (in *Injector) Add(r Rule) (id int, err error) {
 	id = in.nextID
 	in.nextID++
 	in.rules = append(in.rules, &active{id: id, rule: r})
+	in.changed()
 	return id, nil
 }
 
@@ -90,6 +101,7 @@ func (in *Injector) Remove(id int) error {
 	defer in.mu.Unlock()
 	n := len(in.rules)
 	in.rules = slices.DeleteFunc(in.rules, func(a *active) bool { return a.id == id })
+	in.changed()
 	if len(in.rules) == n {
 		return fmt.Errorf("rule %d: %w", id, ErrNoRule)
 	}
@@ -100,6 +112,7 @@ func (in *Injector) Remove(id int) error {
 func (in *Injector) Clear() {
 	in.mu.Lock()
 	in.rules = nil
+	in.changed()
 	in.mu.Unlock()
 	in.Thaw()
 }
@@ -144,6 +157,7 @@ func (in *Injector) Freeze() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.frozen = true
+	in.changed()
 }
 
 // Thaw lets everything go on that is held, by Freeze or by rules. The rules
@@ -152,6 +166,7 @@ func (in *Injector) Thaw() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.frozen = false
+	in.changed()
 	close(in.thaw)
 	in.thaw = make(chan struct{})
 }
@@ -165,6 +180,9 @@ func (in *Injector) Frozen() bool {
 
 // Before implements engine.Hook.
 func (in *Injector) Before(ctx context.Context, op engine.Op) engine.Verdict {
+	if in.idle.Load() {
+		return engine.Verdict{}
+	}
 	effect, verdict, wait := in.decide(op)
 	if wait != nil {
 		select {
