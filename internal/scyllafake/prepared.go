@@ -52,8 +52,12 @@ func idOf(keyspace, text string) preparedID {
 	return preparedID(h.Sum(nil))
 }
 
-// maxTexts bounds the cache of texts that were sent unprepared.
-const maxTexts = 1024
+// Bounds of what is remembered. A client whose statement was dropped is told
+// so and prepares it again.
+const (
+	maxTexts    = 1024
+	maxPrepared = 16384
+)
 
 // statements are the prepared statements of the server, and a cache of the
 // texts that were sent without PREPARE. It is safe for concurrent use.
@@ -86,6 +90,7 @@ func (c *statements) get(id []byte, s *catalog.Schema) (*statement, error) {
 func (c *statements) put(st *statement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	makeRoom(c.prepared, maxPrepared)
 	c.prepared[st.id] = st
 }
 
@@ -102,16 +107,22 @@ func (c *statements) text(id preparedID, s *catalog.Schema) *statement {
 func (c *statements) putText(st *statement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.texts) >= maxTexts {
-		// Which one goes does not matter: texts with literals never come again.
-		for id := range c.texts {
-			delete(c.texts, id)
-			if len(c.texts) < maxTexts/2 {
-				break
-			}
+	makeRoom(c.texts, maxTexts)
+	c.texts[st.id] = st
+}
+
+// makeRoom halves a map that has reached its bound. Which statements go does
+// not matter: those that are in use come back.
+func makeRoom(m map[preparedID]*statement, bound int) {
+	if len(m) < bound {
+		return
+	}
+	for id := range m {
+		delete(m, id)
+		if len(m) <= bound/2 {
+			return
 		}
 	}
-	c.texts[st.id] = st
 }
 
 // prune drops the prepared statements that a schema change has outdated, as a
