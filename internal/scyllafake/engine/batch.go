@@ -130,7 +130,7 @@ func batchColumns(list []*modifyPlan) []ColumnSpec {
 }
 
 func (e *Engine) execBatchText(ctx context.Context, b *batchPlan, x *evalCtx) (*Result, error) {
-	if err := checkTimeout(x, b.using.timeout); err != nil {
+	if err := x.setTimeout(b.using.timeout); err != nil {
 		return nil, err
 	}
 	list := make([]statement, len(b.list))
@@ -204,6 +204,7 @@ func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statem
 	if kind == cql.BatchUnlogged {
 		op = OpUnloggedBatch
 	}
+	x.timeout = timeoutOf(list)
 	return &Result{}, e.write(ctx, op, muts, x)
 }
 

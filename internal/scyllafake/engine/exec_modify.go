@@ -71,7 +71,7 @@ func evalTimestamp(x *evalCtx, t term, def int64) (int64, error) {
 // stamp evaluates the attributes of a statement. Its timestamp is ts unless it
 // names one itself; that of a ballot counts in any case.
 func (m *modifyPlan) stamp(x *evalCtx, ts int64, ballot bool) (stamp, error) {
-	if err := checkTimeout(x, m.using.timeout); err != nil {
+	if err := x.setTimeout(m.using.timeout); err != nil {
 		return stamp{}, err
 	}
 	own, err := evalTimestamp(x, m.using.timestamp, ts)

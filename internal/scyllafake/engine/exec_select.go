@@ -39,7 +39,7 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *evalCtx) (*Re
 	if err := e.checkRead(q.table, x.params.Consistency); err != nil {
 		return nil, err
 	}
-	if err := checkTimeout(x, q.timeout); err != nil {
+	if err := x.setTimeout(q.timeout); err != nil {
 		return nil, err
 	}
 	s := &selection{q: q, x: x}
@@ -277,6 +277,11 @@ func (s *selection) state() []byte {
 
 // emit appends the current row to the result.
 func (s *selection) emit() error {
+	// append grows a large buffer by a quarter at a time, which copies a page
+	// several times over.
+	if len(s.rows) > 0 && cap(s.rows)-len(s.rows) < 2*len(s.rows)/int(s.n) {
+		s.rows = slices.Grow(s.rows, len(s.rows))
+	}
 	if s.q.columns != nil {
 		s.rows = s.q.columns.appendRow(s.rows, &s.view, s.data)
 		s.n++

@@ -26,6 +26,9 @@ type Op struct {
 	Keyspace    string
 	Table       string // of the first mutation
 	Consistency Consistency
+	// Timeout is the statement's USING TIMEOUT, 0 without one. The engine does
+	// not enforce it; a hook that delays may want to.
+	Timeout time.Duration
 	// Mutations are what will be written, log mutations not yet included; nil for reads and CAS.
 	Mutations []*store.Mutation
 }

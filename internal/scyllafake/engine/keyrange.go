@@ -36,6 +36,9 @@ func (r *restrictions) partitionKeys(x *evalCtx) (keys [][]byte, unset bool, err
 		perColumn[i] = vals
 		n *= len(vals)
 	}
+	if err := checkProduct("partition-key", n); err != nil {
+		return nil, false, err
+	}
 	keys = make([][]byte, 0, n)
 	parts := make([][]byte, len(r.keys))
 	err = product(perColumn, parts, func() error {
@@ -47,6 +50,17 @@ func (r *restrictions) partitionKeys(x *evalCtx) (keys [][]byte, unset bool, err
 		return nil
 	})
 	return keys, false, err
+}
+
+// maxProduct is how many keys one statement may name by IN (ScyllaDB's
+// max_partition_key_restrictions_per_query and its like for rows).
+const maxProduct = 100
+
+func checkProduct(what string, n int) error {
+	if n <= maxProduct {
+		return nil
+	}
+	return cqlerr.New(cqlerr.Server, "%s cartesian product size %d is greater than maximum %d", what, n, maxProduct)
 }
 
 // product calls f for every choice of one value per column, the first column

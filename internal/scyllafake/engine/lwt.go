@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
@@ -50,7 +51,7 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, cols []C
 	if err := e.available(r.table.Keyspace, serialLevel(x.params)); err != nil {
 		return nil, err
 	}
-	v, err := e.before(ctx, Op{Kind: OpCAS, Keyspace: r.table.Keyspace, Table: r.table.Name, Consistency: x.params.Consistency})
+	v, err := e.before(ctx, Op{Kind: OpCAS, Keyspace: r.table.Keyspace, Table: r.table.Name, Consistency: x.params.Consistency, Timeout: timeoutOf(list)})
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +93,16 @@ func (e *Engine) commit(id partitionID, muts []*store.Mutation, x *evalCtx, v Ve
 	return e.apply(muts)
 }
 
+// timeoutOf is the shortest USING TIMEOUT of the statements, 0 if there is none.
+func timeoutOf(list []statement) (d time.Duration) {
+	for _, s := range list {
+		if t := s.x.timeout; t > 0 && (d == 0 || t < d) {
+			d = t
+		}
+	}
+	return d
+}
+
 // round is one conditional request at work.
 type round struct {
 	e     *Engine
@@ -110,6 +121,9 @@ func (r *round) begin() (ok bool, err error) {
 	for i, s := range r.list {
 		if s.m.table != r.table {
 			return false, cqlerr.Invalidf("BATCH with conditions cannot span multiple tables")
+		}
+		if err := s.x.setTimeout(s.m.using.timeout); err != nil {
+			return false, err
 		}
 		keys, err := s.m.keys(s.x)
 		if err != nil || len(keys) == 0 {

@@ -358,6 +358,9 @@ func (p *planner) checkConditional(m *modifyPlan) error {
 	case hasIn(m.rest.multi), len(m.rest.rows) > 0 && hasIn(m.rest.rows[len(m.rest.rows)-1]):
 		return cqlerr.Invalidf("IN on the clustering key columns is not supported with conditional %s", what)
 	}
+	if m.cond.regular && m.rest.firstFree() != nil && m.onlyStatic() {
+		return cqlerr.Invalidf("%s statements must restrict all PRIMARY KEY columns with equality relations in order to use IF condition on non static columns", kindNames[m.kind])
+	}
 	if m.kind == deleteKind && !m.onlyStatic() && len(p.table.Clustering) > 0 && !m.rest.namesRows() {
 		return cqlerr.Invalidf("DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to delete non static columns")
 	}

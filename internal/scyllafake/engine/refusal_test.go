@@ -52,6 +52,23 @@ func TestSelect_Refusals(t *testing.T) {
 	})
 }
 
+func TestCartesianProduct_Limit(t *testing.T) {
+	t.Parallel()
+	n := setup(t, usualTables...)
+	list := func(count int) string {
+		text := "0"
+		for i := 1; i < count; i++ {
+			text += ", " + itoa(i)
+		}
+		return text
+	}
+	n.play(
+		step{"SELECT * FROM plain WHERE pk IN (" + list(100) + ") AND ck IN (" + list(100) + ")", "none"},
+		step{"SELECT * FROM plain WHERE pk IN (" + list(101) + ")", "0000 partition-key cartesian product size 101 is greater than maximum 100"},
+		step{"SELECT * FROM plain WHERE pk = 1 AND ck IN (" + list(101) + ")", "0000 clustering-key cartesian product size 101 is greater than maximum 100"},
+	)
+}
+
 func TestModify_Refusals(t *testing.T) {
 	t.Parallel()
 	n := setup(t, append(usualTables, "CREATE TABLE ev (k int, t timeuuid, l list<int>, b blob, sm smallint, u uuid, PRIMARY KEY (k, t))")...)

@@ -28,6 +28,7 @@ type relation struct {
 type row struct {
 	terms []term
 	tuple term
+	n     int // components of tuple
 }
 
 // eval returns one value per column; an unset one among them makes the whole unset.
@@ -37,10 +38,7 @@ func (r row) eval(x *evalCtx, dst [][]byte) (vals [][]byte, unset bool, err erro
 		if err != nil || v.Unset {
 			return nil, v.Unset, err
 		}
-		for _, e := range cqltype.Components(v.Bytes) {
-			dst = append(dst, e)
-		}
-		return dst, false, nil
+		return tupleValues(v.Bytes, r.n, dst), false, nil
 	}
 	for _, t := range r.terms {
 		v, err := t.eval(x)
@@ -50,6 +48,15 @@ func (r row) eval(x *evalCtx, dst [][]byte) (vals [][]byte, unset bool, err erro
 		dst = append(dst, v.Bytes)
 	}
 	return dst, false, nil
+}
+
+// tupleValues are the n components of a serialised tuple; those it leaves out
+// are null.
+func tupleValues(v []byte, n int, dst [][]byte) [][]byte {
+	for i := range n {
+		dst = append(dst, cqltype.Component(v, i))
+	}
+	return dst
 }
 
 // tuples evaluates the right side of = or IN to the tuples it names. A null
@@ -81,9 +88,9 @@ func (r *relation) tuples(x *evalCtx) (out [][][]byte, skip bool, err error) {
 				out = append(out, [][]byte{e})
 				continue
 			}
-			var vals [][]byte
-			for _, c := range cqltype.Components(e) {
-				vals = append(vals, c)
+			vals := tupleValues(e, len(r.cols), nil)
+			if slices.ContainsFunc(vals, isNull) {
+				return nil, false, errNullElement
 			}
 			out = append(out, vals)
 		}
@@ -256,7 +263,7 @@ func (p *planner) rowOf(t cql.Term, name string, typ *cqltype.Type, r *cql.Relat
 	lit, ok := t.(cql.TupleLit)
 	if !ok {
 		v, err := p.term(t, p.spec(name, typ), nil)
-		return row{tuple: v}, err
+		return row{tuple: v, n: len(typ.Fields)}, err
 	}
 	if len(lit.Elems) != len(typ.Fields) {
 		return row{}, cqlerr.Invalidf("Expected %d elements in value tuple, but got %d: %s", len(typ.Fields), len(lit.Elems), termText(lit))

@@ -43,6 +43,9 @@ func (r *restrictions) singleRanges(x *evalCtx) ([]store.Range, bool, error) {
 		if col.Desc {
 			slices.Reverse(vals)
 		}
+		if err := checkProduct("clustering-key", len(prefixes)*len(vals)); err != nil {
+			return nil, false, err
+		}
 		next := make([][][]byte, 0, len(prefixes)*len(vals))
 		for _, p := range prefixes {
 			for _, v := range vals {

@@ -17,6 +17,8 @@ type evalCtx struct {
 	params *Params
 	now    time.Time
 	accs   []accumulator // of the plan's aggregates
+	// timeout is the statement's USING TIMEOUT, 0 without one.
+	timeout time.Duration
 	// strictKeys refuses a null for a key column; otherwise it names nothing.
 	strictKeys bool
 }

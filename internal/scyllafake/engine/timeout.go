@@ -1,13 +1,15 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqltype"
 )
 
-// timeout compiles USING TIMEOUT. Nothing here takes long enough for a
-// timeout to matter, but a bad one is refused.
+// timeout compiles USING TIMEOUT. Nothing here takes long enough for a timeout
+// to matter, but a bad one is refused, and hooks are told of it.
 func (p *planner) timeout(t cql.Term) (term, error) {
 	if t == nil {
 		return nil, nil
@@ -20,34 +22,42 @@ func (p *planner) timeout(t cql.Term) (term, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := v.(constant); ok {
-		return nil, checkTimeout(nil, v)
+	if c, ok := v.(constant); ok {
+		if _, err := timeoutValue(Value{Bytes: c.b}); err != nil {
+			return nil, err
+		}
 	}
 	return v, nil
 }
 
-// checkTimeout evaluates and checks a timeout; t may be nil.
-func checkTimeout(x *evalCtx, t term) error {
+// setTimeout evaluates a timeout into the execution; t may be nil.
+func (x *evalCtx) setTimeout(t term) error {
 	if t == nil {
 		return nil
 	}
 	v, err := t.eval(x)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	x.timeout, err = timeoutValue(v)
+	return err
+}
+
+func timeoutValue(v Value) (time.Duration, error) {
+	switch {
 	case v.Unset:
-		return cqlerr.Invalidf("Timeout value cannot be unset")
+		return 0, cqlerr.Invalidf("Timeout value cannot be unset")
 	case v.Bytes == nil:
-		return cqlerr.Invalidf("Timeout value cannot be null")
+		return 0, cqlerr.Invalidf("Timeout value cannot be null")
 	}
 	months, days, nanos := cqltype.DecodeDuration(v.Bytes)
 	switch {
 	case months != 0 || days != 0:
-		return cqlerr.Invalidf("Timeout values cannot be expressed in days/months")
+		return 0, cqlerr.Invalidf("Timeout values cannot be expressed in days/months")
 	case nanos%1e6 != 0:
-		return cqlerr.Invalidf("Timeout values cannot have granularity finer than milliseconds")
+		return 0, cqlerr.Invalidf("Timeout values cannot have granularity finer than milliseconds")
 	case nanos < 0:
-		return cqlerr.Invalidf("Timeout values must be non-negative")
+		return 0, cqlerr.Invalidf("Timeout values must be non-negative")
 	}
-	return nil
+	return time.Duration(nanos), nil
 }

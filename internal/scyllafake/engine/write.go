@@ -26,7 +26,7 @@ func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation,
 	}
 	v, err := e.before(ctx, Op{
 		Kind: kind, Keyspace: muts[0].Table.Keyspace, Table: muts[0].Table.Name,
-		Consistency: x.params.Consistency, Mutations: muts,
+		Consistency: x.params.Consistency, Timeout: x.timeout, Mutations: muts,
 	})
 	if err != nil {
 		return err
@@ -80,7 +80,8 @@ func (e *Engine) beforeRead(ctx context.Context, s *selection) error {
 	}
 	if e.hook != nil {
 		v, err := e.before(ctx, Op{
-			Kind: kind, Keyspace: s.q.table.Keyspace, Table: s.q.table.Name, Consistency: s.x.params.Consistency,
+			Kind: kind, Keyspace: s.q.table.Keyspace, Table: s.q.table.Name,
+			Consistency: s.x.params.Consistency, Timeout: s.x.timeout,
 		})
 		if err != nil {
 			return err
