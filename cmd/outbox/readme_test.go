@@ -1,0 +1,67 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated part of the README")
+
+const (
+	readme     = "../../README.md"
+	tableBegin = "<!-- settings -->\n"
+	tableEnd   = "<!-- /settings -->\n"
+)
+
+// TestREADME_ListsEverySetting keeps the README's table the one that the
+// program has.
+func TestREADME_ListsEverySetting(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), tableBegin)
+	got, after, ok2 := strings.Cut(rest, tableEnd)
+	if !ok || !ok2 {
+		t.Fatalf("README.md has no %q … %q", tableBegin, tableEnd)
+	}
+	want := settingsTable()
+	if got == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("the README's table of settings is not the program's; go test ./cmd/outbox -run README -update")
+	}
+	if err := os.WriteFile(readme, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func settingsTable() string {
+	var b strings.Builder
+	b.WriteString("| key in the file | environment | default | |\n|---|---|---|---|\n")
+	for _, s := range settings {
+		def := fmt.Sprint(s.Default)
+		switch v := s.Default.(type) {
+		case []string:
+			def = strings.Join(v, ",")
+		case time.Duration:
+			def = v.String()
+			for _, zero := range []string{"m0s", "h0m"} {
+				if strings.HasSuffix(def, zero) {
+					def = def[:len(def)-2]
+				}
+			}
+		}
+		if def != "" {
+			def = "`" + def + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", s.key(), s.env(), def, s.Usage)
+	}
+	return b.String()
+}
