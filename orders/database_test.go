@@ -1,0 +1,207 @@
+package orders
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// bundle is a service on a node in memory, with times short enough to wait for.
+type bundle struct {
+	*Service
+	node    *scyllafake.Server
+	session *gocql.Session
+}
+
+// testConfig has a budget of a few attempts.
+func testConfig() Config {
+	return Config{AttemptTimeout: 400 * time.Millisecond, WriteBudget: time.Second, RepairAfter: time.Second}
+}
+
+func setup(t testing.TB, change ...func(*Config)) *bundle {
+	t.Helper()
+	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	admin := connect(t, node, "")
+	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace)}
+	b.Service = b.another(t, change...)
+	return b
+}
+
+// another is a second service on the same tables: another process, or the same
+// one after a crash.
+func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
+	t.Helper()
+	cfg := testConfig()
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := New(b.session, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// dialer reaches a node over its in-memory listener.
+type dialer struct{ node *scyllafake.Server }
+
+func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return d.node.Dial(ctx)
+}
+
+func connect(t testing.TB, node *scyllafake.Server, keyspace string) *gocql.Session {
+	t.Helper()
+	c := gocql.NewCluster("127.0.0.1")
+	c.Dialer = dialer{node}
+	c.ProtoVersion = 4
+	c.Timeout = 10 * time.Second
+	c.Keyspace = keyspace
+	c.ReconnectInterval = 100 * time.Millisecond
+	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
+	s, err := c.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// fault adds a rule for operations of one kind; count 0 means all.
+func (b *bundle) fault(kind engine.OpKind, count int, e faults.Effect) (hits func() int) {
+	id := b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{kind}}, Count: count, Effect: e})
+	return func() int { return b.node.Faults().Hits(id) }
+}
+
+// heal ends all faults and waits until connections are back.
+func (b *bundle) heal(t testing.TB) {
+	t.Helper()
+	b.node.Faults().Clear()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if err := b.Ready(t.Context()); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the database does not come back: %v", err)
+		}
+	}
+}
+
+// stored is all that is stored of an order.
+type stored struct {
+	order  *Order
+	events []outbox.Event
+	// logged are the distinct event ids in the CDC log, in no order.
+	logged []gocql.UUID
+}
+
+func (b *bundle) stored(t testing.TB, id gocql.UUID) stored {
+	t.Helper()
+	var out stored
+	if o, ok, err := b.store.order(t.Context(), id); err != nil {
+		t.Fatal(err)
+	} else if ok {
+		out.order = &o
+	}
+	var sc outbox.Scanner
+	iter := b.session.Query("SELECT "+outbox.Columns+" FROM outbox_messages WHERE aggregate_id = ?", id).Iter()
+	for iter.Scan(sc.Dest()...) {
+		e, err := sc.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.events = append(out.events, e)
+	}
+	if err := iter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	iter = b.session.Query("SELECT aggregate_id, event_id FROM outbox_messages_scylla_cdc_log").Iter()
+	var aggregate, event gocql.UUID
+	for iter.Scan(&aggregate, &event) {
+		if aggregate == id && !slices.Contains(out.logged, event) {
+			out.logged = append(out.logged, event)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// mustBe checks that an order is stored with just these events, each once, and
+// that order, outbox and CDC log agree. Without types nothing may be stored.
+func (b *bundle) mustBe(t testing.TB, id gocql.UUID, types ...string) {
+	t.Helper()
+	s := b.stored(t, id)
+	if len(types) == 0 {
+		if s.order != nil || len(s.events) > 0 || len(s.logged) > 0 {
+			t.Errorf("order %s: stored %+v, want nothing", id, s)
+		}
+		return
+	}
+	var got []string
+	for i, e := range s.events {
+		got = append(got, e.Type)
+		if e.Sequence != int64(i+1) {
+			t.Errorf("order %s: event %d has seq %d", id, i+1, e.Sequence)
+		}
+		if !slices.Contains(s.logged, e.ID) {
+			t.Errorf("order %s: event %s is not in the CDC log", id, e.ID)
+		}
+	}
+	if !slices.Equal(got, types) || len(s.logged) != len(types) {
+		t.Errorf("order %s: events %q, %d in the CDC log, want %q", id, got, len(s.logged), types)
+		return
+	}
+	last := s.events[len(s.events)-1]
+	want, err := fromEvent(&last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.order == nil || s.order.Version != want.Version || s.order.Status != want.Status || s.order.EventID != want.EventID ||
+		!s.order.Total.Equal(want.Total) || len(s.order.Lines) != len(want.Lines) {
+		t.Errorf("order %s: row %+v, last event %+v", id, s.order, want)
+	}
+}
+
+// mustCreate creates an order while nothing is wrong.
+func (b *bundle) mustCreate(t testing.TB) Order {
+	t.Helper()
+	r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{})
+	if err != nil {
+		t.Fatalf("Create() = %v", err)
+	}
+	return r.Order
+}
+
+// isUnknown tells whether err says that the outcome is unknown.
+func isUnknown(err error) bool {
+	var u *UnavailableError
+	return errors.As(err, &u) && u.Unknown
+}
+
+// isRefused tells whether err says that nothing was stored.
+func isRefused(err error) bool {
+	var u *UnavailableError
+	return errors.As(err, &u) && !u.Unknown
+}
