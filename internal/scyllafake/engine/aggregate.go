@@ -102,20 +102,22 @@ func (a *aggregate) add(x *evalCtx, acc *accumulator, v *rowView) error {
 		if len(b) == 0 {
 			return nil
 		}
-		acc.addNumber(a.arg.typ, b)
+		if err := acc.addNumber(a.arg.typ, b); err != nil {
+			return err
+		}
 	}
 	acc.count++
 	return nil
 }
 
-func (acc *accumulator) addNumber(t *cqltype.Type, b []byte) {
+func (acc *accumulator) addNumber(t *cqltype.Type, b []byte) error {
 	switch t.Kind {
 	case cqltype.Float:
 		acc.float += float64(decodeFloat(b))
-		return
+		return nil
 	case cqltype.Double:
 		acc.float += decodeDouble(b)
-		return
+		return nil
 	}
 	if acc.sum == nil {
 		acc.sum = new(big.Int)
@@ -125,18 +127,35 @@ func (acc *accumulator) addNumber(t *cqltype.Type, b []byte) {
 		acc.sum.Add(acc.sum, cqltype.DecodeVarint(b))
 	case cqltype.Decimal:
 		unscaled, scale := cqltype.DecodeDecimal(b)
-		if scale > acc.scale {
-			acc.sum.Mul(acc.sum, pow10(scale-acc.scale))
-			acc.scale = scale
+		factor, err := pow10(int64(scale) - int64(acc.scale))
+		if err != nil {
+			return err
 		}
-		acc.sum.Add(acc.sum, unscaled.Mul(unscaled, pow10(acc.scale-scale)))
+		if scale > acc.scale {
+			acc.sum.Mul(acc.sum, factor)
+			acc.scale = scale
+		} else {
+			unscaled.Mul(unscaled, factor)
+		}
+		acc.sum.Add(acc.sum, unscaled)
 	default:
 		n, _ := t.DecodeInt(b)
 		acc.sum.Add(acc.sum, big.NewInt(n))
 	}
+	return nil
 }
 
-func pow10(n int32) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
+// maxScale bounds the exponents that arithmetic on decimals spells out.
+const maxScale = 10000
+
+// pow10 is 10 to the power of |n|.
+func pow10(n int64) (*big.Int, error) {
+	n = max(n, -n)
+	if n > maxScale {
+		return nil, cqlerr.Unsupported("arithmetic on decimals with exponents that far apart")
+	}
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil), nil
+}
 
 // result is the aggregate of the group; sum and avg of nothing are 0.
 func (a *aggregate) result(acc *accumulator) ([]byte, error) {

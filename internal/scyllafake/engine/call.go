@@ -65,7 +65,8 @@ func (p *planner) overload(t cql.FuncCall, want *cqltype.Type) (*function, error
 	name := strings.ToLower(t.Name.Name)
 	switch name {
 	case "token":
-		return tokenFunction(p.table), nil
+		fn := tokenFunction(p.table)
+		return fn, checkArity(fn, len(t.Args))
 	case "fromjson":
 		if len(t.Args) != 1 {
 			return nil, cqlerr.Invalidf("fromJson() function takes exactly one argument")
@@ -88,9 +89,10 @@ func (p *planner) overload(t cql.FuncCall, want *cqltype.Type) (*function, error
 		}
 	}
 	if match == nil && len(list) > 0 {
-		if len(list) == 1 && len(list[0].args) != len(t.Args) {
-			return nil, cqlerr.Invalidf("Invalid number of arguments in call to function system.%s: %d required but %d provided",
-				name, len(list[0].args), len(t.Args))
+		if len(list) == 1 {
+			if err := checkArity(list[0], len(t.Args)); err != nil {
+				return nil, err
+			}
 		}
 		sigs := make([]string, len(list))
 		for i, f := range list {
@@ -100,6 +102,13 @@ func (p *planner) overload(t cql.FuncCall, want *cqltype.Type) (*function, error
 			name, strings.Join(sigs, ", "))
 	}
 	return match, nil
+}
+
+func checkArity(f *function, n int) error {
+	if n == len(f.args) {
+		return nil
+	}
+	return cqlerr.Invalidf("Invalid number of arguments in call to function system.%s: %d required but %d provided", f.name, len(f.args), n)
 }
 
 func signature(f *function) string {

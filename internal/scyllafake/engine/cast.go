@@ -49,29 +49,37 @@ func castNumber(from, to *cqltype.Type, v []byte) ([]byte, error) {
 		}
 		return fromFloat(to, f)
 	case cqltype.Decimal:
-		unscaled, scale := cqltype.DecodeDecimal(v)
-		switch to.Kind {
-		case cqltype.Decimal:
-			return v, nil
-		case cqltype.Float, cqltype.Double:
-			r := new(big.Rat).SetInt(unscaled)
-			if scale >= 0 {
-				r.Quo(r, new(big.Rat).SetInt(pow10(scale)))
-			} else {
-				r.Mul(r, new(big.Rat).SetInt(pow10(-scale)))
-			}
-			f, _ := r.Float64()
-			return fromFloat(to, f)
-		}
-		if scale >= 0 {
-			return fromInt(to, unscaled.Quo(unscaled, pow10(scale)))
-		}
-		return fromInt(to, unscaled.Mul(unscaled, pow10(-scale)))
+		return castDecimal(to, v)
 	case cqltype.Varint:
 		return fromInt(to, cqltype.DecodeVarint(v))
 	}
 	n, _ := from.DecodeInt(v)
 	return fromInt(to, big.NewInt(n))
+}
+
+func castDecimal(to *cqltype.Type, v []byte) ([]byte, error) {
+	if to.Kind == cqltype.Decimal {
+		return v, nil
+	}
+	unscaled, scale := cqltype.DecodeDecimal(v)
+	factor, err := pow10(int64(scale))
+	if err != nil {
+		return nil, err
+	}
+	if to.Kind == cqltype.Float || to.Kind == cqltype.Double {
+		r := new(big.Rat).SetInt(unscaled)
+		if scale >= 0 {
+			r.Quo(r, new(big.Rat).SetInt(factor))
+		} else {
+			r.Mul(r, new(big.Rat).SetInt(factor))
+		}
+		f, _ := r.Float64()
+		return fromFloat(to, f)
+	}
+	if scale >= 0 {
+		return fromInt(to, unscaled.Quo(unscaled, factor))
+	}
+	return fromInt(to, unscaled.Mul(unscaled, factor))
 }
 
 func fromFloat(to *cqltype.Type, f float64) ([]byte, error) {

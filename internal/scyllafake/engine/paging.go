@@ -71,7 +71,36 @@ func decodePageState(b []byte, t *catalog.Table) (s pageState, same bool, err er
 	if r.bad {
 		return s, false, errPagingState
 	}
-	return s, s.storeID == t.StoreID, nil
+	if s.storeID != t.StoreID {
+		return s, false, nil
+	}
+	if !s.fits(t) {
+		return s, false, errPagingState
+	}
+	return s, true, nil
+}
+
+// fits reports whether the position can be one of table t: the checksum is no
+// secret, so a client could make up any.
+func (s *pageState) fits(t *catalog.Table) bool {
+	parts, err := t.DecodeKey(s.pos.Key, nil)
+	if err != nil || s.pos.Token != t.Token(s.pos.Key) {
+		return false
+	}
+	for i, c := range t.PartitionKey {
+		if c.Type.Validate(parts[i]) != nil {
+			return false
+		}
+	}
+	if n := len(s.pos.Clustering); n != 0 && n != len(t.Clustering) || n == 0 && !s.pos.Whole {
+		return false
+	}
+	for i, v := range s.pos.Clustering {
+		if t.Clustering[i].Type.Validate(v) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 type stateReader struct {

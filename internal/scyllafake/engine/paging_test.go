@@ -2,7 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"encoding/binary"
+	"hash/crc32"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +104,35 @@ func TestSelect_PagingState(t *testing.T) {
 		res, err := n.engine.Execute(t.Context(), n.mustPlan(c.cql), params)
 		if got := show(t, res, err); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// A state made up with a right checksum leads to no position that the table
+// could not have.
+func TestSelect_ForgedPagingState(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	n := setup(t, usualTables...)
+	insertPlain(n)
+	params := n.params
+	params.PageSize = 3
+	p := n.mustPlan("SELECT ck FROM plain")
+	res, err := n.engine.Execute(t.Context(), p, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2000 {
+		forged := slices.Clone(res.PagingState[:len(res.PagingState)-4])
+		for range 1 + rnd.IntN(3) {
+			forged[rnd.IntN(len(forged))] = byte(rnd.IntN(256))
+		}
+		params.PagingState = binary.BigEndian.AppendUint32(forged, crc32.ChecksumIEEE(forged))
+		res, err := n.engine.Execute(t.Context(), p, params)
+		if got := show(t, res, err); err != nil && got != "000a Invalid value for the paging state" {
+			t.Fatalf("state %x: %s", params.PagingState, got)
 		}
 	}
 }

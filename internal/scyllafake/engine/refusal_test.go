@@ -48,6 +48,9 @@ func TestSelect_Refusals(t *testing.T) {
 		{"SELECT * FROM kv WHERE k = 1 USING TIMEOUT -5s", "Timeout values must be non-negative"},
 		{"SELECT * FROM kv WHERE k = ?", "Invalid amount of bind variables: expected 1 received 0"},
 		{"SELECT pk, max(ck) FROM plain GROUP BY ck", "Group by column ck is out of order"},
+		{"SELECT * FROM kv WHERE token(k) > token(1, 2)", "Invalid number of arguments in call to function system.token: 1 required but 2 provided"},
+		{"SELECT * FROM kv WHERE token(k) > token()", "Invalid number of arguments in call to function system.token: 1 required but 0 provided"},
+		{"SELECT toTimestamp() FROM kv", "Invalid call to function system.totimestamp, none of its type signatures match (known type signatures: system.totimestamp : (timeuuid) -> timestamp, system.totimestamp : (date) -> timestamp)"},
 		{"SELECT max(count(*)) FROM kv", "aggregate functions cannot be used as arguments of aggregate functions"},
 	})
 }

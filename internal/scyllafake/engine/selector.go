@@ -214,8 +214,12 @@ func selectOverload(name string, args []selected) (*function, error) {
 
 func (p *planner) cellSelector(name string, t cql.FuncCall) (selected, error) {
 	shown := map[string]string{"writetime": "writeTime", "ttl": "ttl"}[name]
-	ref, ok := t.Args[0].(cql.ColumnRef)
-	if !ok || len(t.Args) != 1 {
+	var ref cql.ColumnRef
+	ok := len(t.Args) == 1
+	if ok {
+		ref, ok = t.Args[0].(cql.ColumnRef)
+	}
+	if !ok {
 		return selected{}, cqlerr.Invalidf("%s expects a column", shown)
 	}
 	c := p.table.ByName[ref.Column]
