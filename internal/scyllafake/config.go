@@ -91,12 +91,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	v, err := catalog.ParseVersion(c.Version)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("Version: %w", err))
+		errs = append(errs, fmt.Errorf("version: %w", err))
 	} else if c.Tablets && !v.HasTablets() {
-		errs = append(errs, fmt.Errorf("Tablets: ScyllaDB %v has none", v))
+		errs = append(errs, fmt.Errorf("tablets: ScyllaDB %v has none", v))
 	}
 	if c.RingDelay < 0 {
-		errs = append(errs, errors.New("RingDelay: must not be negative"))
+		errs = append(errs, errors.New("ring delay: must not be negative"))
 	}
 	if c.MaxFrameBytes == 0 {
 		c.MaxFrameBytes = 256 << 20
@@ -105,7 +105,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.MaxInFlight = 1024
 	}
 	if c.MaxFrameBytes < 0 || c.MaxInFlight < 0 {
-		errs = append(errs, errors.New("MaxFrameBytes, MaxInFlight: must not be negative"))
+		errs = append(errs, errors.New("frame size and requests in flight: must not be negative"))
 	}
 	if c.Now == nil {
 		c.Now = time.Now

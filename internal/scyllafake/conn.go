@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"runtime/debug"
@@ -86,11 +85,22 @@ func (c *conn) serve() {
 	c.nc.SetWriteDeadline(time.Now().Add(drainTimeout)) //nolint:errcheck // a closed connection needs none
 	<-done
 	c.nc.Close()
-	if err != nil && !errors.Is(err, errHangUp) && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) {
+	if !ordinaryEnd(err) {
 		c.s.log.Debug("connection ended", "client", c.nc.RemoteAddr(), "err", err)
 	}
 }
 
+// ordinaryEnd reports whether a connection may end so.
+func ordinaryEnd(err error) bool {
+	for _, end := range []error{errHangUp, io.EOF, net.ErrClosed, io.ErrClosedPipe} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// read takes requests until there are no more; the error says why.
 func (c *conn) read() error {
 	in := bufio.NewReaderSize(c.nc, 32<<10)
 	for {
@@ -312,11 +322,6 @@ func (c *conn) currentKeyspace() string {
 		return *ks
 	}
 	return ""
-}
-
-// String identifies the connection in messages.
-func (c *conn) String() string {
-	return fmt.Sprintf("%v (shard %d)", c.nc.RemoteAddr(), c.shard)
 }
 
 // hangUp closes the connection; requests under way go on, unanswered.

@@ -76,18 +76,6 @@ func (r *body) bytes() []byte {
 	return r.take(int(n))
 }
 
-func (r *body) stringList() []string {
-	n := r.short()
-	var out []string
-	for range n {
-		if r.err != nil {
-			return nil
-		}
-		out = append(out, r.string())
-	}
-	return out
-}
-
 func (r *body) stringMap() map[string]string {
 	n := r.short()
 	out := make(map[string]string, min(int(n), 16))

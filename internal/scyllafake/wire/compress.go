@@ -53,7 +53,7 @@ func (c Compression) Decompress(in []byte, limit int) ([]byte, error) {
 		}
 		return out, nil
 	}
-	return nil, errors.New("Unknown compression algorithm")
+	return nil, errors.New("no compression was agreed on")
 }
 
 // AppendFrame appends a finished frame to dst with its body compressed. With
