@@ -33,7 +33,7 @@ func readRecording(t testing.TB, f corpusFile) recording {
 	}
 	r := recording{}
 	for block := range strings.SplitSeq(string(text), "\n\n") {
-		head, answer, ok := strings.Cut(strings.TrimSpace(block), "\n= ")
+		head, answer, ok := strings.Cut(strings.Trim(block, "\n"), "\n= ")
 		if ok {
 			r[head] = strings.Split(answer, "\n= ")
 		}
