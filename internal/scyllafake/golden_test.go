@@ -66,7 +66,8 @@ func TestGolden(t *testing.T) {
 					}
 					t.Run(c.Name, func(t *testing.T) {
 						t.Parallel()
-						sum := playGolden(t, c, ring, script.shards, left)
+						n := newGoldenNode(t, ring, script.shards, time.UnixMicro(c.Info.T), script.name == "F1.restart")
+						sum := playGolden(t, c, n, left)
 						mu.Lock()
 						defer mu.Unlock()
 						total.Add(sum)
@@ -74,6 +75,9 @@ func TestGolden(t *testing.T) {
 				}
 			})
 			t.Log(total.String())
+			for _, e := range total.Unneeded(script.name, left) {
+				t.Errorf("an entry of the list of left-out steps is not needed: %s", e)
+			}
 			if !script.whole && total.Agreed*10 < total.Steps*9 {
 				t.Errorf("%d of %d steps agree, fewer than nine of ten", total.Agreed, total.Steps)
 			}
@@ -113,12 +117,9 @@ func goldenRing(t *testing.T, name string) *golden.Ring {
 	return ring
 }
 
-func playGolden(t *testing.T, c *golden.Case, ring *golden.Ring, shards int, left golden.LeftOuts) golden.Summary {
+func playGolden(t *testing.T, c *golden.Case, n *goldenNode, left golden.LeftOuts) golden.Summary {
 	t.Helper()
-	n := newGoldenNode(t, ring, shards, time.UnixMicro(c.Info.T))
-	out, err := golden.Play(t.Context(), golden.Node{
-		Dial: n.dial, SetClock: n.setClock, Shards: shards, Hook: n.hook,
-	}, c)
+	out, err := golden.Play(t.Context(), n.node(), c)
 	if err != nil {
 		t.Error(err)
 	}
@@ -138,13 +139,17 @@ type goldenNode struct {
 	server *scyllafake.Server
 }
 
-func newGoldenNode(t *testing.T, ring *golden.Ring, shards int, now time.Time) *goldenNode {
+// newGoldenNode starts a node; one that restarts keeps its data on disk.
+func newGoldenNode(t *testing.T, ring *golden.Ring, shards int, now time.Time, restarts bool) *goldenNode {
 	t.Helper()
 	n := &goldenNode{t: t}
 	n.setClock(now)
 	n.cfg = scyllafake.Config{
-		Dir: t.TempDir(), Addr: "127.0.0.1:0", ShardAwarePort: -1, Shards: shards, Identity: identity(ring),
+		Addr: "127.0.0.1:0", ShardAwarePort: -1, Shards: shards, Identity: identity(ring),
 		Now: func() time.Time { return time.UnixMicro(n.clock.Load()) },
+	}
+	if restarts {
+		n.cfg.Dir = t.TempDir()
 	}
 	n.start()
 	t.Cleanup(func() {
@@ -174,6 +179,11 @@ func (n *goldenNode) start() {
 		n.t.Fatalf("Start() error = %v", err)
 	}
 	n.server = s
+}
+
+// node is the node as the player of recordings sees it.
+func (n *goldenNode) node() golden.Node {
+	return golden.Node{Dial: n.dial, SetClock: n.setClock, Shards: n.cfg.Shards, Hook: n.hook}
 }
 
 func (n *goldenNode) setClock(at time.Time) { n.clock.Store(at.UnixMicro()) }
@@ -239,7 +249,7 @@ func TestGoldenDrivers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := newGoldenNode(t, ring, d.shards, ring.Start)
+			n := newGoldenNode(t, ring, d.shards, ring.Start, false)
 			var others []golden.Statement
 			if d.unrecorded {
 				if others, err = traces[0].Unrecorded(loadTrace(t, "writer-run")); err != nil {
@@ -249,14 +259,14 @@ func TestGoldenDrivers(t *testing.T) {
 			if d.joins {
 				others = append(others, n.join(traces[0])...)
 			}
-			out, err := golden.PlayTraces(t.Context(), golden.Node{Dial: n.dial, SetClock: n.setClock, Shards: d.shards}, others, traces...)
+			out, err := golden.PlayTraces(t.Context(), n.node(), others, traces...)
 			if err != nil {
 				t.Error(err)
 			}
 			for name, o := range out {
 				sum := golden.Sum(&golden.Case{File: name, Name: name}, o, left)
 				t.Logf("%s: %s", name, sum)
-				for _, w := range sum.Wrong {
+				for _, w := range append(sum.Wrong, sum.Unneeded(name, left)...) {
 					t.Errorf("%s: %s", name, w)
 				}
 			}

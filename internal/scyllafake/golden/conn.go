@@ -16,7 +16,13 @@ type conn struct {
 	changed  chan struct{} // closed and replaced when anything comes in
 	answers  []arrival
 	events   []arrival
+	// asked and told count the OPTIONS that eventByNow sent and their answers.
+	asked, told int
 }
+
+// askStream is the stream id of the requests that eventByNow makes; no recording
+// uses it.
+const askStream = 32001
 
 // arrival is a frame with its place in the order of all frames of its
 // connection; nil stands for the end of the connection.
@@ -39,6 +45,9 @@ func (c *conn) read() {
 		switch {
 		case err != nil:
 			c.closed = true
+		case parseHeader(frame).Stream == askStream:
+			c.told++
+			c.arrivals--
 		case parseHeader(frame).Opcode == opEvent:
 			c.events = append(c.events, arrival{frame, c.arrivals})
 		default:
@@ -79,18 +88,44 @@ func (c *conn) answerTo(stream int16, within time.Duration) (arrival, bool) {
 
 // event waits for an event that is the one meant; others stay.
 func (c *conn) event(within time.Duration, meant func(frame []byte) bool) (arrival, bool) {
+	return c.next(within, func() (arrival, bool) { return c.find(meant) })
+}
+
+// eventByNow is event when no request is under way. A node sends what it has
+// to tell of before it answers what is asked later, so the answer to an
+// OPTIONS decides that the event does not come.
+func (c *conn) eventByNow(within time.Duration, meant func(frame []byte) bool) (arrival, bool) {
+	c.mu.Lock()
+	a, ok := c.find(meant)
+	if !ok {
+		c.asked++
+	}
+	asked := c.asked
+	c.mu.Unlock()
+	if ok {
+		return a, true
+	}
+	c.send(header{Version: 4, Stream: askStream, Opcode: opOptions}.frame(nil))
 	return c.next(within, func() (arrival, bool) {
-		for i, a := range c.events {
-			if meant(a.frame) {
-				return pop(&c.events, i)
-			}
+		if a, ok := c.find(meant); ok {
+			return a, true
 		}
-		return arrival{}, false
+		return arrival{}, c.told >= asked
 	})
 }
 
-// leftEvents are the events that nobody waited for.
+func (c *conn) find(meant func(frame []byte) bool) (arrival, bool) {
+	for i, a := range c.events {
+		if meant(a.frame) {
+			return pop(&c.events, i)
+		}
+	}
+	return arrival{}, false
+}
+
+// leftEvents are the events that nobody looked for.
 func (c *conn) leftEvents() []arrival {
+	c.eventByNow(eventWithin, func([]byte) bool { return false })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.events

@@ -15,7 +15,7 @@ import (
 // compared as far as it can:
 //
 //   - times that a server's clock gave, in timeuuids, timestamps and numbers,
-//     may be a second apart; random bits of timeuuids are ignored
+//     may be a quarter of a second apart; random bits of timeuuids are ignored
 //   - prepared ids may be others, but one for one; paging states only have to
 //     be there or not
 //   - schema versions, table ids, addresses, ports, the list of features and
@@ -33,7 +33,7 @@ type Diff struct {
 }
 
 // tolerance is how far clocks may be apart.
-const tolerance = time.Second
+const tolerance = 250 * time.Millisecond
 
 // NewDiff compares the answers of a case that began at t.
 func NewDiff(t int64) *Diff { return &Diff{T: t, ids: map[string]string{}} }

@@ -65,14 +65,16 @@ func (l LeftOuts) Find(file, name string, step int) *LeftOut {
 // Summary is how a case, or several, went.
 type Summary struct {
 	Steps, Agreed, LeftOut int
-	// Wrong are the differences that no entry allows, and the entries that no
-	// difference needs.
+	// Wrong are the differences that no entry allows, and the entries of steps
+	// that agree or are not refused.
 	Wrong []string
+	// Needed counts the differences that each entry allowed.
+	Needed map[*LeftOut]int
 }
 
 // Sum judges the outcomes of a case by the list.
 func Sum(c *Case, out []Outcome, left LeftOuts) Summary {
-	var s Summary
+	s := Summary{Needed: map[*LeftOut]int{}}
 	for _, o := range out {
 		s.Steps++
 		e := left.Find(c.File, c.Name, o.Record.Step)
@@ -85,10 +87,11 @@ func Sum(c *Case, out []Outcome, left LeftOuts) Summary {
 			}
 		case e == nil:
 			s.Wrong = append(s.Wrong, what+"\n\t"+o.Diff)
-		case e.Refused && (o.Actual == nil || o.Actual.Opcode != opError):
+		case e.Refused && (o.Actual == nil || o.Actual.Opcode != opError || o.Actual.Code == 0):
 			s.Wrong = append(s.Wrong, what+"\n\tis left out ("+e.Reason+") but is not refused\n\t"+o.Diff)
 		default:
 			s.LeftOut++
+			s.Needed[e]++
 		}
 	}
 	return s
@@ -100,6 +103,24 @@ func (s *Summary) Add(o Summary) {
 	s.Agreed += o.Agreed
 	s.LeftOut += o.LeftOut
 	s.Wrong = append(s.Wrong, o.Wrong...)
+	if s.Needed == nil {
+		s.Needed = map[*LeftOut]int{}
+	}
+	for e, n := range o.Needed {
+		s.Needed[e] += n
+	}
+}
+
+// Unneeded are the entries for the recording that name steps of which nothing
+// differed, or that there are not.
+func (s Summary) Unneeded(file string, left LeftOuts) []string {
+	var out []string
+	for _, e := range left {
+		if n := s.Needed[e]; e.File == file && (n == 0 || e.First > 0 && n != e.Last-e.First+1) {
+			out = append(out, fmt.Sprintf("%s %s %d-%d allows %d differences: %s", e.File, e.Case, e.First, e.Last, n, e.Reason))
+		}
+	}
+	return out
 }
 
 func (s Summary) String() string {

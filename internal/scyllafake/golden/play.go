@@ -215,7 +215,7 @@ func (p *player) event(r *Record) {
 		return
 	}
 	var got *Answer
-	a, ok := c.event(eventWithin, func(frame []byte) bool {
+	a, ok := c.eventByNow(eventWithin, func(frame []byte) bool {
 		got, err = Decode(frame, p.actual.compression[r.Conn], nil)
 		return err == nil && p.diff.Answers(r.Kind, want, got) == ""
 	})

@@ -59,15 +59,13 @@ func serveRecorded(nc net.Conn, records []*Record, mutate func(*Record) []byte) 
 		return err == nil && len(response) > 0
 	}
 	for len(records) > 0 {
-		// Events that came before the next answer wait for its request.
+		// Events of other connections' statements come by themselves, those
+		// of the next request's wait for it.
 		n := slices.IndexFunc(records, func(r *Record) bool { return r.Kind != "event" })
-		if n < 0 {
-			n = len(records) - 1
-		}
-		if records[n].Kind != "event" {
-			if !readRequest(nc, records[n]) {
-				return
-			}
+		if r := records[0]; r.Kind == "event" && (n < 0 || r.GotMS <= records[n].SentMS) {
+			n = 0
+		} else if !readRequest(nc, records[n]) {
+			return
 		}
 		for _, r := range records[:n+1] {
 			if !send(r) {
@@ -76,17 +74,31 @@ func serveRecorded(nc net.Conn, records []*Record, mutate func(*Record) []byte) 
 		}
 		records = records[n+1:]
 	}
-	_, _ = io.Copy(io.Discard, nc)
+	readRequest(nc, new(Record))
 }
 
 // readRequest reads as much as the recorded request had; some are ill-formed.
+// The player's own questions are answered on the way.
 func readRequest(nc net.Conn, r *Record) bool {
-	if r.Cut != "" || r.Kind == "execute" || r.Kind == "query" {
-		_, err := readFrame(nc)
+	for {
+		head := make([]byte, headerSize)
+		if _, err := io.ReadFull(nc, head); err != nil {
+			return false
+		}
+		h := parseHeader(head)
+		if h.Stream == askStream {
+			if _, err := nc.Write(header{Version: 0x84, Stream: askStream, Opcode: opReady}.frame(nil)); err != nil {
+				return false
+			}
+			continue
+		}
+		n := len(r.Request) - headerSize
+		if r.Cut != "" || r.Kind == "execute" || r.Kind == "query" {
+			n = h.Length
+		}
+		_, err := io.CopyN(io.Discard, nc, int64(n))
 		return err == nil
 	}
-	_, err := io.ReadFull(nc, make([]byte, len(r.Request)))
-	return err == nil
 }
 
 // The recording played against itself differs nowhere.
