@@ -1,0 +1,410 @@
+package orders
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+const goodBody = `{"invoice":"536365","customer_id":"17850","country":"United Kingdom","placed_at":"2010-12-01T08:26:00Z","currency":"GBP",` +
+	`"lines":[{"sku":"84029E","description":"RED WOOLLY HOTTIE","quantity":6,"unit_price":"3.39"},{"sku":"71053","quantity":1,"unit_price":2.50}]}`
+
+// reply is a response as a test looks at it.
+type reply struct {
+	status int
+	header http.Header
+	body   map[string]any
+	text   string
+}
+
+func request(t testing.TB, h http.Handler, method, path, body string, header ...string) reply {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	out := reply{status: w.Code, header: w.Result().Header, text: w.Body.String()}
+	if strings.Contains(out.header.Get("Content-Type"), "json") {
+		if err := json.Unmarshal(w.Body.Bytes(), &out.body); err != nil {
+			t.Fatalf("%s %s: body %q: %v", method, path, out.text, err)
+		}
+	}
+	return out
+}
+
+// mustBeProblem checks what every problem document has, and its type.
+func (r reply) mustBeProblem(t testing.TB, status int, typ string) {
+	t.Helper()
+	if r.status != status || r.header.Get("Content-Type") != "application/problem+json" || r.body["status"] != float64(status) ||
+		r.body["title"] != http.StatusText(status) || r.body["detail"] == "" || typ != "" && r.body["type"] != typ {
+		t.Errorf("reply %d %v %s, want a problem %d %s", r.status, r.header, r.text, status, typ)
+	}
+}
+
+// locations are what a problem's errors name.
+func (r reply) locations() []string {
+	var out []string
+	list, _ := r.body["errors"].([]any)
+	for _, e := range list {
+		m, _ := e.(map[string]any)
+		out = append(out, fmt.Sprint(m["location"]))
+	}
+	return out
+}
+
+// newHandler is the API of a service; s may lack a session where no request
+// gets that far.
+func newHandler(t testing.TB, s *Service, cfg ServerConfig) http.Handler {
+	t.Helper()
+	srv, err := NewServer(s, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return srv.Handler()
+}
+
+func withoutDatabase(t testing.TB) http.Handler {
+	t.Helper()
+	s, err := New(nil, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newHandler(t, s, ServerConfig{})
+}
+
+func TestHTTP_BadRequestsAreProblems(t *testing.T) {
+	t.Parallel()
+	h := withoutDatabase(t)
+	id := gocql.UUID{1}.String()
+	long := strings.Repeat("x", DefaultMaxBodyBytes)
+	tests := []struct {
+		name, method, path, body string
+		header                   []string
+		status                   int
+		typ                      string
+		locations                []string
+	}{
+		{"no body", "POST", "/v1/orders", "", nil, 400, "", nil},
+		{"no JSON", "POST", "/v1/orders", "{", nil, 400, problemMalformed, nil},
+		{"no object", "POST", "/v1/orders", "[]", nil, 422, problemInvalid, []string{"body"}},
+		{"two values", "POST", "/v1/orders", goodBody + "{}", nil, 400, problemMalformed, nil},
+		{"empty object", "POST", "/v1/orders", "{}", nil, 422, problemInvalid, []string{"body.country", "body.currency", "body.lines"}},
+		{"every field and the key", "POST", "/v1/orders",
+			`{"invoice":1,"country":"","currency":"xx","extra":1,"lines":[{"sku":"","quantity":0,"unit_price":"-1"},{"sku":"a","quantity":"1","unit_price":1e3}]}`,
+			[]string{"Idempotency-Key", "a b"}, 422, problemInvalid, []string{
+				"body.invoice", "body.extra", "body.lines[1].quantity", "body.country", "body.currency",
+				"body.lines[0].sku", "body.lines[0].quantity", "body.lines[0].unit_price", "body.lines[1].unit_price", "header.Idempotency-Key",
+			}},
+		{"good body, bad key", "POST", "/v1/orders", goodBody, []string{"Idempotency-Key", strings.Repeat("x", 256)}, 422, problemInvalid, []string{"header.Idempotency-Key"}},
+		{"too large", "POST", "/v1/orders", `{"country":"` + long + `"}`, nil, 413, "", nil},
+		{"a form", "POST", "/v1/orders", "country=EIRE", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, problemMedia, nil},
+		{"get: no id", "GET", "/v1/orders/nonsense", "", nil, 422, "", []string{"path.id"}},
+		{"cancel: no id", "POST", "/v1/orders/nonsense/cancel", "", nil, 422, "", []string{"path.id"}},
+		{"cancel: every field", "POST", "/v1/orders/" + id + "/cancel", `{"credit_note":true,"reason":"\u0000","at":1}`, nil, 422, problemInvalid,
+			[]string{"body.credit_note", "body.at", "body.reason"}},
+		{"cancel: too large", "POST", "/v1/orders/" + id + "/cancel", `{"reason":"` + long + `"}`, nil, 413, "", nil},
+		{"method", "PUT", "/v1/orders", goodBody, nil, 405, "", nil},
+		{"path", "GET", "/v2/orders", "", nil, 404, "", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := request(t, h, tt.method, tt.path, tt.body, tt.header...)
+			r.mustBeProblem(t, tt.status, tt.typ)
+			if got := r.locations(); !slices.Equal(got, tt.locations) {
+				t.Errorf("errors name %q, want %q", got, tt.locations)
+			}
+			if len(r.text) > 4096 {
+				t.Errorf("the answer has %d bytes: it echoes the request", len(r.text))
+			}
+		})
+	}
+	if r := request(t, h, "PUT", "/v1/orders", ""); r.header.Get("Allow") != "POST" {
+		t.Errorf("Allow = %q, want POST", r.header.Get("Allow"))
+	}
+}
+
+func TestHTTP_OrderLifecycle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	h := newHandler(t, b.Service, ServerConfig{})
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+	created := request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", "536365", "traceparent", trace)
+	id, _ := created.body["id"].(string)
+	self := "/v1/orders/" + id
+	if created.status != 201 || created.header.Get("Location") != self || created.header.Get("ETag") != `"1"` ||
+		created.body["version"] != 1.0 || created.body["total"] != "22.84" || created.header.Get("Idempotency-Replayed") != "" {
+		t.Fatalf("create = %d %v %s", created.status, created.header, created.text)
+	}
+	if l, _ := created.body["links"].(map[string]any); l["self"] != self || l["cancel"] != self+"/cancel" {
+		t.Errorf("links = %v", l)
+	}
+	uuid, err := gocql.ParseUUID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := b.stored(t, uuid).events[0]; e.Headers[outbox.HeaderTraceParent] != trace {
+		t.Errorf("event headers = %v, want the trace", e.Headers)
+	}
+
+	again := request(t, h, "POST", "/v1/orders", " "+goodBody, "Idempotency-Key", "536365")
+	if again.status != 201 || again.body["id"] != id || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("create again = %d %s", again.status, again.text)
+	}
+	request(t, h, "POST", "/v1/orders", strings.Replace(goodBody, "GBP", "EUR", 1), "Idempotency-Key", "536365").
+		mustBeProblem(t, 422, problemKeyReuse)
+
+	if got := request(t, h, "GET", self, ""); got.status != 200 || got.text != created.text {
+		t.Errorf("get = %d %s, want what create answered, %s", got.status, got.text, created.text)
+	}
+
+	cancelled := request(t, h, "POST", self+"/cancel", `{"credit_note":"C1"}`, "Idempotency-Key", "C1")
+	if cancelled.status != 200 || cancelled.body["status"] != "cancelled" || cancelled.header.Get("ETag") != `"2"` || cancelled.body["credit_note"] != "C1" {
+		t.Errorf("cancel = %d %s", cancelled.status, cancelled.text)
+	}
+	if again := request(t, h, "POST", self+"/cancel", `{"credit_note":"C1"}`, "Idempotency-Key", "C1"); again.status != 200 || again.text != cancelled.text {
+		t.Errorf("cancel again = %d %s", again.status, again.text)
+	}
+	conflict := request(t, h, "POST", self+"/cancel", "")
+	conflict.mustBeProblem(t, 409, problemCancelled)
+	if conflict.body["order_id"] != id {
+		t.Errorf("conflict = %s, want the order named", conflict.text)
+	}
+	b.mustBe(t, uuid, EventCreated, EventCancelled)
+
+	nobody := gocql.UUID{1}.String()
+	request(t, h, "GET", "/v1/orders/"+nobody, "").mustBeProblem(t, 404, problemNotFound)
+	request(t, h, "POST", "/v1/orders/"+nobody+"/cancel", "").mustBeProblem(t, 404, problemNotFound)
+}
+
+func TestHTTP_DatabaseDown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := b.mustCreate(t)
+	h := newHandler(t, b.Service, ServerConfig{})
+	for _, kind := range []engine.OpKind{engine.OpRead, engine.OpSerialRead, engine.OpWrite, engine.OpLoggedBatch, engine.OpCAS} {
+		b.fault(kind, 0, faults.Effect{Failure: faults.Unavailable(0, 1)})
+	}
+	for _, r := range [][]string{
+		{"POST", "/v1/orders", goodBody},
+		{"POST", "/v1/orders", goodBody, "Idempotency-Key", "k"},
+		{"GET", "/v1/orders/" + o.ID.String(), ""},
+		{"POST", "/v1/orders/" + o.ID.String() + "/cancel", ""},
+		{"GET", "/readyz", ""},
+	} {
+		got := request(t, h, r[0], r[1], r[2], r[3:]...)
+		got.mustBeProblem(t, 503, problemUnavailable)
+		if got.header.Get("Retry-After") != "2" || got.body["outcome_unknown"] != nil {
+			t.Errorf("%s %s: %v %s, want Retry-After and nothing stored", r[0], r[1], got.header, got.text)
+		}
+	}
+	if r := request(t, h, "GET", "/healthz", ""); r.status != 200 {
+		t.Errorf("healthz = %d, want 200: the process is well", r.status)
+	}
+	b.heal(t)
+	b.mustBe(t, o.ID, EventCreated)
+	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 1 {
+		t.Errorf("%d orders, want the one from before", n)
+	}
+	if n := b.session.Query("SELECT event_id FROM outbox_messages").Iter().NumRows(); n != 1 {
+		t.Errorf("%d events, want the one from before", n)
+	}
+	if r := request(t, h, "GET", "/readyz", ""); r.status != 200 {
+		t.Errorf("readyz = %d %s after the database came back", r.status, r.text)
+	}
+}
+
+func TestHTTP_OutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	h := newHandler(t, b.Service, ServerConfig{})
+	b.fault(engine.OpLoggedBatch, 0, faults.Effect{Failure: faults.WriteTimeout(faults.Batch, 0, 1)})
+	for _, key := range []string{"", "k"} {
+		r := request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", key)
+		r.mustBeProblem(t, 503, problemUnknown)
+		id, _ := r.body["order_id"].(string)
+		l, _ := r.body["links"].(map[string]any)
+		if r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != true || l["self"] != "/v1/orders/"+id {
+			t.Errorf("%v %s, want the order and where to look", r.header, r.text)
+		}
+		if same := strings.Contains(fmt.Sprint(r.body["detail"]), "Ask again with the same Idempotency-Key"); same != (key != "") {
+			t.Errorf("key %q: detail %q", key, r.body["detail"])
+		}
+	}
+}
+
+func TestHTTP_OpenAPI(t *testing.T) {
+	t.Parallel()
+	r := request(t, withoutDatabase(t), "GET", "/openapi.json", "")
+	var doc struct {
+		OpenAPI string
+		Paths   map[string]map[string]struct {
+			OperationID string
+			Parameters  []struct{ Name, In string }
+			RequestBody struct {
+				Required bool
+				Content  map[string]struct {
+					Schema map[string]any
+				}
+			}
+			Responses map[string]struct {
+				Content map[string]any
+			}
+		}
+		Components struct {
+			Schemas map[string]struct {
+				Required   []string
+				Properties map[string]any
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(r.text), &doc); err != nil || r.status != 200 || !strings.HasPrefix(doc.OpenAPI, "3.1") {
+		t.Fatalf("openapi = %d %q, %v", r.status, doc.OpenAPI, err)
+	}
+	for _, tt := range []struct {
+		path, method, id string
+		parameters       []string
+		body             string
+		codes            []string
+	}{
+		{"/v1/orders", "post", "create-order", []string{"Idempotency-Key", "traceparent", "tracestate"}, "NewOrder", []string{"201", "400", "413", "415", "422", "503"}},
+		{"/v1/orders/{id}", "get", "get-order", []string{"id"}, "", []string{"200", "404", "422", "503"}},
+		{"/v1/orders/{id}/cancel", "post", "cancel-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate"}, "Cancellation", []string{"200", "400", "404", "409", "413", "415", "422", "503"}},
+	} {
+		op := doc.Paths[tt.path][tt.method]
+		var names []string
+		for _, p := range op.Parameters {
+			names = append(names, p.Name)
+		}
+		if op.OperationID != tt.id || !slices.Equal(names, tt.parameters) {
+			t.Errorf("%s %s: operation %q with parameters %q, want %q with %q", tt.method, tt.path, op.OperationID, names, tt.id, tt.parameters)
+		}
+		if tt.body != "" && op.RequestBody.Content["application/json"].Schema["$ref"] != "#/components/schemas/"+tt.body {
+			t.Errorf("%s %s: body %v, want %s", tt.method, tt.path, op.RequestBody, tt.body)
+		}
+		for _, code := range tt.codes {
+			content := "application/json"
+			if code >= "400" {
+				content = "application/problem+json"
+			}
+			if op.Responses[code].Content[content] == nil {
+				t.Errorf("%s %s: no response %s as %s", tt.method, tt.path, code, content)
+			}
+		}
+	}
+	if got, want := doc.Components.Schemas["NewOrder"].Required, []string{"country", "currency", "lines"}; !slices.Equal(got, want) {
+		t.Errorf("NewOrder requires %q, want %q", got, want)
+	}
+	if doc.Components.Schemas["Problem"].Properties["outcome_unknown"] == nil {
+		t.Error("Problem lacks outcome_unknown")
+	}
+}
+
+func TestHTTP_Metrics(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	s, err := New(nil, Config{Registerer: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHandler(t, s, ServerConfig{Gatherer: reg})
+	request(t, h, "POST", "/v1/orders", "{}")
+	r := request(t, h, "GET", "/metrics", "")
+	for _, want := range []string{
+		`orders_http_request_duration_seconds_count{code="422",operation="create-order"} 1`,
+		`orders_write_attempts_total{outcome="unknown",step="batch"} 0`,
+		`orders_repairs_total{repaired="event"} 0`,
+		`orders_unknown_outcomes_total 0`,
+	} {
+		if !strings.Contains(r.text, want) {
+			t.Errorf("metrics lack %q", want)
+		}
+	}
+	if _, err := New(nil, Config{Registerer: reg}); err == nil {
+		t.Error("two services registered the same metrics")
+	}
+}
+
+func TestServer_DrainsOnStop(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	srv, err := NewServer(b.Service, ServerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, l) }()
+
+	// A request is under way when the server is told to stop.
+	hits := b.fault(engine.OpLoggedBatch, 1, faults.Effect{Delay: 300 * time.Millisecond})
+	status := make(chan int, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+l.Addr().String()+"/v1/orders", strings.NewReader(goodBody))
+		if err != nil {
+			status <- 0
+			return
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			status <- 0
+			return
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		status <- resp.StatusCode
+	}()
+	for hits() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("Serve() = %v", err)
+	}
+	if got := <-status; got != 201 {
+		t.Errorf("the request under way got %d, want 201", got)
+	}
+	if r := request(t, srv.Handler(), "GET", "/readyz", ""); r.status != 503 {
+		t.Errorf("readyz = %d after the stop, want 503", r.status)
+	}
+}
+
+func TestServerConfig_Validate(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []ServerConfig{{MaxBodyBytes: -1}, {MaxBodyBytes: 1 << 20}, {DrainTimeout: -1}, {ReadyTimeout: -1}} {
+		if _, err := NewServer(nil, cfg); err == nil {
+			t.Errorf("NewServer(%+v) = nil, want an error", cfg)
+		}
+	}
+}
+
+func TestToProblem_HidesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	var p *problem
+	if err := toProblem(errors.New("secret"), gocql.UUID{}, false); !errors.As(err, &p) || p.Status != 500 || strings.Contains(p.Detail, "secret") {
+		t.Errorf("toProblem() = %+v", p)
+	}
+}
