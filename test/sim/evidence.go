@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// evidence is everything that was left behind, read when all is over.
+type evidence struct {
+	outbox  map[gocql.UUID]outbox.Event // by event id
+	orders  map[gocql.UUID]orderRow     // by order id
+	records []record                    // in the order in which the broker had them
+	streams map[string]*history         // by stream id
+}
+
+type orderRow struct {
+	version int64
+	status  string
+	event   gocql.UUID
+}
+
+// history is what happened to one CDC stream of the outbox table.
+type history struct {
+	rows  []logRow // in the order of the log
+	saves []save   // in the order of time
+}
+
+// logRow is a row of the stream that adds an event. Replays of a batch make
+// several for one event.
+type logRow struct {
+	time  gocql.UUID
+	event gocql.UUID
+}
+
+// save is a checkpoint that was stored.
+type save struct {
+	at       time.Time
+	position gocql.UUID
+}
+
+// gather reads all of it.
+func (w *world) gather() *evidence {
+	w.t.Helper()
+	session := w.connect("auditor", keyspace)
+	defer session.Close()
+	e := &evidence{
+		outbox: make(map[gocql.UUID]outbox.Event), orders: make(map[gocql.UUID]orderRow),
+		streams: make(map[string]*history), records: w.tap.all(w.kafka, topics),
+	}
+	scan := func(query string, dest []any, row func()) {
+		w.t.Helper()
+		iter := session.Query(query).Iter()
+		for iter.Scan(dest...) {
+			row()
+		}
+		if err := iter.Close(); err != nil {
+			w.t.Fatalf("%s: %v", query, err)
+		}
+	}
+	e.scanTables(w, session, scan)
+	e.scanLogs(scan)
+	for _, h := range e.streams {
+		slices.SortStableFunc(h.rows, func(a, b logRow) int { return scyllacdc.CompareTimeUUID(a.time, b.time) })
+		slices.SortStableFunc(h.saves, func(a, b save) int { return a.at.Compare(b.at) })
+	}
+	return e
+}
+
+type scanner func(query string, dest []any, row func())
+
+func (e *evidence) scanTables(w *world, session *gocql.Session, scan scanner) {
+	iter := session.Query("SELECT " + outbox.Columns + " FROM " + events).Iter()
+	var sc outbox.Scanner
+	for iter.Scan(sc.Dest()...) {
+		ev, err := sc.Event()
+		if err != nil {
+			w.t.Fatalf("scan the outbox: %v", err)
+		}
+		e.outbox[ev.ID] = ev
+	}
+	if err := iter.Close(); err != nil {
+		w.t.Fatalf("scan the outbox: %v", err)
+	}
+	var id gocql.UUID
+	var o orderRow
+	scan("SELECT id, version, status, event_id FROM orders", []any{&id, &o.version, &o.status, &o.event}, func() { e.orders[id] = o })
+}
+
+func (e *evidence) scanLogs(scan scanner) {
+	stream := func(id []byte) *history {
+		h := e.streams[string(id)]
+		if h == nil {
+			h = &history{}
+			e.streams[string(id)] = h
+		}
+		return h
+	}
+	var id []byte
+	var t gocql.UUID
+	var event, position *gocql.UUID
+	scan(`SELECT "cdc$stream_id", "cdc$time", event_id FROM `+eventsLog, []any{&id, &t, &event}, func() {
+		if event != nil {
+			h := stream(id)
+			h.rows = append(h.rows, logRow{time: t, event: *event})
+		}
+	})
+	scan(`SELECT stream_id, "cdc$time", position FROM relay_checkpoints_scylla_cdc_log`, []any{&id, &t, &position}, func() {
+		if position != nil {
+			h := stream(id)
+			h.saves = append(h.saves, save{at: t.Time(), position: *position})
+		}
+	})
+}

@@ -1,0 +1,61 @@
+package sim
+
+import (
+	"sync"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/orders"
+)
+
+// ledger is what the customers were told by the order service.
+type ledger struct {
+	customers sync.WaitGroup
+
+	mu      sync.Mutex
+	arrived int
+	orders  map[gocql.UUID]*promise // those that the service said it stored
+	nothing map[gocql.UUID]bool     // those of which it said that nothing is stored
+}
+
+// promise is an order as the service promised it.
+type promise struct {
+	placed    orders.Order
+	cancelled bool
+}
+
+func newLedger() *ledger {
+	return &ledger{orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool)}
+}
+
+// arrive counts a customer in and gives it a number.
+func (l *ledger) arrive() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrived++
+	return l.arrived
+}
+
+// placed notes an order that the service said it stored.
+func (l *ledger) placed(o orders.Order) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.orders[o.ID] = &promise{placed: o}
+}
+
+// refused notes an order of which the service said that it stored nothing.
+func (l *ledger) refused(id gocql.UUID) {
+	if id == (gocql.UUID{}) {
+		return // it had not come to the point of giving it an id
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nothing[id] = true
+}
+
+// cancelled notes that the service said an order is cancelled.
+func (l *ledger) cancelled(id gocql.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.orders[id].cancelled = true
+}

@@ -1,0 +1,181 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// The servers.
+const (
+	database = "database"
+	broker   = "broker"
+)
+
+// network carries all connections between clients and servers, each known by
+// name. Messages of clients take up to a few milliseconds, so that things
+// happen one after the other and can be interrupted in between.
+type network struct {
+	mu    sync.Mutex
+	rnd   *rand.Rand
+	away  map[string]bool // clients and servers that nothing reaches
+	conns map[*conn]struct{}
+}
+
+func newNetwork(seed uint64) *network {
+	return &network{
+		rnd:  rand.New(rand.NewPCG(seed, 'n')),
+		away: make(map[string]bool), conns: make(map[*conn]struct{}),
+	}
+}
+
+var errRefused = errors.New("connection refused")
+
+// dial connects a client to a server, unless one of the two is away.
+func (n *network) dial(ctx context.Context, client, server string, connect func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	if n.isAway(client, server) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errRefused}
+	}
+	c, err := connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.away[client] || n.away[server] { // since we looked
+		_ = c.Close()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errRefused}
+	}
+	l := &conn{
+		Conn: c, net: n, client: client, server: server,
+		queue: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	n.conns[l] = struct{}{}
+	go l.deliver()
+	return l, nil
+}
+
+func (n *network) isAway(names ...string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, name := range names {
+		if n.away[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// cut ends all connections of a client or server and lets it have no new ones.
+func (n *network) cut(name string) {
+	n.mu.Lock()
+	n.away[name] = true
+	var conns []*conn
+	for c := range n.conns {
+		if c.client == name || c.server == name {
+			conns = append(conns, c)
+		}
+	}
+	n.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+	}
+}
+
+// mend undoes cut.
+func (n *network) mend(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.away, name)
+}
+
+// latency is how long the next message takes.
+func (n *network) latency() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return 100*time.Microsecond + time.Duration(n.rnd.ExpFloat64()*float64(time.Millisecond))
+}
+
+// conn is a client's end of a connection. Like a socket it takes what is
+// written at once and delivers it later: clients hold locks while they write,
+// and in a bubble time stands still while anything waits for a lock.
+type conn struct {
+	net.Conn
+	net            *network
+	client, server string
+
+	queue  chan struct{} // holds a token while there is something to deliver
+	closed chan struct{}
+	once   sync.Once
+
+	mu      sync.Mutex
+	pending []message
+}
+
+type message struct {
+	due  time.Time
+	data []byte
+}
+
+// Write takes a message.
+func (c *conn) Write(b []byte) (int, error) {
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	default:
+	}
+	m := message{due: time.Now().Add(c.net.latency()), data: bytes.Clone(b)}
+	c.mu.Lock()
+	c.pending = append(c.pending, m)
+	c.mu.Unlock()
+	select {
+	case c.queue <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}
+
+// deliver hands on what was written, in order, until the connection is closed.
+func (c *conn) deliver() {
+	for {
+		select {
+		case <-c.queue:
+		case <-c.closed:
+			return
+		}
+		c.mu.Lock()
+		messages := c.pending
+		c.pending = nil
+		c.mu.Unlock()
+		for _, m := range messages {
+			time.Sleep(time.Until(m.due))
+			if _, err := c.Conn.Write(m.data); err != nil {
+				_ = c.Close()
+				return
+			}
+		}
+	}
+}
+
+// SetDeadline is for reading only: writing never waits.
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetWriteDeadline does nothing: writing never waits.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// Close ends the connection. What is not delivered is lost.
+func (c *conn) Close() error {
+	err := net.ErrClosed
+	c.once.Do(func() {
+		close(c.closed)
+		c.net.mu.Lock()
+		delete(c.net.conns, c)
+		c.net.mu.Unlock()
+		err = c.Conn.Close()
+	})
+	return err
+}

@@ -1,0 +1,162 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// process is one life of a relay.
+type process struct {
+	name    string
+	config  relay.Config
+	session *gocql.Session
+	metrics *prometheus.Registry
+	relay   *relay.Relay
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error // of Run, once done is closed
+
+	// ended is when it was killed or had stopped, zero while it runs.
+	ended   time.Time
+	crashed bool
+}
+
+// relay is the one that runs now.
+func (w *world) relay() *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.relays[len(w.relays)-1]
+}
+
+// startRelay starts a relay as a new process. Like the real one, it waits for
+// the database.
+func (w *world) startRelay() {
+	w.t.Helper()
+	w.mu.Lock()
+	p := &process{name: fmt.Sprint("relay", len(w.relays)+1), metrics: prometheus.NewRegistry(), done: make(chan struct{})}
+	w.mu.Unlock()
+	var err error
+	for p.session, err = w.tryConnect(p.name, keyspace); err != nil; p.session, err = w.tryConnect(p.name, keyspace) {
+		time.Sleep(5 * time.Second)
+	}
+	c := w.settings.relay
+	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session, keyspace, p.metrics, w.log.With("process", p.name)
+	c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{w.kafka.dialer(w.net, p.name)}
+	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
+	p.config = c
+	if p.relay, err = relay.New(c); err != nil {
+		w.t.Fatalf("make the relay: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	go func() {
+		defer close(p.done)
+		p.err = p.relay.Run(ctx)
+	}()
+	go w.watch(ctx, p)
+	w.mu.Lock()
+	w.relays = append(w.relays, p)
+	w.mu.Unlock()
+}
+
+// stopRelay ends the relay as SIGTERM does.
+func (w *world) stopRelay() {
+	w.t.Helper()
+	p := w.relay()
+	w.checkRuns(p)
+	p.cancel()
+	<-p.done
+	if p.err != nil {
+		w.t.Errorf("%s stopped with %v, want nil", p.name, p.err)
+	}
+	p.ended = time.Now()
+	w.count(p)
+	p.session.Close()
+}
+
+// crashRelay ends the relay as SIGKILL does: from now on nothing that it says
+// is heard. What is left of it goes away by itself.
+func (w *world) crashRelay() {
+	w.t.Helper()
+	p := w.relay()
+	w.checkRuns(p)
+	p.crashed, p.ended = true, time.Now()
+	w.count(p)
+	w.net.cut(p.name)
+	p.cancel()
+	w.ending.Go(func() {
+		<-p.done
+		p.session.Close()
+	})
+}
+
+// checkRuns fails the test if the relay has ended by itself.
+func (w *world) checkRuns(p *process) {
+	w.t.Helper()
+	select {
+	case <-p.done:
+		w.t.Errorf("%s ended by itself: %v", p.name, p.err)
+	default:
+	}
+}
+
+// count adds what the relay counted, before it ends.
+func (w *world) count(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen.restarts += int(p.value(w, "relay_reader_restarts_total"))
+}
+
+// watch looks at a relay all the while: it must not end, and what it holds in
+// memory must stay within its bounds.
+func (w *world) watch(ctx context.Context, p *process) {
+	tick := time.NewTicker(20 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.done:
+			return // which the one who ends it finds
+		case <-tick.C:
+		}
+		s := p.relay.Status()
+		bytes := p.value(w, "relay_in_flight_bytes")
+		if s.InFlight > p.config.MaxInFlightRecords || int64(bytes) > p.config.MaxInFlightBytes {
+			w.t.Errorf("%s: %d events of %.0f bytes in flight, want at most %d and %d",
+				p.name, s.InFlight, bytes, p.config.MaxInFlightRecords, p.config.MaxInFlightBytes)
+		}
+		w.mu.Lock()
+		w.seen.inFlight = max(w.seen.inFlight, s.InFlight)
+		w.seen.behind = max(w.seen.behind, s.Behind)
+		for _, problem := range s.Problems {
+			w.seen.problems[problem] = true
+		}
+		w.mu.Unlock()
+	}
+}
+
+// value is what a metric without labels of the relay says.
+func (p *process) value(w *world, name string) float64 {
+	families, err := p.metrics.Gather()
+	if err != nil {
+		w.t.Errorf("gather %s: %v", name, err)
+		return 0
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	w.t.Errorf("the relay has no metric %s", name)
+	return 0
+}

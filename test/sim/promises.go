@@ -1,0 +1,236 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/orders"
+)
+
+// verify holds what was left behind to the promises.
+func (w *world) verify() {
+	w.t.Helper()
+	w.checkOrders()
+	e := w.gather()
+	w.seen.events, w.seen.records = len(e.outbox), len(e.records)
+	for _, h := range e.streams {
+		w.seen.repeatedRows += len(h.rows)
+	}
+	w.seen.repeatedRows -= len(e.outbox)
+	w.checkTables(e)
+	w.checkTopics(e)
+	w.checkSequence(e)
+	w.checkCheckpoints(e)
+	w.checkDuplicates(e)
+}
+
+// checkOrders asks for every order that the service promised. This also has it
+// repair what a request under way left undone.
+func (w *world) checkOrders() {
+	w.t.Helper()
+	for id, p := range w.ledger.orders {
+		o, err := w.services[0].Get(context.Background(), id)
+		if err != nil {
+			w.t.Errorf("order %s was acknowledged; Get() error = %v", id, err)
+			continue
+		}
+		want := orders.StatusPlaced
+		if p.cancelled {
+			want = orders.StatusCancelled
+		}
+		if o.Status != want || !o.Total.Equal(p.placed.Total) || o.Invoice != p.placed.Invoice {
+			w.t.Errorf("order %s is %s of %s for %s, was promised %s of %s for %s",
+				id, o.Status, o.Invoice, o.Total, want, p.placed.Invoice, p.placed.Total)
+		}
+	}
+}
+
+// checkTables: an order is stored if and only if its events are, and nothing
+// is stored of which it was said that it was not.
+func (w *world) checkTables(e *evidence) {
+	w.t.Helper()
+	last := make(map[gocql.UUID]int64) // sequence, by order
+	count := make(map[gocql.UUID]int64)
+	for _, ev := range e.outbox {
+		last[ev.AggregateID] = max(last[ev.AggregateID], ev.Sequence)
+		count[ev.AggregateID]++
+	}
+	for id, o := range e.orders {
+		if last[id] != o.version || count[id] != o.version {
+			w.t.Errorf("order %s is at version %d, its outbox has %d events up to seq %d", id, o.version, count[id], last[id])
+		}
+		if ev, ok := e.outbox[o.event]; !ok || ev.AggregateID != id || ev.Sequence != o.version {
+			w.t.Errorf("order %s names event %s, which is not its last one", id, o.event)
+		}
+	}
+	for id := range last {
+		if _, ok := e.orders[id]; !ok {
+			w.t.Errorf("order %s has events but is not there", id)
+		}
+	}
+	for id := range w.ledger.nothing {
+		if _, ok := e.orders[id]; ok {
+			w.t.Errorf("order %s is stored, though its customer was told that it is not", id)
+		}
+	}
+}
+
+// checkTopics: every event is in the topic of its type, as it was written, and
+// nothing else is.
+func (w *world) checkTopics(e *evidence) {
+	w.t.Helper()
+	there := make(map[gocql.UUID]bool)
+	for _, r := range e.records {
+		there[r.ID] = true
+		ev, ok := e.outbox[r.ID]
+		switch {
+		case !ok:
+			w.t.Errorf("event %s (order %s, seq %d) is in a topic but not in the outbox", r.ID, r.AggregateID, r.Sequence)
+		case r.topic != ev.Type || r.AggregateID != ev.AggregateID || r.Sequence != ev.Sequence || !bytes.Equal(r.Payload, ev.Payload):
+			w.t.Errorf("event %s is in topic %s as order %s, seq %d, %s; the outbox has %+v",
+				r.ID, r.topic, r.AggregateID, r.Sequence, r.Payload, ev)
+		}
+	}
+	lost := 0
+	for id, ev := range e.outbox {
+		if there[id] {
+			continue
+		}
+		if lost++; lost <= 10 {
+			w.t.Errorf("event %s (order %s, seq %d, %s) is in no topic", id, ev.AggregateID, ev.Sequence, ev.Type)
+		}
+	}
+	if lost > 0 {
+		w.t.Errorf("%d of %d events are lost", lost, len(e.outbox))
+	}
+}
+
+// checkSequence: the broker had the events of an order in their sequence,
+// those of one topic in one partition. Repetitions are looked at elsewhere.
+func (w *world) checkSequence(e *evidence) {
+	w.t.Helper()
+	seen := make(map[gocql.UUID]bool)
+	last := make(map[gocql.UUID]record)
+	home := make(map[gocql.UUID]map[string]int32)
+	for _, r := range e.records {
+		if home[r.AggregateID] == nil {
+			home[r.AggregateID] = make(map[string]int32)
+		}
+		if in, ok := home[r.AggregateID][r.topic]; ok && in != r.number {
+			w.t.Errorf("order %s is in partitions %d and %d of topic %s", r.AggregateID, in, r.number, r.topic)
+		}
+		home[r.AggregateID][r.topic] = r.number
+		if seen[r.ID] {
+			continue
+		}
+		seen[r.ID] = true
+		if before, ok := last[r.AggregateID]; ok && before.Sequence >= r.Sequence {
+			w.t.Errorf("order %s: seq %d came at %s, after seq %d at %s",
+				r.AggregateID, r.Sequence, w.after(r.at), before.Sequence, w.after(before.at))
+		}
+		last[r.AggregateID] = r
+	}
+}
+
+// checkCheckpoints: no checkpoint that was ever saved had passed an event which
+// the broker did not have by then.
+func (w *world) checkCheckpoints(e *evidence) {
+	w.t.Helper()
+	first := e.firstSeen()
+	for id, h := range e.streams {
+		i := 0
+		var latest time.Time // when the broker had the last of rows[:i]
+		var which gocql.UUID
+		reached := gocql.UUID{}
+		for _, s := range h.saves {
+			if scyllacdc.CompareTimeUUID(s.position, reached) < 0 {
+				w.t.Errorf("stream %x: at %s the checkpoint went back from %s to %s",
+					id, w.after(s.at), w.after(reached.Time()), w.after(s.position.Time()))
+			}
+			reached = s.position
+			for ; i < len(h.rows) && scyllacdc.CompareTimeUUID(h.rows[i].time, s.position) <= 0; i++ {
+				at, ok := first[h.rows[i].event]
+				if !ok {
+					at = time.Now()
+				}
+				if at.After(latest) {
+					latest, which = at, h.rows[i].event
+				}
+			}
+			if latest.After(s.at) {
+				w.t.Errorf("stream %x: the checkpoint saved at %s had passed event %s, which the broker had at %s",
+					id, w.after(s.at), which, w.after(latest))
+				break
+			}
+		}
+	}
+}
+
+// checkDuplicates: an event is in its topic once more than before only if a
+// relay ended between the event's acknowledgement and the checkpoint that
+// passed all of its rows. A relay that stops saves its checkpoints, so as a rule
+// only a crash repeats anything.
+func (w *world) checkDuplicates(e *evidence) {
+	w.t.Helper()
+	times := make(map[gocql.UUID][]time.Time)
+	for _, r := range e.records {
+		times[r.ID] = append(times[r.ID], r.at)
+	}
+	covered := e.lastCovered()
+	for id, at := range times {
+		if len(at) == 1 {
+			continue
+		}
+		w.seen.duplicates += len(at) - 1
+		excused := 0
+		for _, p := range w.relays[:len(w.relays)-1] {
+			saved, ok := covered[id]
+			if !at[0].After(p.ended) && (!ok || !saved.Before(p.ended)) {
+				excused++
+			}
+		}
+		if len(at)-1 > excused {
+			w.t.Errorf("event %s is in its topic %d times, at %s and then %s; %d of that the ends of %d relays explain",
+				id, len(at), w.after(at[0]), w.after(at[1]), excused, len(w.relays)-1)
+		}
+	}
+}
+
+// firstSeen is when the broker first had each event.
+func (e *evidence) firstSeen() map[gocql.UUID]time.Time {
+	first := make(map[gocql.UUID]time.Time, len(e.records))
+	for _, r := range e.records {
+		if _, ok := first[r.ID]; !ok {
+			first[r.ID] = r.at
+		}
+	}
+	return first
+}
+
+// lastCovered is when a checkpoint first passed all log rows of each event.
+// What has a row that none ever passed is not in it.
+func (e *evidence) lastCovered() map[gocql.UUID]time.Time {
+	covered := make(map[gocql.UUID]time.Time)
+	never := make(map[gocql.UUID]bool)
+	for _, h := range e.streams {
+		i := 0
+		for _, s := range h.saves {
+			for ; i < len(h.rows) && scyllacdc.CompareTimeUUID(h.rows[i].time, s.position) <= 0; i++ {
+				if id := h.rows[i].event; s.at.After(covered[id]) {
+					covered[id] = s.at
+				}
+			}
+		}
+		for _, row := range h.rows[i:] {
+			never[row.event] = true
+		}
+	}
+	for id := range never {
+		delete(covered, id)
+	}
+	return covered
+}
