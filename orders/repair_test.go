@@ -226,3 +226,24 @@ func TestService_LateBatchDoesNotUndoACancellation(t *testing.T) {
 	}
 	b.mustBe(t, o.ID, EventCreated, EventCancelled)
 }
+
+// Nor must a request with the same key that comes to its batch only now.
+func TestService_SlowRetryDoesNotUndoACancellation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := b.mustCreate(t)
+	if _, err := b.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e, err := o.event(EventCreated, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.storeNew(t.Context(), &o, e, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.stored(t, o.ID).order; got.Status != StatusCancelled || got.Version != 2 {
+		t.Errorf("order = %+v, want it cancelled", got)
+	}
+	b.mustBe(t, o.ID, EventCreated, EventCancelled)
+}

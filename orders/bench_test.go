@@ -1,0 +1,35 @@
+package orders
+
+import "testing"
+
+func BenchmarkService_Create(b *testing.B) {
+	s := setup(b)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := s.Create(b.Context(), testNewOrder(), WriteOptions{}); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
+
+func BenchmarkHTTP_Create(b *testing.B) {
+	h := newHandler(b, setup(b).Service, ServerConfig{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if r := request(b, h, "POST", "/v1/orders", goodBody); r.status != 201 {
+			b.Fatal(r.text)
+		}
+	}
+}
+
+func BenchmarkDecodeOrder(b *testing.B) {
+	body := []byte(goodBody)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decodeOrder(body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
