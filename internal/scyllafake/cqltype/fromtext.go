@@ -240,6 +240,9 @@ func EncodeFloat(f float32) []byte {
 }
 
 func (t *Type) floatFromText(s string) ([]byte, error) {
+	if strings.EqualFold(s, "-nan") { // strconv knows no sign of NaN, and the bytes have none
+		s = s[1:]
+	}
 	size := 8 * t.FixedSize()
 	f, err := strconv.ParseFloat(s, size)
 	if err != nil || strings.ContainsAny(s, "_xXpP") {

@@ -9,7 +9,7 @@ import (
 
 // keyTypes are the types without parameters that may stand in a clustering key.
 var keyTypes = []*Type{
-	TASCII, TBigInt, TBlob, TBoolean, TCounter, TDate, TDecimal, TDouble, TFloat, TInet, TInt,
+	TASCII, TBigInt, TBlob, TBoolean, TDate, TDecimal, TDouble, TFloat, TInet, TInt,
 	TSmallInt, TText, TTime, TTimestamp, TTimeUUID, TTinyInt, TUUID, TVarint,
 }
 

@@ -36,14 +36,22 @@ func TestDiff_Values(t *testing.T) {
 		{"ttl two less", column("ttl(v)", cqltype.TInt), parse(cqltype.TInt, "60"), parse(cqltype.TInt, "58"), false},
 		{"write time", column("writetime(v)", cqltype.TBigInt), cqltype.EncodeInt64(T), cqltype.EncodeInt64(T + 900), true},
 		{"a number that is no time", column("v", cqltype.TBigInt), cqltype.EncodeInt64(5), cqltype.EncodeInt64(6), false},
-		{"random uuid", column("system.uuid()", cqltype.TUUID), parse(cqltype.TUUID, "00112233-4455-4677-8899-aabbccddeeff"),
-			parse(cqltype.TUUID, "10112233-4455-4677-8899-aabbccddeeff"), true},
-		{"another uuid", column("u", cqltype.TUUID), parse(cqltype.TUUID, "00112233-4455-4677-8899-aabbccddeeff"),
-			parse(cqltype.TUUID, "10112233-4455-4677-8899-aabbccddeeff"), false},
-		{"keys of list elements", column("l", cqltype.NewMap(cqltype.TTimeUUID, cqltype.TInt)),
-			cqltype.BuildMap([][]byte{uuidAt(T, 1)}, [][]byte{{0, 0, 0, 1}}), cqltype.BuildMap([][]byte{uuidAt(T+10, 2)}, [][]byte{{0, 0, 0, 1}}), true},
-		{"values of list elements", column("l", cqltype.NewMap(cqltype.TTimeUUID, cqltype.TInt)),
-			cqltype.BuildMap([][]byte{uuidAt(T, 1)}, [][]byte{{0, 0, 0, 1}}), cqltype.BuildMap([][]byte{uuidAt(T, 1)}, [][]byte{{0, 0, 0, 2}}), false},
+		{
+			"random uuid", column("system.uuid()", cqltype.TUUID), parse(cqltype.TUUID, "00112233-4455-4677-8899-aabbccddeeff"),
+			parse(cqltype.TUUID, "10112233-4455-4677-8899-aabbccddeeff"), true,
+		},
+		{
+			"another uuid", column("u", cqltype.TUUID), parse(cqltype.TUUID, "00112233-4455-4677-8899-aabbccddeeff"),
+			parse(cqltype.TUUID, "10112233-4455-4677-8899-aabbccddeeff"), false,
+		},
+		{
+			"keys of list elements", column("l", cqltype.NewMap(cqltype.TTimeUUID, cqltype.TInt)),
+			cqltype.BuildMap([][]byte{uuidAt(T, 1)}, [][]byte{{0, 0, 0, 1}}), cqltype.BuildMap([][]byte{uuidAt(T+10, 2)}, [][]byte{{0, 0, 0, 1}}), true,
+		},
+		{
+			"values of list elements", column("l", cqltype.NewMap(cqltype.TTimeUUID, cqltype.TInt)),
+			cqltype.BuildMap([][]byte{uuidAt(T, 1)}, [][]byte{{0, 0, 0, 1}}), cqltype.BuildMap([][]byte{uuidAt(T, 1)}, [][]byte{{0, 0, 0, 2}}), false,
+		},
 		{"own to the run", Column{"system_schema", "tables", "id", cqltype.TUUID}, uuidAt(5, 1), uuidAt(6, 2), true},
 	}
 	for _, tt := range tests {

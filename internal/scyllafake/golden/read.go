@@ -47,13 +47,6 @@ func (r *reader) int() int {
 	return 0
 }
 
-func (r *reader) long() int64 {
-	if b := r.take(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
-
 func (r *reader) string() string { return string(r.take(r.short())) }
 
 func (r *reader) shortBytes() []byte { return r.take(r.short()) }

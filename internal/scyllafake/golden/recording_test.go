@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"sync"
 	"testing"
 )
 
@@ -18,9 +19,13 @@ var (
 	driven = []string{"reader-run", "writer-run", "reader-2shards", "reader-switch"}
 )
 
+// loaded keeps the recordings, which no test changes.
+var loaded sync.Map // name → func() ([]*Case, error)
+
 func load(t *testing.T, name string) []*Case {
 	t.Helper()
-	cases, err := Load(dir, name)
+	once, _ := loaded.LoadOrStore(name, sync.OnceValues(func() ([]*Case, error) { return Load(dir, name) }))
+	cases, err := once.(func() ([]*Case, error))()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,15 +102,6 @@ func parseRequest(frame []byte, compression string) (*request, error) {
 	return q, r.err
 }
 
-// ids are the prepared ids that an EXECUTE or BATCH names.
-func (q *request) ids() [][]byte {
-	var out [][]byte
-	for _, s := range q.idAt {
-		out = append(out, q.body[s.from:s.to])
-	}
-	return out
-}
-
 // rewrite builds the frame with other ids and another paging state.
 func (q *request) rewrite(id func([]byte) []byte, state func([]byte) []byte, compression string) ([]byte, error) {
 	body := slices.Clone(q.body)
