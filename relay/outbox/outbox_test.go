@@ -166,8 +166,9 @@ func TestTable_Statements(t *testing.T) {
 
 func TestNameID(t *testing.T) {
 	t.Parallel()
-	if NameID(testID, "a", "b") != NameID(testID, "a", "b") {
-		t.Error("NameID is not deterministic")
+	first, again := NameID(testID, "a", "b"), NameID(testID, "a", "b")
+	if first != again {
+		t.Errorf("NameID gave %s, then %s", first, again)
 	}
 	seen := map[gocql.UUID]bool{}
 	for _, names := range [][]string{{"ab", "c"}, {"a", "bc"}, {"abc"}, {"abc", ""}, {}, {""}} {
