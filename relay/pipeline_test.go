@@ -182,7 +182,7 @@ func testCrashes(t *testing.T, seed uint64) {
 		}
 	}
 	var calm atomic.Bool
-	unruly(b, rnd, &calm)
+	unruly(b, rand.New(rand.NewPCG(seed, 2)), &calm)
 	m := newModel(rnd, 4, 60, 8)
 	store := newMemCheckpoints()
 	crashes := 3 + rnd.IntN(5)
@@ -216,7 +216,8 @@ func testCrashes(t *testing.T, seed uint64) {
 	t.Logf("seed %d: %d events, %d crashes, %d duplicates", seed, len(m.events()), crashes, repeated)
 }
 
-// unruly makes the broker misbehave in ways that lose nothing, until it is calm.
+// unruly makes the broker misbehave in ways that lose nothing, until it is
+// calm. rnd is the broker's own.
 func unruly(b *bundle, rnd *rand.Rand, calm *atomic.Bool) {
 	errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut}
 	b.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {

@@ -99,7 +99,8 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 }
 
 // submit hands on an event and calls settled once it is acknowledged, from any
-// goroutine, at once if it was acknowledged before. written is the write time
+// goroutine, at once if it was acknowledged before. settled must not call the
+// publisher. written is the write time
 // in microseconds, 0 if unknown. It waits for room in the budget; an error
 // means that the event was not taken.
 func (p *publisher) submit(ctx context.Context, e outbox.Event, written int64, settled func()) error {
@@ -251,6 +252,11 @@ func (p *publisher) done(l *lane, it *item, err error) {
 	}
 	it.state = acked
 	l.pop()
+	// Settled before it counts as done, and under the lock: who waits for the
+	// last event saves the checkpoints next.
+	for _, f := range it.settled {
+		f()
+	}
 	delete(p.items, it.event.ID)
 	p.bytes -= it.bytes
 	if l.suspect {
@@ -270,9 +276,6 @@ func (p *publisher) done(l *lane, it *item, err error) {
 		p.metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
 	}
 	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts)
-	for _, f := range it.settled {
-		f()
-	}
 }
 
 // back takes an item that was not written. Called locked.

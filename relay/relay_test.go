@@ -194,7 +194,10 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 func TestRelay_SurvivesSixHoursWithoutABroker(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxInFlightRecords = 100 })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.MaxInFlightRecords = 100
+			c.BusyDelay, c.IdleDelay = 5*time.Second, 20*time.Second
+		})
 		defer w.close()
 		topics := []string{"OrderCreated", "OrderUpdated"}
 		w.cfg.Topics = map[string]string{"OrderCreated": topics[0], "OrderUpdated": topics[1]}

@@ -81,7 +81,8 @@ var columnTypes = func() []gocql.TypeInfo {
 	n := func(t gocql.Type) gocql.TypeInfo { return gocql.NewNativeType(4, t) }
 	return []gocql.TypeInfo{
 		n(gocql.TypeUUID), n(gocql.TypeBigInt), n(gocql.TypeUUID), n(gocql.TypeVarchar), n(gocql.TypeVarchar), n(gocql.TypeBlob),
-		n(gocql.TypeVarchar), gocql.CollectionType{NativeType: gocql.NewNativeType(4, gocql.TypeMap), Key: n(gocql.TypeVarchar), Elem: n(gocql.TypeVarchar)},
+		n(gocql.TypeVarchar),
+		gocql.CollectionType{NativeType: gocql.NewNativeType(4, gocql.TypeMap), Key: n(gocql.TypeVarchar), Elem: n(gocql.TypeVarchar)},
 		n(gocql.TypeTimestamp), n(gocql.TypeTimestamp),
 	}
 }()
@@ -236,8 +237,14 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("", "", "", "", "", "", "")
 	f.Fuzz(func(t *testing.T, id, seq, at, typ, aggregate, key, value string) {
 		hs := []Header{
-			{HeaderID, []byte(id)}, {HeaderSource, []byte("/s")}, {HeaderSpecVersion, []byte("1.0")}, {HeaderType, []byte(typ)},
-			{HeaderSubject, []byte(id)}, {HeaderTime, []byte(at)}, {HeaderSequence, []byte(seq)}, {HeaderAggregateType, []byte(aggregate)},
+			{HeaderID, []byte(id)},
+			{HeaderSource, []byte("/s")},
+			{HeaderSpecVersion, []byte("1.0")},
+			{HeaderType, []byte(typ)},
+			{HeaderSubject, []byte(id)},
+			{HeaderTime, []byte(at)},
+			{HeaderSequence, []byte(seq)},
+			{HeaderAggregateType, []byte(aggregate)},
 			{key, []byte(value)},
 		}
 		e, source, err := FromRecord([]byte(strings.ToLower(id)), nil, hs)
