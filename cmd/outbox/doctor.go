@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -115,13 +116,12 @@ func (c *config) checkLog(ctx context.Context, session *gocql.Session) finding {
 	log := c.Scylla.Keyspace + "." + c.Relay.Table + "_scylla_cdc_log"
 	iter := session.Query("SELECT \"cdc$time\" FROM " + log + " LIMIT 1").WithContext(ctx).Iter()
 	err := iter.Close()
-	var answer gocql.RequestError
 	switch {
 	case err == nil:
 		return finding{check, true, log + " can be read", ""}
-	case errors.As(err, &answer) && answer.Code() == gocql.ErrCodeUnauthorized:
+	case cqlcode.Of(err) == gocql.ErrCodeUnauthorized:
 		return finding{check, false, err.Error(), "GRANT SELECT ON " + log + " TO the relay's role"}
-	case errors.As(err, &answer) && answer.Code() == gocql.ErrCodeInvalid:
+	case cqlcode.Of(err) == gocql.ErrCodeInvalid:
 		return finding{check, false, err.Error(), fmt.Sprintf("ALTER TABLE %s.%s WITH cdc = {'enabled': true, 'ttl': %d}",
 			c.Scylla.Keyspace, c.Relay.Table, int64(c.Schema.CDCTTL/time.Second))}
 	}
@@ -155,8 +155,10 @@ func (c *config) checkKafka(ctx context.Context) (out []finding) {
 	}
 	defer client.Close()
 	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
-		return append(out, finding{"Kafka is reachable", false, err.Error(),
-			"start it, or name other brokers with --kafka-seeds or OUTBOX_KAFKA_SEEDS; check SASL and TLS"})
+		return append(out, finding{
+			"Kafka is reachable", false, err.Error(),
+			"start it, or name other brokers with --kafka-seeds or OUTBOX_KAFKA_SEEDS; check SASL and TLS",
+		})
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -206,8 +208,10 @@ func checkTopic(ctx context.Context, admin *kadm.Client, topic string, partition
 		err = made[topic].Err
 	}
 	if err != nil {
-		return finding{check, false, "not there, and it cannot be made: " + err.Error(),
-			"make it by hand, or allow the relay's user CREATE, or set relay.partitions and relay.topic_replication to what the cluster can hold"}
+		return finding{
+			check, false, "not there, and it cannot be made: " + err.Error(),
+			"make it by hand, or allow the relay's user CREATE, or set relay.partitions and relay.topic_replication to what the cluster can hold",
+		}
 	}
 	return finding{check, true, "not there yet; the relay will make it", ""}
 }

@@ -31,6 +31,7 @@ func endOf(b store.Bound) position {
 func (p position) asStart() store.Bound {
 	return store.Bound{Prefix: p.prefix, Inclusive: p.weight < 0}
 }
+
 func (p position) asEnd() store.Bound { return store.Bound{Prefix: p.prefix, Inclusive: p.weight > 0} }
 
 func comparePositions(t *catalog.Table, a, b position) int {

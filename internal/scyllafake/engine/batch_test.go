@@ -61,7 +61,8 @@ func TestBatch_Requests(t *testing.T) {
 		{"large, one partition", cql.BatchLogged, []engine.BatchItem{item(big, int32Value(3), int32Value(1), blob(600_000)), item(big, int32Value(3), int32Value(2), blob(600_000))}, ""},
 		{
 			"own timestamps", cql.BatchLogged,
-			[]engine.BatchItem{item(n.mustPlan("INSERT INTO kv (k, v) VALUES (10, 1) USING TIMESTAMP 6000")), item(insert, int32Value(11), int32Value(1))}, "",
+			[]engine.BatchItem{item(n.mustPlan("INSERT INTO kv (k, v) VALUES (10, 1) USING TIMESTAMP 6000")), item(insert, int32Value(11), int32Value(1))},
+			"",
 		},
 	} {
 		params := n.params

@@ -10,20 +10,24 @@ import (
 
 // toJSON is toJson() of a value of type t.
 func toJSON(t *cqltype.Type) *function {
-	return &function{name: "tojson", args: types(t), ret: cqltype.TText, nulls: true,
-		call: func(_ *evalCtx, args [][]byte) ([]byte, error) { return t.AppendJSON(nil, args[0]) }}
+	return &function{
+		name: "tojson", args: types(t), ret: cqltype.TText, nulls: true,
+		call: func(_ *evalCtx, args [][]byte) ([]byte, error) { return t.AppendJSON(nil, args[0]) },
+	}
 }
 
 // fromJSON is fromJson() as a value of type t.
 func fromJSON(t *cqltype.Type) *function {
-	return &function{name: "fromjson", args: types(cqltype.TText), ret: t,
+	return &function{
+		name: "fromjson", args: types(cqltype.TText), ret: t,
 		call: func(_ *evalCtx, args [][]byte) ([]byte, error) {
 			j, err := cqltype.ParseJSON(string(args[0]))
 			if err != nil {
 				return nil, err
 			}
 			return t.FromJSON(j)
-		}}
+		},
+	}
 }
 
 // appendJSONName appends a column's name as a key of SELECT JSON: with its

@@ -38,14 +38,18 @@ func TestPlan_BindMetadata(t *testing.T) {
 		{"SELECT * FROM base WHERE pk = ? AND (ck) > (?)", "base.pk int, base.(ck)[0] int", []uint16{0}, true},
 		{
 			"INSERT INTO base (pk, ck, a) VALUES (?, ?, ?) USING TTL ? AND TIMESTAMP ?",
-			"base.pk int, base.ck int, base.a int, base.[ttl] int, base.[timestamp] bigint", []uint16{0}, true,
+			"base.pk int, base.ck int, base.a int, base.[ttl] int, base.[timestamp] bigint",
+			[]uint16{0},
+			true,
 		},
 		{"INSERT INTO base (pk, ck, a) VALUES (1, ?, ?)", "base.ck int, base.a int", nil, true},
 		{"INSERT INTO base JSON ?", ".. text", nil, true},
 		{"UPDATE base USING TTL ? SET a = ? WHERE pk = ? AND ck = ?", "base.[ttl] int, base.a int, base.pk int, base.ck int", []uint16{2}, true},
 		{
 			"UPDATE base SET a = ? WHERE pk = ? AND ck = ? IF a IN (?, ?)",
-			"base.a int, base.pk int, base.ck int, base.a int, base.a int", []uint16{1}, true,
+			"base.a int, base.pk int, base.ck int, base.a int, base.a int",
+			[]uint16{1},
+			true,
 		},
 		{"UPDATE base SET a = ? WHERE pk = ? AND ck = ? IF a IN ?", "base.a int, base.pk int, base.ck int, base.in(a) list<int>", []uint16{1}, true},
 		{"DELETE FROM base USING TIMESTAMP ? WHERE pk = ?", "base.[timestamp] bigint, base.pk int", []uint16{1}, true},
@@ -55,7 +59,9 @@ func TestPlan_BindMetadata(t *testing.T) {
 		},
 		{
 			"BEGIN BATCH INSERT INTO base (pk, ck, a) VALUES (?, ?, ?) INSERT INTO base (pk, ck, a) VALUES (?, ?, ?) APPLY BATCH",
-			"base.pk int, base.ck int, base.a int, base.pk int, base.ck int, base.a int", []uint16{3}, true,
+			"base.pk int, base.ck int, base.a int, base.pk int, base.ck int, base.a int",
+			[]uint16{3},
+			true,
 		},
 		{
 			"BEGIN BATCH USING TIMESTAMP ? INSERT INTO kv (k, v) VALUES (?, ?) APPLY BATCH",

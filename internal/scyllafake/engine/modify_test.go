@@ -123,7 +123,8 @@ func TestModify_BoundKeys(t *testing.T) {
 		{"unset clustering key", []engine.Value{int32Value(1), unsetValue, int32Value(3)}, ""},
 		{"null clustering key", []engine.Value{int32Value(1), nullValue, int32Value(3)}, "2200 Invalid null value in condition for a key column"},
 		{
-			"bad length", []engine.Value{int32Value(1), int32Value(1), {Bytes: []byte{1}}},
+			"bad length",
+			[]engine.Value{int32Value(1), int32Value(1), {Bytes: []byte{1}}},
 			"2200 Exception while binding column v: marshaling error: Validation failed for type org.apache.cassandra.db.marshal.Int32Type: got 1 bytes",
 		},
 	} {

@@ -93,8 +93,7 @@ func (p *planner) whereColumn(name string) (*catalog.Column, error) {
 // apart by reading them.
 func (p *planner) restrictions(where []cql.Relation, filtering bool) (*restrictions, error) {
 	r := &restrictions{table: p.table, keys: make([][]*relation, len(p.table.PartitionKey))}
-	var clustering [][]*relation // by position
-	clustering = make([][]*relation, len(p.table.Clustering))
+	clustering := make([][]*relation, len(p.table.Clustering)) // by position
 	for i := range where {
 		w := &where[i]
 		if w.Token {

@@ -35,10 +35,6 @@ var usualTables = []string{
 	"CREATE TABLE kv (k int PRIMARY KEY, v int, w text)",
 }
 
-type hookFunc func(context.Context, engine.Op) engine.Verdict
-
-func (f hookFunc) Before(ctx context.Context, op engine.Op) engine.Verdict { return f(ctx, op) }
-
 func setup(t testing.TB, tables ...string) *node {
 	t.Helper()
 	return setupHook(t, nil, tables...)
