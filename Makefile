@@ -37,7 +37,7 @@ test-race: cc
 
 .PHONY: test-peers
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
-	go test -tags peers -count=1 -timeout 20m -v -run 'Peer' ./test/conformance/... ./test/e2e/... | ./test/tidy-log
+	go test -tags peers -count=1 -timeout 20m -v -run Peer ./test/... | ./test/tidy-log
 
 .PHONY: test-fault
 test-fault: ## real processes, killed with SIGKILL at random moments

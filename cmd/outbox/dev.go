@@ -83,6 +83,9 @@ lost, double or out of order.`,
 			if d.rate < 0 {
 				return usageError{fmt.Errorf("--rate %g: use requests per second, or 0 for as fast as it goes", d.rate)}
 			}
+			if _, err := os.Stat(d.file); d.file != "" && err != nil {
+				return noFile(err)
+			}
 			d.conf, d.out, d.errOut = c, cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return d.run(cmd.Context())
 		},

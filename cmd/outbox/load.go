@@ -89,7 +89,7 @@ func (l *loader) finished() int64 { return l.created.Load() + l.cancelled.Load()
 func (l *loader) loadFile(ctx context.Context, path string, p *progress) (loadSummary, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return loadSummary{}, withHint(err, "name a file of JSON lines; see outbox load --help")
+		return loadSummary{}, noFile(err)
 	}
 	defer f.Close()
 	r, err := gunzip(f)
@@ -117,3 +117,6 @@ func showing(ctx context.Context, p *progress, f func() error) error {
 	<-done
 	return err
 }
+
+// noFile says what kind of file is wanted.
+func noFile(err error) error { return withHint(err, "name a file of JSON lines; see outbox load --help") }

@@ -65,7 +65,6 @@ orders' and 'outbox relay', each as many times as needed. 'outbox doctor'
 says what is missing.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
 	}
 	root.SetOut(out)
 	root.SetErr(errOut)

@@ -18,6 +18,7 @@ func newSchemaCommand() *cobra.Command {
 		Use:   "schema",
 		Short: "Make, show or print the tables",
 		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSchemaMigrateCommand(), newSchemaStatusCommand(), newSchemaPrintCommand())
 	return cmd
