@@ -72,10 +72,14 @@ func TestDecodeOrder_NamesEveryField(t *testing.T) {
 		{"not an object", `[1]`, []string{""}},
 		{"null", `null`, []string{""}},
 		{"types", `{"invoice":1,"country":true,"placed_at":"yesterday","currency":"EUR","lines":{"sku":1}}`, []string{"invoice", "country", "placed_at", "lines"}},
-		{"types in lines and values elsewhere", `{"country":"","currency":"eur","lines":[7,{"sku":1,"quantity":"6","unit_price":true},{"sku":"a","quantity":1.5,"unit_price":"x"}]}`,
-			[]string{"lines[0]", "lines[1].sku", "lines[1].quantity", "lines[1].unit_price", "lines[2].quantity", "country", "currency", "lines[2].unit_price"}},
-		{"unknown fields", `{"country":"EIRE","currency":"EUR","total":"1","lines":[{"sku":"a","quantity":1,"unit_price":"1","price":2}]}`,
-			[]string{"total", "lines[0].price"}},
+		{
+			"types in lines and values elsewhere", `{"country":"","currency":"eur","lines":[7,{"sku":1,"quantity":"6","unit_price":true},{"sku":"a","quantity":1.5,"unit_price":"x"}]}`,
+			[]string{"lines[0]", "lines[1].sku", "lines[1].quantity", "lines[1].unit_price", "lines[2].quantity", "country", "currency", "lines[2].unit_price"},
+		},
+		{
+			"unknown fields", `{"country":"EIRE","currency":"EUR","total":"1","lines":[{"sku":"a","quantity":1,"unit_price":"1","price":2}]}`,
+			[]string{"total", "lines[0].price"},
+		},
 		{"duplicate names take the last", `{"country":"","country":"EIRE","currency":"EUR","lines":[{"sku":"a","quantity":1,"unit_price":"1"}]}`, nil},
 	}
 	for _, tt := range tests {

@@ -37,12 +37,19 @@ func TestService_RandomFaults(t *testing.T) {
 	soon := []time.Duration{30 * time.Millisecond, 200 * time.Millisecond}
 	for kind, effects := range map[engine.OpKind][]faults.Effect{
 		engine.OpLoggedBatch: {
-			{Failure: timeout}, {Failure: timeout, Fate: engine.FateApply}, {Failure: timeout, Fate: engine.FateLater, Later: soon},
-			{Failure: faults.Unavailable(0, 1)}, {Disconnect: true}, {Disconnect: true, Fate: engine.FateApply},
+			{Failure: timeout},
+			{Failure: timeout, Fate: engine.FateApply},
+			{Failure: timeout, Fate: engine.FateLater, Later: soon},
+			{Failure: faults.Unavailable(0, 1)},
+			{Disconnect: true},
+			{Disconnect: true, Fate: engine.FateApply},
 		},
 		engine.OpCAS: {
-			{Failure: casTimeout}, {Failure: casTimeout, Fate: engine.FateDecided}, {Failure: casTimeout, Fate: engine.FateApply},
-			{Failure: faults.Unavailable(0, 1)}, {Disconnect: true, Fate: engine.FateApply},
+			{Failure: casTimeout},
+			{Failure: casTimeout, Fate: engine.FateDecided},
+			{Failure: casTimeout, Fate: engine.FateApply},
+			{Failure: faults.Unavailable(0, 1)},
+			{Disconnect: true, Fate: engine.FateApply},
 		},
 		engine.OpWrite:      {{Failure: faults.WriteTimeout("", 0, 1)}, {Failure: faults.WriteTimeout("", 0, 1), Fate: engine.FateApply}},
 		engine.OpRead:       {{Failure: faults.ReadTimeout(0, 1)}},

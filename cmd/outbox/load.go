@@ -119,4 +119,6 @@ func showing(ctx context.Context, p *progress, f func() error) error {
 }
 
 // noFile says what kind of file is wanted.
-func noFile(err error) error { return withHint(err, "name a file of JSON lines; see outbox load --help") }
+func noFile(err error) error {
+	return withHint(err, "name a file of JSON lines; see outbox load --help")
+}
