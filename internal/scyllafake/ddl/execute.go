@@ -72,10 +72,12 @@ func (w *change) apply(keyspace string, stmt cql.Statement) error {
 		return w.alterType(keyspace, s)
 	case *cql.DropType:
 		return w.dropType(keyspace, s)
+	case *cql.CreateView:
+		return w.createView(keyspace, s)
+	case *cql.AlterView:
+		return w.alterView(keyspace, s)
 	case *cql.DropView:
 		return w.dropView(keyspace, s)
-	case *cql.CreateView, *cql.AlterView:
-		return cqlerr.Unsupported("materialized views")
 	}
 	return cqlerr.Unsupported("this statement")
 }

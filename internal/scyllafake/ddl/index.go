@@ -77,9 +77,7 @@ func (w *change) createIndex(keyspace string, s *cql.CreateIndex) error {
 	others := t.Indexes
 	t.Indexes = append(slices.Clone(others), ix)
 	slices.SortFunc(t.Indexes, func(a, b *catalog.Index) int { return strings.Compare(a.Name, b.Name) })
-	if err := w.syncIndexView(t, ix); err != nil {
-		return err
-	}
+	w.createIndexView(t, ix)
 	w.tell(catalog.Created, catalog.TargetTable, n.Keyspace, ix.ViewName)
 	return w.replaceIndexed(t)
 }
@@ -122,9 +120,9 @@ func checkIndexed(t *catalog.Table, column string) error {
 	return nil
 }
 
-// syncIndexView builds the view behind an index. It exists for system_schema
+// createIndexView builds the view behind an index. It exists for system_schema
 // alone: reads by the index filter the base table.
-func (w *change) syncIndexView(t *catalog.Table, ix *catalog.Index) error {
+func (w *change) createIndexView(t *catalog.Table, ix *catalog.Index) {
 	ks := w.keyspace(t.Keyspace)
 	v := catalog.NewTable(t.Keyspace, ix.ViewName)
 	v.Kind = catalog.View
@@ -132,11 +130,7 @@ func (w *change) syncIndexView(t *catalog.Table, ix *catalog.Index) error {
 		BaseID: t.ID, BaseName: t.Name,
 		WhereClause: cqltype.QuoteIdent(ix.Target) + " IS NOT NULL",
 	}
-	if old := ks.Tables[ix.ViewName]; old != nil {
-		v.ID, v.StoreID = old.ID, old.StoreID
-	} else {
-		v.ID, v.StoreID = w.newID(), w.newStoreID()
-	}
+	v.ID, v.StoreID = w.newID(), w.newStoreID()
 	v.Add(catalog.Column{Name: ix.Target, Type: t.ByName[ix.Target].Type, Kind: catalog.PartitionKey})
 	v.Add(catalog.Column{Name: tokenColumn(t), Type: cqltype.TBigInt, Kind: catalog.Clustering})
 	for _, c := range slices.Concat(t.PartitionKey, t.Clustering) {
@@ -146,7 +140,6 @@ func (w *change) syncIndexView(t *catalog.Table, ix *catalog.Index) error {
 	}
 	ks.Tables[v.Name] = v
 	w.putTable(v)
-	return nil
 }
 
 // tokenColumn is a free name for the token in an index's view.

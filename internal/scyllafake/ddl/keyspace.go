@@ -128,7 +128,7 @@ func (w *change) dropKeyspace(s *cql.DropKeyspace) error {
 			if t := ks.Tables[n]; (t.Kind == catalog.View) == view {
 				w.tell(catalog.Dropped, catalog.TargetTable, name, n)
 				w.forget(t)
-				if t.CDC != nil {
+				if t.CDC != nil && !view {
 					w.endStreams(t)
 				}
 			}

@@ -72,7 +72,7 @@ func (w *change) removeTable(t *catalog.Table) {
 
 func (w *change) eraseTable(t *catalog.Table) {
 	key := system.Values{"keyspace_name": t.Keyspace, "table_name": t.Name}
-	for _, table := range []string{"tables", "scylla_tables", "columns", "dropped_columns", "indexes", "computed_columns"} {
+	for _, table := range []string{"tables", "scylla_tables", "columns", "dropped_columns", "indexes", "view_virtual_columns", "computed_columns"} {
 		w.erase(table, key)
 	}
 	if t.Kind == catalog.View {
@@ -119,11 +119,12 @@ func (w *change) tableRows(t *catalog.Table) {
 		})
 	}
 	for _, c := range t.Columns() {
-		w.insert("columns", system.Values{
-			"keyspace_name": t.Keyspace, "table_name": t.Name, "column_name": c.Name,
-			"clustering_order": clusteringOrderName(c), "column_name_bytes": []byte(c.Name),
-			"kind": columnKinds[c.Kind], "position": int32(c.Position), "type": c.Type.String(),
-		})
+		w.insert("columns", columnRow(t, c, c.Type.String()))
+	}
+	if t.Kind == catalog.View {
+		for _, c := range virtualColumns(t, w.next.Keyspaces[t.Keyspace].Tables[t.View.BaseName]) {
+			w.insert("view_virtual_columns", columnRow(t, c, virtualType(c.Type)))
+		}
 	}
 	for _, d := range t.Dropped {
 		w.insert("dropped_columns", system.Values{
@@ -137,6 +138,14 @@ func (w *change) tableRows(t *catalog.Table) {
 			"keyspace_name": t.Keyspace, "table_name": t.Name, "index_name": ix.Name,
 			"kind": "COMPOSITES", "options": ix.Options,
 		})
+	}
+}
+
+func columnRow(t *catalog.Table, c *catalog.Column, typ string) system.Values {
+	return system.Values{
+		"keyspace_name": t.Keyspace, "table_name": t.Name, "column_name": c.Name,
+		"clustering_order": clusteringOrderName(c), "column_name_bytes": []byte(c.Name),
+		"kind": columnKinds[c.Kind], "position": int32(c.Position), "type": typ,
 	}
 }
 

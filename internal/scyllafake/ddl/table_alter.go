@@ -57,13 +57,16 @@ func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
 	if err := w.checkAlterCDC(t, s.With); err != nil {
 		return err
 	}
-	return w.replace(t, columns)
+	if err := w.checkAlterGrace(t, s.With); err != nil {
+		return err
+	}
+	return w.replace(t, s)
 }
 
 // replace puts an altered table in the schema, brings its log up to date and
 // tells of all that changed, in ScyllaDB's order: tables created, tables
 // altered, views altered. Views change with the columns of their table only.
-func (w *change) replace(t *catalog.Table, columns bool) error {
+func (w *change) replace(t *catalog.Table, s *cql.AlterTable) error {
 	w.keyspace(t.Keyspace).Tables[t.Name] = t
 	w.putTable(t)
 	logged := t.CDC != nil && t.CDC.Enabled
@@ -80,16 +83,7 @@ func (w *change) replace(t *catalog.Table, columns bool) error {
 			return err
 		}
 	}
-	if !columns {
-		return nil
-	}
-	for _, ix := range t.Indexes {
-		if err := w.syncIndexView(t, ix); err != nil {
-			return err
-		}
-		w.tell(catalog.Updated, catalog.TargetTable, t.Keyspace, ix.ViewName)
-	}
-	return nil
+	return w.alterViews(t, s)
 }
 
 // checkAlterLog refuses changes of a log's columns that later releases refuse,
@@ -165,11 +159,8 @@ func (w *change) dropColumn(t *catalog.Table, name string) error {
 	case c.Kind == catalog.PartitionKey || c.Kind == catalog.Clustering:
 		return cqlerr.Invalidf("Cannot drop PRIMARY KEY part %s", name)
 	}
-	for _, ix := range t.Indexes {
-		if ix.Target == name {
-			return cqlerr.Invalidf("Cannot drop column %s from base table %s.%s: materialized view %s needs this column",
-				name, t.Keyspace, t.Name, ix.ViewName)
-		}
+	if err := w.checkDropColumn(t, c); err != nil {
+		return err
 	}
 	t.Remove(name)
 	t.Dropped = slices.DeleteFunc(t.Dropped, func(d catalog.DroppedColumn) bool { return d.Name == name })

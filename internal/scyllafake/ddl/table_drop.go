@@ -26,6 +26,9 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 	case w.activeLog(t):
 		return cqlerr.New(cqlerr.Unauthorized, "Cannot DROP cdc log table <table %s.%s>", n.Keyspace, n.Name)
 	}
+	if err := w.checkDropBase(t); err != nil {
+		return err
+	}
 	if base := w.base(t); base != nil {
 		w.endStreams(base)
 	}
@@ -42,22 +45,4 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 func (w *change) forget(t *catalog.Table) {
 	w.removeTable(t)
 	w.gone = append(w.gone, t)
-}
-
-func (w *change) dropView(keyspace string, s *cql.DropView) error {
-	n, err := resolve(keyspace, s.View)
-	if err != nil {
-		return err
-	}
-	ks := w.next.Keyspaces[n.Keyspace]
-	if ks == nil || ks.Tables[n.Name] == nil {
-		if s.IfExists {
-			return errNothing
-		}
-		return cqlerr.New(cqlerr.Config, "Cannot drop non existing materialized view '%s' in keyspace '%s'.", n.Name, n.Keyspace)
-	}
-	if ks.Tables[n.Name].Kind != catalog.View {
-		return cqlerr.Invalidf("Cannot use DROP MATERIALIZED VIEW on Table")
-	}
-	return cqlerr.Unsupported("DROP MATERIALIZED VIEW of the view behind an index")
 }

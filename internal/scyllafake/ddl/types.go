@@ -142,18 +142,21 @@ func (w *change) retype(ks *catalog.Keyspace, name string) error {
 			}
 		}
 	}
-	for _, tn := range slices.Sorted(maps.Keys(ks.Tables)) {
-		old := ks.Tables[tn]
-		if !usesType(old, ks.Name, name) {
-			continue
+	tables := slices.Sorted(maps.Keys(ks.Tables))
+	for _, views := range []bool{false, true} {
+		for _, tn := range tables {
+			old := ks.Tables[tn]
+			if (old.Kind == catalog.View) != views || !usesType(old, ks.Name, name) {
+				continue
+			}
+			t := old.Clone()
+			for _, c := range t.ByName {
+				c.Type = withType(c.Type, ks.Types[name])
+			}
+			ks.Tables[tn] = t
+			w.putTable(t)
+			w.tell(catalog.Updated, catalog.TargetTable, ks.Name, tn)
 		}
-		t := old.Clone()
-		for _, c := range t.ByName {
-			c.Type = withType(c.Type, ks.Types[name])
-		}
-		ks.Tables[tn] = t
-		w.putTable(t)
-		w.tell(catalog.Updated, catalog.TargetTable, ks.Name, tn)
 	}
 	return nil
 }
