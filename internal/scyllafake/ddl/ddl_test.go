@@ -196,7 +196,7 @@ func TestExecute_Refusals(t *testing.T) {
 func TestExecute_Events(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "5.1")
-	steps := []struct{ text, want string }{
+	b.events([]step{
 		{createKS, "CREATED KEYSPACE ks"},
 		{strings.Replace(createKS, "KEYSPACE", "KEYSPACE IF NOT EXISTS", 1), ""},
 		{"CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)) WITH cdc = {'enabled': true}", "CREATED TABLE t; CREATED TABLE t_scylla_cdc_log"},
@@ -220,7 +220,16 @@ func TestExecute_Events(t *testing.T) {
 		{"DROP TABLE IF EXISTS ks.nosuch", ""},
 		{"CREATE INDEX ON ks.t2 (v)", "CREATED TABLE t2_v_idx_index; UPDATED TABLE t2; UPDATED TABLE t2_scylla_cdc_log"},
 		{"DROP KEYSPACE ks", "DROPPED TABLE t2_v_idx_index; DROPPED TABLE t2; DROPPED TABLE t2_scylla_cdc_log; DROPPED TYPE u; DROPPED KEYSPACE ks"},
-	}
+	})
+}
+
+// step is a statement and the events it causes; none means that it is a no-op.
+type step struct{ text, want string }
+
+// events runs statements and compares what each tells of.
+func (b *bundle) events(steps []step) {
+	t := b.t
+	t.Helper()
 	for _, s := range steps {
 		version := b.Schema().Version
 		res := b.exec(s.text)
