@@ -86,9 +86,13 @@ func (k *kafka) onProduce(f func()) {
 // dialer connects a client to the broker over the network.
 func (k *kafka) dialer(n *network, client string) kgo.Opt {
 	return kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return n.dial(ctx, client, broker, func(ctx context.Context) (net.Conn, error) {
+		c, err := n.dial(ctx, client, broker, func(ctx context.Context) (net.Conn, error) {
 			return k.virtual.DialContext(ctx, network, addr)
 		})
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
 	})
 }
 

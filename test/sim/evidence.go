@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"time"
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
@@ -37,12 +36,6 @@ type logRow struct {
 	event gocql.UUID
 }
 
-// save is a checkpoint that was stored.
-type save struct {
-	at       time.Time
-	position gocql.UUID
-}
-
 // gather reads all of it.
 func (w *world) gather() *evidence {
 	w.t.Helper()
@@ -63,17 +56,28 @@ func (w *world) gather() *evidence {
 		}
 	}
 	e.scanTables(w, session, scan)
-	e.scanLogs(scan)
+	e.scanLog(scan)
+	for id, saved := range w.saves.all() {
+		e.stream(id).saves = saved
+	}
 	for _, h := range e.streams {
 		slices.SortStableFunc(h.rows, func(a, b logRow) int { return scyllacdc.CompareTimeUUID(a.time, b.time) })
-		slices.SortStableFunc(h.saves, func(a, b save) int { return a.at.Compare(b.at) })
 	}
 	return e
 }
 
+func (e *evidence) stream(id string) *history {
+	h := e.streams[id]
+	if h == nil {
+		h = &history{}
+		e.streams[id] = h
+	}
+	return h
+}
+
 type scanner func(query string, dest []any, row func())
 
-func (e *evidence) scanTables(w *world, session *gocql.Session, scan scanner) {
+func (e *evidence) scanTables(w *world, session *session, scan scanner) {
 	iter := session.Query("SELECT " + outbox.Columns + " FROM " + events).Iter()
 	var sc outbox.Scanner
 	for iter.Scan(sc.Dest()...) {
@@ -91,28 +95,14 @@ func (e *evidence) scanTables(w *world, session *gocql.Session, scan scanner) {
 	scan("SELECT id, version, status, event_id FROM orders", []any{&id, &o.version, &o.status, &o.event}, func() { e.orders[id] = o })
 }
 
-func (e *evidence) scanLogs(scan scanner) {
-	stream := func(id []byte) *history {
-		h := e.streams[string(id)]
-		if h == nil {
-			h = &history{}
-			e.streams[string(id)] = h
-		}
-		return h
-	}
+func (e *evidence) scanLog(scan scanner) {
 	var id []byte
 	var t gocql.UUID
-	var event, position *gocql.UUID
+	var event *gocql.UUID
 	scan(`SELECT "cdc$stream_id", "cdc$time", event_id FROM `+eventsLog, []any{&id, &t, &event}, func() {
 		if event != nil {
-			h := stream(id)
+			h := e.stream(string(id))
 			h.rows = append(h.rows, logRow{time: t, event: *event})
-		}
-	})
-	scan(`SELECT stream_id, "cdc$time", position FROM relay_checkpoints_scylla_cdc_log`, []any{&id, &t, &position}, func() {
-		if position != nil {
-			h := stream(id)
-			h.saves = append(h.saves, save{at: t.Time(), position: *position})
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -17,7 +16,7 @@ import (
 type process struct {
 	name    string
 	config  relay.Config
-	session *gocql.Session
+	session *session
 	metrics *prometheus.Registry
 	relay   *relay.Relay
 	cancel  context.CancelFunc
@@ -27,6 +26,8 @@ type process struct {
 	// ended is when it was killed or had stopped, zero while it runs.
 	ended   time.Time
 	crashed bool
+	// unsaved says that it could not save some checkpoint.
+	unsaved bool
 }
 
 // relay is the one that runs now.
@@ -48,7 +49,7 @@ func (w *world) startRelay() {
 		time.Sleep(5 * time.Second)
 	}
 	c := w.settings.relay
-	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session, keyspace, p.metrics, w.log.With("process", p.name)
+	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session.Session, keyspace, p.metrics, w.log.With("process", p.name)
 	c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{w.kafka.dialer(w.net, p.name)}
 	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
 	p.config = c
@@ -112,6 +113,7 @@ func (w *world) checkRuns(p *process) {
 func (w *world) count(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	p.unsaved = p.value(w, "relay_checkpoint_errors_total") > 0
 	w.seen.restarts += int(p.value(w, "relay_reader_restarts_total"))
 }
 

@@ -9,6 +9,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // verify holds what was left behind to the promises.
@@ -26,6 +27,7 @@ func (w *world) verify() {
 	w.checkSequence(e)
 	w.checkCheckpoints(e)
 	w.checkDuplicates(e)
+	w.checkRepeated(e)
 }
 
 // checkOrders asks for every order that the service promised. This also has it
@@ -196,6 +198,32 @@ func (w *world) checkDuplicates(e *evidence) {
 		if len(at)-1 > excused {
 			w.t.Errorf("event %s is in its topic %d times, at %s and then %s; %d of that the ends of %d relays explain",
 				id, len(at), w.after(at[0]), w.after(at[1]), excused, len(w.relays)-1)
+		}
+	}
+}
+
+// checkRepeated: what a crash makes the next relay repeat is bounded. That is,
+// of what the broker had a while before the crash, longer than the interval at
+// which checkpoints are saved, no more was still without one than may be read
+// past an unacknowledged event. It holds while checkpoints can be saved.
+func (w *world) checkRepeated(e *evidence) {
+	w.t.Helper()
+	first, covered := e.firstSeen(), e.lastCovered()
+	for _, p := range w.relays {
+		if !p.crashed || p.unsaved {
+			continue
+		}
+		bound := len(e.streams) * p.config.MaxStreamBacklog
+		long := p.ended.Add(-relay.DefaultCheckpointInterval - time.Second)
+		open := 0
+		for id, at := range first {
+			saved, ok := covered[id]
+			if at.Before(long) && (!ok || !saved.Before(p.ended)) {
+				open++
+			}
+		}
+		if open > bound {
+			w.t.Errorf("%s crashed at %s with %d published events without a checkpoint, want at most %d", p.name, w.after(p.ended), open, bound)
 		}
 	}
 }

@@ -1,19 +1,12 @@
 package sim
 
 import (
-	"context"
-	"fmt"
-	"io"
-	"log"
 	"log/slog"
-	"net"
 	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
@@ -23,10 +16,15 @@ import (
 )
 
 const (
-	keyspace  = "outbox"
-	events    = "outbox_messages"
-	eventsLog = keyspace + "." + events + "_scylla_cdc_log"
+	keyspace    = "outbox"
+	events      = "outbox_messages"
+	checkpoints = "relay_checkpoints"
+	eventsLog   = keyspace + "." + events + "_scylla_cdc_log"
 )
+
+// maxInFlight is how many events a relay holds at most, unless a scenario says
+// otherwise: few, so that an outage reaches the bound.
+const maxInFlight = 100
 
 // topics are where order events go.
 var topics = []string{orders.EventCreated, orders.EventCancelled}
@@ -52,10 +50,11 @@ type world struct {
 
 	net   *network
 	node  *scyllafake.Server
+	saves saves
 	kafka *kafka
 	tap   *tap
 
-	session  *gocql.Session    // the order services'
+	session  *session          // the order services'
 	services []*orders.Service // one for each clock
 	ledger   *ledger
 
@@ -124,7 +123,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	w.settings = settings{
 		node: scyllafake.Config{Tokens: 4, Seed: seed, RingDelay: 2 * time.Second},
 		relay: relay.Config{
-			MaxInFlightRecords: 100, MaxInFlightBytes: 1 << 20, MaxStreamBacklog: 100,
+			MaxInFlightRecords: maxInFlight, MaxInFlightBytes: 1 << 20, MaxStreamBacklog: maxInFlight,
 			Topics: map[string]string{orders.EventCreated: orders.EventCreated, orders.EventCancelled: orders.EventCancelled},
 		},
 	}
@@ -132,6 +131,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 		change(&w.settings)
 	}
 	var err error
+	w.settings.node.Hook = &w.saves
 	if w.node, err = scyllafake.Start(w.settings.node); err != nil {
 		t.Fatalf("start the database: %v", err)
 	}
@@ -139,13 +139,8 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	w.tap = startTap(t, w.kafka, topics...)
 
 	admin := w.connect("admin", "")
-	if err := schema.Migrate(t.Context(), admin, w.settings.schema); err != nil {
+	if err := schema.Migrate(t.Context(), admin.Session, w.settings.schema); err != nil {
 		t.Fatalf("migrate: %v", err)
-	}
-	// The history of the checkpoints is their own CDC log.
-	err = admin.Query("ALTER TABLE " + keyspace + ".relay_checkpoints WITH cdc = {'enabled': true, 'ttl': 259200}").Exec()
-	if err != nil {
-		t.Fatalf("log the checkpoints: %v", err)
 	}
 	admin.Close()
 
@@ -154,7 +149,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 		c := w.settings.orders
 		c.Logger = w.log
 		c.Now = func() time.Time { return time.Now().Add(skew) }
-		s, err := orders.New(w.session, c)
+		s, err := orders.New(w.session.Session, c)
 		if err != nil {
 			t.Fatalf("start the order service: %v", err)
 		}
@@ -175,43 +170,6 @@ func (w *world) close() {
 	}
 	time.Sleep(2 * time.Minute) // what the clients have on timers
 }
-
-// connect makes a session of a client that the network knows by this name. The
-// database must be there.
-func (w *world) connect(client, keyspace string) *gocql.Session {
-	w.t.Helper()
-	s, err := w.tryConnect(client, keyspace)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return s
-}
-
-func (w *world) tryConnect(client, keyspace string) (*gocql.Session, error) {
-	cluster := gocql.NewCluster("127.0.0.1")
-	cluster.Dialer = dialer(func(ctx context.Context) (net.Conn, error) {
-		return w.net.dial(ctx, client, database, w.node.Dial)
-	})
-	cluster.Keyspace = keyspace
-	cluster.Timeout = 5 * time.Second
-	cluster.ConnectTimeout = 5 * time.Second
-	cluster.Consistency = gocql.LocalQuorum
-	cluster.Logger = log.New(io.Discard, "", 0)
-	s, err := cluster.CreateSession()
-	if err != nil {
-		return nil, fmt.Errorf("connect %s to the database: %w", client, err)
-	}
-	// The driver fetches the next page ahead under a lock for which the reader
-	// then waits, and in a bubble time stands still while anything waits for a lock.
-	s.SetPrefetch(0)
-	return s, nil
-}
-
-// dialer is a gocql.Dialer.
-type dialer func(context.Context) (net.Conn, error)
-
-// DialContext connects to the one node there is.
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) { return d(ctx) }
 
 // faults is what makes the database fail.
 func (w *world) faults() *faults.Injector { return w.node.Faults() }

@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+// failBatches lets logged batches fail, in each of ten ways with this
+// probability, until the function that it returns is called.
+func (w *world) failBatches(p float64) (stop func()) {
+	return w.add(p, engine.OpLoggedBatch,
+		// Recorded of clusters: see the package faults.
+		faults.BatchlogReplay(62*time.Second, 63*time.Second),
+		faults.BatchlogReplay(0, 18500*time.Millisecond, 47500*time.Millisecond),
+		faults.BatchlogReplay(),
+		faults.BatchLogTimeout(62*time.Second, 65*time.Second),
+		faults.BatchLogTimeout(),
+		faults.CoordinatorCrash(time.Second, 37*time.Second, 38*time.Second),
+		faults.CoordinatorCrash(),
+		faults.Rule{Name: "applied, with a timeout", Effect: faults.Effect{
+			Delay: faults.WriteTimeoutAfter, Failure: faults.WriteTimeout(faults.Batch, 1, 2), Fate: engine.FateApply,
+		}},
+		faults.Rule{Name: "unavailable", Effect: faults.Effect{Failure: faults.Unavailable(1, 2)}},
+		faults.Rule{Name: "overloaded", Effect: faults.Effect{Failure: faults.Refuse(cqlerr.Overloaded, "")}},
+	)
+}
+
+// failCAS lets conditional writes fail, in each of four ways with this
+// probability: decided and invisible, applied, or nothing at all.
+func (w *world) failCAS(p float64) (stop func()) {
+	return w.add(p, engine.OpCAS,
+		faults.CASTimeout(true),
+		faults.CASTimeout(false),
+		faults.Rule{Name: "applied, with a timeout", Effect: faults.Effect{
+			Delay: faults.WriteTimeoutAfter, Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateApply,
+		}},
+		faults.Rule{Name: "applied, with the connection lost", Effect: faults.Effect{Disconnect: true, Fate: engine.FateApply}},
+	)
+}
+
+// failReads lets reads of tables and logs time out with this probability.
+func (w *world) failReads(p float64) (stop func()) {
+	return w.add(p, engine.OpRead, faults.Rule{
+		Name: "read timeout", Match: faults.Match{Keyspace: keyspace},
+		Effect: faults.Effect{Delay: faults.ReadTimeoutAfter, Failure: faults.ReadTimeout(1, 2)},
+	})
+}
+
+// add adds rules for a kind of operation and returns what removes them.
+func (w *world) add(p float64, kind engine.OpKind, rules ...faults.Rule) (stop func()) {
+	var ids []int
+	for _, r := range rules {
+		r.Match.Kinds, r.Count, r.Probability = []engine.OpKind{kind}, 0, p
+		ids = append(ids, w.faults().MustAdd(r))
+	}
+	return func() {
+		for _, id := range ids {
+			if err := w.faults().Remove(id); err != nil {
+				w.t.Error(err)
+			}
+		}
+	}
+}
+
+// newGeneration begins a generation as a node does that joins: known some
+// seconds before it starts, with more streams than before.
+func (w *world) newGeneration(extraTokens int) {
+	w.t.Helper()
+	if _, err := w.faults().Node().NewGeneration(faults.Generation{ExtraTokens: extraTokens}); err != nil {
+		w.t.Errorf("begin a generation: %v", err)
+	}
+}
+
+// resize splits the tablets of the outbox, or merges them.
+func (w *world) resize(merge bool) {
+	w.t.Helper()
+	r := faults.Resize{Keyspace: keyspace, Table: events, Merge: merge}
+	if _, err := w.faults().Node().Resize(r); err != nil {
+		w.t.Errorf("resize tablets: %v", err)
+	}
+}
+
+// crashWhen kills the relay when the nth of some events comes from now on, or
+// after so long. on registers what is called for each event.
+func (w *world) crashWhen(on func(func()), n int, patience time.Duration) {
+	w.t.Helper()
+	reached := make(chan struct{})
+	on(func() {
+		if n--; n == 0 {
+			close(reached)
+		}
+	})
+	select {
+	case <-reached:
+	case <-time.After(patience):
+	}
+	on(nil)
+	w.crashRelay()
+}

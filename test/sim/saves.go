@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+)
+
+// save is a checkpoint that came to be stored.
+type save struct {
+	at       time.Time
+	position gocql.UUID
+}
+
+// saves is the history of all checkpoints. It stands at the database's door
+// (engine.Hook) and notes each one as it comes in.
+type saves struct {
+	mu       sync.Mutex
+	byStream map[string][]save
+	each     func() // called for each
+}
+
+// Before implements engine.Hook. It lets everything pass.
+func (s *saves) Before(_ context.Context, op engine.Op) engine.Verdict {
+	if op.Kind != engine.OpWrite || op.Table != checkpoints {
+		return engine.Verdict{}
+	}
+	s.mu.Lock()
+	for _, m := range op.Mutations {
+		// The clustering key is generation and stream.
+		for _, row := range m.Rows {
+			position := row.Column(m.Table.ByName["position"].ID)
+			if position == nil {
+				continue
+			}
+			if s.byStream == nil {
+				s.byStream = make(map[string][]save)
+			}
+			stream := string(row.Clustering[1])
+			s.byStream[stream] = append(s.byStream[stream], save{at: time.Now(), position: gocql.UUID(position.Cell.Value)})
+		}
+	}
+	each := s.each
+	s.mu.Unlock()
+	if each != nil {
+		each()
+	}
+	return engine.Verdict{}
+}
+
+// onEach calls f for each checkpoint before it is stored; nil ends that.
+func (s *saves) onEach(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.each = f
+}
+
+func (s *saves) all() map[string][]save {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.byStream)
+}

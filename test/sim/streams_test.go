@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// The streams of the CDC log are replaced by others while orders come in, more
+// than once, and also while the broker is away, so that the relay holds events
+// of the old ones.
+func TestGeneration_Changes(t *testing.T) {
+	seen := simulate(t, 8, nil, func(w *world) {
+		w.traffic(500, time.Hour)
+		for i := range 3 {
+			time.Sleep(10 * time.Minute)
+			w.newGeneration(1 + i)
+		}
+		w.net.cut(broker)
+		time.Sleep(10 * time.Minute)
+		w.newGeneration(1)
+		time.Sleep(10 * time.Minute)
+		w.net.mend(broker)
+	})
+	wantOnce(t, seen)
+}
+
+// The relay crashes while it holds events of a generation that has ended.
+func TestGeneration_CrashAtTheEndOfOne(t *testing.T) {
+	simulate(t, 9, nil, func(w *world) {
+		w.traffic(600, time.Hour)
+		time.Sleep(10 * time.Minute)
+		w.net.cut(broker)
+		time.Sleep(5 * time.Minute)
+		w.newGeneration(2)
+		time.Sleep(10 * time.Minute)
+		w.crashRelay()
+		w.startRelay()
+		time.Sleep(10 * time.Minute)
+		w.crashRelay()
+		w.net.mend(broker)
+		w.startRelay()
+	})
+}
+
+// Tablets are split and merged while orders come in and while the broker is away.
+func TestTablets_SplitAndMerge(t *testing.T) {
+	seen := simulate(t, 17, onTablets, func(w *world) {
+		w.traffic(500, time.Hour)
+		for _, merge := range []bool{false, false, true} {
+			time.Sleep(10 * time.Minute)
+			w.resize(merge)
+		}
+		w.net.cut(broker)
+		time.Sleep(10 * time.Minute)
+		w.resize(true)
+		time.Sleep(10 * time.Minute)
+		w.net.mend(broker)
+	})
+	wantOnce(t, seen)
+}
+
+func onTablets(s *settings) {
+	s.node.Version, s.node.Tablets = "2025.4", true
+	s.schema.Tablets = schema.TabletsOn
+}
