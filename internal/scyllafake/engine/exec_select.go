@@ -196,6 +196,7 @@ func (s *selection) filtering() bool {
 // was the last.
 func (s *selection) page(ctx context.Context) ([]byte, error) {
 	filtering := s.filtering()
+	s.src.remember = filtering
 	var read, dropped uint64
 	for {
 		ok, err := s.step(ctx, read)

@@ -28,6 +28,12 @@ type source struct {
 	rows    int  // yielded of this partition
 	resumed bool // the partition was begun on an earlier page
 	static  bool // the last one yielded was no row of its own
+
+	// remember keeps the position of the last row past the end of its scan,
+	// when the view's memory is the store's again.
+	remember bool
+	yielded  bool // of this scan
+	last     store.Position
 }
 
 // next moves view to the next row and says whether it begins a partition.
@@ -43,14 +49,14 @@ func (s *source) next(view *rowView) (ok, first bool, err error) {
 		if s.open {
 			if !s.onlyPartitions && s.it.NextRow() {
 				view.setRow(s.it.Row())
-				s.static = false
+				s.static, s.yielded = false, true
 				s.rows++
 				return true, s.rows == 1, nil
 			}
 			s.open = false
 			if s.rows == 0 && !s.resumed && (s.onlyPartitions || s.ranges == nil && s.it.Static() != nil) && s.it.Err() == nil {
 				view.setRow(nil)
-				s.static = true
+				s.static, s.yielded = true, true
 				return true, true, nil
 			}
 		}
@@ -62,6 +68,9 @@ func (s *source) next(view *rowView) (ok, first bool, err error) {
 				return false, false, serverError("read a partition key", err)
 			}
 			continue
+		}
+		if s.remember && s.yielded {
+			s.last = s.position(view)
 		}
 		if err := s.close(); err != nil {
 			return false, false, err
@@ -100,6 +109,7 @@ func (s *source) openScan() (ok bool, err error) {
 			return false, nil
 		}
 	}
+	s.yielded = false
 	if s.it, err = s.store.Scan(sc); err != nil {
 		return false, serverError("read", err)
 	}
@@ -107,7 +117,11 @@ func (s *source) openScan() (ok bool, err error) {
 }
 
 // position is that of the row yielded last; it shares nothing with the scan.
+// After the end it is known only if it was to be remembered.
 func (s *source) position(v *rowView) store.Position {
+	if s.it == nil {
+		return s.last
+	}
 	p := store.Position{Token: v.token, Key: bytes.Clone(v.key), Whole: s.static}
 	if !s.static {
 		for _, c := range v.clustering {
