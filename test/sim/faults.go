@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
@@ -88,8 +89,9 @@ func (w *world) resize(merge bool) {
 func (w *world) crashWhen(on func(func()), n int, patience time.Duration) {
 	w.t.Helper()
 	reached := make(chan struct{})
+	var seen atomic.Int64
 	on(func() {
-		if n--; n == 0 {
+		if seen.Add(1) == int64(n) {
 			close(reached)
 		}
 	})
