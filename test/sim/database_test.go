@@ -18,8 +18,8 @@ func TestDatabase_GoneForAnHour(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The database answers nothing for an hour, its connections stay open, and then
-// it is restarted, which ends all that it was asked for.
+// The database answers nothing for an hour, and its connections stay open until
+// it goes on. Then they end, and it does what it was asked for meanwhile.
 func TestDatabase_HungForAnHour(t *testing.T) {
 	seen := simulate(t, 4, nil, func(w *world) {
 		w.traffic(500, 2*time.Hour)

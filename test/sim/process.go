@@ -44,15 +44,18 @@ func (w *world) startRelay() {
 	w.mu.Lock()
 	p := &process{name: fmt.Sprint("relay", len(w.relays)+1), metrics: prometheus.NewRegistry(), done: make(chan struct{})}
 	w.mu.Unlock()
-	var err error
-	for p.session, err = w.tryConnect(p.name, keyspace); err != nil; p.session, err = w.tryConnect(p.name, keyspace) {
+	// A session that cannot be made leaves goroutines behind (gocql), and a
+	// bubble must be empty at its end.
+	for w.net.isAway(database) {
 		time.Sleep(5 * time.Second)
 	}
+	p.session = w.connect(p.name, keyspace)
 	c := w.settings.relay
 	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session.Session, keyspace, p.metrics, w.log.With("process", p.name)
 	c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{w.kafka.dialer(w.net, p.name)}
 	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
 	p.config = c
+	var err error
 	if p.relay, err = relay.New(c); err != nil {
 		w.t.Fatalf("make the relay: %v", err)
 	}
@@ -67,6 +70,12 @@ func (w *world) startRelay() {
 	w.relays = append(w.relays, p)
 	w.mu.Unlock()
 }
+
+// launchRelay starts a relay without waiting until it runs.
+func (w *world) launchRelay() { w.launching.Go(w.startRelay) }
+
+// relayRuns says whether one is running, rather than waiting for the database.
+func (w *world) relayRuns() bool { return w.relay().ended.IsZero() }
 
 // stopRelay ends the relay as SIGTERM does.
 func (w *world) stopRelay() {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -38,14 +37,6 @@ type session struct {
 // database must be there.
 func (w *world) connect(client, keyspace string) *session {
 	w.t.Helper()
-	s, err := w.tryConnect(client, keyspace)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return s
-}
-
-func (w *world) tryConnect(client, keyspace string) (*session, error) {
 	g := &gate{}
 	cluster := gocql.NewCluster("127.0.0.1")
 	cluster.Dialer = dialer(func(ctx context.Context) (net.Conn, error) {
@@ -65,10 +56,10 @@ func (w *world) tryConnect(client, keyspace string) (*session, error) {
 	cluster.Logger = log.New(io.Discard, "", 0)
 	s, err := cluster.CreateSession()
 	if err != nil {
-		return nil, fmt.Errorf("connect %s to the database: %w", client, err)
+		w.t.Fatalf("connect %s to the database: %v", client, err)
 	}
 	s.SetPrefetch(0)
-	return &session{Session: s, gate: g}, nil
+	return &session{Session: s, gate: g}
 }
 
 // Close ends the session.

@@ -3,8 +3,6 @@ package sim
 import (
 	"testing"
 	"time"
-
-	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // The streams of the CDC log are replaced by others while orders come in, more
@@ -59,9 +57,4 @@ func TestTablets_SplitAndMerge(t *testing.T) {
 		w.net.mend(broker)
 	})
 	wantOnce(t, seen)
-}
-
-func onTablets(s *settings) {
-	s.node.Version, s.node.Tablets = "2025.4", true
-	s.schema.Tablets = schema.TabletsOn
 }

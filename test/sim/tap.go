@@ -23,6 +23,8 @@ type record struct {
 	outbox.Event
 	partition
 	offset int64
+	// producer is which life of a relay wrote it: each has an id of its own.
+	producer int64
 	// at is when the broker had it. The clock of the record itself is the
 	// producer's.
 	at time.Time
@@ -74,7 +76,7 @@ func (p *tap) run() {
 				p.t.Errorf("%s[%d]@%d: %v", r.Topic, r.Partition, r.Offset, err)
 			}
 			in := partition{r.Topic, r.Partition}
-			p.records = append(p.records, record{Event: e, partition: in, offset: r.Offset, at: now})
+			p.records = append(p.records, record{Event: e, partition: in, offset: r.Offset, producer: r.ProducerID, at: now})
 			p.reached[in] = r.Offset + 1
 		}
 		p.mu.Unlock()

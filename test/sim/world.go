@@ -58,11 +58,18 @@ type world struct {
 	services []*orders.Service // one for each clock
 	ledger   *ledger
 
-	ending sync.WaitGroup // relays that crashed and are not gone yet
+	launching sync.WaitGroup // relays that are not running yet
+	ending    sync.WaitGroup // relays that crashed and are not gone yet
 
 	mu     sync.Mutex
 	relays []*process // all that ever ran, the last one now
 	seen   outcome
+}
+
+// onTablets makes the database one whose CDC streams are those of tablets.
+func onTablets(s *settings) {
+	s.node.Version, s.node.Tablets = "2025.4", true
+	s.schema.Tablets = schema.TabletsOn
 }
 
 // outcome is what was seen while a simulation ran, and what came of it.
@@ -182,6 +189,7 @@ func (w *world) calm() {
 	w.net.mend(database)
 	w.kafka.unfreeze()
 	w.net.mend(broker)
+	w.launching.Wait()
 	w.ledger.customers.Wait()
 	window := w.relay().config.ConfidenceWindow
 	time.Sleep(window + 5*time.Minute)
