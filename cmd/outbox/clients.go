@@ -26,12 +26,24 @@ func (c scyllaConfig) session(keyspace string) (*gocql.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	// With a keyspace that does not exist the driver only says that it made no
+	// connections, so it is looked for first.
+	cluster.Keyspace = ""
 	s, err := cluster.CreateSession()
-	switch {
-	case err == nil:
+	if err == nil && keyspace != "" {
+		var name string
+		err = s.Query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).Scan(&name)
+		s.Close()
+		if errors.Is(err, gocql.ErrNotFound) {
+			return nil, withHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate makes it")
+		}
+		if err == nil {
+			cluster.Keyspace = keyspace
+			s, err = cluster.CreateSession()
+		}
+	}
+	if err == nil {
 		return s, nil
-	case errors.Is(err, gocql.ErrKeyspaceDoesNotExist):
-		return nil, withHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate makes it")
 	}
 	return nil, withHint(fmt.Errorf("connect to ScyllaDB at %s: %w", strings.Join(c.Hosts, ", "), err),
 		"is it running there, and reachable? --scylla-hosts or OUTBOX_SCYLLA_HOSTS names other hosts")
@@ -69,6 +81,8 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	cluster.Timeout = c.Timeout
 	cluster.ConnectTimeout = c.Timeout
 	cluster.SerialConsistency = gocql.Serial
+	cluster.ReconnectInterval = reconnectInterval
+	cluster.Logger = driverLog{}
 	if port != 0 {
 		cluster.Port = port
 	}
@@ -91,6 +105,17 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	}
 	return cluster, nil
 }
+
+// reconnectInterval is how often the driver looks for a node that went away.
+const reconnectInterval = 2 * time.Second
+
+// driverLog drops what the driver would print by itself: what matters comes
+// back as errors, which are logged with what was being done.
+type driverLog struct{}
+
+func (driverLog) Print(...any)          {}
+func (driverLog) Printf(string, ...any) {}
+func (driverLog) Println(...any)        {}
 
 // splitPorts takes the port off the hosts; all that name one must name the
 // same, because the driver has one for the cluster. 0 means none named.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
@@ -37,6 +38,9 @@ const (
 	devStall = 30 * time.Second
 	// loadedMarker is the file that says that the sample orders are in the data directory.
 	loadedMarker = "sample-loaded"
+	// loadID is the file with the id of the sample's load, so that one that was
+	// interrupted goes on with the same Idempotency-Keys.
+	loadID = "sample-load-id"
 )
 
 // dev is everything in one process.
@@ -72,7 +76,7 @@ against the outbox, prints one JSON object, and exits with 1 if an event is
 lost, double or out of order.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfigFrom("", os.LookupEnv, cmd.Flags())
+			c, err := loadConfigFrom("", noEnv, cmd.Flags())
 			if err != nil {
 				return usageError{err}
 			}
@@ -116,7 +120,9 @@ func (d *dev) run(ctx context.Context) (err error) {
 	if err := d.loadSample(ctx); err != nil {
 		return err
 	}
-	d.printTour()
+	if ctx.Err() == nil {
+		d.printTour()
+	}
 	<-ctx.Done()
 	fmt.Fprintln(d.errOut, "\nstopping; the data stays in "+d.dirName())
 	return nil
@@ -164,6 +170,11 @@ func (d *dev) loadInto(ctx context.Context) (loadSummary, error) {
 		fmt.Fprintf(d.errOut, "\rline %d skipped: %v\n", n, err)
 	})
 	detail := func() string { return fmt.Sprintf("relay: %d events out", d.audit.count()) }
+	if d.file == "" && !d.once {
+		if err := d.sameRun(l); err != nil {
+			return loadSummary{}, err
+		}
+	}
 	if d.file != "" {
 		return l.loadFile(ctx, d.file, newProgress(d.errOut, 0, l.finished, detail))
 	}
@@ -174,6 +185,24 @@ func (d *dev) loadInto(ctx context.Context) (loadSummary, error) {
 	began := time.Now()
 	err = showing(ctx, newProgress(d.errOut, testdata.OrdersLines, l.finished, detail), func() error { return l.load(ctx, r) })
 	return l.summary(time.Since(began)), err
+}
+
+// sameRun gives the loader the id of the sample's earlier load, if there was one.
+func (d *dev) sameRun(l *loader) error {
+	if d.dir == "" {
+		return nil
+	}
+	path := filepath.Join(d.dir, loadID)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		l.run, err = uuid.ParseBytes(b)
+	} else if errors.Is(err, os.ErrNotExist) {
+		err = os.WriteFile(path, []byte(l.run.String()), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("data directory %s: %s: %w", d.dir, loadID, err)
+	}
+	return nil
 }
 
 // loadSample loads what is to be loaded, the sample only into a new data directory.
@@ -207,6 +236,9 @@ func (d *dev) loadSample(ctx context.Context) error {
 		r.Latency.P50, r.Latency.P99, d.window)
 	return nil
 }
+
+// noEnv keeps a shell's settings for real clusters away from dev.
+func noEnv(string) (string, bool) { return "", false }
 
 // stopped is nil if err is only that ctx ended, by a signal.
 func stopped(ctx context.Context, err error) error {

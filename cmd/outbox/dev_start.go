@@ -67,6 +67,13 @@ func (d *dev) dirName() string {
 	return d.dir
 }
 
+func (d *dev) kept() string {
+	if d.dir == "" {
+		return "in memory, gone with the process"
+	}
+	return d.dir + ", kept between runs"
+}
+
 func (d *dev) printWhere() {
 	fmt.Fprintf(d.out, `scylla-outbox %s, all in one process on loopback; never a production database.
 
@@ -75,10 +82,10 @@ func (d *dev) printWhere() {
   Kafka         %s             kfake, topics %s
   relay         reads the CDC log once it is %s old: a small confidence window, for a first
                 run on one machine; a cluster needs the default of %s
-  data          %s, kept between runs
+  data          %s
 
 `, version, d.httpAddr, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
-		d.window, relay.DefaultConfidenceWindow, d.dirName())
+		d.window, relay.DefaultConfidenceWindow, d.kept())
 }
 
 func (d *dev) printTour() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
 )
 
 // engines are the embedded database and broker.
@@ -81,6 +82,9 @@ func (e *engines) start(teardown *daemon.Teardown, log *slog.Logger) error {
 			Dir: e.subdir("scylla"), Addr: e.cqlAddr, AdminAddr: e.adminAddr, Version: e.version,
 			Shards: e.shards, Tokens: e.tokens, Tablets: e.tablets, Logger: log,
 		})
+		if errors.Is(err, store.ErrInUse) {
+			return withHint(fmt.Errorf("data directory %s is in use by another process", e.dir), "stop that one, or name another with --data-dir")
+		}
 		if err != nil {
 			return portHint(fmt.Errorf("start the embedded database: %w", err), e.cqlAddr, "--cql-addr")
 		}

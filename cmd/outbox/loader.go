@@ -112,14 +112,23 @@ func (l *loader) read(ctx context.Context, r io.Reader, jobs chan<- job) error {
 		limit = rate.NewLimiter(rate.Limit(l.rate), max(1, int(l.rate/100)))
 	}
 	orders := make(map[string]*pendingOrder)
-	in := bufio.NewScanner(r)
-	in.Buffer(make([]byte, 64<<10), maxLine)
-	for n := 1; in.Scan(); n++ {
-		text := bytes.TrimSpace(in.Bytes())
-		if len(text) == 0 {
+	in := bufio.NewReaderSize(r, 64<<10)
+	for n := 1; ; n++ {
+		text, tooLong, err := readLine(in, maxLine)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read line %d: %w", n, err)
+		}
+		if text = bytes.TrimSpace(text); len(text) == 0 && !tooLong {
 			continue
 		}
 		l.total.Add(1)
+		if tooLong {
+			l.reject(n, fmt.Errorf("longer than %d bytes", maxLine))
+			continue
+		}
 		j := job{number: n}
 		if err := json.Unmarshal(text, &j.line); err != nil {
 			l.reject(n, fmt.Errorf("not a JSON object: %w", err))
@@ -158,10 +167,27 @@ func (l *loader) read(ctx context.Context, r io.Reader, jobs chan<- job) error {
 			return ctx.Err()
 		}
 	}
-	if err := in.Err(); err != nil {
-		return fmt.Errorf("read line %d: %w", l.total.Load()+1, err)
+}
+
+// readLine reads a line without its end. Of one longer than limit it reads all
+// and keeps nothing. io.EOF means that there is none.
+func readLine(in *bufio.Reader, limit int) (text []byte, tooLong bool, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(text)+len(part) > limit {
+			text, tooLong = nil, true
+		}
+		if !tooLong {
+			text = append(text, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && (len(text) > 0 || tooLong):
+			return text, tooLong, nil
+		}
+		return text, tooLong, err
 	}
-	return nil
 }
 
 // do sends one line. A create always closes its order's done.
@@ -201,6 +227,9 @@ func (l *loader) do(ctx context.Context, j job) {
 }
 
 func (l *loader) reject(n int, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // the load is being stopped; the line is not to blame
+	}
 	l.rejected.Add(1)
 	l.problemMu.Lock()
 	defer l.problemMu.Unlock()

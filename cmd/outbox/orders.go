@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 func newOrdersCommand() *cobra.Command {
@@ -43,7 +45,7 @@ func runOrders(cmd *cobra.Command, c *config) (err error) {
 	defer func() { err = errors.Join(err, teardown.Run()) }()
 	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
 	if err != nil {
-		return err
+		return stopped(ctx, err)
 	}
 	teardown.AddFunc("scylla session", session.Close)
 	api, err := startOrders(ctx, c, session, newRegistry(), log)
@@ -73,7 +75,11 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	if err != nil {
 		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
 	}
-	service, err := orders.New(session, orders.Config{Consistency: consistency, Logger: log, Registerer: reg})
+	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
+	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace); err != nil {
+		return nil, err
+	}
+	service, err := orders.New(session, conf)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -91,6 +97,26 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	api := &orderAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
 	go func() { api.done <- server.Serve(running, ln) }()
 	return api, nil
+}
+
+// repairWindow is how old an order may be whose missing event is written again:
+// the default, or less where the outbox keeps its rows for less. An event that
+// has outlived its row is not missing; to write it again would publish it twice.
+func repairWindow(ctx context.Context, session *gocql.Session, keyspace string) (time.Duration, error) {
+	var seconds int64
+	err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
+		keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return 0, withHint(fmt.Errorf("keyspace %s has no table %s", keyspace, outbox.DefaultTableName), "outbox schema migrate makes it")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read how long the outbox keeps its rows: %w", err)
+	}
+	if seconds == 0 {
+		return orders.DefaultRepairWindow, nil
+	}
+	kept := time.Duration(seconds) * time.Second
+	return max(min(orders.DefaultRepairWindow, kept*6/7), orders.DefaultRepairAfter), nil
 }
 
 // wait returns what ended the API; nil after a requested stop.

@@ -47,7 +47,7 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	reg := newRegistry()
 	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
 	if err != nil {
-		return err
+		return stopped(ctx, err)
 	}
 	teardown.AddFunc("scylla session", session.Close)
 
@@ -69,7 +69,7 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr())
 	err = r.Run(ctx)
 	if err == nil {
-		log.Info("relay stopped: everything under way is acknowledged and checkpointed", "cause", context.Cause(ctx))
+		log.Info("relay stopped", "cause", context.Cause(ctx))
 	}
 	return err
 }

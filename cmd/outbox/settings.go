@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
@@ -61,7 +62,7 @@ var settings = []setting{
 	{sectionHTTP, "addr", "127.0.0.1:8080", "address of the order API", false},
 	{sectionHTTP, "tls_cert", "", "file with the server certificate (PEM); with tls_key it turns TLS on", false},
 	{sectionHTTP, "tls_key", "", "file with the server key (PEM)", false},
-	{sectionHTTP, "shutdown_timeout", 15 * time.Second, "how long requests under way may take after SIGTERM", false},
+	{sectionHTTP, "shutdown_timeout", orders.DefaultDrainTimeout, "how long requests under way may take after SIGTERM", false},
 
 	{sectionAdmin, "addr", "127.0.0.1:9090", "address of the relay's /metrics, /healthz and /readyz", false},
 
