@@ -71,7 +71,7 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 	if settled == nil {
 		settled = func() {}
 	}
-	if err := b.publisher.submit(b.t.Context(), e, 0, settled); err != nil {
+	if err := b.publisher.submit(b.t.Context(), e, 0, bySweep, settled); err != nil {
 		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
 	}
 }

@@ -16,32 +16,33 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultName               = "outbox"
-	DefaultTable              = "outbox_messages"
-	DefaultConfidenceWindow   = 2 * time.Minute
-	DefaultQueryWindow        = time.Hour
-	DefaultBusyDelay          = time.Second
-	DefaultIdleDelay          = 5 * time.Second
-	DefaultGenerationDelay    = 15 * time.Second
-	DefaultFirstAge           = 72 * time.Hour
-	DefaultGapWait            = 5 * time.Second
-	DefaultTopicTemplate      = "{event_type}"
-	DefaultPartitions         = 6
-	DefaultReplication        = -1
-	DefaultSource             = "scylla-outbox"
-	DefaultMaxInFlightRecords = 10_000
-	DefaultMaxInFlightBytes   = 64 << 20
-	DefaultMaxRecordBytes     = 1_048_588
-	DefaultMaxStreamBacklog   = 10_000
-	DefaultMaxAggregates      = 100_000
-	DefaultRetryMin           = 100 * time.Millisecond
-	DefaultRetryMax           = 30 * time.Second
-	DefaultHoldRetry          = time.Minute
-	DefaultRestartDelay       = 5 * time.Second
-	DefaultCheckpointInterval = time.Second
-	DefaultIdleCheckpoint     = time.Minute
-	DefaultDrainTimeout       = 20 * time.Second
-	DefaultStallAfter         = 30 * time.Second
+	DefaultName                = "outbox"
+	DefaultTable               = "outbox_messages"
+	DefaultConfidenceWindow    = 2 * time.Minute
+	DefaultQueryWindow         = time.Hour
+	DefaultBusyDelay           = time.Second
+	DefaultIdleDelay           = 5 * time.Second
+	DefaultGenerationDelay     = 15 * time.Second
+	DefaultFirstAge            = 72 * time.Hour
+	DefaultGapWait             = 5 * time.Second
+	DefaultTopicTemplate       = "{event_type}"
+	DefaultPartitions          = 6
+	DefaultReplication         = -1
+	DefaultSource              = "scylla-outbox"
+	DefaultMaxInFlightRecords  = 10_000
+	DefaultMaxInFlightBytes    = 64 << 20
+	DefaultMaxRecordBytes      = 1_048_588
+	DefaultMaxStreamBacklog    = 10_000
+	DefaultMaxAggregates       = 500_000
+	DefaultMaxRememberedEvents = 1_000_000
+	DefaultRetryMin            = 100 * time.Millisecond
+	DefaultRetryMax            = 30 * time.Second
+	DefaultHoldRetry           = time.Minute
+	DefaultRestartDelay        = 5 * time.Second
+	DefaultCheckpointInterval  = time.Second
+	DefaultIdleCheckpoint      = time.Minute
+	DefaultDrainTimeout        = 20 * time.Second
+	DefaultStallAfter          = 30 * time.Second
 )
 
 // Config configures a Relay. Zero values mean the defaults; New says of every
@@ -114,8 +115,15 @@ type Config struct {
 	// that is not acknowledged. It bounds what a crash repeats. Default DefaultMaxStreamBacklog.
 	MaxStreamBacklog int
 	// MaxAggregates is how many idle aggregates' last sequence numbers are
-	// remembered. Default DefaultMaxAggregates.
+	// remembered, at some 50 bytes each. Of one that is forgotten the earlier
+	// events are looked up when another one comes. Default DefaultMaxAggregates.
 	MaxAggregates int
+	// MaxRememberedEvents is how many events may be out before the sweep has
+	// come to their rows, which is after the confidence window. Their ids are
+	// remembered, at some 30 bytes each, so that none goes out twice; beyond
+	// the bound the tail waits for the sweep. Default DefaultMaxRememberedEvents,
+	// enough for 5,000 events per second over three minutes.
+	MaxRememberedEvents int
 
 	// RetryMin and RetryMax bound the wait before an event that failed is sent
 	// again; it doubles from one to the other. Defaults DefaultRetryMin, DefaultRetryMax.
@@ -161,6 +169,7 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxRecordBytes, DefaultMaxRecordBytes)
 	def(&c.MaxStreamBacklog, DefaultMaxStreamBacklog)
 	def(&c.MaxAggregates, DefaultMaxAggregates)
+	def(&c.MaxRememberedEvents, DefaultMaxRememberedEvents)
 	def(&c.RetryMin, DefaultRetryMin)
 	def(&c.RetryMax, DefaultRetryMax)
 	def(&c.HoldRetry, DefaultHoldRetry)
@@ -250,6 +259,7 @@ func (c Config) validate() error {
 		{"MaxRecordBytes", int64(c.MaxRecordBytes)},
 		{"MaxStreamBacklog", int64(c.MaxStreamBacklog)},
 		{"MaxAggregates", int64(c.MaxAggregates)},
+		{"MaxRememberedEvents", int64(c.MaxRememberedEvents)},
 	} {
 		if n.v <= 0 {
 			bad("%s %d must be positive", n.name, n.v)

@@ -93,6 +93,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	sup.Add(&service{name: "checkpoints", run: func(ctx context.Context) error {
 		return r.streams.run(ctx, r.cfg.CheckpointInterval, r.cfg.IdleCheckpoint)
 	}, fail: fail})
+	sup.Add(&service{name: "memory", run: func(ctx context.Context) error { return r.forget(ctx, p) }, fail: fail})
 	_ = sup.Serve(tail) // it ends when tail does, whose cause says why
 
 	fatal := context.Cause(tail)
@@ -150,6 +151,17 @@ func (r *Relay) read(ctx context.Context) error {
 		err = errReaderEnded
 	}
 	return err
+}
+
+// forget lets go of events that the sweep passed, until ctx ends.
+func (r *Relay) forget(ctx context.Context, p *publisher) error {
+	every := max(r.cfg.ConfidenceWindow/4, time.Second)
+	for sleep(ctx, every) == nil {
+		if _, opened, upTo := r.streams.handedAll(); opened > 0 {
+			p.pass(upTo, every)
+		}
+	}
+	return context.Cause(ctx)
 }
 
 func (r *Relay) setReading(on bool, err error) {
