@@ -16,33 +16,44 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultName                = "outbox"
-	DefaultTable               = "outbox_messages"
-	DefaultConfidenceWindow    = 2 * time.Minute
-	DefaultQueryWindow         = time.Hour
-	DefaultBusyDelay           = time.Second
-	DefaultIdleDelay           = 5 * time.Second
-	DefaultGenerationDelay     = 15 * time.Second
-	DefaultFirstAge            = 72 * time.Hour
-	DefaultGapWait             = 5 * time.Second
-	DefaultTopicTemplate       = "{event_type}"
-	DefaultPartitions          = 6
-	DefaultReplication         = -1
-	DefaultSource              = "scylla-outbox"
-	DefaultMaxInFlightRecords  = 10_000
-	DefaultMaxInFlightBytes    = 64 << 20
-	DefaultMaxRecordBytes      = 1_048_588
-	DefaultMaxStreamBacklog    = 10_000
-	DefaultMaxAggregates       = 500_000
-	DefaultMaxRememberedEvents = 1_000_000
-	DefaultRetryMin            = 100 * time.Millisecond
-	DefaultRetryMax            = 30 * time.Second
-	DefaultHoldRetry           = time.Minute
-	DefaultRestartDelay        = 5 * time.Second
-	DefaultCheckpointInterval  = time.Second
-	DefaultIdleCheckpoint      = time.Minute
-	DefaultDrainTimeout        = 20 * time.Second
-	DefaultStallAfter          = 30 * time.Second
+	DefaultName                    = "outbox"
+	DefaultTable                   = "outbox_messages"
+	DefaultConfidenceWindow        = 2 * time.Minute
+	DefaultQueryWindow             = time.Hour
+	DefaultBusyDelay               = time.Second
+	DefaultIdleDelay               = 5 * time.Second
+	DefaultGenerationDelay         = 15 * time.Second
+	DefaultFirstAge                = 72 * time.Hour
+	DefaultTail                    = TailOn
+	DefaultTailMinInterval         = 5 * time.Millisecond
+	DefaultTailMaxInterval         = 100 * time.Millisecond
+	DefaultTailOverlap             = 2 * time.Second
+	DefaultTailMaxQueriesPerSecond = 1000
+	DefaultGapWait                 = 5 * time.Second
+	DefaultTopicTemplate           = "{event_type}"
+	DefaultPartitions              = 6
+	DefaultReplication             = -1
+	DefaultSource                  = "scylla-outbox"
+	DefaultMaxInFlightRecords      = 10_000
+	DefaultMaxInFlightBytes        = 64 << 20
+	DefaultMaxRecordBytes          = 1_048_588
+	DefaultMaxStreamBacklog        = 10_000
+	DefaultMaxAggregates           = 500_000
+	DefaultMaxRememberedEvents     = 1_000_000
+	DefaultRetryMin                = 100 * time.Millisecond
+	DefaultRetryMax                = 30 * time.Second
+	DefaultHoldRetry               = time.Minute
+	DefaultRestartDelay            = 5 * time.Second
+	DefaultCheckpointInterval      = time.Second
+	DefaultIdleCheckpoint          = time.Minute
+	DefaultDrainTimeout            = 20 * time.Second
+	DefaultStallAfter              = 30 * time.Second
+)
+
+// Values of Config.Tail.
+const (
+	TailOn  = "on"
+	TailOff = "off"
 )
 
 // Config configures a Relay. Zero values mean the defaults; New says of every
@@ -80,9 +91,25 @@ type Config struct {
 	// Default -1, which leaves it to the broker.
 	Replication int16
 
-	// ConfidenceWindow is how old a change must be before it is read, because
-	// an earlier one may still be on its way. Shorter cuts latency; one that is
-	// too short passes over a row that turns up late. A batch that timed out is
+	// Tail is TailOn or TailOff. The tail reads the log at once, so events go out
+	// within milliseconds; without it they do when the confidence window has
+	// gone by. It changes nothing in what the relay promises. Default TailOn.
+	Tail string
+	// TailMinInterval and TailMaxInterval bound the wait between two readings of
+	// the same streams by the tail: streams with new rows are read again after
+	// the first, idle ones after the second. Defaults DefaultTailMinInterval,
+	// DefaultTailMaxInterval.
+	TailMinInterval, TailMaxInterval time.Duration
+	// TailOverlap is how far back the tail looks for rows that became visible
+	// late; those later still the sweep finds. Default DefaultTailOverlap.
+	TailOverlap time.Duration
+	// TailMaxQueriesPerSecond bounds the queries of the tail; each reads up to
+	// 100 streams. Default DefaultTailMaxQueriesPerSecond.
+	TailMaxQueriesPerSecond float64
+
+	// ConfidenceWindow is how old a change must be before the sweep reads it,
+	// because an earlier one may still be on its way. One that is too short
+	// passes over a row that turns up late. A batch that timed out is
 	// replayed up to 65 s later, so less than DefaultConfidenceWindow risks
 	// loss on a cluster. Default DefaultConfidenceWindow.
 	ConfidenceWindow time.Duration
@@ -115,12 +142,12 @@ type Config struct {
 	// that is not acknowledged. It bounds what a crash repeats. Default DefaultMaxStreamBacklog.
 	MaxStreamBacklog int
 	// MaxAggregates is how many idle aggregates' last sequence numbers are
-	// remembered, at some 50 bytes each. Of one that is forgotten the earlier
+	// remembered, at some 80 bytes each. Of one that is forgotten the earlier
 	// events are looked up when another one comes. Default DefaultMaxAggregates.
 	MaxAggregates int
 	// MaxRememberedEvents is how many events may be out before the sweep has
 	// come to their rows, which is after the confidence window. Their ids are
-	// remembered, at some 30 bytes each, so that none goes out twice; beyond
+	// remembered, at some 40 bytes each, so that none goes out twice; beyond
 	// the bound the tail waits for the sweep. Default DefaultMaxRememberedEvents,
 	// enough for 5,000 events per second over three minutes.
 	MaxRememberedEvents int
@@ -157,6 +184,11 @@ func (c Config) withDefaults() Config {
 	def(&c.TopicTemplate, DefaultTopicTemplate)
 	def(&c.Partitions, DefaultPartitions)
 	def(&c.Replication, DefaultReplication)
+	def(&c.Tail, DefaultTail)
+	def(&c.TailMinInterval, DefaultTailMinInterval)
+	def(&c.TailMaxInterval, DefaultTailMaxInterval)
+	def(&c.TailOverlap, DefaultTailOverlap)
+	def(&c.TailMaxQueriesPerSecond, DefaultTailMaxQueriesPerSecond)
 	def(&c.ConfidenceWindow, DefaultConfidenceWindow)
 	def(&c.QueryWindow, DefaultQueryWindow)
 	def(&c.BusyDelay, DefaultBusyDelay)
@@ -235,6 +267,17 @@ func (c Config) validate() error {
 		}
 	}
 	positive("ConfidenceWindow", c.ConfidenceWindow)
+	if c.Tail != TailOn && c.Tail != TailOff {
+		bad("Tail %q must be %s or %s", c.Tail, TailOn, TailOff)
+	}
+	positive("TailMinInterval", c.TailMinInterval)
+	if c.TailMaxInterval < c.TailMinInterval {
+		bad("TailMaxInterval %s is below TailMinInterval %s", c.TailMaxInterval, c.TailMinInterval)
+	}
+	positive("TailOverlap", c.TailOverlap)
+	if c.TailMaxQueriesPerSecond <= 0 {
+		bad("TailMaxQueriesPerSecond %g must be positive", c.TailMaxQueriesPerSecond)
+	}
 	positive("QueryWindow", c.QueryWindow)
 	positive("BusyDelay", c.BusyDelay)
 	positive("IdleDelay", c.IdleDelay)

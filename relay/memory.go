@@ -17,7 +17,7 @@ const maxGaps = 1000
 // Every row of the log is read twice, by the tail and later by the sweep, so an
 // id is kept until the sweep has shown it, as fresh, and for a while after
 // that, as shown, for what a retry or a batchlog replay wrote twice. Ids stand
-// in plain maps without pointers: some 30 bytes each, nothing for the garbage
+// in plain maps without pointers: some 40 bytes each, nothing for the garbage
 // collector to follow, and let go of a map at a time.
 type memory struct {
 	maxFresh, maxShown, maxAggregates int

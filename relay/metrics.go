@@ -20,6 +20,13 @@ type metrics struct {
 	readerErrors     prometheus.Counter
 	checkpointSaves  prometheus.Counter
 	checkpointErrors prometheus.Counter
+
+	tailQueries [readHinted + 1]prometheus.Counter
+	tailRows    prometheus.Counter
+	tailAgain   prometheus.Counter
+	tailLeft    prometheus.Counter
+	tailErrors  prometheus.Counter
+	tailSeconds prometheus.Histogram
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -47,6 +54,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		checkpointSaves:  counter("relay_checkpoint_saves_total", "Checkpoints saved."),
 		checkpointErrors: counter("relay_checkpoint_errors_total", "Checkpoints that could not be saved; they are saved later."),
 	}
+	m.registerTail(reg)
 	for c := range Permanent + 1 {
 		m.failures.WithLabelValues(c.String())
 	}
@@ -95,6 +103,19 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	})
 	gauge("relay_checkpoint_age_seconds", "How far the last stream's position is behind now, the confidence window included.", func() float64 {
 		return r.streams.positionAge(time.Now()).Seconds()
+	})
+	gauge("relay_tail_streams", "CDC streams that the tail reads.", func() float64 { return float64(r.tail.Load().status().Streams) })
+	gauge("relay_tail_interval_seconds", "Mean wait between two readings of a group of streams by the tail.", func() float64 {
+		return r.tail.Load().status().Interval.Seconds()
+	})
+	gauge("relay_tail_waiting_aggregates", "Aggregates of which the tail misses an event before one that it saw.", func() float64 {
+		return float64(r.tail.Load().status().Waiting)
+	})
+	gauge("relay_tail_paused", "1 while the tail waits for the sweep because too many events are out before it.", func() float64 {
+		if r.tail.Load().status().Paused {
+			return 1
+		}
+		return 0
 	})
 	gauge("relay_streams", "CDC streams being read.", func() float64 { return float64(r.streams.count()) })
 }

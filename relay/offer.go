@@ -54,9 +54,8 @@ type offer struct {
 }
 
 // offer hands on an event if it is its turn. It waits for room in the budget,
-// but not for what is out already; an error means that it was not taken. With
-// ahead, next is the number that its aggregate goes on with.
-func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, next int64, err error) {
+// but not for what is out already; an error means that it was not taken.
+func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, err error) {
 	var size int64
 	paid := false
 	for {
@@ -66,7 +65,7 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, next int64,
 			break
 		}
 		var it *item
-		if v, next, it = p.judge(o); v != taken {
+		if v, it = p.judge(o); v != taken {
 			settle := p.repeat(o, v, it)
 			p.mu.Unlock()
 			if paid {
@@ -75,7 +74,7 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, next int64,
 			if settle {
 				o.settled()
 			}
-			return v, next, nil
+			return v, nil
 		}
 		if !paid {
 			size = sizeOf(&o.event)
@@ -84,11 +83,11 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, next int64,
 		if paid {
 			p.take(o, size)
 			p.mu.Unlock()
-			return taken, 0, nil
+			return taken, nil
 		}
 		p.mu.Unlock()
 		if err := p.budget.take(ctx, size); err != nil {
-			return v, 0, err
+			return v, err
 		}
 		paid = true // and while it waited the event may have come in by another way
 	}
@@ -96,45 +95,45 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, next int64,
 	if paid {
 		p.budget.give(size)
 	}
-	return v, 0, err
+	return v, err
 }
 
 // submit hands on an event whose turn the caller knows it to be.
 func (p *publisher) submit(ctx context.Context, e outbox.Event, written int64, by source, settled func()) error {
-	_, _, err := p.offer(ctx, &offer{event: e, written: written, by: by, owner: true, anyway: true, settled: settled})
+	_, err := p.offer(ctx, &offer{event: e, written: written, by: by, owner: true, anyway: true, settled: settled})
 	return err
 }
 
 // judge says what is to be done with an event; it is the item if the event is
 // under way already. Called locked.
-func (p *publisher) judge(o *offer) (v verdict, next int64, it *item) {
+func (p *publisher) judge(o *offer) (v verdict, it *item) {
 	e := &o.event
 	if it = p.items[e.ID]; it != nil || p.memory.has(e.ID) {
-		return repeated, 0, it
+		return repeated, it
 	}
 	if _, busy := p.claims[e.AggregateID]; busy && !o.owner {
-		return claimed, 0, nil
+		return claimed, nil
 	}
 	l, known := p.line(e.AggregateID)
 	switch {
 	case !known && (e.Sequence == 1 || o.anyway):
-		return taken, 0, nil
+		return taken, nil
 	case !known:
-		return unknown, 0, nil
+		return unknown, nil
 	case e.Sequence == l.next, e.Sequence > l.next && o.anyway:
-		return taken, 0, nil
+		return taken, nil
 	case e.Sequence > l.next:
-		return ahead, l.next, nil
+		return ahead, nil
 	case p.memory.isGap(e.AggregateID, e.Sequence):
-		return taken, 0, nil
+		return taken, nil
 	case o.by == byTail:
-		return left, 0, nil
+		return left, nil
 	case e.Sequence < l.first || o.written > p.memory.horizon:
 		// What is one event is decided by its id, as long as ids are remembered:
 		// this one was never handed on, whatever its number.
-		return taken, 0, nil
+		return taken, nil
 	default:
-		return repeated, 0, nil
+		return repeated, nil
 	}
 }
 

@@ -27,6 +27,7 @@ type Relay struct {
 	streams *streams
 
 	publisher atomic.Pointer[publisher] // nil until Run
+	tail      atomic.Pointer[tail]      // nil until Run, and without a tail
 
 	mu       sync.Mutex
 	reading  bool
@@ -94,6 +95,13 @@ func (r *Relay) Run(ctx context.Context) error {
 		return r.streams.run(ctx, r.cfg.CheckpointInterval, r.cfg.IdleCheckpoint)
 	}, fail: fail})
 	sup.Add(&service{name: "memory", run: func(ctx context.Context) error { return r.forget(ctx, p) }, fail: fail})
+	if r.cfg.Tail == TailOn {
+		t := newTail(&r.cfg, r.metrics,
+			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table},
+			newCQLLog(r.cfg.Session, r.cfg.Keyspace, r.cfg.Table), r.streams, p, r.lookup)
+		r.tail.Store(t)
+		sup.Add(&service{name: "tail", run: t.run, fail: fail})
+	}
 	_ = sup.Serve(tail) // it ends when tail does, whose cause says why
 
 	fatal := context.Cause(tail)

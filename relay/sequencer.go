@@ -60,7 +60,7 @@ func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, e
 // read e's stream: of an aggregate that nothing is known of only events written
 // later can be missing. settled is called when e is acknowledged.
 func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since int64, settled func()) error {
-	v, _, err := s.publisher.offer(ctx, &offer{event: e, written: written, by: bySweep, settled: settled})
+	v, err := s.publisher.offer(ctx, &offer{event: e, written: written, by: bySweep, settled: settled})
 	if err != nil || v == taken || v == repeated {
 		return err
 	}

@@ -28,6 +28,9 @@ type Status struct {
 	// why it ended last.
 	Restarts  int
 	LastError error
+	// Tail is what the tail is doing. Its errors are no reason not to be ready:
+	// events come by the sweep then, later.
+	Tail TailStatus
 	// Problems say in one sentence each why the relay is not ready; none means
 	// that it is.
 	Problems []string
@@ -49,6 +52,7 @@ func (r *Relay) Status() Status {
 		s.InFlight = p.state().open
 		s.Held = p.holds()
 	}
+	s.Tail = r.tail.Load().status()
 	s.Problems = s.problems(&r.cfg, started, now)
 	return s
 }
@@ -66,6 +70,8 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("the CDC reader is waiting to be started again: %v", s.LastError)
 	case !s.Reading:
 		say("the CDC reader is not running")
+	case s.LastWindow.IsZero() && now.Sub(s.Tail.LastRead) < patience && now.Sub(started) < cfg.ConfidenceWindow+patience:
+		// In a new table no window is old enough yet; the tail reads meanwhile.
 	case s.LastWindow.IsZero() && now.Sub(started) < patience:
 		say("starting: no window of the CDC log was read yet")
 	case now.Sub(s.LastWindow) >= patience:
