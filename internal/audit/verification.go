@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -125,12 +126,45 @@ func (v *Verification) head(ctx context.Context) (head, error) {
 		return h, fmt.Errorf("look up table %s: %w", h.Table, err)
 	}
 	h.TableID = id.String()
+	if err := v.checkColumns(ctx); err != nil {
+		return h, fmt.Errorf("table %s is no outbox: %w", h.Table, err)
+	}
 	if ttl == 0 {
 		v.Window.FromFirst = true // nothing ever expires
 	} else {
 		v.Window.Alive = time.Now().Add(-time.Duration(ttl) * time.Second)
 	}
 	return h, nil
+}
+
+// columns are those that a scan reads, and their types.
+var columns = map[string]string{
+	"aggregate_id": "uuid", "seq": "bigint", "event_id": "uuid",
+	"aggregate_type": "text", "event_type": "text", "deliver_at": "timestamp",
+}
+
+// checkColumns says everything that is wrong with the table at once.
+func (v *Verification) checkColumns(ctx context.Context) error {
+	found := make(map[string]string)
+	var name, typ string
+	iter := v.Scan.Session.Query("SELECT column_name, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
+		v.Keyspace, v.Table).WithContext(ctx).Iter()
+	for iter.Scan(&name, &typ) {
+		found[name] = typ
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("look up its columns: %w", err)
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(columns)) {
+		switch typ, ok := found[name]; {
+		case !ok:
+			errs = append(errs, fmt.Errorf("column %s is missing", name))
+		case typ != columns[name]:
+			errs = append(errs, fmt.Errorf("column %s is %s, want %s", name, typ, columns[name]))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // replay enters a block of the state file.

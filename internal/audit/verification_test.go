@@ -404,21 +404,18 @@ func TestVerification_BrokenTable(t *testing.T) {
 	for _, stmt := range []string{
 		"CREATE TABLE outbox.no_outbox (aggregate_id uuid, seq bigint, note text, PRIMARY KEY (aggregate_id, seq))",
 		"CREATE TABLE outbox.odd (aggregate_id text PRIMARY KEY, seq bigint, event_id uuid, aggregate_type text, event_type text, deliver_at timestamp)",
-		"INSERT INTO outbox.odd (aggregate_id, seq, event_id, aggregate_type, event_type) VALUES ('x', 1, 00000000-0000-7000-8000-000000000001, 'a', 'A')",
 	} {
 		if err := b.session.Query(stmt).Exec(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for table, want := range map[string]string{
-		"nosuch": "does not exist", "no_outbox": "event_id", "odd": "scan odd",
+		"nosuch": "does not exist", "no_outbox": "column event_id is missing", "odd": "column aggregate_id is text, want uuid",
 	} {
-		began := time.Now()
 		err := b.verification(func(v *Verification) { v.Table, v.Scan.Table = table, table }).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error = %v, want it to say %q", table, err, want)
 		}
-		t.Logf("%s: %v after %s", table, err, time.Since(began))
 	}
 }
 
