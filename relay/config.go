@@ -30,6 +30,8 @@ const (
 	DefaultTailOverlap             = 2 * time.Second
 	DefaultTailMaxQueriesPerSecond = 1000
 	DefaultGapWait                 = 5 * time.Second
+	DefaultReadBackMargin          = 30 * time.Second
+	DefaultReadBackQuiet           = 250 * time.Millisecond
 	DefaultTopicTemplate           = "{event_type}"
 	DefaultPartitions              = 6
 	DefaultReplication             = -1
@@ -131,6 +133,18 @@ type Config struct {
 	// -1 does not wait.
 	GapWait time.Duration
 
+	// ReadBackMargin is how much the clocks of writers, relays and brokers may
+	// differ. At its start the relay reads its topics back to the oldest
+	// checkpoint and by so much further, to learn what is out already; that needs
+	// the right to read them. Default DefaultReadBackMargin; -1 does not read
+	// back, so a crash repeats events.
+	ReadBackMargin time.Duration
+	// ReadBackQuiet is how long nothing may have come to the topics before they
+	// count as read back: what a killed relay had sent may still be written.
+	// Longer is safer with a broker that takes long to take a request, and every
+	// start takes so much longer. Default DefaultReadBackQuiet.
+	ReadBackQuiet time.Duration
+
 	// MaxInFlightRecords bounds the events read and not yet acknowledged. Default DefaultMaxInFlightRecords.
 	MaxInFlightRecords int
 	// MaxInFlightBytes bounds their size in memory. Default DefaultMaxInFlightBytes.
@@ -196,6 +210,8 @@ func (c Config) withDefaults() Config {
 	def(&c.GenerationDelay, DefaultGenerationDelay)
 	def(&c.FirstAge, DefaultFirstAge)
 	def(&c.GapWait, DefaultGapWait)
+	def(&c.ReadBackMargin, DefaultReadBackMargin)
+	def(&c.ReadBackQuiet, DefaultReadBackQuiet)
 	def(&c.MaxInFlightRecords, DefaultMaxInFlightRecords)
 	def(&c.MaxInFlightBytes, DefaultMaxInFlightBytes)
 	def(&c.MaxRecordBytes, DefaultMaxRecordBytes)
@@ -279,6 +295,7 @@ func (c Config) validate() error {
 		bad("TailMaxQueriesPerSecond %g must be positive", c.TailMaxQueriesPerSecond)
 	}
 	positive("QueryWindow", c.QueryWindow)
+	positive("ReadBackQuiet", c.ReadBackQuiet)
 	positive("BusyDelay", c.BusyDelay)
 	positive("IdleDelay", c.IdleDelay)
 	positive("GenerationDelay", c.GenerationDelay)

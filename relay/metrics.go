@@ -21,6 +21,8 @@ type metrics struct {
 	checkpointSaves  prometheus.Counter
 	checkpointErrors prometheus.Counter
 
+	readBack readBackMetrics
+
 	tailQueries [readHinted + 1]prometheus.Counter
 	tailRows    prometheus.Counter
 	tailAgain   prometheus.Counter
@@ -55,6 +57,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		checkpointErrors: counter("relay_checkpoint_errors_total", "Checkpoints that could not be saved; they are saved later."),
 	}
 	m.registerTail(reg)
+	m.readBack = newReadBackMetrics(reg)
 	for c := range Permanent + 1 {
 		m.failures.WithLabelValues(c.String())
 	}

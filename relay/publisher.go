@@ -34,6 +34,9 @@ type publisher struct {
 	budget  *budget
 	client  *kgo.Client
 	topics  *topics
+	// remember saves the name of a topic before the first event goes to it; nil
+	// if nobody asks for it after a crash.
+	remember func(context.Context, string) error
 	// fatal is told of an error that ends the relay.
 	fatal func(error)
 	ctx   context.Context // ends when the publisher is closed
@@ -336,7 +339,13 @@ func (p *publisher) makeTopic(topic string, l *lane) {
 // Permanent, or Stopped; of a Fatal one the relay was told.
 func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 	for attempt := 1; ; attempt++ {
-		err := p.topics.ensure(ctx, topic)
+		var err error
+		if p.remember != nil {
+			err = p.remember(ctx, topic)
+		}
+		if err == nil {
+			err = p.topics.ensure(ctx, topic)
+		}
 		if err == nil {
 			return nil
 		}

@@ -27,6 +27,7 @@ type Relay struct {
 	streams *streams
 
 	publisher atomic.Pointer[publisher] // nil until Run
+	readback  atomic.Pointer[readback]  // nil until Run
 	tail      atomic.Pointer[tail]      // nil until Run, and without a tail
 
 	mu       sync.Mutex
@@ -72,6 +73,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	r.publisher.Store(p)
 	defer p.close()
+	back := newReadback(&r.cfg, r.metrics, r.store, &cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table}, p)
+	r.readback.Store(back)
 	r.mu.Lock()
 	r.started = time.Now()
 	r.mu.Unlock()
@@ -83,6 +86,12 @@ func (r *Relay) Run(ctx context.Context) error {
 		})
 	}
 
+	if err := back.run(tail); err != nil {
+		if ctx.Err() != nil {
+			err = nil // asked to stop
+		}
+		return r.finish(ctx, p, err)
+	}
 	sup := suture.New("relay", suture.Spec{
 		EventHook:         r.supervised,
 		FailureThreshold:  1,
