@@ -35,6 +35,18 @@ func (b *budget) take(ctx context.Context, n int64) error {
 	return nil
 }
 
+// try takes room for one event of n bytes if there is some and nobody waits for it.
+func (b *budget) try(n int64) bool {
+	if !b.records.TryAcquire(1) {
+		return false
+	}
+	if !b.bytes.TryAcquire(min(n, b.maxBytes)) {
+		b.records.Release(1)
+		return false
+	}
+	return true
+}
+
 func (b *budget) give(n int64) {
 	b.records.Release(1)
 	b.bytes.Release(min(n, b.maxBytes))

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,7 +73,7 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 	if settled == nil {
 		settled = func() {}
 	}
-	if err := b.publisher.submit(b.t.Context(), e, 0, settled); err != nil {
+	if err := b.publisher.submit(b.t.Context(), e, 0, bySweep, settled); err != nil {
 		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
 	}
 }
@@ -190,11 +192,14 @@ func event(aggregate int, seq int64, eventType string) outbox.Event {
 type memCheckpoints struct {
 	mu                sync.Mutex
 	rows              map[string]gocql.UUID
+	topics            map[string]bool
 	generation, first time.Time
 	err               error
 }
 
-func newMemCheckpoints() *memCheckpoints { return &memCheckpoints{rows: make(map[string]gocql.UUID)} }
+func newMemCheckpoints() *memCheckpoints {
+	return &memCheckpoints{rows: make(map[string]gocql.UUID), topics: make(map[string]bool)}
+}
 
 func (m *memCheckpoints) key(gen time.Time, stream []byte) string {
 	return gen.UTC().Format(time.RFC3339Nano) + "/" + string(stream)
@@ -235,6 +240,33 @@ func (m *memCheckpoints) SaveFirst(_ context.Context, first time.Time) error {
 	defer m.mu.Unlock()
 	if m.err == nil {
 		m.first = first
+	}
+	return m.err
+}
+
+func (m *memCheckpoints) Positions(_ context.Context, gen time.Time) (map[string]gocql.UUID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make(map[string]gocql.UUID)
+	for k, pos := range m.rows {
+		if stream, ok := strings.CutPrefix(k, m.key(gen, nil)); ok {
+			out[stream] = pos
+		}
+	}
+	return out, m.err
+}
+
+func (m *memCheckpoints) Topics(context.Context) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.topics)), m.err
+}
+
+func (m *memCheckpoints) SaveTopic(_ context.Context, topic string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		m.topics[topic] = true
 	}
 	return m.err
 }

@@ -16,6 +16,8 @@ import (
 type checkpointStore interface {
 	// Position is the stream's checkpoint; the zero UUID means none.
 	Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error)
+	// Positions are the checkpoints of a generation's streams, by stream.
+	Positions(ctx context.Context, generation time.Time) (map[string]gocql.UUID, error)
 	// SavePosition replaces the stream's checkpoint.
 	SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error
 	// Start says which generation the relay reads and from when it first read;
@@ -25,27 +27,36 @@ type checkpointStore interface {
 	SaveGeneration(ctx context.Context, generation time.Time) error
 	// SaveFirst replaces the time from which the relay first read.
 	SaveFirst(ctx context.Context, first time.Time) error
+	// Topics are the topics that were saved.
+	Topics(ctx context.Context) ([]string, error)
+	// SaveTopic adds a topic, once however often it is saved.
+	SaveTopic(ctx context.Context, topic string) error
 }
 
-// cqlCheckpoints keeps checkpoints in the table relay_checkpoints. It reads and
-// writes at LOCAL_QUORUM, so a relay sees what any other saved.
+// cqlCheckpoints keeps checkpoints in the tables relay_checkpoints and
+// relay_topics. It reads and writes at LOCAL_QUORUM, so a relay sees what any
+// other saved.
 type cqlCheckpoints struct {
-	session                               *gocql.Session
-	relay, table, host                    string
-	read, write, start, generation, first string
+	session                                    *gocql.Session
+	relay, table, host                         string
+	read, all, write, start, generation, first string
+	topics, topic                              string
 }
 
 func newCQLCheckpoints(session *gocql.Session, keyspace, relay, table string) *cqlCheckpoints {
-	name := keyspace + ".relay_checkpoints"
+	name, topics := keyspace+".relay_checkpoints", keyspace+".relay_topics"
 	host, _ := os.Hostname() // only shown to operators
 	return &cqlCheckpoints{
 		session: session, relay: relay, table: keyspace + "." + table, host: host,
 		read: "SELECT position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
+		all:  "SELECT stream_id, position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ?",
 		write: "INSERT INTO " + name + " (relay, table_name, generation, stream_id, position, updated_at, updated_by)" +
 			" VALUES (?, ?, ?, ?, ?, ?, ?)",
 		start:      "SELECT current_generation, started_at FROM " + name + " WHERE relay = ? AND table_name = ? LIMIT 1",
 		generation: "INSERT INTO " + name + " (relay, table_name, current_generation) VALUES (?, ?, ?)",
 		first:      "INSERT INTO " + name + " (relay, table_name, started_at) VALUES (?, ?, ?)",
+		topics:     "SELECT topic FROM " + topics + " WHERE relay = ? AND table_name = ?",
+		topic:      "INSERT INTO " + topics + " (relay, table_name, topic, first_used) VALUES (?, ?, ?, ?)",
 	}
 }
 
@@ -61,6 +72,20 @@ func (c *cqlCheckpoints) Position(ctx context.Context, generation time.Time, str
 		return gocql.UUID{}, fmt.Errorf("read checkpoint of stream %x: %w", stream, err)
 	}
 	return pos, nil
+}
+
+func (c *cqlCheckpoints) Positions(ctx context.Context, generation time.Time) (map[string]gocql.UUID, error) {
+	iter := c.query(ctx, c.all, generation).Iter()
+	out := make(map[string]gocql.UUID)
+	var stream []byte
+	var pos gocql.UUID
+	for iter.Scan(&stream, &pos) {
+		out[string(stream)] = pos
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the checkpoints of generation %s: %w", generation.UTC(), err)
+	}
+	return out, nil
 }
 
 func (c *cqlCheckpoints) SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error {
@@ -95,6 +120,26 @@ func (c *cqlCheckpoints) SaveGeneration(ctx context.Context, generation time.Tim
 func (c *cqlCheckpoints) SaveFirst(ctx context.Context, first time.Time) error {
 	if err := c.query(ctx, c.first, first).Exec(); err != nil {
 		return fmt.Errorf("save where the relay began: %w", err)
+	}
+	return nil
+}
+
+func (c *cqlCheckpoints) Topics(ctx context.Context) ([]string, error) {
+	iter := c.query(ctx, c.topics).Iter()
+	var out []string
+	var topic string
+	for iter.Scan(&topic) {
+		out = append(out, topic)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the topics of relay %s: %w", c.relay, err)
+	}
+	return out, nil
+}
+
+func (c *cqlCheckpoints) SaveTopic(ctx context.Context, topic string) error {
+	if err := c.query(ctx, c.topic, topic, time.Now()).Exec(); err != nil {
+		return fmt.Errorf("save topic %s: %w", topic, err)
 	}
 	return nil
 }

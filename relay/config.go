@@ -16,32 +16,46 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultName               = "outbox"
-	DefaultTable              = "outbox_messages"
-	DefaultConfidenceWindow   = 2 * time.Minute
-	DefaultQueryWindow        = time.Hour
-	DefaultBusyDelay          = time.Second
-	DefaultIdleDelay          = 5 * time.Second
-	DefaultGenerationDelay    = 15 * time.Second
-	DefaultFirstAge           = 72 * time.Hour
-	DefaultGapWait            = 5 * time.Second
-	DefaultTopicTemplate      = "{event_type}"
-	DefaultPartitions         = 6
-	DefaultReplication        = -1
-	DefaultSource             = "scylla-outbox"
-	DefaultMaxInFlightRecords = 10_000
-	DefaultMaxInFlightBytes   = 64 << 20
-	DefaultMaxRecordBytes     = 1_048_588
-	DefaultMaxStreamBacklog   = 10_000
-	DefaultMaxAggregates      = 100_000
-	DefaultRetryMin           = 100 * time.Millisecond
-	DefaultRetryMax           = 30 * time.Second
-	DefaultHoldRetry          = time.Minute
-	DefaultRestartDelay       = 5 * time.Second
-	DefaultCheckpointInterval = time.Second
-	DefaultIdleCheckpoint     = time.Minute
-	DefaultDrainTimeout       = 20 * time.Second
-	DefaultStallAfter         = 30 * time.Second
+	DefaultName                    = "outbox"
+	DefaultTable                   = "outbox_messages"
+	DefaultConfidenceWindow        = 2 * time.Minute
+	DefaultQueryWindow             = time.Hour
+	DefaultBusyDelay               = time.Second
+	DefaultIdleDelay               = 5 * time.Second
+	DefaultGenerationDelay         = 15 * time.Second
+	DefaultFirstAge                = 72 * time.Hour
+	DefaultTail                    = TailOn
+	DefaultTailMinInterval         = 5 * time.Millisecond
+	DefaultTailMaxInterval         = 100 * time.Millisecond
+	DefaultTailOverlap             = 2 * time.Second
+	DefaultTailMaxQueriesPerSecond = 1000
+	DefaultGapWait                 = 5 * time.Second
+	DefaultReadBackMargin          = 30 * time.Second
+	DefaultReadBackQuiet           = 250 * time.Millisecond
+	DefaultTopicTemplate           = "{event_type}"
+	DefaultPartitions              = 6
+	DefaultReplication             = -1
+	DefaultSource                  = "scylla-outbox"
+	DefaultMaxInFlightRecords      = 10_000
+	DefaultMaxInFlightBytes        = 64 << 20
+	DefaultMaxRecordBytes          = 1_048_588
+	DefaultMaxStreamBacklog        = 10_000
+	DefaultMaxAggregates           = 500_000
+	DefaultMaxRememberedEvents     = 1_000_000
+	DefaultRetryMin                = 100 * time.Millisecond
+	DefaultRetryMax                = 30 * time.Second
+	DefaultHoldRetry               = time.Minute
+	DefaultRestartDelay            = 5 * time.Second
+	DefaultCheckpointInterval      = time.Second
+	DefaultIdleCheckpoint          = time.Minute
+	DefaultDrainTimeout            = 20 * time.Second
+	DefaultStallAfter              = 30 * time.Second
+)
+
+// Values of Config.Tail.
+const (
+	TailOn  = "on"
+	TailOff = "off"
 )
 
 // Config configures a Relay. Zero values mean the defaults; New says of every
@@ -79,9 +93,25 @@ type Config struct {
 	// Default -1, which leaves it to the broker.
 	Replication int16
 
-	// ConfidenceWindow is how old a change must be before it is read, because
-	// an earlier one may still be on its way. Shorter cuts latency; one that is
-	// too short passes over a row that turns up late. A batch that timed out is
+	// Tail is TailOn or TailOff. The tail reads the log at once, so events go out
+	// within milliseconds; without it they do when the confidence window has
+	// gone by. It changes nothing in what the relay promises. Default TailOn.
+	Tail string
+	// TailMinInterval and TailMaxInterval bound the wait between two readings of
+	// the same streams by the tail: streams with new rows are read again after
+	// the first, idle ones after the second. Defaults DefaultTailMinInterval,
+	// DefaultTailMaxInterval.
+	TailMinInterval, TailMaxInterval time.Duration
+	// TailOverlap is how far back the tail looks for rows that became visible
+	// late; those later still the sweep finds. Default DefaultTailOverlap.
+	TailOverlap time.Duration
+	// TailMaxQueriesPerSecond bounds the queries of the tail; each reads up to
+	// 100 streams. Default DefaultTailMaxQueriesPerSecond.
+	TailMaxQueriesPerSecond float64
+
+	// ConfidenceWindow is how old a change must be before the sweep reads it,
+	// because an earlier one may still be on its way. One that is too short
+	// passes over a row that turns up late. A batch that timed out is
 	// replayed up to 65 s later, so less than DefaultConfidenceWindow risks
 	// loss on a cluster. Default DefaultConfidenceWindow.
 	ConfidenceWindow time.Duration
@@ -103,6 +133,18 @@ type Config struct {
 	// -1 does not wait.
 	GapWait time.Duration
 
+	// ReadBackMargin is how much the clocks of writers, relays and brokers may
+	// differ. At its start the relay reads its topics back to the oldest
+	// checkpoint and by so much further, to learn what is out already; that needs
+	// the right to read them. Default DefaultReadBackMargin; -1 does not read
+	// back, so a crash repeats events.
+	ReadBackMargin time.Duration
+	// ReadBackQuiet is how long nothing may have come to the topics before they
+	// count as read back: what a killed relay had sent may still be written.
+	// Longer is safer with a broker that takes long to take a request, and every
+	// start takes so much longer. Default DefaultReadBackQuiet.
+	ReadBackQuiet time.Duration
+
 	// MaxInFlightRecords bounds the events read and not yet acknowledged. Default DefaultMaxInFlightRecords.
 	MaxInFlightRecords int
 	// MaxInFlightBytes bounds their size in memory. Default DefaultMaxInFlightBytes.
@@ -114,8 +156,15 @@ type Config struct {
 	// that is not acknowledged. It bounds what a crash repeats. Default DefaultMaxStreamBacklog.
 	MaxStreamBacklog int
 	// MaxAggregates is how many idle aggregates' last sequence numbers are
-	// remembered. Default DefaultMaxAggregates.
+	// remembered, at some 80 bytes each. Of one that is forgotten the earlier
+	// events are looked up when another one comes. Default DefaultMaxAggregates.
 	MaxAggregates int
+	// MaxRememberedEvents is how many events may be out before the sweep has
+	// come to their rows, which is after the confidence window. Their ids are
+	// remembered, at some 40 bytes each, so that none goes out twice; beyond
+	// the bound the tail waits for the sweep. Default DefaultMaxRememberedEvents,
+	// enough for 5,000 events per second over three minutes.
+	MaxRememberedEvents int
 
 	// RetryMin and RetryMax bound the wait before an event that failed is sent
 	// again; it doubles from one to the other. Defaults DefaultRetryMin, DefaultRetryMax.
@@ -149,6 +198,11 @@ func (c Config) withDefaults() Config {
 	def(&c.TopicTemplate, DefaultTopicTemplate)
 	def(&c.Partitions, DefaultPartitions)
 	def(&c.Replication, DefaultReplication)
+	def(&c.Tail, DefaultTail)
+	def(&c.TailMinInterval, DefaultTailMinInterval)
+	def(&c.TailMaxInterval, DefaultTailMaxInterval)
+	def(&c.TailOverlap, DefaultTailOverlap)
+	def(&c.TailMaxQueriesPerSecond, DefaultTailMaxQueriesPerSecond)
 	def(&c.ConfidenceWindow, DefaultConfidenceWindow)
 	def(&c.QueryWindow, DefaultQueryWindow)
 	def(&c.BusyDelay, DefaultBusyDelay)
@@ -156,11 +210,14 @@ func (c Config) withDefaults() Config {
 	def(&c.GenerationDelay, DefaultGenerationDelay)
 	def(&c.FirstAge, DefaultFirstAge)
 	def(&c.GapWait, DefaultGapWait)
+	def(&c.ReadBackMargin, DefaultReadBackMargin)
+	def(&c.ReadBackQuiet, DefaultReadBackQuiet)
 	def(&c.MaxInFlightRecords, DefaultMaxInFlightRecords)
 	def(&c.MaxInFlightBytes, DefaultMaxInFlightBytes)
 	def(&c.MaxRecordBytes, DefaultMaxRecordBytes)
 	def(&c.MaxStreamBacklog, DefaultMaxStreamBacklog)
 	def(&c.MaxAggregates, DefaultMaxAggregates)
+	def(&c.MaxRememberedEvents, DefaultMaxRememberedEvents)
 	def(&c.RetryMin, DefaultRetryMin)
 	def(&c.RetryMax, DefaultRetryMax)
 	def(&c.HoldRetry, DefaultHoldRetry)
@@ -226,7 +283,19 @@ func (c Config) validate() error {
 		}
 	}
 	positive("ConfidenceWindow", c.ConfidenceWindow)
+	if c.Tail != TailOn && c.Tail != TailOff {
+		bad("Tail %q must be %s or %s", c.Tail, TailOn, TailOff)
+	}
+	positive("TailMinInterval", c.TailMinInterval)
+	if c.TailMaxInterval < c.TailMinInterval {
+		bad("TailMaxInterval %s is below TailMinInterval %s", c.TailMaxInterval, c.TailMinInterval)
+	}
+	positive("TailOverlap", c.TailOverlap)
+	if c.TailMaxQueriesPerSecond <= 0 {
+		bad("TailMaxQueriesPerSecond %g must be positive", c.TailMaxQueriesPerSecond)
+	}
 	positive("QueryWindow", c.QueryWindow)
+	positive("ReadBackQuiet", c.ReadBackQuiet)
 	positive("BusyDelay", c.BusyDelay)
 	positive("IdleDelay", c.IdleDelay)
 	positive("GenerationDelay", c.GenerationDelay)
@@ -250,6 +319,7 @@ func (c Config) validate() error {
 		{"MaxRecordBytes", int64(c.MaxRecordBytes)},
 		{"MaxStreamBacklog", int64(c.MaxStreamBacklog)},
 		{"MaxAggregates", int64(c.MaxAggregates)},
+		{"MaxRememberedEvents", int64(c.MaxRememberedEvents)},
 	} {
 		if n.v <= 0 {
 			bad("%s %d must be positive", n.name, n.v)

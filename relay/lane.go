@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"container/list"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -13,25 +12,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
-// recentEvents is how many event ids of an aggregate are remembered. Of older
-// events their sequence number decides whether they were handed on.
-const recentEvents = 32
-
-// maxGaps bounds the sequence numbers that an aggregate's lane remembers as
-// passed over.
-const maxGaps = 1000
-
 // lane is one aggregate's line of events: at its front those with the
 // producer, behind them those that wait. The publisher's lock guards it.
 type lane struct {
-	id gocql.UUID
-	// The events first to next-1 were handed on, but for those in gaps. The ids
-	// of the last of them are in recent; up to dropped they have left it.
-	first, next int64
-	dropped     int64
-	gaps        []int64
-	recent      []handedOn
-	newest      int64 // write time of the newest event, in microseconds
+	id   gocql.UUID
+	line line
 
 	items       []*item
 	outstanding int    // items with the producer
@@ -49,7 +34,6 @@ type lane struct {
 	// refusal fails everything that was buffered for the partition.
 	suspect bool
 	hold    *Hold
-	idle    *list.Element // in the publisher's list while there are no items
 }
 
 type itemState uint8
@@ -70,50 +54,15 @@ type item struct {
 	state    itemState
 	attempts int
 	handed   time.Time // to the producer
-	settled  []func()
+	// shown says that the sweep has shown the event.
+	shown   bool
+	settled []func()
 }
 
-func newLane(id gocql.UUID) *lane {
-	l := &lane{id: id}
+func newLane(id gocql.UUID, known line) *lane {
+	l := &lane{id: id, line: known}
 	l.partition.Store(-1)
 	return l
-}
-
-// handedOn is an event that was handed on.
-type handedOn struct {
-	seq int64
-	id  gocql.UUID
-}
-
-// remember notes that the event is handed on.
-func (l *lane) remember(e *outbox.Event, written int64) {
-	switch {
-	case l.next == 0:
-		l.first, l.next = e.Sequence, e.Sequence+1
-	case e.Sequence >= l.next:
-		for seq := l.next; seq < e.Sequence && len(l.gaps) < maxGaps; seq++ {
-			l.gaps = append(l.gaps, seq)
-		}
-		l.next = e.Sequence + 1
-	default:
-		l.gaps = slices.DeleteFunc(l.gaps, func(seq int64) bool { return seq == e.Sequence })
-	}
-	l.newest = max(l.newest, written)
-	if len(l.recent) == recentEvents {
-		l.dropped = max(l.dropped, l.recent[0].seq)
-		l.recent = slices.Delete(l.recent, 0, 1)
-	}
-	l.recent = append(l.recent, handedOn{seq: e.Sequence, id: e.ID})
-}
-
-// seen says whether the event was handed on before. What is one event is
-// decided by its id, as long as the id is remembered.
-func (l *lane) seen(e *outbox.Event) bool {
-	if slices.Contains(l.recent, handedOn{seq: e.Sequence, id: e.ID}) {
-		return true
-	}
-	return l.first <= e.Sequence && e.Sequence <= l.dropped && !slices.Contains(l.gaps, e.Sequence) &&
-		!slices.ContainsFunc(l.recent, func(h handedOn) bool { return h.seq == e.Sequence })
 }
 
 // firstQueued is the first item that is not with the producer.

@@ -13,13 +13,22 @@ type metrics struct {
 	failures         *prometheus.CounterVec
 	repeated         prometheus.Counter
 	late             prometheus.Counter
-	recovered        prometheus.Counter
+	found            [byKey + 1]prometheus.Counter
 	gaps             prometheus.Counter
 	rowsIgnored      prometheus.Counter
 	readerRestarts   prometheus.Counter
 	readerErrors     prometheus.Counter
 	checkpointSaves  prometheus.Counter
 	checkpointErrors prometheus.Counter
+
+	readBack readBackMetrics
+
+	tailQueries [readHinted + 1]prometheus.Counter
+	tailRows    prometheus.Counter
+	tailAgain   prometheus.Counter
+	tailLeft    prometheus.Counter
+	tailErrors  prometheus.Counter
+	tailSeconds prometheus.Histogram
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -29,19 +38,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"topic"}),
 		publishSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "relay_publish_duration_seconds", Help: "From handing an event to the producer to its acknowledgement.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 17),
 		}),
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "relay_commit_to_publish_seconds", Help: "From the write's timestamp to the acknowledgement.",
-			Buckets: prometheus.ExponentialBuckets(0.005, 2, 18),
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 22),
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "relay_publish_failures_total", Help: "Attempts to publish that failed, by error class; the producer's own retries are not counted.",
 		}, []string{"class"}),
-		repeated: counter("relay_events_repeated_total", "Log rows of events that were handed on before; they are not published again."),
-		late:     counter("relay_events_late_total", "Events published behind a later one of their aggregate."),
-		recovered: counter("relay_events_recovered_total",
-			"Events read from the outbox table by key because a later one of their aggregate came first."),
+		repeated:         counter("relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
+		late:             counter("relay_events_late_total", "Events published behind a later one of their aggregate."),
 		gaps:             counter("relay_sequence_gaps_total", "Events published though the one before them in their aggregate was nowhere to be found."),
 		rowsIgnored:      counter("relay_rows_ignored_total", "Log rows that add no event, such as deletes."),
 		readerRestarts:   counter("relay_reader_restarts_total", "Times that the CDC reader ended and was started again."),
@@ -49,11 +56,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		checkpointSaves:  counter("relay_checkpoint_saves_total", "Checkpoints saved."),
 		checkpointErrors: counter("relay_checkpoint_errors_total", "Checkpoints that could not be saved; they are saved later."),
 	}
+	m.registerTail(reg)
+	m.readBack = newReadBackMetrics(reg)
 	for c := range Permanent + 1 {
 		m.failures.WithLabelValues(c.String())
 	}
 	m.failures.WithLabelValues(Fatal.String())
-	reg.MustRegister(m.published, m.publishSeconds, m.commitSeconds, m.failures, m.repeated, m.late, m.recovered, m.gaps,
+	found := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "relay_events_found_total",
+		Help: "Events handed on, by who found them first: the tail, the sweep, or a look-up by key because a later one of their aggregate came first.",
+	}, []string{"by"})
+	for by, name := range [...]string{bySweep: "sweep", byTail: "tail", byKey: "key"} {
+		m.found[by] = found.WithLabelValues(name)
+	}
+	reg.MustRegister(found, m.published, m.publishSeconds, m.commitSeconds, m.failures, m.repeated, m.late, m.gaps,
 		m.rowsIgnored, m.readerRestarts, m.readerErrors, m.checkpointSaves, m.checkpointErrors)
 	return m
 }
@@ -69,6 +85,18 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	}
 	gauge("relay_in_flight_records", "Events read and not yet acknowledged.", func() float64 { return float64(r.publisher.Load().state().open) })
 	gauge("relay_in_flight_bytes", "Their size.", func() float64 { return float64(r.publisher.Load().state().bytes) })
+	gauge("relay_memory_fresh_events", "Events that are out and whose rows the sweep has still to read, with the bound relay_memory_fresh_limit.", func() float64 {
+		return float64(r.publisher.Load().state().fresh)
+	})
+	gauge("relay_memory_fresh_limit", "How many such events there may be; beyond it the tail waits for the sweep.", func() float64 {
+		return float64(r.cfg.MaxRememberedEvents)
+	})
+	gauge("relay_memory_shown_events", "Events that are remembered though the sweep has read their rows, because a row may be there twice.", func() float64 {
+		return float64(r.publisher.Load().state().shown)
+	})
+	gauge("relay_memory_aggregates", "Idle aggregates whose next sequence number is remembered.", func() float64 {
+		return float64(r.publisher.Load().state().aggregates)
+	})
 	gauge("relay_aggregates_held", "Aggregates held because an event of theirs cannot be published.", func() float64 {
 		return float64(r.publisher.Load().state().held)
 	})
@@ -78,6 +106,19 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	})
 	gauge("relay_checkpoint_age_seconds", "How far the last stream's position is behind now, the confidence window included.", func() float64 {
 		return r.streams.positionAge(time.Now()).Seconds()
+	})
+	gauge("relay_tail_streams", "CDC streams that the tail reads.", func() float64 { return float64(r.tail.Load().status().Streams) })
+	gauge("relay_tail_interval_seconds", "Mean wait between two readings of a group of streams by the tail.", func() float64 {
+		return r.tail.Load().status().Interval.Seconds()
+	})
+	gauge("relay_tail_waiting_aggregates", "Aggregates of which the tail misses an event before one that it saw.", func() float64 {
+		return float64(r.tail.Load().status().Waiting)
+	})
+	gauge("relay_tail_paused", "1 while the tail waits for the sweep because too many events are out before it.", func() float64 {
+		if r.tail.Load().status().Paused {
+			return 1
+		}
+		return 0
 	})
 	gauge("relay_streams", "CDC streams being read.", func() float64 { return float64(r.streams.count()) })
 }

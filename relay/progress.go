@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -23,6 +24,9 @@ type streamProgress struct {
 	start gocql.UUID
 	// limit is how many changes may stand behind an unsettled one.
 	limit int
+	// handed is the write time in microseconds up to which everything that the
+	// stream has shown was handed on, acknowledged or not.
+	handed atomic.Int64
 
 	mu       sync.Mutex
 	pending  []pendingChange
@@ -42,10 +46,20 @@ type pendingChange struct {
 }
 
 func newStreamProgress(gen time.Time, stream scyllacdc.StreamID, start gocql.UUID, limit int) *streamProgress {
-	return &streamProgress{
+	s := &streamProgress{
 		generation: gen, stream: stream, start: start, limit: limit,
 		saved: start, position: start,
 		changed: make(chan struct{}),
+	}
+	s.handed.Store(writeTime(start))
+	return s
+}
+
+// handedOn notes that all changes before t were handed on: others may have the
+// same time.
+func (s *streamProgress) handedOn(t gocql.UUID) {
+	if n := writeTime(t) - 1; n > s.handed.Load() {
+		s.handed.Store(n)
 	}
 }
 
@@ -68,6 +82,7 @@ func (s *streamProgress) settle(id uint64) {
 
 // idle notes that the log was read up to t and held nothing new.
 func (s *streamProgress) idle(t gocql.UUID) {
+	s.handedOn(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.pending); n > 0 && !s.pending[n-1].events {

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -17,16 +16,17 @@ import (
 )
 
 // publisher writes events to Kafka, each aggregate's in the order in which they
-// were submitted, and each event once however often it is submitted.
+// were handed on, and each event once however often it is offered.
 //
 // Events of one aggregate for one topic are sent one behind the other without
 // waiting; the idempotent producer keeps their order, and when it gives one back
 // it gives back all behind it. An event for another topic waits until those
 // before it are acknowledged. What is sent and not acknowledged is bounded by
-// the budget; submit waits for room.
+// the budget; offer waits for room.
 //
-// It is safe for concurrent use, but overlapping submits for one aggregate
-// decide its order among themselves.
+// It is safe for concurrent use. Events of one aggregate that several callers
+// offer at the same time go out by their numbers: who finds one missing claims
+// the aggregate until the gap is filled.
 type publisher struct {
 	cfg     *Config
 	log     *slog.Logger
@@ -34,23 +34,27 @@ type publisher struct {
 	budget  *budget
 	client  *kgo.Client
 	topics  *topics
+	// remember saves the name of a topic before the first event goes to it; nil
+	// if nobody asks for it after a crash.
+	remember func(context.Context, string) error
 	// fatal is told of an error that ends the relay.
 	fatal func(error)
 	ctx   context.Context // ends when the publisher is closed
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool
-	lanes    map[gocql.UUID]*lane
-	items    map[gocql.UUID]*item // by event id, those not acknowledged
-	idle     *list.List           // lanes without items, the longest idle first
-	bytes    int64
-	held     map[gocql.UUID]*Hold
-	horizon  int64              // newest write time of a forgotten aggregate
-	waiting  map[string][]*lane // by topic that is being made
-	probe    *lane              // the suspect that is being sent alone
-	suspects []*lane
+	mu         sync.Mutex
+	closed     bool
+	lanes      map[gocql.UUID]*lane // aggregates with events under way
+	items      map[gocql.UUID]*item // by event id, those not acknowledged
+	bytes      int64
+	held       map[gocql.UUID]*Hold
+	memory     *memory                      // what is out already
+	claims     map[gocql.UUID]chan struct{} // aggregates that one caller fills a gap of
+	waiting    map[string][]*lane           // by topic that is being made
+	probe      *lane                        // the suspect that is being sent alone
+	suspects   []*lane
+	topicNames map[topicKey]topicEntry
 }
 
 // Hold is an aggregate whose front event cannot be published.
@@ -69,13 +73,15 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 	ctx, stop := context.WithCancel(context.Background())
 	p := &publisher{
 		cfg: cfg, log: cfg.Logger, metrics: m, fatal: fatal, ctx: ctx, stop: stop,
-		budget:  newBudget(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
-		lanes:   make(map[gocql.UUID]*lane),
-		items:   make(map[gocql.UUID]*item),
-		idle:    list.New(),
-		held:    make(map[gocql.UUID]*Hold),
-		waiting: make(map[string][]*lane),
-		topics:  newTopics(cfg),
+		budget:     newBudget(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
+		lanes:      make(map[gocql.UUID]*lane),
+		items:      make(map[gocql.UUID]*item),
+		memory:     newMemory(cfg.MaxRememberedEvents, cfg.MaxAggregates),
+		claims:     make(map[gocql.UUID]chan struct{}),
+		topicNames: make(map[topicKey]topicEntry),
+		held:       make(map[gocql.UUID]*Hold),
+		waiting:    make(map[string][]*lane),
+		topics:     newTopics(cfg),
 	}
 	// The relay's own options come last: nothing in cfg.Kafka overrides them.
 	opts := append([]kgo.Opt{kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0)}, cfg.Kafka...)
@@ -96,101 +102,6 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 	p.client = client
 	p.topics.admin = kadm.NewClient(client)
 	return p, nil
-}
-
-// submit hands on an event and calls settled once it is acknowledged, from any
-// goroutine, at once if it was acknowledged before. settled must not call the
-// publisher. written is the write time
-// in microseconds, 0 if unknown. It waits for room in the budget; an error
-// means that the event was not taken.
-func (p *publisher) submit(ctx context.Context, e outbox.Event, written int64, settled func()) error {
-	size := int64(len(e.Payload)) + 512
-	for k, v := range e.Headers {
-		size += int64(len(k) + len(v))
-	}
-	if err := p.budget.take(ctx, size); err != nil {
-		return err
-	}
-	topic, topicErr := p.cfg.topicOf(&e)
-
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		p.budget.give(size)
-		return ErrStopping
-	}
-	l := p.lane(e.AggregateID)
-	it := p.items[e.ID]
-	if it != nil || l.seen(&e) {
-		if it != nil {
-			it.settled = append(it.settled, settled)
-		}
-		p.rest(l)
-		p.mu.Unlock()
-		p.budget.give(size)
-		p.metrics.repeated.Inc()
-		if it == nil {
-			settled()
-		}
-		return nil
-	}
-	if l.next > e.Sequence {
-		p.metrics.late.Inc()
-		p.log.Warn("event comes behind a later one of its aggregate", "event_id", e.ID, "aggregate_id", e.AggregateID, "seq", e.Sequence, "next", l.next)
-	}
-	l.remember(&e, written)
-	it = &item{
-		event: e, written: written, topic: topic, topicErr: topicErr, bytes: size, settled: []func(){settled},
-	}
-	l.items = append(l.items, it)
-	p.items[e.ID] = it
-	p.bytes += size
-	p.pump(l)
-	p.mu.Unlock()
-	return nil
-}
-
-// expect returns the sequence number that the aggregate should go on with, and
-// whether anything is known of it. If not, its events up to the horizon, in
-// microseconds, may have been handed on and forgotten.
-func (p *publisher) expect(id gocql.UUID) (next int64, known bool, horizon int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l, ok := p.lanes[id]
-	if !ok {
-		return 0, false, p.horizon
-	}
-	return l.next, true, p.horizon
-}
-
-// lane returns the aggregate's lane and takes it off the idle list.
-func (p *publisher) lane(id gocql.UUID) *lane {
-	l, ok := p.lanes[id]
-	if !ok {
-		l = newLane(id)
-		p.lanes[id] = l
-	}
-	if l.idle != nil {
-		p.idle.Remove(l.idle)
-		l.idle = nil
-	}
-	return l
-}
-
-// rest puts a lane without items on the idle list and forgets the lane that
-// has been there longest, if there are too many.
-func (p *publisher) rest(l *lane) {
-	if len(l.items) > 0 || l.idle != nil {
-		return
-	}
-	l.items = nil
-	l.idle = p.idle.PushBack(l)
-	if p.idle.Len() <= p.cfg.MaxAggregates {
-		return
-	}
-	old := p.idle.Remove(p.idle.Front()).(*lane)
-	p.horizon = max(p.horizon, old.newest)
-	delete(p.lanes, old.id)
 }
 
 // pump sends what may be sent of the lane. Called locked.
@@ -258,6 +169,11 @@ func (p *publisher) done(l *lane, it *item, err error) {
 		f()
 	}
 	delete(p.items, it.event.ID)
+	if it.shown {
+		p.memory.addShown(it.event.ID, it.written)
+	} else {
+		p.memory.addFresh(it.event.ID, it.written)
+	}
 	p.bytes -= it.bytes
 	if l.suspect {
 		l.suspect = false
@@ -425,7 +341,13 @@ func (p *publisher) makeTopic(topic string, l *lane) {
 // Permanent, or Stopped; of a Fatal one the relay was told.
 func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 	for attempt := 1; ; attempt++ {
-		err := p.topics.ensure(ctx, topic)
+		var err error
+		if p.remember != nil {
+			err = p.remember(ctx, topic)
+		}
+		if err == nil {
+			err = p.topics.ensure(ctx, topic)
+		}
 		if err == nil {
 			return nil
 		}
@@ -488,6 +410,10 @@ type publisherState struct {
 	open  int
 	bytes int64
 	held  int
+	// What is remembered: events that the sweep has still to show, events that
+	// it has shown, aggregates.
+	fresh, shown, aggregates int
+	full                     bool
 }
 
 // state is zero for a publisher that was not made yet.
@@ -497,7 +423,9 @@ func (p *publisher) state() publisherState {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return publisherState{open: len(p.items), bytes: p.bytes, held: len(p.held)}
+	s := publisherState{open: len(p.items), bytes: p.bytes, held: len(p.held), full: p.memory.full()}
+	s.fresh, s.shown, s.aggregates = p.memory.size()
+	return s
 }
 
 // holds returns the aggregates that are held.

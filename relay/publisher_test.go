@@ -118,9 +118,9 @@ func TestPublisher_OneEventIsPublishedOnce(t *testing.T) {
 func TestPublisher_RecognizesOldEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setup(t, func(c *Config) { c.MaxRememberedEvents = 40 })
 		defer b.close()
-		all := events(2, 3*recentEvents, "OrderUpdated")
+		all := events(2, 100, "OrderUpdated")
 		for range 2 {
 			for _, e := range all {
 				b.submit(e, nil)
@@ -142,7 +142,7 @@ func TestPublisher_BoundsWhatIsInFlight(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		err := b.publisher.submit(ctx, event(11, 1, "OrderCreated"), 0, func() {})
+		err := b.publisher.submit(ctx, event(11, 1, "OrderCreated"), 0, bySweep, func() {})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("submit() error = %v, want it to wait until the deadline", err)
 		}

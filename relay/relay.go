@@ -27,6 +27,8 @@ type Relay struct {
 	streams *streams
 
 	publisher atomic.Pointer[publisher] // nil until Run
+	readback  atomic.Pointer[readback]  // nil until Run
+	tail      atomic.Pointer[tail]      // nil until Run, and without a tail
 
 	mu       sync.Mutex
 	reading  bool
@@ -71,6 +73,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	r.publisher.Store(p)
 	defer p.close()
+	back := newReadback(&r.cfg, r.metrics, r.store, &cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table}, p)
+	r.readback.Store(back)
 	r.mu.Lock()
 	r.started = time.Now()
 	r.mu.Unlock()
@@ -82,6 +86,12 @@ func (r *Relay) Run(ctx context.Context) error {
 		})
 	}
 
+	if err := back.run(tail); err != nil {
+		if ctx.Err() != nil {
+			err = nil // asked to stop
+		}
+		return r.finish(ctx, p, err)
+	}
 	sup := suture.New("relay", suture.Spec{
 		EventHook:         r.supervised,
 		FailureThreshold:  1,
@@ -93,6 +103,14 @@ func (r *Relay) Run(ctx context.Context) error {
 	sup.Add(&service{name: "checkpoints", run: func(ctx context.Context) error {
 		return r.streams.run(ctx, r.cfg.CheckpointInterval, r.cfg.IdleCheckpoint)
 	}, fail: fail})
+	sup.Add(&service{name: "memory", run: func(ctx context.Context) error { return r.forget(ctx, p) }, fail: fail})
+	if r.cfg.Tail == TailOn {
+		t := newTail(&r.cfg, r.metrics,
+			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table},
+			newCQLLog(r.cfg.Session, r.cfg.Keyspace, r.cfg.Table), r.streams, p, r.lookup)
+		r.tail.Store(t)
+		sup.Add(&service{name: "tail", run: t.run, fail: fail})
+	}
 	_ = sup.Serve(tail) // it ends when tail does, whose cause says why
 
 	fatal := context.Cause(tail)
@@ -150,6 +168,17 @@ func (r *Relay) read(ctx context.Context) error {
 		err = errReaderEnded
 	}
 	return err
+}
+
+// forget lets go of events that the sweep passed, until ctx ends.
+func (r *Relay) forget(ctx context.Context, p *publisher) error {
+	every := max(r.cfg.ConfidenceWindow/4, time.Second)
+	for sleep(ctx, every) == nil {
+		if _, opened, upTo := r.streams.handedAll(); opened > 0 {
+			p.pass(upTo, every)
+		}
+	}
+	return context.Cause(ctx)
 }
 
 func (r *Relay) setReading(on bool, err error) {

@@ -51,6 +51,7 @@ func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, e
 			return err
 		}
 	}
+	p.handedOn(t)
 	return p.wait(ctx)
 }
 
@@ -59,6 +60,15 @@ func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, e
 // read e's stream: of an aggregate that nothing is known of only events written
 // later can be missing. settled is called when e is acknowledged.
 func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since int64, settled func()) error {
+	v, err := s.publisher.offer(ctx, &offer{event: e, written: written, by: bySweep, settled: settled})
+	if err != nil || v == taken || v == repeated {
+		return err
+	}
+	release, err := s.publisher.claim(ctx, e.AggregateID)
+	if err != nil {
+		return err
+	}
+	defer release()
 	next, known, horizon := s.publisher.expect(e.AggregateID)
 	switch {
 	case known && e.Sequence > next:
@@ -71,7 +81,7 @@ func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since in
 			return err
 		}
 	}
-	return s.publisher.submit(ctx, e, written, settled)
+	return s.publisher.submit(ctx, e, written, bySweep, settled)
 }
 
 // fill hands on the events from next up to e, looking for them for a while.
@@ -153,9 +163,8 @@ func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error
 // recover hands on an event that was read by key. Its row in the log, if it is
 // still to come, finds it handed on.
 func (s *sequencer) recover(ctx context.Context, f storedEvent) error {
-	s.metrics.recovered.Inc()
-	s.log.Info("event read by key, ahead of the log", "event_id", f.ID, "aggregate_id", f.AggregateID, "seq", f.Sequence)
-	return s.publisher.submit(ctx, f.Event, f.written, func() {})
+	s.log.Debug("event read by key, ahead of the log", "event_id", f.ID, "aggregate_id", f.AggregateID, "seq", f.Sequence)
+	return s.publisher.submit(ctx, f.Event, f.written, byKey, nil)
 }
 
 // cqlLookup looks up events in the outbox table.

@@ -28,6 +28,13 @@ type Status struct {
 	// why it ended last.
 	Restarts  int
 	LastError error
+	// Tail is what the tail is doing. Its errors are no reason not to be ready:
+	// events come by the sweep then, later.
+	Tail TailStatus
+	// ReadingBack says that the topics are being read back, before anything is
+	// published, and ReadBackErr why that does not get on.
+	ReadingBack bool
+	ReadBackErr error
 	// Problems say in one sentence each why the relay is not ready; none means
 	// that it is.
 	Problems []string
@@ -45,10 +52,14 @@ func (r *Relay) Status() Status {
 	s.OldestUnacknowledged = r.streams.oldestAge(now)
 	s.Behind = r.streams.positionAge(now)
 	s.HeldStreams = r.streams.holds()
+	if b := r.readback.Load(); b != nil {
+		s.ReadingBack, s.ReadBackErr = b.state()
+	}
 	if p := r.publisher.Load(); p != nil {
 		s.InFlight = p.state().open
 		s.Held = p.holds()
 	}
+	s.Tail = r.tail.Load().status()
 	s.Problems = s.problems(&r.cfg, started, now)
 	return s
 }
@@ -62,10 +73,16 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	switch {
 	case started.IsZero():
 		say("not started")
+	case s.ReadBackErr != nil:
+		say("the topics cannot be read back, and nothing is published before that: %v", s.ReadBackErr)
+	case s.ReadingBack:
+		say("starting: the topics are being read back")
 	case !s.Reading && s.LastError != nil:
 		say("the CDC reader is waiting to be started again: %v", s.LastError)
 	case !s.Reading:
 		say("the CDC reader is not running")
+	case s.LastWindow.IsZero() && now.Sub(s.Tail.LastRead) < patience && now.Sub(started) < cfg.ConfidenceWindow+patience:
+		// In a new table no window is old enough yet; the tail reads meanwhile.
 	case s.LastWindow.IsZero() && now.Sub(started) < patience:
 		say("starting: no window of the CDC log was read yet")
 	case now.Sub(s.LastWindow) >= patience:

@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +31,11 @@ type streams struct {
 	loaded map[string]loadedPosition // by stream, until its consumer is made
 	open   map[*streamProgress]struct{}
 	held   map[*streamProgress]error
+	// byID has the streams of the generation being read, also while the reader
+	// is started again: what was handed on stays so.
+	byID map[string]*streamProgress
+	// entered is the generation being read.
+	entered time.Time
 	// lastIdle is when positions that only passed empty time were last saved.
 	lastIdle time.Time
 	lastRead time.Time
@@ -38,6 +45,7 @@ func newStreams(store checkpointStore, limit int, log *slog.Logger, m *metrics) 
 	return &streams{
 		store: store, limit: limit, log: log, metrics: m,
 		loaded: make(map[string]loadedPosition), open: make(map[*streamProgress]struct{}), held: make(map[*streamProgress]error),
+		byID: make(map[string]*streamProgress),
 	}
 }
 
@@ -67,6 +75,10 @@ func (s *streams) begin(stream scyllacdc.StreamID) *streamProgress {
 	}
 	p := newStreamProgress(from.generation, stream, start, s.limit)
 	s.open[p] = struct{}{}
+	if before := s.byID[string(stream)]; before != nil && before.generation.Equal(p.generation) {
+		p.handed.Store(max(p.handed.Load(), before.handed.Load()))
+	}
+	s.byID[string(stream)] = p
 	return p
 }
 
@@ -104,7 +116,34 @@ func (s *streams) finishBefore(ctx context.Context, gen time.Time) error {
 	for _, p := range old {
 		delete(s.open, p)
 	}
+	maps.DeleteFunc(s.byID, func(_ string, p *streamProgress) bool { return p.generation.Before(gen) })
+	s.entered = gen
 	return nil
+}
+
+// handed returns the write time in microseconds up to which everything in the
+// stream was handed on; false if the sweep has not opened it.
+func (s *streams) handed(stream []byte) (int64, bool) {
+	s.mu.Lock()
+	p, ok := s.byID[string(stream)]
+	s.mu.Unlock()
+	if !ok {
+		return 0, false
+	}
+	return p.handed.Load(), true
+}
+
+// handedAll returns the generation being read, zero before the first, the
+// number of its streams that were opened, and up to when everything in them was
+// handed on.
+func (s *streams) handedAll() (gen time.Time, opened int, upTo int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	upTo = math.MaxInt64
+	for _, p := range s.byID {
+		upTo = min(upTo, p.handed.Load())
+	}
+	return s.entered, len(s.byID), upTo
 }
 
 // reset saves what can be saved and drops all streams: the reader has ended.

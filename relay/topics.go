@@ -34,6 +34,30 @@ func (c *Config) topicOf(e *outbox.Event) (string, error) {
 	return t, nil
 }
 
+// maxTopicNames bounds the names that are kept; event types are few.
+const maxTopicNames = 1000
+
+type topicKey struct{ event, aggregate string }
+
+type topicEntry struct {
+	name string
+	err  error
+}
+
+// topic is topicOf, remembered. Called locked.
+func (p *publisher) topic(e *outbox.Event) (string, error) {
+	k := topicKey{e.Type, e.AggregateType}
+	t, ok := p.topicNames[k]
+	if !ok {
+		t.name, t.err = p.cfg.topicOf(e)
+		if len(p.topicNames) >= maxTopicNames {
+			clear(p.topicNames)
+		}
+		p.topicNames[k] = t
+	}
+	return t.name, t.err
+}
+
 // topics makes missing topics and knows how large their batches may be.
 type topics struct {
 	admin       *kadm.Client // set before the first ensure

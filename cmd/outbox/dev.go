@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -34,6 +35,8 @@ const (
 	devWindow = 2 * time.Second
 	// devPoll is how often the log is read.
 	devPoll = 250 * time.Millisecond
+	// devRanges is in how many ranges the outbox is scanned.
+	devRanges = 16
 	// devStall ends the wait for events of which none has come in for so long.
 	devStall = 30 * time.Second
 	// loadedMarker is the file that says that the sample orders are in the data directory.
@@ -58,7 +61,8 @@ type dev struct {
 	session     *gocql.Session
 	relay       *relay.Relay
 	stopRelay   func() error
-	audit       *audit
+	ledger      *audit.Ledger
+	consumer    *audit.Consumer
 }
 
 func newDevCommand() *cobra.Command {
@@ -169,7 +173,7 @@ func (d *dev) loadInto(ctx context.Context) (loadSummary, error) {
 	l := newLoader("http://"+d.httpAddr, d.rate, func(n int, err error) {
 		fmt.Fprintf(d.errOut, "\rline %d skipped: %v\n", n, err)
 	})
-	detail := func() string { return fmt.Sprintf("relay: %d events out", d.audit.count()) }
+	detail := func() string { return fmt.Sprintf("relay: %d events out", d.ledger.Totals().Records) }
 	if d.file == "" && !d.once {
 		if err := d.sameRun(l); err != nil {
 			return loadSummary{}, err
@@ -225,11 +229,10 @@ func (d *dev) loadSample(ctx context.Context) error {
 			return fmt.Errorf("data directory %s: %w", d.dir, err)
 		}
 	}
-	rows, err := d.settle(ctx)
-	if err != nil {
+	if err := d.settle(ctx); err != nil {
 		return stopped(ctx, err)
 	}
-	r := d.audit.reconcile(rows, began)
+	r := reconcile(d.ledger, began)
 	fmt.Fprintf(d.out, "%d orders created, %d cancelled, %d rejected in %.1f s; of %d events in the outbox %d are in the topics: %d lost, %d double, %d out of order.\n",
 		sum.Created, sum.Cancelled, sum.Rejected, sum.Elapsed, r.Written, r.Published, r.Lost, r.Duplicates, r.OutOfOrder)
 	fmt.Fprintf(d.out, "Commit to consumer: %.0f ms at the median, %.0f ms at the 99th percentile, of which %s is the confidence window.\n\n",
@@ -264,8 +267,7 @@ func (d *dev) runOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, err := d.settle(ctx)
-	if err != nil {
+	if err := d.settle(ctx); err != nil {
 		return err
 	}
 	elapsed := time.Since(began)
@@ -275,12 +277,12 @@ func (d *dev) runOnce(ctx context.Context) error {
 	}
 	end, cancel := context.WithTimeout(ctx, devStall)
 	defer cancel()
-	if err := d.audit.toEnd(end); err != nil {
+	if err := d.consumer.ToEnd(end); err != nil {
 		return err
 	}
 	report := onceReport{
 		Created: sum.Created, Cancelled: sum.Cancelled, Rejected: sum.Rejected,
-		reconciliation: d.audit.reconcile(rows, began), Elapsed: float64(elapsed.Milliseconds()) / 1000,
+		reconciliation: reconcile(d.ledger, began), Elapsed: float64(elapsed.Milliseconds()) / 1000,
 	}
 	if err := json.NewEncoder(d.out).Encode(report); err != nil {
 		return err
@@ -293,31 +295,34 @@ func (d *dev) runOnce(ctx context.Context) error {
 
 // settle scans the outbox and waits until its events are in the topics, or
 // none has come in for devStall.
-func (d *dev) settle(ctx context.Context) ([]outboxRow, error) {
-	rows, err := scanOutbox(ctx, d.session, d.conf.Relay.Table)
-	if err != nil {
-		return nil, err
+func (d *dev) settle(ctx context.Context) error {
+	scan := audit.Scan{Session: d.session, Table: d.conf.Relay.Table, Topic: sameTopic, Ranges: devRanges}
+	if err := scan.Into(ctx, d.ledger); err != nil {
+		return err
 	}
-	best, since := -1, time.Now()
+	best, since := int64(-1), time.Now()
 	for {
-		n := d.audit.has(rows)
-		if n == len(rows) {
-			return rows, nil
+		t := d.ledger.Totals()
+		if t.Both == t.Rows {
+			return nil
 		}
-		if n > best {
-			best, since = n, time.Now()
+		if t.Both > best {
+			best, since = t.Both, time.Now()
 		}
 		if time.Since(since) > devStall+d.window {
-			fmt.Fprintf(d.errOut, "gave up: %d of %d events came in, and none for %s\n", n, len(rows), devStall)
+			fmt.Fprintf(d.errOut, "gave up: %d of %d events came in, and none for %s\n", t.Both, t.Rows, devStall)
 			for _, p := range d.relay.Status().Problems {
 				fmt.Fprintln(d.errOut, "relay: "+p)
 			}
-			return rows, nil
+			return nil
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }
+
+// sameTopic is the topic of an event in dev: its type.
+func sameTopic(eventType, _ string) (string, error) { return eventType, nil }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -42,17 +43,20 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	}
 	teardown.Add("relay", d.stopRelay)
 
-	if d.audit, err = newAudit(d.conf.Kafka, orderEvents...); err != nil {
+	client, err := d.conf.Kafka.client(audit.FollowFromStart(orderEvents...)...)
+	if err != nil {
 		return err
 	}
+	d.ledger = audit.NewLedger()
+	d.consumer = audit.NewConsumer(client, d.ledger, orderEvents...)
 	auditing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
-	go func() { d.audit.run(auditing); close(ended) }()
+	go func() { d.consumer.Run(auditing); close(ended) }()
 	teardown.Add("audit", func() error {
 		stop()
 		<-ended
-		d.audit.client.Close()
-		if err := d.audit.failure(); err != nil && !errors.Is(err, context.Canceled) {
+		client.Close()
+		if err := d.consumer.Err(); err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}
 		return nil

@@ -24,6 +24,7 @@ var forbidden = map[string][]string{
 	"orders":              {"relay", "dlq", "cmd", "internal/scyllafake"},
 	"schema":              {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
 	"internal/daemon":     {"relay", "orders", "dlq", "schema", "cmd"},
+	"internal/audit":      {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},
 	"internal/scyllafake": {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
 }
 

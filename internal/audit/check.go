@@ -1,0 +1,287 @@
+package audit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Kind is what is wrong with an event.
+type Kind string
+
+// The kinds.
+const (
+	// Missing: the row is there, and its event in no topic.
+	Missing Kind = "missing"
+	// Double: a record of an event that is in a topic already.
+	Double Kind = "double"
+	// Disorder: the first record of the event stands before that of an earlier
+	// one of its aggregate: in a partition by place, otherwise by the records' times.
+	Disorder Kind = "disorder"
+	// Gap: the outbox has the event and not the one before it in its aggregate.
+	Gap Kind = "gap"
+	// UnreadableRow: a row of the outbox is no event.
+	UnreadableRow Kind = "unreadable"
+	// Unknown: a topic has the event, and the outbox has no row that it came
+	// from. Rows that were deleted or had a TTL of their own look like this too.
+	Unknown Kind = "unknown"
+)
+
+// Finding is one thing that is wrong. Topic, Partition and Offset are where the
+// record in question stands; Topic alone is where a missing one is to be.
+type Finding struct {
+	Kind      Kind       `json:"finding"`
+	Event     gocql.UUID `json:"event_id,omitzero"`
+	Aggregate gocql.UUID `json:"aggregate_id"`
+	Seq       int64      `json:"seq"`
+	Topic     string     `json:"topic,omitempty"`
+	Partition *int32     `json:"partition,omitempty"`
+	Offset    *int64     `json:"offset,omitempty"`
+	Detail    string     `json:"detail,omitempty"`
+}
+
+// Window says which events are to be there.
+type Window struct {
+	// Since and Until bound the writes whose events must be in the topics. A
+	// zero Since means all from the first on, a zero Until all there are.
+	Since, Until time.Time
+	// FromFirst says that no row has expired yet, so that an aggregate whose
+	// rows begin after 1 has a gap.
+	FromFirst bool
+	// Alive is from when on rows cannot have expired: older records say nothing
+	// about rows. Zero means that none expires.
+	Alive time.Time
+}
+
+// Counts are the results of a check.
+type Counts struct {
+	// Rows are the events written within the window, Published those of them
+	// that a topic has.
+	Rows      int64 `json:"rows"`
+	Published int64 `json:"published"`
+	// Pending are events not in a topic yet that have not to be: written after
+	// the window, to be delivered later, or waiting for such a one.
+	Pending int64 `json:"pending"`
+	// Untold are events in no topic where the topic has deleted what is as old.
+	Untold int64 `json:"untold"`
+
+	Missing    int64 `json:"missing"`
+	Doubles    int64 `json:"double"`
+	Disorder   int64 `json:"disorder"`
+	Gaps       int64 `json:"gaps"`
+	Unreadable int64 `json:"unreadable"`
+	Unknown    int64 `json:"unknown"`
+	// Foreign are records that are no events of an outbox.
+	Foreign int64 `json:"foreign"`
+}
+
+// OK says that nothing is missing, double or out of order. Events without a row
+// do not count against it, because a row may have been deleted.
+func (c Counts) OK() bool {
+	return c.Missing == 0 && c.Doubles == 0 && c.Disorder == 0 && c.Gaps == 0 && c.Unreadable == 0
+}
+
+// checker is one walk over the ledger.
+type checker struct {
+	l            *Ledger
+	since, until int64
+	unknownFrom  int64
+	fromFirst    bool
+	report       func(Finding)
+	counts       Counts
+
+	// The aggregate under way.
+	aggregate uint32
+	begun     bool
+	lastSeq   int64 // of its last row, 0 before the first
+	waiting   bool  // an event of it is pending
+	places    []place
+}
+
+// place is the furthest record of an aggregate in one partition.
+type place struct {
+	partition  uint16
+	offset, at int64
+	seq        int64
+}
+
+// Check holds the records against the rows. Every finding goes to report, which
+// may be nil and must not call the ledger.
+func (l *Ledger) Check(w Window, report func(Finding)) Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if report == nil {
+		report = func(Finding) {}
+	}
+	c := checker{l: l, until: 1<<63 - 1, fromFirst: w.FromFirst, report: report}
+	if !w.Since.IsZero() {
+		c.since = w.Since.UnixMicro()
+	}
+	if !w.Until.IsZero() {
+		c.until = w.Until.UnixMicro()
+	}
+	c.unknownFrom = c.since
+	if !w.Alive.IsZero() {
+		c.unknownFrom = max(c.since, w.Alive.UnixMicro())
+	}
+	for _, n := range l.sorted() {
+		c.take(n)
+	}
+	c.doubles()
+	for k, problem := range l.unreadable {
+		c.counts.Unreadable++
+		c.report(Finding{Kind: UnreadableRow, Aggregate: k.aggregate, Seq: k.seq, Detail: problem})
+	}
+	c.counts.Foreign = l.foreign
+	return c.counts
+}
+
+// take looks at an event; those of an aggregate come in sequence.
+func (c *checker) take(n uint32) {
+	e := c.l.events.at(n)
+	if !c.begun || e.aggregate != c.aggregate {
+		c.begun, c.aggregate, c.lastSeq, c.waiting, c.places = true, e.aggregate, 0, false, c.places[:0]
+	}
+	if e.written != 0 {
+		c.row(n, e)
+	} else if e.at >= c.unknownFrom && e.at < c.until {
+		c.counts.Unknown++
+		c.report(c.finding(Unknown, e, ""))
+	}
+	if e.partition != none {
+		c.order(e)
+	}
+}
+
+// fate is what became of an event that the outbox has.
+type fate int
+
+const (
+	published fate = iota
+	pending        // not in a topic, and it need not be
+	untold         // not in a topic that has deleted what is as old
+	missing
+)
+
+func (c *checker) fate(n uint32, e *entry) fate {
+	switch {
+	case e.partition != none:
+		return published
+	case c.waiting || max(e.written, c.l.later[n]) >= c.until:
+		return pending
+	case e.written < c.l.topics[e.topic].horizon:
+		return untold
+	}
+	return missing
+}
+
+func (c *checker) row(n uint32, e *entry) {
+	f := c.fate(n, e)
+	c.waiting = c.waiting || f == pending
+	last := c.lastSeq
+	c.lastSeq = e.seq
+	if e.written < c.since {
+		return
+	}
+	if e.written >= c.until {
+		if f == pending {
+			c.counts.Pending++
+		}
+		return
+	}
+	if gap := e.seq != last+1; gap && (last != 0 || c.fromFirst) {
+		c.counts.Gaps++
+		detail := fmt.Sprintf("the one before it in the outbox is %d", last)
+		if last == 0 {
+			detail = "there is none before it in the outbox"
+		}
+		c.report(c.finding(Gap, e, detail))
+	}
+	c.counts.Rows++
+	switch f {
+	case published:
+		c.counts.Published++
+	case pending:
+		c.counts.Pending++
+	case untold:
+		c.counts.Untold++
+	case missing:
+		c.counts.Missing++
+		c.report(c.finding(Missing, e, "written "+clock(e.written)))
+	}
+}
+
+// order holds the first record of an event against those of all before it in
+// its aggregate.
+func (c *checker) order(e *entry) {
+	own := -1
+	var before *place
+	for i := range c.places {
+		p := &c.places[i]
+		if p.partition == e.partition {
+			own = i
+			if e.offset < p.offset {
+				before = p
+			}
+		} else if e.at < p.at {
+			before = p
+		}
+	}
+	if before != nil {
+		c.counts.Disorder++
+		c.report(c.finding(Disorder, e, fmt.Sprintf("event %d is at %s, %s", before.seq,
+			c.l.where(before.partition, before.offset), clock(before.at))))
+	}
+	if own < 0 {
+		c.places = append(c.places, place{e.partition, e.offset, e.at, e.seq})
+		return
+	}
+	if p := &c.places[own]; e.offset > p.offset {
+		*p = place{e.partition, e.offset, max(e.at, p.at), e.seq}
+	}
+}
+
+func (c *checker) doubles() {
+	for _, r := range c.l.repeats {
+		e := c.l.events.at(r.event)
+		f := c.finding(Double, e, "first at "+c.l.where(e.partition, e.offset))
+		p := c.l.partitions[r.partition]
+		f.Topic, f.Partition, f.Offset = c.l.topics[p.topic].name, &p.number, &r.offset
+		c.counts.Doubles++
+		c.report(f)
+	}
+}
+
+func (c *checker) finding(k Kind, e *entry, detail string) Finding {
+	f := Finding{Kind: k, Event: e.id, Aggregate: *c.l.aggregates.at(e.aggregate), Seq: e.seq, Detail: detail}
+	if e.partition != none {
+		p, offset := c.l.partitions[e.partition], e.offset
+		f.Topic, f.Partition, f.Offset = c.l.topics[p.topic].name, &p.number, &offset
+	} else if e.topic != none {
+		f.Topic = c.l.topics[e.topic].name
+	}
+	return f
+}
+
+func (l *Ledger) where(p uint16, offset int64) string {
+	return fmt.Sprintf("%s[%d]@%d", l.topics[l.partitions[p].topic].name, l.partitions[p].number, offset)
+}
+
+func clock(micro int64) string {
+	return time.UnixMicro(micro).UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// unknownSince are the events with a record at or after t and no row.
+func (l *Ledger) unknownSince(t int64) (out []Row) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events.all() {
+		if e.written == 0 && e.at >= t {
+			out = append(out, Row{
+				Event: e.id, Aggregate: *l.aggregates.at(e.aggregate), Seq: e.seq, Topic: l.topics[l.partitions[e.partition].topic].name,
+			})
+		}
+	}
+	return out
+}

@@ -1,0 +1,140 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"sync"
+)
+
+// journal is the state file of a verification: what was read, block by block,
+// so that another run can enter it into a ledger of its own and go on. A block
+// is its length, its checksum, and a blockData in gob. What a crash left of the
+// last block is cut off.
+type journal struct {
+	mu sync.Mutex
+	f  *os.File
+}
+
+// blockData is one block; one of its fields is set.
+type blockData struct {
+	Head  *head
+	Range *Range
+	Read  *readTopics
+	Batch *Batch
+}
+
+// head says what is verified. Runs with another one cannot go on from here.
+type head struct {
+	Version      int
+	Table        string
+	TableID      string
+	Ranges       int
+	Since, Until int64 // microseconds, 0 for none
+}
+
+// readTopics are the topics that are read and their ids.
+type readTopics struct{ IDs map[string]string }
+
+const (
+	journalVersion = 1
+	// maxBlock bounds what a broken length makes be read.
+	maxBlock = 1 << 30
+)
+
+// ErrOtherState is what errors about a state file wrap that belongs to another
+// verification, or to none.
+var ErrOtherState = errors.New("the state file is not of this verification")
+
+// openJournal opens or makes the file, hands every whole block in it to replay,
+// and cuts off the rest.
+func openJournal(path string, replay func(blockData) error) (*journal, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state file: %w", err)
+	}
+	end, err := readBlocks(f, replay)
+	if err == nil {
+		if err = f.Truncate(end); err == nil {
+			_, err = f.Seek(end, io.SeekStart)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("state file %s: %w", path, err), f.Close())
+	}
+	return &journal{f: f}, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// readBlocks returns where the last whole block ends.
+func readBlocks(f *os.File, replay func(blockData) error) (end int64, err error) {
+	in := bufio.NewReaderSize(f, 1<<20)
+	for first := true; ; first = false {
+		var lead [8]byte
+		if _, err := io.ReadFull(in, lead[:]); err != nil {
+			if first && errors.Is(err, io.ErrUnexpectedEOF) {
+				return 0, fmt.Errorf("%w: it has no head", ErrOtherState)
+			}
+			return end, nil
+		}
+		size := binary.LittleEndian.Uint32(lead[:4])
+		body := make([]byte, min(size, maxBlock))
+		_, err := io.ReadFull(in, body)
+		whole := err == nil && size <= maxBlock && crc32.Checksum(body, castagnoli) == binary.LittleEndian.Uint32(lead[4:])
+		var b blockData
+		if whole {
+			whole = gob.NewDecoder(bytes.NewReader(body)).Decode(&b) == nil
+		}
+		switch {
+		case first && (!whole || b.Head == nil):
+			return 0, fmt.Errorf("%w: it has no head", ErrOtherState)
+		case !whole:
+			return end, nil
+		}
+		if err := replay(b); err != nil {
+			return 0, err
+		}
+		end += int64(len(lead)) + int64(size)
+	}
+}
+
+// add appends a block. It is safe for concurrent use.
+func (j *journal) add(b blockData) error {
+	if j == nil {
+		return nil
+	}
+	var out bytes.Buffer
+	out.Write(make([]byte, 8))
+	if err := gob.NewEncoder(&out).Encode(b); err != nil {
+		return fmt.Errorf("state file: %w", err)
+	}
+	block := out.Bytes()
+	binary.LittleEndian.PutUint32(block[:4], uint32(len(block)-8))
+	binary.LittleEndian.PutUint32(block[4:8], crc32.Checksum(block[8:], castagnoli))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, err := j.f.Write(block); err != nil {
+		return fmt.Errorf("state file: %w", err)
+	}
+	return nil
+}
+
+// close closes the file; finished says that nothing is left to go on with, and
+// removes it.
+func (j *journal) close(finished bool) error {
+	if j == nil {
+		return nil
+	}
+	err := j.f.Close()
+	if finished {
+		err = errors.Join(err, os.Remove(j.f.Name()))
+	}
+	return err
+}

@@ -1,0 +1,362 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Row is what the account needs of a row of the outbox. Times are microseconds
+// since 1970.
+type Row struct {
+	Event, Aggregate gocql.UUID
+	Seq              int64
+	// Topic is where the event is to be.
+	Topic string
+	// Written is the write's timestamp.
+	Written int64
+	// Deliver is before when the event may not be published; 0 means at once.
+	Deliver int64
+}
+
+// Record is what the account needs of a record of a topic. Times are
+// microseconds since 1970.
+type Record struct {
+	Event, Aggregate gocql.UUID
+	Seq              int64
+	Topic            string
+	Partition        int32
+	Offset           int64
+	// At is the record's own timestamp.
+	At int64
+	// Seen is when the consumer had it.
+	Seen int64
+}
+
+// Unreadable is a row that is no event.
+type Unreadable struct {
+	Aggregate gocql.UUID
+	Seq       int64
+	Problem   string
+}
+
+// Ledger keeps account of events: 64 bytes for each and 8 for its index,
+// another 24 for each aggregate. A million events of a million aggregates are
+// some 100 MB, however long their payloads.
+//
+// It is safe for concurrent use. What it is told twice counts once: rows may be
+// scanned and records read again.
+type Ledger struct {
+	mu         sync.Mutex
+	events     arena[entry]
+	byID       index
+	aggregates arena[gocql.UUID]
+	byKey      index
+
+	topics     []topic
+	partitions []partition
+	topicOf    map[string]uint16
+	partOf     map[partition]uint16
+
+	later      map[uint32]int64 // when events may be published that have to wait
+	repeats    []repeat
+	repeated   map[repeat]bool
+	unreadable map[rowKey]string
+	foreign    int64
+	totals     Totals
+}
+
+// entry is an event. It has 64 bytes, a cache line.
+type entry struct {
+	id        gocql.UUID
+	seq       int64
+	written   int64 // 0 without a row
+	offset    int64 // of the first record
+	at, seen  int64
+	aggregate uint32
+	partition uint16 // none without a record
+	topic     uint16 // none without a row
+}
+
+// none stands for no topic and no partition.
+const none = math.MaxUint16
+
+type topic struct {
+	name string
+	// horizon is from when on the topic can hold events; what was older is deleted.
+	horizon int64
+}
+
+type partition struct {
+	topic  uint16
+	number int32
+}
+
+// repeat is a record of an event that was there already.
+type repeat struct {
+	event     uint32
+	partition uint16
+	offset    int64
+}
+
+type rowKey struct {
+	aggregate gocql.UUID
+	seq       int64
+}
+
+// Totals are how much of each there is.
+type Totals struct {
+	// Rows and Records are the events with a row, and those with a record.
+	Rows, Records int64
+	// Both are the events with a row and a record.
+	Both int64
+}
+
+// NewLedger makes an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{
+		topicOf: make(map[string]uint16), partOf: make(map[partition]uint16), later: make(map[uint32]int64),
+		repeated: make(map[repeat]bool), unreadable: make(map[rowKey]string),
+	}
+}
+
+// Totals returns the totals.
+func (l *Ledger) Totals() Totals {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.totals
+}
+
+// AddRows enters rows of the outbox.
+func (l *Ledger) AddRows(rows ...Row) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range rows {
+		r := &rows[i]
+		t, err := l.topic(r.Topic)
+		if err != nil {
+			return err
+		}
+		n, e, err := l.entry(&r.Event, &r.Aggregate, r.Seq)
+		if err != nil {
+			return err
+		}
+		if e.written == 0 {
+			l.totals.Rows++
+			if e.partition != none {
+				l.totals.Both++
+			}
+		}
+		// 0 stands for no row; no write is that old.
+		e.written, e.topic, e.seq = max(1, r.Written), t, r.Seq
+		if r.Deliver > r.Written {
+			l.later[n] = r.Deliver
+		}
+	}
+	return nil
+}
+
+// AddUnreadable enters rows that are no events.
+func (l *Ledger) AddUnreadable(rows ...Unreadable) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range rows {
+		l.unreadable[rowKey{r.Aggregate, r.Seq}] = r.Problem
+	}
+}
+
+// AddRecords enters records. Those of one partition come in the order of their offsets.
+func (l *Ledger) AddRecords(records ...Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range records {
+		if err := l.addRecord(&records[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) addRecord(r *Record) error {
+	p, err := l.partition(r.Topic, r.Partition)
+	if err != nil {
+		return err
+	}
+	n, e, err := l.entry(&r.Event, &r.Aggregate, r.Seq)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.partition == none:
+		l.totals.Records++
+		if e.written != 0 {
+			l.totals.Both++
+		}
+		e.partition, e.offset, e.at, e.seen = p, r.Offset, r.At, r.Seen
+		return nil
+	case e.partition == p && e.offset == r.Offset:
+		return nil // the same record, read again
+	}
+	again := repeat{n, p, r.Offset}
+	if p != e.partition && r.At < e.at {
+		// Partitions are read side by side: the first one read is not always
+		// the first one there.
+		again = repeat{n, e.partition, e.offset}
+		e.partition, e.offset, e.at, e.seen = p, r.Offset, r.At, r.Seen
+	}
+	if !l.repeated[again] {
+		l.repeated[again] = true
+		l.repeats = append(l.repeats, again)
+	}
+	return nil
+}
+
+// AddForeign counts records that are no events.
+func (l *Ledger) AddForeign(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.foreign += n
+}
+
+// Foreign is how many records are no events.
+func (l *Ledger) Foreign() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.foreign
+}
+
+// Cut notes that the topic no longer holds all that was written before t:
+// whether such an event was ever published cannot be told from its absence.
+func (l *Ledger) Cut(name string, t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, err := l.topic(name)
+	if err == nil {
+		l.topics[n].horizon = max(l.topics[n].horizon, t.UnixMicro())
+	}
+	return err
+}
+
+// Topics are the names of the topics where rows' events are to be.
+func (l *Ledger) Topics() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names := make([]string, 0, len(l.topics))
+	for _, t := range l.topics {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// Rows are the events that have a row, by aggregate and sequence. The ledger
+// must not be called meanwhile.
+func (l *Ledger) Rows() iter.Seq[Row] {
+	return func(yield func(Row) bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, n := range l.sorted() {
+			e := l.events.at(n)
+			if e.written == 0 {
+				continue
+			}
+			if !yield(Row{
+				Event: e.id, Aggregate: *l.aggregates.at(e.aggregate), Seq: e.seq,
+				Topic: l.topics[e.topic].name, Written: e.written, Deliver: l.later[n],
+			}) {
+				return
+			}
+		}
+	}
+}
+
+// Latencies are, for each event written at or after since that was read from a
+// topic, the time from its write's timestamp to the consumer.
+func (l *Ledger) Latencies(since time.Time) iter.Seq[time.Duration] {
+	return func(yield func(time.Duration) bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		from := since.UnixMicro()
+		for _, e := range l.events.all() {
+			if e.written == 0 || e.partition == none || e.written < from {
+				continue
+			}
+			if !yield(time.Duration(e.seen-e.written) * time.Microsecond) {
+				return
+			}
+		}
+	}
+}
+
+// entry finds or makes the entry of an event. Called locked.
+func (l *Ledger) entry(id, aggregate *gocql.UUID, seq int64) (uint32, *entry, error) {
+	if n, ok := l.byID.find(id, l.eventID); ok {
+		return n, l.events.at(n), nil
+	}
+	if l.events.n == math.MaxUint32-1 {
+		return 0, nil, fmt.Errorf("more than %d events: narrow the time down", l.events.n)
+	}
+	n, e := l.events.add()
+	e.id, e.seq, e.partition, e.topic = *id, seq, none, none
+	l.byID.put(n, l.eventID)
+	a, ok := l.byKey.find(aggregate, l.aggregates.at)
+	if !ok {
+		var key *gocql.UUID
+		a, key = l.aggregates.add()
+		*key = *aggregate
+		l.byKey.put(a, l.aggregates.at)
+	}
+	e.aggregate = a
+	return n, e, nil
+}
+
+func (l *Ledger) eventID(n uint32) *gocql.UUID { return &l.events.at(n).id }
+
+func (l *Ledger) topic(name string) (uint16, error) {
+	if n, ok := l.topicOf[name]; ok {
+		return n, nil
+	}
+	if len(l.topics) == none {
+		return 0, fmt.Errorf("more than %d topics", none)
+	}
+	n := uint16(len(l.topics))
+	l.topics = append(l.topics, topic{name: name})
+	l.topicOf[name] = n
+	return n, nil
+}
+
+func (l *Ledger) partition(name string, number int32) (uint16, error) {
+	t, err := l.topic(name)
+	if err != nil {
+		return 0, err
+	}
+	p := partition{t, number}
+	if n, ok := l.partOf[p]; ok {
+		return n, nil
+	}
+	if len(l.partitions) == none {
+		return 0, fmt.Errorf("more than %d partitions", none)
+	}
+	n := uint16(len(l.partitions))
+	l.partitions = append(l.partitions, p)
+	l.partOf[p] = n
+	return n, nil
+}
+
+// sorted are the events by aggregate and sequence. Called locked.
+func (l *Ledger) sorted() []uint32 {
+	order := make([]uint32, l.events.n)
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int {
+		x, y := l.events.at(a), l.events.at(b)
+		return cmp.Or(cmp.Compare(x.aggregate, y.aggregate), cmp.Compare(x.seq, y.seq), cmp.Compare(a, b))
+	})
+	return order
+}

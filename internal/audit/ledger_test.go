@@ -1,0 +1,283 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/gocql/gocql"
+)
+
+// id makes a UUID of two numbers.
+func id(a, b int) (u gocql.UUID) {
+	for i := range 4 {
+		u[i] = byte(a >> (24 - 8*i))
+		u[12+i] = byte(b >> (24 - 8*i))
+	}
+	u[6] = 0x70
+	return u
+}
+
+func row(aggregate, seq int, at int64) Row {
+	return Row{Event: id(aggregate, seq), Aggregate: id(aggregate, 0), Seq: int64(seq), Topic: "t", Written: at}
+}
+
+func record(aggregate, seq int, partition int32, offset, at int64) Record {
+	return Record{
+		Event: id(aggregate, seq), Aggregate: id(aggregate, 0), Seq: int64(seq),
+		Topic: "t", Partition: partition, Offset: offset, At: at, Seen: at,
+	}
+}
+
+func micro(n int64) time.Time { return time.UnixMicro(n) }
+
+func TestCheck_FindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	late := row(1, 1, 10)
+	late.Deliver = 5000
+	for _, tt := range []struct {
+		name    string
+		rows    []Row
+		records []Record
+		cut     int64
+		window  Window
+		want    Counts
+		found   []string // kind and sequence
+	}{
+		{
+			name: "nothing",
+			rows: []Row{row(1, 1, 10), row(1, 2, 20)}, records: []Record{record(1, 1, 0, 0, 11), record(1, 2, 0, 1, 21)},
+			want: Counts{Rows: 2, Published: 2},
+		},
+		{
+			name: "missing",
+			rows: []Row{row(1, 1, 10), row(1, 2, 20), row(1, 3, 30)}, records: []Record{record(1, 1, 0, 0, 11), record(1, 3, 0, 1, 31)},
+			want: Counts{Rows: 3, Published: 2, Missing: 1}, found: []string{"missing 2"},
+		},
+		{
+			name: "double in one partition", rows: []Row{row(1, 1, 10)},
+			records: []Record{record(1, 1, 0, 0, 11), record(1, 1, 0, 1, 12), record(1, 1, 0, 2, 12)},
+			want:    Counts{Rows: 1, Published: 1, Doubles: 2}, found: []string{"double 1", "double 1"},
+		},
+		{
+			name: "double in two partitions, the first one read last", rows: []Row{row(1, 1, 10), row(1, 2, 20)},
+			records: []Record{record(1, 2, 1, 0, 50), record(1, 1, 0, 0, 11), record(1, 2, 0, 1, 21)},
+			want:    Counts{Rows: 2, Published: 2, Doubles: 1}, found: []string{"double 2"},
+		},
+		{
+			name: "a record read twice is one record", rows: []Row{row(1, 1, 10)},
+			records: []Record{record(1, 1, 0, 4, 11), record(1, 1, 0, 4, 11)},
+			want:    Counts{Rows: 1, Published: 1},
+		},
+		{
+			name: "disorder in a partition, by place", rows: []Row{row(1, 1, 10), row(1, 2, 20), row(1, 3, 30)},
+			records: []Record{record(1, 3, 0, 0, 40), record(1, 1, 0, 1, 40), record(1, 2, 0, 2, 40)},
+			want:    Counts{Rows: 3, Published: 3, Disorder: 1}, found: []string{"disorder 3"},
+		},
+		{
+			name: "disorder behind more than the one before", rows: []Row{row(1, 1, 10), row(1, 2, 20), row(1, 3, 30)},
+			records: []Record{record(1, 2, 0, 0, 40), record(1, 3, 0, 1, 40), record(1, 1, 0, 2, 40)},
+			want:    Counts{Rows: 3, Published: 3, Disorder: 2}, found: []string{"disorder 2", "disorder 3"},
+		},
+		{
+			name: "disorder across partitions, by time", rows: []Row{row(1, 1, 10), row(1, 2, 20)},
+			records: []Record{record(1, 1, 0, 0, 40), record(1, 2, 1, 0, 39)},
+			want:    Counts{Rows: 2, Published: 2, Disorder: 1}, found: []string{"disorder 2"},
+		},
+		{
+			name: "the same time in two partitions is in order", rows: []Row{row(1, 1, 10), row(1, 2, 20)},
+			records: []Record{record(1, 1, 0, 5, 40), record(1, 2, 1, 0, 40)},
+			want:    Counts{Rows: 2, Published: 2},
+		},
+		{
+			name: "a repeat behind is no disorder", rows: []Row{row(1, 1, 10), row(1, 2, 20)},
+			records: []Record{record(1, 1, 0, 0, 11), record(1, 2, 0, 1, 21), record(1, 1, 0, 2, 30), record(1, 2, 0, 3, 31)},
+			want:    Counts{Rows: 2, Published: 2, Doubles: 2}, found: []string{"double 1", "double 2"},
+		},
+		{
+			name: "gap", rows: []Row{row(1, 1, 10), row(1, 3, 30), row(2, 1, 30)},
+			records: []Record{record(1, 1, 0, 0, 11), record(1, 3, 0, 1, 31), record(2, 1, 0, 2, 32)},
+			want:    Counts{Rows: 3, Published: 3, Gaps: 1}, found: []string{"gap 3"},
+		},
+		{
+			name: "what is before the first row may have expired", rows: []Row{row(1, 4, 10)}, records: []Record{record(1, 4, 0, 0, 11)},
+			want: Counts{Rows: 1, Published: 1},
+		},
+		{
+			name: "unless nothing has", rows: []Row{row(1, 4, 10)}, records: []Record{record(1, 4, 0, 0, 11)},
+			window: Window{FromFirst: true},
+			want:   Counts{Rows: 1, Published: 1, Gaps: 1}, found: []string{"gap 4"},
+		},
+		{
+			name: "written after the window", rows: []Row{row(1, 1, 10), row(2, 1, 2000), row(3, 1, 2000)},
+			records: []Record{record(1, 1, 0, 0, 11), record(3, 1, 0, 1, 2001)}, window: Window{Until: micro(1000)},
+			want: Counts{Rows: 1, Published: 1, Pending: 1},
+		},
+		{
+			name: "to be delivered later, and what waits for it", rows: []Row{late, row(1, 2, 20), row(2, 1, 20)}, window: Window{Until: micro(1000)},
+			want: Counts{Rows: 3, Pending: 2, Missing: 1}, found: []string{"missing 1"},
+		},
+		{
+			name: "written before the window", rows: []Row{row(1, 1, 10), row(1, 2, 2000)}, records: []Record{record(1, 2, 0, 0, 2001)},
+			window: Window{Since: micro(1000)},
+			want:   Counts{Rows: 1, Published: 1},
+		},
+		{
+			name: "the topic has deleted what is as old", rows: []Row{row(1, 1, 10), row(2, 1, 200)}, cut: 100,
+			want: Counts{Rows: 2, Untold: 1, Missing: 1}, found: []string{"missing 1"},
+		},
+		{
+			name: "unknown", records: []Record{record(1, 1, 0, 0, 11)},
+			want: Counts{Unknown: 1}, found: []string{"unknown 1"},
+		},
+		{
+			name: "records that outlived their rows", records: []Record{record(1, 1, 0, 0, 11), record(2, 1, 0, 1, 2000)},
+			window: Window{Alive: micro(1000)},
+			want:   Counts{Unknown: 1}, found: []string{"unknown 1"},
+		},
+	} {
+		// Whichever side is read first, the account is the same.
+		for _, recordsFirst := range []bool{false, true} {
+			l := NewLedger()
+			add := []func() error{
+				func() error { return l.AddRows(tt.rows...) },
+				func() error { return l.AddRecords(tt.records...) },
+				func() error { return l.AddRows(tt.rows...) }, // a second scan
+			}
+			if recordsFirst {
+				slices.Reverse(add[:2])
+			}
+			for _, f := range add {
+				if err := f(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.cut != 0 {
+				if err := l.Cut("t", micro(tt.cut)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var found []string
+			got := l.Check(tt.window, func(f Finding) { found = append(found, fmt.Sprintf("%s %d", f.Kind, f.Seq)) })
+			slices.Sort(found)
+			if got != tt.want || !slices.Equal(found, tt.found) {
+				t.Errorf("%s (records first %v): %+v %q\nwant %+v %q", tt.name, recordsFirst, got, found, tt.want, tt.found)
+			}
+			if bad := len(tt.found) > 0 && tt.want.Unknown == 0; got.OK() == bad {
+				t.Errorf("%s: OK() = %v", tt.name, got.OK())
+			}
+		}
+	}
+}
+
+func TestCheck_UnreadableRowsAreNamed(t *testing.T) {
+	t.Parallel()
+	l := NewLedger()
+	l.AddUnreadable(Unreadable{id(1, 0), 7, "event_id is null or zero"})
+	var found []Finding
+	c := l.Check(Window{}, func(f Finding) { found = append(found, f) })
+	if c.Unreadable != 1 || c.OK() || len(found) != 1 || found[0].Seq != 7 || found[0].Aggregate != id(1, 0) {
+		t.Errorf("%+v %+v", c, found)
+	}
+}
+
+// Against an account kept the plain way, with maps.
+func TestLedger_AgreesWithAPlainAccount(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		l := NewLedger()
+		rows, records, doubles := map[gocql.UUID]bool{}, map[gocql.UUID]bool{}, int64(0)
+		next := [3]int64{}
+		for range 3 * chunkLen / 10 {
+			a, s := r.IntN(200), 1+r.IntN(20)
+			if r.IntN(2) == 0 {
+				rows[id(a, s)] = true
+				if err := l.AddRows(row(a, s, int64(100*s))); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			p := r.IntN(len(next))
+			if records[id(a, s)] {
+				doubles++
+			}
+			records[id(a, s)] = true
+			if err := l.AddRecords(record(a, s, int32(p), next[p], r.Int64N(5000))); err != nil {
+				t.Fatal(err)
+			}
+			next[p]++
+		}
+		both := int64(0)
+		for u := range rows {
+			if records[u] {
+				both++
+			}
+		}
+		got := l.Check(Window{}, nil)
+		if got.Rows != int64(len(rows)) || got.Published != both || got.Missing != int64(len(rows))-both ||
+			got.Unknown != int64(len(records))-both || got.Doubles != doubles {
+			t.Errorf("seed %d: %+v, want %d rows, %d records, %d both, %d doubles", seed, got, len(rows), len(records), both, doubles)
+		}
+		if tot := l.Totals(); tot != (Totals{int64(len(rows)), int64(len(records)), both}) {
+			t.Errorf("seed %d: totals %+v", seed, tot)
+		}
+	}
+}
+
+func TestLedger_RowsComeInSequence(t *testing.T) {
+	t.Parallel()
+	l := NewLedger()
+	want := []Row{row(2, 1, 5), row(2, 2, 6), row(1, 1, 7)}
+	if err := l.AddRows(want[1], want[2], want[0]); err != nil {
+		t.Fatal(err)
+	}
+	got := slices.Collect(l.Rows())
+	slices.SortStableFunc(got, func(x, y Row) int { return cmp.Compare(y.Aggregate[3], x.Aggregate[3]) })
+	if !slices.Equal(got, want) {
+		t.Errorf("Rows() = %v, want %v", got, want)
+	}
+}
+
+func TestLedger_MemoryOfAMillionEvents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a million events")
+	}
+	if n := unsafe.Sizeof(entry{}); n != 64 {
+		t.Errorf("an entry has %d bytes, want 64", n)
+	}
+	const events = 1_000_000
+	before := heap()
+	l := NewLedger()
+	for i := range events {
+		if err := l.AddRows(row(i, 1, int64(i+1))); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.AddRecords(record(i, 1, int32(i%6), int64(i/6), int64(i+2))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := heap() - before
+	began := time.Now()
+	c := l.Check(Window{}, nil)
+	t.Logf("%d events of as many aggregates: %.0f MB, checked in %s", events, float64(used)/1e6, time.Since(began))
+	if c != (Counts{Rows: events, Published: events}) {
+		t.Errorf("Check() = %+v", c)
+	}
+	if used > 120e6 {
+		t.Errorf("%d events take %d bytes", events, used)
+	}
+	runtime.KeepAlive(l)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

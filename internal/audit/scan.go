@@ -1,0 +1,225 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+)
+
+// Defaults of Scan.
+const (
+	DefaultRanges   = 512
+	DefaultParallel = 4
+)
+
+// Scan reads an outbox table by token range.
+type Scan struct {
+	// Session reaches the database. Required.
+	Session *gocql.Session
+	// Table is the outbox table, with its keyspace unless it is the session's. Required.
+	Table string
+	// Topic names the topic of an event; an error makes the row unreadable. Required.
+	Topic func(eventType, aggregateType string) (string, error)
+	// Since leaves out rows that were written before, but for the last of them
+	// in each aggregate. Zero means all.
+	Since time.Time
+	// Ranges is how many ranges the tokens are cut into. Default DefaultRanges.
+	Ranges int
+	// Parallel is how many ranges are read at the same time. Default DefaultParallel.
+	Parallel int
+	// Rate is how many rows are read in a second at most; 0 means no limit.
+	Rate int
+
+	rows, ranges atomic.Int64
+}
+
+// Range is what a range of tokens holds.
+type Range struct {
+	Number     int
+	Rows       []Row
+	Unreadable []Unreadable
+}
+
+// Rows is how many rows were read so far.
+func (s *Scan) Rows() int64 { return s.rows.Load() }
+
+// Done is how many ranges are read to their ends.
+func (s *Scan) Done() int64 { return s.ranges.Load() }
+
+// Into scans the whole table into l.
+func (s *Scan) Into(ctx context.Context, l *Ledger) error {
+	return s.Run(ctx, nil, func(r Range) error {
+		l.AddUnreadable(r.Unreadable...)
+		return l.AddRows(r.Rows...)
+	})
+}
+
+const (
+	// pageRows is how many rows one page has. A page is what a limit on the
+	// rate lets through at once.
+	pageRows = 1000
+	// scanAttempts is how often a range is tried.
+	scanAttempts = 6
+	scanRetryMin = 200 * time.Millisecond
+)
+
+// Run hands every range but those in done to take, which is called from
+// several goroutines and whose error ends the scan. A range that fails is read
+// again from its beginning before it is handed on.
+func (s *Scan) Run(ctx context.Context, done map[int]bool, take func(Range) error) error {
+	ranges := s.rangeCount()
+	parallel := s.Parallel
+	if parallel == 0 {
+		parallel = DefaultParallel
+	}
+	limit := rate.NewLimiter(rate.Inf, pageRows)
+	if s.Rate > 0 {
+		limit = rate.NewLimiter(rate.Limit(s.Rate), min(pageRows, s.Rate))
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for n := range ranges {
+		if done[n] {
+			s.ranges.Add(1)
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			r, err := s.retry(ctx, n, limit)
+			if err != nil {
+				return err
+			}
+			s.ranges.Add(1)
+			return take(r)
+		})
+	}
+	return g.Wait()
+}
+
+func (s *Scan) rangeCount() int {
+	if s.Ranges == 0 {
+		return DefaultRanges
+	}
+	return s.Ranges
+}
+
+// retry reads a range until it succeeds, with back-off.
+func (s *Scan) retry(ctx context.Context, n int, limit *rate.Limiter) (Range, error) {
+	for attempt, wait := 1, scanRetryMin; ; attempt, wait = attempt+1, 2*wait {
+		r, err := s.read(ctx, n, limit)
+		if err == nil {
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			return r, context.Cause(ctx)
+		}
+		if attempt == scanAttempts || refused(err) {
+			return r, fmt.Errorf("scan %s: %w", s.Table, err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return r, context.Cause(ctx)
+		}
+	}
+}
+
+// refused says that the server will never carry the statement out.
+func refused(err error) bool {
+	switch cqlcode.Of(err) {
+	case gocql.ErrCodeSyntax, gocql.ErrCodeInvalid, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeCredentials:
+		return true
+	}
+	return errors.Is(err, gocql.ErrSessionClosed)
+}
+
+// bounds are the tokens of range n: those above after, up to upTo. No key has
+// the lowest token.
+func bounds(n, ranges int) (after, upTo int64) {
+	step := math.MaxUint64 / uint64(ranges)
+	after = math.MinInt64 + int64(uint64(n)*step)
+	if n == ranges-1 {
+		return after, math.MaxInt64
+	}
+	return after, math.MinInt64 + int64(uint64(n+1)*step)
+}
+
+func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, error) {
+	after, upTo := bounds(n, s.rangeCount())
+	iter := s.Session.Query("SELECT aggregate_id, seq, event_id, aggregate_type, event_type, deliver_at, WRITETIME(event_id) FROM "+s.Table+
+		" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo).
+		WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
+	var (
+		out                      = Range{Number: n}
+		row, before              Row // before is the row left out last
+		eventType, aggregateType string
+		deliver                  time.Time
+		since                    = s.Since.UnixMicro()
+		waiting                  int
+		err                      error
+	)
+	if s.Since.IsZero() {
+		since = math.MinInt64
+	}
+	for err == nil && iter.Scan(&row.Aggregate, &row.Seq, &row.Event, &aggregateType, &eventType, &deliver, &row.Written) {
+		s.rows.Add(1)
+		if waiting++; waiting >= limit.Burst() {
+			err = limit.WaitN(ctx, waiting)
+			waiting = 0
+		}
+		if problem := s.complete(&row, eventType, aggregateType, deliver); problem != "" {
+			out.Unreadable = append(out.Unreadable, Unreadable{row.Aggregate, row.Seq, problem})
+			continue
+		}
+		if row.Written < since {
+			before = row
+			continue
+		}
+		if before.Aggregate == row.Aggregate {
+			out.Rows = append(out.Rows, before)
+		}
+		before = Row{}
+		out.Rows = append(out.Rows, row)
+	}
+	if err != nil {
+		_ = iter.Close() // the wait was cut short
+		return out, err
+	}
+	if err := iter.Close(); err != nil {
+		return out, err
+	}
+	return out, limit.WaitN(ctx, waiting)
+}
+
+// complete fills in what is not read as it is, and says what is wrong with the
+// row; nothing if it is an event.
+func (s *Scan) complete(row *Row, eventType, aggregateType string, deliver time.Time) string {
+	switch {
+	case row.Event == gocql.UUID{}:
+		return "event_id is null or zero"
+	case row.Seq < 1:
+		return fmt.Sprintf("seq is %d", row.Seq)
+	case eventType == "":
+		return "event_type is null or empty"
+	}
+	row.Deliver = 0
+	if !deliver.IsZero() {
+		row.Deliver = deliver.UnixMicro()
+	}
+	var err error
+	if row.Topic, err = s.Topic(eventType, aggregateType); err != nil {
+		return err.Error()
+	}
+	return ""
+}

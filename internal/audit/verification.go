@@ -1,0 +1,377 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/time/rate"
+)
+
+// clockSkew is how far the clocks of writers, broker and this machine may be apart.
+const clockSkew = time.Minute
+
+// maxLookups bounds the rows that are looked up by key because a topic has an
+// event that the scan did not find.
+const maxLookups = 10_000
+
+// Verification proves that every event of an outbox table is in its topic, once
+// and in order.
+type Verification struct {
+	// Scan reads the table. Its Since is set from Window. Required.
+	Scan *Scan
+	// Keyspace and Table name the table once more, for the schema. Required.
+	Keyspace, Table string
+	// Kafka makes a client with further options. Required.
+	Kafka func(...kgo.Opt) (*kgo.Client, error)
+	// Topics are read besides those that the rows' events are to be in.
+	Topics []string
+	// Window says which events must be there. Until is required.
+	Window Window
+	// State is a file from which an interrupted verification goes on; it is
+	// removed at the end of one. Empty keeps nothing.
+	State string
+
+	ledger  *Ledger
+	journal *journal
+	done    map[int]bool
+	next    map[string]map[int32]int64
+	ids     map[string]string
+	phase   atomic.Int32
+	read    atomic.Int64
+	total   atomic.Int64
+	resumed bool
+	// afterRead, if not nil, is called when everything is read, by tests.
+	afterRead func()
+}
+
+// Progress is how far a verification has come.
+type Progress struct {
+	// Reading says that the scan is done and the topics are being read.
+	Reading bool
+	// Done of Total ranges are scanned, or records are read.
+	Done, Total int64
+	// Rows were scanned in this run.
+	Rows int64
+}
+
+// Progress may be called at any time.
+func (v *Verification) Progress() Progress {
+	p := Progress{Rows: v.Scan.Rows(), Done: v.Scan.Done(), Total: int64(v.Scan.rangeCount())}
+	if v.phase.Load() > 0 {
+		p.Reading, p.Done, p.Total = true, v.read.Load(), v.total.Load()
+	}
+	return p
+}
+
+// Resumed says, after Run, whether it went on from a state file, and Window
+// then is that of the interrupted run.
+func (v *Verification) Resumed() bool { return v.resumed }
+
+// Ledger holds, after Run, the account.
+func (v *Verification) Ledger() *Ledger { return v.ledger }
+
+// Run reads the table and the topics into the ledger. After an error, or the end of
+// ctx, a Verification with the same State goes on from what was read.
+func (v *Verification) Run(ctx context.Context) (err error) {
+	v.ledger, v.done, v.next = NewLedger(), make(map[int]bool), make(map[string]map[int32]int64)
+	h, err := v.head(ctx)
+	if err != nil {
+		return err
+	}
+	if v.State != "" {
+		if v.journal, err = openJournal(v.State, func(b blockData) error { return v.replay(&h, b) }); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, v.journal.close(err == nil)) }()
+		if !v.resumed {
+			if err := v.journal.add(blockData{Head: &h}); err != nil {
+				return err
+			}
+		}
+	}
+	v.Scan.Since = v.Window.Since
+	if err := v.Scan.Run(ctx, v.done, v.takeRange); err != nil {
+		return err
+	}
+	if err := v.readTopics(ctx); err != nil {
+		return err
+	}
+	if v.afterRead != nil {
+		v.afterRead()
+	}
+	return v.lookUp(ctx)
+}
+
+// head describes what is verified, as the database has it.
+func (v *Verification) head(ctx context.Context) (head, error) {
+	h := head{Version: journalVersion, Table: v.Keyspace + "." + v.Table, Ranges: v.Scan.rangeCount(), Until: v.Window.Until.UnixMicro()}
+	if !v.Window.Since.IsZero() {
+		h.Since = v.Window.Since.UnixMicro()
+	}
+	var id gocql.UUID
+	var ttl int
+	err := v.Scan.Session.Query("SELECT id, default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
+		v.Keyspace, v.Table).WithContext(ctx).Scan(&id, &ttl)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return h, fmt.Errorf("table %s does not exist", h.Table)
+	} else if err != nil {
+		return h, fmt.Errorf("look up table %s: %w", h.Table, err)
+	}
+	h.TableID = id.String()
+	if err := v.checkColumns(ctx); err != nil {
+		return h, fmt.Errorf("table %s is no outbox: %w", h.Table, err)
+	}
+	if ttl == 0 {
+		v.Window.FromFirst = true // nothing ever expires
+	} else {
+		v.Window.Alive = time.Now().Add(-time.Duration(ttl) * time.Second)
+	}
+	return h, nil
+}
+
+// columns are those that a scan reads, and their types.
+var columns = map[string]string{
+	"aggregate_id": "uuid", "seq": "bigint", "event_id": "uuid",
+	"aggregate_type": "text", "event_type": "text", "deliver_at": "timestamp",
+}
+
+// checkColumns says everything that is wrong with the table at once.
+func (v *Verification) checkColumns(ctx context.Context) error {
+	found := make(map[string]string)
+	var name, typ string
+	iter := v.Scan.Session.Query("SELECT column_name, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
+		v.Keyspace, v.Table).WithContext(ctx).Iter()
+	for iter.Scan(&name, &typ) {
+		found[name] = typ
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("look up its columns: %w", err)
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(columns)) {
+		switch typ, ok := found[name]; {
+		case !ok:
+			errs = append(errs, fmt.Errorf("column %s is missing", name))
+		case typ != columns[name]:
+			errs = append(errs, fmt.Errorf("column %s is %s, want %s", name, typ, columns[name]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// replay enters a block of the state file.
+func (v *Verification) replay(h *head, b blockData) error {
+	switch {
+	case b.Head != nil:
+		if b.Head.Version != h.Version || b.Head.Table != h.Table || b.Head.TableID != h.TableID || b.Head.Ranges != h.Ranges {
+			return fmt.Errorf("%w: it is of table %s (%s) in %d ranges, this is %s (%s) in %d",
+				ErrOtherState, b.Head.Table, b.Head.TableID, b.Head.Ranges, h.Table, h.TableID, h.Ranges)
+		}
+		*h, v.resumed = *b.Head, true
+		v.Window.Until, v.Window.Since = time.UnixMicro(b.Head.Until), time.Time{}
+		if b.Head.Since != 0 {
+			v.Window.Since = time.UnixMicro(b.Head.Since)
+		}
+	case b.Range != nil:
+		v.done[b.Range.Number] = true
+		v.ledger.AddUnreadable(b.Range.Unreadable...)
+		return v.ledger.AddRows(b.Range.Rows...)
+	case b.Read != nil:
+		v.ids = b.Read.IDs
+	case b.Batch != nil:
+		if v.next[b.Batch.Topic] == nil {
+			v.next[b.Batch.Topic] = make(map[int32]int64)
+		}
+		v.next[b.Batch.Topic][b.Batch.Partition] = b.Batch.Next
+		v.ledger.AddForeign(b.Batch.Foreign)
+		return v.ledger.AddRecords(b.Batch.Records...)
+	}
+	return nil
+}
+
+func (v *Verification) takeRange(r Range) error {
+	v.ledger.AddUnreadable(r.Unreadable...)
+	if err := v.ledger.AddRows(r.Rows...); err != nil {
+		return err
+	}
+	return v.journal.add(blockData{Range: &r})
+}
+
+// readTopics reads the topics to where they end now.
+func (v *Verification) readTopics(ctx context.Context) error {
+	topics := slices.Concat(v.ledger.Topics(), v.Topics)
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
+	if len(topics) == 0 {
+		return nil
+	}
+	admin, err := v.Kafka()
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	adm := kadm.NewClient(admin)
+	if err := v.sameTopics(ctx, adm, topics); err != nil {
+		return err
+	}
+	from, ends, err := v.offsets(ctx, adm, topics)
+	if err != nil {
+		return err
+	}
+	v.phase.Store(1)
+	if len(from) == 0 {
+		return nil
+	}
+	client, err := v.Kafka(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchMaxBytes(8<<20))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	c := NewConsumer(client, v.ledger, topics...)
+	c.take = func(b Batch) error {
+		v.read.Add(int64(len(b.Records)) + b.Foreign)
+		return v.journal.add(blockData{Batch: &b})
+	}
+	for topic, partitions := range v.next {
+		for p, next := range partitions {
+			c.reach(topic, p, next)
+		}
+	}
+	reading, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { c.Run(reading); close(ended) }()
+	err = c.to(ctx, ends)
+	stop()
+	<-ended
+	return errors.Join(err, c.Err())
+}
+
+// sameTopics says whether the topics are those that an interrupted run read.
+func (v *Verification) sameTopics(ctx context.Context, adm *kadm.Client, topics []string) error {
+	details, err := adm.ListTopics(ctx, topics...)
+	if err != nil {
+		return fmt.Errorf("list the topics: %w", err)
+	}
+	ids := make(map[string]string, len(details))
+	for name, d := range details {
+		if d.Err == nil {
+			ids[name] = d.ID.String()
+		}
+		if before, ok := v.ids[name]; ok && before != ids[name] {
+			return fmt.Errorf("%w: topic %s was made anew since", ErrOtherState, name)
+		}
+	}
+	v.ids = ids
+	return v.journal.add(blockData{Read: &readTopics{IDs: ids}})
+}
+
+// offsets are from where each partition is to be read, none of those that are
+// read to their ends already, and their ends. A topic that does not exist has none.
+func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []string) (map[string]map[int32]kgo.Offset, kadm.ListedOffsets, error) {
+	starts, err := adm.ListStartOffsets(ctx, topics...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the starts of the topics: %w", err)
+	}
+	oldest, err := adm.ListOffsetsAfterMilli(ctx, 0, topics...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the first records of the topics: %w", err)
+	}
+	since := starts
+	if t := latest(v.Window.Since, v.Window.Alive); !t.IsZero() {
+		if since, err = adm.ListOffsetsAfterMilli(ctx, t.Add(-clockSkew).UnixMilli(), topics...); err != nil {
+			return nil, nil, fmt.Errorf("find %s in the topics: %w", t.Format(time.RFC3339), err)
+		}
+	}
+	// The ends are asked for last: what is published meanwhile is read too.
+	ends, err := adm.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the ends of the topics: %w", err)
+	}
+	from := make(map[string]map[int32]kgo.Offset)
+	var errs []error
+	ends.Each(func(end kadm.ListedOffset) {
+		if v.ids[end.Topic] == "" {
+			return // there is no such topic
+		}
+		start, _ := starts.Lookup(end.Topic, end.Partition)
+		first, _ := since.Lookup(end.Topic, end.Partition)
+		if err := errors.Join(start.Err, first.Err, end.Err); err != nil {
+			errs = append(errs, fmt.Errorf("offsets of %s[%d]: %w", end.Topic, end.Partition, err))
+			return
+		}
+		at := max(first.Offset, start.Offset)
+		if start.Offset > 0 && at == start.Offset {
+			// Older records are deleted. A partition without any may have had
+			// one of just before the end of the window.
+			horizon := v.Window.Until
+			if o, ok := oldest.Lookup(end.Topic, end.Partition); ok && o.Err == nil && o.Timestamp > 0 {
+				horizon = time.UnixMilli(o.Timestamp)
+			}
+			errs = append(errs, v.ledger.Cut(end.Topic, horizon))
+		}
+		if v.next[end.Topic] == nil {
+			v.next[end.Topic] = make(map[int32]int64)
+		}
+		at = max(at, v.next[end.Topic][end.Partition])
+		v.next[end.Topic][end.Partition] = at
+		if at >= end.Offset {
+			return
+		}
+		if from[end.Topic] == nil {
+			from[end.Topic] = make(map[int32]kgo.Offset)
+		}
+		from[end.Topic][end.Partition] = kgo.NewOffset().At(at)
+		v.total.Add(end.Offset - at)
+	})
+	return from, ends, errors.Join(errs...)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// lookUp looks for the rows of events that are in a topic and were not scanned:
+// those written before the window and published within it.
+func (v *Verification) lookUp(ctx context.Context) error {
+	since := latest(v.Window.Since, v.Window.Alive)
+	from := int64(0)
+	if !since.IsZero() {
+		from = since.UnixMicro()
+	}
+	limit := rate.NewLimiter(rate.Inf, 1)
+	if v.Scan.Rate > 0 {
+		limit.SetLimit(rate.Limit(v.Scan.Rate))
+	}
+	for i, r := range v.ledger.unknownSince(from) {
+		if i == maxLookups {
+			return nil
+		}
+		if err := limit.Wait(ctx); err != nil {
+			return context.Cause(ctx)
+		}
+		var id gocql.UUID
+		err := v.Scan.Session.Query("SELECT event_id, WRITETIME(event_id) FROM "+v.Scan.Table+" WHERE aggregate_id = ? AND seq = ?", r.Aggregate, r.Seq).
+			WithContext(ctx).Idempotent(true).Scan(&id, &r.Written)
+		if errors.Is(err, gocql.ErrNotFound) || err == nil && id != r.Event {
+			continue
+		}
+		if err == nil {
+			err = v.ledger.AddRows(r)
+		}
+		if err != nil {
+			return fmt.Errorf("look up event %s: %w", r.Event, err)
+		}
+	}
+	return nil
+}

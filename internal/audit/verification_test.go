@@ -1,0 +1,459 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// bundle is a database with an outbox and a broker, over TCP.
+type bundle struct {
+	t       *testing.T
+	session *gocql.Session
+	seeds   []string
+	client  *kgo.Client
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	srv, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = srv.Close() })
+	connect := func(keyspace string) *gocql.Session {
+		host, port, err := net.SplitHostPort(srv.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster := gocql.NewCluster(host)
+		cluster.Port, _ = strconv.Atoi(port)
+		cluster.Keyspace = keyspace
+		s, err := cluster.CreateSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return s
+	}
+	if err := schema.Migrate(t.Context(), connect(""), schema.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "A", "B"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	b := &bundle{t: t, session: connect("outbox"), seeds: broker.ListenAddrs()}
+	if b.client, err = kgo.NewClient(kgo.SeedBrokers(b.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.client.Close)
+	return b
+}
+
+// event is the seq-th event of an aggregate; odd aggregates' go to topic A,
+// others' to B.
+func event(aggregate, seq int) outbox.Event {
+	typ := "B"
+	if aggregate%2 == 1 {
+		typ = "A"
+	}
+	return outbox.Event{
+		ID: id(aggregate, seq), AggregateID: id(aggregate, 0), Sequence: int64(seq), AggregateType: "thing", Type: typ,
+		Payload: []byte("{}"), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}
+}
+
+func (b *bundle) write(events ...outbox.Event) {
+	b.t.Helper()
+	batch := b.session.Batch(gocql.UnloggedBatch)
+	for _, e := range events {
+		if err := outbox.Append(batch, e); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if err := batch.Exec(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// publish produces to a partition; each record is acknowledged before the next.
+func (b *bundle) publish(partition int32, events ...outbox.Event) {
+	b.t.Helper()
+	for _, e := range events {
+		r := &kgo.Record{Topic: e.Type, Partition: partition, Key: []byte(e.AggregateID.String()), Value: e.Payload}
+		r.Headers = outbox.AppendHeaders(r.Headers, &e, "test")
+		if err := b.client.ProduceSync(b.t.Context(), r).FirstErr(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (b *bundle) verification(change ...func(*Verification)) *Verification {
+	v := &Verification{
+		Scan: &Scan{
+			Session: b.session, Table: "outbox_messages", Ranges: 16,
+			Topic: func(eventType, _ string) (string, error) { return eventType, nil },
+		},
+		Keyspace: "outbox", Table: "outbox_messages",
+		Kafka: func(more ...kgo.Opt) (*kgo.Client, error) {
+			return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.seeds...)}, more...)...)
+		},
+		Window: Window{Until: time.Now().Add(time.Minute)},
+	}
+	for _, f := range change {
+		f(v)
+	}
+	return v
+}
+
+// run runs a verification to its end and returns what it found, sorted.
+func (b *bundle) run(v *Verification) (Counts, []string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	defer cancel()
+	if err := v.Run(ctx); err != nil {
+		b.t.Fatal(err)
+	}
+	var found []string
+	c := v.Ledger().Check(v.Window, func(f Finding) {
+		n := int(f.Aggregate[2])<<8 | int(f.Aggregate[3])
+		found = append(found, fmt.Sprintf("%s %d/%d", f.Kind, n, f.Seq))
+	})
+	slices.Sort(found)
+	return c, found
+}
+
+// plant writes and publishes 300 good events, and one of everything that can be wrong.
+func (b *bundle) plant() (want []string) {
+	for a := 1; a <= 100; a++ {
+		events := []outbox.Event{event(a, 1), event(a, 2), event(a, 3)}
+		b.write(events...)
+		b.publish(int32(a%3), events...)
+	}
+	missing := []outbox.Event{event(201, 1), event(201, 2), event(201, 3)}
+	b.write(missing...)
+	b.publish(0, missing[0], missing[2])
+	double := []outbox.Event{event(202, 1), event(202, 2)}
+	b.write(double...)
+	b.publish(0, double...)
+	b.publish(0, double[0])
+	disorder := []outbox.Event{event(203, 1), event(203, 2)}
+	b.write(disorder...)
+	b.publish(0, disorder[1], disorder[0])
+	gap := []outbox.Event{event(204, 1), event(204, 3)}
+	b.write(gap...)
+	b.publish(0, gap...)
+	b.publish(0, event(205, 1)) // written nowhere
+	// A row that a change of one column left behind.
+	if err := b.session.Query("UPDATE outbox_messages SET payload = 0x00 WHERE aggregate_id = ? AND seq = 9", id(206, 0)).Exec(); err != nil {
+		b.t.Fatal(err)
+	}
+	// Two topics, the later event a second ahead in time.
+	first, second := event(207, 1), event(207, 2)
+	second.Type = "B"
+	b.write(first, second)
+	b.publish(0, second)
+	time.Sleep(5 * time.Millisecond)
+	b.publish(0, first)
+	if err := b.client.ProduceSync(b.t.Context(), &kgo.Record{Topic: "A", Value: []byte("somebody else's")}).FirstErr(); err != nil {
+		b.t.Fatal(err)
+	}
+	return []string{"disorder 203/2", "disorder 207/2", "double 202/1", "gap 204/3", "missing 201/2", "unknown 205/1", "unreadable 206/9"}
+}
+
+var plantedCounts = Counts{
+	Rows: 311, Published: 310, Missing: 1, Doubles: 1, Disorder: 2, Gaps: 1, Unreadable: 1, Unknown: 1, Foreign: 1,
+}
+
+func TestVerification_FindsEverythingPlanted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	want := b.plant()
+	c, found := b.run(b.verification())
+	if !slices.Equal(found, want) || c != plantedCounts {
+		t.Errorf("found %q %+v\nwant %q %+v", found, c, want, plantedCounts)
+	}
+	if c.OK() {
+		t.Error("OK() with everything wrong")
+	}
+}
+
+func TestVerification_NothingAtAll(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if c, found := b.run(b.verification()); c != (Counts{}) || found != nil {
+		t.Errorf("%+v %q, want nothing", c, found)
+	}
+	// A topic that was never made.
+	e := event(1, 1)
+	e.Type = "never-made"
+	b.write(e)
+	if c, found := b.run(b.verification()); c.Missing != 1 || len(found) != 1 {
+		t.Errorf("%+v %q, want one missing", c, found)
+	}
+}
+
+func TestVerification_Window(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	lost, old := event(1, 1), event(3, 1)
+	b.write(lost, old)
+	time.Sleep(10 * time.Millisecond)
+	since := time.Now()
+	time.Sleep(10 * time.Millisecond)
+	// Written before the window and published in it: no event out of nowhere.
+	b.publish(0, old)
+	b.write(event(1, 2), event(5, 1))
+	b.publish(0, event(1, 2), event(5, 1))
+	time.Sleep(10 * time.Millisecond)
+	until := time.Now()
+	time.Sleep(10 * time.Millisecond)
+	b.write(event(7, 1))
+	c, found := b.run(b.verification(func(v *Verification) { v.Window = Window{Since: since, Until: until} }))
+	if want := (Counts{Rows: 2, Published: 2, Pending: 1}); c != want || found != nil {
+		t.Errorf("%+v %q, want %+v", c, found, want)
+	}
+	c, _ = b.run(b.verification(func(v *Verification) { v.Window = Window{Until: until} }))
+	if want := (Counts{Rows: 4, Published: 3, Pending: 1, Missing: 1}); c != want {
+		t.Errorf("from the first: %+v, want %+v", c, want)
+	}
+}
+
+func TestVerification_TopicThatDeletedItsOldRecords(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var events []outbox.Event
+	for seq := 1; seq <= 10; seq++ {
+		events = append(events, event(1, seq))
+		b.write(events[seq-1])
+		time.Sleep(3 * time.Millisecond) // records' times are in milliseconds
+		b.publish(1, events[seq-1])
+	}
+	b.write(event(3, 1)) // never published, after the horizon
+	adm := kadm.NewClient(b.client)
+	offsets := kadm.Offsets{}
+	offsets.AddOffset("A", 1, 4, -1)
+	if _, err := adm.DeleteRecords(t.Context(), offsets); err != nil {
+		t.Fatal(err)
+	}
+	c, found := b.run(b.verification())
+	// The fifth may have been published after the fourth's record was deleted.
+	if c.Untold != 4 || c.Published != 6 || c.Missing != 1 || !slices.Equal(found, []string{"missing 3/1"}) {
+		t.Errorf("%+v %q, want four of which nothing can be told and one missing", c, found)
+	}
+}
+
+// errStop ends a verification as a crash would.
+var errStop = errors.New("stopped here")
+
+func TestVerification_GoesOnAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	want := b.plant()
+	until := time.Now().Add(time.Minute)
+	path := filepath.Join(t.TempDir(), "state")
+	// It is stopped in the scan again and again; each run does some of the rest.
+	runs := 0
+	for scanned := int64(-1); ; runs++ {
+		v := b.verification(func(v *Verification) {
+			v.State, v.Window.Until = path, until.Add(time.Duration(runs)*time.Second)
+			v.Scan.Parallel = 1
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		topic, rows := v.Scan.Topic, 0
+		v.Scan.Topic = func(e, a string) (string, error) {
+			if rows++; rows > 80 {
+				cancel(errStop)
+			}
+			return topic(e, a)
+		}
+		err := v.Run(ctx)
+		if err == nil {
+			t.Fatal("the scan was not stopped")
+		}
+		if !errors.Is(err, errStop) && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		got := v.Ledger().Totals().Rows
+		if got <= scanned {
+			t.Fatalf("run %d has %d rows, the one before had %d", runs, got, scanned)
+		}
+		if scanned = got; runs == 2 {
+			break
+		}
+	}
+	// What a crash left of a block is no block.
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("\x40\x00\x00\x00half a block")); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+
+	v := b.verification(func(v *Verification) { v.State = path })
+	c, found := b.run(v)
+	if !v.Resumed() || v.Window.Until.UnixMicro() != until.UnixMicro() {
+		t.Errorf("Resumed() = %v, Until = %s, want those of the first run, %s", v.Resumed(), v.Window.Until, until)
+	}
+	if v.Scan.Rows() >= plantedCounts.Rows {
+		t.Errorf("%d rows were scanned again, of %d", v.Scan.Rows(), plantedCounts.Rows)
+	}
+	if !slices.Equal(found, want) || c != plantedCounts {
+		t.Errorf("found %q %+v\nwant %q %+v", found, c, want, plantedCounts)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state file is left behind: %v", err)
+	}
+}
+
+// A run that was stopped while it read the topics goes on at the offsets.
+func TestVerification_GoesOnInTheTopics(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	want := b.plant()
+	path := filepath.Join(t.TempDir(), "state")
+	reading := func() *Verification { return b.verification(func(v *Verification) { v.State = path }) }
+
+	// The journal of a whole run, cut within the topics.
+	v := reading()
+	whole := filepath.Join(t.TempDir(), "whole")
+	v.afterRead = func() {
+		if err := os.Link(path, whole); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, found := b.run(v); !slices.Equal(found, want) {
+		t.Fatalf("found %q", found)
+	}
+	info, err := os.Stat(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(whole, info.Size()-1); err != nil { // the last batch is not whole
+		t.Fatal(err)
+	}
+	if err := os.Rename(whole, path); err != nil {
+		t.Fatal(err)
+	}
+	v = reading()
+	c, found := b.run(v)
+	if !slices.Equal(found, want) || c != plantedCounts {
+		t.Errorf("found %q %+v\nwant %q %+v", found, c, want, plantedCounts)
+	}
+	if p := v.Progress(); v.Scan.Rows() != 0 || p.Total == 0 || p.Total >= plantedCounts.Published {
+		t.Errorf("%d rows scanned and %d records read again, want none and some", v.Scan.Rows(), p.Total)
+	}
+}
+
+func TestVerification_StateOfAnother(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path := filepath.Join(t.TempDir(), "state")
+	use := func(change ...func(*Verification)) error {
+		v := b.verification(append(change, func(v *Verification) { v.State = path })...)
+		return v.Run(t.Context())
+	}
+	if err := os.WriteFile(path, []byte("notes of mine, of some length"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := use(); !errors.Is(err, ErrOtherState) {
+		t.Errorf("on a file of notes: %v", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(got), "notes of mine") {
+		t.Errorf("the notes are now %q %v", got, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	j, err := openJournal(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(j.add(blockData{Head: &head{Version: journalVersion, Table: "outbox.outbox_messages", TableID: "another", Ranges: 16}}), j.close(false)); err != nil {
+		t.Fatal(err)
+	}
+	if err := use(); !errors.Is(err, ErrOtherState) || !strings.Contains(err.Error(), "another") {
+		t.Errorf("of a table that was made anew: %v", err)
+	}
+}
+
+func TestVerification_BrokenTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, stmt := range []string{
+		"CREATE TABLE outbox.no_outbox (aggregate_id uuid, seq bigint, note text, PRIMARY KEY (aggregate_id, seq))",
+		"CREATE TABLE outbox.odd (aggregate_id text PRIMARY KEY, seq bigint, event_id uuid, aggregate_type text, event_type text, deliver_at timestamp)",
+	} {
+		if err := b.session.Query(stmt).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for table, want := range map[string]string{
+		"nosuch": "does not exist", "no_outbox": "column event_id is missing", "odd": "column aggregate_id is text, want uuid",
+	} {
+		err := b.verification(func(v *Verification) { v.Table, v.Scan.Table = table, table }).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error = %v, want it to say %q", table, err, want)
+		}
+	}
+}
+
+func TestScan_BoundsCoverEveryToken(t *testing.T) {
+	t.Parallel()
+	for _, ranges := range []int{1, 2, 3, 7, 512, 1000} {
+		after, upTo := bounds(0, ranges)
+		if after != -1<<63 {
+			t.Errorf("%d ranges begin above %d", ranges, after)
+		}
+		for n := 1; n < ranges; n++ {
+			a, u := bounds(n, ranges)
+			if a != upTo || u <= a {
+				t.Fatalf("%d ranges: range %d is (%d, %d], the one before ends at %d", ranges, n, a, u, upTo)
+			}
+			upTo = u
+		}
+		if upTo != 1<<63-1 {
+			t.Errorf("%d ranges end at %d", ranges, upTo)
+		}
+	}
+}
+
+func TestScan_KeepsToItsRate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for a := range 60 {
+		b.write(event(a+1, 1), event(a+1, 2))
+	}
+	l := NewLedger()
+	s := b.verification().Scan
+	s.Rate = 50
+	began := time.Now()
+	if err := s.Into(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	// The first second's worth may come at once.
+	if took := time.Since(began); took < time.Second || l.Totals().Rows != 120 {
+		t.Errorf("%d rows in %s at 50 a second", l.Totals().Rows, took)
+	}
+}

@@ -1,0 +1,186 @@
+package relay
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// maxGaps bounds the sequence numbers of an aggregate that are remembered as
+// passed over.
+const maxGaps = 1000
+
+// memory is what the relay knows to be out: the ids of acknowledged events, and
+// of each aggregate the number that it goes on with. The publisher's lock guards it.
+//
+// Every row of the log is read twice, by the tail and later by the sweep, so an
+// id is kept until the sweep has shown it, as fresh, and for a while after
+// that, as shown, for what a retry or a batchlog replay wrote twice. Ids stand
+// in plain maps without pointers: some 40 bytes each, nothing for the garbage
+// collector to follow, and let go of a map at a time.
+type memory struct {
+	maxFresh, maxShown, maxAggregates int
+
+	// fresh are the events that the sweep has still to show, by the time at
+	// which they went out, the newest last.
+	fresh  []freshEvents
+	freshN int
+	// shown are the events that the sweep showed last, older those before them.
+	shown, older shownEvents
+	// horizon is the newest write time, in microseconds, of all ids that are
+	// forgotten: an event written later that went out is known by its id.
+	horizon int64
+
+	// lines are the aggregates that went out last, olderLines those before them.
+	lines, olderLines map[gocql.UUID]line
+	// gaps are the numbers of an aggregate that were passed over.
+	gaps map[gocql.UUID][]int64
+}
+
+// line is what is known of an aggregate's sequence: the events first to next-1
+// were handed on, but for gaps.
+type line struct{ first, next int64 }
+
+type freshEvents struct {
+	ids    map[gocql.UUID]struct{}
+	since  time.Time
+	newest int64 // write time
+}
+
+type shownEvents struct {
+	ids    map[gocql.UUID]struct{}
+	newest int64
+}
+
+func newMemory(maxEvents, maxAggregates int) *memory {
+	return &memory{
+		maxFresh: maxEvents, maxShown: max(maxEvents/4, 1), maxAggregates: max(maxAggregates/2, 1),
+		shown: shownEvents{ids: make(map[gocql.UUID]struct{})},
+		lines: make(map[gocql.UUID]line),
+		gaps:  make(map[gocql.UUID][]int64),
+	}
+}
+
+// has says whether the event is known to be out.
+func (m *memory) has(id gocql.UUID) bool {
+	for i := range slices.Backward(m.fresh) {
+		if _, ok := m.fresh[i].ids[id]; ok {
+			return true
+		}
+	}
+	if _, ok := m.shown.ids[id]; ok {
+		return true
+	}
+	_, ok := m.older.ids[id]
+	return ok
+}
+
+// addFresh notes an event that is out before the sweep has shown it.
+func (m *memory) addFresh(id gocql.UUID, written int64) {
+	if len(m.fresh) == 0 {
+		m.fresh = append(m.fresh, freshEvents{ids: make(map[gocql.UUID]struct{}), since: time.Now()})
+	}
+	b := &m.fresh[len(m.fresh)-1]
+	b.ids[id] = struct{}{}
+	b.newest = max(b.newest, written)
+	m.freshN++
+}
+
+// addShown notes an event that is out and that the sweep has shown.
+func (m *memory) addShown(id gocql.UUID, written int64) {
+	if len(m.shown.ids) >= m.maxShown {
+		m.horizon = max(m.horizon, m.older.newest)
+		m.older = m.shown
+		m.shown = shownEvents{ids: make(map[gocql.UUID]struct{})}
+	}
+	m.shown.ids[id] = struct{}{}
+	m.shown.newest = max(m.shown.newest, written)
+}
+
+// show notes that the sweep has shown an event that is out.
+func (m *memory) show(id gocql.UUID, written int64) {
+	for i := range m.fresh {
+		if _, ok := m.fresh[i].ids[id]; ok {
+			delete(m.fresh[i].ids, id)
+			m.freshN--
+			m.addShown(id, written)
+			return
+		}
+	}
+}
+
+// full says that the sweep is too far behind for more events to go out before it.
+func (m *memory) full() bool { return m.freshN >= m.maxFresh }
+
+// pass notes that the sweep has read the log up to the given write time, and
+// begins a new part of fresh when the last one is older than every. What the
+// sweep has passed without showing it, it will not show: its row in the log is
+// late, or expired.
+func (m *memory) pass(upTo int64, now time.Time, every time.Duration) {
+	m.fresh = slices.DeleteFunc(m.fresh, func(b freshEvents) bool {
+		old := now.Sub(b.since) >= every
+		if len(b.ids) > 0 && !(old && b.newest < upTo) || len(b.ids) == 0 && !old {
+			return false
+		}
+		for id := range b.ids {
+			m.addShown(id, b.newest)
+		}
+		m.freshN -= len(b.ids)
+		return true
+	})
+	if n := len(m.fresh); n > 0 && now.Sub(m.fresh[n-1].since) >= every {
+		m.fresh = append(m.fresh, freshEvents{ids: make(map[gocql.UUID]struct{}), since: now})
+	}
+}
+
+// line returns what is known of an aggregate without events under way.
+func (m *memory) line(aggregate gocql.UUID) (line, bool) {
+	if l, ok := m.lines[aggregate]; ok {
+		return l, true
+	}
+	l, ok := m.olderLines[aggregate]
+	return l, ok
+}
+
+// keep remembers an aggregate. Those that went out longest ago are forgotten.
+func (m *memory) keep(aggregate gocql.UUID, l line) {
+	if len(m.lines) >= m.maxAggregates {
+		for a := range m.gaps {
+			if _, ok := m.lines[a]; !ok {
+				delete(m.gaps, a)
+			}
+		}
+		m.olderLines, m.lines = m.lines, make(map[gocql.UUID]line)
+	}
+	m.lines[aggregate] = l
+}
+
+// advance notes that event seq of the aggregate is handed on.
+func (m *memory) advance(aggregate gocql.UUID, l line, seq int64) line {
+	switch {
+	case l.next == 0:
+		return line{first: seq, next: seq + 1}
+	case seq >= l.next:
+		for n := l.next; n < seq && len(m.gaps[aggregate]) < maxGaps; n++ {
+			m.gaps[aggregate] = append(m.gaps[aggregate], n)
+		}
+		l.next = seq + 1
+	case m.isGap(aggregate, seq):
+		left := slices.DeleteFunc(m.gaps[aggregate], func(n int64) bool { return n == seq })
+		if m.gaps[aggregate] = left; len(left) == 0 {
+			delete(m.gaps, aggregate)
+		}
+	}
+	return l
+}
+
+// isGap says whether the aggregate went on without event seq.
+func (m *memory) isGap(aggregate gocql.UUID, seq int64) bool {
+	return len(m.gaps) > 0 && slices.Contains(m.gaps[aggregate], seq)
+}
+
+// size is the number of events and aggregates remembered.
+func (m *memory) size() (fresh, shown, aggregates int) {
+	return m.freshN, len(m.shown.ids) + len(m.older.ids), len(m.lines) + len(m.olderLines)
+}

@@ -1,0 +1,178 @@
+package relay
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+func TestMemory_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
+	t.Parallel()
+	m := newMemory(100, 100)
+	for i := range 50 {
+		m.addFresh(eventID(i), int64(i))
+	}
+	// However much the sweep shows, what it has not shown stays.
+	for i := range 1000 {
+		m.addShown(eventID(1000+i), int64(1000+i))
+	}
+	for i := range 50 {
+		if !m.has(eventID(i)) {
+			t.Fatalf("event %d is forgotten before the sweep has shown it", i)
+		}
+	}
+	if fresh, shown, _ := m.size(); fresh != 50 || shown > 50 {
+		t.Errorf("size() = %d, %d, want 50 fresh and at most 50 shown", fresh, shown)
+	}
+	for i := range 1000 {
+		if id := eventID(1000 + i); !m.has(id) && m.horizon < int64(1000+i) {
+			t.Errorf("event %d is forgotten, and not below the horizon %d", 1000+i, m.horizon)
+		}
+	}
+	m.show(eventID(7), 7)
+	if fresh, _, _ := m.size(); fresh != 49 || !m.has(eventID(7)) {
+		t.Errorf("fresh = %d, want 49, and the event remembered as shown", fresh)
+	}
+}
+
+// What the sweep passes without showing it, it never will.
+func TestMemory_LetsGoOfWhatTheSweepPassed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const every = 30 * time.Second
+		m := newMemory(1000, 1000)
+		for i := range 10 {
+			for j := range 10 {
+				m.addFresh(eventID(10*i+j), time.Now().UnixMicro())
+			}
+			time.Sleep(every)
+			m.pass(time.Now().Add(-2*time.Minute).UnixMicro(), time.Now(), every)
+		}
+		if fresh, _, _ := m.size(); fresh < 40 || fresh > 60 {
+			t.Errorf("fresh = %d, want those of the last two minutes", fresh)
+		}
+		for range 3 {
+			time.Sleep(every)
+			m.pass(time.Now().UnixMicro(), time.Now(), every)
+		}
+		if fresh, _, _ := m.size(); fresh != 0 || len(m.fresh) > 1 {
+			t.Errorf("fresh = %d in %d parts, want none", fresh, len(m.fresh))
+		}
+	})
+}
+
+func TestMemory_FillsUp(t *testing.T) {
+	t.Parallel()
+	m := newMemory(10, 10)
+	for i := range 10 {
+		if m.full() {
+			t.Fatalf("full at %d of 10", i)
+		}
+		m.addFresh(eventID(i), 0)
+	}
+	if !m.full() {
+		t.Error("not full at 10 of 10")
+	}
+	m.show(eventID(3), 0)
+	if m.full() {
+		t.Error("full at 9 of 10")
+	}
+}
+
+func TestMemory_ForgetsAggregatesThatRestLongest(t *testing.T) {
+	t.Parallel()
+	m := newMemory(10, 100)
+	for i := range 1000 {
+		m.keep(eventID(i), line{1, 2})
+		m.gaps[eventID(i)] = []int64{5}
+	}
+	for i := 950; i < 1000; i++ {
+		if _, ok := m.line(eventID(i)); !ok {
+			t.Fatalf("aggregate %d is forgotten", i)
+		}
+	}
+	if _, _, n := m.size(); n > 100 {
+		t.Errorf("%d aggregates remembered, want at most 100", n)
+	}
+	if len(m.gaps) > 150 {
+		t.Errorf("gaps of %d aggregates remembered", len(m.gaps))
+	}
+}
+
+// The bounds that the configuration's documentation gives.
+func TestMemory_IsSmall(t *testing.T) {
+	m := newMemory(DefaultMaxRememberedEvents, DefaultMaxAggregates)
+	before := heap()
+	for i := range DefaultMaxRememberedEvents {
+		m.addFresh(eventID(i), 0)
+	}
+	events := heap() - before
+	for i := range DefaultMaxAggregates {
+		m.keep(eventID(i), line{1, 2})
+	}
+	aggregates := heap() - before - events
+	t.Logf("%d bytes per event, %d per aggregate", events/DefaultMaxRememberedEvents, aggregates/DefaultMaxAggregates)
+	if events > 50*DefaultMaxRememberedEvents || aggregates > 100*DefaultMaxAggregates {
+		t.Errorf("%d MB for events, %d MB for aggregates", events>>20, aggregates>>20)
+	}
+	runtime.KeepAlive(m)
+}
+
+func heap() int {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int(s.HeapAlloc)
+}
+
+// The sweep shows what the tail handed on: its rows are settled with the
+// acknowledgement and not before, and nothing is published twice.
+func TestPublisher_SweepFollowsTheTail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		settled := make(chan int64, 10)
+		offered := func(e outbox.Event, written int64, by source) verdict {
+			t.Helper()
+			v, err := b.publisher.offer(t.Context(), &offer{event: e, written: written, by: by, settled: func() { settled <- e.Sequence }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		e := func(seq int64) outbox.Event { return event(1, seq, "OrderUpdated") }
+		check := func(what string, got, want verdict, settledNow int) {
+			t.Helper()
+			if got != want || len(settled) != settledNow {
+				t.Errorf("%s: verdict %d and %d settled, want %d and %d", what, got, len(settled), want, settledNow)
+			}
+		}
+		check("the tail's first", offered(e(1), 10, byTail), taken, 0)
+		check("its row by the sweep, before the acknowledgement", offered(e(1), 10, bySweep), repeated, 0)
+		check("the third", offered(e(3), 30, byTail), ahead, 0)
+		b.drain(time.Minute)
+		check("the second, when the first is acknowledged", offered(e(2), 20, byTail), taken, 2)
+		b.drain(time.Minute)
+		check("its row by the sweep", offered(e(2), 20, bySweep), repeated, 4)
+
+		// Another event of a number that is out: the tail leaves it to the sweep.
+		other := e(2)
+		other.ID = outbox.NewID()
+		check("another second by the tail", offered(other, 21, byTail), left, 4)
+		check("another second by the sweep", offered(other, 21, bySweep), taken, 4)
+		b.drain(time.Minute)
+		if s := b.publisher.state(); s.fresh != 0 || s.shown != 3 {
+			t.Errorf("remembered %d fresh and %d shown, want 0 and 3", s.fresh, s.shown)
+		}
+	})
+}
+
+func eventID(i int) gocql.UUID {
+	return gocql.UUID{byte(i), byte(i >> 8), byte(i >> 16), 15: 1}
+}

@@ -1,0 +1,377 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+const (
+	// readBackSettle is for how many times Config.ReadBackQuiet the topics may
+	// have no quiet, because somebody else writes with the same source.
+	readBackSettle = 20
+	// readBackPatience is how long partitions are waited for that cannot be read
+	// while others can.
+	readBackPatience = 30 * time.Second
+)
+
+// readback reads the topics back when the relay starts: what a relay before it
+// published after the last checkpoint is then known to be out, and is not
+// published again.
+//
+// It ends before anything is published. A relay that was killed may still have
+// produce requests on their way: in its host's buffers, with the broker, or
+// written by the leader of a partition and not yet by its replicas. The last are
+// waited for, since the log's end is read and not the high watermark. A broker
+// takes the requests of one connection one after the other, each when the one
+// before is replicated, so of the others the next is written as soon as what was
+// written before is visible: reading ends only when nothing of this relay's
+// source has come for ReadBackQuiet after all was visible. What takes longer, on
+// a network that is cut or with a broker that stands still, is published twice,
+// with the same event id. Nothing bounds that: Kafka fences only producers with
+// transactions.
+type readback struct {
+	cfg       *Config
+	log       *slog.Logger
+	metrics   *metrics
+	store     checkpointStore
+	source    generationSource
+	publisher *publisher
+
+	mu      sync.Mutex
+	saved   map[string]bool // topics that the store has
+	running bool
+	waiting error // why it does not get on
+	found   backEvents
+}
+
+func newReadback(cfg *Config, m *metrics, store checkpointStore, source generationSource, p *publisher) *readback {
+	r := &readback{
+		cfg: cfg, log: cfg.Logger, metrics: m, store: store, source: source, publisher: p,
+		saved: make(map[string]bool),
+		found: backEvents{ids: make(map[gocql.UUID]struct{}), runs: make(map[gocql.UUID]run)},
+	}
+	p.remember = r.remember
+	return r
+}
+
+// remember saves that events go to the topic. It is called before the first
+// one does.
+func (r *readback) remember(ctx context.Context, topic string) error {
+	r.mu.Lock()
+	known := r.saved[topic]
+	r.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := r.store.SaveTopic(ctx, topic); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.saved[topic] = true
+	return nil
+}
+
+// run reads the topics back, however long the database or the broker is away.
+// An error is Fatal, or the cause of the end of ctx.
+func (r *readback) run(ctx context.Context) error {
+	began := time.Now()
+	r.begin(true)
+	defer r.begin(false)
+	var mark time.Time
+	var topics []string
+	if err := r.retry(ctx, func() (err error) {
+		if topics, err = r.store.Topics(ctx); err == nil {
+			mark, err = r.mark(ctx)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	for _, t := range topics {
+		r.saved[t] = true
+	}
+	r.mu.Unlock()
+	topics = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(topics, maps.Values(r.cfg.Topics)))))
+	switch {
+	case r.cfg.ReadBackMargin < 0:
+		r.log.Warn("topics are not read back; events published after the last checkpoint are published again")
+		return nil
+	case mark.IsZero() || len(topics) == 0:
+		return nil
+	}
+	t := &backTopics{
+		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source,
+		parts: make(map[string]map[int32]*backPartition), take: r.take,
+	}
+	var denied []string
+	t.refuse = func(topic string, err error) { denied = append(denied, topic) }
+	if err := r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin)); err != nil {
+		return err
+	}
+	r.report(t, denied, mark, time.Since(began))
+	r.publisher.seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))
+	r.found = backEvents{}
+	return nil
+}
+
+// read reads until nothing comes any more.
+func (r *readback) read(ctx context.Context, t *backTopics, topics []string, since time.Time) error {
+	var trimmed bool
+	var quiet, settle, patience time.Time
+	for attempt := 1; ; attempt++ {
+		var pending []*backPartition
+		err := t.locate(ctx, topics, since)
+		if err == nil {
+			err = t.findEnds(ctx)
+		}
+		if err == nil {
+			if !trimmed {
+				trimmed = true
+				r.trim(t)
+			}
+			err = t.read(ctx)
+			t.each(func(p *backPartition) {
+				if !p.done() {
+					pending = append(pending, p)
+				}
+			})
+		}
+		now := time.Now()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case len(pending) > 0 && !patience.IsZero() && now.Sub(patience) > readBackPatience:
+			for _, p := range pending {
+				p.err = errors.Join(errUnread, p.lastErr)
+			}
+			continue
+		case err != nil || len(pending) > 0:
+			if err == nil {
+				err = unread(pending)
+			}
+			if Classify(err) == Fatal && !isDenied(err) {
+				return fmt.Errorf("read topics back: %w", err)
+			}
+			// Others could be read: the broker is there.
+			if patience.IsZero() && len(pending) > 0 {
+				patience = now
+			} else if len(pending) == 0 {
+				patience = time.Time{}
+			}
+			if err := r.pause(ctx, attempt, err); err != nil {
+				return err
+			}
+			continue
+		}
+		attempt, patience = 1, time.Time{}
+		r.stuck(nil)
+		if settle.IsZero() {
+			settle = now
+		}
+		came := r.came()
+		if !quiet.IsZero() && !came {
+			return nil
+		}
+		if now.Sub(settle) > readBackSettle*r.cfg.ReadBackQuiet {
+			r.log.Warn("somebody publishes to the topics while they are read back, with this relay's source; what comes now may be published twice",
+				"source", r.cfg.Source, "waited", now.Sub(settle))
+			return nil
+		}
+		quiet = now
+		if err := sleep(ctx, r.cfg.ReadBackQuiet); err != nil {
+			return err
+		}
+	}
+}
+
+var errUnread = errors.New("the partition could not be read")
+
+// unread says why partitions are not read yet.
+func unread(parts []*backPartition) error {
+	for _, p := range parts {
+		if p.lastErr != nil {
+			return fmt.Errorf("partition %d of topic %s: %w", p.partition, p.topic, p.lastErr)
+		}
+	}
+	return fmt.Errorf("partition %d of topic %s is not replicated up to its end", parts[0].partition, parts[0].topic)
+}
+
+// trim lets go of the oldest records if there are more than may be remembered.
+func (r *readback) trim(t *backTopics) {
+	var total int64
+	t.each(func(p *backPartition) { total += max(p.end-p.next, 0) })
+	most := int64(r.cfg.MaxRememberedEvents)
+	if total <= most {
+		return
+	}
+	r.log.Warn("more was published since the last checkpoint than is remembered; the oldest of it may be published twice",
+		"records", total, "remembered", most)
+	t.each(func(p *backPartition) {
+		if n := p.end - p.next; n > 0 {
+			p.next = p.end - int64(float64(n)*float64(most)/float64(total))
+		}
+	})
+}
+
+// retry calls f until it succeeds, fails for good, or ctx ends.
+func (r *readback) retry(ctx context.Context, f func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := f()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case Classify(err) == Fatal:
+			return err
+		}
+		if err := r.pause(ctx, attempt, err); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits before the next attempt.
+func (r *readback) pause(ctx context.Context, attempt int, err error) error {
+	wait := backoff(r.cfg.RetryMin, min(r.cfg.RetryMax, 5*time.Second), attempt)
+	if attempt == 3 { // the first ones may be a broker that is just starting
+		r.log.Warn("cannot read the topics back; nothing is published before that", "err", err)
+	}
+	r.stuck(err)
+	return sleep(ctx, wait)
+}
+
+func (r *readback) begin(running bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running, r.waiting = running, nil
+}
+
+func (r *readback) stuck(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = err
+}
+
+// state says whether the topics are being read back, and why it does not get on.
+func (r *readback) state() (running bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running, r.waiting
+}
+
+// take notes events that are in a topic. It is safe for concurrent use.
+func (r *readback) take(events []topicEvent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range events {
+		r.found.add(&events[i])
+	}
+}
+
+// came says whether an event of this relay's source has come since it was last called.
+func (r *readback) came() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	came := r.found.ours
+	r.found.ours = false
+	return came
+}
+
+// report says what came of it.
+func (r *readback) report(t *backTopics, denied []string, mark time.Time, took time.Duration) {
+	counts := map[string]int{"read": 0, "denied": 0, "unread": 0}
+	var unread error
+	t.each(func(p *backPartition) {
+		switch {
+		case p.err == nil:
+			counts["read"]++
+		case isDenied(p.err):
+			counts["denied"]++
+		default:
+			counts["unread"]++
+			unread = fmt.Errorf("partition %d of topic %s: %w", p.partition, p.topic, p.err)
+		}
+	})
+	for result, n := range counts {
+		r.metrics.readBack.partitions.WithLabelValues(result).Set(float64(n))
+	}
+	r.metrics.readBack.events.Set(float64(len(r.found.ids)))
+	r.metrics.readBack.seconds.Set(took.Seconds())
+	if len(denied) > 0 {
+		slices.Sort(denied)
+		r.log.Warn("topics may not be read back; what was published to them after the last checkpoint is published again, with the same event ids",
+			"topics", denied, "grant", "READ on the topics")
+	}
+	if unread != nil {
+		r.log.Warn("partitions could not be read back; what was published to them after the last checkpoint is published again, with the same event ids",
+			"partitions", counts["unread"], "such_as", unread)
+	}
+	r.log.Info("topics read back", "events", len(r.found.ids), "since", mark.UTC(), "partitions", counts["read"], "took", took)
+}
+
+// backEvents are the events found in topics.
+type backEvents struct {
+	ids  map[gocql.UUID]struct{}
+	runs map[gocql.UUID]run
+	ours bool
+}
+
+// run is what was found of an aggregate: its last event, and which of the 63
+// before it, bit 0 being the last.
+type run struct {
+	last int64
+	mask uint64
+}
+
+func (b *backEvents) add(e *topicEvent) {
+	b.ours = b.ours || e.ours
+	b.ids[e.id] = struct{}{}
+	r := b.runs[e.aggregate]
+	switch d := e.sequence - r.last; {
+	case r.mask == 0 || d >= 64:
+		r = run{e.sequence, 1}
+	case d > 0:
+		r = run{e.sequence, r.mask<<d | 1}
+	case d > -64:
+		r.mask |= 1 << -d
+	}
+	b.runs[e.aggregate] = r
+}
+
+// line is the events of the run without a gap that ends with the last one.
+// Of those before nothing is said but by their ids.
+func (r run) line() line {
+	return line{first: r.last - int64(bits.TrailingZeros64(^r.mask)) + 1, next: r.last + 1}
+}
+
+// seed notes that the events are out. They were written before the given time.
+func (p *publisher) seed(found *backEvents, before time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory.seed(found, before.UnixMicro(), time.Now())
+}
+
+// seed notes events that went out before this relay began.
+func (m *memory) seed(found *backEvents, newest int64, now time.Time) {
+	if len(found.ids) > 0 {
+		// What comes next goes into another part: it is let go of later.
+		m.fresh = append(m.fresh, freshEvents{ids: found.ids, since: now, newest: newest},
+			freshEvents{ids: make(map[gocql.UUID]struct{}), since: now})
+		m.freshN += len(found.ids)
+	}
+	for aggregate, r := range found.runs {
+		m.keep(aggregate, r.line())
+	}
+}

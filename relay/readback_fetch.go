@@ -1,0 +1,359 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// readBackFetches is how many fetches run at the same time for one broker:
+	// while one is answered, what another brought is read.
+	readBackFetches = 2
+	// readBackBytes is how much one fetch brings, and readBackPartitionBytes how
+	// much of one partition, but for a batch that is larger.
+	readBackBytes          = 8 << 20
+	readBackPartitionBytes = 2 << 20
+	// readBackMaxWait is how long a broker waits for records that are written
+	// and not yet replicated.
+	readBackMaxWait = 500 * time.Millisecond
+)
+
+// backPartition is a partition that is read back.
+type backPartition struct {
+	topic     string
+	topicID   [16]byte
+	partition int32
+	leader    int32
+	epoch     int32
+	begun     bool  // next is known
+	next      int64 // offset to read from
+	end       int64 // and up to
+	// moved says that another broker has it, or that its offsets are not as they
+	// were: it is looked up again.
+	moved   bool
+	trimmed bool  // next may be before the log's start
+	err     error // why it is not read any further
+	lastErr error // what was met last and may pass
+}
+
+func (p *backPartition) done() bool { return p.err != nil || p.begun && p.next >= p.end }
+
+// backTopics are the partitions of all topics that are read back.
+type backTopics struct {
+	client *kgo.Client
+	admin  *kadm.Client
+	source string
+	take   func([]topicEvent)
+	// refuse is told once of every topic that may not be read.
+	refuse func(topic string, err error)
+
+	parts map[string]map[int32]*backPartition
+	// noEpochs counts how often no broker said where an epoch ends. Some cannot.
+	noEpochs int
+}
+
+// maxNoEpochs is how often they are asked.
+const maxNoEpochs = 3
+
+func (t *backTopics) each(f func(*backPartition)) {
+	for _, ps := range t.parts {
+		for _, p := range ps {
+			f(p)
+		}
+	}
+}
+
+// locate learns the partitions of the topics, their leaders, and where to begin:
+// at the first record of the given time. It may be called again, for those that
+// have moved. An error says that no broker answered.
+func (t *backTopics) locate(ctx context.Context, topics []string, since time.Time) error {
+	details, err := t.admin.ListTopics(ctx, topics...)
+	if err != nil {
+		return fmt.Errorf("look up the topics to read back: %w", err)
+	}
+	var begin, trimmed []string
+	for _, topic := range topics {
+		d := details[topic]
+		switch {
+		case errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			continue // nothing was published to it
+		case d.Err != nil && isDenied(d.Err):
+			t.deny(topic, d.Err)
+			continue
+		case d.Err != nil:
+			t.part(topic, -1).lastErr = d.Err
+			continue
+		}
+		delete(t.parts[topic], -1)
+		for _, pd := range d.Partitions {
+			p := t.part(topic, pd.Partition)
+			p.topicID, p.leader, p.epoch, p.moved = d.ID, pd.Leader, pd.LeaderEpoch, false
+			if pd.Err != nil {
+				p.lastErr, p.moved = pd.Err, true
+				continue
+			}
+			if !p.begun {
+				begin = append(begin, topic)
+			}
+			if p.trimmed {
+				trimmed = append(trimmed, topic)
+			}
+		}
+	}
+	if len(begin) > 0 {
+		list, err := t.admin.ListOffsetsAfterMilli(ctx, since.UnixMilli(), slices.Compact(begin)...)
+		if list == nil && err != nil {
+			return fmt.Errorf("look up where to read topics back from: %w", err)
+		}
+		t.offsets(list, func(p *backPartition, o int64) {
+			if !p.begun {
+				p.begun, p.next = true, o
+			}
+		})
+	}
+	if len(trimmed) > 0 {
+		list, err := t.admin.ListStartOffsets(ctx, slices.Compact(trimmed)...)
+		if list == nil && err != nil {
+			return fmt.Errorf("look up where topics begin: %w", err)
+		}
+		t.offsets(list, func(p *backPartition, o int64) { p.next, p.trimmed = max(p.next, o), false })
+	}
+	return nil
+}
+
+func (t *backTopics) part(topic string, partition int32) *backPartition {
+	if t.parts[topic] == nil {
+		t.parts[topic] = make(map[int32]*backPartition)
+	}
+	p := t.parts[topic][partition]
+	if p == nil {
+		p = &backPartition{topic: topic, partition: partition}
+		t.parts[topic][partition] = p
+	}
+	return p
+}
+
+// offsets hands on the offsets of a list, and keeps its errors.
+func (t *backTopics) offsets(list kadm.ListedOffsets, set func(*backPartition, int64)) {
+	list.Each(func(o kadm.ListedOffset) {
+		p, ok := t.parts[o.Topic][o.Partition]
+		switch {
+		case !ok:
+		case o.Err == nil && o.Offset >= 0:
+			set(p, o.Offset)
+		case isDenied(o.Err):
+			t.deny(o.Topic, o.Err)
+		case o.Err != nil:
+			p.lastErr, p.moved = o.Err, true
+		}
+	})
+}
+
+func isDenied(err error) bool {
+	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed)
+}
+
+// deny gives up a topic that may not be read.
+func (t *backTopics) deny(topic string, err error) {
+	first := true
+	for _, p := range t.parts[topic] {
+		first = first && p.err == nil
+		p.err = err
+	}
+	if len(t.parts[topic]) == 0 {
+		t.part(topic, -1).err = err
+	}
+	if first {
+		t.refuse(topic, err)
+	}
+}
+
+// findEnds sets the partitions' ends to where their logs end now.
+//
+// That is not what a consumer is told, the high watermark: records that the
+// leader has and the replicas do not yet have will be visible, whoever wrote
+// them. Kafka names the log's end only when it is asked for the end of its
+// leader's epoch. What a broker says less of is covered by the high watermark.
+func (t *backTopics) findEnds(ctx context.Context) error {
+	var req kadm.OffsetForLeaderEpochRequest
+	var topics []string
+	t.each(func(p *backPartition) {
+		if p.err != nil || !p.begun || p.moved {
+			return
+		}
+		topics = append(topics, p.topic)
+		if p.epoch >= 0 {
+			req.Add(p.topic, p.partition, p.epoch)
+		}
+	})
+	if len(topics) == 0 {
+		return nil
+	}
+	slices.Sort(topics)
+	list, err := t.admin.ListEndOffsets(ctx, slices.Compact(topics)...)
+	if list == nil && err != nil {
+		return fmt.Errorf("look up the ends of the topics: %w", err)
+	}
+	t.offsets(list, func(p *backPartition, o int64) { p.end = o })
+	if len(req) == 0 {
+		return nil
+	}
+	epochs, err := t.admin.OffsetForLeaderEpoch(ctx, req)
+	if len(epochs) == 0 && err != nil && t.noEpochs < maxNoEpochs {
+		t.noEpochs++
+		return fmt.Errorf("look up the ends of the logs: %w", err)
+	}
+	for topic, ps := range epochs {
+		for n, e := range ps {
+			if p := t.parts[topic][n]; p != nil && e.Err == nil {
+				p.end = max(p.end, e.EndOffset)
+			} else if p != nil {
+				p.lastErr, p.moved = e.Err, true
+			}
+		}
+	}
+	return nil
+}
+
+// read reads all partitions to their ends, as far as their leaders let it.
+func (t *backTopics) read(ctx context.Context) error {
+	byLeader := make(map[int32][]*backPartition)
+	t.each(func(p *backPartition) {
+		if !p.done() && p.begun && !p.moved && !p.trimmed {
+			byLeader[p.leader] = append(byLeader[p.leader], p)
+		}
+	})
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards denied and firstErr
+	denied := make(map[string]error)
+	var firstErr error
+	for leader, ps := range byLeader {
+		for i := range min(readBackFetches, len(ps)) {
+			var mine []*backPartition
+			for n := i; n < len(ps); n += readBackFetches {
+				mine = append(mine, ps[n])
+			}
+			wg.Go(func() {
+				f := &backFetcher{topics: t, broker: t.client.Broker(int(leader)), scanner: newBatchScanner(t.source)}
+				err := f.run(ctx, mine)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					firstErr = err
+				}
+				for _, p := range mine {
+					if isDenied(p.lastErr) {
+						denied[p.topic] = p.lastErr
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for topic, err := range denied {
+		t.deny(topic, err)
+	}
+	return firstErr
+}
+
+// backFetcher reads some partitions of one broker. Each has one goroutine.
+type backFetcher struct {
+	topics  *backTopics
+	broker  *kgo.Broker
+	scanner *batchScanner
+	found   []topicEvent
+}
+
+// run fetches until the partitions are read to their ends or have moved.
+func (f *backFetcher) run(ctx context.Context, parts []*backPartition) error {
+	idle := 0
+	for {
+		parts = slices.DeleteFunc(slices.Clone(parts), func(p *backPartition) bool { return p.done() || p.moved })
+		if len(parts) == 0 {
+			return nil
+		}
+		resp, err := f.broker.RetriableRequest(ctx, fetchRequest(parts))
+		if err != nil {
+			for _, p := range parts {
+				p.lastErr, p.moved = err, true
+			}
+			return fmt.Errorf("read topics back: %w", err)
+		}
+		r := resp.(*kmsg.FetchResponse)
+		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+			return fmt.Errorf("read topics back: %w", err)
+		}
+		progress := f.takeResponse(parts, r)
+		// Records that are not replicated are not seen; whoever waits for them
+		// looks now and then whether the leader is still the same.
+		if idle++; progress {
+			idle = 0
+		} else if idle >= 4 {
+			for _, p := range parts {
+				p.moved = true
+			}
+		}
+	}
+}
+
+func fetchRequest(parts []*backPartition) *kmsg.FetchRequest {
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxWaitMillis = int32(readBackMaxWait.Milliseconds())
+	req.MinBytes = 1
+	req.MaxBytes = readBackBytes
+	req.SessionEpoch = -1 // no session
+	at := make(map[string]int)
+	for _, p := range parts {
+		i, ok := at[p.topic]
+		if !ok {
+			i = len(req.Topics)
+			at[p.topic] = i
+			rt := kmsg.NewFetchRequestTopic()
+			rt.Topic, rt.TopicID = p.topic, p.topicID
+			req.Topics = append(req.Topics, rt)
+		}
+		rp := kmsg.NewFetchRequestTopicPartition()
+		rp.Partition, rp.FetchOffset, rp.CurrentLeaderEpoch, rp.PartitionMaxBytes = p.partition, p.next, p.epoch, readBackPartitionBytes
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
+	}
+	return req
+}
+
+// takeResponse takes what a fetch brought; false if that is nothing.
+func (f *backFetcher) takeResponse(parts []*backPartition, r *kmsg.FetchResponse) (progress bool) {
+	for _, rt := range r.Topics {
+		for i := range rt.Partitions {
+			rp := &rt.Partitions[i]
+			n := slices.IndexFunc(parts, func(p *backPartition) bool {
+				return p.partition == rp.Partition && (p.topic == rt.Topic || rt.Topic == "" && p.topicID == rt.TopicID)
+			})
+			if n < 0 {
+				continue
+			}
+			p := parts[n]
+			if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
+				p.lastErr, p.moved = err, true
+				p.trimmed = errors.Is(err, kerr.OffsetOutOfRange)
+				continue
+			}
+			f.found = f.found[:0]
+			next, err := f.scanner.scan(rp.RecordBatches, p.next, func(e topicEvent) { f.found = append(f.found, e) })
+			f.topics.take(f.found)
+			if err != nil {
+				p.err = err
+			}
+			progress = progress || next > p.next
+			p.next = next
+		}
+	}
+	return progress
+}

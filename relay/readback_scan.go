@@ -1,0 +1,227 @@
+package relay
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// topicEvent is what read-back wants of a record.
+type topicEvent struct {
+	id, aggregate gocql.UUID
+	sequence      int64
+	ours          bool // this relay's source wrote it
+}
+
+// batchScanner reads events out of record batches as a broker sends them. Only
+// keys and headers are looked at, nothing is kept of a record, and nothing is
+// allocated for it: after a crash there may be a million.
+type batchScanner struct {
+	source       string
+	decompressor kgo.Decompressor
+	buffer       *scanBuffer
+}
+
+func newBatchScanner(source string) *batchScanner {
+	b := new(scanBuffer)
+	return &batchScanner{source: source, decompressor: kgo.DefaultDecompressor(b), buffer: b}
+}
+
+// scanBuffer gives the decompressor the same memory again for every batch.
+type scanBuffer struct{ b []byte }
+
+// GetDecompressBytes is franz-go's PoolDecompressBytes.
+func (s *scanBuffer) GetDecompressBytes([]byte, kgo.CompressionCodecType) []byte { return s.b }
+
+// PutDecompressBytes is franz-go's PoolDecompressBytes.
+func (s *scanBuffer) PutDecompressBytes([]byte) {}
+
+// Offsets in a record batch of format 2, which is the only one with headers.
+const (
+	batchLengthAt     = 8
+	batchMagicAt      = 16
+	batchAttributesAt = 21
+	batchLastDeltaAt  = 23
+	batchRecordsAt    = 57
+	batchHeaderSize   = 61
+)
+
+// Attributes of a batch.
+const (
+	batchCodec   = 0x07
+	batchControl = 0x20
+)
+
+var errBatch = errors.New("a record batch cannot be read")
+
+// scan calls each for every event in data and returns the offset after the last
+// whole batch, or next if there is none. Records that are no events are passed
+// over; an error means that data is not what a broker sends.
+func (s *batchScanner) scan(data []byte, next int64, each func(topicEvent)) (int64, error) {
+	for len(data) > batchMagicAt {
+		size := int64(int32(binary.BigEndian.Uint32(data[batchLengthAt:]))) + batchLengthAt + 4
+		if size > int64(len(data)) {
+			break // a broker cuts the last batch off where the answer is full
+		}
+		if size <= batchMagicAt {
+			return next, fmt.Errorf("%w: it has %d bytes", errBatch, size)
+		}
+		batch := data[:size]
+		data = data[size:]
+		base := int64(binary.BigEndian.Uint64(batch))
+		if batch[batchMagicAt] < 2 {
+			next = max(next, base+1)
+			continue
+		}
+		if len(batch) < batchHeaderSize {
+			return next, fmt.Errorf("%w: it has %d bytes", errBatch, len(batch))
+		}
+		if err := s.batch(batch, each); err != nil {
+			return next, fmt.Errorf("batch at offset %d: %w", base, err)
+		}
+		next = max(next, base+int64(int32(binary.BigEndian.Uint32(batch[batchLastDeltaAt:])))+1)
+	}
+	return next, nil
+}
+
+func (s *batchScanner) batch(batch []byte, each func(topicEvent)) error {
+	attributes := binary.BigEndian.Uint16(batch[batchAttributesAt:])
+	if attributes&batchControl != 0 {
+		return nil
+	}
+	records := batch[batchHeaderSize:]
+	if codec := kgo.CompressionCodecType(attributes & batchCodec); codec != kgo.CodecNone {
+		var err error
+		if records, err = s.decompressor.Decompress(records, codec); err != nil {
+			return fmt.Errorf("%w: %w", errBatch, err)
+		}
+		s.buffer.b = records[:0]
+	}
+	for range int32(binary.BigEndian.Uint32(batch[batchRecordsAt:])) {
+		size, n := binary.Varint(records)
+		if n <= 0 || size < 0 || size > int64(len(records)-n) {
+			return errBatch
+		}
+		e, ok, err := s.record(records[n : n+int(size)])
+		if err != nil {
+			return err
+		}
+		if ok {
+			each(e)
+		}
+		records = records[n+int(size):]
+	}
+	return nil
+}
+
+// record reads one record; ok says that it is an event.
+func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
+	r := fields{b: b}
+	r.skip(1)  // attributes
+	r.varint() // timestamp
+	r.varint() // offset
+	r.bytes()  // key: the aggregate, which is in a header too
+	r.bytes()  // value
+	var found int
+	for range r.varint() {
+		key, value := r.bytes(), r.bytes()
+		if r.bad {
+			break
+		}
+		good := true
+		switch string(key) {
+		case outbox.HeaderID:
+			e.id, good = parseID(value)
+			found++
+		case outbox.HeaderSubject:
+			e.aggregate, good = parseID(value)
+			found++
+		case outbox.HeaderSequence:
+			e.sequence, err = strconv.ParseInt(string(value), 10, 64)
+			good = err == nil && e.sequence > 0
+			found++
+		case outbox.HeaderSource:
+			e.ours = string(value) == s.source
+		}
+		if !good {
+			return e, false, nil // somebody else's
+		}
+	}
+	if r.bad {
+		return e, false, errBatch
+	}
+	return e, found == 3, nil
+}
+
+// fields reads a record's fields. A field beyond the end makes it bad, and all after it empty.
+type fields struct {
+	b   []byte
+	bad bool
+}
+
+func (f *fields) skip(n int) {
+	if n < 0 || n > len(f.b) {
+		f.b, f.bad = nil, true
+		return
+	}
+	f.b = f.b[n:]
+}
+
+func (f *fields) varint() int64 {
+	v, n := binary.Varint(f.b)
+	if n <= 0 {
+		f.b, f.bad = nil, true
+		return 0
+	}
+	f.b = f.b[n:]
+	return v
+}
+
+// bytes is a field with its length before it; null is empty.
+func (f *fields) bytes() []byte {
+	n := f.varint()
+	if n <= 0 {
+		return nil
+	}
+	if n > int64(len(f.b)) {
+		f.b, f.bad = nil, true
+		return nil
+	}
+	out := f.b[:n]
+	f.b = f.b[n:]
+	return out
+}
+
+// parseID reads a UUID in its text form.
+func parseID(b []byte) (u gocql.UUID, ok bool) {
+	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
+		return u, false
+	}
+	var bad byte
+	for i, at := range [16]int{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34} {
+		hi, lo := hexDigits[b[at]], hexDigits[b[at+1]]
+		bad |= hi | lo
+		u[i] = hi<<4 | lo
+	}
+	return u, bad < 16
+}
+
+// hexDigits are the values of hexadecimal digits; 0xff for all that are none.
+var hexDigits = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 0xff
+	}
+	for i, c := range "0123456789abcdef" {
+		t[c] = byte(i)
+	}
+	for i, c := range "ABCDEF" {
+		t[c] = byte(10 + i)
+	}
+	return t
+}()

@@ -1,0 +1,335 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// tailGroupStreams is how many streams one query reads at most.
+	tailGroupStreams = 100
+	// tailQueries is how many queries run at the same time at most.
+	tailQueries = 8
+	// tailLead is how long before a generation begins its streams are read:
+	// writers' clocks may be ahead by 5 s, which is what ScyllaDB allows.
+	tailLead = 10 * time.Second
+	// tailMargin is how much more than the confidence window is read at the start,
+	// so that there is no gap to where the sweep is.
+	tailMargin = 10 * time.Second
+	// tailGenerations is how often generations are asked for. ScyllaDB makes
+	// them known at least a minute before they begin.
+	tailGenerations = 5 * time.Second
+)
+
+// tail reads the log at once and hands its events on long before the sweep
+// comes to them.
+//
+// It answers for nothing: it moves no checkpoint, it may miss rows that become
+// visible late, and whatever it is not sure of it leaves to the sweep, which
+// sees every row again. So it hands on an event only when everything before it
+// in its aggregate is known to be out, and any error costs latency alone.
+type tail struct {
+	cfg       *Config
+	log       *slog.Logger
+	metrics   *metrics
+	source    generationSource
+	rows      tailLog
+	streams   *streams
+	publisher *publisher
+	gaps      *tailGaps
+	limiter   *rate.Limiter
+	querying  chan struct{} // holds one token for each query under way
+
+	mu          sync.Mutex
+	known       []*generation // by their start, those that matter now
+	running     map[*generation][]*tailGroup
+	failingFrom time.Time // zero while all is well
+	lastErr     error
+	lastRead    time.Time
+}
+
+func newTail(cfg *Config, m *metrics, src generationSource, rows tailLog, s *streams, p *publisher, find lookup) *tail {
+	t := &tail{
+		cfg: cfg, log: cfg.Logger, metrics: m, source: src, rows: rows, streams: s, publisher: p,
+		limiter:  rate.NewLimiter(rate.Limit(cfg.TailMaxQueriesPerSecond), max(1, int(cfg.TailMaxQueriesPerSecond/100))),
+		querying: make(chan struct{}, tailQueries), running: make(map[*generation][]*tailGroup),
+	}
+	t.gaps = newTailGaps(cfg, m, p, find)
+	return t
+}
+
+// run reads until ctx ends, through any outage.
+func (t *tail) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer func() {
+		wg.Wait()
+		t.gaps.wg.Wait()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.known = nil
+	}()
+	type reading struct {
+		of   *generation
+		stop context.CancelFunc
+	}
+	var now []reading
+	defer func() {
+		for _, r := range now {
+			r.stop()
+		}
+	}()
+	for failures := 0; ; {
+		all, err := t.generations(ctx)
+		if err != nil {
+			failures++
+			t.failed(ctx, err)
+			if err := sleep(ctx, backoff(t.cfg.RetryMin, tailGenerations, failures)); err != nil {
+				return err
+			}
+			continue
+		}
+		failures = 0
+		current := t.current(all)
+		now = slices.DeleteFunc(now, func(r reading) bool {
+			if slices.Contains(current, r.of) {
+				return false
+			}
+			r.stop()
+			return true
+		})
+		for _, g := range current {
+			if slices.ContainsFunc(now, func(r reading) bool { return r.of == g }) {
+				continue
+			}
+			reads, stop := context.WithCancel(ctx)
+			now = append(now, reading{g, stop})
+			groups := t.groupsOf(g)
+			wg.Go(func() { t.readGeneration(reads, g, groups) })
+		}
+		wait := min(tailGenerations, t.cfg.GenerationDelay)
+		if !t.knowsSwept() {
+			wait = min(wait, 100*time.Millisecond) // until it does nothing can be read
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// generations reads what generations there are; those of before the confidence
+// window matter to nobody, but for the one that the sweep reads.
+func (t *tail) generations(ctx context.Context) ([]*generation, error) {
+	times, err := t.source.times(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	swept, _, _ := t.streams.handedAll()
+	from := time.Now().Add(-t.cfg.ConfidenceWindow - tailMargin)
+	var all []*generation
+	for i, start := range times {
+		last := i+1 == len(times) || times[i+1].After(from)
+		if !last && !start.Equal(swept) {
+			continue
+		}
+		g, err := t.generation(ctx, start)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known = all
+	return all, nil
+}
+
+// knowsSwept says whether the generation that the sweep reads is known.
+func (t *tail) knowsSwept() bool {
+	swept, _, _ := t.streams.handedAll()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.known, func(g *generation) bool { return g.start.Equal(swept) })
+}
+
+// generation reads the streams of a generation, once.
+func (t *tail) generation(ctx context.Context, start time.Time) (*generation, error) {
+	t.mu.Lock()
+	i := slices.IndexFunc(t.known, func(g *generation) bool { return g.start.Equal(start) })
+	var g *generation
+	if i >= 0 {
+		g = t.known[i]
+	}
+	t.mu.Unlock()
+	if g != nil {
+		return g, nil
+	}
+	return t.source.generation(ctx, start)
+}
+
+// current are the generations that are written to, were a short while ago, or
+// will be soon.
+func (t *tail) current(all []*generation) []*generation {
+	now := time.Now()
+	from := now.Add(-t.cfg.ConfidenceWindow - tailMargin)
+	var out []*generation
+	for i, g := range all {
+		over := i+1 < len(all) && all[i+1].start.Before(from)
+		if !over && g.start.Before(now.Add(max(tailLead, 2*min(tailGenerations, t.cfg.GenerationDelay)))) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// readGeneration reads the streams of a generation until ctx ends.
+func (t *tail) readGeneration(ctx context.Context, g *generation, groups []*tailGroup) {
+	// Until the sweep has its streams nobody knows what is out.
+	for {
+		if _, ok := t.floor(g, nil); ok {
+			break
+		}
+		if sleep(ctx, 20*time.Millisecond) != nil {
+			return
+		}
+	}
+	t.log.Info("tail reads a generation of CDC streams", "generation", g.start.UTC(), "streams", len(g.streams))
+	t.mu.Lock()
+	t.running[g] = groups
+	t.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, group := range groups {
+		wg.Go(func() { group.run(ctx) })
+	}
+	wg.Wait()
+	t.mu.Lock()
+	delete(t.running, g)
+	t.mu.Unlock()
+}
+
+func (t *tail) groupsOf(g *generation) []*tailGroup {
+	n := (len(g.streams) + tailGroupStreams - 1) / tailGroupStreams
+	groups := make([]*tailGroup, n)
+	for i := range groups {
+		groups[i] = newTailGroup(t, g, len(g.streams)*i/n, len(g.streams)*(i+1)/n)
+	}
+	return groups
+}
+
+// floor returns the write time in microseconds up to which everything of the
+// aggregates of a stream is out: where the sweep is in it. While the sweep is in
+// an earlier generation it is where it has all come to there. Without a stream
+// it says only whether that is known for all streams of the generation.
+func (t *tail) floor(g *generation, stream []byte) (upTo int64, ok bool) {
+	if stream != nil {
+		if upTo, ok := t.streams.handed(stream); ok {
+			return upTo, true
+		}
+	}
+	swept, opened, upTo := t.streams.handedAll()
+	if swept.IsZero() || swept.After(g.start) {
+		return 0, false
+	}
+	t.mu.Lock()
+	i := slices.IndexFunc(t.known, func(k *generation) bool { return k.start.Equal(swept) })
+	complete := i >= 0 && opened >= len(t.known[i].streams)
+	t.mu.Unlock()
+	return upTo, complete
+}
+
+// hint reads the streams of the tokens at once.
+func (t *tail) hint(tokens []int64) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, g := range t.known {
+		// Of two generations the writer's clock decides, and that may be another.
+		if g.start.After(now.Add(time.Second)) || i+1 < len(t.known) && t.known[i+1].start.Before(now.Add(-time.Second)) {
+			continue
+		}
+		groups := t.running[g]
+		for _, token := range tokens {
+			for _, s := range g.streamsFor(token) {
+				if n := slices.IndexFunc(groups, func(group *tailGroup) bool { return s < group.to }); n >= 0 {
+					groups[n].hint(s)
+				}
+			}
+		}
+	}
+}
+
+// failed notes an error; it is said once until all is well again.
+func (t *tail) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	t.metrics.tailErrors.Inc()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first := t.failingFrom.IsZero()
+	t.lastErr = err
+	if first {
+		t.failingFrom = time.Now()
+		t.log.Warn("tail cannot read; events come by the sweep until it can", "err", err)
+	}
+}
+
+// succeeded notes that a group was read.
+func (t *tail) succeeded() {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lastRead = now
+	if !t.failingFrom.IsZero() {
+		t.log.Info("tail reads again", "after", now.Sub(t.failingFrom))
+		t.failingFrom = time.Time{}
+	}
+}
+
+// TailStatus is what the tail is doing.
+type TailStatus struct {
+	// On says that the tail is configured and runs.
+	On bool
+	// Streams and Groups are what it reads, and in how many queries.
+	Streams, Groups int
+	// LastRead is when it last read some of them, zero if it never did.
+	LastRead time.Time
+	// Interval is the mean wait between two readings of a group.
+	Interval time.Duration
+	// Waiting is the number of aggregates of which an event is missing.
+	Waiting int
+	// Paused says that it waits for the sweep, because MaxRememberedEvents are out before it.
+	Paused bool
+	// Err is why it cannot read, nil while it can.
+	Err error
+}
+
+func (t *tail) status() TailStatus {
+	if t == nil {
+		return TailStatus{}
+	}
+	s := TailStatus{On: true, Waiting: t.gaps.count(), Paused: t.publisher.memoryFull()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.LastRead = t.lastRead
+	if !t.failingFrom.IsZero() {
+		s.Err = t.lastErr
+	}
+	var sum time.Duration
+	for _, groups := range t.running {
+		for _, g := range groups {
+			s.Streams += g.to - g.from
+			s.Groups++
+			sum += time.Duration(g.wait.Load())
+		}
+	}
+	if s.Groups > 0 {
+		s.Interval = sum / time.Duration(s.Groups)
+	}
+	return s
+}

@@ -1,0 +1,201 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+const (
+	// maxTailGaps is how many aggregates the tail may wait for at a time; those
+	// of more are left to the sweep.
+	maxTailGaps = 1000
+	// tailLookups is how many look-ups by key run at the same time.
+	tailLookups = 16
+	// Look-ups of one event that is not there yet come at growing intervals.
+	minTailGapWait = 5 * time.Millisecond
+	maxTailGapWait = time.Second
+)
+
+// tailGaps are the aggregates of which the tail saw an event that is ahead of
+// its turn. What is missing is read by key, and the event with it, so nothing is
+// kept of an event that waits. The other aggregates go on meanwhile.
+//
+// An event that is nowhere to be found may be in the batchlog for a minute, so
+// the tail never goes on without it. After the confidence window the sweep
+// comes, and decides.
+type tailGaps struct {
+	publisher *publisher
+	lookup    lookup
+	metrics   *metrics
+	giveUp    time.Duration
+	lookups   chan struct{} // holds one token for each look-up under way
+	wg        sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting map[gocql.UUID]*tailGap
+}
+
+// tailGap is an aggregate with an event missing.
+type tailGap struct {
+	aggregate gocql.UUID
+	upTo      int64 // the last event that the log has shown
+	since     time.Time
+	// floor is up to when everything of the aggregate is out, if that is known.
+	floor func() (int64, bool)
+	poke  chan struct{} // the log has shown another event
+}
+
+func newTailGaps(cfg *Config, m *metrics, p *publisher, find lookup) *tailGaps {
+	return &tailGaps{
+		publisher: p, lookup: find, metrics: m, giveUp: cfg.ConfidenceWindow + tailMargin,
+		lookups: make(chan struct{}, tailLookups), waiting: make(map[gocql.UUID]*tailGap),
+	}
+}
+
+// await hands on e and what is missing before it, as soon as that is there. It
+// waits only for a look-up to begin.
+func (g *tailGaps) await(ctx context.Context, e *outbox.Event, floor func() (int64, bool)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w, ok := g.waiting[e.AggregateID]; ok {
+		w.upTo = max(w.upTo, e.Sequence)
+		select {
+		case w.poke <- struct{}{}:
+		default:
+		}
+		return
+	}
+	if len(g.waiting) >= maxTailGaps {
+		g.metrics.tailLeft.Inc()
+		return
+	}
+	w := &tailGap{aggregate: e.AggregateID, upTo: e.Sequence, since: time.Now(), floor: floor, poke: make(chan struct{}, 1)}
+	g.waiting[e.AggregateID] = w
+	g.wg.Go(func() { g.resolve(ctx, w) })
+}
+
+func (g *tailGaps) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting)
+}
+
+// resolve looks for what is missing until it is found, or is the sweep's to decide.
+func (g *tailGaps) resolve(ctx context.Context, w *tailGap) {
+	for attempt := 1; ; attempt++ {
+		found, err := g.try(ctx, w)
+		if ctx.Err() != nil || g.finished(w, found, err) {
+			return
+		}
+		wait := time.NewTimer(backoff(minTailGapWait, maxTailGapWait, attempt))
+		select {
+		case <-wait.C:
+		case <-w.poke:
+		case <-ctx.Done():
+		}
+		wait.Stop()
+	}
+}
+
+// finished takes the aggregate off the list, unless there is more to look for.
+func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	late := time.Since(w.since) >= g.giveUp
+	if upTo < w.upTo && err == nil && !late {
+		return false
+	}
+	if err != nil && !late && !errors.Is(err, errLeft) {
+		return false
+	}
+	if upTo < w.upTo {
+		g.metrics.tailLeft.Inc()
+	}
+	delete(g.waiting, w.aggregate)
+	return true
+}
+
+// errLeft says that the tail cannot know what is out.
+var errLeft = errors.New("left to the sweep")
+
+// try hands on what there is and returns the number of the last event of the
+// aggregate that is handed on.
+func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) {
+	select {
+	case g.lookups <- struct{}{}:
+		defer func() { <-g.lookups }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	release, _ := g.publisher.tryClaim(w.aggregate)
+	if release == nil {
+		return 0, nil // the sweep is at it
+	}
+	defer release()
+	g.mu.Lock()
+	last := w.upTo
+	g.mu.Unlock()
+	next, known, horizon := g.publisher.expect(w.aggregate)
+	if known && next > last {
+		return next - 1, nil
+	}
+	if !known {
+		next = 1
+	}
+	found, err := g.lookup(ctx, w.aggregate, next, last+1)
+	if err != nil {
+		if Classify(err) == Permanent {
+			return 0, errLeft // a row that cannot be read
+		}
+		return 0, err
+	}
+	if !known {
+		if next, err = w.begin(found, horizon); err != nil {
+			return 0, err
+		}
+	}
+	for _, f := range found {
+		if f.Sequence < next {
+			continue
+		}
+		if f.Sequence > next {
+			break
+		}
+		if err := g.publisher.submit(ctx, f.Event, f.written, byKey, nil); err != nil {
+			return next - 1, err
+		}
+		next++
+	}
+	return next - 1, nil
+}
+
+// begin returns the number with which an aggregate goes on that nothing is known of.
+func (w *tailGap) begin(found []storedEvent, horizon int64) (int64, error) {
+	floor, ok := w.floor()
+	if !ok || floor < horizon {
+		return 0, errLeft // what was written between the two may be out, or not
+	}
+	// What was written up to the floor is out, and what is before it in sequence.
+	out := -1
+	for i, f := range slices.Backward(found) {
+		if f.written <= floor {
+			out = i
+			break
+		}
+	}
+	switch {
+	case out >= 0:
+		return found[out].Sequence + 1, nil
+	case len(found) > 0 && found[0].Sequence > 1:
+		return 0, errLeft // the first ones are expired, or not there yet
+	default:
+		return 1, nil
+	}
+}

@@ -1,0 +1,320 @@
+package relay
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// tailMinOverlap is how far back a quick reading looks at least.
+	tailMinOverlap = 20 * time.Millisecond
+	// tailMaxFailWait bounds the wait after a failed query.
+	tailMaxFailWait = 5 * time.Second
+	// tailFewRows is how many rows may be read once more with every query.
+	tailFewRows = 20
+	// tailHinted is how long a stream that had a hint is expected to have others.
+	tailHinted = 10 * time.Second
+	// tailHintSpacing gathers the hints that come in quick succession.
+	tailHintSpacing = time.Millisecond
+)
+
+// tailGroup reads some streams of a generation, always in one query. One
+// goroutine runs it, so no two queries show the rows of a stream in two orders.
+//
+// Rows do not become visible by their time: writes take a while, retries keep
+// their timestamp, clocks differ. So a reading begins before the last one did,
+// by an overlap that follows how late rows were seen to come. Every TailOverlap
+// a reading goes back all that far; where there are few rows, each does.
+type tailGroup struct {
+	tail       *tail
+	generation *generation
+	from, to   int // in generation.streams
+	list       *streamList
+
+	// polled is when the last reading of all streams began, zero before the
+	// first; wide, when one that went far back did. Times are in microseconds.
+	polled, wide int64
+	overlap      int64
+	hinted       map[int]*hintedStream
+	seen, older  map[logKey]struct{}
+	turned       int64 // when seen was last turned over
+	latency      time.Duration
+	interval     time.Duration
+
+	wait   atomic.Int64 // the wait until the next reading
+	wake   chan struct{}
+	mu     sync.Mutex
+	hints  []int // streams with a hint that were not read since
+	hinter map[int]struct{}
+}
+
+type hintedStream struct{ polled, at int64 }
+
+func newTailGroup(t *tail, g *generation, from, to int) *tailGroup {
+	return &tailGroup{
+		tail: t, generation: g, from: from, to: to,
+		list:   newStreamList(g.streams[from:to]...),
+		hinted: make(map[int]*hintedStream), hinter: make(map[int]struct{}),
+		seen: make(map[logKey]struct{}), older: make(map[logKey]struct{}),
+		overlap: (50 * time.Millisecond).Microseconds(), interval: t.cfg.TailMinInterval,
+		wake: make(chan struct{}, 1),
+	}
+}
+
+// run reads until ctx ends.
+func (g *tailGroup) run(ctx context.Context) {
+	cfg := g.tail.cfg
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for failures := 0; ; {
+		var hinted []int
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-g.wake:
+			hinted = g.takeHints()
+			if len(hinted) == 0 {
+				continue
+			}
+		}
+		wait, err := g.poll(ctx, hinted)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			failures++
+			g.tail.failed(ctx, err)
+			wait = backoff(cfg.RetryMin, tailMaxFailWait, failures)
+			if sleep(ctx, wait) != nil { // hints must not keep a database busy that is in trouble
+				return
+			}
+			timer.Reset(0)
+		default:
+			failures = 0
+			g.tail.succeeded()
+			if hinted == nil {
+				g.wait.Store(int64(wait))
+				timer.Reset(wait)
+			} else if sleep(ctx, tailHintSpacing) != nil {
+				return
+			}
+		}
+	}
+}
+
+// hint notes that the stream has rows.
+func (g *tailGroup) hint(stream int) {
+	g.mu.Lock()
+	if _, ok := g.hinter[stream]; !ok {
+		g.hinter[stream] = struct{}{}
+		g.hints = append(g.hints, stream)
+	}
+	g.mu.Unlock()
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (g *tailGroup) takeHints() []int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := g.hints
+	g.hints = nil
+	clear(g.hinter)
+	return out
+}
+
+// poll reads the streams with hints, or all without any, hands on what is new,
+// and returns the wait until all are to be read again.
+func (g *tailGroup) poll(ctx context.Context, hinted []int) (time.Duration, error) {
+	t := g.tail
+	for t.publisher.memoryFull() {
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.limiter.Wait(ctx); err != nil {
+		return 0, err
+	}
+	select {
+	case t.querying <- struct{}{}:
+		defer func() { <-t.querying }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+
+	started := time.Now()
+	now := started.UnixMicro()
+	g.turnOver(now)
+	list, last, kind := g.list, g.polled, readAll
+	if hinted != nil {
+		list, last, kind = g.listOf(hinted), g.lastOf(hinted), readHinted
+	}
+	// What is older the sweep reads at once.
+	last = max(last, started.Add(-t.cfg.ConfidenceWindow-tailMargin).UnixMicro())
+	widely := g.widely(now, hinted == nil)
+	after := last - g.overlap
+	if widely {
+		after = last - t.cfg.TailOverlap.Microseconds()
+	}
+	after = max(after, g.generation.start.UnixMicro()-1)
+
+	r := reading{group: g, last: last, started: started, regular: hinted == nil}
+	err := t.rows.read(ctx, list, after, r.known, func(row *tailRow) error { return r.take(ctx, row) })
+	r.answer()
+	t.metrics.tailQuery(kind, &r)
+	if err != nil {
+		return 0, err
+	}
+	g.latency += (r.answered - g.latency) / 8
+	g.learn(r.need)
+	if hinted != nil {
+		for _, s := range hinted {
+			g.hinted[s] = &hintedStream{polled: now, at: now}
+		}
+		return 0, nil
+	}
+	g.polled = now
+	if widely {
+		g.wide = now
+	}
+	if r.unannounced {
+		g.interval = t.cfg.TailMinInterval
+	} else {
+		g.interval = min(max(2*g.interval, t.cfg.TailMinInterval), t.cfg.TailMaxInterval)
+	}
+	return max(g.interval, 2*g.latency), nil
+}
+
+// widely says whether a reading goes back by TailOverlap.
+func (g *tailGroup) widely(now int64, all bool) bool {
+	return len(g.seen)+len(g.older) <= tailFewRows || all && now-g.wide >= g.tail.cfg.TailOverlap.Microseconds()
+}
+
+// learn adapts the overlap to how late rows were: at once to more, slowly to less.
+func (g *tailGroup) learn(need int64) {
+	most := g.tail.cfg.TailOverlap.Microseconds() / 4
+	if want := need + need/2 + 5000; need > 0 && want > g.overlap {
+		g.overlap = min(want, most)
+		return
+	}
+	g.overlap = max(g.overlap-g.overlap/1000, min(tailMinOverlap.Microseconds(), most))
+}
+
+// turnOver forgets rows that no reading shows again.
+func (g *tailGroup) turnOver(now int64) {
+	if now-g.turned >= 2*g.tail.cfg.TailOverlap.Microseconds() || len(g.seen) >= 50_000 {
+		g.turned = now
+		g.seen, g.older = g.older, g.seen
+		clear(g.seen)
+	}
+}
+
+// listOf is the list of streams with hints.
+func (g *tailGroup) listOf(hinted []int) *streamList {
+	ids := make([][]byte, len(hinted))
+	for i, s := range hinted {
+		ids[i] = g.generation.streams[s]
+	}
+	return newStreamList(ids...)
+}
+
+// lastOf is when the one of the streams that was read longest ago was.
+func (g *tailGroup) lastOf(hinted []int) int64 {
+	last := int64(0)
+	for i, s := range hinted {
+		at := g.polled
+		if h := g.hinted[s]; h != nil {
+			at = max(at, h.polled)
+		}
+		if i == 0 || at < last {
+			last = at
+		}
+	}
+	return last
+}
+
+// announced says whether the stream's writer sends hints.
+func (g *tailGroup) announced(stream []byte, now int64) bool {
+	if len(g.hinted) == 0 {
+		return false
+	}
+	h := g.hinted[g.generation.index(stream)]
+	return h != nil && now-h.at < tailHinted.Microseconds()
+}
+
+// reading is one query and what came of it.
+type reading struct {
+	group       *tailGroup
+	last        int64
+	started     time.Time
+	regular     bool
+	answered    time.Duration // until the first row
+	rows, again int
+	need        int64 // by how much the oldest new row is older than the last reading
+	unannounced bool  // there was a row that no hint would have told of
+}
+
+// answer notes that the database has answered. What follows is the time that
+// handing on takes.
+func (r *reading) answer() {
+	if r.answered == 0 {
+		r.answered = time.Since(r.started)
+	}
+}
+
+// known says whether the row was read before.
+func (r *reading) known(k logKey) bool {
+	r.answer()
+	g := r.group
+	_, known := g.seen[k]
+	if !known {
+		_, known = g.older[k]
+	}
+	if known {
+		r.again++
+	}
+	return known
+}
+
+// take hands on a row, unless it is of no interest.
+func (r *reading) take(ctx context.Context, row *tailRow) error {
+	g, t := r.group, r.group.tail
+	g.seen[row.logKey] = struct{}{}
+	r.rows++
+	if !row.insert {
+		return nil
+	}
+	if row.err != nil {
+		t.metrics.tailLeft.Inc()
+		t.log.Debug("tail leaves a row that cannot be read to the sweep", "time", row.time.Time(), "err", row.err)
+		return nil
+	}
+	written, now := writeTime(row.time), r.started.UnixMicro()
+	if r.regular && !r.unannounced {
+		r.unannounced = !g.announced(row.stream, now)
+	}
+	if g.polled > 0 {
+		r.need = max(r.need, r.last-written)
+	}
+	if written < now-t.cfg.ConfidenceWindow.Microseconds()/2 {
+		if upTo, ok := t.streams.handed(row.stream); ok && written <= upTo {
+			return nil // the sweep was here
+		}
+	}
+	v, err := t.publisher.offer(ctx, &offer{event: row.event, written: written, by: byTail})
+	switch {
+	case err != nil:
+		return err
+	case v == ahead, v == unknown, v == claimed:
+		i := g.generation.index(row.stream)
+		t.gaps.await(ctx, &row.event, func() (int64, bool) { return t.floor(g.generation, g.generation.streams[i]) })
+	case v == left:
+		t.metrics.tailLeft.Inc()
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package relay
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// logKey names a row of the log: the low bits of a cdc$time are random, so two
+// streams do not share one.
+type logKey struct {
+	time gocql.UUID
+	seq  int32
+}
+
+// tailRow is a row of the log that was not read before.
+type tailRow struct {
+	logKey
+	stream []byte // valid until the next row
+	event  outbox.Event
+	// insert says that the row adds an event; err, that it should and cannot be read.
+	insert bool
+	err    error
+}
+
+// tailLog reads rows of the log.
+type tailLog interface {
+	// read calls each for every row of the streams after the write time, in
+	// microseconds, but for those that known has. An error of each ends it.
+	read(ctx context.Context, streams *streamList, after int64, known func(logKey) bool, each func(*tailRow) error) error
+}
+
+// cqlLog is a table's log.
+type cqlLog struct {
+	session *gocql.Session
+	stmt    string
+}
+
+// tailPage is how many rows one answer holds. What was read and waits for room
+// is bounded by it for each group of streams.
+const tailPage = 1000
+
+func newCQLLog(session *gocql.Session, keyspace, table string) *cqlLog {
+	return &cqlLog{session: session, stmt: `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + outbox.Columns +
+		" FROM " + keyspace + "." + table + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ? BYPASS CACHE`}
+}
+
+func (l *cqlLog) read(ctx context.Context, streams *streamList, after int64, known func(logKey) bool, each func(*tailRow) error) error {
+	iter := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after))).
+		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(tailPage).Iter()
+	r := newRowReader(known)
+	for iter.Scan(r.dest()...) {
+		row, fresh := r.row()
+		if !fresh {
+			continue
+		}
+		if err := each(row); err != nil {
+			_ = iter.Close() // the caller stops; what the query says is of no interest
+			return err
+		}
+	}
+	return iter.Close()
+}
+
+// rowReader decodes rows of the log without reflection. Rows that are known are
+// recognized by their first columns, and the rest of them is passed over.
+type rowReader struct {
+	known   func(logKey) bool
+	current tailRow
+	op      scyllacdc.OperationType
+	again   bool // the row is known
+	skip    bool // the rest of its columns is of no interest
+	scanner outbox.Scanner
+	words   map[string]string
+	columns []any
+}
+
+func newRowReader(known func(logKey) bool) *rowReader {
+	r := &rowReader{known: known, words: make(map[string]string)}
+	r.columns = []any{
+		&logColumn{r, &r.current.stream}, &logColumn{r, &r.current.time}, &keyColumn{r}, &operationColumn{r},
+	}
+	for _, d := range r.scanner.Dest() {
+		r.columns = append(r.columns, &logColumn{r, d})
+	}
+	return r
+}
+
+// dest returns the destinations of the next row.
+func (r *rowReader) dest() []any {
+	r.scanner.Dest() // resets it
+	r.again, r.skip = false, false
+	return r.columns
+}
+
+// row returns the row that was scanned last; false if it is known.
+func (r *rowReader) row() (*tailRow, bool) {
+	if r.again {
+		return nil, false
+	}
+	row := &r.current
+	row.insert, row.err, row.event = false, nil, outbox.Event{}
+	if r.skip {
+		return row, true
+	}
+	e, err := r.scanner.Event()
+	if r.op == scyllacdc.Update && e.ID == (gocql.UUID{}) {
+		return row, true // columns changed afterwards, or nulls of an insert with a TTL
+	}
+	row.event, row.err, row.insert = e, err, true
+	return row, true
+}
+
+// maxWords bounds the values that are kept of columns with few different ones.
+const maxWords = 1000
+
+// word is data as a string that is allocated once.
+func (r *rowReader) word(data []byte) string {
+	if s, ok := r.words[string(data)]; ok {
+		return s
+	}
+	if len(r.words) >= maxWords {
+		clear(r.words)
+	}
+	s := string(data)
+	r.words[s] = s
+	return s
+}
+
+// keyColumn is cdc$batch_seq_no, with which the row's key is complete.
+type keyColumn struct{ r *rowReader }
+
+// UnmarshalCQL decides whether the row is known.
+func (c *keyColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	if len(data) != 4 {
+		return fmt.Errorf("cdc$batch_seq_no has %d bytes", len(data))
+	}
+	c.r.current.seq = int32(binary.BigEndian.Uint32(data))
+	c.r.again = c.r.known(c.r.current.logKey)
+	c.r.skip = c.r.again
+	return nil
+}
+
+// operationColumn is cdc$operation.
+type operationColumn struct{ r *rowReader }
+
+// UnmarshalCQL passes over what can add no event.
+func (c *operationColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	if c.r.skip {
+		return nil
+	}
+	if len(data) != 1 {
+		return fmt.Errorf("cdc$operation has %d bytes", len(data))
+	}
+	c.r.op = scyllacdc.OperationType(data[0])
+	c.r.skip = c.r.op != scyllacdc.Insert && c.r.op != scyllacdc.Update
+	return nil
+}
+
+// logColumn is any other column.
+type logColumn struct {
+	r    *rowReader
+	dest any
+}
+
+// UnmarshalCQL takes a copy of data; null leaves the zero value.
+func (c *logColumn) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
+	if c.r.skip || data == nil {
+		return nil
+	}
+	want := 0
+	switch d := c.dest.(type) {
+	case *gocql.UUID:
+		if want = 16; len(data) == want {
+			*d = gocql.UUID(data)
+			return nil
+		}
+	case *int64:
+		if want = 8; len(data) == want {
+			*d = int64(binary.BigEndian.Uint64(data))
+			return nil
+		}
+	case *time.Time:
+		if want = 8; len(data) == want {
+			*d = time.UnixMilli(int64(binary.BigEndian.Uint64(data))).UTC()
+			return nil
+		}
+	case *string:
+		*d = c.r.word(data)
+		return nil
+	case *[]byte:
+		if d == &c.r.current.stream {
+			*d = data
+		} else {
+			*d = slices.Clone(data)
+		}
+		return nil
+	case gocql.Unmarshaler:
+		return d.UnmarshalCQL(info, data)
+	}
+	return fmt.Errorf("a column of the log has %d bytes, want %d", len(data), want)
+}
+
+// streamList is a list of stream ids as CQL wants it, encoded once.
+type streamList []byte
+
+func newStreamList(ids ...[]byte) *streamList {
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(ids)))
+	for _, id := range ids {
+		b = append(binary.BigEndian.AppendUint32(b, uint32(len(id))), id...)
+	}
+	l := streamList(b)
+	return &l
+}
+
+// MarshalCQL is the list.
+func (l *streamList) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return *l, nil }

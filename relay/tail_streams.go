@@ -1,0 +1,186 @@
+package relay
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// generation is a set of streams and the time from which it is written to.
+type generation struct {
+	start time.Time
+	// streams are ordered by token.
+	streams [][]byte
+	// ranges say which of the streams a token's events are in: those of the
+	// first range that does not end before it, else of the first of all.
+	ranges []tokenRange
+}
+
+// tokenRange is a vnode with one stream for each shard of its owner, or a
+// tablet with one stream.
+type tokenRange struct {
+	end     int64
+	streams []int // in generation.streams
+}
+
+// generationSource is where generations are learned from.
+type generationSource interface {
+	// times are when the generations begin, in no order; those to come among them.
+	times(ctx context.Context) ([]time.Time, error)
+	// generation reads one of them.
+	generation(ctx context.Context, start time.Time) (*generation, error)
+}
+
+// streamsFor are the streams that a token's events may be in.
+func (g *generation) streamsFor(token int64) []int {
+	if len(g.ranges) == 0 {
+		return nil
+	}
+	i, _ := slices.BinarySearchFunc(g.ranges, token, func(r tokenRange, t int64) int { return cmp.Compare(r.end, t) })
+	return g.ranges[i%len(g.ranges)].streams
+}
+
+// newGeneration puts streams in order; ends has the end of the range of each.
+func newGeneration(start time.Time, streams [][]byte, end func(i int) int64) *generation {
+	order := make([]int, len(streams))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return compareStreams(streams[a], streams[b]) })
+	g := &generation{start: start}
+	byEnd := make(map[int64][]int)
+	for i, old := range order {
+		g.streams = append(g.streams, streams[old])
+		byEnd[end(old)] = append(byEnd[end(old)], i)
+	}
+	for e, s := range byEnd {
+		g.ranges = append(g.ranges, tokenRange{e, s})
+	}
+	slices.SortFunc(g.ranges, func(a, b tokenRange) int { return cmp.Compare(a.end, b.end) })
+	return g
+}
+
+// streamToken is the token of a stream, the first half of its id.
+func streamToken(id []byte) int64 {
+	if len(id) < 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(id))
+}
+
+// compareStreams orders streams by token.
+func compareStreams(a, b []byte) int {
+	return cmp.Or(cmp.Compare(streamToken(a), streamToken(b)), bytes.Compare(a, b))
+}
+
+// index is the place of a stream, -1 if the generation has no such.
+func (g *generation) index(stream []byte) int {
+	i, ok := slices.BinarySearchFunc(g.streams, stream, compareStreams)
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// cqlGenerations reads the tables that scylla-cdc-go reads too.
+type cqlGenerations struct {
+	session         *gocql.Session
+	keyspace, table string
+	// tablets says that the keyspace has tablets; known after the first read.
+	tablets, detected bool
+}
+
+func (c *cqlGenerations) times(ctx context.Context) ([]time.Time, error) {
+	if err := c.detect(ctx); err != nil {
+		return nil, err
+	}
+	var q *gocql.Query
+	if c.tablets {
+		q = c.session.Query("SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?", c.keyspace, c.table)
+	} else {
+		q = c.session.Query("SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'")
+	}
+	cons, err := c.consistency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	iter := q.WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
+	var out []time.Time
+	var t time.Time
+	for iter.Scan(&t) {
+		out = append(out, t)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the times of CDC generations: %w", err)
+	}
+	return out, nil
+}
+
+func (c *cqlGenerations) generation(ctx context.Context, start time.Time) (*generation, error) {
+	cons, err := c.consistency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var streams [][]byte
+	var ends []int64
+	var iter *gocql.Iter
+	if c.tablets {
+		iter = c.session.Query("SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ? AND stream_state = ?",
+			c.keyspace, c.table, start, int8(0)).WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
+		for id := []byte(nil); iter.Scan(&id); id = nil {
+			streams, ends = append(streams, id), append(ends, streamToken(id)) // the last token of its tablet
+		}
+	} else {
+		iter = c.session.Query("SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?", start).
+			WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
+		var end int64
+		for set := [][]byte(nil); iter.Scan(&end, &set); set = nil {
+			for _, id := range set {
+				streams, ends = append(streams, id), append(ends, end)
+			}
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the CDC generation of %s: %w", start.UTC(), err)
+	}
+	if len(streams) == 0 {
+		return nil, fmt.Errorf("the CDC generation of %s has no streams yet", start.UTC())
+	}
+	return newGeneration(start, streams, func(i int) int64 { return ends[i] }), nil
+}
+
+// detect finds out whether the keyspace has tablets: only those have a row
+// with initial_tablets, null or not.
+func (c *cqlGenerations) detect(ctx context.Context) error {
+	if c.detected {
+		return nil
+	}
+	iter := c.session.Query("SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?", c.keyspace).WithContext(ctx).Idempotent(true).Iter()
+	row := make(map[string]any)
+	found := iter.MapScan(row)
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("find out about tablets: %w", err)
+	}
+	_, column := row["initial_tablets"]
+	c.tablets, c.detected = found && column, true
+	return nil
+}
+
+// consistency is QUORUM, or ONE for a single node, which the three replicas of
+// system_distributed could never be a quorum of.
+func (c *cqlGenerations) consistency(ctx context.Context) (gocql.Consistency, error) {
+	var peers int64
+	if err := c.session.Query("SELECT COUNT(*) FROM system.peers").WithContext(ctx).Idempotent(true).Scan(&peers); err != nil {
+		return 0, fmt.Errorf("count the nodes: %w", err)
+	}
+	if peers == 0 {
+		return gocql.One, nil
+	}
+	return gocql.Quorum, nil
+}
