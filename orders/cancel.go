@@ -74,6 +74,7 @@ func (s *Service) decideCancel(ctx context.Context, c Cancellation, me identity,
 		switch f {
 		case fateDone:
 			if applied {
+				s.cfg.Committed(o.ID)
 				s.applyDecided(ctx, &o)
 				return o, nil
 			}

@@ -55,6 +55,10 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer gets the metrics. Default: they are kept nowhere.
 	Registerer prometheus.Registerer
+	// Committed is told of each order of which an event was just stored, from
+	// any goroutine and before the caller has its answer, so it must not wait. It
+	// may make a relay look there at once. Default: nobody is told.
+	Committed func(aggregate gocql.UUID)
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
@@ -73,6 +77,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Registerer == nil {
 		c.Registerer = prometheus.NewRegistry()
+	}
+	if c.Committed == nil {
+		c.Committed = func(gocql.UUID) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -76,6 +76,7 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 		s.metrics.attempt(stepBatch, f)
 		switch {
 		case f == fateDone:
+			s.cfg.Committed(o.ID)
 			return nil
 		case f == fateUnknown:
 			unknown = true

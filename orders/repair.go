@@ -110,6 +110,7 @@ func (s *Service) completeEvent(ctx context.Context, o *Order) error {
 	if err != nil {
 		return err
 	}
+	s.cfg.Committed(o.ID)
 	s.metrics.repairs.WithLabelValues(repairEvent).Inc()
 	s.log.Info("event of an order completed", "aggregate_id", o.ID, "event_id", e.ID)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
 // Defaults of Config.
@@ -108,6 +111,11 @@ type Config struct {
 	// TailMaxQueriesPerSecond bounds the queries of the tail; each reads up to
 	// 100 streams. Default DefaultTailMaxQueriesPerSecond.
 	TailMaxQueriesPerSecond float64
+	// Hints is where writers' hints come in, nil for nowhere; the tail reads the
+	// streams they name at once. The relay does not close it. See package hint.
+	Hints net.PacketConn
+	// HintKey is shared with the writers, at least hint.MinKey bytes. Required with Hints.
+	HintKey []byte
 
 	// ConfidenceWindow is how old a change must be before the sweep reads it,
 	// because an earlier one may still be on its way. One that is too short
@@ -285,6 +293,9 @@ func (c Config) validate() error {
 	positive("ConfidenceWindow", c.ConfidenceWindow)
 	if c.Tail != TailOn && c.Tail != TailOff {
 		bad("Tail %q must be %s or %s", c.Tail, TailOn, TailOff)
+	}
+	if c.Hints != nil && len(c.HintKey) < hint.MinKey {
+		bad("HintKey has %d bytes, fewer than %d", len(c.HintKey), hint.MinKey)
 	}
 	positive("TailMinInterval", c.TailMinInterval)
 	if c.TailMaxInterval < c.TailMinInterval {

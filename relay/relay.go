@@ -10,6 +10,7 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -110,6 +111,13 @@ func (r *Relay) Run(ctx context.Context) error {
 			newCQLLog(r.cfg.Session, r.cfg.Keyspace, r.cfg.Table), r.streams, p, r.lookup)
 		r.tail.Store(t)
 		sup.Add(&service{name: "tail", run: t.run, fail: fail})
+		if r.cfg.Hints != nil {
+			hints, err := hint.NewReceiver(r.cfg.HintKey, r.cfg.Registerer, t.hint)
+			if err != nil {
+				return err
+			}
+			sup.Add(&service{name: "hints", run: func(ctx context.Context) error { return hints.Run(ctx, r.cfg.Hints) }, fail: fail})
+		}
 	}
 	_ = sup.Serve(tail) // it ends when tail does, whose cause says why
 

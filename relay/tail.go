@@ -242,7 +242,7 @@ func (t *tail) floor(g *generation, stream []byte) (upTo int64, ok bool) {
 	return upTo, complete
 }
 
-// hint reads the streams of the tokens at once.
+// hint reads the streams of the tokens at once. It does not wait.
 func (t *tail) hint(tokens []int64) {
 	now := time.Now()
 	t.mu.Lock()

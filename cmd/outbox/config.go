@@ -59,6 +59,8 @@ type httpConfig struct {
 	Addr            string        `koanf:"addr"`
 	TLSCert         string        `koanf:"tls_cert"`
 	TLSKey          string        `koanf:"tls_key"`
+	HintAddrs       []string      `koanf:"hint_addrs"`
+	HintKey         string        `koanf:"hint_key"`
 	ShutdownTimeout time.Duration `koanf:"shutdown_timeout"`
 }
 
@@ -74,7 +76,15 @@ type relayConfig struct {
 	Topics           []string      `koanf:"topics"`
 	Partitions       int32         `koanf:"partitions"`
 	TopicReplication int16         `koanf:"topic_replication"`
+	Tail             string        `koanf:"tail"`
+	TailMinInterval  time.Duration `koanf:"tail_min_interval"`
+	TailMaxInterval  time.Duration `koanf:"tail_max_interval"`
+	TailOverlap      time.Duration `koanf:"tail_overlap"`
+	TailMaxQPS       float64       `koanf:"tail_max_qps"`
+	HintAddr         string        `koanf:"hint_addr"`
+	HintKey          string        `koanf:"hint_key"`
 	ConfidenceWindow time.Duration `koanf:"confidence_window"`
+	MaxRemembered    int           `koanf:"max_remembered"`
 	BusyDelay        time.Duration `koanf:"busy_delay"`
 	IdleDelay        time.Duration `koanf:"idle_delay"`
 	MaxInFlight      int           `koanf:"max_in_flight"`

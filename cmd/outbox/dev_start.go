@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +23,8 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	}
 	conf.Session, conf.Logger, conf.Registerer = d.session, d.log, reg
 	conf.ConfidenceWindow, conf.BusyDelay, conf.IdleDelay = d.window, devPoll, devPoll
+	conf.TailMaxInterval, conf.TailMinInterval = d.poll, min(d.poll, conf.TailMinInterval)
+	conf.Hints = d.hints
 	conf.Topics = make(map[string]string, len(orderEvents))
 	for _, e := range orderEvents {
 		conf.Topics[e] = e
@@ -64,6 +68,21 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	return nil
 }
 
+// listenForHints opens a port on loopback where the order API tells the relay of
+// each order stored, with a key that nobody else has.
+func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
+	if d.noHints {
+		return nil, nil
+	}
+	conn, err := new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for hints: %w", err)
+	}
+	key := rand.Text()
+	d.conf.HTTP.HintAddrs, d.conf.HTTP.HintKey, d.conf.Relay.HintKey = []string{conn.LocalAddr().String()}, key, key
+	return conn, nil
+}
+
 func (d *dev) dirName() string {
 	if d.dir == "" {
 		return "memory"
@@ -84,12 +103,12 @@ func (d *dev) printWhere() {
   order API     http://%s      OpenAPI at /openapi.json, metrics at /metrics
   ScyllaDB      %s             scyllafake, keyspace %s
   Kafka         %s             kfake, topics %s
-  relay         reads the CDC log once it is %s old: a small confidence window, for a first
-                run on one machine; a cluster needs the default of %s
+  relay         reads the CDC log at once where the order API says that it wrote, and every
+                %s elsewhere; what that missed it reads when it is %s old, on a cluster %s
   data          %s
 
 `, version, d.httpAddr, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
-		d.window, relay.DefaultConfidenceWindow, d.kept())
+		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept())
 }
 
 func (d *dev) printTour() {

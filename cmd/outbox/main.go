@@ -62,7 +62,7 @@ func newRoot(out, errOut io.Writer) *cobra.Command {
 'outbox dev' runs it all in one process, with embedded engines and sample
 orders. Against real clusters: 'outbox schema migrate' once, then 'outbox
 orders' and 'outbox relay', each as many times as needed. 'outbox doctor'
-says what is missing.`,
+says what is missing, 'outbox verify' whether anything was lost.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -73,7 +73,7 @@ says what is missing.`,
 	})
 	root.AddCommand(
 		newDevCommand(), newOrdersCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
-		newTailCommand(), newDoctorCommand(), newFakeCommand(), newVersionCommand(),
+		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newFakeCommand(), newVersionCommand(),
 	)
 	return root
 }

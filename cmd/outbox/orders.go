@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -79,23 +80,37 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace); err != nil {
 		return nil, err
 	}
+	var hints *relayhint.Sender
+	if len(c.HTTP.HintAddrs) > 0 {
+		hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.HTTP.HintAddrs, Key: []byte(c.HTTP.HintKey), Logger: log})
+		if err != nil {
+			return nil, usageError{fmt.Errorf("http.hint_addrs and http.hint_key: %w", err)}
+		}
+		conf.Committed = hints.Committed
+	}
+	closeHints := func() error {
+		if hints == nil {
+			return nil
+		}
+		return hints.Close()
+	}
 	service, err := orders.New(session, conf)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, errors.Join(usageError{err}, closeHints())
 	}
 	server, err := orders.NewServer(service, orders.ServerConfig{
 		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
-		return nil, usageError{err}
+		return nil, errors.Join(usageError{err}, closeHints())
 	}
 	ln, err := c.HTTP.listen(ctx)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, closeHints())
 	}
 	running, stop := context.WithCancel(ctx)
 	api := &orderAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
-	go func() { api.done <- server.Serve(running, ln) }()
+	go func() { api.done <- errors.Join(server.Serve(running, ln), closeHints()) }()
 	return api, nil
 }
 

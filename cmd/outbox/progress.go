@@ -16,14 +16,14 @@ import (
 type progress struct {
 	w        io.Writer
 	terminal bool
-	total    int64 // 0 if not known
+	total    func() int64 // 0 while it is not known
 	done     func() int64
 	detail   func() string // more to show at the end of the line; may be nil
 }
 
 func newProgress(w io.Writer, total int64, done func() int64, detail func() string) *progress {
 	f, ok := w.(*os.File)
-	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd())), total: total, done: done, detail: detail}
+	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd())), total: func() int64 { return total }, done: done, detail: detail}
 }
 
 // run draws until ctx ends, then once more.
@@ -62,9 +62,9 @@ const barWidth = 30
 
 func (p *progress) draw(n int64, rate float64, end bool) {
 	line := fmt.Sprintf("%d", n)
-	if p.total > 0 {
-		filled := int(min(n, p.total) * barWidth / p.total)
-		line = fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("█", filled), strings.Repeat("·", barWidth-filled), n, p.total)
+	if total := p.total(); total > 0 {
+		filled := int(min(n, total) * barWidth / total)
+		line = fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("█", filled), strings.Repeat("·", barWidth-filled), n, total)
 	}
 	line += fmt.Sprintf("  %.0f/s", rate)
 	if p.detail != nil {

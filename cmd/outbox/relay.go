@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -56,6 +57,12 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 		return err
 	}
 	conf.Session, conf.Logger, conf.Registerer = session, log, reg
+	if c.Relay.HintAddr != "" {
+		if conf.Hints, err = new(net.ListenConfig).ListenPacket(ctx, "udp", c.Relay.HintAddr); err != nil {
+			return withHint(fmt.Errorf("listen for hints on %s: %w", c.Relay.HintAddr, err), "relay.hint_addr is host:port of this machine; empty takes no hints")
+		}
+		teardown.Add("hints", conf.Hints.Close)
+	}
 	r, err := relay.New(conf)
 	if err != nil {
 		return usageError{err}
@@ -89,22 +96,31 @@ func (c *config) relayConfig() (relay.Config, error) {
 		topics[event] = topic
 	}
 	return relay.Config{
-		Brokers:            c.Kafka.Seeds,
-		Kafka:              opts,
-		Name:               c.Relay.Name,
-		Keyspace:           c.Scylla.Keyspace,
-		Table:              c.Relay.Table,
-		Source:             c.Relay.Source,
-		Topics:             topics,
-		TopicTemplate:      c.Relay.Topic,
-		Partitions:         c.Relay.Partitions,
-		Replication:        c.Relay.TopicReplication,
-		ConfidenceWindow:   c.Relay.ConfidenceWindow,
-		BusyDelay:          c.Relay.BusyDelay,
-		IdleDelay:          c.Relay.IdleDelay,
-		MaxInFlightRecords: c.Relay.MaxInFlight,
-		MaxInFlightBytes:   c.Relay.MaxInFlightBytes,
-		DrainTimeout:       c.Relay.DrainTimeout,
+		Brokers:         c.Kafka.Seeds,
+		Kafka:           opts,
+		Name:            c.Relay.Name,
+		Keyspace:        c.Scylla.Keyspace,
+		Table:           c.Relay.Table,
+		Source:          c.Relay.Source,
+		Topics:          topics,
+		TopicTemplate:   c.Relay.Topic,
+		Partitions:      c.Relay.Partitions,
+		Replication:     c.Relay.TopicReplication,
+		Tail:            c.Relay.Tail,
+		TailMinInterval: c.Relay.TailMinInterval,
+		TailMaxInterval: c.Relay.TailMaxInterval,
+		TailOverlap:     c.Relay.TailOverlap,
+
+		TailMaxQueriesPerSecond: c.Relay.TailMaxQPS,
+		HintKey:                 []byte(c.Relay.HintKey),
+
+		MaxRememberedEvents: c.Relay.MaxRemembered,
+		ConfidenceWindow:    c.Relay.ConfidenceWindow,
+		BusyDelay:           c.Relay.BusyDelay,
+		IdleDelay:           c.Relay.IdleDelay,
+		MaxInFlightRecords:  c.Relay.MaxInFlight,
+		MaxInFlightBytes:    c.Relay.MaxInFlightBytes,
+		DrainTimeout:        c.Relay.DrainTimeout,
 	}, nil
 }
 
@@ -122,15 +138,32 @@ func relayReadiness(r *relay.Relay) daemon.Readiness {
 			HeldAggregates       int      `json:"held_aggregates"`
 			HeldStreams          int      `json:"held_streams"`
 			ReaderRestarts       int      `json:"reader_restarts"`
+			Tail                 any      `json:"tail"`
 		}{
 			len(s.Problems) == 0, s.Problems, s.Streams, s.InFlight, s.Behind.Seconds(),
-			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts,
+			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts, tailDetail(&s.Tail),
 		}
 		if detail.Problems == nil {
 			detail.Problems = []string{}
 		}
 		return detail.Ready, detail
 	}
+}
+
+// tailDetail is what /readyz shows of the tail.
+func tailDetail(t *relay.TailStatus) any {
+	d := struct {
+		On         bool    `json:"on"`
+		Streams    int     `json:"streams"`
+		IntervalMS float64 `json:"interval_ms"`
+		WaitingFor int     `json:"aggregates_waiting"`
+		Paused     bool    `json:"waits_for_sweep"`
+		Error      string  `json:"error,omitempty"`
+	}{t.On, t.Streams, float64(t.Interval.Microseconds()) / 1000, t.Waiting, t.Paused, ""}
+	if t.Err != nil {
+		d.Error = t.Err.Error()
+	}
+	return d
 }
 
 // newRegistry is a registry with the process's own metrics.

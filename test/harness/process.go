@@ -108,6 +108,14 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
+// Signal sends a signal.
+func (p *Process) Signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Errorf("signal %s: %v", p.name, err)
+	}
+}
+
 // Stop asks the process to end with SIGTERM and fails the test unless it does,
 // with exit status 0.
 func (p *Process) Stop() {

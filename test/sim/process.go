@@ -37,6 +37,9 @@ func (w *world) relay() *process {
 	return w.relays[len(w.relays)-1]
 }
 
+// tailInterval is how often the fast tail reads idle streams.
+const tailInterval = 20 * time.Second
+
 // startRelay starts a relay as a new process. Like the real one, it waits for
 // the database.
 func (w *world) startRelay() {
@@ -54,6 +57,8 @@ func (w *world) startRelay() {
 	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session.Session, keyspace, p.metrics, w.log.With("process", p.name)
 	c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{w.kafka.dialer(w.net, p.name)}
 	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
+	// Hours of polling every 100 ms would be most of what a simulation does.
+	c.TailMaxInterval = cmp.Or(c.TailMaxInterval, tailInterval)
 	p.config = c
 	var err error
 	if p.relay, err = relay.New(c); err != nil {

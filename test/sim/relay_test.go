@@ -72,7 +72,6 @@ func TestRelay_CrashesWhileCatchingUp(t *testing.T) {
 			w.startRelay()
 		}
 	})
-	if seen.duplicates == 0 {
-		t.Error("no duplicates: the relay was not killed while it published")
-	}
+	// The relay reads back what it had published before it was killed.
+	wantOnce(t, seen)
 }

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+const (
+	// verifyMargin is what a relay may need beyond its confidence window.
+	verifyMargin = 30 * time.Second
+	// verifyRate is how many rows are read in a second by default: a fraction of
+	// what a node serves, so that the writers do not feel it.
+	verifyRate = 20_000
+	// verifyShown is how many findings of a kind are shown as text.
+	verifyShown = 20
+)
+
+// verifyFlags are the command's own.
+type verifyFlags struct {
+	since, until, state, output string
+	topics                      []string
+	rate, parallel              int
+	fromFirst                   bool
+}
+
+func newVerifyCommand() *cobra.Command {
+	var f verifyFlags
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove that every event of the outbox is in its topic, once and in order",
+		Long: `Prove that every event of the outbox is in its topic, once and in order.
+
+It scans the outbox table by token range and then reads the topics, as any
+client could, and names every event that is missing, double or out of sequence,
+every number that an aggregate lacks, and every row that is no event. Exit
+status 1 if there is one.
+
+Events younger than the relay's confidence window and ` + verifyMargin.String() + ` are pending, as are
+those with a later delivery time: they need not be in a topic yet. Rows that
+have expired and records that a topic has deleted prove nothing and are not held
+against anybody.
+
+Memory is 100 bytes for an event, whatever its payload. With --resume FILE what
+was read is kept there until the end, and the same command goes on after an
+interruption.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			return c.verify(cmd, f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.since, "since", "", "leave out what was written before: a time (RFC 3339), or how long ago, such as 24h")
+	fl.StringVar(&f.until, "until", "", "events written after it are pending; default now, less the confidence window and "+verifyMargin.String())
+	fl.StringSliceVar(&f.topics, "more-topics", nil, "read these topics too, such as those of an earlier configuration")
+	fl.IntVar(&f.rate, "rate", verifyRate, "rows per second at most; 0 means as fast as it goes")
+	fl.IntVar(&f.parallel, "parallel", audit.DefaultParallel, "token ranges read at the same time")
+	fl.BoolVar(&f.fromFirst, "from-first", false, "nothing has expired or been deleted: an aggregate that does not begin with 1 has a gap")
+	fl.StringVar(&f.state, "resume", "", "keep in this file what was read, and go on from it")
+	fl.StringVarP(&f.output, "output", "o", "text", "text or json")
+	addFlags(cmd, sectionScylla, sectionKafka, sectionRelay)
+	return cmd
+}
+
+// window is what the flags say about time.
+func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w audit.Window, err error) {
+	w.FromFirst, w.Until = f.fromFirst, now.Add(-confidence-verifyMargin)
+	if f.since != "" {
+		if w.Since, err = timeOrAge(f.since, now); err != nil {
+			return w, usageError{fmt.Errorf("--since %w", err)}
+		}
+	}
+	if f.until != "" {
+		if w.Until, err = timeOrAge(f.until, now); err != nil {
+			return w, usageError{fmt.Errorf("--until %w", err)}
+		}
+	}
+	if !w.Since.Before(w.Until) {
+		return w, usageError{fmt.Errorf("--since %s is not before --until %s", w.Since.Format(time.RFC3339), w.Until.Format(time.RFC3339))}
+	}
+	return w, nil
+}
+
+// timeOrAge reads a time, or how long ago it is.
+func timeOrAge(s string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return t, fmt.Errorf("%q: write a time such as 2026-01-02T15:04:05Z, or how long ago, such as 24h", s)
+	}
+	return t, nil
+}
+
+func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
+	if err := oneOf("output", f.output, "text", "json"); err != nil {
+		return err
+	}
+	if f.rate < 0 || f.parallel < 1 {
+		return usageError{errors.New("--rate must not be negative, and --parallel at least 1")}
+	}
+	window, err := f.window(c.Relay.ConfidenceWindow, time.Now())
+	if err != nil {
+		return err
+	}
+	conf, err := c.relayConfig()
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	client, err := c.Kafka.client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
+		return err
+	}
+	v := &audit.Verification{
+		Scan: &audit.Scan{
+			Session: session, Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: topicsOf(conf), Rate: f.rate, Parallel: f.parallel,
+		},
+		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka.client,
+		Topics: f.topics, Window: window, State: f.state,
+	}
+	for _, t := range conf.Topics {
+		v.Topics = append(v.Topics, t)
+	}
+	if err := showing(ctx, verifyProgress(cmd.ErrOrStderr(), v), func() error { return v.Run(ctx) }); err != nil {
+		return verifyError(ctx, err, f.state)
+	}
+	if v.Resumed() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "went on from %s, with its --since and --until\n", f.state)
+	}
+	print := printVerified
+	if f.output == "json" {
+		print = printVerifiedJSON
+	}
+	counts, err := print(cmd.OutOrStdout(), v)
+	if err == nil && !counts.OK() {
+		err = quietError{}
+	}
+	return err
+}
+
+// verifyError says what to do about an error.
+func verifyError(ctx context.Context, err error, state string) error {
+	switch {
+	case errors.Is(err, audit.ErrOtherState):
+		return withHint(err, "remove it to begin anew, or name another file with --resume")
+	case ctx.Err() != nil && state != "":
+		return withHint(fmt.Errorf("interrupted: %w", err), "the same command goes on from %s", state)
+	case ctx.Err() != nil:
+		return withHint(fmt.Errorf("interrupted: %w", err), "with --resume FILE the next run would go on from here")
+	case state != "":
+		return withHint(err, "the same command goes on from %s", state)
+	}
+	return err
+}
+
+// topicsOf names topics by the relay's configuration, on its own: that the
+// relay takes an event elsewhere is one of the things to be found.
+func topicsOf(conf relay.Config) func(eventType, aggregateType string) (string, error) {
+	return func(eventType, aggregateType string) (string, error) {
+		if t, ok := conf.Topics[eventType]; ok {
+			return t, nil
+		}
+		t := strings.NewReplacer("{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(conf.TopicTemplate)
+		if t == "." || t == ".." || !topicName.MatchString(t) {
+			return "", fmt.Errorf("event type %q names no topic: %q", eventType, t)
+		}
+		return t, nil
+	}
+}
+
+// topicName is what Kafka takes for a topic's name, but for . and ..
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// verifyProgress draws the ranges that are scanned, and then the records that are read.
+func verifyProgress(w io.Writer, v *audit.Verification) *progress {
+	detail := func() string {
+		p := v.Progress()
+		if p.Reading {
+			return "records of the topics"
+		}
+		return fmt.Sprintf("ranges of the outbox, %d rows", p.Rows)
+	}
+	p := newProgress(w, 0, func() int64 { return v.Progress().Done }, detail)
+	p.total = func() int64 { return v.Progress().Total }
+	return p
+}
+
+// verified is the summary as JSON.
+type verified struct {
+	Table   string    `json:"table"`
+	Since   time.Time `json:"since,omitzero"`
+	Until   time.Time `json:"until"`
+	Resumed bool      `json:"resumed"`
+	audit.Counts
+	OK bool `json:"ok"`
+}
+
+// printVerifiedJSON prints one object: every finding, then the summary. The
+// findings are written as they are found, because there may be many.
+func printVerifiedJSON(w io.Writer, v *audit.Verification) (audit.Counts, error) {
+	var err error
+	put := func(lead string, x any) {
+		b, e := json.Marshal(x)
+		if e == nil {
+			_, e = fmt.Fprintf(w, "%s%s", lead, b)
+		}
+		err = errors.Join(err, e)
+	}
+	lead := `{"findings":[`
+	counts := v.Ledger().Check(v.Window, func(f audit.Finding) {
+		if err == nil {
+			put(lead, f)
+		}
+		lead = ",\n"
+	})
+	if lead == `{"findings":[` {
+		_, err = io.WriteString(w, lead)
+	}
+	b, e := json.Marshal(verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, counts.OK()})
+	if err = errors.Join(err, e); err == nil {
+		_, err = fmt.Fprintf(w, "],%s\n", b[1:])
+	}
+	return counts, err
+}
+
+// printVerified prints the first findings of each kind and a summary.
+func printVerified(w io.Writer, v *audit.Verification) (audit.Counts, error) {
+	shown := make(map[audit.Kind]int)
+	var out strings.Builder
+	c := v.Ledger().Check(v.Window, func(f audit.Finding) {
+		if shown[f.Kind]++; shown[f.Kind] > verifyShown {
+			return
+		}
+		fmt.Fprintf(&out, "%-10s  event %s  aggregate %s seq %d", f.Kind, f.Event, f.Aggregate, f.Seq)
+		switch {
+		case f.Offset != nil:
+			fmt.Fprintf(&out, "  %s[%d]@%d", f.Topic, *f.Partition, *f.Offset)
+		case f.Topic != "":
+			fmt.Fprintf(&out, "  topic %s", f.Topic)
+		}
+		if f.Detail != "" {
+			fmt.Fprintf(&out, "  (%s)", f.Detail)
+		}
+		out.WriteByte('\n')
+	})
+	for _, k := range []audit.Kind{audit.Missing, audit.Double, audit.Disorder, audit.Gap, audit.UnreadableRow, audit.Unknown} {
+		if more := shown[k] - verifyShown; more > 0 {
+			fmt.Fprintf(&out, "%-10s  and %d more; -o json lists them all\n", k, more)
+		}
+	}
+	since := "from the first on"
+	if !v.Window.Since.IsZero() {
+		since = "since " + v.Window.Since.UTC().Format(time.RFC3339)
+	}
+	fmt.Fprintf(&out, "%s.%s, written %s until %s:\n", v.Keyspace, v.Table, since, v.Window.Until.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&out, "%d events, %d in their topics: %d missing, %d double, %d out of order, %d gaps, %d unreadable rows\n",
+		c.Rows, c.Published, c.Missing, c.Doubles, c.Disorder, c.Gaps, c.Unreadable)
+	for _, x := range []struct {
+		n    int64
+		text string
+	}{
+		{c.Pending, "pending: written later, or to be delivered later"},
+		{c.Untold, "not in a topic that has deleted what is as old: nothing can be told of them"},
+		{c.Unknown, "in a topic without a row in the outbox: deleted since, or never written"},
+		{c.Foreign, "records in the topics that are no events of an outbox"},
+	} {
+		if x.n > 0 {
+			fmt.Fprintf(&out, "%d %s\n", x.n, x.text)
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return c, err
+}

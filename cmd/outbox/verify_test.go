@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// verifyBundle is engines with a schema, and what a service and a relay would write to them.
+type verifyBundle struct {
+	t       *testing.T
+	e       engines
+	session *gocql.Session
+	client  *kgo.Client
+}
+
+func setupVerify(t *testing.T) *verifyBundle {
+	t.Helper()
+	b := &verifyBundle{t: t, e: engines{cqlAddr: "127.0.0.1:0", kafkaAddr: "127.0.0.1:0", tokens: 4}}
+	log := slog.New(slog.DiscardHandler)
+	teardown := &daemon.Teardown{Logger: log}
+	t.Cleanup(func() {
+		if err := teardown.Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.e.start(teardown, log); err != nil {
+		t.Fatal(err)
+	}
+	c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.session, err = c.Scylla.session(""); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Migrate(t.Context(), b.session, c.schemaOptions(log)); err != nil {
+		t.Fatal(err)
+	}
+	b.session.Close()
+	if b.session, err = c.Scylla.session("outbox"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.session.Close)
+	if b.client, err = c.Kafka.client(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.client.Close)
+	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 3, 1, nil, "things"); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// add writes an event to the outbox, and to its topic so many times.
+func (b *verifyBundle) add(seq int64, aggregate gocql.UUID, records int) outbox.Event {
+	b.t.Helper()
+	e := outbox.Event{
+		ID: outbox.NewID(), AggregateID: aggregate, Sequence: seq, AggregateType: "thing", Type: "ThingHappened",
+		Payload: []byte("{}"), CreatedAt: time.Now(),
+	}
+	batch := b.session.Batch(gocql.LoggedBatch)
+	if err := outbox.Append(batch, e); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := batch.Exec(); err != nil {
+		b.t.Fatal(err)
+	}
+	for range records {
+		r := &kgo.Record{Topic: "things", Key: []byte(aggregate.String()), Value: e.Payload}
+		r.Headers = outbox.AppendHeaders(r.Headers, &e, "test")
+		if err := b.client.ProduceSync(b.t.Context(), r).FirstErr(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return e
+}
+
+func (b *verifyBundle) verify(args ...string) (stdout, stderr string, code int) {
+	b.t.Helper()
+	var out, errOut bytes.Buffer
+	code = run(append([]string{
+		"verify", "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-topics", "ThingHappened=things",
+	}, args...), &out, &errOut)
+	return out.String(), errOut.String(), code
+}
+
+func TestVerify_SaysWhatIsWrongAndFails(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	a := outbox.NewID()
+	b.add(1, a, 1)
+	b.add(2, a, 1)
+	stdout, stderr, code := b.verify("--until", "0s")
+	if code != exitOK || !strings.Contains(stdout, "2 events, 2 in their topics: 0 missing, 0 double, 0 out of order, 0 gaps") {
+		t.Fatalf("status %d\n%s%s", code, stdout, stderr)
+	}
+	lost, double := b.add(3, a, 0), b.add(1, outbox.NewID(), 2)
+	stdout, stderr, code = b.verify("--until", "0s")
+	if code != exitFailed {
+		t.Errorf("status %d, want %d\n%s", code, exitFailed, stderr)
+	}
+	for _, want := range []string{
+		"missing     event " + lost.ID.String(), "topic things",
+		"double      event " + double.ID.String(), "things[",
+		"4 events, 3 in their topics: 1 missing, 1 double, 0 out of order",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout does not say %q:\n%s", want, stdout)
+		}
+	}
+
+	stdout, _, code = b.verify("--until", "0s", "-o", "json")
+	var got struct {
+		Findings []audit.Finding `json:"findings"`
+		verified
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitFailed {
+		t.Fatalf("status %d, %v: %s", code, err, stdout)
+	}
+	if got.OK || got.Missing != 1 || got.Doubles != 1 || len(got.Findings) != 2 || got.Table != "outbox.outbox_messages" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// By default what the relay may still have before it is no hole.
+func TestVerify_YoungEventsArePending(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	b.add(1, outbox.NewID(), 0)
+	stdout, stderr, code := b.verify("-o", "json")
+	var got verified
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitOK {
+		t.Fatalf("status %d, %v: %s%s", code, err, stdout, stderr)
+	}
+	if !got.OK || got.Pending != 1 || got.Rows != 0 {
+		t.Errorf("%+v, want one pending", got)
+	}
+}
+
+func TestVerify_SaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	other := filepath.Join(t.TempDir(), "notes")
+	if err := os.WriteFile(other, []byte("something else altogether"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		args []string
+		want []string
+		code int
+	}{
+		{"a table that is not there", []string{"--relay-table", "nosuch"}, []string{"outbox.nosuch does not exist"}, exitFailed},
+		{"a table that is no outbox", []string{"--relay-table", "orders"}, []string{"outbox.orders is no outbox", "column aggregate_id is missing", "column seq is missing"}, exitFailed},
+		{"somebody's file", []string{"--resume", other}, []string{"not of this verification", "hint: remove it"}, exitFailed},
+		{"a time", []string{"--since", "yesterday"}, []string{`--since "yesterday"`, "2026-01-02T15:04:05Z"}, exitUsage},
+		{"times the wrong way round", []string{"--since", "1h", "--until", "2h"}, []string{"is not before"}, exitUsage},
+		{"a rate", []string{"--rate", "-1"}, []string{"--rate"}, exitUsage},
+	} {
+		_, stderr, code := b.verify(tt.args...)
+		if code != tt.code {
+			t.Errorf("%s: status %d, want %d", tt.name, code, tt.code)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%s: stderr does not say %q:\n%s", tt.name, want, stderr)
+			}
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package hint
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
+)
+
+var testKey = []byte("0123456789abcdef")
+
+func TestToken_IsThePartitioners(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		var id gocql.UUID
+		_, _ = rand.Read(id[:])
+		if got, want := Token(id), catalog.Murmur3Token(id[:]); got != want {
+			t.Fatalf("Token(%s) = %d, want %d", id, got, want)
+		}
+	}
+	if got, want := Token(gocql.UUID{}), catalog.Murmur3Token(make([]byte, 16)); got != want {
+		t.Errorf("Token(zero) = %d, want %d", got, want)
+	}
+}
+
+func TestReceiver_TakesOnlyWhatIsInOrder(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	c, err := newCodec(testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := newCodec([]byte("another key, as long"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	make1 := func(c *codec, number uint64, at time.Time, tokens ...int64) []byte {
+		return c.append(nil, header{sender: 7, number: number, at: at}, tokens)
+	}
+	good := make1(c, 5, now, 1, -2)
+	var taken []int64
+	r, err := NewReceiver(testKey, nil, func(tokens []int64) { taken = append(taken, tokens...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		b    []byte
+		want result
+	}{
+		{"empty", nil, malformed},
+		{"short", good[:headerSize], malformed},
+		{"no tokens", make1(c, 9, now), malformed},
+		{"another version", append([]byte("OBH2"), good[4:]...), malformed},
+		{"another key", make1(other, 1, now, 3), forged},
+		{"altered", append(append(slices.Clone(good[:30]), 1), good[31:]...), forged},
+		{"old", make1(c, 1, now.Add(-2*MaxAge), 3), stale},
+		{"of the future", make1(c, 1, now.Add(2*MaxAge), 3), stale},
+		{"good", good, accepted},
+		{"again", good, replayed},
+		{"overtaken", make1(c, 4, now, 3), replayed},
+		{"next", make1(c, 6, now, 4), accepted},
+	} {
+		if got := r.receive(tt.b, now); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, results[got], results[tt.want])
+		}
+	}
+	if want := []int64{1, -2, 4}; !slices.Equal(taken, want) {
+		t.Errorf("took %v, want %v", taken, want)
+	}
+}
+
+func TestReceiver_IsBounded(t *testing.T) {
+	t.Parallel()
+	c, err := newCodec(testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	r, err := NewReceiver(testKey, nil, func(tokens []int64) { n += len(tokens) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	counts := make(map[result]int)
+	tokens := make([]int64, 100)
+	for i := range 50_000 {
+		// A second's worth of datagrams from as many senders.
+		at := now.Add(time.Duration(i) * 20 * time.Microsecond)
+		counts[r.receive(c.append(nil, header{uint64(i), 1, at}, tokens), at)]++
+	}
+	if n > 2*maxTokensPerSecond || len(r.senders) > maxSenders || counts[limited] == 0 {
+		t.Errorf("took %d tokens of %d senders, %v", n, len(r.senders), counts)
+	}
+	// Later there is room again.
+	at := now.Add(time.Minute)
+	if got := r.receive(c.append(nil, header{1 << 40, 1, at}, tokens), at); got != accepted {
+		t.Errorf("a minute later: %s, want accepted", results[got])
+	}
+}
+
+func TestSender_ReachesAReceiver(t *testing.T) {
+	t.Parallel()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	got := make(chan int64, 1000)
+	r, err := NewReceiver(testKey, nil, func(tokens []int64) {
+		for _, t := range tokens {
+			got <- t
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx, conn) }()
+	s, err := NewSender(SenderConfig{Addrs: []string{conn.LocalAddr().String()}, Key: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[int64]bool)
+	for i := range 500 {
+		id := gocql.UUID{byte(i), byte(i >> 8)}
+		want[Token(id)] = true
+		s.Committed(id)
+	}
+	for len(want) > 0 {
+		select {
+		case token := <-got:
+			delete(want, token)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%d of 500 tokens did not come", len(want))
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close() error = %v", err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run() error = %v, want the end of its context", err)
+	}
+}
+
+func TestNewSender_SaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []SenderConfig{
+		{Addrs: []string{"127.0.0.1:1"}, Key: []byte("short")},
+		{Key: testKey},
+		{Addrs: []string{"127.0.0.1"}, Key: testKey},
+		{Addrs: []string{"127.0.0.1:http"}, Key: testKey},
+	} {
+		if s, err := NewSender(cfg); err == nil {
+			t.Errorf("NewSender(%+v) succeeded", cfg)
+			_ = s.Close()
+		}
+	}
+}
+
+func FuzzReceiver(f *testing.F) {
+	c, err := newCodec(testKey)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(c.append(nil, header{1, 2, time.Now()}, []int64{1, 2, 3}))
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, tokens, res := c.parse(b, nil)
+		if res == accepted && len(tokens)*8+headerSize+macSize != len(b) {
+			t.Errorf("%d tokens in %d bytes", len(tokens), len(b))
+		}
+	})
+}
+
+func BenchmarkReceiver(b *testing.B) {
+	c, _ := newCodec(testKey)
+	r, _ := NewReceiver(testKey, nil, func([]int64) {})
+	at := time.Now()
+	datagram := c.append(nil, header{1, 2, at}, []int64{1, 2, 3})
+	b.ReportAllocs()
+	for b.Loop() {
+		r.codec.parse(datagram, r.buffer[:0])
+	}
+}

@@ -1,0 +1,121 @@
+package hint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// maxSenders is how many writers' numbers are remembered.
+	maxSenders = 4096
+	// maxDatagrams per second are looked at, whoever sent them.
+	maxDatagrams = 20_000
+	// maxTokensPerSecond are passed on.
+	maxTokensPerSecond = 100_000
+)
+
+// Receiver takes hints in.
+type Receiver struct {
+	codec     *codec
+	take      func(tokens []int64)
+	datagrams *rate.Limiter
+	tokens    *rate.Limiter
+	senders   map[uint64]last
+	counts    [len(results)]prometheus.Counter
+	buffer    []int64
+}
+
+// last is the newest datagram of a sender.
+type last struct {
+	number uint64
+	at     time.Time
+}
+
+// NewReceiver returns a Receiver that passes tokens to take, one datagram's at
+// a time; take must not keep the slice. The error is ErrKey.
+func NewReceiver(key []byte, reg prometheus.Registerer, take func(tokens []int64)) (*Receiver, error) {
+	c, err := newCodec(key)
+	if err != nil {
+		return nil, err
+	}
+	r := &Receiver{
+		codec: c, take: take, senders: make(map[uint64]last),
+		datagrams: rate.NewLimiter(maxDatagrams, maxDatagrams/10), tokens: rate.NewLimiter(maxTokensPerSecond, maxTokensPerSecond/10),
+	}
+	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "relay_hint_datagrams_total", Help: "Datagrams with hints from writers, by what became of them.",
+	}, []string{"result"})
+	for i, name := range results {
+		r.counts[i] = counts.WithLabelValues(name)
+	}
+	if reg != nil {
+		reg.MustRegister(counts)
+	}
+	return r, nil
+}
+
+// Run takes hints in until ctx ends. It does not close conn, but leaves it with
+// a deadline in the past.
+func (r *Receiver) Run(ctx context.Context, conn net.PacketConn) error {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	b := make([]byte, 2048)
+	for {
+		n, _, err := conn.ReadFrom(b)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("receive hints: %w", err)
+		}
+		if err != nil {
+			continue // such as a port unreachable that a reply met; the socket stays usable
+		}
+		r.counts[r.receive(b[:n], time.Now())].Inc()
+	}
+}
+
+// receive passes on the tokens of a datagram that is in order.
+func (r *Receiver) receive(b []byte, now time.Time) result {
+	if !r.datagrams.AllowN(now, 1) {
+		return limited
+	}
+	h, tokens, res := r.codec.parse(b, r.buffer[:0])
+	r.buffer = tokens
+	if res != accepted {
+		return res
+	}
+	if age := now.Sub(h.at); age > MaxAge || age < -MaxAge {
+		return stale
+	}
+	before, known := r.senders[h.sender]
+	if known && h.number <= before.number {
+		return replayed
+	}
+	if !known && !r.room(now) || !r.tokens.AllowN(now, len(tokens)) {
+		return limited
+	}
+	r.senders[h.sender] = last{h.number, h.at}
+	r.take(tokens)
+	return accepted
+}
+
+// room makes room for a sender. One whose last datagram is stale may be
+// forgotten: so would be what is replayed of it.
+func (r *Receiver) room(now time.Time) bool {
+	if len(r.senders) < maxSenders {
+		return true
+	}
+	for id, l := range r.senders {
+		if now.Sub(l.at) > MaxAge {
+			delete(r.senders, id)
+		}
+	}
+	return len(r.senders) < maxSenders
+}

@@ -1,0 +1,178 @@
+package hint
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+const (
+	// gather is how long hints are gathered after a datagram went out.
+	gather = time.Millisecond
+	// maxWaiting is how many hints wait at most; more are dropped.
+	maxWaiting = 10_000
+	// resolveEvery is how often names are looked up again.
+	resolveEvery = 15 * time.Second
+)
+
+// SenderConfig is where hints go.
+type SenderConfig struct {
+	// Addrs are the relays, host:port. A name stands for all its addresses and is
+	// looked up every 15 s, so one name may stand for all relays there are. Required.
+	Addrs []string
+	// Key is shared with the relays, at least MinKey bytes. Required.
+	Key []byte
+	// Logger is told, once, when no relay can be found. Nil discards it.
+	Logger *slog.Logger
+}
+
+// Sender sends hints. Its methods are safe for concurrent use.
+type Sender struct {
+	cfg    SenderConfig
+	codec  *codec
+	conn   *net.UDPConn
+	sender uint64
+	log    *slog.Logger
+	wake   chan struct{}
+	cancel context.CancelFunc
+	done   chan struct{}
+	lost   map[string]bool // addresses that were not found, so that it is said once
+
+	mu      sync.Mutex
+	waiting []int64
+}
+
+// NewSender returns a Sender that runs until Close. The error is ErrKey, or
+// says which address is none; names need not exist yet.
+func NewSender(cfg SenderConfig) (*Sender, error) {
+	c, err := newCodec(cfg.Key)
+	if err != nil {
+		return nil, err
+	}
+	if len(cfg.Addrs) == 0 {
+		return nil, errors.New("hint: no addresses")
+	}
+	for _, a := range cfg.Addrs {
+		_, port, err := net.SplitHostPort(a)
+		if err != nil {
+			return nil, fmt.Errorf("hint: address %q: %w", a, err)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, fmt.Errorf("hint: address %q has no port number after the colon", a)
+		}
+	}
+	conn, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		return nil, fmt.Errorf("hint: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Sender{
+		cfg: cfg, codec: c, conn: conn, sender: binary.BigEndian.Uint64(id[:]), log: cfg.Logger,
+		wake: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
+		lost: make(map[string]bool),
+	}
+	go s.run(ctx)
+	return s, nil
+}
+
+// Committed says that an event of the aggregate has just been stored. It never
+// waits, and what it says may be lost.
+func (s *Sender) Committed(aggregate gocql.UUID) {
+	s.mu.Lock()
+	if len(s.waiting) < maxWaiting {
+		s.waiting = append(s.waiting, Token(aggregate))
+	}
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the sender; hints that wait are dropped.
+func (s *Sender) Close() error {
+	s.cancel()
+	<-s.done
+	return s.conn.Close()
+}
+
+func (s *Sender) run(ctx context.Context) {
+	defer close(s.done)
+	relays := s.resolve(ctx)
+	again := time.NewTicker(resolveEvery)
+	defer again.Stop()
+	found := make(chan []netip.AddrPort, 1)
+	looking := false
+	var number uint64
+	var tokens []int64
+	var datagram []byte
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case relays = <-found:
+			looking = false
+			continue
+		case <-again.C:
+			if !looking {
+				looking = true
+				go func() { found <- s.resolve(ctx) }() // a slow name server holds nothing up
+			}
+			continue
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		tokens, s.waiting = s.waiting, tokens[:0]
+		s.mu.Unlock()
+		for rest := tokens; len(rest) > 0; {
+			n := min(len(rest), maxTokens)
+			number++
+			datagram = s.codec.append(datagram[:0], header{s.sender, number, time.Now()}, rest[:n])
+			for _, r := range relays {
+				_, _ = s.conn.WriteToUDPAddrPort(datagram, r) // best effort
+			}
+			rest = rest[n:]
+		}
+		// The next ones, if they come at once, go together.
+		select {
+		case <-time.After(gather):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// resolve looks up the relays. One call at a time.
+func (s *Sender) resolve(ctx context.Context) []netip.AddrPort {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var out []netip.AddrPort
+	for _, a := range s.cfg.Addrs {
+		host, port, _ := net.SplitHostPort(a)
+		n, _ := strconv.ParseUint(port, 10, 16) // checked by NewSender
+		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		if err != nil && !s.lost[a] && !errors.Is(err, context.Canceled) {
+			s.log.Warn("no relay to send hints to; events reach their topics a little later", "addr", a, "err", err)
+		}
+		s.lost[a] = err != nil
+		for _, ip := range ips {
+			out = append(out, netip.AddrPortFrom(ip.Unmap(), uint16(n)))
+		}
+	}
+	return out
+}
