@@ -10,6 +10,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -201,6 +202,9 @@ func (p *publisher) back(l *lane, it *item, err error) {
 	if class != Stopped {
 		p.metrics.failures.WithLabelValues(class.String()).Inc()
 	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
+		p.topics.forget(it.topic)
+	}
 	// Of several that come back together the most serious decides.
 	if l.failed == nil || Classify(l.failed) < class {
 		l.failed = err
@@ -342,6 +346,10 @@ func (p *publisher) makeTopic(topic string, l *lane) {
 func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 	for attempt := 1; ; attempt++ {
 		var err error
+		if p.topics.wasDeleted(topic) {
+			// The client still has the id of the topic that was deleted.
+			p.client.PurgeTopicsFromProducing(topic)
+		}
 		if p.remember != nil {
 			err = p.remember(ctx, topic)
 		}

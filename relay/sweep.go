@@ -24,6 +24,10 @@ type sweep struct {
 	metrics   *metrics
 }
 
+// maxFailedDelay bounds the library's back-off after failed queries; its own 30 s
+// would be most of the time to catch up after a short outage.
+const maxFailedDelay = 5 * time.Second
+
 // run reads until ctx ends or the reader fails. Either way the checkpoints
 // that can be saved are saved.
 func (s *sweep) run(ctx context.Context) error {
@@ -39,6 +43,7 @@ func (s *sweep) run(ctx context.Context) error {
 			PostNonEmptyQueryDelay:   s.cfg.BusyDelay,
 			PostEmptyQueryDelay:      s.cfg.IdleDelay,
 			QueryTimeWindowSize:      s.cfg.QueryWindow,
+			MaxPostFailedQueryDelay:  maxFailedDelay,
 			ChangeAgeLimit:           s.cfg.FirstAge,
 			PostGenerationFetchDelay: s.cfg.GenerationDelay,
 		},

@@ -67,12 +67,14 @@ type topics struct {
 
 	mu  sync.RWMutex
 	max map[string]int32 // topics known to exist
+	// deleted are those that were, until they are made again.
+	deleted map[string]bool
 }
 
 func newTopics(cfg *Config) *topics {
 	return &topics{
 		partitions: cfg.Partitions, replication: cfg.Replication, limit: cfg.MaxRecordBytes,
-		max: make(map[string]int32),
+		max: make(map[string]int32), deleted: make(map[string]bool),
 	}
 }
 
@@ -92,6 +94,24 @@ func (t *topics) maxBytes(topic string) int32 {
 		return n
 	}
 	return t.limit
+}
+
+// forget takes back that the topic exists: the broker says that it does not, so
+// somebody deleted it. The next event for it makes it again.
+func (t *topics) forget(topic string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.max, topic)
+	t.deleted[topic] = true
+}
+
+// wasDeleted reports, once, that the topic was forgotten.
+func (t *topics) wasDeleted(topic string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.deleted[topic]
+	delete(t.deleted, topic)
+	return was
 }
 
 // ensure makes the topic if it is missing.
