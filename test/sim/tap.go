@@ -83,13 +83,6 @@ func (p *tap) run() {
 	}
 }
 
-// published is how many records there are so far.
-func (p *tap) published() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.records)
-}
-
 // all waits until it has everything that is in the topics now, and returns it
 // in the order in which it came.
 func (p *tap) all(k *kafka, topics []string) []record {
