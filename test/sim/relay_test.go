@@ -41,6 +41,24 @@ func TestRelay_StoppedWithoutABroker(t *testing.T) {
 	wantOnce(t, seen)
 }
 
+// The relay starts while most reads fail, the ones by which the reader learns of
+// the streams too: it ends, and is started again until it works.
+func TestRelay_StartsWhileReadsFail(t *testing.T) {
+	seen := simulate(t, 18, nil, func(w *world) {
+		w.traffic(300, time.Hour)
+		time.Sleep(10 * time.Minute)
+		w.stopRelay()
+		mend := w.failReads(0.7)
+		w.startRelay()
+		time.Sleep(20 * time.Minute)
+		mend()
+	})
+	if seen.restarts == 0 {
+		t.Error("the reader never ended")
+	}
+	wantOnce(t, seen)
+}
+
 // The relay is killed, again and again, and started again at once or later.
 func TestRelay_Crashes(t *testing.T) {
 	simulate(t, 15, nil, func(w *world) {
