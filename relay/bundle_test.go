@@ -103,8 +103,8 @@ type delivered struct {
 // broker's time where there is one: by topic, partition and offset.
 func (b *bundle) consume(topics ...string) []delivered {
 	b.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(b.net.DialContext),
-		kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond))
+	cl, err := kgo.NewClient(append(slices.Clone(b.cfg.Kafka), kgo.SeedBrokers(b.cfg.Brokers...),
+		kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond))...)
 	if err != nil {
 		b.t.Fatalf("NewClient() error = %v", err)
 	}
@@ -195,6 +195,7 @@ type memCheckpoints struct {
 	topics            map[string]bool
 	generation, first time.Time
 	err               error
+	frozen            bool // positions stay as they are
 }
 
 func newMemCheckpoints() *memCheckpoints {
@@ -214,7 +215,7 @@ func (m *memCheckpoints) Position(_ context.Context, gen time.Time, stream []byt
 func (m *memCheckpoints) SavePosition(_ context.Context, gen time.Time, stream []byte, pos gocql.UUID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err == nil {
+	if m.err == nil && !m.frozen {
 		m.rows[m.key(gen, stream)] = pos
 	}
 	return m.err

@@ -211,7 +211,7 @@ func unread(parts []*backPartition) error {
 func (r *readback) trim(t *backTopics) {
 	var total int64
 	t.each(func(p *backPartition) { total += max(p.end-p.next, 0) })
-	most := int64(r.cfg.MaxRememberedEvents)
+	most := int64(r.cfg.MaxRememberedEvents) / 4 * 3 // the tail needs room too
 	if total <= most {
 		return
 	}

@@ -174,6 +174,11 @@ func (f *fields) skip(n int) {
 }
 
 func (f *fields) varint() int64 {
+	if len(f.b) > 0 && f.b[0] < 0x80 { // most are: lengths of headers, and of their names
+		v := f.b[0]
+		f.b = f.b[1:]
+		return int64(v>>1) ^ -int64(v&1)
+	}
 	v, n := binary.Varint(f.b)
 	if n <= 0 {
 		f.b, f.bad = nil, true

@@ -159,7 +159,8 @@ func (g *tailGroup) poll(ctx context.Context, hinted []int) (time.Duration, erro
 	widely := g.widely(now, hinted == nil)
 	after := last - g.overlap
 	if widely {
-		after = last - t.cfg.TailOverlap.Microseconds()
+		// Rows may have come since the last reading that went so far back.
+		after = last - 2*t.cfg.TailOverlap.Microseconds()
 	}
 	after = max(after, g.generation.start.UnixMicro()-1)
 
@@ -207,7 +208,7 @@ func (g *tailGroup) learn(need int64) {
 
 // turnOver forgets rows that no reading shows again.
 func (g *tailGroup) turnOver(now int64) {
-	if now-g.turned >= 2*g.tail.cfg.TailOverlap.Microseconds() || len(g.seen) >= 50_000 {
+	if now-g.turned >= 3*g.tail.cfg.TailOverlap.Microseconds() || len(g.seen) >= 50_000 {
 		g.turned = now
 		g.seen, g.older = g.older, g.seen
 		clear(g.seen)

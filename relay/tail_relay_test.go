@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -79,6 +80,60 @@ func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 	}
 }
 
+// When a generation begins, its streams are read from its first moment on.
+func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		conf   scyllafake.Config
+		change func(*faults.Node) error
+	}{
+		{scyllafake.Config{Tokens: 4}, func(n *faults.Node) error {
+			_, err := n.NewGeneration(faults.Generation{In: 35 * time.Second, ExtraTokens: 4})
+			return err
+		}},
+		{scyllafake.Config{Version: "2025.4", Tablets: true}, func(n *faults.Node) error {
+			_, err := n.Resize(faults.Resize{Keyspace: "outbox", Table: "outbox_messages", In: 35 * time.Second})
+			return err
+		}},
+	} {
+		t.Run(fmt.Sprint("tablets=", tt.conf.Tablets), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, tt.conf, wideWindow)
+				defer w.close()
+				r, stop := w.run()
+				time.Sleep(5 * time.Second)
+				if err := tt.change(w.db.Faults().Node()); err != nil {
+					t.Fatal(err)
+				}
+				all := events(20, 25, "OrderUpdated")
+				written := make(map[gocql.UUID]time.Time)
+				for _, e := range all {
+					w.write(e)
+					written[e.ID] = time.Now()
+					time.Sleep(100 * time.Millisecond)
+				}
+				time.Sleep(time.Second)
+				got := w.consume("OrderUpdated")
+				checkOrder(t, got, all)
+				for _, d := range got {
+					if late := d.at.Sub(written[d.ID]); late > 150*time.Millisecond {
+						t.Errorf("event %s, written at %s, came after %s", d.ID, written[d.ID].Format(time.TimeOnly), late)
+					}
+				}
+				if n := len(r.tail.Load().known); n < 2 {
+					t.Errorf("%d generations are known, want two at least", n)
+				}
+				time.Sleep(5 * time.Minute)
+				checkOrder(t, w.consume("OrderUpdated"), all)
+				if err := stop(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+			})
+		})
+	}
+}
+
 // Everything at once that can go wrong without a crash: rows that turn up late
 // and more than once, the database away, the broker away, streams that change.
 // Nothing is lost, nothing is double, nothing is out of order.
@@ -120,6 +175,12 @@ func testTailTrouble(t *testing.T, seed uint64) {
 	})
 	r, stop := w.run()
 	time.Sleep(5 * time.Second)
+	// Some hints are lost, some come twice, some say what is not so.
+	hint := func(e outbox.Event) {
+		for range rnd.IntN(3) {
+			r.tail.Load().hint([]int64{int64(rnd.Uint64()), hint.Token(e.AggregateID)})
+		}
+	}
 	all := events(20, 15, "OrderCreated", "OrderUpdated", "OrderCancelled")
 	for i, e := range all {
 		switch {
@@ -141,6 +202,7 @@ func testTailTrouble(t *testing.T, seed uint64) {
 		} else {
 			w.write(e)
 		}
+		hint(e)
 		time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond)
 	}
 	time.Sleep(10 * time.Minute)

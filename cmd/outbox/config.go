@@ -85,6 +85,8 @@ type relayConfig struct {
 	HintKey          string        `koanf:"hint_key"`
 	ConfidenceWindow time.Duration `koanf:"confidence_window"`
 	MaxRemembered    int           `koanf:"max_remembered"`
+	ReadBackMargin   time.Duration `koanf:"read_back_margin"`
+	ReadBackQuiet    time.Duration `koanf:"read_back_quiet"`
 	BusyDelay        time.Duration `koanf:"busy_delay"`
 	IdleDelay        time.Duration `koanf:"idle_delay"`
 	MaxInFlight      int           `koanf:"max_in_flight"`

@@ -115,6 +115,8 @@ func (c *config) relayConfig() (relay.Config, error) {
 		HintKey:                 []byte(c.Relay.HintKey),
 
 		MaxRememberedEvents: c.Relay.MaxRemembered,
+		ReadBackMargin:      c.Relay.ReadBackMargin,
+		ReadBackQuiet:       c.Relay.ReadBackQuiet,
 		ConfidenceWindow:    c.Relay.ConfidenceWindow,
 		BusyDelay:           c.Relay.BusyDelay,
 		IdleDelay:           c.Relay.IdleDelay,

@@ -86,6 +86,8 @@ var settings = []setting{
 	{sectionRelay, "busy_delay", relay.DefaultBusyDelay, "wait between two reads by the sweep of streams that had rows", false},
 	{sectionRelay, "idle_delay", relay.DefaultIdleDelay, "wait between two reads by the sweep of streams that had none", false},
 	{sectionRelay, "max_remembered", relay.DefaultMaxRememberedEvents, "events that may be out before the sweep has come to them, some 40 bytes of memory each; beyond it the tail waits", false},
+	{sectionRelay, "read_back_margin", relay.DefaultReadBackMargin, "how much the clocks of writers, relays and brokers may differ: at its start the relay reads its topics back that much further than the oldest checkpoint, so that a crash repeats nothing; -1ns does not read back", false},
+	{sectionRelay, "read_back_quiet", relay.DefaultReadBackQuiet, "how long nothing may have come to the topics before they count as read back", false},
 	{sectionRelay, "max_in_flight", relay.DefaultMaxInFlightRecords, "events read and not yet acknowledged, at most", false},
 	{sectionRelay, "max_in_flight_bytes", relay.DefaultMaxInFlightBytes, "their bytes, at most", false},
 	{sectionRelay, "drain_timeout", relay.DefaultDrainTimeout, "how long acknowledgements may take after SIGTERM", false},

@@ -1,0 +1,131 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// fixedGenerations is a generationSource.
+type fixedGenerations struct {
+	starts  []time.Time
+	streams []string
+	err     error
+}
+
+func (f fixedGenerations) times(context.Context) ([]time.Time, error) { return f.starts, f.err }
+
+func (f fixedGenerations) generation(_ context.Context, start time.Time) (*generation, error) {
+	g := &generation{start: start}
+	for _, s := range f.streams {
+		g.streams = append(g.streams, []byte(s))
+	}
+	return g, f.err
+}
+
+func TestReadback_Mark(t *testing.T) {
+	t.Parallel()
+	at := func(minutes int) time.Time { return time.Date(2025, 1, 1, 0, minutes, 0, 0, time.UTC) }
+	tests := []struct {
+		name              string
+		generation, first time.Time
+		positions         map[string]int
+		starts            []time.Time
+		want              time.Time
+	}{
+		{name: "it never ran", starts: []time.Time{at(0)}},
+		{name: "it ran and read no generation yet", first: at(5), starts: []time.Time{at(0)}, want: at(5)},
+		{
+			name: "the oldest stream decides", generation: at(0), first: at(1), starts: []time.Time{at(-9), at(0)},
+			positions: map[string]int{"a": 30, "b": 20}, want: at(20),
+		},
+		{
+			name: "a stream without a position is read from its beginning", generation: at(0), first: at(-9), starts: []time.Time{at(0)},
+			positions: map[string]int{"a": 30}, want: at(0),
+		},
+		{
+			name: "or from where the relay first read", generation: at(0), first: at(2), starts: []time.Time{at(0)},
+			positions: map[string]int{"a": 30}, want: at(2),
+		},
+		{
+			name: "the tail is in the next generation", generation: at(0), first: at(0), starts: []time.Time{at(0), at(10)},
+			positions: map[string]int{"a": 30, "b": 20}, want: at(10),
+		},
+		{
+			name: "the next generation is to come", generation: at(0), first: at(0), starts: []time.Time{at(50), at(0)},
+			positions: map[string]int{"a": 30, "b": 20}, want: at(20),
+		},
+		{
+			name: "the generation is forgotten", generation: at(0), first: at(3), starts: []time.Time{at(10)},
+			positions: map[string]int{"a": 30, "b": 20}, want: at(3),
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store := newMemCheckpoints()
+			store.generation, store.first = tt.generation, tt.first
+			for s, m := range tt.positions {
+				_ = store.SavePosition(t.Context(), tt.generation, []byte(s), gocql.MinTimeUUID(at(m)))
+			}
+			_ = store.SavePosition(t.Context(), at(-99), []byte("b"), gocql.MinTimeUUID(at(-98))) // of an old generation
+			cfg := Config{FirstAge: time.Hour}
+			r := &readback{cfg: &cfg, store: store, source: fixedGenerations{starts: tt.starts, streams: []string{"a", "b"}}}
+			if got, err := r.mark(t.Context()); !got.Equal(tt.want) || err != nil {
+				t.Errorf("mark() = %s, %v, want %s", got, err, tt.want)
+			}
+			if tt.generation.IsZero() && store.first.IsZero() {
+				t.Error("where it first read is not saved")
+			}
+		})
+	}
+	t.Run("the database is away", func(t *testing.T) {
+		t.Parallel()
+		store := newMemCheckpoints()
+		store.generation = at(0)
+		away := errors.New("away")
+		r := &readback{cfg: &Config{}, log: slog.New(slog.DiscardHandler), store: store, source: fixedGenerations{err: away}}
+		if _, err := r.mark(t.Context()); !errors.Is(err, away) {
+			t.Errorf("mark() error = %v, want %v", err, away)
+		}
+	})
+}
+
+// Of an aggregate the events without a gap before the last one are known to be
+// out, in whatever order they were found.
+func TestBackEvents_Lines(t *testing.T) {
+	t.Parallel()
+	long := make([]int64, 100)
+	for i := range long {
+		long[i] = int64(i + 1)
+	}
+	for _, tt := range []struct {
+		found []int64
+		want  line
+	}{
+		{[]int64{1}, line{1, 2}},
+		{[]int64{1, 2, 3}, line{1, 4}},
+		{[]int64{3, 1, 2}, line{1, 4}},
+		{[]int64{7, 5, 4, 4, 7}, line{7, 8}},
+		{[]int64{7, 5, 4, 6}, line{4, 8}},
+		{[]int64{1, 200}, line{200, 201}},
+		{[]int64{200, 1}, line{200, 201}},
+		{[]int64{1, 64}, line{64, 65}},
+		{[]int64{1, 65}, line{65, 66}},
+		{long, line{37, 101}},
+	} {
+		b := backEvents{ids: make(map[gocql.UUID]struct{}), runs: make(map[gocql.UUID]run)}
+		for _, seq := range tt.found {
+			b.add(&topicEvent{id: outbox.NameID(gocql.UUID{}, string(rune(seq))), sequence: seq})
+		}
+		if got := b.runs[gocql.UUID{}].line(); got != tt.want {
+			t.Errorf("found %v: %+v, want %+v", tt.found, got, tt.want)
+		}
+	}
+}

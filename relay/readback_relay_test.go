@@ -1,0 +1,77 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+)
+
+// A whole relay with its tail, on topics that only a template names, is killed
+// at random moments during a load. Nothing is lost, nothing is there twice.
+func TestRelay_CrashesRepeatNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 4))
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow = 20 * time.Second
+					c.IdleCheckpoint = 5 * time.Second
+				})
+				defer w.close()
+				topics := []string{"OrderCreated", "OrderUpdated"}
+				all := events(30, 10, topics...)
+				var writing sync.WaitGroup
+				writing.Go(func() {
+					for _, e := range all {
+						w.write(e)
+						time.Sleep(200 * time.Millisecond)
+					}
+				})
+				for range 12 {
+					w.crashAfter(time.Duration(rnd.IntN(8000)) * time.Millisecond)
+				}
+				_, stop := w.run()
+				writing.Wait()
+				time.Sleep(time.Minute)
+				if err := stop(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+				got := w.consume(topics...)
+				checkOrder(t, got, all)
+				checkTime(t, got)
+			})
+		})
+	}
+}
+
+// crashAfter runs a relay and kills it: from one moment on it reaches nobody.
+func (w *world) crashAfter(d time.Duration) {
+	w.t.Helper()
+	wire := &wire{dial: w.net.DialContext, delay: func() time.Duration { return 0 }}
+	cfg := w.cfg
+	cfg.Kafka = append(slices.Clone(cfg.Kafka), kgo.Dialer(wire.DialContext))
+	cfg.DrainTimeout = time.Millisecond
+	cfg.Session, cfg.Registerer = w.connect("outbox"), nil
+	r, err := New(cfg)
+	if err != nil {
+		w.t.Fatalf("New() error = %v", err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	time.Sleep(d)
+	wire.kill()
+	cfg.Session.Close() // nothing is saved
+	cancel()
+	<-done
+}

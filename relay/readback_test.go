@@ -1,0 +1,393 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+)
+
+var modelTopics = []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
+
+// crashing runs relays over a model and kills all but the last.
+type crashing struct {
+	*bundle
+	rnd   *rand.Rand
+	model *model
+	store *memCheckpoints
+}
+
+func newCrashing(t *testing.T, seed uint64, change func(*Config), opts ...kfake.Opt) *crashing {
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	c := &crashing{bundle: setup(t, change, opts...), rnd: rnd, model: newModel(rnd, 4, 60, 8), store: newMemCheckpoints()}
+	c.store.generation, c.store.first = c.model.generation, c.model.generation
+	return c
+}
+
+// life runs a relay for a while and kills it.
+func (c *crashing) life(d time.Duration) {
+	w := &wire{dial: c.net.DialContext, delay: func() time.Duration { return 0 }}
+	p := c.start(w)
+	time.Sleep(d)
+	p.stop()
+	w.kill()
+	p.publisher.close()
+	<-p.done
+}
+
+func (c *crashing) start(w *wire) *process {
+	b := *c.bundle
+	b.cfg.Kafka = append(b.cfg.Kafka[:len(b.cfg.Kafka):len(b.cfg.Kafka)], kgo.Dialer(w.DialContext))
+	return start(&b, c.model, c.store, 20*time.Millisecond)
+}
+
+// last runs a relay until everything is out.
+func (c *crashing) last() *process {
+	p := start(c.bundle, c.model, c.store, 0)
+	<-p.done
+	for ctx, cancel := context.WithTimeout(c.t.Context(), time.Hour); ; {
+		if p.publisher.drain(ctx) == 0 || ctx.Err() != nil {
+			cancel()
+			break
+		}
+	}
+	p.publisher.close()
+	p.stop()
+	time.Sleep(time.Minute)
+	return p
+}
+
+// check fails the test unless the topics hold what they should, and returns how
+// many events are there twice.
+func (c *crashing) check() (repeated int) {
+	c.t.Helper()
+	first, repeated := firstSightings(c.consume(modelTopics...))
+	checkOrder(c.t, first, c.model.events())
+	checkTime(c.t, first)
+	return repeated
+}
+
+// What a killed relay had sent may arrive when the next one has begun.
+func TestReadback_KnowsWhatWasUnderWay(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrashing(t, seed, func(c *Config) { c.ReadBackQuiet = 600 * time.Millisecond })
+				defer c.close()
+				rnd, mu := rand.New(rand.NewPCG(seed, 3)), new(sync.Mutex)
+				for range 6 {
+					w := &wire{dial: c.net.DialContext, delay: func() time.Duration {
+						mu.Lock()
+						defer mu.Unlock()
+						return time.Duration(rnd.IntN(500)) * time.Millisecond
+					}}
+					p := c.start(w)
+					time.Sleep(time.Duration(rnd.IntN(6000)) * time.Millisecond)
+					w.kill()
+					p.stop()
+					go func() { p.publisher.close() }()
+				}
+				c.last()
+				if n := c.check(); n != 0 {
+					t.Errorf("%d events are there twice", n)
+				}
+			})
+		})
+	}
+}
+
+// A relay that is killed again and again while it reads back, with a broker that
+// comes and goes, neither publishes nor forgets anything.
+func TestReadback_IsKilledItself(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrashing(t, seed, nil)
+				defer c.close()
+				var calm atomic.Bool
+				c.cluster.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+					c.cluster.KeepControl()
+					switch {
+					case calm.Load():
+					case c.rnd.IntN(3) == 0:
+						return nil, errors.New("the connection is cut"), true
+					case c.rnd.IntN(3) == 0:
+						c.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition})
+					}
+					return nil, nil, false
+				})
+				c.life(3 * time.Second)
+				for range 10 {
+					c.life(time.Duration(c.rnd.IntN(2000)) * time.Millisecond)
+				}
+				c.last()
+				calm.Store(true)
+				if n := c.check(); n != 0 {
+					t.Errorf("%d events are there twice", n)
+				}
+			})
+		})
+	}
+}
+
+// Without the right to read, everything past the checkpoint comes once more,
+// with the id that it had, and the relay says so once.
+func TestReadback_WithoutTheRight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		topic := func(op kmsg.ACLOperation) kfake.ACL {
+			return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "Order", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: op, Allow: true}
+		}
+		var logged bytes.Buffer
+		c := newCrashing(t, 1, func(c *Config) {
+			c.Kafka = append(c.Kafka, kgo.SASL(plain.Auth{User: "relay", Pass: "r"}.AsMechanism()))
+			c.Logger = slog.New(slog.NewTextHandler(&lockedWriter{w: &logged}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		}, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", "a"),
+			kfake.User("PLAIN", "relay", "r", topic(kmsg.ACLOperationWrite), topic(kmsg.ACLOperationCreate),
+				topic(kmsg.ACLOperationDescribe), topic(kmsg.ACLOperationDescribeConfigs),
+				kfake.ACL{Resource: kmsg.ACLResourceTypeCluster, Name: "kafka-cluster", Operation: kmsg.ACLOperationIdempotentWrite, Allow: true}))
+		defer c.close()
+		c.store.frozen = true
+		c.life(2 * time.Second)
+		c.store.frozen = false
+		logged.Reset()
+		p := c.last()
+		if n := strings.Count(logged.String(), "may not be read back"); n != 1 || !strings.Contains(logged.String(), "[OrderCancelled OrderCreated OrderUpdated]") {
+			t.Errorf("said %d times that topics may not be read, want once, naming them:\n%s", n, logged.String())
+		}
+		ms := p.readback.metrics.readBack
+		if n := level(ms.partitions.WithLabelValues("denied")); n != 9 {
+			t.Errorf("relay_readback_partitions{result=denied} = %v, want 9", n)
+		}
+		c.cfg.Kafka = []kgo.Opt{kgo.Dialer(c.net.DialContext), kgo.SASL(plain.Auth{User: "admin", Pass: "a"}.AsMechanism())}
+		if n := c.check(); n == 0 {
+			t.Error("nothing is there twice: the test did not crash where it should")
+		}
+	})
+}
+
+// While the broker is away nothing is published, and the relay says why.
+func TestReadback_WaitsForTheBroker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrashing(t, 1, nil)
+		defer c.close()
+		c.life(2 * time.Second)
+		var away atomic.Bool
+		away.Store(true)
+		c.cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+			c.cluster.KeepControl()
+			return nil, errors.New("the connection is cut"), away.Load()
+		})
+		w := &wire{dial: c.net.DialContext, delay: func() time.Duration { return 0 }}
+		p := c.start(w)
+		time.Sleep(time.Hour)
+		if running, err := p.readback.state(); !running || err == nil {
+			t.Errorf("state() = %t, %v, want it running, and an error", running, err)
+		}
+		away.Store(false)
+		time.Sleep(time.Minute)
+		if running, err := p.readback.state(); running || err != nil {
+			t.Errorf("state() = %t, %v after the broker came back", running, err)
+		}
+		p.kill()
+		c.last()
+		if n := c.check(); n != 0 {
+			t.Errorf("%d events are there twice", n)
+		}
+	})
+}
+
+// One partition that nobody leads does not keep the others from going on.
+func TestReadback_GivesUpAPartitionNobodyLeads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrashing(t, 1, nil)
+		defer c.close()
+		c.store.frozen = true
+		c.life(2 * time.Second)
+		c.store.frozen = false
+		gone := c.cluster.Fault(kfake.Fault{
+			Keys:  []kmsg.Key{kmsg.Fetch},
+			Topic: "OrderUpdated", Partitions: []int32{1}, Err: kerr.NotLeaderForPartition, Count: -1,
+		})
+		began := time.Now()
+		p := c.start(&wire{dial: c.net.DialContext, delay: func() time.Duration { return 0 }})
+		for running := true; running; running, _ = p.readback.state() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(began); took < readBackPatience || took > 2*readBackPatience {
+			t.Errorf("went on after %s, want some more than %s", took, readBackPatience)
+		}
+		if n := level(p.readback.metrics.readBack.partitions.WithLabelValues("unread")); n != 1 {
+			t.Errorf("relay_readback_partitions{result=unread} = %v, want 1", n)
+		}
+		gone.Remove()
+		time.Sleep(10 * time.Second)
+		p.kill()
+		c.last()
+		if n := c.check(); n == 0 {
+			t.Error("nothing is there twice, though a partition was not read")
+		}
+	})
+}
+
+// A topic whose timestamps are the broker's is read back like any other.
+func TestReadback_OfTopicsWithBrokerTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrashing(t, 1, nil, kfake.BrokerConfigs(map[string]string{"log.message.timestamp.type": "LogAppendTime"}))
+		defer c.close()
+		for range 5 {
+			c.life(time.Second)
+		}
+		c.last()
+		if n := c.check(); n != 0 {
+			t.Errorf("%d events are there twice", n)
+		}
+	})
+}
+
+// Topics are read back for as much as may be remembered, the newest part.
+func TestReadback_RemembersTheNewestPart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrashing(t, 1, func(c *Config) { c.MaxRememberedEvents = 100 })
+		defer c.close()
+		c.store.frozen = true
+		c.life(4 * time.Second)
+		c.store.frozen = false
+		before := len(c.consume(modelTopics...))
+		p := c.last()
+		n := int(level(p.readback.metrics.readBack.events))
+		if n == 0 || n > 100 || before <= 100 {
+			t.Errorf("%d of %d events are remembered, want at most 100", n, before)
+		}
+		c.check()
+	})
+}
+
+// The scanner reads what a producer writes, in every codec, between records
+// that are no events, and passes over control batches. It runs in real time:
+// the zstd decoder ends in a finalizer.
+func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	defer b.close()
+	all := events(20, 5, "OrderCreated")
+	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
+	for i, codec := range codecs {
+		cfg := b.cfg
+		cfg.Kafka = append(cfg.Kafka[:len(cfg.Kafka):len(cfg.Kafka)], kgo.ProducerBatchCompression(codec))
+		p, err := newPublisher(&cfg, b.publisher.metrics, func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all[i*20 : i*20+20] {
+			e.Payload = bytes.Repeat(e.Payload, 20)
+			if err := p.submit(t.Context(), e, 0, bySweep, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.drain(t.Context())
+		p.close()
+		strangers(t, b, "OrderCreated")
+	}
+	got := make(map[gocql.UUID]topicEvent)
+	topics := &backTopics{
+		client: b.publisher.client, admin: b.publisher.topics.admin, source: b.cfg.Source,
+		parts: make(map[string]map[int32]*backPartition),
+		take: func(es []topicEvent) {
+			for _, e := range es {
+				got[e.id] = e
+			}
+		},
+		refuse: func(topic string, err error) { t.Errorf("%s refused: %v", topic, err) },
+	}
+	for _, step := range []func() error{
+		func() error { return topics.locate(t.Context(), []string{"OrderCreated", "None"}, time.Unix(0, 0)) },
+		func() error { return topics.findEnds(t.Context()) },
+		func() error { return topics.read(t.Context()) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range all {
+		if g := got[e.ID]; g.aggregate != e.AggregateID || g.sequence != e.Sequence || !g.ours {
+			t.Errorf("event %s: got %+v", e.ID, g)
+		}
+	}
+	if len(got) != len(all) {
+		t.Errorf("%d events, want %d", len(got), len(all))
+	}
+}
+
+// strangers puts records into a topic that are no events, one in a transaction.
+func strangers(t *testing.T, b *bundle, topic string) {
+	t.Helper()
+	cl, err := kgo.NewClient(append(b.cfg.Kafka, kgo.SeedBrokers(b.cfg.Brokers...), kgo.TransactionalID("stranger"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*kgo.Record{
+		{Topic: topic},
+		{Topic: topic, Key: []byte("k"), Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: "ce_id"}, {Key: "", Value: nil}}},
+		{Topic: topic, Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(strings.Repeat("z", 36))}}},
+		{Topic: topic, Headers: []kgo.RecordHeader{{Key: "ce_sequence", Value: []byte("many")}}},
+	} {
+		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// level is the value of a gauge.
+func level(g prometheus.Gauge) float64 {
+	var m dto.Metric
+	if err := g.Write(&m); err != nil {
+		panic(err)
+	}
+	return m.GetGauge().GetValue()
+}
+
+// lockedWriter is for logs of several goroutines.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  *bytes.Buffer
+}
+
+// Write writes alone.
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}

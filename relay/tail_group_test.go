@@ -1,0 +1,445 @@
+package relay
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// memLog is a log in memory.
+type memLog struct {
+	mu      sync.Mutex
+	rows    []memRow
+	err     error
+	took    time.Duration
+	queries []memQuery
+}
+
+type memRow struct {
+	stream  int
+	time    gocql.UUID
+	event   outbox.Event
+	visible time.Time
+}
+
+type memQuery struct {
+	at      time.Time
+	streams map[int]bool
+	after   time.Time
+}
+
+func (l *memLog) read(ctx context.Context, streams *streamList, after int64, known func(logKey) bool, each func(*tailRow) error) error {
+	l.mu.Lock()
+	q := memQuery{at: time.Now(), streams: make(map[int]bool), after: time.UnixMicro(after)}
+	for b := (*streams)[4:]; len(b) > 0; b = b[20:] {
+		q.streams[int(binary.BigEndian.Uint64(b[4:]))] = true
+	}
+	l.queries = append(l.queries, q)
+	rows, err, took := l.rows, l.err, l.took
+	l.mu.Unlock()
+	if err := sleep(ctx, took); err != nil {
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		k := logKey{time: r.time}
+		if q.streams[r.stream] && writeTime(r.time) > after && !r.visible.After(q.at) && !known(k) {
+			if err := each(&tailRow{logKey: k, stream: memStream(r.stream), event: r.event, insert: true}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add writes an event's row now; it becomes visible late by some time.
+func (l *memLog) add(stream int, e outbox.Event, late time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := gocql.MinTimeUUID(time.Now())
+	copy(u[8:], e.ID[8:])
+	l.rows = append(l.rows, memRow{stream, u, e, time.Now().Add(late)})
+}
+
+// since returns the queries from a time on.
+func (l *memLog) since(t time.Time) (out []memQuery) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range l.queries {
+		if !q.at.Before(t) {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+func (l *memLog) set(err error, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err, l.took = err, took
+}
+
+func memStream(i int) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(i)), 1)
+}
+
+// tailBench is a tail over a log in memory, of one generation with four streams
+// that the sweep has opened.
+type tailBench struct {
+	*bundle
+	log   *memLog
+	tail  *tail
+	table *table
+	gen   *generation
+	stop  func()
+}
+
+func newTailBench(t *testing.T, change func(*Config)) *tailBench {
+	t.Helper()
+	b := &tailBench{bundle: setup(t, change), log: new(memLog), table: new(table)}
+	start := time.Now().Add(-time.Hour)
+	store := newMemCheckpoints()
+	s := newStreams(store, 100, b.cfg.Logger, newMetrics(prometheus.NewRegistry()))
+	m := &progressManager{store: store, streams: s}
+	if err := m.StartGeneration(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	var streams [][]byte
+	for i := range 4 {
+		streams = append(streams, memStream(i))
+		if _, err := m.GetProgress(t.Context(), start, "t", memStream(i)); err != nil {
+			t.Fatal(err)
+		}
+		s.begin(memStream(i)).idle(gocql.MinTimeUUID(time.Now().Add(-time.Minute)))
+	}
+	b.gen = newGeneration(start, streams, func(i int) int64 { return int64(i) })
+	b.tail = newTail(&b.cfg, b.publisher.metrics, b, b.log, s, b.publisher, b.table.lookup)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = b.tail.run(ctx) }()
+	b.stop = func() { cancel(); <-done; b.close() }
+	return b
+}
+
+func (b *tailBench) times(context.Context) ([]time.Time, error) { return []time.Time{b.gen.start}, nil }
+
+func (b *tailBench) generation(context.Context, time.Time) (*generation, error) { return b.gen, nil }
+
+func TestTail_ReadsQuicklyWhereRowsAreAndSeldomElsewhere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, nil)
+		defer b.stop()
+		time.Sleep(10 * time.Second)
+		idle := len(b.log.since(time.Now().Add(-5 * time.Second)))
+		if idle < 45 || idle > 55 {
+			t.Errorf("%d queries in 5 s without rows, want one every %s", idle, DefaultTailMaxInterval)
+		}
+		begin := time.Now()
+		for i := range 500 {
+			b.log.add(i%4, event(i, 1, "OrderUpdated"), 0)
+			time.Sleep(4 * time.Millisecond)
+		}
+		busy, took := len(b.log.since(begin)), time.Since(begin)
+		if most := int(took/DefaultTailMinInterval) + 2; busy < 200 || busy > most {
+			t.Errorf("%d queries in %s with rows, want one every %s", busy, took, DefaultTailMinInterval)
+		}
+		time.Sleep(DefaultTailMaxInterval)
+		// Most readings go back a little only, and find most rows for the first time.
+		if rows, again := count(b.publisher.metrics.tailRows), count(b.publisher.metrics.tailAgain); rows != 500 || again > 30*rows {
+			t.Errorf("read %v rows, and %v again", rows, again)
+		}
+	})
+}
+
+func TestTail_AsksASlowDatabaseLess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, nil)
+		defer b.stop()
+		b.log.set(nil, 500*time.Millisecond)
+		time.Sleep(time.Minute)
+		if n := len(b.log.since(time.Now().Add(-30 * time.Second))); n > 22 {
+			t.Errorf("%d queries in 30 s of a database that takes 500 ms each", n)
+		}
+	})
+}
+
+func TestTail_KeepsToItsBudgetWhateverTheHints(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, func(c *Config) { c.TailMaxQueriesPerSecond = 50 })
+		defer b.stop()
+		time.Sleep(time.Second)
+		begin := time.Now()
+		for range 10_000 {
+			b.tail.hint([]int64{0, 1, 2, 3, 1 << 60, -5})
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(b.log.since(begin)); n > 510 {
+			t.Errorf("%d queries in %s, want at most 50 a second", n, time.Since(begin))
+		}
+	})
+}
+
+// A hint makes the tail read that stream at once, and no other.
+func TestTail_ReadsAHintedStreamAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, func(c *Config) { c.TailMaxInterval = 10 * time.Second })
+		defer b.stop()
+		time.Sleep(25 * time.Second)
+		for i := range 20 {
+			begin := time.Now()
+			b.log.add(i%4, event(i, 1, "OrderUpdated"), 0)
+			b.tail.hint([]int64{int64(i % 4)})
+			time.Sleep(5 * time.Millisecond)
+			qs := b.log.since(begin)
+			if len(qs) == 0 || len(qs[0].streams) != 1 || !qs[0].streams[i%4] {
+				t.Fatalf("queries after the hint of stream %d: %v", i%4, qs)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := count(b.publisher.metrics.found[byTail]); n != 20 {
+			t.Errorf("found %v of 20 events", n)
+		}
+		// Rows that hints tell of are no reason to read all streams more often.
+		if got := b.tail.status().Interval; got < time.Second {
+			t.Errorf("interval = %s, want it long as there is nothing but what hints tell of", got)
+		}
+	})
+}
+
+// Rows that become visible behind others are found too: those that are a little
+// late at once, others within TailOverlap; later ones are the sweep's.
+func TestTail_FindsRowsThatAreLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, nil)
+		defer b.stop()
+		time.Sleep(time.Second)
+		for i := range 200 {
+			b.log.add(i%4, event(i, 1, "OrderUpdated"), 0)
+			if i%10 == 0 {
+				b.log.add(i%4, event(1000+i, 1, "OrderUpdated"), time.Duration(i)*8*time.Millisecond)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		if n := count(b.publisher.metrics.found[byTail]); n != 220 {
+			t.Errorf("found %v of 220 events", n)
+		}
+	})
+}
+
+func TestTail_OutlivesTheDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, nil)
+		defer b.stop()
+		time.Sleep(time.Second)
+		b.log.set(errors.New("no connections"), 0)
+		begin := time.Now()
+		time.Sleep(time.Hour)
+		if n := len(b.log.since(begin)); n > 1000 {
+			t.Errorf("%d queries in an hour of outage", n)
+		}
+		if s := b.tail.status(); s.Err == nil {
+			t.Error("status() has no error during the outage")
+		}
+		b.log.add(1, event(1, 1, "OrderUpdated"), 0)
+		b.log.set(nil, 0)
+		time.Sleep(10 * time.Second)
+		if s := b.tail.status(); s.Err != nil {
+			t.Errorf("status() after the outage: %v", s.Err)
+		}
+		if n := count(b.publisher.metrics.found[byTail]); n != 1 {
+			t.Errorf("found %v of 1 event", n)
+		}
+		// What is older than the confidence window the sweep reads.
+		last := b.log.since(begin.Add(time.Hour))
+		if len(last) == 0 || time.Since(last[0].after) > b.cfg.ConfidenceWindow+time.Minute {
+			t.Errorf("read back to %s", last[0].after)
+		}
+	})
+}
+
+// While too many events are out before the sweep, the tail waits for it.
+func TestTail_WaitsForTheSweep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, func(c *Config) { c.MaxRememberedEvents = 100 })
+		defer b.stop()
+		time.Sleep(time.Second)
+		for i := range 200 {
+			b.log.add(i%4, event(i, 1, "OrderUpdated"), 0)
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		s := b.publisher.state()
+		if s.fresh < 100 || s.fresh > 110 || !b.tail.status().Paused {
+			t.Errorf("%d events are out before the sweep, status %+v, want 100 and a pause", s.fresh, b.tail.status())
+		}
+		b.publisher.mu.Lock()
+		for i := range 100 {
+			b.publisher.memory.show(event(i, 1, "").ID, 0)
+		}
+		b.publisher.mu.Unlock()
+		time.Sleep(time.Second)
+		if n := count(b.publisher.metrics.found[byTail]); n != 200 {
+			t.Errorf("found %v of 200 events when the sweep had come on", n)
+		}
+	})
+}
+
+// An event that is missing keeps its aggregate, and no other, from going on: for
+// as long as it may still come, and then the sweep decides.
+func TestTail_WaitsForWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, nil)
+		defer b.stop()
+		time.Sleep(time.Second)
+		put := func(aggregate int, seq int64, inTable time.Duration) {
+			e := event(aggregate, seq, "OrderUpdated")
+			b.table.add(e, time.Now().UnixMicro(), time.Now().Add(inTable))
+		}
+		put(1, 1, 0)
+		put(1, 2, 40*time.Second) // from the batchlog
+		put(1, 3, 0)
+		put(2, 1, 0)
+		put(2, 2, time.Hour)
+		put(2, 3, 0)
+		for aggregate := 1; aggregate <= 2; aggregate++ {
+			for _, seq := range []int64{1, 3} {
+				b.log.add(aggregate, event(aggregate, seq, "OrderUpdated"), 0)
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		for i := range 50 {
+			b.log.add(3, event(100+i, 1, "OrderUpdated"), 0)
+		}
+		time.Sleep(time.Second)
+		if got := len(b.consume("OrderUpdated")); got != 52 {
+			t.Errorf("%d events are out while two aggregates wait, want 52", got)
+		}
+		if s := b.tail.status(); s.Waiting != 2 {
+			t.Errorf("%d aggregates wait, want 2", s.Waiting)
+		}
+		time.Sleep(time.Minute)
+		if got := len(b.consume("OrderUpdated")); got != 54 {
+			t.Errorf("%d events are out when the first was found, want 54", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if s := b.tail.status(); s.Waiting != 0 || count(b.publisher.metrics.tailLeft) != 1 {
+			t.Errorf("%d aggregates wait and %v events are left to the sweep, want 0 and 1", s.Waiting, count(b.publisher.metrics.tailLeft))
+		}
+	})
+}
+
+func TestTailGap_Begin(t *testing.T) {
+	t.Parallel()
+	row := func(seq, written int64) storedEvent {
+		return storedEvent{Event: outbox.Event{Sequence: seq}, written: written}
+	}
+	for _, tt := range []struct {
+		name    string
+		found   []storedEvent
+		floor   int64
+		known   bool
+		horizon int64
+		want    int64 // 0: left to the sweep
+	}{
+		{name: "all after the floor", found: []storedEvent{row(1, 20), row(2, 30)}, floor: 10, known: true, want: 1},
+		{name: "the first is out", found: []storedEvent{row(1, 5), row(2, 30)}, floor: 10, known: true, want: 2},
+		{name: "clocks disagree: what is before one that is out is out", found: []storedEvent{row(1, 20), row(2, 5), row(3, 30)}, floor: 10, known: true, want: 3},
+		{name: "not there yet", floor: 10, known: true, want: 1},
+		{name: "the first ones are expired or late", found: []storedEvent{row(3, 30)}, floor: 10, known: true},
+		{name: "the sweep has not opened the stream", found: []storedEvent{row(1, 5)}, floor: 10},
+		{name: "what is out after the floor is forgotten", found: []storedEvent{row(1, 5)}, floor: 10, known: true, horizon: 11},
+	} {
+		w := &tailGap{floor: func() (int64, bool) { return tt.floor, tt.known }}
+		got, err := w.begin(tt.found, tt.horizon)
+		if got != tt.want || (err != nil) != (tt.want == 0) {
+			t.Errorf("%s: begin() = %d, %v, want %d", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+func TestGeneration_StreamsForAToken(t *testing.T) {
+	t.Parallel()
+	id := func(token int64) []byte {
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(token)), 1)
+	}
+	// Two vnodes, ending at -10 and 50, of two shards each.
+	ends := []int64{50, 50, -10, -10}
+	g := newGeneration(time.Time{}, [][]byte{id(-9), id(20), id(60), id(-100)}, func(i int) int64 { return ends[i] })
+	for _, tt := range []struct {
+		token int64
+		want  []int64
+	}{{-1000, []int64{-100, 60}}, {-10, []int64{-100, 60}}, {-9, []int64{-9, 20}}, {50, []int64{-9, 20}}, {51, []int64{-100, 60}}} {
+		var got []int64
+		for _, i := range g.streamsFor(tt.token) {
+			got = append(got, streamToken(g.streams[i]))
+		}
+		if len(got) != 2 || got[0] != tt.want[0] || got[1] != tt.want[1] {
+			t.Errorf("streamsFor(%d) = %v, want %v", tt.token, got, tt.want)
+		}
+	}
+}
+
+// BenchmarkTail_DecodeAndAdmit takes new rows from the driver's bytes into their
+// lanes, and rows that were read before.
+func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
+	for _, again := range []bool{false, true} {
+		name := "new"
+		if again {
+			name = "again"
+		}
+		b.Run(name, func(b *testing.B) {
+			cfg := Config{Brokers: []string{"127.0.0.1:1"}, MaxInFlightRecords: 1 << 30, MaxInFlightBytes: 1 << 50}.withDefaults()
+			p, err := newPublisher(&cfg, newMetrics(prometheus.NewRegistry()), func(error) {})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer p.close()
+			r := newRowReader(func(logKey) bool { return again })
+			e := event(1, 1, "OrderUpdated")
+			row := [][]byte{
+				memStream(1), make([]byte, 16),
+				{0, 0, 0, 0},
+				{2},
+				e.AggregateID[:], binary.BigEndian.AppendUint64(nil, 1), e.ID[:], []byte("order"), []byte(e.Type),
+				make([]byte, 300), []byte("application/json"), nil, binary.BigEndian.AppendUint64(nil, 1_700_000_000_000), nil,
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				binary.BigEndian.PutUint64(row[4], uint64(i)+1)
+				binary.BigEndian.PutUint64(row[6], uint64(i)+1)
+				for c, d := range r.dest() {
+					if err := d.(gocql.Unmarshaler).UnmarshalCQL(nil, row[c]); err != nil {
+						b.Fatal(err)
+					}
+				}
+				got, fresh := r.row()
+				if !fresh {
+					continue
+				}
+				if v, err := p.offer(b.Context(), &offer{event: got.event, written: 1, by: byTail}); err != nil || v != taken {
+					b.Fatal(v, err)
+				}
+			}
+		})
+	}
+}
