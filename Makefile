@@ -29,7 +29,7 @@ test: lint test-race test-peers test-fault fuzz-short bench-smoke compose-check 
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
-	go test ./...
+	go test -short ./...
 
 .PHONY: test-race
 test-race: cc

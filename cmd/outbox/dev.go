@@ -201,7 +201,11 @@ func (d *dev) loadInto(ctx context.Context) (loadSummary, error) {
 	l := newLoader("http://"+d.httpAddr, d.rate, func(n int, err error) {
 		fmt.Fprintf(d.errOut, "\rline %d skipped: %v\n", n, err)
 	})
-	detail := func() string { return fmt.Sprintf("relay: %d events out", d.ledger.Totals().Records) }
+	before := d.ledger.Totals().Records
+	detail := func() string {
+		stored := l.created.Load() + l.cancelled.Load()
+		return fmt.Sprintf("relay: %d behind", max(0, stored-(d.ledger.Totals().Records-before)))
+	}
 	if d.file == "" && !d.once {
 		if err := d.sameRun(l); err != nil {
 			return loadSummary{}, err

@@ -89,6 +89,9 @@ type outcome struct {
 	repeatedRows int
 }
 
+// shortSeed is that of the simulation that -short runs: six hours without a broker.
+const shortSeed = 1
+
 // bubbles lets one bubble run at a time; see simulate.
 var bubbles sync.Mutex
 
@@ -97,6 +100,9 @@ var bubbles sync.Mutex
 // then holds what was left behind to the promises.
 func simulate(t *testing.T, seed uint64, change func(*settings), scenario func(*world)) (seen outcome) {
 	t.Helper()
+	if testing.Short() && seed != shortSeed {
+		t.Skip("of the simulations -short runs one; run it without")
+	}
 	// The driver keeps channels in global pools. One that was made outside of a
 	// bubble, or in another one, cannot be used in it; two garbage collections
 	// empty the pools.
