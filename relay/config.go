@@ -161,7 +161,8 @@ type Config struct {
 	// max.message.bytes bounds it further. Default DefaultMaxRecordBytes.
 	MaxRecordBytes int32
 	// MaxStreamBacklog is how many changes of one stream may be read past one
-	// that is not acknowledged. It bounds what a crash repeats. Default DefaultMaxStreamBacklog.
+	// that is not acknowledged. It bounds what a crash repeats where the topics
+	// may not be read back. Default DefaultMaxStreamBacklog.
 	MaxStreamBacklog int
 	// MaxAggregates is how many idle aggregates' last sequence numbers are
 	// remembered, at some 80 bytes each. Of one that is forgotten the earlier

@@ -141,7 +141,7 @@ func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
 	save, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	if err := r.streams.reset(save); err != nil {
-		r.log.Warn("checkpoints not saved; events are repeated at the next start", "err", err)
+		r.log.Warn("checkpoints not saved; the next start reads further back", "err", err)
 	}
 	if fatal != nil {
 		return fmt.Errorf("relay %s: %w", r.cfg.Name, fatal)

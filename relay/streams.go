@@ -217,7 +217,7 @@ func (s *streams) run(ctx context.Context, every, idle time.Duration) error {
 		case err != nil && ctx.Err() == nil && Classify(err) == Fatal:
 			return err
 		case err != nil && !failing && ctx.Err() == nil:
-			s.log.Warn("checkpoint not saved; a crash now would repeat events", "err", err)
+			s.log.Warn("checkpoint not saved; a start after a crash now would read further back", "err", err)
 		}
 		failing = err != nil
 	}

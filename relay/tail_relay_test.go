@@ -121,7 +121,11 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 						t.Errorf("event %s, written at %s, came after %s", d.ID, written[d.ID].Format(time.TimeOnly), late)
 					}
 				}
-				if n := len(r.tail.Load().known); n < 2 {
+				tl := r.tail.Load()
+				tl.mu.Lock()
+				n := len(tl.known)
+				tl.mu.Unlock()
+				if n < 2 {
 					t.Errorf("%d generations are known, want two at least", n)
 				}
 				time.Sleep(5 * time.Minute)

@@ -1,0 +1,33 @@
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+// dev is killed three times during its load, the engines with the relay. What
+// was relayed before is read back from the topics and not relayed again.
+func TestDev_IsKilledDuringItsLoad(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	addrs := harness.FreeAddrs(t, 3)
+	d := harness.Start(t, "dev", "dev", "--data-dir", dir, "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2])
+	for i := range 3 {
+		if i > 0 {
+			d.Restart()
+		}
+		harness.Reachable(t, addrs[2])
+		time.Sleep(time.Duration(1+i) * time.Second)
+		d.Kill()
+	}
+	r, stderr, code := once(t, dir)
+	if code != 0 || r.Lost != 0 || r.Duplicates != 0 || r.OutOfOrder != 0 {
+		t.Errorf("status %d, %+v, want every event in the topics, each once and in order\n%s", code, r, stderr)
+	}
+	if r.Written <= 9878 {
+		t.Errorf("%d events in all: none were there before the last run", r.Written)
+	}
+}
