@@ -77,6 +77,13 @@ func (k *kafka) unfreeze() {
 	}
 }
 
+// frozen says whether it is.
+func (k *kafka) frozen() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.thaw != nil
+}
+
 // onProduce calls f before each request that publishes is carried out; nil ends that.
 func (k *kafka) onProduce(f func()) {
 	k.mu.Lock()

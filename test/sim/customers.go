@@ -51,7 +51,7 @@ func (c *customer) visit() {
 	if c.rnd.IntN(2) == 0 {
 		time.Sleep(time.Duration(c.rnd.Int64N(int64(3 * time.Second))))
 	} else {
-		time.Sleep(time.Duration(c.rnd.ExpFloat64() * float64(20*time.Minute)))
+		time.Sleep(min(time.Duration(c.rnd.ExpFloat64()*float64(15*time.Minute)), 45*time.Minute))
 	}
 	c.cancel(id)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // planned is how long things may go wrong.
@@ -15,6 +17,8 @@ const planned = 2 * time.Hour
 type plan struct {
 	rnd      *rand.Rand
 	tablets  bool
+	tail     bool
+	readBack bool
 	inFlight int
 	skews    []time.Duration
 	episodes []episode
@@ -117,6 +121,7 @@ var kinds = []*kind{
 func newPlan(seed uint64) *plan {
 	p := &plan{rnd: rand.New(rand.NewPCG(seed, 'p'))}
 	p.tablets = p.rnd.IntN(3) == 0
+	p.tail, p.readBack = p.rnd.IntN(4) > 0, p.rnd.IntN(4) > 0
 	p.inFlight = 5 + p.rnd.IntN(200)
 	for range 1 + p.rnd.IntN(3) {
 		p.skews = append(p.skews, time.Duration(p.rnd.Int64N(int64(24*time.Second)))-20*time.Second)
@@ -145,7 +150,8 @@ func (e episode) collides(o episode) bool {
 // String lists what will happen.
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "tablets %t, at most %d in flight, clocks of the order services off by %v\n", p.tablets, p.inFlight, p.skews)
+	fmt.Fprintf(&b, "tablets %t, tail %t, read-back %t, at most %d in flight, clocks of the order services off by %v\n",
+		p.tablets, p.tail, p.readBack, p.inFlight, p.skews)
 	for _, e := range p.episodes {
 		fmt.Fprintf(&b, "%12s to %12s  %s\n", e.from.Round(time.Millisecond), e.to.Round(time.Millisecond), e.kind.name)
 	}
@@ -155,6 +161,12 @@ func (p *plan) String() string {
 func (p *plan) settings(s *settings) {
 	if p.tablets {
 		onTablets(s)
+	}
+	if !p.tail {
+		s.relay.Tail = relay.TailOff
+	}
+	if !p.readBack {
+		s.relay.ReadBackMargin = -1
 	}
 	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog = p.inFlight, 5+p.rnd.IntN(200)
 	s.skews = p.skews

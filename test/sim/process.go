@@ -28,6 +28,9 @@ type process struct {
 	crashed bool
 	// unsaved says that it could not save some checkpoint.
 	unsaved bool
+	// stranded says that it ended while the broker stood still, which may carry
+	// out later what it had been sent.
+	stranded bool
 }
 
 // relay is the one that runs now.
@@ -37,8 +40,12 @@ func (w *world) relay() *process {
 	return w.relays[len(w.relays)-1]
 }
 
-// tailInterval is how often the fast tail reads idle streams.
-const tailInterval = 20 * time.Second
+// How often the relay reads idle streams, with its tail and its sweep. At the
+// pace of production this would be most of what a simulation does.
+const (
+	tailInterval = 20 * time.Second
+	idleDelay    = 20 * time.Second
+)
 
 // startRelay starts a relay as a new process. Like the real one, it waits for
 // the database.
@@ -57,8 +64,8 @@ func (w *world) startRelay() {
 	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session.Session, keyspace, p.metrics, w.log.With("process", p.name)
 	c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{w.kafka.dialer(w.net, p.name)}
 	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
-	// Hours of polling every 100 ms would be most of what a simulation does.
 	c.TailMaxInterval = cmp.Or(c.TailMaxInterval, tailInterval)
+	c.IdleDelay = cmp.Or(c.IdleDelay, idleDelay)
 	p.config = c
 	var err error
 	if p.relay, err = relay.New(c); err != nil {
@@ -127,6 +134,7 @@ func (w *world) checkRuns(p *process) {
 func (w *world) count(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	p.stranded = w.kafka.frozen()
 	p.unsaved = p.value(w, "relay_checkpoint_errors_total") > 0
 	w.seen.restarts += int(p.value(w, "relay_reader_restarts_total"))
 }

@@ -43,7 +43,7 @@ func seeds(t *testing.T) []uint64 {
 	if seed, ok := number("SIM_SEED"); ok {
 		return []uint64{seed}
 	}
-	runs := uint64(6)
+	runs := uint64(5)
 	if testing.Short() {
 		runs = 2
 	}

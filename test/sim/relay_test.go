@@ -41,14 +41,14 @@ func TestRelay_StoppedWithoutABroker(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The relay starts while most reads fail, the ones by which the reader learns of
-// the streams too: it ends, and is started again until it works.
+// The relay starts while most reads fail, those by which the reader learns where
+// to go on too: it ends, and is started again until it works.
 func TestRelay_StartsWhileReadsFail(t *testing.T) {
 	seen := simulate(t, 18, nil, func(w *world) {
 		w.traffic(300, time.Hour)
 		time.Sleep(10 * time.Minute)
 		w.stopRelay()
-		mend := w.failReads(0.7)
+		mend := w.failReads(0.95)
 		w.startRelay()
 		time.Sleep(20 * time.Minute)
 		mend()
@@ -75,21 +75,32 @@ func TestRelay_Crashes(t *testing.T) {
 
 // The relay is killed in the middle of catching up, when it has most to
 // repeat: as the broker takes a request, whose answer it therefore never sees,
-// and as the database takes a checkpoint.
+// and as the database takes a checkpoint. The next one reads back what was
+// published.
 func TestRelay_CrashesWhileCatchingUp(t *testing.T) {
-	seen := simulate(t, 16, nil, func(w *world) {
-		w.traffic(1000, 2*time.Hour)
-		time.Sleep(5 * time.Minute)
-		w.net.cut(broker)
-		time.Sleep(time.Hour)
-		w.net.mend(broker)
-		for i := range 4 {
-			w.crashWhen(w.kafka.onProduce, 3+2*i, time.Hour)
-			w.startRelay()
-			w.crashWhen(w.saves.onEach, 1+i, time.Hour)
-			w.startRelay()
-		}
-	})
-	// The relay reads back what it had published before it was killed.
+	seen := simulate(t, 16, nil, crashWhileCatchingUp)
 	wantOnce(t, seen)
+}
+
+// The same with a relay that may not read its topics: it repeats what was
+// published and not covered by a checkpoint, and that is bounded.
+func TestRelay_CrashesWithoutReadingBack(t *testing.T) {
+	seen := simulate(t, 16, func(s *settings) { s.relay.ReadBackMargin = -1 }, crashWhileCatchingUp)
+	if seen.duplicates == 0 {
+		t.Error("no duplicates: the relay was not killed while it published")
+	}
+}
+
+func crashWhileCatchingUp(w *world) {
+	w.traffic(1000, 2*time.Hour)
+	time.Sleep(5 * time.Minute)
+	w.net.cut(broker)
+	time.Sleep(time.Hour)
+	w.net.mend(broker)
+	for i := range 4 {
+		w.crashWhen(w.kafka.onProduce, 3+2*i, time.Hour)
+		w.startRelay()
+		w.crashWhen(w.saves.onEach, 1+i, time.Hour)
+		w.startRelay()
+	}
 }
