@@ -10,7 +10,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 COMPOSESPEC := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-FUZZTIME ?= 10s
+FUZZTIME ?= 5s
 
 .PHONY: help
 help: ## list the targets
@@ -33,7 +33,7 @@ test-short: ## the Go-only tests, under two minutes
 
 .PHONY: test-race
 test-race: cc
-	go test -race -timeout 15m ./...
+	go test -race -timeout 40m ./...
 
 .PHONY: test-peers
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
