@@ -272,6 +272,12 @@ func (m *memCheckpoints) SaveTopic(_ context.Context, topic string) error {
 	return m.err
 }
 
+func (m *memCheckpoints) freeze(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.frozen = on
+}
+
 func (m *memCheckpoints) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

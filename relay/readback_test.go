@@ -29,16 +29,30 @@ var modelTopics = []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
 // crashing runs relays over a model and kills all but the last.
 type crashing struct {
 	*bundle
-	rnd   *rand.Rand
+	rnd   *dice
 	model *model
 	store *memCheckpoints
 }
 
 func newCrashing(t *testing.T, seed uint64, change func(*Config), opts ...kfake.Opt) *crashing {
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	c := &crashing{bundle: setup(t, change, opts...), rnd: rnd, model: newModel(rnd, 4, 60, 8), store: newMemCheckpoints()}
+	c := &crashing{bundle: setup(t, change, opts...), model: newModel(rnd, 4, 60, 8), store: newMemCheckpoints()}
+	c.rnd = &dice{rnd: rnd}
 	c.store.generation, c.store.first = c.model.generation, c.model.generation
 	return c
+}
+
+// dice are random numbers for several goroutines.
+type dice struct {
+	mu  sync.Mutex
+	rnd *rand.Rand
+}
+
+// IntN is rand.Rand's.
+func (d *dice) IntN(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rnd.IntN(n)
 }
 
 // life runs a relay for a while and kills it.
@@ -93,15 +107,12 @@ func TestReadback_KnowsWhatWasUnderWay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCrashing(t, seed, func(c *Config) { c.ReadBackQuiet = 600 * time.Millisecond })
 				defer c.close()
-				rnd, mu := rand.New(rand.NewPCG(seed, 3)), new(sync.Mutex)
 				for range 6 {
 					w := &wire{dial: c.net.DialContext, delay: func() time.Duration {
-						mu.Lock()
-						defer mu.Unlock()
-						return time.Duration(rnd.IntN(500)) * time.Millisecond
+						return time.Duration(c.rnd.IntN(500)) * time.Millisecond
 					}}
 					p := c.start(w)
-					time.Sleep(time.Duration(rnd.IntN(6000)) * time.Millisecond)
+					time.Sleep(time.Duration(c.rnd.IntN(6000)) * time.Millisecond)
 					w.kill()
 					p.stop()
 					go func() { p.publisher.close() }()
@@ -168,9 +179,9 @@ func TestReadback_WithoutTheRight(t *testing.T) {
 				topic(kmsg.ACLOperationDescribe), topic(kmsg.ACLOperationDescribeConfigs),
 				kfake.ACL{Resource: kmsg.ACLResourceTypeCluster, Name: "kafka-cluster", Operation: kmsg.ACLOperationIdempotentWrite, Allow: true}))
 		defer c.close()
-		c.store.frozen = true
+		c.store.freeze(true)
 		c.life(2 * time.Second)
-		c.store.frozen = false
+		c.store.freeze(false)
 		logged.Reset()
 		p := c.last()
 		if n := strings.Count(logged.String(), "may not be read back"); n != 1 || !strings.Contains(logged.String(), "[OrderCancelled OrderCreated OrderUpdated]") {
@@ -225,9 +236,9 @@ func TestReadback_GivesUpAPartitionNobodyLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrashing(t, 1, nil)
 		defer c.close()
-		c.store.frozen = true
+		c.store.freeze(true)
 		c.life(2 * time.Second)
-		c.store.frozen = false
+		c.store.freeze(false)
 		gone := c.cluster.Fault(kfake.Fault{
 			Keys:  []kmsg.Key{kmsg.Fetch},
 			Topic: "OrderUpdated", Partitions: []int32{1}, Err: kerr.NotLeaderForPartition, Count: -1,
@@ -275,9 +286,9 @@ func TestReadback_RemembersTheNewestPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrashing(t, 1, func(c *Config) { c.MaxRememberedEvents = 100 })
 		defer c.close()
-		c.store.frozen = true
+		c.store.freeze(true)
 		c.life(4 * time.Second)
-		c.store.frozen = false
+		c.store.freeze(false)
 		before := len(c.consume(modelTopics...))
 		p := c.last()
 		n := int(level(p.readback.metrics.readBack.events))
@@ -315,10 +326,13 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 		strangers(t, b, "OrderCreated")
 	}
 	got := make(map[gocql.UUID]topicEvent)
+	var mu sync.Mutex
 	topics := &backTopics{
 		client: b.publisher.client, admin: b.publisher.topics.admin, source: b.cfg.Source,
 		parts: make(map[string]map[int32]*backPartition),
 		take: func(es []topicEvent) {
+			mu.Lock()
+			defer mu.Unlock()
 			for _, e := range es {
 				got[e.id] = e
 			}
