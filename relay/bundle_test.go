@@ -212,13 +212,6 @@ func (m *memCheckpoints) Position(_ context.Context, gen time.Time, stream []byt
 	return m.rows[m.key(gen, stream)], m.err
 }
 
-// freeze makes saves go nowhere, as if the process had died before them.
-func (m *memCheckpoints) freeze(yes bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.frozen = yes
-}
-
 func (m *memCheckpoints) SavePosition(_ context.Context, gen time.Time, stream []byte, pos gocql.UUID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
