@@ -51,7 +51,7 @@ func newStreamProgress(gen time.Time, stream scyllacdc.StreamID, start gocql.UUI
 		saved: start, position: start,
 		changed: make(chan struct{}),
 	}
-	s.handed.Store(writeTime(start))
+	s.handed.Store(writeTime(start) - 1) // another change may have its time
 	return s
 }
 
