@@ -136,7 +136,8 @@ func TestService_RandomFaults(t *testing.T) {
 	}
 }
 
-// insist repeats a request as a good caller does, as long as it is told to.
+// insist repeats a request as a good caller does, as long as it is told to,
+// with a pause in which lost connections are made again.
 func insist(f func() (Result, error)) (Result, error) {
 	for range 200 {
 		r, err := f()
@@ -144,6 +145,7 @@ func insist(f func() (Result, error)) (Result, error) {
 		if !errors.As(err, &u) {
 			return r, err
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	return f()
 }

@@ -48,7 +48,7 @@ func TestRelay_StartsWhileReadsFail(t *testing.T) {
 		w.traffic(300, time.Hour)
 		time.Sleep(10 * time.Minute)
 		w.stopRelay()
-		mend := w.failReads(0.95)
+		mend := w.failReads(0.6)
 		w.startRelay()
 		time.Sleep(20 * time.Minute)
 		mend()
