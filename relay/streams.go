@@ -25,7 +25,7 @@ type streams struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	saving sync.Mutex // one save at a time, so that none overtakes a newer one
+	saving chan struct{} // holds one token per save under way: one at a time, so that none overtakes a newer one
 
 	mu     sync.Mutex
 	loaded map[string]loadedPosition // by stream, until its consumer is made
@@ -43,7 +43,7 @@ type streams struct {
 
 func newStreams(store checkpointStore, limit int, log *slog.Logger, m *metrics) *streams {
 	return &streams{
-		store: store, limit: limit, log: log, metrics: m,
+		store: store, limit: limit, log: log, metrics: m, saving: make(chan struct{}, 1),
 		loaded: make(map[string]loadedPosition), open: make(map[*streamProgress]struct{}), held: make(map[*streamProgress]error),
 		byID: make(map[string]*streamProgress),
 	}
@@ -161,8 +161,12 @@ func (s *streams) reset(ctx context.Context) error {
 // save writes the checkpoints of those that moved. The first error is
 // returned; the others are tried nevertheless.
 func (s *streams) save(ctx context.Context, which []*streamProgress) error {
-	s.saving.Lock()
-	defer s.saving.Unlock()
+	select {
+	case s.saving <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-s.saving }()
 	var g errgroup.Group
 	g.SetLimit(saveConcurrency)
 	for _, p := range which {
