@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
@@ -175,10 +176,59 @@ type Config struct {
 	// enough for 5,000 events per second over three minutes.
 	MaxRememberedEvents int
 
-	// RetryMin and RetryMax bound the wait before an event that failed is sent
-	// again; it doubles from one to the other. Defaults DefaultRetryMin, DefaultRetryMax.
+	// RetryDelays are the waits before each attempt to publish an event; their
+	// number is the number of attempts. An event that is not out then becomes a
+	// dead letter, or without DeadLetters is tried on at the last wait. Default
+	// DefaultRetryDelays.
+	RetryDelays []time.Duration
+	// RetryJitter is the share by which a wait is made longer or shorter at
+	// random, so that many do not come at once. Default DefaultRetryJitter; -1 for none.
+	RetryJitter float64
+	// AttemptTimeout is how long the broker may take to acknowledge before the
+	// breaker counts a failure. Default DefaultAttemptTimeout.
+	AttemptTimeout time.Duration
+	// BreakerFailures in a row open the breaker, and so does a share of failures of
+	// BreakerRate or more in the last BreakerWindow, once it holds BreakerMinCalls
+	// calls. It stays open for BreakerOpen; then BreakerProbes calls are let
+	// through: if all succeed it closes, if one fails it opens again. A call is
+	// what is sent within 50 ms. Defaults DefaultBreakerFailures and so on.
+	BreakerFailures            int
+	BreakerRate                float64
+	BreakerWindow, BreakerOpen time.Duration
+	BreakerMinCalls            int
+	BreakerProbes              int
+	// WhenOpen is what happens to events while the breaker is open:
+	// WhenOpenSpill or WhenOpenHold. Default DefaultWhenOpen; without
+	// DeadLetters always WhenOpenHold.
+	WhenOpen string
+	// SpillLimit is how many dead letters an open breaker makes before the relay
+	// holds. Default DefaultSpillLimit; -1 for none.
+	SpillLimit int
+
+	// DeadLetters takes what cannot be published. Nil holds the aggregate of such
+	// an event and tries it again every HoldRetry.
+	DeadLetters *dlq.Store
+	// Ordering says what happens to the later events of an aggregate with a dead
+	// letter: OrderingStrict or OrderingRelaxed. Orderings says so by event type.
+	// Default DefaultOrdering.
+	Ordering  string
+	Orderings map[string]string
+	// ReplayPoll is how often the relay asks what operators want done with dead
+	// letters. Default DefaultReplayPoll.
+	ReplayPoll time.Duration
+	// ReplayConcurrency is how many aggregates' dead letters are replayed at the
+	// same time. Default DefaultReplayConcurrency.
+	ReplayConcurrency int
+	// ClaimFor is how long a replay may take before another worker may take the
+	// dead letter over. Default DefaultClaimFor.
+	ClaimFor time.Duration
+
+	// RetryMin and RetryMax bound the wait before something fails again that is
+	// no attempt to publish, such as making a topic; it doubles from one to the
+	// other. Defaults DefaultRetryMin, DefaultRetryMax.
 	RetryMin, RetryMax time.Duration
-	// HoldRetry is the wait before an event that cannot be sent is tried again. Default DefaultHoldRetry.
+	// HoldRetry is the wait before an event that cannot be sent is tried again,
+	// without DeadLetters. Default DefaultHoldRetry.
 	HoldRetry time.Duration
 	// RestartDelay is the wait before the reader is started again after it
 	// failed repeatedly. Default DefaultRestartDelay.
@@ -235,6 +285,7 @@ func (c Config) withDefaults() Config {
 	def(&c.IdleCheckpoint, DefaultIdleCheckpoint)
 	def(&c.DrainTimeout, DefaultDrainTimeout)
 	def(&c.StallAfter, DefaultStallAfter)
+	c.publishingDefaults()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -319,6 +370,7 @@ func (c Config) validate() error {
 	positive("IdleCheckpoint", c.IdleCheckpoint)
 	positive("DrainTimeout", c.DrainTimeout)
 	positive("StallAfter", c.StallAfter)
+	c.validatePublishing(bad)
 	if c.RetryMax < c.RetryMin {
 		bad("RetryMax %s is below RetryMin %s", c.RetryMax, c.RetryMin)
 	}

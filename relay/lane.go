@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -28,12 +29,18 @@ type lane struct {
 	// failed is the error of an item that came back; nothing more is sent until
 	// all outstanding ones are back too, so that they go out again in order.
 	failed error
+	// ctx is what the outstanding items were produced with.
+	ctx *laneContext
 	// paused says that a timer or a topic will start the lane again.
 	paused bool
 	// suspect says that the front item was refused. It is sent alone, because a
 	// refusal fails everything that was buffered for the partition.
 	suspect bool
 	hold    *Hold
+	// writing says that a dead letter of the lane is being written.
+	writing bool
+	// ended takes the end of a replay; nil for an aggregate's own lane.
+	ended func(replayEnd)
 }
 
 type itemState uint8
@@ -57,6 +64,9 @@ type item struct {
 	// shown says that the sweep has shown the event.
 	shown   bool
 	settled []func()
+	call    *call
+	// death says that the event becomes a dead letter, and why.
+	death *death
 }
 
 func newLane(id gocql.UUID, known line) *lane {
@@ -95,9 +105,59 @@ func (l *lane) blocked(now time.Time) bool {
 
 type laneKey struct{}
 
-// inLane is the context a lane's records are produced with. It never ends: an
-// idempotent producer cannot take a record back.
-func inLane(l *lane) context.Context { return context.WithValue(context.Background(), laneKey{}, l) }
+// laneContext is what a lane's records are produced with, from the first one
+// outstanding to the last one back. It ends when the records are given up, but
+// only while the broker cannot have them: the client fails a batch that was
+// refused after an earlier request with it was lost, and that one may have been
+// written. It is safe for concurrent use.
+type laneContext struct {
+	context.Context
+	lane    *lane
+	p       *publisher
+	handed  uint64 // the number of the first record
+	given   atomic.Bool
+	givenUp chan struct{}
+}
+
+// errGivenUp is why a record is back that the relay asked for.
+var errGivenUp = errors.New("given up by the relay")
+
+func (p *publisher) newLaneContext(l *lane) *laneContext {
+	return &laneContext{Context: context.Background(), lane: l, p: p, handed: p.handed.Load(), givenUp: make(chan struct{})}
+}
+
+// giveUp asks for the records back.
+func (c *laneContext) giveUp() {
+	if c.given.CompareAndSwap(false, true) {
+		close(c.givenUp)
+	}
+}
+
+func (c *laneContext) unsure() bool { return c.p.lost.Load() >= c.handed }
+
+// Done is closed when the records are to come back and may.
+func (c *laneContext) Done() <-chan struct{} {
+	if c.unsure() {
+		return nil
+	}
+	return c.givenUp
+}
+
+// Err is errGivenUp when Done is closed.
+func (c *laneContext) Err() error {
+	if c.given.Load() && !c.unsure() {
+		return errGivenUp
+	}
+	return nil
+}
+
+// Value gives the partitioner the lane.
+func (c *laneContext) Value(key any) any {
+	if _, ok := key.(laneKey); ok {
+		return c.lane
+	}
+	return nil
+}
 
 // partitioner is Kafka's own for records with keys, with one exception: while
 // an aggregate has records under way they stay on one partition, so that a

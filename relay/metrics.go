@@ -21,6 +21,7 @@ type metrics struct {
 	checkpointSaves  prometheus.Counter
 	checkpointErrors prometheus.Counter
 
+	publishingMetrics
 	readBack readBackMetrics
 
 	tailQueries [readHinted + 1]prometheus.Counter
@@ -58,6 +59,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.registerTail(reg)
 	m.readBack = newReadBackMetrics(reg)
+	m.publishingMetrics = newPublishingMetrics(reg)
 	for c := range Permanent + 1 {
 		m.failures.WithLabelValues(c.String())
 	}
@@ -97,6 +99,12 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	gauge("relay_memory_aggregates", "Idle aggregates whose next sequence number is remembered.", func() float64 {
 		return float64(r.publisher.Load().state().aggregates)
 	})
+	gauge("relay_dead_letters_open", "Dead letters that are not settled.", func() float64 { return float64(r.publisher.Load().state().letters) })
+	gauge("relay_dead_letters_spilled", "Those of them that an open breaker made, with the bound relay_spill_limit.", func() float64 {
+		return float64(r.publisher.Load().state().spilled)
+	})
+	gauge("relay_spill_limit", "How many dead letters an open breaker makes before the relay holds.", func() float64 { return float64(max(r.cfg.SpillLimit, 0)) })
+	gauge("relay_parked_aggregates", "Aggregates whose later events wait behind a dead letter.", func() float64 { return float64(r.publisher.Load().state().parked) })
 	gauge("relay_aggregates_held", "Aggregates held because an event of theirs cannot be published.", func() float64 {
 		return float64(r.publisher.Load().state().held)
 	})

@@ -108,7 +108,7 @@ func (p *publisher) submit(ctx context.Context, e outbox.Event, written int64, b
 // under way already. Called locked.
 func (p *publisher) judge(o *offer) (v verdict, it *item) {
 	e := &o.event
-	if it = p.items[e.ID]; it != nil || p.memory.has(e.ID) {
+	if it = p.items[e.ID]; it != nil || p.memory.has(e.ID) || p.letters.has(e.ID) {
 		return repeated, it
 	}
 	if _, busy := p.claims[e.AggregateID]; busy && !o.owner {
@@ -218,7 +218,7 @@ func (p *publisher) lane(aggregate gocql.UUID) *lane {
 
 // rest puts away a lane without items. Called locked.
 func (p *publisher) rest(l *lane) {
-	if len(l.items) > 0 {
+	if len(l.items) > 0 || l.ended != nil || l.writing {
 		return
 	}
 	p.memory.keep(l.id, l.line)

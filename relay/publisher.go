@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -44,8 +45,25 @@ type publisher struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 
+	// lost is the number that handed had when a request was last lost: records up
+	// to it may have been written though the client says that they were not.
+	handed, lost atomic.Uint64
+	nudged       chan struct{} // makes watch look
+	broken       chan error    // connections that failed
+	woken        chan struct{} // makes the replayer look
+	burying      chan struct{} // holds a token per dead letter being written
+
 	mu         sync.Mutex
 	closed     bool
+	breaker    *breaker
+	call       *call   // what is sent now is part of it
+	calls      []*call // those with records under way
+	struck     time.Time
+	swept      time.Time
+	pinging    bool
+	letters    *letters
+	sending    map[*lane]struct{} // lanes with records outstanding
+	replaying  map[*lane]struct{}
 	lanes      map[gocql.UUID]*lane // aggregates with events under way
 	items      map[gocql.UUID]*item // by event id, those not acknowledged
 	bytes      int64
@@ -83,6 +101,14 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		held:       make(map[gocql.UUID]*Hold),
 		waiting:    make(map[string][]*lane),
 		topics:     newTopics(cfg),
+		breaker:    newBreaker(cfg, m),
+		letters:    newLetters(cfg),
+		sending:    make(map[*lane]struct{}),
+		replaying:  make(map[*lane]struct{}),
+		nudged:     make(chan struct{}, 1),
+		broken:     make(chan error, 1),
+		woken:      make(chan struct{}, 1),
+		burying:    make(chan struct{}, buryConcurrency),
 	}
 	// The relay's own options come last: nothing in cfg.Kafka overrides them.
 	opts := append([]kgo.Opt{kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0)}, cfg.Kafka...)
@@ -91,7 +117,8 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(partitioner()),
 		// The budget is the bound; the client's own must never be reached.
-		kgo.MaxBufferedRecords(cfg.MaxInFlightRecords+1),
+		kgo.MaxBufferedRecords(cfg.MaxInFlightRecords+cfg.ReplayConcurrency+1),
+		kgo.WithHooks(connections{p}),
 		kgo.ProducerBatchMaxBytes(cfg.MaxRecordBytes),
 		kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes),
 	)
@@ -102,15 +129,26 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 	}
 	p.client = client
 	p.topics.admin = kadm.NewClient(client)
+	p.wg.Go(p.watch)
 	return p, nil
 }
 
 // pump sends what may be sent of the lane. Called locked.
 func (p *publisher) pump(l *lane) {
-	for !p.closed && l.failed == nil && !l.paused {
+	for !p.closed && l.failed == nil && !l.paused && !l.writing {
 		it := l.firstQueued()
 		switch {
 		case it == nil:
+			return
+		case p.stays(l, it):
+			if l.outstanding > 0 {
+				return
+			}
+			if l.ended != nil {
+				p.endReplay(l, replayEnd{err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.causeOrOpen())})
+			} else if p.mayWrite(l, it) {
+				p.write(l)
+			}
 			return
 		case l.outstanding > 0 && (l.suspect || it.topic != l.topic):
 			return
@@ -130,62 +168,85 @@ func (p *publisher) pump(l *lane) {
 			p.makeTopic(it.topic, l)
 			return
 		}
-		p.send(l, it)
+		if !p.send(l, it) {
+			return
+		}
 	}
 }
 
-// send gives the item to the producer. Called locked: that is what keeps the
-// order of the lane. It neither blocks nor calls back before it returns.
-func (p *publisher) send(l *lane, it *item) {
+// stays says that the item is not to be sent now. Called locked.
+func (p *publisher) stays(l *lane, it *item) bool {
+	if p.breaker.status.State == BreakerOpen {
+		return true
+	}
+	return l.ended == nil && (it.death != nil || p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type))
+}
+
+// send gives the item to the producer, unless the breaker has something against
+// it. Called locked: that is what keeps the order of the lane. It neither blocks
+// nor calls back before it returns.
+func (p *publisher) send(l *lane, it *item) bool {
+	if it.call = p.admit(); it.call == nil {
+		p.nudge()
+		return false
+	}
+	it.call.open++
 	it.state = sent
 	it.attempts++
 	it.handed = time.Now()
+	p.handed.Add(1)
+	if l.outstanding == 0 {
+		l.ctx = p.newLaneContext(l)
+		p.sending[l] = struct{}{}
+	}
 	l.outstanding++
 	l.topic = it.topic
-	p.client.TryProduce(inLane(l), &kgo.Record{
+	p.client.TryProduce(l.ctx, &kgo.Record{
 		Topic:   it.topic,
 		Key:     it.event.Key(),
 		Value:   it.event.Payload,
 		Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source),
-	}, func(_ *kgo.Record, err error) { p.done(l, it, err) })
+	}, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
+	return true
 }
 
 // done takes the producer's answer.
-func (p *publisher) done(l *lane, it *item, err error) {
+func (p *publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	p.mu.Lock()
 	l.outstanding--
 	if l.outstanding == 0 {
 		l.partition.Store(-1)
+		delete(p.sending, l)
+	}
+	it.attempts = max(it.attempts, it.call.root().attempt)
+	p.answered(it.call, p.outcome(l, err))
+	it.call = nil
+	if p.breaker.moved {
+		p.nudge()
 	}
 	if err != nil {
 		p.back(l, it, err)
 		p.mu.Unlock()
 		return
 	}
-	it.state = acked
-	l.pop()
-	// Settled before it counts as done, and under the lock: who waits for the
-	// last event saves the checkpoints next.
-	for _, f := range it.settled {
-		f()
-	}
-	delete(p.items, it.event.ID)
-	if it.shown {
-		p.memory.addShown(it.event.ID, it.written)
-	} else {
-		p.memory.addFresh(it.event.ID, it.written)
-	}
-	p.bytes -= it.bytes
 	if l.suspect {
 		l.suspect = false
 		p.endProbe(l)
 		p.release(l)
 	}
-	p.next(l)
-	p.rest(l)
+	if l.ended != nil {
+		it.state = acked
+		p.replayed(l, it, r)
+	} else {
+		p.settle(l, it, true)
+		p.next(l)
+		p.rest(l)
+	}
 	p.mu.Unlock()
 
-	p.budget.give(it.bytes)
+	if l.ended == nil {
+		p.budget.give(it.bytes)
+	}
 	now := time.Now()
 	p.metrics.published.WithLabelValues(it.topic).Inc()
 	p.metrics.publishSeconds.Observe(now.Sub(it.handed).Seconds())
@@ -193,6 +254,23 @@ func (p *publisher) done(l *lane, it *item, err error) {
 		p.metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
 	}
 	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts)
+}
+
+// outcome is what the breaker counts for an answer of the producer: what the
+// broker refuses it has answered.
+func (p *publisher) outcome(l *lane, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case l.ctx.given.Load(), errors.Is(err, errGivenUp):
+		return errMerged
+	case Classify(err) == Transient:
+		return err
+	case Classify(err) == Stopped:
+		return errMerged
+	default:
+		return nil
+	}
 }
 
 // back takes an item that was not written. Called locked.
@@ -232,11 +310,42 @@ func (p *publisher) next(l *lane) {
 		p.refuse(l, err)
 	case Transient:
 		p.endProbe(l)
-		wait := backoff(p.cfg.RetryMin, p.cfg.RetryMax, front.attempts)
+		p.retry(l, front, err)
+	}
+}
+
+// retry goes on with a lane whose front was not written. Called locked, with
+// nothing outstanding.
+func (p *publisher) retry(l *lane, front *item, err error) {
+	old := time.Since(front.handed) > p.cfg.usedUpAfter()
+	switch {
+	case p.breaker.status.State == BreakerOpen:
+		l.failed = nil
+		p.pump(l)
+	case (p.letters.on() || l.ended != nil) && (old || front.attempts >= len(p.cfg.RetryDelays)) && !errors.Is(err, errGivenUp) || old && l.ctx.given.Load():
+		err = fmt.Errorf("not acknowledged in %d attempts: %w", front.attempts, p.cause(err))
+		if l.ended != nil {
+			p.endReplay(l, replayEnd{err: err})
+		} else {
+			p.bury(l, err)
+		}
+	case errors.Is(err, errGivenUp):
+		l.failed = nil
+		p.pump(l) // it came back for another's sake
+	default:
+		wait := p.cfg.retryWait(front.attempts)
 		p.log.Warn("event not published; it will be sent again", "event_id", front.event.ID, "aggregate_id", l.id,
 			"topic", front.topic, "attempt", front.attempts, "wait", wait, "err", err)
 		p.resume(l, wait)
 	}
+}
+
+// cause is why records were given up, if err says no more than that.
+func (p *publisher) cause(err error) error {
+	if errors.Is(err, errGivenUp) && p.breaker.failure != nil {
+		return p.breaker.failure
+	}
+	return err
 }
 
 // refuse deals with an error that says the front item cannot be sent. The
@@ -252,6 +361,14 @@ func (p *publisher) refuse(l *lane, err error) {
 	}
 	l.suspect = true
 	p.endProbe(l)
+	switch {
+	case l.ended != nil:
+		p.endReplay(l, replayEnd{err: err})
+		return
+	case p.letters.on():
+		p.bury(l, err)
+		return
+	}
 	if l.hold == nil {
 		l.hold = &Hold{
 			AggregateID: l.id, EventID: front.event.ID, Sequence: front.event.Sequence, Topic: front.topic, Since: time.Now(),
@@ -354,7 +471,7 @@ func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 			err = p.remember(ctx, topic)
 		}
 		if err == nil {
-			err = p.topics.ensure(ctx, topic)
+			err = p.attempt(ctx, func() error { return p.topics.ensure(ctx, topic) })
 		}
 		if err == nil {
 			return nil
@@ -396,7 +513,7 @@ func (p *publisher) remaining() (open, blocked int) {
 	}
 	now := time.Now()
 	for _, l := range p.lanes {
-		if l.blocked(now) {
+		if l.blocked(now) || p.breaker.status.State == BreakerOpen && l.outstanding == 0 && !l.writing {
 			blocked += len(l.items)
 		}
 	}
@@ -422,6 +539,10 @@ type publisherState struct {
 	// it has shown, aggregates.
 	fresh, shown, aggregates int
 	full                     bool
+	// letters are the dead letters that are not settled, spilled those that an
+	// open breaker made, parked the aggregates that wait behind one.
+	letters, spilled, parked int
+	breaker                  BreakerStatus
 }
 
 // state is zero for a publisher that was not made yet.
@@ -433,6 +554,8 @@ func (p *publisher) state() publisherState {
 	defer p.mu.Unlock()
 	s := publisherState{open: len(p.items), bytes: p.bytes, held: len(p.held), full: p.memory.full()}
 	s.fresh, s.shown, s.aggregates = p.memory.size()
+	s.letters, s.spilled, s.breaker = len(p.letters.known), p.letters.spilled, p.breaker.status
+	s.parked = p.letters.strict
 	return s
 }
 

@@ -45,6 +45,9 @@ type readback struct {
 	store     checkpointStore
 	source    generationSource
 	publisher *publisher
+	// alsoSince, if it is not zero and before the mark, is where reading begins:
+	// a dead letter was being replayed then.
+	alsoSince time.Time
 
 	mu      sync.Mutex
 	saved   map[string]bool // topics that the store has
@@ -96,6 +99,9 @@ func (r *readback) run(ctx context.Context) error {
 		return err
 	}); err != nil {
 		return err
+	}
+	if !r.alsoSince.IsZero() && (mark.IsZero() || r.alsoSince.Before(mark)) {
+		mark = r.alsoSince
 	}
 	r.mu.Lock()
 	for _, t := range topics {

@@ -87,12 +87,19 @@ func (r *Relay) Run(ctx context.Context) error {
 		})
 	}
 
-	if err := back.run(tail); err != nil {
+	dead, err := r.loadLetters(tail, p)
+	if err == nil {
+		back.alsoSince = dead.since()
+		err = back.run(tail)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			err = nil // asked to stop
 		}
 		return r.finish(ctx, p, err)
 	}
+	replays := newReplayer(p)
+	dead.settle(tail, replays)
 	sup := suture.New("relay", suture.Spec{
 		EventHook:         r.supervised,
 		FailureThreshold:  1,
@@ -105,6 +112,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		return r.streams.run(ctx, r.cfg.CheckpointInterval, r.cfg.IdleCheckpoint)
 	}, fail: fail})
 	sup.Add(&service{name: "memory", run: func(ctx context.Context) error { return r.forget(ctx, p) }, fail: fail})
+	if p.letters.on() {
+		sup.Add(&service{name: "replays", run: replays.run, fail: fail})
+	}
 	if r.cfg.Tail == TailOn {
 		t := newTail(&r.cfg, r.metrics,
 			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table},

@@ -28,3 +28,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// retryWait is the wait before the attempt after the given number of them.
+func (c *Config) retryWait(attempts int) time.Duration {
+	d := c.RetryDelays[min(attempts, len(c.RetryDelays)-1)]
+	return time.Duration(float64(d) * (1 + max(c.RetryJitter, 0)*(2*rand.Float64()-1)))
+}

@@ -22,6 +22,13 @@ type Status struct {
 	Behind time.Duration
 	// Held are the aggregates with an event that cannot be published.
 	Held []Hold
+	// Breaker is the breaker before the broker.
+	Breaker BreakerStatus
+	// DeadLetters are those that are not settled, Spilled those of them that an
+	// open breaker made, and ParkedAggregates the aggregates that wait behind one.
+	DeadLetters, Spilled, ParkedAggregates int
+	// Holding says that the breaker is open and nothing more is spilled.
+	Holding bool
 	// HeldStreams are the streams with a row that cannot be read, and why.
 	HeldStreams map[string]error
 	// Restarts counts how often the reader was started again, and LastError is
@@ -56,7 +63,10 @@ func (r *Relay) Status() Status {
 		s.ReadingBack, s.ReadBackErr = b.state()
 	}
 	if p := r.publisher.Load(); p != nil {
-		s.InFlight = p.state().open
+		st := p.state()
+		s.InFlight, s.Breaker = st.open, st.breaker
+		s.DeadLetters, s.Spilled, s.ParkedAggregates = st.letters, st.spilled, st.parked
+		s.Holding = st.breaker.State == BreakerOpen && (!p.letters.on() || r.cfg.WhenOpen != WhenOpenSpill || st.spilled >= r.cfg.SpillLimit)
 		s.Held = p.holds()
 	}
 	s.Tail = r.tail.Load().status()
@@ -87,6 +97,13 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("starting: no window of the CDC log was read yet")
 	case now.Sub(s.LastWindow) >= patience:
 		say("no window of the CDC log could be read since %s", lastOf(s.LastWindow, started).UTC().Format(time.RFC3339))
+	}
+	if b := s.Breaker; b.State != BreakerClosed {
+		now := "events become dead letters and go out when it closes"
+		if s.Holding {
+			now = "events wait in the CDC log until it closes"
+		}
+		say("the breaker is %s since %s, %s: %v", b.State, b.Since.UTC().Format(time.RFC3339), now, b.Cause)
 	}
 	if s.OldestUnacknowledged >= cfg.StallAfter {
 		say("the oldest event has waited for the broker's acknowledgement for %s", s.OldestUnacknowledged.Round(time.Second))

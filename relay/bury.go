@@ -1,0 +1,299 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// buryConcurrency is how many dead letters are written at the same time.
+const buryConcurrency = 64
+
+var errBreakerOpen = errors.New("the breaker is open")
+
+// classOf is the class of a dead letter that died of err.
+func classOf(err error) string {
+	if _, ok := errors.AsType[*outbox.RowError](err); ok {
+		return classUndecodable
+	}
+	if _, ok := errors.AsType[*TopicError](err); ok {
+		return classTopicRefused
+	}
+	switch {
+	case errors.Is(err, errBreakerOpen):
+		return classBreakerOpen
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return classTooLarge
+	case errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.PolicyViolation):
+		return classTopicRefused
+	case Classify(err) == Permanent:
+		return classRefused
+	default:
+		return classAttemptsUsed
+	}
+}
+
+// bury makes a dead letter of the lane's front item. Called locked, with nothing outstanding.
+func (p *publisher) bury(l *lane, err error) {
+	front := l.items[0]
+	front.death = &death{class: classOf(err), err: err}
+	l.failed, l.suspect = nil, false
+	p.write(l)
+}
+
+// mayWrite says whether the front item becomes a dead letter: because it died,
+// because one before it in its aggregate did, or because the breaker is open
+// and spills. Called locked.
+func (p *publisher) mayWrite(l *lane, it *item) bool {
+	if l.ended != nil || !p.letters.on() {
+		return false
+	}
+	if it.death != nil {
+		return true
+	}
+	behind := p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type)
+	if p.breaker.status.State == BreakerOpen {
+		if p.cfg.WhenOpen != WhenOpenSpill || p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {
+			return false
+		}
+		if !behind {
+			it.death = &death{class: classBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.causeOrOpen())}
+		}
+		return true
+	}
+	if c := p.letters.chains[l.id]; behind && c.draining && len(c.letters) <= maxChase {
+		return false // they are on their way out: the event can wait for its turn
+	}
+	return behind
+}
+
+// maxChase is how many dead letters may be left of a chain that is being
+// replayed when later events stop to queue up behind it as dead letters.
+const maxChase = 100
+
+// write writes dead letters from the lane's front, as long as there are any.
+// Called locked, with nothing outstanding.
+func (p *publisher) write(l *lane) {
+	if l.writing {
+		return
+	}
+	l.writing = true
+	p.wg.Go(func() {
+		select {
+		case p.burying <- struct{}{}:
+			defer func() { <-p.burying }()
+		case <-p.ctx.Done():
+			return
+		}
+		for p.writeFront(l) {
+		}
+	})
+}
+
+// writeFront writes a dead letter and says whether to go on.
+func (p *publisher) writeFront(l *lane) bool {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return false
+	}
+	it := l.firstQueued()
+	if it == nil || !p.mayWrite(l, it) {
+		l.writing = false
+		p.pump(l)
+		p.rest(l)
+		p.mu.Unlock()
+		return false
+	}
+	key, strict := l.id, !p.cfg.relaxed(it.event.Type)
+	if !strict {
+		key = it.event.ID
+	}
+	behind := strict && p.letters.blocks(l.id)
+	letter := p.letterOf(it, behind)
+	spill := p.breaker.status.State == BreakerOpen || letter.ErrorClass == classBreakerOpen
+	p.letters.writing++
+	p.mu.Unlock()
+
+	status, err := p.store(letter)
+
+	p.mu.Lock()
+	p.letters.writing--
+	if err != nil { // the relay stops; the checkpoint does not pass the event
+		p.mu.Unlock()
+		return false
+	}
+	if open(status) {
+		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: atOf(letter.Strategy, letter.NextAttempt)}, spill)
+	}
+	p.metrics.buried.WithLabelValues(letter.ErrorClass).Inc()
+	p.release(l)
+	p.settle(l, it, false)
+	if !behind {
+		p.wake()
+	}
+	p.mu.Unlock()
+	p.budget.give(it.bytes)
+
+	log, text := p.log.Warn, "event is a dead letter"
+	if behind || letter.ErrorClass == classBreakerOpen {
+		log = p.log.Debug // there may be thousands; the breaker and the head of the chain were said
+	}
+	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "seq", it.event.Sequence, "topic", it.topic,
+		"class", letter.ErrorClass, "strategy", letter.Strategy, "err", letter.ErrorText)
+	return true
+}
+
+func open(s dlq.Status) bool {
+	return s != dlq.StatusResolved && s != dlq.StatusArchived
+}
+
+// store writes the letter, however long the database is away. The error says
+// that the relay stops.
+func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
+	for attempt := 1; ; attempt++ {
+		status, err := p.letters.store.Bury(p.ctx, letter)
+		if err == nil {
+			return status, nil
+		}
+		if p.ctx.Err() != nil {
+			return "", errors.Join(ErrStopping, err)
+		}
+		p.metrics.buryErrors.Inc()
+		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err)
+		if err := sleep(p.ctx, backoff(p.cfg.RetryMin, min(p.cfg.RetryMax, 5*time.Second), attempt)); err != nil {
+			return "", errors.Join(ErrStopping, err)
+		}
+	}
+}
+
+// letterOf is the dead letter of an item. Called locked.
+func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
+	e := &it.event
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	letter := &dlq.Letter{
+		Table: p.letters.table, EventID: e.ID, AggregateID: e.AggregateID.String(), AggregateType: e.AggregateType,
+		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),
+		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
+		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now,
+		Metadata: map[string]string{
+			"relay": p.cfg.Name, "source": p.cfg.Source, "host": hostname(), "breaker": p.breaker.status.State.String(),
+			"in_flight": fmt.Sprint(len(p.items)),
+		},
+	}
+	if it.written > 0 {
+		letter.Metadata["lag"] = now.Sub(time.UnixMicro(it.written)).Round(time.Millisecond).String()
+	}
+	d := it.death
+	if d == nil {
+		d = &death{class: classBehind, err: errBehind}
+	}
+	if behind {
+		letter.Status = dlq.Parked
+		letter.Strategy = strategyFollow
+	} else {
+		letter.Strategy = strategyOf(d.class)
+		letter.NextAttempt = nextReplay(letter.Strategy, 0, now)
+	}
+	letter.ErrorClass, letter.ErrorText, letter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
+	letter.ErrorCode = codeOf(d.err)
+	return letter
+}
+
+var errBehind = errors.New("an earlier event of the aggregate is a dead letter")
+
+// chainOf is the texts of an error and those that it wraps, outermost first.
+func chainOf(err error) []string {
+	var out []string
+	var walk func(error)
+	walk = func(err error) {
+		if err == nil || len(out) == 20 {
+			return
+		}
+		out = append(out, err.Error())
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			walk(e.Unwrap())
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				walk(inner)
+			}
+		}
+	}
+	walk(err)
+	return out
+}
+
+// codeOf is the broker's name of the error, or the class.
+func codeOf(err error) string {
+	if ke, ok := errors.AsType[*kerr.Error](err); ok {
+		return ke.Message
+	}
+	return ""
+}
+
+func hostname() string {
+	h, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return h
+}
+
+// settle ends an item that is out or a dead letter. Called locked.
+func (p *publisher) settle(l *lane, it *item, published bool) {
+	it.state = acked
+	l.pop()
+	// Settled before it counts as done, and under the lock: who waits for the
+	// last event saves the checkpoints next.
+	for _, f := range it.settled {
+		f()
+	}
+	delete(p.items, it.event.ID)
+	p.bytes -= it.bytes
+	if published {
+		p.remembered(it)
+	}
+}
+
+// remembered notes that the event is in its topic. Called locked.
+func (p *publisher) remembered(it *item) {
+	if it.shown {
+		p.memory.addShown(it.event.ID, it.written)
+	} else {
+		p.memory.addFresh(it.event.ID, it.written)
+	}
+}
+
+// giveUpOld asks for records back that were tried as often as they may be.
+// Called locked.
+func (p *publisher) giveUpOld(now time.Time) {
+	if !p.letters.on() {
+		return
+	}
+	for l := range p.sending {
+		if front := l.items[0]; front.state == sent && now.Sub(front.handed) > p.cfg.usedUpAfter() {
+			l.ctx.giveUp()
+		}
+	}
+}
+
+// aggregateOf is the key by which a letter's aggregate is known here.
+func aggregateOf(id string) (gocql.UUID, error) {
+	u, err := gocql.ParseUUID(id)
+	if err != nil {
+		return u, fmt.Errorf("dead letter of aggregate %q: %w", id, err)
+	}
+	return u, nil
+}
+
+var _ = context.Background

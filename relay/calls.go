@@ -1,0 +1,236 @@
+package relay
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// callFor is how long records are gathered into one call of the breaker, and
+	// how close failures are that count as one: a broker that goes away fails
+	// everything under way at the same moment, and that is one failure.
+	callFor = 50 * time.Millisecond
+	// watchEvery is how often calls are looked at while there are any.
+	watchEvery = 100 * time.Millisecond
+)
+
+// call is what the breaker counts: the records that were handed to the producer
+// within callFor, until all of them are acknowledged. When the broker refuses
+// connections, loses one with a request on it, or says nothing for
+// AttemptTimeout, the calls under way become one that failed, and what is not
+// acknowledged is its next attempt. The producer retries by itself and keeps
+// what the broker may have written, so the records stay where they are.
+type call struct {
+	began   time.Time
+	attempt int
+	open    int         // records that are not back
+	done    func(error) // nil when the breaker does not count it
+	into    *call       // what it became part of
+}
+
+func (c *call) root() *call {
+	for c.into != nil {
+		c = c.into
+	}
+	return c
+}
+
+// admit returns the call that a record sent now is part of, nil if the breaker
+// lets nothing through. Called locked.
+func (p *publisher) admit() *call {
+	now := time.Now()
+	if c := p.call; c != nil && now.Sub(c.began) < callFor && c.attempt == 1 && c.into == nil && c.open > 0 && p.breaker.status.State == BreakerClosed {
+		return c
+	}
+	p.call = nil
+	done, err := p.breaker.allow()
+	if err != nil {
+		return nil
+	}
+	c := &call{began: now, attempt: 1, done: done}
+	if len(p.calls) == 0 {
+		p.nudge()
+	}
+	p.calls = append(p.calls, c)
+	if p.breaker.status.State == BreakerClosed {
+		p.call = c
+	}
+	return c
+}
+
+// answered notes that a record of the call is back: err is nil if the broker
+// answered, whatever it said, and errMerged if it was not asked. Called locked.
+func (p *publisher) answered(c *call, err error) {
+	c = c.root()
+	if err != nil && !errors.Is(err, errMerged) {
+		p.strike(c, err)
+		err = errMerged // the failure is counted
+	}
+	if c.open--; c.open > 0 {
+		return
+	}
+	if i := slices.Index(p.calls, c); i >= 0 {
+		p.calls = slices.Delete(p.calls, i, i+1)
+	}
+	if p.call == c {
+		p.call = nil
+	}
+	if c.done != nil {
+		c.done(err)
+		c.done = nil
+	}
+}
+
+// strike counts a failure of all calls under way as one. c is the call that
+// failed, nil for all. Called locked.
+func (p *publisher) strike(c *call, cause error) {
+	if len(p.calls) == 0 {
+		return
+	}
+	if c == nil {
+		c = p.calls[0]
+	}
+	now := time.Now()
+	for _, other := range p.calls {
+		if other == c {
+			continue
+		}
+		if other.done != nil {
+			other.done(errMerged)
+		}
+		c.open += other.open
+		c.began, c.attempt = minTime(c.began, other.began), max(c.attempt, other.attempt)
+		other.into, other.done = c, nil
+	}
+	p.calls = append(p.calls[:0], c)
+	p.call = nil
+	if now.Sub(p.struck) < callFor {
+		return // the same failure
+	}
+	p.struck = now
+	if c.done != nil {
+		c.done(cause)
+		c.done = nil
+	}
+	c.began, c.attempt = now, c.attempt+1
+	if p.breaker.status.State == BreakerClosed {
+		c.done, _ = p.breaker.allow()
+	}
+	p.nudge()
+}
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// watch answers to what no record tells: time that passes, and connections
+// that fail. It ends when the publisher is closed.
+func (p *publisher) watch() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var failed error
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-timer.C:
+		case <-p.nudged:
+		case failed = <-p.broken:
+		}
+		p.mu.Lock()
+		if failed != nil {
+			p.strike(nil, failed)
+		}
+		wait := p.look()
+		p.mu.Unlock()
+		timer.Reset(wait)
+	}
+}
+
+// nudge makes watch look again.
+func (p *publisher) nudge() {
+	select {
+	case p.nudged <- struct{}{}:
+	default:
+	}
+}
+
+// look fails calls that have no answer, gives up what was tried often enough,
+// and answers to what the breaker did. It returns when to look again. Called locked.
+func (p *publisher) look() time.Duration {
+	now := time.Now()
+	p.breaker.look()
+	for _, c := range p.calls {
+		if now.Sub(c.began) >= p.cfg.AttemptTimeout {
+			p.strike(c, errNoAnswer)
+			break
+		}
+	}
+	if len(p.calls) > 0 && now.Sub(p.swept) >= p.cfg.AttemptTimeout/2 {
+		p.swept = now
+		p.giveUpOld(now)
+	}
+	p.answerBreaker()
+	switch {
+	case len(p.calls) > 0:
+		return watchEvery
+	case p.breaker.status.State == BreakerOpen:
+		return p.breaker.reopensIn(p.cfg.BreakerOpen)
+	case p.breaker.status.State == BreakerHalfOpen:
+		return watchEvery
+	default:
+		return time.Hour // a call nudges
+	}
+}
+
+// connections tells the publisher of what happens to its connections. Its
+// methods are called by the Kafka client and must not block.
+type connections struct{ p *publisher }
+
+var (
+	_ kgo.HookBrokerConnect    = connections{}
+	_ kgo.HookBrokerDisconnect = connections{}
+	_ kgo.HookBrokerE2E        = connections{}
+)
+
+// OnBrokerConnect notes a connection that cannot be made.
+func (h connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil {
+		h.tell(err)
+	}
+}
+
+var errDisconnected = errors.New("the connection to the broker was lost")
+
+// OnBrokerDisconnect notes that requests on a connection may be lost. The
+// client calls it before it answers them.
+func (h connections) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) {
+	h.p.lost.Store(h.p.handed.Load())
+}
+
+// OnBrokerE2E notes a produce request that may have been written, and whose
+// answer did not come.
+func (h connections) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
+	if key != int16(kmsg.Produce) || e.WriteErr == nil && e.ReadErr == nil {
+		return
+	}
+	h.p.lost.Store(h.p.handed.Load())
+	if h.p.ctx.Err() == nil {
+		h.tell(errors.Join(errDisconnected, e.WriteErr, e.ReadErr))
+	}
+}
+
+func (h connections) tell(err error) {
+	select {
+	case h.p.broken <- err:
+	default: // one is enough
+	}
+}

@@ -1,0 +1,133 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// Defaults of what Config says about publishing, failures and dead letters.
+const (
+	DefaultRetryJitter       = 0.2
+	DefaultAttemptTimeout    = 2 * time.Second
+	DefaultBreakerFailures   = 5
+	DefaultBreakerRate       = 0.5
+	DefaultBreakerWindow     = time.Minute
+	DefaultBreakerMinCalls   = 20
+	DefaultBreakerOpen       = 30 * time.Second
+	DefaultBreakerProbes     = 3
+	DefaultWhenOpen          = WhenOpenSpill
+	DefaultSpillLimit        = 10_000
+	DefaultOrdering          = OrderingStrict
+	DefaultReplayPoll        = time.Second
+	DefaultReplayConcurrency = 64
+	DefaultClaimFor          = 30 * time.Second
+)
+
+// DefaultRetryDelays are the waits before the attempts to publish an event: the
+// first at once, five in all.
+func DefaultRetryDelays() []time.Duration {
+	return []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond}
+}
+
+// Values of Config.WhenOpen.
+const (
+	// WhenOpenSpill makes dead letters of what waits while the breaker is open,
+	// up to Config.SpillLimit; then the relay holds. They go out by themselves
+	// when the breaker closes.
+	WhenOpenSpill = "spill"
+	// WhenOpenHold keeps what waits, and reads no more when that is too much.
+	WhenOpenHold = "hold"
+)
+
+// Values of Config.Ordering.
+const (
+	// OrderingStrict parks the later events of an aggregate behind a dead letter.
+	OrderingStrict = "strict"
+	// OrderingRelaxed lets events pass the dead letters of their aggregate.
+	OrderingRelaxed = "relaxed"
+)
+
+func (c *Config) publishingDefaults() {
+	if len(c.RetryDelays) == 0 {
+		c.RetryDelays = DefaultRetryDelays()
+	}
+	def(&c.RetryJitter, DefaultRetryJitter)
+	def(&c.AttemptTimeout, DefaultAttemptTimeout)
+	def(&c.BreakerFailures, DefaultBreakerFailures)
+	def(&c.BreakerRate, DefaultBreakerRate)
+	def(&c.BreakerWindow, DefaultBreakerWindow)
+	def(&c.BreakerMinCalls, DefaultBreakerMinCalls)
+	def(&c.BreakerOpen, DefaultBreakerOpen)
+	def(&c.BreakerProbes, DefaultBreakerProbes)
+	def(&c.WhenOpen, DefaultWhenOpen)
+	def(&c.SpillLimit, DefaultSpillLimit)
+	def(&c.Ordering, DefaultOrdering)
+	def(&c.ReplayPoll, DefaultReplayPoll)
+	def(&c.ReplayConcurrency, DefaultReplayConcurrency)
+	def(&c.ClaimFor, DefaultClaimFor)
+}
+
+func (c *Config) validatePublishing(bad func(format string, args ...any)) {
+	if len(c.RetryDelays) > 100 {
+		bad("RetryDelays has %d entries, more than 100", len(c.RetryDelays))
+	}
+	if i := slices.IndexFunc(c.RetryDelays, func(d time.Duration) bool { return d < 0 || d > time.Hour }); i >= 0 {
+		bad("RetryDelays: %s is not between 0 and 1h", c.RetryDelays[i])
+	}
+	if c.RetryJitter < -1 || c.RetryJitter > 1 {
+		bad("RetryJitter %g is not between 0 and 1 (-1 for none)", c.RetryJitter)
+	}
+	between := func(name string, d, lo, hi time.Duration) {
+		if d < lo || d > hi {
+			bad("%s %s is not between %s and %s", name, d, lo, hi)
+		}
+	}
+	between("AttemptTimeout", c.AttemptTimeout, 10*time.Millisecond, 10*time.Minute)
+	between("BreakerWindow", c.BreakerWindow, time.Second, time.Hour)
+	between("BreakerOpen", c.BreakerOpen, 100*time.Millisecond, time.Hour)
+	between("ReplayPoll", c.ReplayPoll, 10*time.Millisecond, time.Minute)
+	between("ClaimFor", c.ClaimFor, time.Second, time.Hour)
+	number := func(name string, n, lo, hi int) {
+		if n < lo || n > hi {
+			bad("%s %d is not between %d and %d", name, n, lo, hi)
+		}
+	}
+	number("BreakerFailures", c.BreakerFailures, 1, 10_000)
+	number("BreakerMinCalls", c.BreakerMinCalls, 1, 1_000_000)
+	number("BreakerProbes", c.BreakerProbes, 1, 100)
+	number("ReplayConcurrency", c.ReplayConcurrency, 1, 1000)
+	number("SpillLimit", c.SpillLimit, -1, 10_000_000)
+	if !(c.BreakerRate > 0 && c.BreakerRate <= 1) {
+		bad("BreakerRate %g is not above 0 and at most 1", c.BreakerRate)
+	}
+	if c.WhenOpen != WhenOpenSpill && c.WhenOpen != WhenOpenHold {
+		bad("WhenOpen %q must be %s or %s", c.WhenOpen, WhenOpenSpill, WhenOpenHold)
+	}
+	ordering := func(name, v string) {
+		if v != OrderingStrict && v != OrderingRelaxed {
+			bad("%s %q must be %s or %s", name, v, OrderingStrict, OrderingRelaxed)
+		}
+	}
+	ordering("Ordering", c.Ordering)
+	for t, v := range c.Orderings {
+		ordering("Orderings: "+t+":", v)
+	}
+}
+
+// relaxed says that events of the type may pass dead letters of their aggregate.
+func (c *Config) relaxed(eventType string) bool {
+	if o, ok := c.Orderings[eventType]; ok {
+		return o == OrderingRelaxed
+	}
+	return c.Ordering == OrderingRelaxed
+}
+
+// usedUpAfter is how long an event may be with the producer before its
+// attempts count as used up.
+func (c *Config) usedUpAfter() time.Duration {
+	d := time.Duration(len(c.RetryDelays)) * c.AttemptTimeout
+	for _, w := range c.RetryDelays {
+		d += w
+	}
+	return d
+}

@@ -1,0 +1,136 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+func notFound(err error) bool { return errors.Is(err, dlq.ErrNotFound) }
+
+// deadLetters are the open dead letters at the relay's start.
+type deadLetters struct {
+	entries []dlq.ChainEntry
+}
+
+// loadLetters reads the open dead letters, so that their aggregates' later
+// events wait behind them again.
+func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, error) {
+	d := &deadLetters{}
+	if !p.letters.on() {
+		return d, nil
+	}
+	for attempt := 1; ; attempt++ {
+		d.entries = d.entries[:0]
+		err := p.letters.store.Chains(ctx, p.letters.table, func(e dlq.ChainEntry) error {
+			if e.Status.Open() {
+				d.entries = append(d.entries, e)
+			}
+			return nil
+		})
+		switch {
+		case err == nil:
+			d.note(p)
+			return d, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case Classify(err) == Fatal:
+			return nil, err
+		}
+		r.log.Warn("cannot read the dead letters; nothing is published before that", "attempt", attempt, "err", err)
+		if err := sleep(ctx, backoff(r.cfg.RetryMin, min(r.cfg.RetryMax, 5*time.Second), attempt)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// note builds the chains.
+func (d *deadLetters) note(p *publisher) {
+	slices.SortStableFunc(d.entries, func(a, b dlq.ChainEntry) int {
+		return cmp.Or(cmp.Compare(a.AggregateID, b.AggregateID), cmp.Compare(a.Sequence, b.Sequence))
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range d.entries {
+		e := &d.entries[i]
+		aggregate, err := aggregateOf(e.AggregateID)
+		strict := err == nil && !e.Released && !p.cfg.relaxed(e.EventType)
+		key := aggregate
+		if !strict {
+			key = e.EventID
+		}
+		p.letters.add(key, strict, letterRef{id: e.EventID, seq: e.Sequence, at: d.at(p, e)}, e.ErrorClass == classBreakerOpen)
+	}
+	if n := len(d.entries); n > 0 {
+		p.log.Info("dead letters wait", "letters", n, "chains", len(p.letters.chains))
+	}
+}
+
+func (d *deadLetters) at(p *publisher, e *dlq.ChainEntry) int64 {
+	switch e.Status {
+	case dlq.Manual, dlq.Failed:
+		return atOperator
+	case dlq.Processing:
+		return e.ClaimedUntil.UnixMilli()
+	case dlq.Parked:
+		return atOnce
+	}
+	if e.ErrorClass == classBreakerOpen {
+		return atBreaker
+	}
+	if e.NextAttempt.IsZero() {
+		return atOnce
+	}
+	return e.NextAttempt.UnixMilli()
+}
+
+// since is when the first replay began of which the end is not known, zero if
+// there is none: from there on the topics say whether the event is in them.
+func (d *deadLetters) since() time.Time {
+	var since time.Time
+	for i := range d.entries {
+		if e := &d.entries[i]; e.Status == dlq.Processing && !e.ClaimedAt.IsZero() && (since.IsZero() || e.ClaimedAt.Before(since)) {
+			since = e.ClaimedAt
+		}
+	}
+	return since
+}
+
+// settle decides, once the topics are read back, about the replays that a relay
+// before this one had under way.
+func (d *deadLetters) settle(ctx context.Context, r *replayer) {
+	p := r.p
+	for i := range d.entries {
+		e := &d.entries[i]
+		p.mu.Lock()
+		out := p.memory.has(e.EventID)
+		if agg, err := aggregateOf(e.AggregateID); err == nil && e.Sequence > 0 {
+			if known, ok := p.memory.line(agg); ok {
+				p.memory.keep(agg, p.memory.advance(agg, known, e.Sequence))
+			} else {
+				p.memory.keep(agg, line{first: e.Sequence, next: e.Sequence + 1})
+			}
+		}
+		p.mu.Unlock()
+		if e.Status != dlq.Processing {
+			continue
+		}
+		switch {
+		case out:
+			if r.insist(ctx, e.EventID, "resolve", func() error {
+				return p.letters.store.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
+			}) {
+				r.metrics.replays.WithLabelValues("found").Inc()
+				r.drop(e.EventID)
+			}
+		case e.ClaimedBy == r.owner:
+			if r.insist(ctx, e.EventID, "give back", func() error { return p.letters.store.Unclaim(ctx, e.EventID, e.ClaimedBy) }) {
+				r.later(e.EventID, atOnce)
+			}
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package relay
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// publishingMetrics are those of the breaker and of dead letters.
+type publishingMetrics struct {
+	breaker         *prometheus.GaugeVec
+	breakerChanges  *prometheus.CounterVec
+	breakerFailures prometheus.Counter
+	buried          *prometheus.CounterVec
+	buryErrors      prometheus.Counter
+	replays         *prometheus.CounterVec
+}
+
+func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
+	m := publishingMetrics{
+		breaker: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "relay_breaker_state", Help: "1 for the state in which the breaker before the broker is.",
+		}, []string{"state"}),
+		breakerChanges: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "relay_breaker_changes_total", Help: "Times that the breaker came into a state.",
+		}, []string{"state"}),
+		breakerFailures: counter("relay_breaker_failures_total", "Calls that failed as the breaker counts them: what was sent together is one call."),
+		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "relay_dead_letters_written_total", Help: "Events that became dead letters, by error class.",
+		}, []string{"class"}),
+		buryErrors: counter("relay_dead_letter_errors_total", "Times that a dead letter could not be written; it is written later, and no checkpoint passes it before."),
+		replays: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "relay_dead_letter_replays_total",
+			Help: "Replays of dead letters by how they ended: published, found (it was in its topic), failed, or called_off because the breaker opened.",
+		}, []string{"result"}),
+	}
+	for _, s := range []BreakerState{BreakerClosed, BreakerHalfOpen, BreakerOpen} {
+		m.breakerChanges.WithLabelValues(s.String())
+	}
+	for _, c := range []string{classBreakerOpen, classAttemptsUsed, classTooLarge, classTopicRefused, classUndecodable, classRefused, classBehind} {
+		m.buried.WithLabelValues(c)
+	}
+	for _, r := range []string{"published", "found", "failed", "called_off"} {
+		m.replays.WithLabelValues(r)
+	}
+	reg.MustRegister(m.breaker, m.breakerChanges, m.breakerFailures, m.buried, m.buryErrors, m.replays)
+	return m
+}
+
+func (m *publishingMetrics) breakerState(now BreakerState) {
+	for _, s := range []BreakerState{BreakerClosed, BreakerHalfOpen, BreakerOpen} {
+		v := 0.0
+		if s == now {
+			v = 1
+		}
+		m.breaker.WithLabelValues(s.String()).Set(v)
+	}
+}

@@ -1,0 +1,95 @@
+package relay
+
+import (
+	"context"
+	"time"
+)
+
+// answerBreaker does what a change of the breaker asks for. Called locked.
+func (p *publisher) answerBreaker() {
+	state := p.breaker.status.State
+	if !p.breaker.moved {
+		if state == BreakerHalfOpen && len(p.calls) == 0 {
+			p.ping()
+		}
+		return
+	}
+	p.breaker.moved = false
+	switch state {
+	case BreakerOpen:
+		p.call = nil
+		// What the broker cannot have comes back and is spilled, or waits here.
+		for l := range p.sending {
+			l.ctx.giveUp()
+		}
+		// Lanes that wait for a topic need not wait for the broker.
+		for topic, lanes := range p.waiting {
+			for _, l := range lanes {
+				l.paused = false
+			}
+			p.waiting[topic] = nil
+		}
+	case BreakerHalfOpen, BreakerClosed:
+		p.wake() // dead letters go first where they come first
+	}
+	for l := range p.replaying {
+		p.pump(l)
+	}
+	for _, l := range p.lanes {
+		p.pump(l)
+	}
+}
+
+// ping probes the broker when there is no event to do it with. Called locked.
+func (p *publisher) ping() {
+	if p.pinging || p.closed {
+		return
+	}
+	c := p.admit()
+	if c == nil {
+		return
+	}
+	c.open++
+	p.pinging = true
+	p.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AttemptTimeout)
+		defer cancel()
+		err := p.client.Ping(ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pinging = false
+		p.answered(c, err)
+		p.nudge()
+	})
+}
+
+// attempt runs f as a call of the breaker, once that lets it through.
+func (p *publisher) attempt(ctx context.Context, f func() error) error {
+	for {
+		p.mu.Lock()
+		c := p.admit()
+		if c != nil {
+			c.open++
+		}
+		p.mu.Unlock()
+		if c == nil {
+			if err := sleep(ctx, max(p.cfg.BreakerOpen/20, 50*time.Millisecond)); err != nil {
+				return err
+			}
+			continue
+		}
+		err := f()
+		p.mu.Lock()
+		switch {
+		case err == nil, Classify(err) == Permanent, Classify(err) == Fatal:
+			p.answered(c, nil)
+		case Classify(err) == Stopped:
+			p.answered(c, errMerged)
+		default:
+			p.answered(c, err)
+		}
+		p.mu.Unlock()
+		p.nudge()
+		return err
+	}
+}
