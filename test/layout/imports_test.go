@@ -22,6 +22,7 @@ var forbidden = map[string][]string{
 	"relay/outbox":        {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"relay":               {"orders", "dlq", "cmd", "internal/scyllafake"},
 	"orders":              {"relay", "dlq", "cmd", "internal/scyllafake"},
+	"dlq":                 {"relay", "orders", "cmd", "internal/scyllafake"},
 	"schema":              {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
 	"internal/daemon":     {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/audit":      {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},

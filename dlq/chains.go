@@ -1,0 +1,99 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gocql/gocql"
+)
+
+// chainKey is a row of dead_letter_chains.
+type chainKey struct {
+	aggregate      string
+	seq, writtenAt int64
+	event          gocql.UUID
+}
+
+// chainPage is how many letters are looked at in one query.
+const chainPage = 50
+
+// Chains calls f for every open letter of an outbox table, "keyspace.table", as
+// it stands, those of one aggregate together and in the order of the events: by
+// number, and in tables without numbers by write time. Aggregates come in no
+// order. An error of f ends it.
+//
+// A letter for which Bury returned before Chains began is not missed, whatever
+// crashed since.
+func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) error) error {
+	for bucket := range chainBuckets {
+		if err := s.chain(ctx, table, bucket, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) chain(ctx context.Context, table string, bucket int, f func(ChainEntry) error) error {
+	iter := s.query(ctx, s.stmt.chains, table, bucket).Idempotent(true).Prefetch(0).Iter()
+	page := make([]chainKey, 0, chainPage)
+	var k chainKey
+	for more := true; more; {
+		more = iter.Scan(&k.aggregate, &k.seq, &k.writtenAt, &k.event)
+		if more {
+			page = append(page, k)
+		}
+		if len(page) == cap(page) || !more {
+			if err := s.chainEntries(ctx, table, page, f); err != nil {
+				_ = iter.Close() // the caller stops; what the query says is of no interest
+				return err
+			}
+			page = page[:0]
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read the dead letters of %s: %w", table, err)
+	}
+	return nil
+}
+
+// chainEntries calls f for those of a page that are open and stand there.
+func (s *Store) chainEntries(ctx context.Context, table string, page []chainKey, f func(ChainEntry) error) error {
+	if len(page) == 0 {
+		return nil
+	}
+	ids := make([]gocql.UUID, len(page))
+	for i, k := range page {
+		ids[i] = k.event
+	}
+	letters, err := s.readMany(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, k := range page {
+		l, ok := letters[k.event]
+		if !ok {
+			// Either the process died before it stored the letter, or that was
+			// decided and left undone, which this settles.
+			l, err = s.read(ctx, k.event, s.stmt.entry, (*Letter).entryDest, s.serial)
+			if errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+		}
+		here := &Letter{Table: table, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt}
+		if !l.Status.Open() || !sameChain(&l, here) {
+			here.EventID = k.event
+			if err := s.drop(ctx, here, l.Version, nil, true); err != nil {
+				s.log.Debug("a stale entry of a chain stays", "event_id", k.event, "err", err)
+			}
+			continue
+		}
+		if err := f(l.entry()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

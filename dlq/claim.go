@@ -1,0 +1,228 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// DefaultClaim is how long a claim lasts unless somebody says otherwise.
+const DefaultClaim = 30 * time.Second
+
+// Claim takes a letter for owner, for as long as lease, and returns all of it.
+//
+// Of any number of claims of one letter at the same time one succeeds. Pending
+// and parked letters can be claimed, and those whose claim has run out; their
+// owner's own claim is renewed. Else the error is a *RefusedError, or
+// ErrNotFound. The clocks of owners must agree to well within the lease.
+func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease time.Duration) (Letter, error) {
+	if owner == "" || lease <= 0 {
+		return Letter{}, fmt.Errorf("claim dead letter %s: owner %q and lease %s: name an owner and a positive lease", event, owner, lease)
+	}
+	claimed, err := s.change(ctx, event, ActionClaim, func(l *Letter) (planned, error) {
+		if err := may(ActionClaim, l); err != nil {
+			return planned{}, err
+		}
+		if l.Status == Processing && l.ClaimedBy != owner && s.now().Before(l.ClaimedUntil) {
+			return planned{}, refused(ActionClaim, l, "")
+		}
+		p := claimFor(owner, s.millis().Add(lease))
+		p.line = Change{By: owner}
+		if l.Status == Processing && l.ClaimedBy != owner {
+			p.line.Why = "the claim of " + l.ClaimedBy + " ran out"
+		}
+		return p, nil
+	})
+	if err != nil {
+		return Letter{}, err
+	}
+	// What only publishing needs never changes.
+	var l Letter
+	for a := s.again(ctx); ; {
+		if l, err = s.Read(ctx, event); err == nil || hopeless(err) || !a.pause() {
+			break
+		}
+	}
+	if err != nil {
+		return Letter{}, err
+	}
+	if l.Version != claimed.Version {
+		return Letter{}, refused(ActionClaim, &l, "it was lost again at once")
+	}
+	return l, nil
+}
+
+func claimFor(owner string, until time.Time) planned {
+	return planned{
+		to:     Processing,
+		set:    []assignment{{"claimed_by", owner}, {"claimed_until", until}},
+		change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil = owner, until },
+	}
+}
+
+// Extend makes owner's claim last until lease from now. A *RefusedError says
+// that owner has it no more: what owner does with the letter must stop.
+func (s *Store) Extend(ctx context.Context, event gocql.UUID, owner string, lease time.Duration) error {
+	_, err := s.change(ctx, event, ActionExtend, func(l *Letter) (planned, error) {
+		if err := owned(ActionExtend, l, owner); err != nil {
+			return planned{}, err
+		}
+		p := claimFor(owner, s.millis().Add(lease))
+		p.silent = true
+		return p, nil
+	})
+	return err
+}
+
+// Resolve ends a letter that owner has claimed. Doing so again with the same
+// kind of outcome is no error.
+//
+// A claim that ran out still counts as long as nobody else took the letter: what
+// owner did with it was done.
+func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how Outcome) error {
+	if err := how.validate(); err != nil {
+		return fmt.Errorf("resolve dead letter %s: %w", event, err)
+	}
+	_, err := s.change(ctx, event, ActionSettle, func(l *Letter) (planned, error) {
+		if err := owned(ActionSettle, l, owner); err != nil {
+			return planned{}, err
+		}
+		return s.resolved(how, Change{By: owner, Why: how.Note}), nil
+	})
+	return s.resolvedAlready(ctx, err, event, how.Kind)
+}
+
+// resolvedAlready makes success of an error that says that the letter has been
+// resolved that way.
+func (s *Store) resolvedAlready(ctx context.Context, err error, event gocql.UUID, kind OutcomeKind) error {
+	var r *RefusedError
+	if !errors.As(err, &r) || r.Status != Resolved {
+		return err
+	}
+	if l, readErr := s.Read(ctx, event); readErr == nil && l.Outcome.Kind == kind {
+		return nil
+	}
+	return err
+}
+
+func (s *Store) resolved(how Outcome, line Change) planned {
+	at := s.millis()
+	set := append(unclaimed, []assignment{
+		{"next_attempt", nil},
+		{"outcome", string(how.Kind)},
+		{"outcome_note", how.Note},
+		{"resolved_at", at},
+	}...)
+	if how.Topic != "" {
+		set = append(set, assignment{"outcome_topic", how.Topic}, assignment{"outcome_partition", how.Partition},
+			assignment{"outcome_offset", how.Offset})
+	}
+	line.Outcome = how.String()
+	return planned{to: Resolved, set: set, line: line, change: func(l *Letter) {
+		l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Outcome, l.ResolvedAt = "", time.Time{}, time.Time{}, how, at
+	}}
+}
+
+// String is the outcome in words, such as "replayed to OrderCreated[3]@17".
+func (o Outcome) String() string {
+	if o.Topic == "" {
+		return string(o.Kind)
+	}
+	return fmt.Sprintf("%s: %s[%d]@%d", o.Kind, o.Topic, o.Partition, o.Offset)
+}
+
+func (o Outcome) validate() error {
+	switch o.Kind {
+	case OutcomeReplayed, OutcomeFound, OutcomeDiscarded, OutcomeReleased, OutcomeByHand:
+		return nil
+	}
+	return fmt.Errorf("outcome %q: use replayed, found, discarded, released or by_hand", o.Kind)
+}
+
+// Fail gives a letter back after a replay that failed, and returns where it
+// stands: pending until its next attempt, failed when its automatic replays are
+// used up, manual if the failure is final.
+func (s *Store) Fail(ctx context.Context, event gocql.UUID, owner string, f Failure) (Status, error) {
+	l, err := s.change(ctx, event, ActionFail, func(l *Letter) (planned, error) {
+		if err := owned(ActionFail, l, owner); err != nil {
+			return planned{}, err
+		}
+		return s.failed(l, owner, f), nil
+	})
+	return l.Status, err
+}
+
+func (s *Store) failed(l *Letter, owner string, f Failure) planned {
+	at, replays := s.millis(), l.Replays+1
+	next, strategy, to := f.NextAttempt.UTC().Truncate(time.Millisecond), f.Strategy, Pending
+	if strategy == "" {
+		strategy = StrategyImmediate
+	}
+	if f.NextAttempt.IsZero() {
+		next = at.Add(DefaultDelays[min(replays, len(DefaultDelays))-1])
+	}
+	outcome := "again at " + next.Format(time.RFC3339)
+	switch {
+	case f.Final:
+		to, strategy, next, outcome = Manual, StrategyManual, time.Time{}, "another attempt cannot help"
+	case replays >= s.maxReplays:
+		to, strategy, next, outcome = Failed, StrategyManual, time.Time{}, fmt.Sprintf("failed %d times", replays)
+	}
+	if f.Class == l.ErrorClass && replays > 1 {
+		outcome += ", the same error class as before"
+	}
+	attempts := l.Attempts + f.Attempts
+	set := append(unclaimed, []assignment{
+		{"error_class", f.Class},
+		{"error_code", f.Code},
+		{"error_text", f.Text},
+		{"error_chain", f.Chain},
+		{"attempts", attempts},
+		{"replays", replays},
+		{"last_failed_at", at},
+		{"strategy", strategy},
+		{"next_attempt", nullable(next)},
+	}...)
+	if f.Metadata != nil {
+		set = append(set, assignment{"metadata", f.Metadata})
+	}
+	reason := f.Class
+	if f.Text != "" {
+		reason += ": " + f.Text
+	}
+	return planned{to: to, set: set, line: Change{By: owner, Why: reason, Outcome: outcome}, change: func(l *Letter) {
+		l.ClaimedBy, l.ClaimedUntil = "", time.Time{}
+		l.ErrorClass, l.Attempts, l.Replays, l.LastFailedAt, l.Strategy, l.NextAttempt = f.Class, attempts, replays, at, strategy, next
+	}}
+}
+
+// Unclaim gives a letter back untried, as when the breaker opened: it is
+// pending, due at once, and no replay is counted.
+func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string) error {
+	_, err := s.change(ctx, event, ActionUnclaim, func(l *Letter) (planned, error) {
+		if err := owned(ActionUnclaim, l, owner); err != nil {
+			return planned{}, err
+		}
+		at := s.millis()
+		return planned{
+			to: Pending, set: append(unclaimed, assignment{"next_attempt", at}), line: Change{By: owner, Why: why},
+			change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt = "", time.Time{}, at },
+		}, nil
+	})
+	return err
+}
+
+// unclaimed takes the claim off; its capacity is its length, so that appending
+// copies it.
+var unclaimed = []assignment{{"claimed_by", nil}, {"claimed_until", nil}}[:2:2]
+
+// owned returns a *RefusedError unless owner has claimed l.
+func owned(action Action, l *Letter, owner string) error {
+	if l.Status != Processing || l.ClaimedBy != owner {
+		return refused(action, l, "it is not claimed by "+owner)
+	}
+	return nil
+}

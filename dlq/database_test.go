@@ -1,0 +1,128 @@
+package dlq
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+const testTable = "outbox.outbox_messages"
+
+// bundle is a store on a node in memory, with a clock that tests move.
+type bundle struct {
+	*Store
+	node    *scyllafake.Server
+	session *gocql.Session
+	clock   *clock
+}
+
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time          { return c.at }
+func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
+
+func setup(t testing.TB) *bundle {
+	t.Helper()
+	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := schema.Migrate(t.Context(), connect(t, node, ""), schema.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace), clock: &clock{time.Now().UTC().Truncate(time.Millisecond)}}
+	b.Store = b.another(t)
+	return b
+}
+
+// another is a second store on the same tables: another process, or the same one
+// after a crash.
+func (b *bundle) another(t testing.TB) *Store {
+	t.Helper()
+	s, err := Open(b.session, schema.DefaultKeyspace, WithClock(b.clock.now), WithTimeouts(400*time.Millisecond, 2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// dialer reaches a node over its in-memory listener.
+type dialer struct{ node *scyllafake.Server }
+
+func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return d.node.Dial(ctx)
+}
+
+func connect(t testing.TB, node *scyllafake.Server, keyspace string) *gocql.Session {
+	t.Helper()
+	c := gocql.NewCluster("127.0.0.1")
+	c.Dialer = dialer{node}
+	c.ProtoVersion = 4
+	c.Timeout = 10 * time.Second
+	c.Keyspace = keyspace
+	c.ReconnectInterval = 100 * time.Millisecond
+	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
+	s, err := c.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// fault adds a rule for operations on one table of a kind; count 0 means all.
+func (b *bundle) fault(table string, kind engine.OpKind, skip, count int, e faults.Effect) (hits func() int) {
+	id := b.node.Faults().MustAdd(faults.Rule{
+		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}}, Skip: skip, Count: count, Effect: e,
+	})
+	return func() int { return b.node.Faults().Hits(id) }
+}
+
+// testLetter is a letter of aggregate a with number seq.
+func testLetter(a string, seq int64) *Letter {
+	return &Letter{
+		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
+		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{"traceparent": "00-1"},
+		CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(), WrittenAt: 1_700_000_000_123_456, Topic: "OrderCreated",
+		ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "too large", ErrorChain: []string{"produce", "too large"},
+		Attempts: 1, Strategy: StrategyImmediate, Metadata: map[string]string{"source": "test", "host": "h1"},
+	}
+}
+
+func (b *bundle) mustBury(t testing.TB, l *Letter) {
+	t.Helper()
+	if _, err := b.Bury(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bundle) mustRead(t testing.TB, id gocql.UUID) Letter {
+	t.Helper()
+	l, err := b.Read(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (b *bundle) chainsOf(t testing.TB, table string) []ChainEntry {
+	t.Helper()
+	var out []ChainEntry
+	if err := b.Chains(t.Context(), table, func(e ChainEntry) error { out = append(out, e); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,74 @@
+package dlq
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+)
+
+var (
+	// ErrNotFound is returned for an event that has no letter.
+	ErrNotFound = errors.New("no dead letter")
+	// ErrRefused is in the chain of every *RefusedError.
+	ErrRefused = errors.New("refused")
+)
+
+// RefusedError says that a letter does not stand where the action could begin.
+// Nothing was changed.
+type RefusedError struct {
+	EventID gocql.UUID
+	Action  Action
+	// Status is where the letter stands.
+	Status Status
+	// ClaimedBy has it until ClaimedUntil, if Status is Processing.
+	ClaimedBy    string
+	ClaimedUntil time.Time
+	// Hint says what would help; may be empty.
+	Hint string
+}
+
+func (e *RefusedError) Error() string {
+	s := fmt.Sprintf("%s dead letter %s: refused, it is %s", e.Action, e.EventID, e.Status)
+	if e.Status == Processing {
+		s += fmt.Sprintf(", claimed by %s until %s", e.ClaimedBy, e.ClaimedUntil.UTC().Format(time.RFC3339))
+	}
+	if e.Hint != "" {
+		s += "; " + e.Hint
+	}
+	return s
+}
+
+// Is makes errors.Is(err, ErrRefused) true.
+func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
+
+// hopeless tells whether an error says that the statement itself is wrong or
+// forbidden, so that trying again cannot help.
+func hopeless(err error) bool {
+	switch cqlcode.Of(err) {
+	case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:
+		return true
+	}
+	return errors.Is(err, gocql.ErrSessionClosed)
+}
+
+// neverAgain keeps gocql from repeating statements behind the store's back: a
+// conditional write that timed out may have been decided.
+type neverAgain struct{}
+
+// Attempt allows one try per node.
+func (neverAgain) Attempt(gocql.RetryableQuery) bool { return true }
+
+// GetRetryType goes on to the next node only after errors that come before
+// anything is sent.
+func (neverAgain) GetRetryType(err error) gocql.RetryType {
+	switch {
+	case errors.Is(err, gocql.ErrNoConnections), errors.Is(err, gocql.ErrNoConnectionsInPool), errors.Is(err, gocql.ErrNoPool),
+		errors.Is(err, gocql.ErrHostDown), errors.Is(err, gocql.ErrNoStreams):
+		return gocql.RetryNextHost
+	}
+	return gocql.Rethrow
+}

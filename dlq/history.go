@@ -1,0 +1,71 @@
+package dlq
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Change is one line of a letter's history. It is stored by the change itself.
+type Change struct {
+	// Version is the letter's after the change.
+	Version int64 `json:"version"`
+	// ID tells this change from another that was tried at the same time.
+	ID     gocql.UUID `json:"id"`
+	At     time.Time  `json:"at"`
+	Action Action     `json:"action"`
+	// By is the relay's owner name or the operator's.
+	By   string `json:"by,omitempty"`
+	From Status `json:"from,omitempty"`
+	To   Status `json:"to"`
+	// Why is the operator's reason or the error of a replay.
+	Why string `json:"why,omitempty"`
+	// Outcome is what came of it.
+	Outcome string `json:"outcome,omitempty"`
+}
+
+// maxHistory is how many changes a letter remembers; older ones are dropped.
+const maxHistory = 1000
+
+func (c Change) text() string {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(fmt.Sprintf("dlq: a history line of plain fields cannot be marshalled: %v", err))
+	}
+	return string(b)
+}
+
+// History are the changes of a letter, oldest first; ErrNotFound if there is no
+// letter.
+func (s *Store) History(ctx context.Context, event gocql.UUID) ([]Change, error) {
+	return s.history(ctx, event, s.cons)
+}
+
+func (s *Store) history(ctx context.Context, event gocql.UUID, cons gocql.Consistency) ([]Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var lines map[int64]string
+	err := s.query(ctx, s.stmt.history, event).Consistency(cons).Idempotent(true).Scan(&lines)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return nil, fmt.Errorf("event %s: %w", event, ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("read the history of dead letter %s: %w", event, err)
+	}
+	out := make([]Change, 0, len(lines))
+	for v, text := range lines {
+		var c Change
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			return nil, fmt.Errorf("history of dead letter %s, version %d: %w", event, v, err)
+		}
+		c.Version = v
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b Change) int { return int(a.Version - b.Version) })
+	return out, nil
+}

@@ -1,0 +1,152 @@
+package dlq
+
+import (
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Letter is an event that was not published, why, and what was done about it.
+// Times have milliseconds.
+type Letter struct {
+	// Table is the outbox table, "keyspace.table".
+	Table string
+	// EventID is the letter's key: one event is one letter, however often it
+	// dies. A row without one has the id of RowID.
+	EventID gocql.UUID
+	// AggregateID is the aggregate in text form.
+	AggregateID string
+	// AggregateType and EventType are the event's.
+	AggregateType, EventType string
+	// Sequence is the event's number; 0 in tables without numbers.
+	Sequence int64
+
+	// Payload, ContentType and Headers are the event's, unchanged to the byte.
+	// What was null comes back nil, what was empty comes back empty.
+	Payload     []byte
+	ContentType string
+	Headers     map[string]string
+	// CreatedAt and DeliverAt are the event's.
+	CreatedAt, DeliverAt time.Time
+	// WrittenAt is the write time of the event's CDC row, in microseconds.
+	WrittenAt int64
+	// Topic is where the event would have gone; empty if that is not known.
+	Topic string
+
+	// Status is where the letter stands.
+	Status Status
+	// Version counts the letter's changes, from 1.
+	Version int64
+	// Released says that later events of the aggregate do not wait for it.
+	Released bool
+
+	// ErrorClass is why it died, one of few: breaker_open, attempts_used,
+	// record_too_large, topic_not_allowed, undecodable, behind …
+	ErrorClass string
+	// ErrorCode, ErrorText and ErrorChain are the last error: the code of the
+	// broker or the database, the message, and the messages it wraps.
+	ErrorCode, ErrorText string
+	ErrorChain           []string
+	// Attempts counts attempts to publish, over all its life.
+	Attempts int
+	// Replays counts automatic replays that failed since an operator last asked.
+	Replays int
+	// FirstFailedAt and LastFailedAt are when it died first and last.
+	FirstFailedAt, LastFailedAt time.Time
+	// Strategy chose NextAttempt, the time of the next automatic replay; zero
+	// means at once for a pending letter.
+	Strategy    string
+	NextAttempt time.Time
+
+	// ClaimedBy has the letter until ClaimedUntil.
+	ClaimedBy    string
+	ClaimedUntil time.Time
+
+	// Outcome is set once the letter is resolved, at ResolvedAt.
+	Outcome    Outcome
+	ResolvedAt time.Time
+
+	// Metadata is what the relay knew: source, breaker, lag, host.
+	Metadata map[string]string
+	// Raw is what could be read of a row that is no event, column by column in
+	// the text form of CQL; blobs as 0x….
+	Raw map[string]string
+}
+
+// OutcomeKind is how a letter was resolved.
+type OutcomeKind string
+
+// The kinds of outcomes.
+const (
+	// OutcomeReplayed: it was published.
+	OutcomeReplayed OutcomeKind = "replayed"
+	// OutcomeFound: it was in its topic already.
+	OutcomeFound OutcomeKind = "found"
+	// OutcomeDiscarded: it will never be published.
+	OutcomeDiscarded OutcomeKind = "discarded"
+	// OutcomeReleased: it was published after its aggregate had gone on.
+	OutcomeReleased OutcomeKind = "released"
+	// OutcomeByHand: somebody settled it elsewhere.
+	OutcomeByHand OutcomeKind = "by_hand"
+)
+
+// Outcome is how a letter ended.
+type Outcome struct {
+	Kind OutcomeKind
+	// Topic, Partition and Offset are the event's record, if it has one: then
+	// Topic is not empty.
+	Topic     string
+	Partition int32
+	Offset    int64
+	// Note is free text.
+	Note string
+}
+
+// Failure is why a replay failed.
+type Failure struct {
+	// Class, Code, Text and Chain are as in Letter.
+	Class, Code, Text string
+	Chain             []string
+	// Attempts is how many attempts to publish were made.
+	Attempts int
+	// Final says that another attempt cannot help: the letter becomes manual.
+	Final bool
+	// NextAttempt is when to replay it again. Zero follows DefaultDelays.
+	NextAttempt time.Time
+	// Strategy is what chose NextAttempt. Empty means StrategyImmediate.
+	Strategy string
+	// Metadata, unless nil, replaces the letter's.
+	Metadata map[string]string
+}
+
+// The strategies that this package knows.
+const (
+	StrategyImmediate = "immediate"
+	StrategyManual    = "manual"
+)
+
+// ChainEntry is an open letter without what only publishing needs.
+type ChainEntry struct {
+	EventID                             gocql.UUID
+	AggregateID                         string
+	AggregateType, EventType            string
+	Sequence, WrittenAt                 int64
+	Topic                               string
+	Status                              Status
+	Version                             int64
+	Released                            bool
+	ErrorClass                          string
+	Attempts, Replays                   int
+	CreatedAt, DeliverAt, FirstFailedAt time.Time
+	NextAttempt                         time.Time
+	ClaimedBy                           string
+	ClaimedUntil                        time.Time
+}
+
+// Actor is who changes a letter and why.
+type Actor struct {
+	// Name is a person or a program; required.
+	Name string
+	// Reason is why; kept in the history.
+	Reason string
+}

@@ -1,0 +1,165 @@
+package dlq
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// shelf is a list of letters in dead_letter_lookups, without its bucket.
+type shelf struct{ kind, value string }
+
+// The kinds of shelves. A letter stands on one of each, on the open ones while
+// it is open and on the closed ones after.
+const (
+	kindStatus    = "status"
+	kindAggregate = "aggregate"
+	kindOpenClass = "open_class"
+	kindDoneClass = "done_class"
+	kindOpenType  = "open_type"
+	kindDoneType  = "done_type"
+)
+
+// shelves are where a letter stands.
+func shelves(l *Letter) []shelf {
+	class, typ := kindDoneClass, kindDoneType
+	if l.Status.Open() {
+		class, typ = kindOpenClass, kindOpenType
+	}
+	return []shelf{
+		{kindStatus, string(l.Status)},
+		{kindAggregate, l.AggregateID},
+		{class, l.ErrorClass},
+		{typ, l.EventType},
+	}
+}
+
+// bucketOf is the partition of a shelf: an hour, but one for all letters of an
+// aggregate.
+func (f shelf) bucketOf(at time.Time) time.Time {
+	if f.kind == kindAggregate {
+		return time.Unix(0, 0).UTC()
+	}
+	return at.UTC().Truncate(time.Hour)
+}
+
+// chainBuckets is into how many partitions the chains of a table are spread. It
+// is part of what is stored.
+const chainBuckets = 64
+
+func chainBucket(aggregate string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(aggregate)) // never fails
+	return int(h.Sum32() % chainBuckets)
+}
+
+// Rows of lookups are written with timestamps that follow from the letter's
+// version, so that writes of two processes, or one that comes late, leave what
+// the last change left, in whatever order they arrive.
+
+// addedAt is the timestamp of rows that are right from version v on.
+func addedAt(v int64) int64 { return 2 * v }
+
+// droppedAt is that of the removal of rows that are wrong at version v.
+func droppedAt(v int64) int64 { return 2*v + 1 }
+
+// add puts l on the shelves in add, and into its chain if chain is set.
+func (s *Store) add(ctx context.Context, l *Letter, on []shelf, chain bool) error {
+	if len(on) == 0 && !chain {
+		return nil
+	}
+	for _, f := range on {
+		if err := s.openBucket(ctx, f, f.bucketOf(l.FirstFailedAt)); err != nil {
+			return err
+		}
+	}
+	b := s.batch()
+	for _, f := range on {
+		b.Query(s.stmt.lookupAdd, f.kind, f.value, f.bucketOf(l.FirstFailedAt), l.FirstFailedAt, l.EventID, addedAt(l.Version))
+	}
+	if chain {
+		b.Query(s.stmt.chainAdd, l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID, addedAt(l.Version))
+	}
+	if err := s.execute(ctx, b); err != nil {
+		return fmt.Errorf("list dead letter %s: %w", l.EventID, err)
+	}
+	return nil
+}
+
+// drop removes l from shelves on which it does not stand any more, and from its
+// chain if chain is set. at is the letter's version now.
+func (s *Store) drop(ctx context.Context, l *Letter, at int64, off []shelf, chain bool) error {
+	if len(off) == 0 && !chain {
+		return nil
+	}
+	b := s.batch()
+	for _, f := range off {
+		b.Query(s.stmt.lookupDrop, droppedAt(at), f.kind, f.value, f.bucketOf(l.FirstFailedAt), l.FirstFailedAt, l.EventID)
+	}
+	if chain {
+		b.Query(s.stmt.chainDrop, droppedAt(at), l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID)
+	}
+	if err := s.execute(ctx, b); err != nil {
+		return fmt.Errorf("take dead letter %s off its lists: %w", l.EventID, err)
+	}
+	return nil
+}
+
+// batch is unlogged: its rows lie in several partitions, and each is right or
+// checked by itself. It saves round trips, and all of it may be repeated.
+func (s *Store) batch() *gocql.Batch {
+	b := s.session.Batch(gocql.UnloggedBatch).RetryPolicy(neverAgain{})
+	b.SetConsistency(s.cons)
+	b.DefaultTimestamp(false)
+	return b
+}
+
+func (s *Store) execute(ctx context.Context, b *gocql.Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return b.WithContext(ctx).Exec()
+}
+
+// bucketCache remembers which buckets this process has written down.
+type bucketCache struct {
+	mu   sync.Mutex
+	seen map[bucketKey]struct{}
+}
+
+type bucketKey struct {
+	shelf
+	bucket int64
+}
+
+// maxBucketsSeen bounds the cache; forgetting costs a write.
+const maxBucketsSeen = 10_000
+
+// openBucket makes sure that readers know the bucket.
+func (s *Store) openBucket(ctx context.Context, f shelf, bucket time.Time) error {
+	if f.kind == kindAggregate {
+		return nil
+	}
+	key := bucketKey{f, bucket.Unix()}
+	s.buckets.mu.Lock()
+	_, known := s.buckets.seen[key]
+	s.buckets.mu.Unlock()
+	if known {
+		return nil
+	}
+	qctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.query(qctx, s.stmt.bucketAdd, f.kind, f.value, bucket).Idempotent(true).Exec(); err != nil {
+		return fmt.Errorf("open the list of %s %s: %w", f.kind, f.value, err)
+	}
+	s.buckets.mu.Lock()
+	defer s.buckets.mu.Unlock()
+	if s.buckets.seen == nil || len(s.buckets.seen) >= maxBucketsSeen {
+		s.buckets.seen = make(map[bucketKey]struct{})
+	}
+	s.buckets.seen[key] = struct{}{}
+	return nil
+}

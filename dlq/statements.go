@@ -1,0 +1,70 @@
+package dlq
+
+import "strings"
+
+// entryColumns are those of a letter that cost little to read.
+var entryColumns = []string{
+	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
+	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
+	"claimed_by", "claimed_until", "released",
+}
+
+// moreColumns are the others, but for history.
+var moreColumns = []string{
+	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw",
+	"outcome", "outcome_topic", "outcome_partition", "outcome_offset", "outcome_note", "resolved_at",
+}
+
+// buryColumns are what a new letter has.
+var buryColumns = []string{
+	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
+	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
+	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw", "history",
+}
+
+// statements are the store's CQL that does not depend on what is changed.
+type statements struct {
+	letters                                                 string
+	bury, entry, entries, letter, history                   string
+	chainAdd, chainDrop, chains                             string
+	lookupAdd, lookupDrop, lookups, lookupsFrom, lookupSize string
+	bucketAdd, buckets, allBuckets                          string
+	requestAdd, requestDrop, requests                       string
+}
+
+func newStatements(keyspace string) statements {
+	letters, chains := keyspace+".dead_letter_queue", keyspace+".dead_letter_chains"
+	lookups, buckets, requests := keyspace+".dead_letter_lookups", keyspace+".dead_letter_buckets", keyspace+".dead_letter_requests"
+	entry := "SELECT " + strings.Join(entryColumns, ", ") + " FROM " + letters
+	return statements{
+		letters: letters,
+		bury: "INSERT INTO " + letters + " (" + strings.Join(buryColumns, ", ") + ") VALUES (" +
+			strings.TrimSuffix(strings.Repeat("?, ", len(buryColumns)), ", ") + ") IF NOT EXISTS",
+		entry:   entry + " WHERE event_id = ?",
+		entries: entry + " WHERE event_id IN ?",
+		letter:  "SELECT " + strings.Join(entryColumns, ", ") + ", " + strings.Join(moreColumns, ", ") + " FROM " + letters + " WHERE event_id = ?",
+		history: "SELECT history FROM " + letters + " WHERE event_id = ?",
+
+		chainAdd: "INSERT INTO " + chains + " (table_name, bucket, aggregate_id, seq, written_at, event_id) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
+		chainDrop: "DELETE FROM " + chains + " USING TIMESTAMP ?" +
+			" WHERE table_name = ? AND bucket = ? AND aggregate_id = ? AND seq = ? AND written_at = ? AND event_id = ?",
+		chains: "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ?",
+
+		lookupAdd: "INSERT INTO " + lookups + " (kind, value, bucket, first_failed_at, event_id) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?",
+		lookupDrop: "DELETE FROM " + lookups + " USING TIMESTAMP ?" +
+			" WHERE kind = ? AND value = ? AND bucket = ? AND first_failed_at = ? AND event_id = ?",
+		lookups: "SELECT first_failed_at, event_id FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?" +
+			" AND first_failed_at >= ? AND first_failed_at < ?",
+		lookupsFrom: "SELECT first_failed_at, event_id FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?" +
+			" AND first_failed_at >= ? AND (first_failed_at) < (?)",
+		lookupSize: "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?",
+
+		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?)",
+		buckets:    "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",
+		allBuckets: "SELECT value, bucket FROM " + buckets + " WHERE kind = ?",
+
+		requestAdd:  "INSERT INTO " + requests + " (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		requestDrop: "DELETE FROM " + requests + " WHERE table_name = ? AND id = ?",
+		requests:    "SELECT id, event_id, aggregate_id, action, version, actor FROM " + requests + " WHERE table_name = ? AND id > ?",
+	}
+}

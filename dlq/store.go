@@ -1,0 +1,140 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// Defaults of Open.
+const (
+	// DefaultMaxReplays is after how many failed automatic replays a letter is failed.
+	DefaultMaxReplays = 5
+	// DefaultAttemptTimeout bounds one statement.
+	DefaultAttemptTimeout = 3 * time.Second
+	// DefaultBudget bounds how long a change is tried again.
+	DefaultBudget = 10 * time.Second
+)
+
+// DefaultDelays are how long a letter waits after its first, second … failed replay.
+var DefaultDelays = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
+
+// Store is the dead letters of one keyspace. It is safe for concurrent use, by
+// any number of processes.
+type Store struct {
+	session    *gocql.Session
+	keyspace   string
+	cons       gocql.Consistency
+	serial     gocql.Consistency
+	timeout    time.Duration
+	budget     time.Duration
+	maxReplays int
+	now        func() time.Time
+	log        *slog.Logger
+	stmt       statements
+	buckets    bucketCache
+	marks      requestMarks
+}
+
+// Option changes a Store.
+type Option func(*Store)
+
+// WithSerialConsistency chooses among whom changes are decided: gocql.Serial,
+// the default, or gocql.LocalSerial if everything that changes letters is in
+// one data centre.
+func WithSerialConsistency(c gocql.Consistency) Option { return func(s *Store) { s.serial = c } }
+
+// WithConsistency is that of plain reads and writes. Default LOCAL_QUORUM.
+func WithConsistency(c gocql.Consistency) Option { return func(s *Store) { s.cons = c } }
+
+// WithTimeouts bounds one statement, and how long a change is tried again.
+func WithTimeouts(attempt, budget time.Duration) Option {
+	return func(s *Store) { s.timeout, s.budget = attempt, budget }
+}
+
+// WithMaxReplays is after how many failed automatic replays a letter is failed.
+func WithMaxReplays(n int) Option { return func(s *Store) { s.maxReplays = n } }
+
+// WithClock is the clock; it decides when claims run out. Default time.Now.
+func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
+
+// WithLogger gets what went wrong and was not an error of the caller's. Default
+// discards.
+func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.log = l } }
+
+// Open returns the store of a keyspace. It reaches no database; the tables are
+// those of package schema.
+func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, error) {
+	if _, err := outbox.NewTable(keyspace, ""); err != nil {
+		return nil, fmt.Errorf("dead letters: keyspace %q: %w", keyspace, err)
+	}
+	s := &Store{
+		session: session, keyspace: keyspace, cons: gocql.LocalQuorum, serial: gocql.Serial, timeout: DefaultAttemptTimeout,
+		budget: DefaultBudget, maxReplays: DefaultMaxReplays, now: time.Now, log: slog.New(slog.DiscardHandler),
+		stmt: newStatements(keyspace),
+	}
+	for _, o := range opts {
+		o(s)
+	}
+	var errs []error
+	if !s.serial.IsSerial() {
+		errs = append(errs, fmt.Errorf("serial consistency %s: use SERIAL or LOCAL_SERIAL", s.serial))
+	}
+	if s.timeout <= 0 || s.budget < s.timeout {
+		errs = append(errs, fmt.Errorf("timeouts %s and %s: must be positive, the budget not below the attempt", s.timeout, s.budget))
+	}
+	if s.maxReplays < 1 {
+		errs = append(errs, fmt.Errorf("replays %d: must be at least 1", s.maxReplays))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("dead letters: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(neverAgain{})
+}
+
+// millis is now as the tables keep it.
+func (s *Store) millis() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+
+// again is the time in which something is tried again.
+type again struct {
+	ctx      context.Context
+	deadline time.Time
+	wait     time.Duration
+}
+
+const (
+	firstPause = 20 * time.Millisecond
+	maxPause   = time.Second
+)
+
+func (s *Store) again(ctx context.Context) *again {
+	return &again{ctx: ctx, deadline: time.Now().Add(s.budget), wait: firstPause}
+}
+
+// pause waits before another try; false means that the time is up.
+func (a *again) pause() bool {
+	d := a.wait/2 + rand.N(a.wait)
+	a.wait = min(2*a.wait, maxPause)
+	if time.Until(a.deadline) < d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-a.ctx.Done():
+		return false
+	}
+}
