@@ -84,9 +84,15 @@ func (b *bundle) drain(limit time.Duration) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
 	defer cancel()
-	b.publisher.drain(ctx)
-	if open, blocked := b.publisher.remaining(); open > blocked {
-		b.t.Fatalf("%d events are left after %s", open-blocked, limit)
+	for {
+		b.publisher.drain(ctx)
+		open, blocked := b.publisher.remaining()
+		if open == blocked {
+			return
+		}
+		if sleep(ctx, 10*time.Millisecond) != nil { // the breaker may be open
+			b.t.Fatalf("%d events are left after %s", open-blocked, limit)
+		}
 	}
 }
 

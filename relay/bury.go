@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -132,7 +131,7 @@ func (p *publisher) writeFront(l *lane) bool {
 		p.mu.Unlock()
 		return false
 	}
-	if open(status) {
+	if status.Open() {
 		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: atOf(letter.Strategy, letter.NextAttempt)}, spill)
 	}
 	p.metrics.buried.WithLabelValues(letter.ErrorClass).Inc()
@@ -151,10 +150,6 @@ func (p *publisher) writeFront(l *lane) bool {
 	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "seq", it.event.Sequence, "topic", it.topic,
 		"class", letter.ErrorClass, "strategy", letter.Strategy, "err", letter.ErrorText)
 	return true
-}
-
-func open(s dlq.Status) bool {
-	return s != dlq.StatusResolved && s != dlq.StatusArchived
 }
 
 // store writes the letter, however long the database is away. The error says
@@ -202,6 +197,9 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 		letter.Strategy = strategyFollow
 	} else {
 		letter.Strategy = strategyOf(d.class)
+		if letter.Strategy == strategyManual {
+			letter.Status = dlq.Manual
+		}
 		letter.NextAttempt = nextReplay(letter.Strategy, 0, now)
 	}
 	letter.ErrorClass, letter.ErrorText, letter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
@@ -295,5 +293,3 @@ func aggregateOf(id string) (gocql.UUID, error) {
 	}
 	return u, nil
 }
-
-var _ = context.Background

@@ -3,18 +3,18 @@ package relay
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-func notFound(err error) bool { return errors.Is(err, dlq.ErrNotFound) }
-
 // deadLetters are the open dead letters at the relay's start.
 type deadLetters struct {
 	entries []dlq.ChainEntry
+	// since is when the first replay began of which the end is not known, zero if
+	// there is none: from there on the topics say whether the event is in them.
+	since time.Time
 }
 
 // loadLetters reads the open dead letters, so that their aggregates' later
@@ -25,13 +25,16 @@ func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, er
 		return d, nil
 	}
 	for attempt := 1; ; attempt++ {
-		d.entries = d.entries[:0]
+		d.entries, d.since = d.entries[:0], time.Time{}
 		err := p.letters.store.Chains(ctx, p.letters.table, func(e dlq.ChainEntry) error {
 			if e.Status.Open() {
 				d.entries = append(d.entries, e)
 			}
 			return nil
 		})
+		if err == nil {
+			err = d.claims(ctx, p.letters.store)
+		}
 		switch {
 		case err == nil:
 			d.note(p)
@@ -88,16 +91,28 @@ func (d *deadLetters) at(p *publisher, e *dlq.ChainEntry) int64 {
 	return e.NextAttempt.UnixMilli()
 }
 
-// since is when the first replay began of which the end is not known, zero if
-// there is none: from there on the topics say whether the event is in them.
-func (d *deadLetters) since() time.Time {
-	var since time.Time
+// claims finds out when the replays began of which the end is not known.
+func (d *deadLetters) claims(ctx context.Context, store *dlq.Store) error {
 	for i := range d.entries {
-		if e := &d.entries[i]; e.Status == dlq.Processing && !e.ClaimedAt.IsZero() && (since.IsZero() || e.ClaimedAt.Before(since)) {
-			since = e.ClaimedAt
+		e := &d.entries[i]
+		if e.Status != dlq.Processing {
+			continue
+		}
+		history, err := store.History(ctx, e.EventID)
+		if err != nil {
+			return err
+		}
+		began := e.FirstFailedAt
+		for _, c := range history {
+			if c.Action == dlq.ActionClaim {
+				began = c.At
+			}
+		}
+		if d.since.IsZero() || began.Before(d.since) {
+			d.since = began
 		}
 	}
-	return since
+	return nil
 }
 
 // settle decides, once the topics are read back, about the replays that a relay
@@ -128,7 +143,9 @@ func (d *deadLetters) settle(ctx context.Context, r *replayer) {
 				r.drop(e.EventID)
 			}
 		case e.ClaimedBy == r.owner:
-			if r.insist(ctx, e.EventID, "give back", func() error { return p.letters.store.Unclaim(ctx, e.EventID, e.ClaimedBy) }) {
+			if r.insist(ctx, e.EventID, "give back", func() error {
+				return p.letters.store.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
+			}) {
 				r.later(e.EventID, atOnce)
 			}
 		}

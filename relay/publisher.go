@@ -499,10 +499,17 @@ func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 func (p *publisher) drain(ctx context.Context) (left int) {
 	for {
 		left, blocked := p.remaining()
-		if left == blocked || sleep(ctx, 10*time.Millisecond) != nil {
+		if left == blocked || p.shut() || sleep(ctx, 10*time.Millisecond) != nil {
 			return left
 		}
 	}
+}
+
+// shut says that the breaker is open and that nothing is under way.
+func (p *publisher) shut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.breaker.status.State == BreakerOpen && len(p.sending) == 0 && p.letters.writing == 0
 }
 
 func (p *publisher) remaining() (open, blocked int) {
@@ -513,7 +520,7 @@ func (p *publisher) remaining() (open, blocked int) {
 	}
 	now := time.Now()
 	for _, l := range p.lanes {
-		if l.blocked(now) || p.breaker.status.State == BreakerOpen && l.outstanding == 0 && !l.writing {
+		if l.blocked(now) {
 			blocked += len(l.items)
 		}
 	}

@@ -349,6 +349,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, func(c *Config) {
 			c.Kafka = append(c.Kafka, kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
+			c.AttemptTimeout = time.Minute // the breaker stays closed
 		})
 		defer b.close()
 		all := events(10, 30, "OrderUpdated")

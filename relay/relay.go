@@ -89,7 +89,7 @@ func (r *Relay) Run(ctx context.Context) error {
 
 	dead, err := r.loadLetters(tail, p)
 	if err == nil {
-		back.alsoSince = dead.since()
+		back.alsoSince = dead.since
 		err = back.run(tail)
 	}
 	if err != nil {

@@ -168,7 +168,7 @@ func (r *replayer) one(ctx context.Context, ref letterRef) {
 		r.drop(ref.id)
 	case errors.Is(end.err, errBreakerOpen):
 		r.metrics.replays.WithLabelValues("called_off").Inc()
-		r.insist(ctx, ref.id, "give back", func() error { return p.letters.store.Unclaim(ctx, ref.id, r.owner) })
+		r.insist(ctx, ref.id, "give back", func() error { return p.letters.store.Unclaim(ctx, ref.id, r.owner, end.err.Error()) })
 		r.later(ref.id, atBreaker)
 	case Classify(end.err) == Stopped || ctx.Err() != nil:
 		// The next start finds it claimed, and whether it is in its topic.

@@ -3,8 +3,6 @@ package relay
 import (
 	"context"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
@@ -20,9 +18,7 @@ func (r *replayer) requests(ctx context.Context) {
 		return
 	}
 	for _, q := range found {
-		if !r.answer(ctx, q.EventID) {
-			return
-		}
+		r.answer(&q)
 		if err := store.Done(ctx, q); err != nil {
 			if ctx.Err() == nil {
 				r.log.Warn("cannot take a request about a dead letter off the list; it is read again", "event_id", q.EventID, "err", err)
@@ -33,35 +29,34 @@ func (r *replayer) requests(ctx context.Context) {
 }
 
 // answer brings what the relay knows of a letter in line with the table.
-func (r *replayer) answer(ctx context.Context, id gocql.UUID) bool {
-	letter, err := r.p.letters.store.Read(ctx, id)
-	if err != nil {
-		r.log.Warn("cannot read a dead letter that an operator changed", "event_id", id, "err", err)
-		return ctx.Err() == nil && notFound(err)
-	}
-	p := r.p
+func (r *replayer) answer(q *dlq.Request) {
+	p, e := r.p, &q.Entry
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.log.Info("an operator changed a dead letter", "event_id", id, "aggregate_id", letter.AggregateID, "status", letter.Status, "released", letter.Released)
-	ref := p.letters.ref(id)
+	r.log.Info("an operator changed a dead letter", "action", q.Action, "actor", q.Actor,
+		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
+	ref := p.letters.ref(q.EventID)
 	switch {
 	case ref == nil:
-	case !letter.Status.Open():
-		p.letters.remove(id)
-	case letter.Released:
-		p.letters.loosen(id, atOperator)
-	case letter.Status == dlq.Pending:
-		ref.at = atOnce
-		if !letter.NextAttempt.IsZero() {
-			ref.at = letter.NextAttempt.UnixMilli()
+	case !e.Status.Open():
+		p.letters.remove(q.EventID)
+	case e.Released:
+		p.letters.loosen(q.EventID, atOperator)
+		if e.Status == dlq.Pending {
+			p.letters.ref(q.EventID).at = atOnce
 		}
-	case letter.Status == dlq.Manual, letter.Status == dlq.Failed:
+	case e.Status == dlq.Pending:
+		ref.at = atOnce
+		if !e.NextAttempt.IsZero() {
+			ref.at = e.NextAttempt.UnixMilli()
+		}
+	case e.Status == dlq.Manual, e.Status == dlq.Failed:
 		ref.at = atOperator
 	}
-	if aggregate, err := aggregateOf(letter.AggregateID); err == nil {
+	if aggregate, err := aggregateOf(e.AggregateID); err == nil {
 		if l, ok := p.lanes[aggregate]; ok {
 			p.pump(l)
 		}
 	}
-	return true
+	p.wake()
 }
