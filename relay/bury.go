@@ -85,7 +85,8 @@ func (p *publisher) write(l *lane) {
 	if l.writing {
 		return
 	}
-	l.writing = true
+	l.writing, l.suspect = true, false
+	p.endProbe(l)
 	p.wg.Go(func() {
 		select {
 		case p.burying <- struct{}{}:
@@ -119,7 +120,7 @@ func (p *publisher) writeFront(l *lane) bool {
 	}
 	behind := strict && p.letters.blocks(l.id)
 	letter := p.letterOf(it, behind)
-	spill := p.breaker.status.State == BreakerOpen || letter.ErrorClass == classBreakerOpen
+	spill := p.breaker.status.State == BreakerOpen || letter.ErrorClass == classBreakerOpen || letter.ErrorClass == classAttemptsUsed
 	p.letters.writing++
 	p.mu.Unlock()
 
@@ -269,19 +270,6 @@ func (p *publisher) remembered(it *item) {
 		p.memory.addShown(it.event.ID, it.written)
 	} else {
 		p.memory.addFresh(it.event.ID, it.written)
-	}
-}
-
-// giveUpOld asks for records back that were tried as often as they may be.
-// Called locked.
-func (p *publisher) giveUpOld(now time.Time) {
-	if !p.letters.on() {
-		return
-	}
-	for l := range p.sending {
-		if front := l.items[0]; front.state == sent && now.Sub(front.handed) > p.cfg.usedUpAfter() {
-			l.ctx.giveUp()
-		}
 	}
 }
 

@@ -2,12 +2,8 @@ package relay
 
 import (
 	"errors"
-	"net"
 	"slices"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -41,9 +37,14 @@ func (c *call) root() *call {
 }
 
 // admit returns the call that a record sent now is part of, nil if the breaker
-// lets nothing through. Called locked.
+// lets nothing through. After a failure, until the broker answers, it lets one
+// record through at a time: what was never sent can become a dead letter when
+// the breaker opens, what was sent has to wait for the broker. Called locked.
 func (p *publisher) admit() *call {
 	now := time.Now()
+	if p.doubt && slices.ContainsFunc(p.calls, func(c *call) bool { return c.attempt == 1 && c.open > 0 }) {
+		return nil
+	}
 	if c := p.call; c != nil && now.Sub(c.began) < callFor && c.attempt == 1 && c.into == nil && c.open > 0 && p.breaker.status.State == BreakerClosed {
 		return c
 	}
@@ -57,7 +58,7 @@ func (p *publisher) admit() *call {
 		p.nudge()
 	}
 	p.calls = append(p.calls, c)
-	if p.breaker.status.State == BreakerClosed {
+	if p.breaker.status.State == BreakerClosed && !p.doubt {
 		p.call = c
 	}
 	return c
@@ -70,6 +71,10 @@ func (p *publisher) answered(c *call, err error) {
 	if err != nil && !errors.Is(err, errMerged) {
 		p.strike(c, err)
 		err = errMerged // the failure is counted
+	}
+	if err == nil && p.doubt {
+		p.doubt = false
+		p.nudge()
 	}
 	if c.open--; c.open > 0 {
 		return
@@ -112,13 +117,16 @@ func (p *publisher) strike(c *call, cause error) {
 	if now.Sub(p.struck) < callFor {
 		return // the same failure
 	}
-	p.struck = now
+	p.struck, p.doubt = now, true
 	if c.done != nil {
 		c.done(cause)
 		c.done = nil
 	}
 	c.began, c.attempt = now, c.attempt+1
-	if p.breaker.status.State == BreakerClosed {
+	if c.attempt > len(p.cfg.RetryDelays) {
+		// The breaker has had its say; what is left may be one topic's trouble.
+		p.calls = p.calls[:0]
+	} else if p.breaker.status.State == BreakerClosed {
 		c.done, _ = p.breaker.allow()
 	}
 	p.nudge()
@@ -174,11 +182,9 @@ func (p *publisher) look() time.Duration {
 			break
 		}
 	}
-	if len(p.calls) > 0 && now.Sub(p.swept) >= p.cfg.AttemptTimeout/2 {
-		p.swept = now
-		p.giveUpOld(now)
-	}
+	p.lookAtFlows(now)
 	p.answerBreaker()
+	p.pumpRefused()
 	switch {
 	case len(p.calls) > 0:
 		return watchEvery
@@ -186,51 +192,23 @@ func (p *publisher) look() time.Duration {
 		return p.breaker.reopensIn(p.cfg.BreakerOpen)
 	case p.breaker.status.State == BreakerHalfOpen:
 		return watchEvery
+	case len(p.flows) > 0:
+		return p.cfg.AttemptTimeout / 2
 	default:
 		return time.Hour // a call nudges
 	}
 }
 
-// connections tells the publisher of what happens to its connections. Its
-// methods are called by the Kafka client and must not block.
-type connections struct{ p *publisher }
-
-var (
-	_ kgo.HookBrokerConnect    = connections{}
-	_ kgo.HookBrokerDisconnect = connections{}
-	_ kgo.HookBrokerE2E        = connections{}
-)
-
-// OnBrokerConnect notes a connection that cannot be made.
-func (h connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	if err != nil {
-		h.tell(err)
-	}
-}
-
-var errDisconnected = errors.New("the connection to the broker was lost")
-
-// OnBrokerDisconnect notes that requests on a connection may be lost. The
-// client calls it before it answers them.
-func (h connections) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) {
-	h.p.lost.Store(h.p.handed.Load())
-}
-
-// OnBrokerE2E notes a produce request that may have been written, and whose
-// answer did not come.
-func (h connections) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
-	if key != int16(kmsg.Produce) || e.WriteErr == nil && e.ReadErr == nil {
+// pumpRefused tries the lanes again that admit sent away. Called locked.
+func (p *publisher) pumpRefused() {
+	if p.breaker.status.State != BreakerClosed || len(p.refused) == 0 {
 		return
 	}
-	h.p.lost.Store(h.p.handed.Load())
-	if h.p.ctx.Err() == nil {
-		h.tell(errors.Join(errDisconnected, e.WriteErr, e.ReadErr))
-	}
-}
-
-func (h connections) tell(err error) {
-	select {
-	case h.p.broken <- err:
-	default: // one is enough
+	refused := p.refused
+	p.refused = make(map[*lane]struct{})
+	for l := range refused {
+		if len(l.items) > 0 {
+			p.pump(l)
+		}
 	}
 }

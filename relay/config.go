@@ -178,7 +178,7 @@ type Config struct {
 
 	// RetryDelays are the waits before each attempt to publish an event; their
 	// number is the number of attempts. An event that is not out then becomes a
-	// dead letter, or without DeadLetters is tried on at the last wait. Default
+	// dead letter, or with DeadLettersOff is tried on at the last wait. Default
 	// DefaultRetryDelays.
 	RetryDelays []time.Duration
 	// RetryJitter is the share by which a wait is made longer or shorter at
@@ -205,9 +205,10 @@ type Config struct {
 	// holds. Default DefaultSpillLimit; -1 for none.
 	SpillLimit int
 
-	// DeadLetters takes what cannot be published. Nil holds the aggregate of such
-	// an event and tries it again every HoldRetry.
-	DeadLetters *dlq.Store
+	// DeadLetters is DeadLettersOn or DeadLettersOff. On, what cannot be published
+	// goes to the table dead_letter_queue of Keyspace. Off, the aggregate of such an
+	// event is held and tried again every HoldRetry. Default DeadLettersOn.
+	DeadLetters string
 	// Ordering says what happens to the later events of an aggregate with a dead
 	// letter: OrderingStrict or OrderingRelaxed. Orderings says so by event type.
 	// Default DefaultOrdering.
@@ -228,7 +229,7 @@ type Config struct {
 	// other. Defaults DefaultRetryMin, DefaultRetryMax.
 	RetryMin, RetryMax time.Duration
 	// HoldRetry is the wait before an event that cannot be sent is tried again,
-	// without DeadLetters. Default DefaultHoldRetry.
+	// with DeadLettersOff. Default DefaultHoldRetry.
 	HoldRetry time.Duration
 	// RestartDelay is the wait before the reader is started again after it
 	// failed repeatedly. Default DefaultRestartDelay.
@@ -243,6 +244,8 @@ type Config struct {
 	// StallAfter is how long nothing may move before the relay says that it is
 	// not ready. Default DefaultStallAfter.
 	StallAfter time.Duration
+
+	letters *dlq.Store // nil without dead letters; set by New
 
 	// Logger receives the relay's log. Nil discards it.
 	Logger *slog.Logger

@@ -29,6 +29,12 @@ func DefaultRetryDelays() []time.Duration {
 	return []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond}
 }
 
+// Values of Config.DeadLetters.
+const (
+	DeadLettersOn  = "on"
+	DeadLettersOff = "off"
+)
+
 // Values of Config.WhenOpen.
 const (
 	// WhenOpenSpill makes dead letters of what waits while the breaker is open,
@@ -59,6 +65,7 @@ func (c *Config) publishingDefaults() {
 	def(&c.BreakerMinCalls, DefaultBreakerMinCalls)
 	def(&c.BreakerOpen, DefaultBreakerOpen)
 	def(&c.BreakerProbes, DefaultBreakerProbes)
+	def(&c.DeadLetters, DeadLettersOn)
 	def(&c.WhenOpen, DefaultWhenOpen)
 	def(&c.SpillLimit, DefaultSpillLimit)
 	def(&c.Ordering, DefaultOrdering)
@@ -99,6 +106,9 @@ func (c *Config) validatePublishing(bad func(format string, args ...any)) {
 	number("SpillLimit", c.SpillLimit, -1, 10_000_000)
 	if !(c.BreakerRate > 0 && c.BreakerRate <= 1) {
 		bad("BreakerRate %g is not above 0 and at most 1", c.BreakerRate)
+	}
+	if c.DeadLetters != DeadLettersOn && c.DeadLetters != DeadLettersOff {
+		bad("DeadLetters %q must be %s or %s", c.DeadLetters, DeadLettersOn, DeadLettersOff)
 	}
 	if c.WhenOpen != WhenOpenSpill && c.WhenOpen != WhenOpenHold {
 		bad("WhenOpen %q must be %s or %s", c.WhenOpen, WhenOpenSpill, WhenOpenHold)

@@ -107,9 +107,10 @@ type laneKey struct{}
 
 // laneContext is what a lane's records are produced with, from the first one
 // outstanding to the last one back. It ends when the records are given up, but
-// only while the broker cannot have them: the client fails a batch that was
-// refused after an earlier request with it was lost, and that one may have been
-// written. It is safe for concurrent use.
+// only if none of them was ever on its way to a broker. The client's own idea of
+// what it may fail is wider: it forgets that a batch was written when that was
+// acknowledged behind one that was not, and when a later attempt is refused. It
+// is safe for concurrent use.
 type laneContext struct {
 	context.Context
 	lane    *lane
@@ -133,7 +134,7 @@ func (c *laneContext) giveUp() {
 	}
 }
 
-func (c *laneContext) unsure() bool { return c.p.lost.Load() >= c.handed }
+func (c *laneContext) unsure() bool { return c.p.wired.Load() >= c.handed }
 
 // Done is closed when the records are to come back and may.
 func (c *laneContext) Done() <-chan struct{} {

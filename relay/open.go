@@ -32,6 +32,7 @@ func (p *publisher) answerBreaker() {
 	case BreakerHalfOpen, BreakerClosed:
 		p.wake() // dead letters go first where they come first
 	}
+	clear(p.refused)
 	for l := range p.replaying {
 		p.pump(l)
 	}
@@ -42,8 +43,8 @@ func (p *publisher) answerBreaker() {
 
 // ping probes the broker when there is no event to do it with. Called locked.
 func (p *publisher) ping() {
-	if p.pinging || p.closed {
-		return
+	if p.pinging || p.closed || len(p.waiting) > 0 {
+		return // a topic that is waited for is a probe of its own
 	}
 	c := p.admit()
 	if c == nil {

@@ -45,13 +45,13 @@ type publisher struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 
-	// lost is the number that handed had when a request was last lost: records up
-	// to it may have been written though the client says that they were not.
-	handed, lost atomic.Uint64
-	nudged       chan struct{} // makes watch look
-	broken       chan error    // connections that failed
-	woken        chan struct{} // makes the replayer look
-	burying      chan struct{} // holds a token per dead letter being written
+	// handed counts the records given to the producer; wired is its value when a
+	// produce request was last written: later records were in none.
+	handed, wired atomic.Uint64
+	nudged        chan struct{} // makes watch look
+	broken        chan error    // connections that failed
+	woken         chan struct{} // makes the replayer look
+	burying       chan struct{} // holds a token per dead letter being written
 
 	mu         sync.Mutex
 	closed     bool
@@ -59,7 +59,10 @@ type publisher struct {
 	call       *call   // what is sent now is part of it
 	calls      []*call // those with records under way
 	struck     time.Time
-	swept      time.Time
+	doubt      bool                  // a call failed, and none was answered since
+	refused    map[*lane]struct{}    // lanes that admit sent away
+	probing    []*lane               // lanes that wait for the end of a probe
+	flows      map[string]*topicFlow // topics with records outstanding
 	pinging    bool
 	letters    *letters
 	sending    map[*lane]struct{} // lanes with records outstanding
@@ -103,6 +106,8 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		topics:     newTopics(cfg),
 		breaker:    newBreaker(cfg, m),
 		letters:    newLetters(cfg),
+		refused:    make(map[*lane]struct{}),
+		flows:      make(map[string]*topicFlow),
 		sending:    make(map[*lane]struct{}),
 		replaying:  make(map[*lane]struct{}),
 		nudged:     make(chan struct{}, 1),
@@ -111,7 +116,10 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		burying:    make(chan struct{}, buryConcurrency),
 	}
 	// The relay's own options come last: nothing in cfg.Kafka overrides them.
-	opts := append([]kgo.Opt{kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0)}, cfg.Kafka...)
+	opts := append([]kgo.Opt{
+		kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0),
+		kgo.MetadataMinAge(500 * time.Millisecond), // after a leader moved nothing goes out before
+	}, cfg.Kafka...)
 	opts = append(opts,
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -158,6 +166,13 @@ func (p *publisher) pump(l *lane) {
 		case l.suspect && p.probe != l:
 			p.queueProbe(l)
 			return
+		case l.suspect && p.flows[it.topic] != nil:
+			return // the last of them pumps
+		case p.probe != nil && p.probe != l && p.probe.items[0].topic == it.topic:
+			p.probing = append(p.probing, l)
+			return
+		case p.flows[it.topic].stalls(l):
+			return
 		}
 		if wait := time.Until(it.event.DeliverAt); !it.event.DeliverAt.IsZero() && wait > 0 {
 			p.resume(l, wait)
@@ -187,7 +202,10 @@ func (p *publisher) stays(l *lane, it *item) bool {
 // nor calls back before it returns.
 func (p *publisher) send(l *lane, it *item) bool {
 	if it.call = p.admit(); it.call == nil {
-		p.nudge()
+		p.refused[l] = struct{}{}
+		if p.breaker.moved {
+			p.nudge()
+		}
 		return false
 	}
 	it.call.open++
@@ -200,6 +218,7 @@ func (p *publisher) send(l *lane, it *item) bool {
 		p.sending[l] = struct{}{}
 	}
 	l.outstanding++
+	p.flow(it.topic)
 	l.topic = it.topic
 	p.client.TryProduce(l.ctx, &kgo.Record{
 		Topic:   it.topic,
@@ -217,6 +236,9 @@ func (p *publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if l.outstanding == 0 {
 		l.partition.Store(-1)
 		delete(p.sending, l)
+	}
+	if p.ebb(it.topic, err == nil) && p.probe != nil {
+		defer p.pumpProbe()
 	}
 	it.attempts = max(it.attempts, it.call.root().attempt)
 	p.answered(it.call, p.outcome(l, err))
@@ -317,21 +339,14 @@ func (p *publisher) next(l *lane) {
 // retry goes on with a lane whose front was not written. Called locked, with
 // nothing outstanding.
 func (p *publisher) retry(l *lane, front *item, err error) {
-	old := time.Since(front.handed) > p.cfg.usedUpAfter()
 	switch {
-	case p.breaker.status.State == BreakerOpen:
+	case p.breaker.status.State == BreakerOpen, errors.Is(err, errGivenUp):
 		l.failed = nil
 		p.pump(l)
-	case (p.letters.on() || l.ended != nil) && (old || front.attempts >= len(p.cfg.RetryDelays)) && !errors.Is(err, errGivenUp) || old && l.ctx.given.Load():
-		err = fmt.Errorf("not acknowledged in %d attempts: %w", front.attempts, p.cause(err))
-		if l.ended != nil {
-			p.endReplay(l, replayEnd{err: err})
-		} else {
-			p.bury(l, err)
-		}
-	case errors.Is(err, errGivenUp):
-		l.failed = nil
-		p.pump(l) // it came back for another's sake
+	case front.attempts >= len(p.cfg.RetryDelays) && l.ended != nil:
+		p.endReplay(l, replayEnd{err: usedUp(front, err)})
+	case front.attempts >= len(p.cfg.RetryDelays) && p.letters.on():
+		p.bury(l, usedUp(front, err))
 	default:
 		wait := p.cfg.retryWait(front.attempts)
 		p.log.Warn("event not published; it will be sent again", "event_id", front.event.ID, "aggregate_id", l.id,
@@ -340,12 +355,8 @@ func (p *publisher) retry(l *lane, front *item, err error) {
 	}
 }
 
-// cause is why records were given up, if err says no more than that.
-func (p *publisher) cause(err error) error {
-	if errors.Is(err, errGivenUp) && p.breaker.failure != nil {
-		return p.breaker.failure
-	}
-	return err
+func usedUp(it *item, err error) error {
+	return fmt.Errorf("not acknowledged in %d attempts: %w", it.attempts, err)
 }
 
 // refuse deals with an error that says the front item cannot be sent. The
@@ -416,12 +427,28 @@ func (p *publisher) queueProbe(l *lane) {
 	p.pump(l)
 }
 
+// pumpProbe sends the suspect when nothing else is under way to its topic.
+func (p *publisher) pumpProbe() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.probe != nil {
+		p.pump(p.probe)
+	}
+}
+
 // endProbe lets the next suspect be sent, if l was the one. Called locked.
 func (p *publisher) endProbe(l *lane) {
 	if p.probe != l {
 		return
 	}
 	p.probe = nil
+	waited := p.probing
+	p.probing = nil
+	for _, s := range waited {
+		if len(s.items) > 0 {
+			p.pump(s)
+		}
+	}
 	if len(p.suspects) == 0 {
 		return
 	}

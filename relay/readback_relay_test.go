@@ -57,7 +57,7 @@ func TestRelay_CrashesRepeatNothing(t *testing.T) {
 // crashAfter runs a relay and kills it: from one moment on it reaches nobody.
 func (w *world) crashAfter(d time.Duration) {
 	w.t.Helper()
-	wire := &wire{dial: w.net.DialContext, delay: func() time.Duration { return 0 }}
+	wire := &wire{dial: w.dialKafka, delay: func() time.Duration { return 0 }}
 	cfg := w.cfg
 	cfg.Kafka = append(slices.Clone(cfg.Kafka), kgo.Dialer(wire.DialContext))
 	cfg.DrainTimeout = time.Millisecond

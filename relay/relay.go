@@ -10,6 +10,7 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -48,6 +49,11 @@ func New(cfg Config) (*Relay, error) {
 	table, err := outbox.NewTable(cfg.Keyspace, cfg.Table)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.DeadLetters == DeadLettersOn {
+		if cfg.letters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger)); err != nil {
+			return nil, err
+		}
 	}
 	r := &Relay{
 		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer),

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
@@ -44,6 +45,9 @@ type world struct {
 	cut   atomic.Bool
 	mu    sync.Mutex
 	conns []net.Conn
+	// unreached refuses connections to the broker; kafkaConns are those there are.
+	unreached  atomic.Bool
+	kafkaConns []net.Conn
 }
 
 // DialContext connects to the database over memory.
@@ -98,6 +102,7 @@ func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world
 		c.Keyspace = "outbox"
 		c.ConfidenceWindow, c.BusyDelay, c.IdleDelay = 2*time.Second, 200*time.Millisecond, 500*time.Millisecond
 		c.RestartDelay = time.Second
+		c.Kafka = append(c.Kafka, kgo.Dialer(w.dialKafka))
 		if change != nil {
 			change(c)
 		}

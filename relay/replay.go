@@ -166,6 +166,10 @@ func (r *replayer) one(ctx context.Context, ref letterRef) {
 		}
 		r.metrics.replays.WithLabelValues("published").Inc()
 		r.drop(ref.id)
+	case errors.Is(end.err, errStalled):
+		r.metrics.replays.WithLabelValues("called_off").Inc()
+		r.insist(ctx, ref.id, "give back", func() error { return p.letters.store.Unclaim(ctx, ref.id, r.owner, end.err.Error()) })
+		r.later(ref.id, time.Now().Add(p.cfg.BreakerOpen).UnixMilli())
 	case errors.Is(end.err, errBreakerOpen):
 		r.metrics.replays.WithLabelValues("called_off").Inc()
 		r.insist(ctx, ref.id, "give back", func() error { return p.letters.store.Unclaim(ctx, ref.id, r.owner, end.err.Error()) })

@@ -1,0 +1,416 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// unreachable takes the broker off the network until it is called off.
+func (w *world) unreachable() (end func()) {
+	w.unreached.Store(true)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.kafkaConns {
+		_ = c.Close()
+	}
+	w.kafkaConns = nil
+	return func() { w.unreached.Store(false) }
+}
+
+// dialKafka is the relay's dialer.
+func (w *world) dialKafka(ctx context.Context, network, addr string) (net.Conn, error) {
+	if w.unreached.Load() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	c, err := w.net.DialContext(ctx, network, addr)
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.kafkaConns = append(w.kafkaConns, c)
+	}
+	return c, err
+}
+
+// brokerOutage makes the broker hang up on everybody until it is called off.
+func (w *world) brokerOutage() (end func()) {
+	var gone atomic.Bool
+	gone.Store(true)
+	w.cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		return nil, net.ErrClosed, gone.Load()
+	})
+	return func() { gone.Store(false) }
+}
+
+func (w *world) letters() *dlq.Store {
+	w.t.Helper()
+	s, err := dlq.Open(w.session, "outbox")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// open returns the open dead letters by event.
+func (w *world) open() map[gocql.UUID]dlq.ChainEntry {
+	w.t.Helper()
+	out := make(map[gocql.UUID]dlq.ChainEntry)
+	if err := w.letters().Chains(w.t.Context(), "outbox.outbox_messages", func(e dlq.ChainEntry) error {
+		out[e.EventID] = e
+		return nil
+	}); err != nil {
+		w.t.Fatalf("Chains() error = %v", err)
+	}
+	return out
+}
+
+// statuses counts them by status.
+func (w *world) statuses() map[dlq.Status]int {
+	out := make(map[dlq.Status]int)
+	for _, e := range w.open() {
+		out[e.Status]++
+	}
+	return out
+}
+
+// While the breaker is open events become dead letters; when it closes they go
+// out by themselves, in order and once, before newer ones of their aggregates.
+func TestDeadLetters_SpillAndComeBack(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		r, stop := w.run()
+		topics := []string{"OrderCreated", "OrderUpdated"}
+		all := events(20, 12, topics...)
+		for _, e := range all[:80] {
+			w.write(e)
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		end := w.unreachable()
+		for _, e := range all[80:160] {
+			w.write(e)
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(time.Minute + 10*time.Second)
+		s := r.Status()
+		if s.Breaker.State == BreakerClosed || s.Breaker.Cause == nil || len(s.Problems) == 0 {
+			t.Errorf("in the outage the breaker is %+v and the problems are %q, want open, a cause, and said", s.Breaker, s.Problems)
+		}
+		// What was sent before the breaker opened waits in the producer, and its
+		// aggregate behind it.
+		if s.Spilled < 40 || s.ParkedAggregates < 10 {
+			t.Errorf("spilled %d events of %d aggregates, want most of 80 of 20", s.Spilled, s.ParkedAggregates)
+		}
+		if open := w.open(); len(open) != s.DeadLetters {
+			t.Errorf("the table has %d dead letters, the relay knows %d", len(open), s.DeadLetters)
+		}
+		end()
+		for _, e := range all[160:] { // newer events while the breaker closes
+			w.write(e)
+			time.Sleep(500 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Minute)
+		if s := r.Status(); len(s.Problems) > 0 || s.DeadLetters != 0 || s.InFlight != 0 {
+			t.Errorf("Status() after the outage = %+v, want no dead letters and no problems", s)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		if open := w.open(); len(open) > 0 {
+			t.Errorf("%d dead letters are open after all", len(open))
+		}
+		got := w.consume(topics...)
+		checkOrder(t, got, all)
+		checkTime(t, got)
+	})
+}
+
+// Beyond the limit nothing is spilled: the relay holds, and the log is the buffer.
+func TestDeadLetters_HoldAfterTheLimit(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.SpillLimit, c.MaxInFlightRecords = 30, 50
+		})
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(time.Second)
+		end := w.unreachable()
+		all := events(10, 30, "OrderUpdated")
+		for _, e := range all {
+			w.write(e)
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Minute)
+		s := r.Status()
+		if s.Spilled < 30 || s.Spilled > 30+buryConcurrency || !s.Holding || s.InFlight > 50 {
+			t.Errorf("Status() in the outage: spilled %d, holding %v, in flight %d; want some 30 (at most %d writers more), holding, at most 50",
+				s.Spilled, s.Holding, s.InFlight, buryConcurrency)
+		}
+		end()
+		time.Sleep(5 * time.Minute)
+		if s := r.Status(); len(s.Problems) > 0 || s.DeadLetters != 0 {
+			t.Errorf("Status() after the outage = %+v", s)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
+
+// refuse makes the broker refuse the batches with one event.
+func (w *world) refuse(id gocql.UUID, err *kerr.Error) (end func()) {
+	var gone atomic.Bool
+	w.cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		if gone.Load() {
+			return nil, nil, false
+		}
+		q := req.(*kmsg.ProduceRequest)
+		found := false
+		resp := q.ResponseKind().(*kmsg.ProduceResponse)
+		for _, topic := range q.Topics {
+			rt := kmsg.NewProduceResponseTopic()
+			rt.Topic, rt.TopicID = topic.Topic, topic.TopicID
+			for _, p := range topic.Partitions {
+				rp := kmsg.NewProduceResponseTopicPartition()
+				rp.Partition = p.Partition
+				rp.ErrorCode = kerr.NotLeaderForPartition.Code // sent again
+				if strings.Contains(string(p.Records), id.String()) {
+					found, rp.ErrorCode = true, err.Code
+				}
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		if !found {
+			return nil, nil, false
+		}
+		return resp, nil, true
+	})
+	return func() { gone.Store(true) }
+}
+
+// An event that the broker refuses is a dead letter for an operator; the later
+// events of its aggregate are parked behind it, those of others go on. What the
+// operator does lets the parked ones go, in order.
+func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"replay", "discard", "release", "resolve"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+				defer w.close()
+				all := events(5, 8, "OrderCreated", "OrderUpdated")
+				bad := all[5*2+3] // aggregate 3, number 3
+				end := w.refuse(bad.ID, kerr.InvalidRecord)
+				r, stop := w.run()
+				for _, e := range all[:25] {
+					w.write(e)
+				}
+				time.Sleep(10 * time.Second)
+				letter, err := w.letters().Read(t.Context(), bad.ID)
+				if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != classRefused || letter.ErrorCode != "INVALID_RECORD" ||
+					string(letter.Payload) != string(bad.Payload) || letter.Topic != bad.Type || letter.Attempts < 2 || len(letter.ErrorChain) == 0 {
+					t.Fatalf("Read() = %+v, %v, want the refused event, manual, whole", letter, err)
+				}
+				_ = stop()
+				r, stop = w.run() // a restart keeps the chain
+				for _, e := range all[25:] {
+					w.write(e)
+				}
+				time.Sleep(10 * time.Second)
+				if got := w.statuses(); got[dlq.Manual] != 1 || got[dlq.Parked] != 5 || len(got) != 2 {
+					t.Errorf("dead letters = %v, want one manual and the five behind it parked", got)
+				}
+				if s := r.Status(); s.ParkedAggregates != 1 || s.DeadLetters != 6 || s.InFlight != 0 {
+					t.Errorf("Status() = %+v", s)
+				}
+				checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool {
+					return e.AggregateID == bad.AggregateID && e.Sequence >= bad.Sequence
+				}))
+				if how == "replay" {
+					end()
+				}
+				by := dlq.Actor{Name: "ada", Reason: "test"}
+				act := map[string]func() error{
+					"replay":  func() error { return w.letters().Replay(t.Context(), bad.ID, by) },
+					"discard": func() error { return w.letters().Discard(t.Context(), bad.ID, by) },
+					"release": func() error { return w.letters().Release(t.Context(), bad.ID, by) },
+					"resolve": func() error { return w.letters().ResolveByHand(t.Context(), bad.ID, by) },
+				}
+				if err := act[how](); err != nil {
+					t.Fatalf("%s error = %v", how, err)
+				}
+				time.Sleep(20 * time.Second)
+				want, left := all, 0
+				if how != "replay" {
+					want = slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return e.ID == bad.ID })
+				}
+				if how == "release" {
+					left = 1
+				}
+				if s := r.Status(); s.ParkedAggregates != 0 || s.DeadLetters != left {
+					t.Errorf("Status() after %s: %d parked, %d dead letters, want 0, %d", how, s.ParkedAggregates, s.DeadLetters, left)
+				}
+				if err := stop(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+				got := w.consume("OrderCreated", "OrderUpdated")
+				checkOrder(t, got, want)
+				checkTime(t, got)
+			})
+		})
+	}
+}
+
+// Event types that may pass do, and do not hold others back.
+func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.Orderings = map[string]string{"Viewed": OrderingRelaxed}
+			c.Kafka = append(c.Kafka, noCompression)
+		})
+		defer w.close()
+		all := events(3, 6, "OrderUpdated", "Viewed")
+		strict, relaxed := all[2*3], all[3*3+1] // aggregate 0, number 3; aggregate 1, number 4
+		w.refuse(strict.ID, kerr.InvalidRecord)
+		w.refuse(relaxed.ID, kerr.InvalidRecord)
+		r, stop := w.run()
+		for _, e := range all {
+			w.write(e)
+		}
+		time.Sleep(2 * time.Minute)
+		// Of aggregate 0 the number 5 is parked behind 3, and 4 and 6 pass; of
+		// aggregate 1 nothing waits for 4.
+		if s := r.Status(); s.DeadLetters != 3 || s.ParkedAggregates != 1 {
+			t.Errorf("Status(): %d dead letters, %d parked aggregates, want 3, 1", s.DeadLetters, s.ParkedAggregates)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		want := slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool {
+			return e.ID == strict.ID || e.ID == relaxed.ID || e.AggregateID == strict.AggregateID && e.Sequence == 5
+		})
+		checkOrder(t, w.consume("OrderUpdated", "Viewed"), want)
+	})
+}
+
+// A topic whose replicas are away takes nothing; others do. What the broker may
+// have stays with the producer; what comes later becomes dead letters when its
+// attempts are used up, and goes out by itself, in order.
+func TestDeadLetters_AttemptsUsedUp(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(time.Second)
+		away := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.NotEnoughReplicas, Count: -1})
+		var all []outbox.Event
+		for i := range 200 {
+			all = append(all, event(100+i, 1, "OrderCreated"))
+			if i%20 == 0 { // eight of them after two seconds
+				all = append(all, event(1+i/20, 1, "Away"), event(1+i/20, 2, "Away"))
+			}
+		}
+		for _, e := range all {
+			w.write(e)
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		open := w.open()
+		if s := r.Status(); len(open) < 10 || s.Breaker.State != BreakerClosed || s.InFlight != 20-len(open) {
+			t.Errorf("%d dead letters, %d in flight and a breaker that is %s, want most of 20, the rest, and closed", len(open), s.InFlight, s.Breaker.State)
+		}
+		for _, e := range open {
+			if e.Status == dlq.Pending && (e.ErrorClass != classAttemptsUsed || e.NextAttempt.IsZero()) {
+				t.Errorf("dead letter %+v, want attempts used up and a next attempt", e)
+			}
+		}
+		away.Remove()
+		time.Sleep(3 * time.Minute)
+		if s := r.Status(); s.DeadLetters != 0 {
+			t.Errorf("%d dead letters are left after the next attempt", s.DeadLetters)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("Away", "OrderCreated"), all)
+	})
+}
+
+// A relay with dead letters is killed at random moments, in and after outages.
+// Nothing is lost, out of order or twice.
+func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 44))
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow = 20 * time.Second
+					c.BreakerOpen = 3 * time.Second
+				})
+				defer w.close()
+				topics := []string{"OrderCreated", "OrderUpdated"}
+				all := events(30, 10, topics...)
+				var writing sync.WaitGroup
+				writing.Go(func() {
+					for _, e := range all {
+						w.write(e)
+						time.Sleep(200 * time.Millisecond)
+					}
+				})
+				for range 12 {
+					end := func() {}
+					if rnd.IntN(2) == 0 {
+						end = []func() func(){w.brokerOutage, w.unreachable}[rnd.IntN(2)]()
+						time.AfterFunc(time.Duration(rnd.IntN(10000))*time.Millisecond, end)
+					}
+					w.crashAfter(time.Duration(rnd.IntN(9000)) * time.Millisecond)
+				}
+				r, stop := w.run()
+				writing.Wait()
+				time.Sleep(3 * time.Minute)
+				if s := r.Status(); s.DeadLetters != 0 || len(s.Problems) > 0 {
+					t.Errorf("Status() = %+v", s)
+				}
+				if err := stop(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+				got := w.consume(topics...)
+				checkOrder(t, got, all)
+				checkTime(t, got)
+			})
+		})
+	}
+}
+
+// noCompression lets tests find an event's id in the bytes of a batch.
+var noCompression = kgo.ProducerBatchCompression(kgo.NoCompression())
