@@ -60,7 +60,10 @@ func (p *publisher) mayWrite(l *lane, it *item) bool {
 		return true
 	}
 	behind := p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type)
-	if p.breaker.status.State == BreakerOpen {
+	switch p.breaker.status.State {
+	case BreakerHalfOpen:
+		return false // it will be known soon
+	case BreakerOpen:
 		if p.cfg.WhenOpen != WhenOpenSpill || p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {
 			return false
 		}

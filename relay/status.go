@@ -66,7 +66,7 @@ func (r *Relay) Status() Status {
 		st := p.state()
 		s.InFlight, s.Breaker = st.open, st.breaker
 		s.DeadLetters, s.Spilled, s.ParkedAggregates = st.letters, st.spilled, st.parked
-		s.Holding = st.breaker.State == BreakerOpen && (!p.letters.on() || r.cfg.WhenOpen != WhenOpenSpill || st.spilled >= r.cfg.SpillLimit)
+		s.Holding = st.breaker.State != BreakerClosed && (!p.letters.on() || r.cfg.WhenOpen != WhenOpenSpill || st.spilled >= r.cfg.SpillLimit)
 		s.Held = p.holds()
 	}
 	s.Tail = r.tail.Load().status()
