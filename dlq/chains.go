@@ -27,15 +27,25 @@ const chainPage = 50
 // crashed since.
 func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) error) error {
 	for bucket := range chainBuckets {
-		if err := s.chain(ctx, table, bucket, f); err != nil {
+		if err := s.walk(ctx, table, s.query(ctx, s.stmt.chains, table, bucket), f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) chain(ctx context.Context, table string, bucket int, f func(ChainEntry) error) error {
-	iter := s.query(ctx, s.stmt.chains, table, bucket).Idempotent(true).Prefetch(0).Iter()
+// Chain is Chains for one aggregate.
+func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntry, error) {
+	var out []ChainEntry
+	err := s.walk(ctx, table, s.query(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
+		out = append(out, e)
+		return nil
+	})
+	return out, err
+}
+
+func (s *Store) walk(ctx context.Context, table string, q *gocql.Query, f func(ChainEntry) error) error {
+	iter := q.Idempotent(true).Prefetch(0).Iter()
 	page := make([]chainKey, 0, chainPage)
 	var k chainKey
 	for more := true; more; {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/google/uuid"
 )
 
 // Letter is an event that was not published, why, and what was done about it.
@@ -49,7 +50,8 @@ type Letter struct {
 	ErrorChain           []string
 	// Attempts counts attempts to publish, over all its life.
 	Attempts int
-	// Replays counts automatic replays that failed since an operator last asked.
+	// Replays counts replays that failed. An operator may ask for one more than
+	// are made by themselves.
 	Replays int
 	// FirstFailedAt and LastFailedAt are when it died first and last.
 	FirstFailedAt, LastFailedAt time.Time
@@ -72,6 +74,20 @@ type Letter struct {
 	// the text form of CQL; blobs as 0x….
 	Raw map[string]string
 }
+
+// RowID is the id of a letter for a row that has no event id that can be read:
+// always the same for the same parts, such as the row's key or its stream and
+// cdc$time.
+func RowID(table string, parts ...string) gocql.UUID {
+	name := table
+	for _, p := range parts {
+		name += "\x00" + p
+	}
+	return gocql.UUID(uuid.NewSHA1(rowSpace, []byte(name)))
+}
+
+// rowSpace is the name space of RowID.
+var rowSpace = uuid.MustParse("9c2f4f0e-7d53-4b6a-8d0b-5e3a1a6c7b10")
 
 // OutcomeKind is how a letter was resolved.
 type OutcomeKind string
