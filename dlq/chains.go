@@ -27,7 +27,7 @@ const chainPage = 50
 // crashed since.
 func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) error) error {
 	for bucket := range chainBuckets {
-		if err := s.walk(ctx, table, s.query(ctx, s.stmt.chains, table, bucket), f); err != nil {
+		if err := s.walk(ctx, table, s.selects(ctx, s.stmt.chains, table, bucket), f); err != nil {
 			return err
 		}
 	}
@@ -37,7 +37,7 @@ func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) err
 // Chain is Chains for one aggregate.
 func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntry, error) {
 	var out []ChainEntry
-	err := s.walk(ctx, table, s.query(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
+	err := s.walk(ctx, table, s.selects(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
 		out = append(out, e)
 		return nil
 	})
@@ -45,7 +45,7 @@ func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntr
 }
 
 func (s *Store) walk(ctx context.Context, table string, q *gocql.Query, f func(ChainEntry) error) error {
-	iter := q.Idempotent(true).Prefetch(0).Iter()
+	iter := q.Prefetch(0).Iter()
 	page := make([]chainKey, 0, chainPage)
 	var k chainKey
 	for more := true; more; {

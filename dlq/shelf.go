@@ -122,7 +122,7 @@ func (r *shelfReader) open(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.s.timeout)
 	defer cancel()
-	iter := r.s.query(ctx, r.s.stmt.buckets, r.shelf.kind, r.shelf.value, r.shelf.bucketOf(r.since), r.until).Idempotent(true).Prefetch(0).Iter()
+	iter := r.s.selects(ctx, r.s.stmt.buckets, r.shelf.kind, r.shelf.value, r.shelf.bucketOf(r.since), r.until).Prefetch(0).Iter()
 	var b time.Time
 	for iter.Scan(&b) {
 		r.buckets = append(r.buckets, b)
@@ -139,7 +139,7 @@ func (r *shelfReader) begin(ctx context.Context, bucket, limit time.Time) {
 		until = below
 	}
 	r.bucket, r.passed = bucket, 0
-	r.iter = r.s.query(ctx, r.s.stmt.lookups, r.shelf.kind, r.shelf.value, bucket, r.since, until).
+	r.iter = r.s.selects(ctx, r.s.stmt.lookups, r.shelf.kind, r.shelf.value, bucket, r.since, until).
 		Idempotent(true).PageSize(shelfPage).Prefetch(0).Iter()
 }
 

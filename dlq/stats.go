@@ -62,7 +62,7 @@ func (s *Store) count(ctx context.Context, kind string, of func(value string) bo
 		bucket time.Time
 	}
 	var keys []key
-	iter := s.query(ctx, s.stmt.allBuckets, kind).Idempotent(true).Prefetch(0).Iter()
+	iter := s.selects(ctx, s.stmt.allBuckets, kind).Prefetch(0).Iter()
 	var k key
 	for iter.Scan(&k.value, &k.bucket) {
 		keys = append(keys, k)
@@ -75,7 +75,7 @@ func (s *Store) count(ctx context.Context, kind string, of func(value string) bo
 	g.SetLimit(statsQueries)
 	for i, k := range keys {
 		g.Go(func() error {
-			if err := s.query(gctx, s.stmt.lookupSize, kind, k.value, k.bucket).Idempotent(true).Scan(&sizes[i]); err != nil {
+			if err := s.selects(gctx, s.stmt.lookupSize, kind, k.value, k.bucket).Scan(&sizes[i]); err != nil {
 				return fmt.Errorf("count the list of %s %s: %w", kind, k.value, err)
 			}
 			return nil
@@ -97,7 +97,7 @@ func (s *Store) count(ctx context.Context, kind string, of func(value string) bo
 	var oldest time.Time
 	for value, bucket := range first {
 		var at time.Time
-		err := s.query(ctx, s.stmt.lookupFirst, kind, value, bucket).Idempotent(true).Scan(&at)
+		err := s.selects(ctx, s.stmt.lookupFirst, kind, value, bucket).Scan(&at)
 		if errors.Is(err, gocql.ErrNotFound) {
 			continue // it moved on just now
 		}

@@ -103,6 +103,12 @@ func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Quer
 	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(neverAgain{})
 }
 
+// selects is query for a statement that changes nothing, which another node may be
+// asked once more.
+func (s *Store) selects(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return s.query(ctx, stmt, args...).Idempotent(true).RetryPolicy(otherNode{})
+}
+
 // millis is now as the tables keep it.
 func (s *Store) millis() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
