@@ -134,13 +134,26 @@ type changed struct {
 	Preview dlq.Preview `json:"preview"`
 	DryRun  bool        `json:"dry_run,omitempty"`
 	Changed int64       `json:"changed"`
-	// Refused moved on between the preview and the change.
+	// Refused are letters that were named and stand where the action cannot begin,
+	// and those that moved on since the preview.
 	Refused int64 `json:"refused"`
 	// Missing are event ids that have no letter.
 	Missing []string `json:"missing,omitempty"`
 	// Failed are letters of which the database could not say what became.
 	Failed int64    `json:"failed"`
 	Errors []string `json:"errors,omitempty"`
+}
+
+// refuse counts a letter that was refused. One goroutine at a time may call it.
+func (c *changed) refuse(err error) {
+	c.Refused++
+	c.explain(err)
+}
+
+func (c *changed) explain(err error) {
+	if len(c.Errors) < dlqErrors {
+		c.Errors = append(c.Errors, err.Error())
+	}
 }
 
 func (f *dlqChangeFlags) change(cmd *cobra.Command, s *dlq.Store, c dlqChange, ids []gocql.UUID, filter dlq.Filter) error {
@@ -159,6 +172,13 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, s *dlq.Store, c dlqChange, i
 	var may []dlq.Letter
 	if out.Preview, may, err = s.Preview(ctx, c.action, letters); err != nil {
 		return err
+	}
+	if len(ids) > 0 {
+		for i := range letters {
+			if err := s.Check(c.action, &letters[i]); err != nil {
+				out.refuse(err)
+			}
+		}
 	}
 	if f.output == "table" || !f.dryRun {
 		f.printPreview(cmd.ErrOrStderr(), &out)
@@ -183,8 +203,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, s *dlq.Store, c dlqChange, i
 	for _, e := range out.Errors {
 		fmt.Fprintln(cmd.ErrOrStderr(), "  "+clean(e, 300))
 	}
-	refusedByName := len(ids) > 0 && len(may) < len(letters)
-	if err == nil && !f.dryRun && (out.Failed+out.Refused > 0 || len(out.Missing) > 0 || refusedByName) {
+	if err == nil && !f.dryRun && (out.Failed+out.Refused > 0 || len(out.Missing) > 0) {
 		err = quietError{}
 	}
 	return err
@@ -285,8 +304,8 @@ func (f *dlqChangeFlags) run(cmd *cobra.Command, s *dlq.Store, c dlqChange, lett
 	if f.rate > 0 {
 		limit = rate.NewLimiter(rate.Limit(f.rate), 1)
 	}
-	var next, done, changes, refused, failed atomic.Int64
-	var mu sync.Mutex
+	var next, done atomic.Int64
+	var mu sync.Mutex // of out
 	work := func() error {
 		var wg sync.WaitGroup
 		for range min(dlqWorkers, len(letters)) {
@@ -298,18 +317,15 @@ func (f *dlqChangeFlags) run(cmd *cobra.Command, s *dlq.Store, c dlqChange, lett
 					}
 					err := c.do(s, cmd.Context(), letters[i].EventID, by)
 					done.Add(1)
+					mu.Lock()
 					switch {
 					case err == nil:
-						changes.Add(1)
-						continue
+						out.Changed++
 					case errors.Is(err, dlq.ErrRefused):
-						refused.Add(1)
+						out.refuse(err)
 					default:
-						failed.Add(1)
-					}
-					mu.Lock()
-					if len(out.Errors) < dlqErrors {
-						out.Errors = append(out.Errors, err.Error())
+						out.Failed++
+						out.explain(err)
 					}
 					mu.Unlock()
 				}
@@ -324,7 +340,6 @@ func (f *dlqChangeFlags) run(cmd *cobra.Command, s *dlq.Store, c dlqChange, lett
 	} else {
 		err = work()
 	}
-	out.Changed, out.Refused, out.Failed = changes.Load(), refused.Load(), failed.Load()
 	if left := int64(len(letters)) - done.Load(); left > 0 && err == nil {
 		err = withHint(fmt.Errorf("interrupted: %d changed, %d to do", out.Changed, left), "the same command goes on with the rest")
 	}
