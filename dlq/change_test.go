@@ -138,7 +138,7 @@ func TestFail_Delays(t *testing.T) {
 		}
 		return l
 	}
-	for i, d := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute} {
+	for i, d := range []time.Duration{5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour} {
 		l := fail(Failure{Class: "attempts_used", Text: "down", Code: "C", Attempts: 5, Chain: []string{"a", "b"}})
 		if l.Status != Pending || l.NextAttempt.Sub(b.clock.at) != d || l.Replays != i+1 || l.Attempts != 1+5*(i+1) || l.Strategy != StrategyImmediate {
 			t.Errorf("after failure %d: %s, next attempt %s, %d replays, %d attempts", i+1, l.Status, l.NextAttempt, l.Replays, l.Attempts)

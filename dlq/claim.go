@@ -162,7 +162,7 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 		strategy = StrategyImmediate
 	}
 	if f.NextAttempt.IsZero() {
-		next = at.Add(DefaultDelays[min(replays, len(DefaultDelays))-1])
+		next = at.Add(Delay(replays))
 	}
 	outcome := "again at " + next.Format(time.RFC3339)
 	switch {

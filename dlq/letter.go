@@ -56,7 +56,8 @@ type Letter struct {
 	// FirstFailedAt and LastFailedAt are when it died first and last.
 	FirstFailedAt, LastFailedAt time.Time
 	// Strategy chose NextAttempt, the time of the next automatic replay; zero
-	// means at once for a pending letter.
+	// means at once for a pending letter. Bury stores what it is given: Delay(0)
+	// from now is the default, and zero right for what an open breaker stopped.
 	Strategy    string
 	NextAttempt time.Time
 
@@ -127,7 +128,7 @@ type Failure struct {
 	Attempts int
 	// Final says that another attempt cannot help: the letter becomes manual.
 	Final bool
-	// NextAttempt is when to replay it again. Zero follows DefaultDelays.
+	// NextAttempt is when to replay it again. Zero is Delay from now.
 	NextAttempt time.Time
 	// Strategy is what chose NextAttempt. Empty means StrategyImmediate.
 	Strategy string
