@@ -233,7 +233,7 @@ func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters [
 
 func (f *dlqChangeFlags) printPreview(w io.Writer, out *changed) {
 	p := &out.Preview
-	fmt.Fprintf(w, "%s %d letters of %d aggregates", p.Action, p.Letters, p.Aggregates)
+	fmt.Fprintf(w, "%s %s of %s", p.Action, plural(p.Letters, "letter"), plural(p.Aggregates, "aggregate"))
 	if f.rate > 0 {
 		fmt.Fprintf(w, ", in %s at %v a second", time.Duration(float64(p.Letters)/f.rate*float64(time.Second)).Round(time.Second), f.rate)
 	}
@@ -246,12 +246,20 @@ func (f *dlqChangeFlags) printPreview(w io.Writer, out *changed) {
 		if p.FollowersOf < p.Aggregates {
 			more = fmt.Sprintf(" in the first %d aggregates", p.FollowersOf)
 		}
-		fmt.Fprintf(w, "%d letters are parked behind them%s\n", p.Followers, more)
+		fmt.Fprintf(w, "parked behind them%s: %s\n", more, plural(p.Followers, "letter"))
 	}
 	counts(w, "left as they are, since "+string(p.Action)+" cannot begin there", wide(p.Refused))
 	for _, id := range out.Missing {
 		fmt.Fprintf(w, "event %s has no dead letter\n", id)
 	}
+}
+
+// plural is n of what, whose plural ends in s.
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func wide[K ~string](m map[K]int) map[K]int64 {
@@ -271,7 +279,7 @@ func (f *dlqChangeFlags) confirm(cmd *cobra.Command, action dlq.Action, n int) e
 	if !isFile || !term.IsTerminal(int(in.Fd())) {
 		return usageError{withHint(errors.New("nothing was changed: there is no terminal to ask on"), "--yes does it without asking")}
 	}
-	return ask(in, cmd.ErrOrStderr(), fmt.Sprintf("%s %d letters?", action, n))
+	return ask(in, cmd.ErrOrStderr(), fmt.Sprintf("%s %s?", action, plural(n, "letter")))
 }
 
 // ask asks a question to which only yes is an assent.

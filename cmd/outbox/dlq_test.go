@@ -194,7 +194,7 @@ func TestDLQ_Commands(t *testing.T) {
 				t.Errorf("%s without a terminal says %q", c.action, errOut)
 			}
 			_, errOut := b.run(exitOK, string(c.action), head, "--dry-run")
-			if !strings.Contains(errOut, string(c.action)+" 1 letters of 1 aggregates") || !strings.Contains(errOut, "1 letters are parked behind them") {
+			if !strings.Contains(errOut, string(c.action)+" 1 letter of 1 aggregate\n") || !strings.Contains(errOut, "parked behind them: 1 letter\n") {
 				t.Errorf("%s --dry-run says %q", c.action, errOut)
 			}
 			out, _ := b.run(exitOK, string(c.action), "--aggregate", "a", "--dry-run", "-o", "json")
