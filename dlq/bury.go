@@ -142,7 +142,8 @@ func buryValues(l *Letter, c Change) []any {
 		unsetTime(l.DeliverAt), l.WrittenAt, l.Topic, l.ErrorClass, l.Attempts, l.Replays, l.FirstFailedAt, l.LastFailedAt, l.Strategy,
 		unsetTime(l.NextAttempt), unsetNil(l.Payload, l.Payload == nil), l.ContentType, unsetNil(l.Headers, l.Headers == nil),
 		l.ErrorCode, l.ErrorText, unsetNil(l.ErrorChain, l.ErrorChain == nil), unsetNil(l.Metadata, l.Metadata == nil),
-		unsetNil(l.Raw, l.Raw == nil), map[int64]string{l.Version: c.text()},
+		unsetNil(l.Raw, l.Raw == nil),
+		map[int64]string{l.Version: c.text()},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
 )
 
 // chainKey is a row of dead_letter_chains.
@@ -21,21 +22,71 @@ const chainPage = 50
 // Chains calls f for every open letter of an outbox table, "keyspace.table", as
 // it stands, those of one aggregate together and in the order of the events: by
 // number, and in tables without numbers by write time. Aggregates come in no
-// order. An error of f ends it.
+// order. f is called from one goroutine at a time; an error of it ends Chains.
 //
 // A letter for which Bury returned before Chains began is not missed, whatever
 // crashed since.
 func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) error) error {
+	g, gctx := errgroup.WithContext(ctx)
+	next := make(chan int, chainBuckets)
 	for bucket := range chainBuckets {
-		if err := s.chain(ctx, table, bucket, f); err != nil {
-			return err
-		}
+		next <- bucket
 	}
-	return nil
+	close(next)
+	found := make(chan []ChainEntry) // of a bucket each
+	for range chainReaders {
+		g.Go(func() error {
+			for bucket := range next {
+				var entries []ChainEntry
+				err := s.walk(gctx, table, s.selects(gctx, s.stmt.chains, table, bucket), func(e ChainEntry) error {
+					entries = append(entries, e)
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				select {
+				case found <- entries:
+				case <-gctx.Done():
+					return gctx.Err()
+				}
+			}
+			return nil
+		})
+	}
+	g.Go(func() error { // f is called from here alone
+		for range chainBuckets {
+			select {
+			case entries := <-found:
+				for _, e := range entries {
+					if err := f(e); err != nil {
+						return err
+					}
+				}
+			case <-gctx.Done():
+				return gctx.Err()
+			}
+		}
+		return nil
+	})
+	return g.Wait()
 }
 
-func (s *Store) chain(ctx context.Context, table string, bucket int, f func(ChainEntry) error) error {
-	iter := s.query(ctx, s.stmt.chains, table, bucket).Idempotent(true).Prefetch(0).Iter()
+// chainReaders is how many buckets are read at once. Each is held in memory.
+const chainReaders = 8
+
+// Chain is Chains for one aggregate.
+func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntry, error) {
+	var out []ChainEntry
+	err := s.walk(ctx, table, s.selects(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
+		out = append(out, e)
+		return nil
+	})
+	return out, err
+}
+
+func (s *Store) walk(ctx context.Context, table string, q *gocql.Query, f func(ChainEntry) error) error {
+	iter := q.Prefetch(0).Iter()
 	page := make([]chainKey, 0, chainPage)
 	var k chainKey
 	for more := true; more; {

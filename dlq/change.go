@@ -30,20 +30,18 @@ type planned struct {
 // change decides a change of a letter, by one lightweight transaction on the
 // version that plan has seen, and returns the letter as it is after that,
 // without what only publishing needs. plan may be called again, when somebody
-// else was first; its error ends the change.
+// else was first; its *RefusedError ends the change.
 //
 // Lists come before the transaction and are cleared after it, so that a letter
 // is never missing from the lists of its status.
 func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, plan func(*Letter) (planned, error)) (Letter, error) {
-	id := gocql.UUIDFromTime(s.now())
-	cons := s.cons
-	var tried int64 // the version that an attempt of unknown outcome would have made
+	c := changer{s: s, event: event, id: gocql.UUIDFromTime(s.now()), action: action, plan: plan, cons: s.cons}
 	for a := s.again(ctx); ; {
-		l, done, err := s.tryChange(ctx, event, id, action, cons, &tried, plan)
+		l, done, err := c.try(ctx)
 		switch {
 		case done:
 			return l, err
-		case (errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound)) && cons != s.serial:
+		case (errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound)) && c.cons != s.serial:
 			// What was seen at a weaker level may be out of date.
 		case err != nil && hopeless(err):
 			return Letter{}, err
@@ -53,68 +51,101 @@ func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, pla
 			}
 			return Letter{}, err
 		}
-		cons = s.serial
+		c.cons = s.serial
 	}
 }
 
-// tryChange is one round of change; done ends it.
-func (s *Store) tryChange(ctx context.Context, event, id gocql.UUID, action Action, cons gocql.Consistency, tried *int64,
-	plan func(*Letter) (planned, error),
-) (_ Letter, done bool, _ error) {
-	old, err := s.read(ctx, event, s.stmt.entry, (*Letter).entryDest, cons)
+// changer is one change.
+type changer struct {
+	s      *Store
+	event  gocql.UUID
+	id     gocql.UUID // of the history's line
+	action Action
+	plan   func(*Letter) (planned, error)
+	cons   gocql.Consistency
+	// open are transactions whose answer was lost; one of them may have been
+	// decided, or yet be.
+	open []move
+}
+
+// move is a letter before and after a change.
+type move struct{ old, new Letter }
+
+// try is one round; done ends the change.
+func (c *changer) try(ctx context.Context) (_ Letter, done bool, _ error) {
+	s := c.s
+	old, err := s.read(ctx, c.event, s.stmt.entry, (*Letter).entryDest, c.cons)
 	if err != nil {
-		return Letter{}, errors.Is(err, ErrNotFound) && cons == s.serial, err
+		return Letter{}, errors.Is(err, ErrNotFound) && c.cons == s.serial, err
 	}
-	if *tried != 0 && old.Version >= *tried {
-		// An attempt whose answer was lost may be the one that was decided.
-		lines, err := s.history(ctx, event, s.serial)
-		if err != nil {
-			return Letter{}, false, err
-		}
-		if i := slices.IndexFunc(lines, func(c Change) bool { return c.ID == id }); i >= 0 {
-			return old, true, nil
-		}
-		*tried = 0
+	if m, err := c.settled(ctx, &old); err != nil {
+		return Letter{}, false, err
+	} else if m != nil {
+		s.leave(ctx, m)
+		return old, true, nil
 	}
-	p, err := plan(&old)
+	p, err := c.plan(&old)
 	if err != nil {
-		return Letter{}, errors.Is(err, ErrRefused) && cons == s.serial, err
+		return Letter{}, errors.Is(err, ErrRefused) && c.cons == s.serial, err
 	}
 	if p.done {
 		return old, true, nil
 	}
-	if !slices.Contains(transitions[action][old.Status], p.to) {
-		return Letter{}, true, fmt.Errorf("%s dead letter %s: no way from %s to %s", action, event, old.Status, p.to)
+	if !slices.Contains(transitions[c.action][old.Status], p.to) {
+		return Letter{}, true, fmt.Errorf("%s dead letter %s: no way from %s to %s", c.action, c.event, old.Status, p.to)
 	}
-	l := old
+	m := move{old: old, new: old}
+	l := &m.new
 	l.Version++
 	l.Status = p.to
-	p.change(&l)
-	if !p.silent {
-		p.line.ID, p.line.At, p.line.Action, p.line.From, p.line.To = id, s.millis(), action, old.Status, p.to
-		p.line.Version = l.Version
-	}
-	on, off := shelvesLess(&l, &old), shelvesLess(&old, &l)
-	enters, leaves := l.Status.Open() && !old.Status.Open(), old.Status.Open() && !l.Status.Open()
-	if err := s.add(ctx, &l, on, enters); err != nil {
+	p.change(l)
+	p.line.Version, p.line.ID, p.line.At = l.Version, c.id, s.millis()
+	p.line.Action, p.line.From, p.line.To = c.action, old.Status, p.to
+	if err := s.add(ctx, l, shelvesLess(l, &old), l.Status.Open() && !old.Status.Open()); err != nil {
 		return Letter{}, false, err
 	}
-	applied, err := s.update(ctx, &old, &l, &p)
+	applied, err := s.update(ctx, &m, &p)
 	switch {
 	case err != nil:
-		*tried = l.Version
+		if !p.silent {
+			c.open = append(c.open, m)
+		}
 		return Letter{}, false, err
 	case !applied:
 		return Letter{}, false, nil
 	}
-	if err := s.drop(ctx, &l, l.Version, off, leaves); err != nil {
-		s.log.Debug("stale entries of a dead letter stay for their readers", "event_id", event, "err", err)
+	s.leave(ctx, &m)
+	return *l, true, nil
+}
+
+// settled returns the earlier try that made the change, if one did.
+func (c *changer) settled(ctx context.Context, now *Letter) (*move, error) {
+	if len(c.open) == 0 || now.Version < c.open[0].new.Version {
+		return nil, nil
 	}
-	return l, true, nil
+	lines, err := c.s.history(ctx, c.event, c.s.serial)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.open {
+		if slices.ContainsFunc(lines, func(l Change) bool { return l.ID == c.id && l.Version == c.open[i].new.Version }) {
+			return &c.open[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// leave takes a letter off the lists on which it no longer stands.
+func (s *Store) leave(ctx context.Context, m *move) {
+	left := m.old.Status.Open() && !m.new.Status.Open()
+	if err := s.drop(ctx, &m.new, m.new.Version, shelvesLess(&m.old, &m.new), left); err != nil {
+		s.log.Debug("stale entries of a dead letter stay for their readers", "event_id", m.new.EventID, "err", err)
+	}
 }
 
 // update is the lightweight transaction.
-func (s *Store) update(ctx context.Context, old, l *Letter, p *planned) (bool, error) {
+func (s *Store) update(ctx context.Context, m *move, p *planned) (bool, error) {
+	old, l := &m.old, &m.new
 	set := append([]assignment{{"version", l.Version}, {"status", string(l.Status)}}, p.set...)
 	var b strings.Builder
 	b.WriteString("UPDATE " + s.stmt.letters + " SET ")

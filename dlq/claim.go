@@ -22,7 +22,7 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 	if owner == "" || lease <= 0 {
 		return Letter{}, fmt.Errorf("claim dead letter %s: owner %q and lease %s: name an owner and a positive lease", event, owner, lease)
 	}
-	claimed, err := s.change(ctx, event, ActionClaim, func(l *Letter) (planned, error) {
+	_, err := s.change(ctx, event, ActionClaim, func(l *Letter) (planned, error) {
 		if err := may(ActionClaim, l); err != nil {
 			return planned{}, err
 		}
@@ -49,7 +49,7 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 	if err != nil {
 		return Letter{}, err
 	}
-	if l.Version != claimed.Version {
+	if l.Status != Processing || l.ClaimedBy != owner {
 		return Letter{}, refused(ActionClaim, &l, "it was lost again at once")
 	}
 	return l, nil
@@ -162,7 +162,7 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 		strategy = StrategyImmediate
 	}
 	if f.NextAttempt.IsZero() {
-		next = at.Add(DefaultDelays[min(replays, len(DefaultDelays))-1])
+		next = at.Add(Delay(replays))
 	}
 	outcome := "again at " + next.Format(time.RFC3339)
 	switch {

@@ -29,7 +29,7 @@ type clock struct{ at time.Time }
 func (c *clock) now() time.Time          { return c.at }
 func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
 
-func setup(t testing.TB) *bundle {
+func setup(t testing.TB, opts ...Option) *bundle {
 	t.Helper()
 	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
 	if err != nil {
@@ -44,20 +44,23 @@ func setup(t testing.TB) *bundle {
 		t.Fatal(err)
 	}
 	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace), clock: &clock{time.Now().UTC().Truncate(time.Millisecond)}}
-	b.Store = b.another(t)
+	b.Store = b.another(t, opts...)
 	return b
 }
 
 // another is a second store on the same tables: another process, or the same one
 // after a crash.
-func (b *bundle) another(t testing.TB) *Store {
+func (b *bundle) another(t testing.TB, opts ...Option) *Store {
 	t.Helper()
-	s, err := Open(b.session, schema.DefaultKeyspace, WithClock(b.clock.now), WithTimeouts(400*time.Millisecond, 2*time.Second))
+	s, err := Open(b.session, schema.DefaultKeyspace, append([]Option{WithClock(b.clock.now)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
+
+// impatient gives up soon enough to wait for it.
+var impatient = WithTimeouts(400*time.Millisecond, 1200*time.Millisecond)
 
 // dialer reaches a node over its in-memory listener.
 type dialer struct{ node *scyllafake.Server }

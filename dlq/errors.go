@@ -72,3 +72,17 @@ func (neverAgain) GetRetryType(err error) gocql.RetryType {
 	}
 	return gocql.Rethrow
 }
+
+// otherNode lets gocql ask another node once, for statements that only read.
+type otherNode struct{}
+
+// Attempt allows a second try.
+func (otherNode) Attempt(q gocql.RetryableQuery) bool { return q.Attempts() <= 2 }
+
+// GetRetryType goes on to the next node unless the statement itself is wrong.
+func (otherNode) GetRetryType(err error) gocql.RetryType {
+	if hopeless(err) {
+		return gocql.Rethrow
+	}
+	return gocql.RetryNextHost
+}

@@ -50,7 +50,7 @@ func (s *Store) history(ctx context.Context, event gocql.UUID, cons gocql.Consis
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var lines map[int64]string
-	err := s.query(ctx, s.stmt.history, event).Consistency(cons).Idempotent(true).Scan(&lines)
+	err := s.selects(ctx, s.stmt.history, event).Consistency(cons).Scan(&lines)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
 		return nil, fmt.Errorf("event %s: %w", event, ErrNotFound)

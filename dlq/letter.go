@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/google/uuid"
 )
 
 // Letter is an event that was not published, why, and what was done about it.
@@ -49,12 +50,14 @@ type Letter struct {
 	ErrorChain           []string
 	// Attempts counts attempts to publish, over all its life.
 	Attempts int
-	// Replays counts automatic replays that failed since an operator last asked.
+	// Replays counts replays that failed. An operator may ask for one more than
+	// are made by themselves.
 	Replays int
 	// FirstFailedAt and LastFailedAt are when it died first and last.
 	FirstFailedAt, LastFailedAt time.Time
 	// Strategy chose NextAttempt, the time of the next automatic replay; zero
-	// means at once for a pending letter.
+	// means at once for a pending letter. Bury stores what it is given: Delay(0)
+	// from now is the default, and zero right for what an open breaker stopped.
 	Strategy    string
 	NextAttempt time.Time
 
@@ -72,6 +75,20 @@ type Letter struct {
 	// the text form of CQL; blobs as 0x….
 	Raw map[string]string
 }
+
+// RowID is the id of a letter for a row that has no event id that can be read:
+// always the same for the same parts, such as the row's key or its stream and
+// cdc$time.
+func RowID(table string, parts ...string) gocql.UUID {
+	name := table
+	for _, p := range parts {
+		name += "\x00" + p
+	}
+	return gocql.UUID(uuid.NewSHA1(rowSpace, []byte(name)))
+}
+
+// rowSpace is the name space of RowID.
+var rowSpace = uuid.MustParse("9c2f4f0e-7d53-4b6a-8d0b-5e3a1a6c7b10")
 
 // OutcomeKind is how a letter was resolved.
 type OutcomeKind string
@@ -111,7 +128,7 @@ type Failure struct {
 	Attempts int
 	// Final says that another attempt cannot help: the letter becomes manual.
 	Final bool
-	// NextAttempt is when to replay it again. Zero follows DefaultDelays.
+	// NextAttempt is when to replay it again. Zero is Delay from now.
 	NextAttempt time.Time
 	// Strategy is what chose NextAttempt. Empty means StrategyImmediate.
 	Strategy string

@@ -13,9 +13,6 @@ import (
 // out by itself once the one before it is gone.
 func (s *Store) Replay(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionReplay, by, func(l *Letter) (planned, error) {
-		if l.Status == Parked {
-			return planned{}, refused(ActionReplay, l, "replay, discard or release the first letter of its aggregate")
-		}
 		at := s.millis()
 		return planned{
 			to: Pending, set: append(unclaimed, assignment{"next_attempt", at}),
@@ -65,6 +62,14 @@ func (s *Store) Park(ctx context.Context, event gocql.UUID, by Actor) error {
 	})
 }
 
+// Archive marks a letter that retention has moved out; only resolved and failed
+// ones can be. The row stays.
+func (s *Store) Archive(ctx context.Context, event gocql.UUID, by Actor) error {
+	return s.operate(ctx, event, ActionArchive, by, func(*Letter) (planned, error) {
+		return planned{to: Archived, change: func(*Letter) {}}, nil
+	})
+}
+
 func (s *Store) putAside() planned {
 	return planned{
 		to:  Manual,
@@ -91,7 +96,7 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 			return p, err
 		}
 		p.line.By, p.line.Why = by.Name, by.Reason
-		if asked != l.Version+1 {
+		if l.Status.Open() && asked != l.Version+1 {
 			if err := s.ask(ctx, l, action, by.Name); err != nil {
 				return planned{}, err
 			}
@@ -103,6 +108,9 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 }
 
 func (s *Store) allowed(action Action, l *Letter) error {
+	if l.Status == Parked && (action == ActionReplay || action == ActionRelease) {
+		return refused(action, l, "it goes out once the letters before it in its aggregate are gone: act on the first")
+	}
 	if err := may(action, l); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (s *Store) read(ctx context.Context, event gocql.UUID, stmt string, dest fu
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var l Letter
-	err := s.query(ctx, stmt, event).Consistency(cons).Idempotent(true).Scan(dest(&l)...)
+	err := s.selects(ctx, stmt, event).Consistency(cons).Scan(dest(&l)...)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
 		return Letter{}, fmt.Errorf("event %s: %w", event, ErrNotFound)
@@ -59,7 +59,7 @@ func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UU
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	out := make(map[gocql.UUID]Letter, len(events))
-	iter := s.query(ctx, s.stmt.entries, events).Idempotent(true).Iter()
+	iter := s.selects(ctx, s.stmt.entries, events).Iter()
 	for {
 		var l Letter
 		if !iter.Scan(l.entryDest()...) {

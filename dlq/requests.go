@@ -85,7 +85,7 @@ func (s *Store) Requests(ctx context.Context, table string) ([]Request, error) {
 	qctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var found []Request
-	iter := s.query(qctx, s.stmt.requests, table, from).Idempotent(true).Prefetch(0).Iter()
+	iter := s.selects(qctx, s.stmt.requests, table, from).Prefetch(0).Iter()
 	r := Request{Table: table}
 	for iter.Scan(&r.ID, &r.EventID, &r.AggregateID, (*string)(&r.Action), &r.version, &r.Actor) {
 		found = append(found, r)

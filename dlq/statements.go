@@ -26,8 +26,8 @@ var buryColumns = []string{
 type statements struct {
 	letters                                                 string
 	bury, entry, entries, letter, history                   string
-	chainAdd, chainDrop, chains                             string
-	lookupAdd, lookupDrop, lookups, lookupsFrom, lookupSize string
+	chainAdd, chainDrop, chains, chain                      string
+	lookupAdd, lookupDrop, lookups, lookupFirst, lookupSize string
 	bucketAdd, buckets, allBuckets                          string
 	requestAdd, requestDrop, requests                       string
 }
@@ -49,15 +49,15 @@ func newStatements(keyspace string) statements {
 		chainDrop: "DELETE FROM " + chains + " USING TIMESTAMP ?" +
 			" WHERE table_name = ? AND bucket = ? AND aggregate_id = ? AND seq = ? AND written_at = ? AND event_id = ?",
 		chains: "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ?",
+		chain:  "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ? AND aggregate_id = ?",
 
 		lookupAdd: "INSERT INTO " + lookups + " (kind, value, bucket, first_failed_at, event_id) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?",
 		lookupDrop: "DELETE FROM " + lookups + " USING TIMESTAMP ?" +
 			" WHERE kind = ? AND value = ? AND bucket = ? AND first_failed_at = ? AND event_id = ?",
 		lookups: "SELECT first_failed_at, event_id FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?" +
 			" AND first_failed_at >= ? AND first_failed_at < ?",
-		lookupsFrom: "SELECT first_failed_at, event_id FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?" +
-			" AND first_failed_at >= ? AND (first_failed_at) < (?)",
-		lookupSize: "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?",
+		lookupFirst: "SELECT first_failed_at FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ? ORDER BY first_failed_at ASC LIMIT 1",
+		lookupSize:  "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?",
 
 		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?)",
 		buckets:    "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",

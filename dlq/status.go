@@ -55,6 +55,12 @@ const (
 	ActionArchive Action = "archive"
 )
 
+// Actions are all changes of a letter that exists.
+var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
+
+// OperatorActions are those that are not the relay's.
+var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionArchive}
+
 // transitions says which action leads from where to where. The first status of
 // a list is where the action usually leads.
 var transitions = map[Action]map[Status][]Status{
@@ -68,7 +74,13 @@ var transitions = map[Action]map[Status][]Status{
 	ActionFail:    {Processing: {Pending, Failed, Manual}},
 	ActionSettle:  {Processing: {Resolved}},
 
-	ActionReplay:  operators(Pending),
+	// Not Parked: the order of the aggregate is kept.
+	ActionReplay: {
+		Pending:    {Pending},
+		Processing: {Pending},
+		Failed:     {Pending},
+		Manual:     {Pending},
+	},
 	ActionDiscard: operators(Resolved),
 	ActionResolve: operators(Resolved),
 	ActionPark:    operators(Manual),

@@ -23,8 +23,14 @@ const (
 	DefaultBudget = 10 * time.Second
 )
 
-// DefaultDelays are how long a letter waits after its first, second … failed replay.
+// DefaultDelays are how long a letter waits before its first, second … automatic
+// replay, unless the relay knows better.
 var DefaultDelays = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
+
+// Delay is how long a letter waits after so many failed replays.
+func Delay(replays int) time.Duration {
+	return DefaultDelays[min(max(replays, 0), len(DefaultDelays)-1)]
+}
 
 // Store is the dead letters of one keyspace. It is safe for concurrent use, by
 // any number of processes.
@@ -101,6 +107,12 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 
 func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(neverAgain{})
+}
+
+// selects is query for a statement that changes nothing, which another node may be
+// asked once more.
+func (s *Store) selects(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return s.query(ctx, stmt, args...).Idempotent(true).RetryPolicy(otherNode{})
 }
 
 // millis is now as the tables keep it.

@@ -29,7 +29,7 @@ func TestStore_LetterLivesAndEnds(t *testing.T) {
 	if err != nil || st != Pending {
 		t.Fatalf("Fail() = %s, %v", st, err)
 	}
-	if l := b.mustRead(t, head.EventID); l.Attempts != 6 || l.Replays != 1 || !l.NextAttempt.Equal(b.clock.at.Add(time.Minute)) {
+	if l := b.mustRead(t, head.EventID); l.Attempts != 6 || l.Replays != 1 || !l.NextAttempt.Equal(b.clock.at.Add(5*time.Minute)) {
 		t.Errorf("after Fail: %+v", l)
 	}
 	if err := b.Replay(t.Context(), head.EventID, Actor{Name: "eve", Reason: "mended"}); err != nil {

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// dlqListed is how many letters a listing has unless --limit says otherwise.
+const dlqListed = 100
+
+func outputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", "table", "table, json or yaml")
+}
+
+func checkOutput(output string) error { return oneOf("output", output, "table", "json", "yaml") }
+
+func newDLQListCommand() *cobra.Command {
+	var f dlqFilter
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List dead letters, those that died last first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := f.filter(time.Now())
+			if err == nil {
+				err = checkOutput(output)
+			}
+			if err != nil {
+				return err
+			}
+			return withDLQ(cmd, func(s *dlq.Store) error {
+				letters, more, err := collect(cmd, s, filter, f.limit)
+				if err != nil {
+					return err
+				}
+				return printLetters(cmd.OutOrStdout(), cmd.ErrOrStderr(), output, letters, more)
+			})
+		},
+	}
+	f.addFlags(cmd, dlqListed)
+	outputFlag(cmd, &output)
+	addFlags(cmd, sectionScylla)
+	return cmd
+}
+
+// collect reads the letters that filter means; more says that there are more
+// than limit.
+func collect(cmd *cobra.Command, s *dlq.Store, filter dlq.Filter, limit int) (letters []dlq.Letter, more bool, err error) {
+	err = s.List(cmd.Context(), filter, func(l *dlq.Letter) error {
+		if limit > 0 && len(letters) == limit {
+			more = true
+			return dlq.ErrStop
+		}
+		letters = append(letters, *l)
+		return nil
+	})
+	return letters, more, err
+}
+
+func printLetters(out, errOut io.Writer, output string, letters []dlq.Letter, more bool) error {
+	if output != "table" {
+		views := make([]letterView, len(letters))
+		for i := range letters {
+			views[i] = viewOf(&letters[i])
+		}
+		return printAs(out, output, views)
+	}
+	if len(letters) == 0 {
+		_, err := fmt.Fprintln(errOut, "no dead letter matches")
+		return err
+	}
+	t := newLetterTable(out)
+	for i := range letters {
+		t.add(&letters[i])
+	}
+	if err := t.tw.Flush(); err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(errOut, "only the newest %d; --limit 0 shows all\n", len(letters))
+	}
+	return nil
+}
+
+// shown is what show prints as JSON.
+type shown struct {
+	letterView
+	History []dlq.Change `json:"history"`
+	// Chain are the open letters of the aggregate, in order.
+	Chain []chainView `json:"chain"`
+}
+
+type chainView struct {
+	EventID    string     `json:"event_id"`
+	Sequence   int64      `json:"seq"`
+	EventType  string     `json:"event_type"`
+	Status     dlq.Status `json:"status"`
+	ErrorClass string     `json:"error_class"`
+	Released   bool       `json:"released,omitempty"`
+}
+
+func newDLQShowCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "show EVENT_ID",
+		Short: "Show all of a dead letter: the event, its error, its history, and what waits behind it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := eventIDs(args)
+			if err == nil {
+				err = checkOutput(output)
+			}
+			if err != nil {
+				return err
+			}
+			return withDLQ(cmd, func(s *dlq.Store) error {
+				l, err := s.Read(cmd.Context(), ids[0])
+				if errors.Is(err, dlq.ErrNotFound) {
+					return withHint(err, "outbox dlq list shows which there are")
+				}
+				if err != nil {
+					return err
+				}
+				v := shown{letterView: viewOf(&l)}
+				if v.History, err = s.History(cmd.Context(), l.EventID); err != nil {
+					return err
+				}
+				chain, err := s.Chain(cmd.Context(), l.Table, l.AggregateID)
+				if err != nil {
+					return err
+				}
+				for _, e := range chain {
+					v.Chain = append(v.Chain, chainView{e.EventID.String(), e.Sequence, e.EventType, e.Status, e.ErrorClass, e.Released})
+				}
+				if output != "table" {
+					return printAs(cmd.OutOrStdout(), output, v)
+				}
+				return printShown(cmd.OutOrStdout(), &v)
+			})
+		},
+	}
+	outputFlag(cmd, &output)
+	addFlags(cmd, sectionScylla)
+	return cmd
+}
+
+func printShown(w io.Writer, v *shown) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(tw, "%s\t%s\n", name, clean(value, 0))
+		}
+	}
+	at := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.Format(time.RFC3339Nano)
+	}
+	field("event", v.EventID)
+	status := string(v.Status)
+	if v.Released {
+		status += ", released: later events of the aggregate do not wait for it"
+	}
+	field("status", status)
+	field("outcome", v.Outcome)
+	field("note", v.OutcomeNote)
+	field("resolved at", at(v.ResolvedAt))
+	field("claimed by", v.ClaimedBy)
+	field("claimed until", at(v.ClaimedUntil))
+	field("type", v.EventType)
+	field("aggregate", strings.TrimSpace(v.AggregateType+" "+v.AggregateID))
+	field("sequence", fmt.Sprint(v.Sequence))
+	field("table", v.Table)
+	field("topic", v.Topic)
+	field("created at", at(v.CreatedAt))
+	field("deliver at", at(v.DeliverAt))
+	field("error", v.ErrorClass)
+	field("code", v.ErrorCode)
+	field("message", v.ErrorText)
+	for i, e := range v.ErrorChain {
+		field(fmt.Sprintf("cause %d", i+1), e)
+	}
+	field("attempts", fmt.Sprintf("%d, and %d replays that failed", v.Attempts, v.Replays))
+	field("first failed at", at(&v.FirstFailedAt))
+	field("last failed at", at(&v.LastFailedAt))
+	field("strategy", v.Strategy)
+	field("next attempt", at(v.NextAttempt))
+	for _, m := range []struct {
+		name   string
+		values map[string]string
+	}{{"header", v.Headers}, {"known then", v.Metadata}, {"row", v.Raw}} {
+		for _, k := range slices.Sorted(maps.Keys(m.values)) {
+			field(m.name+" "+clean(k, 0), m.values[k])
+		}
+	}
+	field("content type", v.ContentType)
+	switch {
+	case v.Payload != nil:
+		field("payload", *v.Payload)
+	case v.PayloadBase64 != nil:
+		field("payload", fmt.Sprintf("%d bytes, no text: 0x%x", len(v.PayloadBase64), v.PayloadBase64[:min(len(v.PayloadBase64), 64)]))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if len(v.Chain) > 0 {
+		fmt.Fprintf(w, "\nopen letters of the aggregate, in order:\n")
+		for _, c := range v.Chain {
+			mark := "  "
+			if c.EventID == v.EventID {
+				mark = "->"
+			}
+			fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\n", mark, c.Sequence, c.EventID, clean(c.EventType, 40), c.Status, clean(c.ErrorClass, 40))
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "\nhistory:\n")
+	for _, c := range v.History {
+		way := string(c.To)
+		if c.From != "" {
+			way = string(c.From) + " -> " + way
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", c.At.UTC().Format(time.RFC3339), c.Action, way, clean(c.By, 40), clean(c.Outcome, 80), clean(c.Why, 120))
+	}
+	return tw.Flush()
+}
+
+// statsView is what stats prints as JSON.
+type statsView struct {
+	Open        int64                `json:"open"`
+	Oldest      *time.Time           `json:"oldest_open,omitempty"`
+	ByStatus    map[dlq.Status]int64 `json:"by_status"`
+	OpenByClass map[string]int64     `json:"open_by_error_class"`
+	OpenByType  map[string]int64     `json:"open_by_event_type"`
+}
+
+func newDLQStatsCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Count dead letters by status, error class and event type",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return withDLQ(cmd, func(s *dlq.Store) error {
+				st, err := s.Stats(cmd.Context())
+				if err != nil {
+					return err
+				}
+				w := cmd.OutOrStdout()
+				if output != "table" {
+					return printAs(w, output, statsView{st.Open, timeOrNil(st.Oldest), st.ByStatus, st.OpenByClass, st.OpenByType})
+				}
+				fmt.Fprintf(w, "%d open", st.Open)
+				if !st.Oldest.IsZero() {
+					fmt.Fprintf(w, ", the oldest since %s (%s)", st.Oldest.UTC().Format(dlqTime), time.Since(st.Oldest).Round(time.Second))
+				}
+				fmt.Fprintln(w)
+				counts(w, "by status", st.ByStatus)
+				counts(w, "open, by error", st.OpenByClass)
+				counts(w, "open, by event type", st.OpenByType)
+				return nil
+			})
+		},
+	}
+	outputFlag(cmd, &output)
+	addFlags(cmd, sectionScylla)
+	return cmd
+}

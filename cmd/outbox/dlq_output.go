@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// letterView is a letter for people and scripts; its names are those of the table.
+type letterView struct {
+	EventID       string            `json:"event_id"`
+	Status        dlq.Status        `json:"status"`
+	Table         string            `json:"table"`
+	AggregateID   string            `json:"aggregate_id"`
+	AggregateType string            `json:"aggregate_type"`
+	EventType     string            `json:"event_type"`
+	Sequence      int64             `json:"seq"`
+	Topic         string            `json:"topic,omitempty"`
+	ErrorClass    string            `json:"error_class"`
+	ErrorCode     string            `json:"error_code,omitempty"`
+	ErrorText     string            `json:"error_text,omitempty"`
+	ErrorChain    []string          `json:"error_chain,omitempty"`
+	Attempts      int               `json:"attempts"`
+	Replays       int               `json:"replays"`
+	FirstFailedAt time.Time         `json:"first_failed_at"`
+	LastFailedAt  time.Time         `json:"last_failed_at"`
+	Strategy      string            `json:"strategy,omitempty"`
+	NextAttempt   *time.Time        `json:"next_attempt,omitempty"`
+	Released      bool              `json:"released,omitempty"`
+	ClaimedBy     string            `json:"claimed_by,omitempty"`
+	ClaimedUntil  *time.Time        `json:"claimed_until,omitempty"`
+	Outcome       string            `json:"outcome,omitempty"`
+	OutcomeNote   string            `json:"outcome_note,omitempty"`
+	ResolvedAt    *time.Time        `json:"resolved_at,omitempty"`
+	CreatedAt     *time.Time        `json:"created_at,omitempty"`
+	DeliverAt     *time.Time        `json:"deliver_at,omitempty"`
+	Version       int64             `json:"version"`
+	ContentType   string            `json:"content_type,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	// Payload is set if the payload is text, PayloadBase64 if not.
+	Payload       *string           `json:"payload,omitempty"`
+	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+	Raw           map[string]string `json:"raw,omitempty"`
+}
+
+func viewOf(l *dlq.Letter) letterView {
+	v := letterView{
+		EventID: l.EventID.String(), Status: l.Status, Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType,
+		EventType: l.EventType, Sequence: l.Sequence, Topic: l.Topic, ErrorClass: l.ErrorClass, ErrorCode: l.ErrorCode,
+		ErrorText: l.ErrorText, ErrorChain: l.ErrorChain, Attempts: l.Attempts, Replays: l.Replays, FirstFailedAt: l.FirstFailedAt,
+		LastFailedAt: l.LastFailedAt, Strategy: l.Strategy, NextAttempt: timeOrNil(l.NextAttempt), Released: l.Released,
+		ClaimedBy: l.ClaimedBy, ClaimedUntil: timeOrNil(l.ClaimedUntil), OutcomeNote: l.Outcome.Note, ResolvedAt: timeOrNil(l.ResolvedAt),
+		CreatedAt: timeOrNil(l.CreatedAt), DeliverAt: timeOrNil(l.DeliverAt), Version: l.Version, ContentType: l.ContentType,
+		Headers: l.Headers, Metadata: l.Metadata, Raw: l.Raw,
+	}
+	if l.Outcome.Kind != "" {
+		v.Outcome = l.Outcome.String()
+	}
+	switch {
+	case l.Payload == nil:
+	case utf8.Valid(l.Payload):
+		s := string(l.Payload)
+		v.Payload = &s
+	default:
+		v.PayloadBase64 = l.Payload
+	}
+	return v
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// printAs prints v as json or yaml.
+func printAs(w io.Writer, format string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if format == "yaml" {
+		// JSON is YAML; only its style has to go. So both have the same keys.
+		var node yaml.Node
+		if err := yaml.Unmarshal(b, &node); err != nil {
+			return err
+		}
+		plainStyle(&node)
+		var out bytes.Buffer
+		enc := yaml.NewEncoder(&out)
+		enc.SetIndent(2)
+		if err := enc.Encode(&node); err != nil {
+			return err
+		}
+		b = bytes.TrimRight(out.Bytes(), "\n")
+	}
+	_, err = fmt.Fprintf(w, "%s\n", b)
+	return err
+}
+
+func plainStyle(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		plainStyle(c)
+	}
+}
+
+// clean is text of unknown origin for a terminal: no control characters, which
+// could do anything there, and no more than n characters.
+func clean(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || unicode.Is(unicode.C, r) {
+			return '·'
+		}
+		return r
+	}, s)
+	if r := []rune(s); n > 0 && len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+const dlqTime = "2006-01-02 15:04:05Z"
+
+// letterTable prints letters as a table.
+type letterTable struct {
+	tw *tabwriter.Writer
+}
+
+func newLetterTable(w io.Writer) *letterTable {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT")
+	return &letterTable{tw}
+}
+
+func (t *letterTable) add(l *dlq.Letter) {
+	status := string(l.Status)
+	if l.Released && l.Status.Open() {
+		status += " (released)"
+	}
+	next := "-"
+	if !l.NextAttempt.IsZero() {
+		next = l.NextAttempt.UTC().Format(dlqTime)
+	}
+	fmt.Fprintf(t.tw, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.EventID, status, clean(l.ErrorClass, 40), clean(l.EventType, 40),
+		clean(l.AggregateID, 40), l.Sequence, l.Attempts, l.FirstFailedAt.UTC().Format(dlqTime), next)
+}
+
+// counts prints what is in a map, most first.
+func counts[K ~string](w io.Writer, title string, m map[K]int64) {
+	keys := make([]K, 0, len(m))
+	for k, n := range m {
+		if n > 0 {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	sort.Slice(keys, func(i, j int) bool {
+		if m[keys[i]] != m[keys[j]] {
+			return m[keys[i]] > m[keys[j]]
+		}
+		return keys[i] < keys[j]
+	})
+	fmt.Fprintf(w, "%s\n", title)
+	for _, k := range keys {
+		name := clean(string(k), 60)
+		if name == "" {
+			name = "(none)"
+		}
+		fmt.Fprintf(w, "  %8d  %s\n", m[k], name)
+	}
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// dlqBundle is the embedded database with letters, and the command line.
+type dlqBundle struct {
+	*verifyBundle
+	store *dlq.Store
+}
+
+func setupDLQ(t *testing.T) *dlqBundle {
+	t.Helper()
+	b := &dlqBundle{verifyBundle: setupVerify(t)}
+	var err error
+	if b.store, err = dlq.Open(b.session, "outbox"); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// bury stores a letter of aggregate a, changed by f.
+func (b *dlqBundle) bury(seq int64, f func(*dlq.Letter)) string {
+	b.t.Helper()
+	l := &dlq.Letter{
+		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: "a", AggregateType: "order", EventType: "OrderCreated",
+		Sequence: seq, Payload: []byte(`{"id":1}`), Headers: map[string]string{"traceparent": "00"}, Topic: "OrderCreated",
+		ErrorClass: "record_too_large", ErrorText: "too large", ErrorChain: []string{"produce", "too large"}, Attempts: 1,
+	}
+	if f != nil {
+		f(l)
+	}
+	if _, err := b.store.Bury(b.t.Context(), l); err != nil {
+		b.t.Fatal(err)
+	}
+	return l.EventID.String()
+}
+
+// run runs outbox dlq and checks the exit status.
+func (b *dlqBundle) run(want int, args ...string) (out, errOut string) {
+	b.t.Helper()
+	var o, e bytes.Buffer
+	code := run(append(append([]string{"dlq"}, args...), "--scylla-hosts", b.e.cqlAddr), &o, &e)
+	if code != want {
+		b.t.Errorf("dlq %v: exit status %d, want %d\n%s%s", args, code, want, o.String(), e.String())
+	}
+	return o.String(), e.String()
+}
+
+// ids are the event ids of a listing as JSON.
+func (b *dlqBundle) ids(args ...string) (ids []string) {
+	b.t.Helper()
+	out, _ := b.run(exitOK, append([]string{"list", "-o", "json"}, args...)...)
+	var views []letterView
+	if err := json.Unmarshal([]byte(out), &views); err != nil {
+		b.t.Fatalf("list printed %q: %v", out, err)
+	}
+	for _, v := range views {
+		ids = append(ids, v.EventID)
+	}
+	return ids
+}
+
+func (b *dlqBundle) status(id string) dlq.Status {
+	b.t.Helper()
+	u, err := gocql.ParseUUID(id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	l, err := b.store.Read(b.t.Context(), u)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return l.Status
+}
+
+func TestDLQ_Commands(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	if out, errOut := b.run(exitOK, "list"); out != "" || !strings.Contains(errOut, "no dead letter matches") {
+		t.Errorf("list of nothing printed %q, %q", out, errOut)
+	}
+	if got := b.ids(); len(got) != 0 {
+		t.Errorf("list of nothing: %v", got)
+	}
+	day := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	head := b.bury(1, func(l *dlq.Letter) { l.FirstFailedAt = day })
+	next := b.bury(2, func(l *dlq.Letter) {
+		l.Status, l.ErrorClass, l.EventType, l.FirstFailedAt = dlq.Parked, "behind", "OrderCancelled", day.Add(time.Minute)
+	})
+	other := b.bury(1, func(l *dlq.Letter) {
+		l.AggregateID, l.Status, l.FirstFailedAt, l.Payload = "b\x1b[2J", dlq.Manual, day.AddDate(0, 0, 1), []byte{0xff, 0}
+	})
+
+	t.Run("list", func(t *testing.T) {
+		for _, tt := range []struct {
+			args []string
+			want []string
+		}{
+			{nil, []string{other, next, head}},
+			{[]string{"--limit", "1"}, []string{other}},
+			{[]string{"--error-type", "behind"}, []string{next}},
+			{[]string{"--event-type", "OrderCreated"}, []string{other, head}},
+			{[]string{"--aggregate", "a"}, []string{next, head}},
+			{[]string{"--status", "manual,pending"}, []string{other, head}},
+			{[]string{"--start-date", "2026-01-03"}, []string{other}},
+			{[]string{"--end-date", "2026-01-02"}, []string{next, head}},
+			{[]string{"--end-date", "2026-01-02T12:00:30Z"}, []string{head}},
+			{[]string{"--start-date", "1h"}, nil},
+			{[]string{"--error-type", "record_too_large", "--status", "manual", "--event-type", "OrderCreated"}, []string{other}},
+		} {
+			if got := b.ids(tt.args...); !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("list %v: %v, want %v", tt.args, got, tt.want)
+			}
+		}
+		out, _ := b.run(exitOK, "list")
+		if strings.Contains(out, "\x1b") || strings.Count(out, "\n") != 4 || !strings.Contains(out, head) {
+			t.Errorf("list printed %q", out)
+		}
+		if _, errOut := b.run(exitOK, "list", "--limit", "2"); !strings.Contains(errOut, "only the newest 2") {
+			t.Errorf("list --limit 2 says %q", errOut)
+		}
+	})
+	t.Run("yaml is json", func(t *testing.T) {
+		j, _ := b.run(exitOK, "show", other, "-o", "json")
+		y, _ := b.run(exitOK, "show", other, "-o", "yaml")
+		var fromJSON, fromYAML any
+		if err := errors.Join(yaml.Unmarshal([]byte(j), &fromJSON), yaml.Unmarshal([]byte(y), &fromYAML)); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(fromJSON, fromYAML) || strings.HasPrefix(y, "{") || !strings.Contains(y, "payload_base64: /wA=") {
+			t.Errorf("yaml %s\njson %s", y, j)
+		}
+	})
+	t.Run("show", func(t *testing.T) {
+		out, _ := b.run(exitOK, "show", head)
+		for _, want := range []string{"pending", `{"id":1}`, "cause 2", "traceparent", "behind", next, "bury", "record_too_large: too large"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("show lacks %q:\n%s", want, out)
+			}
+		}
+		if out, _ := b.run(exitOK, "show", other); strings.Contains(out, "\x1b") {
+			t.Errorf("show printed a control character: %q", out)
+		}
+		b.run(exitFailed, "show", gocql.MustRandomUUID().String())
+	})
+	t.Run("stats", func(t *testing.T) {
+		out, _ := b.run(exitOK, "stats", "-o", "json")
+		var v statsView
+		if err := json.Unmarshal([]byte(out), &v); err != nil {
+			t.Fatal(err)
+		}
+		if v.Open != 3 || v.ByStatus[dlq.Parked] != 1 || v.OpenByClass["record_too_large"] != 2 || v.OpenByType["OrderCancelled"] != 1 || !v.Oldest.Equal(day) {
+			t.Errorf("stats: %s", out)
+		}
+		if out, _ := b.run(exitOK, "stats"); !strings.Contains(out, "3 open, the oldest since 2026-01-02 12:00:00Z") {
+			t.Errorf("stats printed %q", out)
+		}
+	})
+	t.Run("usage", func(t *testing.T) {
+		for _, args := range [][]string{
+			{"list", "--status", "dead"},
+			{"list", "--start-date", "yesterday"},
+			{"list", "-o", "xml"},
+			{"list", "--limit", "-1"},
+			{"list", "--start-date", "2026-01-03", "--end-date", "2026-01-02"},
+			{"show", "x"},
+			{"replay"},
+			{"replay", "x"},
+			{"replay", head, "--status", "failed"},
+			{"discard", "--all", "--aggregate", "a"},
+			{"replay", "--all", "--rate", "-1"},
+		} {
+			b.run(exitUsage, args...)
+		}
+	})
+	t.Run("nothing is done without leave", func(t *testing.T) {
+		for _, c := range dlqChanges {
+			if _, errOut := b.run(exitUsage, string(c.action), head); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, "nothing was changed") {
+				t.Errorf("%s without a terminal says %q", c.action, errOut)
+			}
+			_, errOut := b.run(exitOK, string(c.action), head, "--dry-run")
+			if !strings.Contains(errOut, string(c.action)+" 1 letter of 1 aggregate\n") || !strings.Contains(errOut, "parked behind them: 1 letter\n") {
+				t.Errorf("%s --dry-run says %q", c.action, errOut)
+			}
+			out, _ := b.run(exitOK, string(c.action), "--aggregate", "a", "--dry-run", "-o", "json")
+			var v changed
+			if err := json.Unmarshal([]byte(out), &v); err != nil || !v.DryRun || v.Changed != 0 || v.Preview.Letters == 0 {
+				t.Errorf("%s --dry-run printed %q, %v", c.action, out, err)
+			}
+		}
+		if s := b.status(head); s != dlq.Pending {
+			t.Errorf("the letter is %s", s)
+		}
+	})
+	t.Run("changes", func(t *testing.T) {
+		b.run(exitOK, "park", head, "--yes")
+		if s := b.status(head); s != dlq.Manual {
+			t.Errorf("after park: %s", s)
+		}
+		// A parked letter waits for the one before it.
+		if _, errOut := b.run(exitFailed, "replay", next, "--yes"); !strings.Contains(errOut, "act on the first") {
+			t.Errorf("replay of a parked letter says %q", errOut)
+		}
+		out, _ := b.run(exitOK, "replay", "--all", "--yes", "--reason", "mended", "--actor", "eve", "-o", "json")
+		var v changed
+		if err := json.Unmarshal([]byte(out), &v); err != nil || v.Changed != 2 || v.Preview.Refused[dlq.Parked] != 1 || v.Preview.Followers != 1 {
+			t.Errorf("replay --all printed %s, %v", out, err)
+		}
+		if out, _ := b.run(exitOK, "show", head); !strings.Contains(out, "eve") || !strings.Contains(out, "mended") || !strings.Contains(out, "manual -> pending") {
+			t.Errorf("history after replay: %s", out)
+		}
+		b.run(exitOK, "release", head, "-y")
+		b.run(exitOK, "resolve", other, "-y", "--reason", "by phone")
+		b.run(exitFailed, "resolve", other, "-y")
+		b.run(exitFailed, "discard", gocql.MustRandomUUID().String(), "-y")
+		b.run(exitOK, "discard", "--aggregate", "a", "-y", "--rate", "1000")
+		for _, id := range []string{head, next, other} {
+			if s := b.status(id); s != dlq.Resolved {
+				t.Errorf("at the end: %s", s)
+			}
+		}
+		if got := b.ids("--status", "pending,parked,manual,processing,failed"); len(got) != 0 {
+			t.Errorf("open at the end: %v", got)
+		}
+		rs, err := b.store.Requests(t.Context(), "outbox.outbox_messages")
+		if err != nil || len(rs) != 7 {
+			t.Errorf("the relay is told of %d changes, %v, want 7", len(rs), err)
+		}
+	})
+	t.Run("many", func(t *testing.T) {
+		for i := range 150 {
+			b.bury(1, func(l *dlq.Letter) { l.AggregateID = fmt.Sprint("m", i) })
+		}
+		out, errOut := b.run(exitOK, "discard", "--event-type", "OrderCreated", "--limit", "120", "-y")
+		if !strings.Contains(out, "discard: 120 changed") || !strings.Contains(errOut, "120/120") {
+			t.Errorf("discard printed %q, %q", out, errOut)
+		}
+	})
+}
+
+func TestAsk_OnlyYesIsYes(t *testing.T) {
+	t.Parallel()
+	for in, ok := range map[string]bool{"yes\n": true, "YES\r\n": true, " yes ": true, "y\n": false, "\n": false, "": false, "no\n": false, "yess\n": false} {
+		if err := ask(strings.NewReader(in), io.Discard, "?"); (err == nil) != ok {
+			t.Errorf("ask(%q) = %v", in, err)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package dlq
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+// What was buried comes back to the byte, nothing from empty told apart.
+func TestBury_KeepsEveryByte(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	large := make([]byte, 1<<20)
+	for i := range large {
+		large[i] = byte(rand.N(256))
+	}
+	for name, change := range map[string]func(*Letter){
+		"as usual":      func(*Letter) {},
+		"nil payload":   func(l *Letter) { l.Payload = nil },
+		"empty payload": func(l *Letter) { l.Payload = []byte{} },
+		"all bytes":     func(l *Letter) { l.Payload = every },
+		"large":         func(l *Letter) { l.Payload = large },
+		"nil headers":   func(l *Letter) { l.Headers = nil },
+		"empty headers": func(l *Letter) { l.Headers = map[string]string{} },
+		"odd headers": func(l *Letter) {
+			l.Headers = map[string]string{"": "", "ü": "\n\x00", "a": strings.Repeat("x", 70_000)}
+		},
+		"no times":      func(l *Letter) { l.CreatedAt, l.WrittenAt = time.Time{}, 0 },
+		"deliver later": func(l *Letter) { l.DeliverAt = l.CreatedAt.Add(time.Hour) },
+		"odd type":      func(l *Letter) { l.ContentType, l.Topic, l.EventType, l.AggregateID = "", "", "", "" },
+		"undecodable": func(l *Letter) {
+			l.Raw = map[string]string{"payload": "0x00ff", "seq": "null"}
+			l.EventID = RowID(testTable, "stream", "1")
+		},
+		"no chain":       func(l *Letter) { l.ErrorChain, l.Metadata = nil, nil },
+		"negative times": func(l *Letter) { l.CreatedAt = time.UnixMilli(-1).UTC() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := testLetter("a", 1)
+			change(l)
+			b.mustBury(t, l)
+			got := b.mustRead(t, l.EventID)
+			if !bytes.Equal(got.Payload, l.Payload) || (got.Payload == nil) != (l.Payload == nil) {
+				t.Errorf("payload %d bytes, nil %v, want %d bytes, nil %v", len(got.Payload), got.Payload == nil, len(l.Payload), l.Payload == nil)
+			}
+			if !maps.Equal(got.Headers, l.Headers) || (got.Headers == nil) != (l.Headers == nil) {
+				t.Errorf("headers %q, nil %v, want %q, nil %v", got.Headers, got.Headers == nil, l.Headers, l.Headers == nil)
+			}
+			if got.ContentType != l.ContentType || got.Topic != l.Topic || got.EventType != l.EventType || got.AggregateID != l.AggregateID ||
+				got.AggregateType != l.AggregateType || got.Sequence != l.Sequence || got.WrittenAt != l.WrittenAt || got.Table != l.Table {
+				t.Errorf("got %+v, want %+v", got, *l)
+			}
+			if !got.CreatedAt.Equal(l.CreatedAt) || !got.DeliverAt.Equal(l.DeliverAt) {
+				t.Errorf("created %s to deliver %s, want %s and %s", got.CreatedAt, got.DeliverAt, l.CreatedAt, l.DeliverAt)
+			}
+			if !maps.Equal(got.Raw, l.Raw) || !maps.Equal(got.Metadata, l.Metadata) || !slices.Equal(got.ErrorChain, l.ErrorChain) ||
+				got.ErrorClass != l.ErrorClass || got.ErrorCode != l.ErrorCode || got.ErrorText != l.ErrorText || got.Attempts != l.Attempts {
+				t.Errorf("got %+v, want %+v", got, *l)
+			}
+			if got.Version != 1 || got.Status != Pending || !got.FirstFailedAt.Equal(b.clock.at) {
+				t.Errorf("got version %d, %s, first failed at %s", got.Version, got.Status, got.FirstFailedAt)
+			}
+		})
+	}
+}
+
+func TestBury_RefusesWhatIsNoLetter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for want, change := range map[string]func(*Letter){
+		"event id is zero":        func(l *Letter) { l.EventID = gocql.UUID{} },
+		`table ""`:                func(l *Letter) { l.Table = "" },
+		`table "orders"`:          func(l *Letter) { l.Table = "orders" },
+		`status "resolved": a ne`: func(l *Letter) { l.Status = Resolved },
+	} {
+		l := testLetter("a", 1)
+		change(l)
+		if _, err := b.Bury(t.Context(), l); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Bury() = %v, want %q", err, want)
+		}
+	}
+}
+
+// The ways in which one statement may end badly.
+var casFaults = map[string]faults.Effect{
+	"decided":                  {Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateDecided},
+	"undecided":                {Failure: faults.WriteTimeout(faults.CAS, 1, 2)},
+	"applied":                  {Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateApply},
+	"connection lost, applied": {Disconnect: true, Fate: engine.FateApply},
+	"connection lost":          {Disconnect: true},
+	"no answer in time":        {Delay: 600 * time.Millisecond},
+	"unavailable":              {Failure: faults.Unavailable(0, 1)},
+}
+
+// Bury fails at the lists or at the letter, once or until the process gives up;
+// another process, which has read the event again, then buries it later.
+func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
+	t.Parallel()
+	for _, at := range []struct {
+		table string
+		kind  engine.OpKind
+	}{
+		{"dead_letter_chains", engine.OpUnloggedBatch},
+		{"dead_letter_buckets", engine.OpWrite},
+		{"dead_letter_queue", engine.OpCAS},
+	} {
+		for name, effect := range casFaults {
+			if at.kind != engine.OpCAS && effect.Fate == engine.FateDecided {
+				continue
+			}
+			for _, count := range []int{1, 0} {
+				t.Run(fmt.Sprintf("%s %s count=%d", at.table, name, count), func(t *testing.T) {
+					t.Parallel()
+					b := setup(t, impatient)
+					hits := b.fault(at.table, at.kind, 0, count, effect)
+					l := testLetter("a", 1)
+					st, err := b.Bury(t.Context(), l)
+					if hits() == 0 {
+						t.Fatal("nothing was hit")
+					}
+					if err == nil && st != Pending || err != nil && count == 1 {
+						t.Errorf("Bury() = %s, %v", st, err)
+					}
+					b.heal(t)
+					if err == nil {
+						b.mustBeListed(t, l.EventID)
+					}
+					// What stands of it now is in its chain, or it is not there.
+					chain := b.chainsOf(t, testTable)
+					if _, err := b.read(t.Context(), l.EventID, b.stmt.entry, (*Letter).entryDest, b.serial); (err == nil) != (len(chain) == 1) {
+						t.Errorf("Read() = %v, and a chain of %d", err, len(chain))
+					}
+					b.clock.advance(3 * time.Hour)
+					again := *l
+					again.FirstFailedAt, again.Status = time.Time{}, Parked
+					st, err2 := b.another(t).Bury(t.Context(), &again)
+					if err2 != nil || len(chain) == 1 && st != Pending {
+						t.Errorf("Bury() again = %s, %v", st, err2)
+					}
+					// Lists may hold what the first try left, and show one letter.
+					for _, f := range []Filter{{}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType}, {Aggregate: l.AggregateID}} {
+						if got := b.listed(t, f); len(got) != 1 || got[0].Status != st {
+							t.Errorf("List(%+v) = %+v, want one letter, %s", f, got, st)
+						}
+					}
+					b.mustBeListed(t, l.EventID)
+					if h := b.mustHistory(t, l.EventID); len(h) != 1 {
+						t.Errorf("history %+v, want one line", h)
+					}
+				})
+			}
+		}
+	}
+}
+
+// heal ends all faults and waits until connections are back.
+func (b *bundle) heal(t testing.TB) {
+	t.Helper()
+	b.node.Faults().Clear()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := b.Read(t.Context(), gocql.UUID{1}); errors.Is(err, ErrNotFound) {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the database does not come back: %v", err)
+		}
+	}
+}
+
+// A letter that moved on is not reset, and lists do not show it where it was.
+func TestBury_NeverResets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, st := range Statuses {
+		id := b.bring(t, st)
+		before := b.mustRead(t, id)
+		l := testLetter("a", 1)
+		l.EventID = id
+		b.clock.advance(2 * time.Hour)
+		got, err := b.Bury(t.Context(), l)
+		if err != nil || got != st {
+			t.Errorf("Bury() of a %s letter = %s, %v", st, got, err)
+		}
+		if after := b.mustRead(t, id); after.Version != before.Version || after.Status != st || !after.FirstFailedAt.Equal(before.FirstFailedAt) {
+			t.Errorf("a %s letter became %+v", st, after)
+		}
+		b.mustBeListed(t, id)
+	}
+}
+
+// A process that died between the lists and the letter leaves entries that lead
+// nowhere; everybody passes over them.
+func TestChains_EntriesWithoutLetter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l, err := b.newLetter(testLetter("a", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.add(t.Context(), l, shelves(l), true); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.chainsOf(t, testTable); len(got) != 0 {
+		t.Errorf("Chains() = %+v, want none", got)
+	}
+	if got := b.listed(t, Filter{}); len(got) != 0 {
+		t.Errorf("List() = %+v, want none", got)
+	}
+	if _, err := b.Claim(t.Context(), l.EventID, me, time.Minute); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Claim() = %v, want ErrNotFound", err)
+	}
+	b.mustBury(t, l)
+	b.mustBeListed(t, l.EventID)
+}
+
+// Chains show open letters in the order of their events.
+func TestChains_Order(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var want []string
+	for _, a := range rand.Perm(200) {
+		for i := range rand.Perm(4) {
+			l := testLetter(fmt.Sprint("a", a), int64(i+1))
+			b.mustBury(t, l)
+			want = append(want, fmt.Sprint(l.AggregateID, l.Sequence))
+		}
+	}
+	for _, i := range rand.Perm(120) { // more than a page, in one chain without numbers
+		l := testLetter("unnumbered", 0)
+		l.WrittenAt = int64(i)
+		b.mustBury(t, l)
+		want = append(want, fmt.Sprint(l.AggregateID, l.WrittenAt))
+	}
+	other := testLetter("a1", 9)
+	other.Table = "shop.outbox"
+	b.mustBury(t, other)
+
+	var got []string
+	var last ChainEntry
+	seen := make(map[string]bool)
+	for _, e := range b.chainsOf(t, testTable) {
+		if e.AggregateID == last.AggregateID {
+			if e.Sequence < last.Sequence || e.Sequence == last.Sequence && e.WrittenAt <= last.WrittenAt {
+				t.Errorf("%s: %d at %d comes after %d at %d", e.AggregateID, e.Sequence, e.WrittenAt, last.Sequence, last.WrittenAt)
+			}
+		} else if seen[e.AggregateID] {
+			t.Errorf("%s comes again", e.AggregateID)
+		}
+		seen[e.AggregateID], last = true, e
+		n := e.Sequence
+		if n == 0 {
+			n = e.WrittenAt
+		}
+		got = append(got, fmt.Sprint(e.AggregateID, n))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("Chains() has %d letters, want %d", len(got), len(want))
+	}
+	stop := errors.New("stop")
+	n := 0
+	if err := b.Chains(t.Context(), testTable, func(ChainEntry) error { n++; return stop }); !errors.Is(err, stop) || n != 1 {
+		t.Errorf("Chains() = %v after %d, want the function's error", err, n)
+	}
+}
+
+// The bucket of an aggregate is part of what is stored.
+func TestChainBucket_IsFixed(t *testing.T) {
+	t.Parallel()
+	for a, want := range map[string]int{"": 5, "a": 44, "018f0102-0304-7006-8708-090a0b0c0d0e": 0} {
+		if got := chainBucket(a); got != want {
+			t.Errorf("chainBucket(%q) = %d, want %d", a, got, want)
+		}
+	}
+}

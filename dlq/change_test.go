@@ -1,0 +1,287 @@
+package dlq
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+// Of many who claim a letter at once one has it, whatever becomes of their
+// statements.
+func TestClaim_OneOfMany(t *testing.T) {
+	t.Parallel()
+	for name, rules := range map[string][]faults.Rule{
+		"no faults": nil,
+		"time-outs": {
+			{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Count: 3, Effect: casFaults["decided"]},
+			{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Count: 3, Effect: casFaults["undecided"]},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			id := b.bring(t, Pending)
+			for _, r := range rules {
+				b.node.Faults().MustAdd(r)
+			}
+			var won, lost atomic.Int32
+			var wg sync.WaitGroup
+			for i := range 8 {
+				s := b.another(t)
+				wg.Go(func() {
+					l, err := s.Claim(t.Context(), id, fmt.Sprint("relay-", i), time.Minute)
+					var r *RefusedError
+					switch {
+					case err == nil && l.ClaimedBy == fmt.Sprint("relay-", i) && len(l.Payload) > 0:
+						won.Add(1)
+					case errors.As(err, &r) && r.Status == Processing && r.ClaimedBy != "":
+						lost.Add(1)
+					default:
+						t.Errorf("Claim() = %+v, %v", l, err)
+					}
+				})
+			}
+			wg.Wait()
+			if won.Load() != 1 || lost.Load() != 7 {
+				t.Errorf("%d won and %d lost, want 1 and 7", won.Load(), lost.Load())
+			}
+			if h := b.mustHistory(t, id); len(h) != 2 {
+				t.Errorf("history %+v, want two lines", h)
+			}
+			b.mustBeListed(t, id)
+		})
+	}
+}
+
+func TestClaim_RunsOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	id := b.bring(t, Processing) // by me, for a minute
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, ErrRefused) {
+			t.Errorf("%s = %v, want ErrRefused", what, err)
+		}
+	}
+	b.clock.advance(40 * time.Second)
+	if err := b.Extend(ctx, id, me, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.advance(40 * time.Second)
+	_, err := b.Claim(ctx, id, "relay-2", time.Minute)
+	refused("Claim() of an extended claim", err)
+	refused("Extend() by another", b.Extend(ctx, id, "relay-2", time.Minute))
+	refused("Resolve() by another", b.Resolve(ctx, id, "relay-2", Outcome{Kind: OutcomeReplayed}))
+	_, err = b.Fail(ctx, id, "relay-2", Failure{Class: "x"})
+	refused("Fail() by another", err)
+	refused("Unclaim() by another", b.Unclaim(ctx, id, "relay-2", ""))
+
+	b.clock.advance(21 * time.Second)
+	if _, err := b.Claim(ctx, id, "relay-2", time.Minute); err != nil {
+		t.Fatalf("Claim() after the claim ran out = %v", err)
+	}
+	refused("Resolve() by the owner before", b.Resolve(ctx, id, me, Outcome{Kind: OutcomeReplayed}))
+	b.clock.advance(time.Hour)
+	// Nobody else took it: what its owner did counts.
+	if err := b.Resolve(ctx, id, "relay-2", Outcome{Kind: OutcomeReplayed, Topic: "T", Partition: 2, Offset: 9}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Resolve(ctx, id, "relay-2", Outcome{Kind: OutcomeReplayed}); err != nil {
+		t.Errorf("Resolve() again = %v", err)
+	}
+	refused("Resolve() otherwise", b.Resolve(ctx, id, "relay-2", Outcome{Kind: OutcomeFound}))
+	l := b.mustRead(t, id)
+	if l.Outcome.String() != "replayed: T[2]@9" || !l.ResolvedAt.Equal(b.clock.at) || l.ClaimedBy != "" || !l.NextAttempt.IsZero() {
+		t.Errorf("after Resolve: %+v", l)
+	}
+	if _, err := b.Claim(ctx, gocql.UUID{9}, me, time.Minute); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Claim() of nothing = %v, want ErrNotFound", err)
+	}
+	for _, how := range []OutcomeKind{"", "lost"} {
+		if err := b.Resolve(ctx, id, me, Outcome{Kind: how}); err == nil || errors.Is(err, ErrRefused) {
+			t.Errorf("Resolve(%q) = %v, want the kind named", how, err)
+		}
+	}
+	if _, err := b.Claim(ctx, id, "", time.Minute); err == nil {
+		t.Error("Claim() without an owner = nil")
+	}
+	if err := b.Discard(ctx, id, Actor{}); err == nil {
+		t.Error("Discard() by nobody = nil")
+	}
+}
+
+// Five replays fail, each later than the one before; then people decide.
+func TestFail_Delays(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	id := b.bring(t, Pending)
+	fail := func(f Failure) Letter {
+		t.Helper()
+		if _, err := b.Claim(ctx, id, me, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		st, err := b.Fail(ctx, id, me, f)
+		l := b.mustRead(t, id)
+		if err != nil || st != l.Status || l.ErrorClass != f.Class || l.ErrorText != f.Text || l.ErrorCode != f.Code {
+			t.Fatalf("Fail() = %s, %v; %+v", st, err, l)
+		}
+		return l
+	}
+	for i, d := range []time.Duration{5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour} {
+		l := fail(Failure{Class: "attempts_used", Text: "down", Code: "C", Attempts: 5, Chain: []string{"a", "b"}})
+		if l.Status != Pending || l.NextAttempt.Sub(b.clock.at) != d || l.Replays != i+1 || l.Attempts != 1+5*(i+1) || l.Strategy != StrategyImmediate {
+			t.Errorf("after failure %d: %s, next attempt %s, %d replays, %d attempts", i+1, l.Status, l.NextAttempt, l.Replays, l.Attempts)
+		}
+		b.clock.advance(time.Hour)
+	}
+	if l := fail(Failure{Class: "attempts_used", Attempts: 5}); l.Status != Failed || l.Strategy != StrategyManual || !l.NextAttempt.IsZero() {
+		t.Errorf("after the fifth: %+v", l)
+	}
+	if err := b.Replay(ctx, id, eve); err != nil {
+		t.Fatal(err)
+	}
+	if l := fail(Failure{Class: "attempts_used", Attempts: 5}); l.Status != Failed || l.Replays != 6 {
+		t.Errorf("after one more that was asked for: %+v", l)
+	}
+	if err := b.Replay(ctx, id, eve); err != nil {
+		t.Fatal(err)
+	}
+	if l := fail(Failure{Class: "record_too_large", Final: true}); l.Status != Manual {
+		t.Errorf("after a final failure: %+v", l)
+	}
+	h := b.mustHistory(t, id)
+	if last := h[len(h)-1]; last.Outcome != "another attempt cannot help" || last.Why != "record_too_large" {
+		t.Errorf("the last line is %+v", last)
+	}
+	b.mustBeListed(t, id)
+}
+
+// A change whose transaction ends badly is made once or not at all, and its
+// caller knows which, unless the database is away for good.
+func TestChange_ThroughFaults(t *testing.T) {
+	t.Parallel()
+	for _, a := range []Action{ActionClaim, ActionFail, ActionSettle, ActionDiscard, ActionRelease} {
+		from := Processing
+		if a == ActionClaim || a == ActionDiscard || a == ActionRelease {
+			from = Pending
+		}
+		for name, effect := range casFaults {
+			for _, count := range []int{1, 0} {
+				t.Run(fmt.Sprintf("%s %s count=%d", a, name, count), func(t *testing.T) {
+					t.Parallel()
+					b := setup(t)
+					id := b.bring(t, from)
+					lines := len(b.mustHistory(t, id))
+					full := b.Store
+					b.Store = b.another(t, impatient)
+					hits := b.fault("dead_letter_queue", engine.OpCAS, 0, count, effect)
+					err := b.do(t, id, a)
+					if hits() == 0 {
+						t.Fatal("nothing was hit")
+					}
+					if err != nil && count == 1 {
+						t.Errorf("%s = %v, with one fault", a, err)
+					}
+					b.Store = full
+					b.heal(t)
+					h, settleErr := b.history(t.Context(), id, b.serial) // completes what was decided
+					if settleErr != nil {
+						t.Fatal(settleErr)
+					}
+					done := len(h) - lines
+					if done > 1 || err == nil && done != 1 {
+						t.Errorf("%s = %v, and %d lines in the history", a, err, done)
+					}
+					l := b.mustRead(t, id)
+					if want := transitions[a][from][0]; (l.Status == want) != (done == 1) {
+						t.Errorf("%d lines in the history, and it is %s", done, l.Status)
+					}
+					if err == nil {
+						b.mustBeListed(t, id)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Relays and operators do what they like to a few letters at the same time,
+// while statements time out. After that lists show each letter where it stands.
+func TestStore_Storm(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var ids []gocql.UUID
+	for i := range 6 {
+		l := testLetter("a", int64(i+1))
+		b.mustBury(t, l)
+		ids = append(ids, l.EventID)
+	}
+	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.05, Effect: casFaults["decided"]})
+	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.05, Effect: casFaults["undecided"]})
+	var wg sync.WaitGroup
+	for w := range 8 {
+		s := b.another(t)
+		owner := fmt.Sprint("relay-", w%3)
+		rnd := rand.New(rand.NewPCG(1, uint64(w)))
+		wg.Go(func() {
+			for range 40 {
+				id := ids[rnd.IntN(len(ids))]
+				var err error
+				switch rnd.IntN(8) {
+				case 0, 1:
+					// Of no length: it runs out at once, so that others take it.
+					_, err = s.Claim(t.Context(), id, owner, time.Nanosecond)
+				case 2:
+					err = s.Unclaim(t.Context(), id, owner, "")
+				case 3:
+					_, err = s.Fail(t.Context(), id, owner, Failure{Class: fmt.Sprint("class", rnd.IntN(3))})
+				case 4:
+					err = s.Replay(t.Context(), id, eve)
+				case 5:
+					err = s.Park(t.Context(), id, eve)
+				case 6:
+					_, err = s.Bury(t.Context(), &Letter{Table: testTable, EventID: id, AggregateID: "a", FirstFailedAt: b.clock.at.Add(time.Minute)})
+				case 7:
+					err = s.List(t.Context(), Filter{}, func(*Letter) error { return nil })
+				}
+				if err != nil && !errors.Is(err, ErrRefused) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.node.Faults().Clear()
+	for _, id := range ids {
+		// A change may have been decided and left undone.
+		if _, err := b.read(t.Context(), id, b.stmt.entry, (*Letter).entryDest, b.serial); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range Statuses { // who lists removes what losers left
+		b.listed(t, Filter{Status: []Status{kind}})
+	}
+	for i := range 3 {
+		b.listed(t, Filter{ErrorClass: fmt.Sprint("class", i)})
+	}
+	b.listed(t, Filter{ErrorClass: "record_too_large"})
+	b.listed(t, Filter{EventType: "OrderCreated"})
+	b.listed(t, Filter{Aggregate: "a"})
+	for _, id := range ids {
+		b.mustBeListed(t, id)
+	}
+	if got := len(b.chainsOf(t, testTable)); got != len(ids) {
+		t.Errorf("Chains() has %d letters, want %d", got, len(ids))
+	}
+}

@@ -1,0 +1,91 @@
+package dlq
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated part of DESIGN.md")
+
+const (
+	diagramBegin = "<!-- transitions -->\n"
+	diagramEnd   = "<!-- /transitions -->\n"
+)
+
+// TestDesign_ShowsTheTransitions keeps the diagram the one that the code has.
+func TestDesign_ShowsTheTransitions(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("DESIGN.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), diagramBegin)
+	got, after, ok2 := strings.Cut(rest, diagramEnd)
+	if !ok || !ok2 {
+		t.Fatalf("DESIGN.md has no %q … %q", diagramBegin, diagramEnd)
+	}
+	want := diagram()
+	if got == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("the diagram in DESIGN.md is not the code's; go test ./dlq -run Design -update")
+	}
+	if err := os.WriteFile("DESIGN.md", []byte(before+diagramBegin+want+diagramEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// diagram draws transitions, one arrow for all actions between two statuses.
+func diagram() string {
+	var b strings.Builder
+	b.WriteString("```mermaid\nstateDiagram-v2\n")
+	for _, s := range []Status{Pending, Parked, Manual} {
+		fmt.Fprintf(&b, "  [*] --> %s: %s\n", s, ActionBury)
+	}
+	for _, from := range Statuses {
+		for _, to := range Statuses {
+			var by []string
+			for _, a := range Actions {
+				if slices.Contains(transitions[a][from], to) {
+					by = append(by, string(a))
+				}
+			}
+			if len(by) > 0 {
+				fmt.Fprintf(&b, "  %s --> %s: %s\n", from, to, strings.Join(by, ", "))
+			}
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
+}
+
+// Every action is somewhere, and nothing leads out of an archive.
+func TestTransitions_AreWhole(t *testing.T) {
+	t.Parallel()
+	for a, m := range transitions {
+		if !slices.Contains(Actions, a) {
+			t.Errorf("%s is not in Actions", a)
+		}
+		for from, to := range m {
+			if !known(from) || from == Archived || len(to) == 0 {
+				t.Errorf("%s from %s leads to %v", a, from, to)
+			}
+			for _, s := range to {
+				if !known(s) {
+					t.Errorf("%s from %s leads to %s", a, from, s)
+				}
+				if !from.Open() && s.Open() {
+					t.Errorf("%s opens a %s letter again", a, from)
+				}
+			}
+		}
+	}
+	if len(transitions) != len(Actions) {
+		t.Errorf("%d actions have transitions, want %d", len(transitions), len(Actions))
+	}
+}

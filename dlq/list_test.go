@@ -1,0 +1,172 @@
+package dlq
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+func (b *bundle) listed(t testing.TB, f Filter) []Letter {
+	t.Helper()
+	var out []Letter
+	if err := b.List(t.Context(), f, func(l *Letter) error { out = append(out, *l); return nil }); err != nil {
+		t.Fatalf("List(%+v) = %v", f, err)
+	}
+	return out
+}
+
+// Listings and stats show what a scan of everything would.
+func TestList_IsWhatAScanFinds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	classes, types := []string{"breaker_open", "record_too_large", ""}, []string{"OrderCreated", "OrderCancelled"}
+	start := b.clock.at
+	var all []gocql.UUID
+	for i := range 1500 {
+		l := testLetter(fmt.Sprint("a", rand.N(30)), int64(i+1))
+		l.ErrorClass, l.EventType = classes[rand.N(len(classes))], types[min(rand.N(8), 1)]
+		l.FirstFailedAt = start.Add(time.Duration(rand.N(6*3600)) * time.Second)
+		if i < 700 { // a burst, many in one millisecond
+			l.FirstFailedAt = start.Add(time.Hour + time.Duration(rand.N(20))*time.Millisecond)
+		}
+		l.Status = []Status{Pending, Parked, Manual}[rand.N(3)]
+		b.mustBury(t, l)
+		all = append(all, l.EventID)
+	}
+	for _, i := range rand.Perm(len(all))[:500] {
+		switch rand.N(4) {
+		case 0:
+			_, _ = b.Claim(t.Context(), all[i], me, time.Hour)
+		case 1:
+			_ = b.Discard(t.Context(), all[i], eve)
+		case 2:
+			if _, err := b.Claim(t.Context(), all[i], me, time.Hour); err == nil {
+				_, _ = b.Fail(t.Context(), all[i], me, Failure{Class: classes[rand.N(len(classes))], Final: rand.N(2) == 0})
+			}
+		case 3:
+			_ = b.Replay(t.Context(), all[i], eve)
+		}
+	}
+	letters := make([]Letter, 0, len(all))
+	for _, id := range all {
+		letters = append(letters, b.mustRead(t, id))
+	}
+	slices.SortFunc(letters, func(x, y Letter) int {
+		if c := y.FirstFailedAt.Compare(x.FirstFailedAt); c != 0 {
+			return c
+		}
+		return slices.Compare(x.EventID[:], y.EventID[:])
+	})
+	for i := range 60 {
+		var f Filter
+		if i > 0 {
+			for rand.N(2) == 0 {
+				f.Status = append(f.Status, Statuses[rand.N(len(Statuses))])
+			}
+			if rand.N(2) == 0 {
+				f.ErrorClass = classes[rand.N(2)]
+			}
+			if rand.N(3) == 0 {
+				f.EventType = types[rand.N(2)]
+			}
+			if rand.N(5) == 0 {
+				f.Aggregate = fmt.Sprint("a", rand.N(31))
+			}
+			if rand.N(3) == 0 {
+				f.Since = start.Add(time.Duration(rand.N(4*3600)) * time.Second)
+			}
+			if rand.N(3) == 0 {
+				f.Until = start.Add(4*time.Hour + time.Duration(rand.N(3*3600))*time.Second)
+			}
+		}
+		var want []gocql.UUID
+		for _, l := range letters {
+			if f.matches(&l) {
+				want = append(want, l.EventID)
+			}
+		}
+		var got []gocql.UUID
+		// In pages, each from where the last one ended.
+		page := 1 + rand.N(700)
+		for more := true; more; {
+			more = false
+			n := 0
+			err := b.List(t.Context(), f, func(l *Letter) error {
+				if n == page {
+					more = true
+					return ErrStop
+				}
+				n++
+				got = append(got, l.EventID)
+				f.After = l.Position()
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("List(%+v) by %d has %d letters, want %d, or in another order", f, page, len(got), len(want))
+		}
+	}
+	st, err := b.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Stats{ByStatus: map[Status]int64{}, OpenByClass: map[string]int64{}, OpenByType: map[string]int64{}}
+	for _, s := range Statuses {
+		want.ByStatus[s] = 0
+	}
+	for _, l := range letters {
+		want.ByStatus[l.Status]++
+		if l.Status.Open() {
+			want.Open++
+			want.OpenByClass[l.ErrorClass]++
+			want.OpenByType[l.EventType]++
+			if want.Oldest.IsZero() || l.FirstFailedAt.Before(want.Oldest) {
+				want.Oldest = l.FirstFailedAt
+			}
+		}
+	}
+	if fmt.Sprint(st) != fmt.Sprint(want) {
+		t.Errorf("Stats() = %+v, want %+v", st, want)
+	}
+}
+
+// Entries that a crash left are passed over and removed by who lists them.
+func TestList_RemovesStaleEntries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.bring(t, Resolved)
+	l := b.mustRead(t, id)
+	stale := l
+	stale.Status, stale.Version = Pending, l.Version
+	if err := b.add(t.Context(), &stale, shelves(&stale), true); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []Filter{{Status: []Status{Pending}}, {ErrorClass: l.ErrorClass, Status: []Status{Pending}}, {EventType: l.EventType, Status: []Status{Pending}}} {
+		if got := b.listed(t, f); len(got) != 0 {
+			t.Errorf("List(%+v) = %+v, want none", f, got)
+		}
+	}
+	for _, f := range []Filter{{ErrorClass: l.ErrorClass}, {EventType: l.EventType}} {
+		if got := b.listed(t, f); len(got) != 1 {
+			t.Errorf("List(%+v) has %d, want 1", f, len(got))
+		}
+	}
+	b.mustBeListed(t, id)
+}
+
+func TestList_RefusesBadFilters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, f := range []Filter{{Status: []Status{"dead"}}, {Since: b.clock.at, Until: b.clock.at}} {
+		if err := b.List(t.Context(), f, func(*Letter) error { return nil }); err == nil {
+			t.Errorf("List(%+v) = nil, want an error", f)
+		}
+	}
+}

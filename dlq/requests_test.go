@@ -1,0 +1,140 @@
+package dlq
+
+import (
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+)
+
+func (b *bundle) requested(t testing.TB) []Request {
+	t.Helper()
+	rs, err := b.Requests(t.Context(), testTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rs
+}
+
+// What operators change wakes the relay, once, with the letter as it is then.
+func TestRequests_TellOfChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if got := b.requested(t); len(got) != 0 {
+		t.Fatalf("Requests() = %+v, want none", got)
+	}
+	for _, a := range []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve} {
+		id := b.bring(t, Pending)
+		if err := b.do(t, id, a); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // until it is done
+			got := b.requested(t)
+			if len(got) != 1 || got[0].EventID != id || got[0].Action != a || got[0].AggregateID != "a" || got[0].Actor != eve.Name ||
+				got[0].Entry.Status != transitions[a][Pending][0] || got[0].Entry.Released != (a == ActionRelease) {
+				t.Fatalf("Requests() after %s = %+v", a, got)
+			}
+		}
+		for _, r := range b.requested(t) {
+			if err := b.Done(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := b.requested(t); len(got) != 0 {
+			t.Errorf("Requests() after Done = %+v", got)
+		}
+	}
+	// The relay's own changes tell it nothing.
+	id := b.bring(t, Processing)
+	if err := b.Unclaim(t.Context(), id, me, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.requested(t); len(got) != 0 {
+		t.Errorf("Requests() after the relay's change = %+v", got)
+	}
+	if got, err := b.Requests(t.Context(), "shop.outbox"); err != nil || len(got) != 0 {
+		t.Errorf("Requests() of another table = %+v, %v", got, err)
+	}
+}
+
+// An operator's process that dies between the request and the change leaves a
+// request of which the relay hears nothing, and which goes away.
+func TestRequests_WithoutTheirChange(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.bring(t, Manual)
+	l := b.mustRead(t, id)
+	if err := b.ask(t.Context(), &l, ActionReplay, "eve"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.requested(t); len(got) != 0 {
+		t.Errorf("Requests() = %+v before the change", got)
+	}
+	rows := func() (n int) {
+		if err := b.session.Query("SELECT COUNT(*) FROM dead_letter_requests").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if rows() != 1 {
+		t.Error("the request went away at once")
+	}
+	b.clock.advance(requestGrace + time.Second)
+	if got := b.requested(t); len(got) != 0 || rows() != 0 {
+		t.Errorf("Requests() = %+v, and %d are left", got, rows())
+	}
+}
+
+// A request whose change is late, or whose operator's clock is behind, is seen
+// all the same: done ones are passed over by time, with a margin, and from time
+// to time all are read.
+func TestRequests_FromClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	slow := b.another(t)
+	behind := &clock{b.clock.at}
+	slow.now = behind.now
+	for _, by := range []time.Duration{0, requestOverlap - time.Second, requestOverlap + time.Hour} {
+		// A done request moves the mark to now.
+		first := b.bring(t, Pending)
+		if err := b.Discard(t.Context(), first, eve); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.requested(t) {
+			if err := b.Done(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		behind.at = b.clock.at.Add(-by)
+		id := b.bring(t, Pending)
+		if err := slow.Discard(t.Context(), id, eve); err != nil {
+			t.Fatal(err)
+		}
+		if by > requestOverlap {
+			b.clock.advance(requestSweep)
+		}
+		got := b.requested(t)
+		if len(got) != 1 || got[0].EventID != id {
+			t.Errorf("a clock behind by %s: Requests() = %+v", by, got)
+		}
+		for _, r := range got {
+			if err := b.Done(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Without the request there is no change: the relay always hears of it.
+func TestRequests_ComeFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t, impatient)
+	id := b.bring(t, Pending)
+	b.fault("dead_letter_requests", engine.OpWrite, 0, 0, casFaults["unavailable"])
+	if err := b.Discard(t.Context(), id, eve); err == nil {
+		t.Error("Discard() = nil")
+	}
+	if l := b.mustRead(t, id); l.Status != Pending {
+		t.Errorf("it is %s", l.Status)
+	}
+}

@@ -1,0 +1,214 @@
+package dlq
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+const me = "relay-1"
+
+var eve = Actor{Name: "eve", Reason: "because"}
+
+// bring makes a letter that stands where a test begins.
+func (b *bundle) bring(t *testing.T, to Status) gocql.UUID {
+	t.Helper()
+	ctx := t.Context()
+	l := testLetter("a", 1)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch to {
+	case Parked, Manual:
+		l.Status = to
+	}
+	b.mustBury(t, l)
+	id := l.EventID
+	claim := func() {
+		t.Helper()
+		_, err := b.Claim(ctx, id, me, time.Minute)
+		must(err)
+	}
+	switch to {
+	case Processing:
+		claim()
+	case Failed:
+		for range DefaultMaxReplays {
+			claim()
+			_, err := b.Fail(ctx, id, me, Failure{Class: "attempts_used"})
+			must(err)
+		}
+	case Resolved, Archived:
+		claim()
+		must(b.Resolve(ctx, id, me, Outcome{Kind: OutcomeReplayed}))
+		if to == Archived {
+			must(b.Archive(ctx, id, eve))
+		}
+	}
+	if l := b.mustRead(t, id); l.Status != to {
+		t.Fatalf("the test's letter is %s, want %s", l.Status, to)
+	}
+	return id
+}
+
+// do does an action as its usual caller does.
+func (b *bundle) do(t *testing.T, id gocql.UUID, a Action) error {
+	t.Helper()
+	ctx := t.Context()
+	switch a {
+	case ActionClaim:
+		_, err := b.Claim(ctx, id, me, time.Minute)
+		return err
+	case ActionExtend:
+		return b.Extend(ctx, id, me, time.Hour)
+	case ActionUnclaim:
+		return b.Unclaim(ctx, id, me, "the breaker opened")
+	case ActionFail:
+		_, err := b.Fail(ctx, id, me, Failure{Class: "attempts_used"})
+		return err
+	case ActionSettle:
+		return b.Resolve(ctx, id, me, Outcome{Kind: OutcomeFound})
+	case ActionReplay:
+		return b.Replay(ctx, id, eve)
+	case ActionDiscard:
+		return b.Discard(ctx, id, eve)
+	case ActionRelease:
+		return b.Release(ctx, id, eve)
+	case ActionPark:
+		return b.Park(ctx, id, eve)
+	case ActionResolve:
+		return b.ResolveByHand(ctx, id, eve)
+	case ActionArchive:
+		return b.Archive(ctx, id, eve)
+	}
+	t.Fatalf("no test does %q", a)
+	return nil
+}
+
+// Every action from every status: those of the table lead where it says and are
+// in the history, the others are refused and change nothing.
+func TestTransitions_Walk(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, a := range Actions {
+		for _, from := range Statuses {
+			t.Run(fmt.Sprintf("%s from %s", a, from), func(t *testing.T) {
+				id := b.bring(t, from)
+				byOperator := slices.Contains(OperatorActions, a)
+				if from == Processing && byOperator {
+					// Nobody takes it from its owner …
+					var r *RefusedError
+					if err := b.do(t, id, a); !errors.As(err, &r) || r.Status != Processing || len(transitions[a][from]) > 0 && r.ClaimedBy != me {
+						t.Fatalf("with a claim in force: %v, want it refused", err)
+					}
+					b.clock.advance(time.Minute + time.Millisecond) // … until the claim has run out.
+				}
+				before, lines := b.mustRead(t, id), b.mustHistory(t, id)
+				err := b.do(t, id, a)
+				after := b.mustRead(t, id)
+				to := transitions[a][from]
+				if len(to) == 0 {
+					var r *RefusedError
+					if !errors.As(err, &r) || r.Status != from || r.Action != a || r.EventID != id {
+						t.Errorf("error %v, want a *RefusedError with %s", err, from)
+					}
+					if after.Version != before.Version || after.Status != from {
+						t.Errorf("a refused action made it %s, version %d", after.Status, after.Version)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if after.Status != to[0] {
+					t.Errorf("it is %s, want %s", after.Status, to[0])
+				}
+				if after.Version == before.Version {
+					if a != ActionPark || from != Manual {
+						t.Error("nothing was changed")
+					}
+					return
+				}
+				if claimed := after.ClaimedBy != "" || !after.ClaimedUntil.IsZero(); claimed != (after.Status == Processing) {
+					t.Errorf("%s, and claimed by %q until %s", after.Status, after.ClaimedBy, after.ClaimedUntil)
+				}
+				added := b.mustHistory(t, id)[len(lines):]
+				if a == ActionExtend {
+					if len(added) != 0 {
+						t.Errorf("history has %+v", added)
+					}
+					return
+				}
+				who, why := me, ""
+				if byOperator {
+					who, why = eve.Name, eve.Reason
+				}
+				if len(added) != 1 || added[0].Action != a || added[0].From != from || added[0].To != to[0] || added[0].By != who ||
+					why != "" && added[0].Why != why || !added[0].At.Equal(b.clock.at) || added[0].Version != after.Version {
+					t.Errorf("history has %+v, want %s by %s from %s to %s", added, a, who, from, to[0])
+				}
+				b.mustBeListed(t, id)
+			})
+		}
+	}
+}
+
+func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []Change {
+	t.Helper()
+	h, err := b.History(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// mustBeListed checks that lists and chain show the letter where it stands, and
+// nowhere else.
+func (b *bundle) mustBeListed(t testing.TB, id gocql.UUID) {
+	t.Helper()
+	l := b.mustRead(t, id)
+	want := make(map[shelf]bool)
+	for _, f := range shelves(&l) {
+		want[f] = true
+	}
+	got := make(map[shelf]int)
+	var f shelf
+	var bucket, at time.Time
+	var event gocql.UUID
+	iter := b.session.Query("SELECT kind, value, bucket, first_failed_at, event_id FROM dead_letter_lookups").Iter()
+	for iter.Scan(&f.kind, &f.value, &bucket, &at, &event) {
+		if event == id {
+			got[f]++
+			if !at.Equal(l.FirstFailedAt) || !bucket.Equal(f.bucketOf(at)) {
+				t.Errorf("%s %s has it at %s in bucket %s, it died at %s", f.kind, f.value, at, bucket, l.FirstFailedAt)
+			}
+		}
+	}
+	if err := iter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for f := range want {
+		if got[f] != 1 {
+			t.Errorf("a %s letter is %d times on the list of %s %s, want once", l.Status, got[f], f.kind, f.value)
+		}
+	}
+	for f := range got {
+		if !want[f] {
+			t.Errorf("a %s letter is on the list of %s %s", l.Status, f.kind, f.value)
+		}
+	}
+	chain, err := b.Chain(t.Context(), l.Table, l.AggregateID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := slices.ContainsFunc(chain, func(e ChainEntry) bool { return e.EventID == id }); in != l.Status.Open() {
+		t.Errorf("a %s letter: in its chain %v", l.Status, in)
+	}
+}
