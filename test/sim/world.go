@@ -26,8 +26,8 @@ const (
 // otherwise: few, so that an outage reaches the bound.
 const maxInFlight = 100
 
-// topics are where order events go.
-var topics = []string{orders.EventCreated, orders.EventCancelled}
+// topics are where events go.
+var topics = []string{orders.EventCreated, orders.EventCancelled, parcelMoved, parcelDelivered}
 
 // settings are what scenarios differ in besides what goes wrong.
 type settings struct {
@@ -58,6 +58,8 @@ type world struct {
 	services []*orders.Service // one for each clock
 	ledger   *ledger
 
+	database  chan struct{}  // holds a token that is taken to connect to the database, and to stop it
+	frozen    bool           // the database is; guarded by the token
 	launching sync.WaitGroup // relays that are not running yet
 	ending    sync.WaitGroup // relays that crashed and are not gone yet
 
@@ -130,15 +132,20 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	t.Helper()
 	w := &world{
 		t: t, seed: seed, began: time.Now(), net: newNetwork(seed),
-		log:  slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
-		seen: outcome{problems: make(map[string]bool)},
+		log:      slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		seen:     outcome{problems: make(map[string]bool)},
+		database: make(chan struct{}, 1),
 	}
+	w.database <- struct{}{}
 	w.settings = settings{
 		node: scyllafake.Config{Tokens: 4, Seed: seed, RingDelay: 2 * time.Second},
 		relay: relay.Config{
 			MaxInFlightRecords: maxInFlight, MaxInFlightBytes: 1 << 20, MaxStreamBacklog: maxInFlight,
-			Topics: map[string]string{orders.EventCreated: orders.EventCreated, orders.EventCancelled: orders.EventCancelled},
+			Topics: make(map[string]string),
 		},
+	}
+	for _, topic := range topics {
+		w.settings.relay.Topics[topic] = topic
 	}
 	if change != nil {
 		change(&w.settings)
@@ -196,7 +203,7 @@ func (w *world) calm() {
 	w.kafka.unfreeze()
 	w.net.mend(broker)
 	w.launching.Wait()
-	w.ledger.customers.Wait()
+	w.awaitCustomers()
 	window := w.relay().config.ConfidenceWindow
 	time.Sleep(window + 5*time.Minute)
 	for deadline := time.Now().Add(6 * time.Hour); ; time.Sleep(time.Minute) {
@@ -208,6 +215,19 @@ func (w *world) calm() {
 			w.t.Errorf("the relay has not caught up: %+v", s)
 			return
 		}
+	}
+}
+
+// awaitCustomers waits until all customers have gone; with everything mended
+// that takes no more than some pauses.
+func (w *world) awaitCustomers() {
+	w.t.Helper()
+	gone := make(chan struct{})
+	go func() { w.ledger.customers.Wait(); close(gone) }()
+	select {
+	case <-gone:
+	case <-time.After(12 * time.Hour):
+		w.t.Fatal("some customers have no answer twelve hours after everything was mended")
 	}
 }
 
