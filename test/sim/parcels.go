@@ -1,13 +1,13 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -85,9 +85,12 @@ func (w *world) store(rnd *rand.Rand, step [2]outbox.Event, skew time.Duration) 
 			return
 		}
 		// A time that the log does not take: too far ahead, or of an earlier generation.
-		if re, ok := errors.AsType[gocql.RequestError](err); ok && re.Code() == gocql.ErrCodeInvalid {
+		if cqlcode.Of(err) == gocql.ErrCodeInvalid && !refused {
 			refused = true
 			continue
+		}
+		if attempt == 50 {
+			w.t.Errorf("a parcel's step %d fails after %s: %v", step[0].Sequence, time.Since(began), err)
 		}
 		d := min(time.Second<<min(attempt, 10), 5*time.Minute)
 		time.Sleep(d/2 + time.Duration(rnd.Int64N(int64(d))))

@@ -81,10 +81,10 @@ func newPlan(seed uint64) *plan {
 	if rnd.IntN(4) == 0 {
 		p.Window = duration(wideWindow)
 	}
-	switch rnd.IntN(10) {
+	switch rnd.IntN(20) {
 	case 0: // outages of days
 		p.Span, p.Pace = duration(5*24*time.Hour), duration(5*time.Minute)
-	case 1, 2:
+	case 1, 2, 3:
 		p.Span, p.Pace = duration(12*time.Hour), duration(time.Minute)
 	default:
 		p.Span = duration(90 * time.Minute)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,12 +20,8 @@ func TestSeeds(t *testing.T) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			p := newPlan(seed)
 			t.Logf("make sim SEEDS=1 FIRST=%d\n%s", seed, p)
+			defer p.keepIfItFails(t, os.Getenv("SIM_KEEP"))()
 			p.run(t)
-			if dir := os.Getenv("SIM_KEEP"); dir != "" && t.Failed() {
-				if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(seed, ".json")), p.encode(), 0o644); err != nil {
-					t.Error(err)
-				}
-			}
 		})
 	}
 }
@@ -54,9 +51,39 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// run simulates a plan. Package run reads the line that it prints.
 func (p *plan) run(t *testing.T) {
 	t.Helper()
-	simulate(t, p.Seed, p.settings, p.carryOut)
+	var seen outcome
+	defer func() {
+		line, err := json.Marshal(map[string]any{
+			"seed": p.Seed, "ok": !t.Failed(), "events": seen.events, "relays": seen.relays, "repeated_rows": seen.repeatedRows,
+			"duplicates": seen.duplicates, "virtual_seconds": int64(seen.simulated.Seconds()),
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		fmt.Printf("sim-result %s\n", line)
+	}()
+	seen = simulate(t, p.Seed, p.settings, p.carryOut)
+}
+
+// keepIfItFails writes the plan down, and returns what removes it unless the
+// test has failed. A failure may take the process with it.
+func (p *plan) keepIfItFails(t *testing.T, dir string) (done func()) {
+	t.Helper()
+	if dir == "" {
+		return func() {}
+	}
+	name := filepath.Join(dir, fmt.Sprint(p.Seed, ".json"))
+	if err := os.WriteFile(name, p.encode(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if !t.Failed() {
+			_ = os.Remove(name)
+		}
+	}
 }
 
 // A plan that is kept stays what it is.

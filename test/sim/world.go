@@ -87,6 +87,10 @@ type outcome struct {
 	// events, records and duplicates count the outbox, the topics and the records
 	// that repeat an event.
 	events, records, duplicates int
+	// relays is how many there were, one after the other.
+	relays int
+	// simulated is how long it all took.
+	simulated time.Duration
 	// repeatedRows is how many log rows of events there were beyond the first.
 	repeatedRows int
 }
@@ -120,6 +124,7 @@ func simulate(t *testing.T, seed uint64, change func(*settings), scenario func(*
 		w.calm()
 		w.stopRelay()
 		w.verify()
+		w.seen.relays, w.seen.simulated = len(w.relays), time.Since(w.began)
 		seen = w.seen
 		t.Logf("seed %d, %s simulated: %d customers, %d relays, %d events, %d log rows of events repeated, %d duplicates, at most %d in flight and %s behind, %d reader restarts",
 			seed, w.after(time.Now()), w.ledger.arrived, len(w.relays), seen.events, seen.repeatedRows, seen.duplicates,
@@ -204,11 +209,12 @@ func (w *world) calm() {
 	w.net.mend(broker)
 	w.launching.Wait()
 	w.awaitCustomers()
-	window := w.relay().config.ConfidenceWindow
-	time.Sleep(window + 5*time.Minute)
+	c := w.relay().config
+	behind := c.ConfidenceWindow + 2*time.Minute + 2*c.IdleDelay
+	time.Sleep(behind + 3*time.Minute)
 	for deadline := time.Now().Add(6 * time.Hour); ; time.Sleep(time.Minute) {
 		s := w.relay().relay.Status()
-		if s.InFlight == 0 && s.Behind < window+2*time.Minute && len(s.Problems) == 0 {
+		if s.InFlight == 0 && s.Behind < behind && len(s.Problems) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
