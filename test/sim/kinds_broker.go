@@ -58,7 +58,13 @@ var brokerKinds = []*kind{
 		},
 	},
 	{
-		name: "topic refuses records", most: 2 * time.Hour, excluding: []string{"topic refuses records"},
+		// Nobody can tell whether an event is there that was sent with an unknown
+		// outcome and is refused when it is sent again; so these do not meet.
+		name: "topic refuses records", most: 2 * time.Hour,
+		excluding: []string{
+			"topic refuses records", "broker gone", "broker frozen", "broker cut off now and then",
+			"answers of the broker lost", "produces slow", "produces fail",
+		},
 		when: func(*plan) bool { return !relayWritesDeadLetters }, // else they are dead letters, and somebody replays them
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse(topics[r.IntN(len(topics))], 1, r, kerr.InvalidRecord, kerr.PolicyViolation, kerr.MessageTooLarge)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,7 +23,9 @@ func (d *driver) shrink(ctx context.Context, name string) error {
 		return err
 	}
 	var plan map[string]any
-	if err := json.Unmarshal(b, &plan); err != nil {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber() // seeds are large
+	if err := dec.Decode(&plan); err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	log, failed := d.fails(ctx, plan)
