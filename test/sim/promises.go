@@ -224,12 +224,13 @@ func (w *world) checkDuplicates(e *evidence) {
 // checkRepeated: what a crash makes the next relay repeat is bounded. That is,
 // of what the broker had a while before the crash, longer than the interval at
 // which checkpoints are saved, no more was still without one than may be read
-// past an unacknowledged event. It holds while checkpoints can be saved.
+// past an unacknowledged event. It holds while checkpoints can be saved, and
+// without a tail: that is ahead of the sweep, by hours while the sweep catches up.
 func (w *world) checkRepeated(e *evidence) {
 	w.t.Helper()
 	first, covered := e.firstSeen(), e.lastCovered()
 	for _, p := range w.relays {
-		if !p.crashed || p.unsaved {
+		if !p.crashed || p.unsaved || p.config.Tail != relay.TailOff {
 			continue
 		}
 		bound := len(e.streams) * p.config.MaxStreamBacklog

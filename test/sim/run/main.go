@@ -117,7 +117,7 @@ func (d *driver) all(ctx context.Context) error {
 func (d *driver) tryAll(ctx context.Context, from, to uint64) {
 	for from < to && ctx.Err() == nil {
 		next := from
-		d.seedsIn(ctx, from, to, func(r result) {
+		d.seedsIn(ctx, from, to, d.keep, func(r result) {
 			next = r.seed + 1
 			d.mu.Lock()
 			d.sum.add(r)
@@ -141,7 +141,7 @@ func (d *driver) tryAll(ctx context.Context, from, to uint64) {
 func (d *driver) report(ctx context.Context, r result) {
 	fails, tries := 1, 1
 	for range d.again {
-		d.seedsIn(ctx, r.seed, r.seed+1, func(again result) {
+		d.seedsIn(ctx, r.seed, r.seed+1, "", func(again result) {
 			tries++
 			if !again.ok {
 				fails++

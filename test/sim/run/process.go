@@ -50,9 +50,10 @@ func (t tally) String() string {
 // maxLog is how many lines of a failure are shown.
 const maxLog = 80
 
-// seedsIn tries seeds in one process and calls each with every result.
-func (d *driver) seedsIn(ctx context.Context, from, to uint64, each func(result)) {
-	d.process(ctx, from, each, "TestSeeds", fmt.Sprint("SIM_FIRST=", from), fmt.Sprint("SIM_SEEDS=", to-from), "SIM_KEEP="+d.keep)
+// seedsIn tries seeds in one process and calls each with every result. The plans
+// of those that fail are kept in a folder, unless it is "".
+func (d *driver) seedsIn(ctx context.Context, from, to uint64, keep string, each func(result)) {
+	d.process(ctx, from, each, "TestSeeds", fmt.Sprint("SIM_FIRST=", from), fmt.Sprint("SIM_SEEDS=", to-from), "SIM_KEEP="+keep)
 }
 
 // process runs a test in a process of its own. If it dies, the seed under way
