@@ -89,9 +89,6 @@ func (w *world) store(rnd *rand.Rand, step [2]outbox.Event, skew time.Duration) 
 			refused = true
 			continue
 		}
-		if attempt == 50 {
-			w.t.Errorf("a parcel's step %d fails after %s: %v", step[0].Sequence, time.Since(began), err)
-		}
 		d := min(time.Second<<min(attempt, 10), 5*time.Minute)
 		time.Sleep(d/2 + time.Duration(rnd.Int64N(int64(d))))
 	}
