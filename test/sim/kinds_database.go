@@ -31,6 +31,15 @@ var databaseKinds = []*kind{
 		begin: func(r *rand.Rand, w *world) func() { return w.failBatches(0.07 * r.Float64()) },
 	},
 	{
+		// What is repeated with its Idempotency-Key is repeated long after it was first tried.
+		name: "no batch comes through", most: time.Hour, excluding: []string{"no batch comes through", "rows late"},
+		begin: func(_ *rand.Rand, w *world) func() {
+			return w.add(1, engine.OpLoggedBatch, faults.Rule{
+				Name: "never applied", Effect: faults.Effect{Delay: faults.WriteTimeoutAfter, Failure: faults.WriteTimeout(faults.BatchLog, 0, 1)},
+			})
+		},
+	},
+	{
 		// No batch comes through, not by repeating it either; each is applied up to
 		// ten minutes later, up to three times.
 		name: "rows late", most: 3 * time.Minute, excluding: []string{"rows late"},
