@@ -54,6 +54,10 @@ test-peers: java ## conformance with a real Apache Cassandra, end to end on a re
 test-fault: ## real processes, killed with SIGKILL at random moments
 	go test -tags fault -count=1 -timeout 15m -v -run 'Fault' ./test/fault/... | ./test/tidy-log
 
+.PHONY: mutants
+mutants: ## break the code in one line at a time; the tests must notice each break
+	go run ./test/mutants
+
 .PHONY: fuzz-short
 fuzz-short: ## every fuzz target for a few seconds (FUZZTIME=10m for long)
 	./test/fuzz-all $(FUZZTIME)

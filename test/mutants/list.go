@@ -123,4 +123,29 @@ var mutants = []mutant{
 		old: "		if id, err = s.claim(ctx, opts.IdempotencyKey, opCreate, n, id); err != nil {",
 		new: "		if _, err = s.claim(ctx, opts.IdempotencyKey, opCreate, n, id); err != nil {",
 	},
+	scenario("TestGeneration_StoppedAtTheEndOfOne", mutant{
+		name: "a stop does not reach a reader that has generations waiting", file: "relay/sweep.go",
+		old: "		reader.Stop()\n",
+		new: "		_ = reader\n",
+	}),
+	unit("TestPublisher_KeepsOrderWhenPartitionsAreAdded", mutant{
+		name: "an aggregate changes its partition with events under way", file: "relay/lane.go",
+		old: "if p := l.partition.Load(); p >= 0 && int(p) < n {",
+		new: "if p := l.partition.Load(); p >= 0 && n < 0 {",
+	}),
+	unit("TestReadback_KnowsWhatWasUnderWay", mutant{
+		name: "read-back does not wait for quiet", file: "relay/readback.go",
+		old: "		if !quiet.IsZero() && !came {",
+		new: "		if true || quiet.IsZero() || came {",
+	}),
+	unit("TestReadback_.*", mutant{
+		name: "a stream without a checkpoint is not read back from its beginning", file: "relay/readback_mark.go",
+		old: "			earlier(begin)\n",
+		new: "			_ = begin\n",
+	}),
+	unit("TestReadback_.*", mutant{
+		name: "the topics of a template are not remembered", file: "relay/publisher.go",
+		old: "			err = p.remember(ctx, topic)",
+		new: "			_ = p.remember",
+	}),
 }

@@ -42,6 +42,25 @@ func TestGeneration_CheckpointsCannotBeSaved(t *testing.T) {
 	wantOnce(t, seen)
 }
 
+// The relay is stopped while it waits for a broker at the end of a generation,
+// with two more to come.
+func TestGeneration_StoppedAtTheEndOfOne(t *testing.T) {
+	seen := simulate(t, 20, nil, func(w *world) {
+		w.traffic(200, time.Hour)
+		time.Sleep(10 * time.Minute)
+		w.net.cut(broker)
+		for range 3 {
+			w.newGeneration(1)
+			time.Sleep(5 * time.Minute)
+		}
+		w.stopRelay()
+		w.startRelay()
+		time.Sleep(5 * time.Minute)
+		w.net.mend(broker)
+	})
+	wantOnce(t, seen)
+}
+
 // The relay crashes when it has read a generation to its end and holds events of
 // it that the broker does not have. The next one must not begin with the new
 // generation.
