@@ -11,6 +11,8 @@ COMPOSESPEC := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 5s
+SEEDS ?= 200
+FIRST ?= 1
 
 .PHONY: help
 help: ## list the targets
@@ -25,7 +27,7 @@ build: ## build the binary into bin/outbox
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
 
 .PHONY: test
-test: lint test-race test-peers test-fault fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17 and Maven)
+test: lint test-race test-virtual test-peers test-fault fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17 and Maven)
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -33,7 +35,16 @@ test-short: ## the Go-only tests, under two minutes
 
 .PHONY: test-race
 test-race: cc
-	go test -race -timeout 40m ./...
+	go test -race -timeout 40m $$(go list ./... | grep -v /test/sim)
+
+.PHONY: test-virtual
+test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
+	go test -timeout 20m ./test/sim/...
+	$(MAKE) sim
+
+.PHONY: sim
+sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for long, FIRST=1)
+	go run ./test/sim/run -seeds $(SEEDS) -first $(FIRST)
 
 .PHONY: test-peers
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
@@ -42,6 +53,10 @@ test-peers: java ## conformance with a real Apache Cassandra, end to end on a re
 .PHONY: test-fault
 test-fault: ## real processes, killed with SIGKILL at random moments
 	go test -tags fault -count=1 -timeout 15m -v -run 'Fault' ./test/fault/... | ./test/tidy-log
+
+.PHONY: mutants
+mutants: ## break the code in one line at a time; the tests must notice each break
+	go run ./test/mutants
 
 .PHONY: fuzz-short
 fuzz-short: ## every fuzz target for a few seconds (FUZZTIME=10m for long)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -146,9 +147,33 @@ func (c *cqlCheckpoints) SaveTopic(ctx context.Context, topic string) error {
 
 // progressManager tells the reader where to go on. It saves no stream's
 // progress for the reader: the checkpointer does, when events are acknowledged.
+//
+// What the running reader asks of it is tried until it works or the reader is to
+// end: an error would end the reader, which then never returns if more
+// generations are waiting.
 type progressManager struct {
 	store   checkpointStore
 	streams *streams
+	log     *slog.Logger
+}
+
+// The waits between two tries of progressManager.
+const progressRetryMin, progressRetryMax = 100 * time.Millisecond, 10 * time.Second
+
+// until tries do until it works, ctx ends, or the error is Fatal.
+func (m *progressManager) until(ctx context.Context, do func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if err == nil || ctx.Err() != nil || Classify(err) == Fatal {
+			return err
+		}
+		if attempt == 1 {
+			m.log.Warn("the reader waits for a checkpoint", "err", err)
+		}
+		if err := sleep(ctx, backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
+			return err
+		}
+	}
 }
 
 var _ scyllacdc.ProgressManagerWithStartTime = (*progressManager)(nil)
@@ -163,15 +188,21 @@ func (m *progressManager) GetCurrentGeneration(ctx context.Context) (time.Time, 
 // saves that the relay reads gen. Without the wait a crash would begin with gen
 // and never look at the streams before it again.
 func (m *progressManager) StartGeneration(ctx context.Context, gen time.Time) error {
-	if err := m.streams.finishBefore(ctx, gen); err != nil {
-		return fmt.Errorf("finish the generation before %s: %w", gen.UTC(), err)
-	}
-	return m.store.SaveGeneration(ctx, gen)
+	return m.until(ctx, func() error {
+		if err := m.streams.finishBefore(ctx, gen); err != nil {
+			return fmt.Errorf("finish the generation before %s: %w", gen.UTC(), err)
+		}
+		return m.store.SaveGeneration(ctx, gen)
+	})
 }
 
 // GetProgress returns the stream's checkpoint.
 func (m *progressManager) GetProgress(ctx context.Context, gen time.Time, _ string, stream scyllacdc.StreamID) (scyllacdc.Progress, error) {
-	pos, err := m.store.Position(ctx, gen, stream)
+	var pos gocql.UUID
+	err := m.until(ctx, func() (err error) {
+		pos, err = m.store.Position(ctx, gen, stream)
+		return err
+	})
 	if err == nil {
 		m.streams.starts(gen, stream, pos)
 	}

@@ -135,7 +135,7 @@ func start(b *bundle, m *model, store checkpointStore, pace time.Duration) *proc
 	pr := &process{publisher: p, streams: newStreams(store, b.cfg.MaxStreamBacklog, b.cfg.Logger, ms), done: make(chan struct{}), stop: stop}
 	seq := &sequencer{publisher: p, lookup: m.lookup, gapWait: time.Second, retryMin: time.Millisecond, log: b.cfg.Logger, metrics: ms}
 	pr.readback = newReadback(&b.cfg, ms, store, modelSource{m}, p)
-	manager := &progressManager{store: store, streams: pr.streams}
+	manager := &progressManager{store: store, streams: pr.streams, log: b.cfg.Logger}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = pr.streams.run(ctx, 500*time.Millisecond, 5*time.Second) })
 	var readers sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 func newTestStreams(t *testing.T) (*streams, *memCheckpoints, *progressManager) {
 	store := newMemCheckpoints()
 	s := newStreams(store, 100, testLogger(t), newMetrics(prometheus.NewRegistry()))
-	return s, store, &progressManager{store: store, streams: s}
+	return s, store, &progressManager{store: store, streams: s, log: testLogger(t)}
 }
 
 // open reads a stream's checkpoint and opens it, as the library does.

@@ -36,7 +36,7 @@ func (s *sweep) run(ctx context.Context) error {
 		TableNames:            []string{s.cfg.Keyspace + "." + s.cfg.Table},
 		Consistency:           gocql.LocalQuorum,
 		ChangeConsumerFactory: s,
-		ProgressManager:       &progressManager{store: s.store, streams: s.streams},
+		ProgressManager:       &progressManager{store: s.store, streams: s.streams, log: s.log},
 		Logger:                &readerLog{log: s.log, metrics: s.metrics},
 		Advanced: scyllacdc.AdvancedReaderConfig{
 			ConfidenceWindowSize:     s.cfg.ConfidenceWindow,
@@ -52,7 +52,19 @@ func (s *sweep) run(ctx context.Context) error {
 		return fmt.Errorf("start the CDC reader: %w", err)
 	}
 	s.log.Info("reading the CDC log", "table", s.cfg.Keyspace+"."+s.cfg.Table, "confidence_window", s.cfg.ConfidenceWindow)
-	if err := reader.Run(ctx); err != nil {
+	// While the library waits to hand itself the next generation it looks at
+	// Stop alone, not at the context, so Stop comes first.
+	reading, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() {
+		reader.Stop()
+		end(context.Cause(ctx))
+	})()
+	err = reader.Run(reading)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("read the CDC log: %w", err)
 	}
 	return nil

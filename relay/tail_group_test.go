@@ -111,7 +111,7 @@ func newTailBench(t *testing.T, change func(*Config)) *tailBench {
 	start := time.Now().Add(-time.Hour)
 	store := newMemCheckpoints()
 	s := newStreams(store, 100, b.cfg.Logger, newMetrics(prometheus.NewRegistry()))
-	m := &progressManager{store: store, streams: s}
+	m := &progressManager{store: store, streams: s, log: testLogger(t)}
 	if err := m.StartGeneration(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}

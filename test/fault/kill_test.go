@@ -3,117 +3,23 @@
 package fault
 
 import (
-	"encoding/json"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
-
-const (
-	defaultKills = 40
-	// window is the relay's confidence window. An order whose batch was cut off
-	// is tried again with its timestamp for up to the order service's write
-	// budget of 10 s, so rows can be that late here.
-	window = 15 * time.Second
-	// lines of the sample, at so many a second: half a minute without kills.
-	lines, rate = 6000, 150
-)
-
-var topics = []string{"OrderCreated", "OrderCancelled"}
-
-// Each process is killed many times during a load. At the end nothing is lost,
-// no event is there twice, each aggregate is in order, and no order is there
-// without its event nor the other way round.
+// Each process is killed many times during a load: the embedded database with
+// the broker, the order service, the relay.
 func TestFault_ProcessesKilledDuringALoad(t *testing.T) {
-	seed := setting(t, "FAULT_SEED", uint64(time.Now().UnixNano()))
-	kills := int(setting(t, "FAULT_KILLS", defaultKills))
-	t.Logf("FAULT_SEED=%d FAULT_KILLS=%d", seed, kills)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-
 	addrs := harness.FreeAddrs(t, 4)
-	cql, kafka, api, admin := addrs[0], addrs[1], addrs[2], addrs[3]
-	engines := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", cql, "--kafka-addr", kafka, "--tokens", "16")
-	harness.Reachable(t, cql)
-	harness.Must(t, time.Minute, "schema", "migrate", "--scylla-hosts", cql)
-	orders := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--http-addr", api)
-	relay := harness.Start(t, "relay", "relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--admin-addr", admin,
-		"--relay-confidence-window", window.String(), "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms")
-	harness.Reachable(t, api)
-	load := harness.Start(t, "load", "load", harness.Sample(t, lines), "--api", "http://"+api, "--rate", strconv.Itoa(rate), "-o", "json")
-
-	victims := []struct {
-		name string
-		p    *harness.Process
-		n    int
-	}{{"fake", engines, 0}, {"orders", orders, 0}, {"relay", relay, 0}}
-	for range kills {
-		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
-		v := &victims[rnd.IntN(len(victims))]
-		if !v.p.Running() {
-			t.Errorf("%s ended by itself", v.name)
-		}
-		v.p.Kill()
-		v.n++
-		time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond)
-		v.p.Restart()
-	}
-	stillLoading := load.Running()
-	for _, v := range victims {
-		t.Logf("%s killed %d times", v.name, v.n)
-		if !v.p.Running() {
-			t.Errorf("%s ended by itself", v.name)
-		}
-	}
-	if !stillLoading {
-		t.Log("the load ended before the last kill")
-	}
-
-	load.Wait(5 * time.Minute)
-	var sum struct {
-		Created   int `json:"orders_created"`
-		Cancelled int `json:"orders_cancelled"`
-		Rejected  int `json:"rejected"`
-		Retried   int `json:"retried"`
-	}
-	if err := json.Unmarshal([]byte(load.Output()), &sum); err != nil {
-		t.Fatalf("load printed %q: %v\n%s", load.Output(), err, load.Log())
-	}
-	t.Logf("load: %+v", sum)
-	if sum.Created+sum.Cancelled != lines || sum.Rejected != 0 {
-		t.Errorf("load: %+v, want %d orders and cancellations in the end", sum, lines)
-	}
-	account := harness.NewAccount(t, cql, kafka, topics...)
-	r := account.Wait(2 * window)
-	t.Log(r)
-	if !r.OK() || r.Duplicates != 0 {
-		t.Errorf("%s, want 0 of all that", r)
-	}
-	// The load was told of each order and cancellation: none may be missing, and
-	// a request that was repeated made no second one.
-	if r.Orders != sum.Created || r.Events != sum.Created+sum.Cancelled {
-		t.Errorf("%d orders and %d events are stored, want %d and %d", r.Orders, r.Events, sum.Created, sum.Created+sum.Cancelled)
-	}
+	s := &storm{cql: addrs[0], kafka: addrs[1], api: addrs[2], lines: 6000, rate: 150}
+	engines := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--kafka-addr", s.kafka, "--tokens", "16")
+	orders := startOrders(t, s.cql, s.api)
+	relay := startRelay(t, s.cql, s.kafka, addrs[3])
+	s.victims = []*victim{process("fake", engines, 1), process("orders", orders, 1), process("relay", relay, 1)}
+	s.run(t, setting(t, "FAULT_SEED", uint64(time.Now().UnixNano())), int(setting(t, "FAULT_KILLS", defaultKills)))
 	relay.Stop()
 	orders.Stop()
 	engines.Stop()
-}
-
-// setting is a number from the environment.
-func setting(t *testing.T, name string, def uint64) uint64 {
-	t.Helper()
-	s, ok := os.LookupEnv(name)
-	if !ok {
-		return def
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatalf("%s=%q: %v", name, s, err)
-	}
-	return n
 }

@@ -2,10 +2,13 @@ package sim
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -23,8 +26,10 @@ type kafka struct {
 	virtual kfake.VirtualNetwork
 
 	mu       sync.Mutex
-	thaw     chan struct{} // closed to let a frozen broker go on; nil while it is not frozen
-	produced func()        // called for each request that publishes, before it is carried out
+	thaw     chan struct{}        // closed to let a frozen broker go on; nil while it is not frozen
+	produced func()               // called for each request that publishes, before it is carried out
+	slow     func() time.Duration // how long the next such request takes; nil is at once
+	waiting  int                  // how many of them are taking their time
 }
 
 func startKafka(t *testing.T, topics ...string) *kafka {
@@ -48,12 +53,25 @@ func startKafka(t *testing.T, topics ...string) *kafka {
 func (k *kafka) before(req kmsg.Request) {
 	k.mu.Lock()
 	thaw, produced := k.thaw, k.produced
+	_, publishes := req.(*kmsg.ProduceRequest)
+	var delay time.Duration
+	if publishes && k.slow != nil {
+		if delay = k.slow(); delay > 0 {
+			k.waiting++
+		}
+	}
 	k.mu.Unlock()
 	// The only one who fetches is the tap, who is to see when a record came in.
 	if _, ok := req.(*kmsg.FetchRequest); !ok && thaw != nil {
 		k.cluster.SleepControl(func() { <-thaw })
 	}
-	if _, ok := req.(*kmsg.ProduceRequest); ok && produced != nil {
+	if delay > 0 {
+		k.cluster.SleepControl(func() { time.Sleep(delay) })
+		k.mu.Lock()
+		k.waiting--
+		k.mu.Unlock()
+	}
+	if publishes && produced != nil {
 		produced()
 	}
 }
@@ -77,11 +95,28 @@ func (k *kafka) unfreeze() {
 	}
 }
 
-// frozen says whether it is.
-func (k *kafka) frozen() bool {
+// slowProduces lets requests that publish take so long before they are carried
+// out; nil ends that.
+func (k *kafka) slowProduces(f func() time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.thaw != nil
+	k.slow = f
+}
+
+// holdsBack says whether something that was sent may be carried out much later.
+func (k *kafka) holdsBack() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.thaw != nil || k.waiting > 0
+}
+
+// refuse lets requests that publish to a topic ("" for any) fail with this
+// probability, with one of the errors, until the function that it returns is called.
+func (k *kafka) refuse(topic string, p float64, rnd *rand.Rand, errs ...*kerr.Error) (stop func()) {
+	return k.cluster.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Count: -1, Err: errs[rnd.IntN(len(errs))],
+		When: func(kmsg.Request) bool { return rnd.Float64() < p },
+	}).Remove
 }
 
 // onProduce calls f before each request that publishes is carried out; nil ends that.

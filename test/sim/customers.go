@@ -31,6 +31,18 @@ func (w *world) traffic(customers int, over time.Duration) {
 	})
 }
 
+// customersAt lets customers come at these times from now on.
+func (w *world) customersAt(times []time.Duration) {
+	for _, d := range times {
+		n := w.ledger.arrive()
+		w.ledger.customers.Go(func() {
+			time.Sleep(d)
+			c := &customer{w: w, name: fmt.Sprint("customer-", n), rnd: rand.New(rand.NewPCG(w.seed, uint64(n)))}
+			c.visit()
+		})
+	}
+}
+
 // customer is a caller of the order API who does what its documentation says.
 type customer struct {
 	w    *world

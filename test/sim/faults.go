@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,40 @@ func (w *world) failReads(p float64) (stop func()) {
 		Name: "read timeout", Match: faults.Match{Keyspace: keyspace},
 		Effect: faults.Effect{Delay: faults.ReadTimeoutAfter, Failure: faults.ReadTimeout(1, 2)},
 	})
+}
+
+// failWrites lets plain writes time out with this probability: those of
+// checkpoints, and of orders that follow their events. Each may be applied.
+func (w *world) failWrites(p float64) (stop func()) {
+	late := faults.Rule{Name: "applied later, with a timeout", Effect: faults.Effect{
+		Delay: faults.WriteTimeoutAfter, Failure: faults.WriteTimeout("", 1, 2), Fate: engine.FateLater, Later: []time.Duration{20 * time.Second},
+	}}
+	return w.add(p/3, engine.OpWrite,
+		faults.Rule{Name: "write timeout", Effect: faults.Effect{Delay: faults.WriteTimeoutAfter, Failure: faults.WriteTimeout("", 1, 2)}},
+		faults.Rule{Name: "applied, with a timeout", Effect: faults.Effect{
+			Delay: faults.WriteTimeoutAfter, Failure: faults.WriteTimeout("", 1, 2), Fate: engine.FateApply,
+		}},
+		late,
+	)
+}
+
+// nowAndThen does something at random intervals until the function that it
+// returns is called.
+func (w *world) nowAndThen(wait func() time.Duration, do func()) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait()):
+				do()
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // add adds rules for a kind of operation and returns what removes them.

@@ -16,6 +16,7 @@ type ledger struct {
 	arrived int
 	orders  map[gocql.UUID]*promise // those that the service said it stored
 	nothing map[gocql.UUID]bool     // those of which it said that nothing is stored
+	parcels map[gocql.UUID]bool     // events of parcels that the database said it stored
 }
 
 // promise is an order as the service promised it.
@@ -25,7 +26,7 @@ type promise struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool)}
+	return &ledger{orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool), parcels: make(map[gocql.UUID]bool)}
 }
 
 // arrive counts a customer in and gives it a number.
@@ -51,6 +52,15 @@ func (l *ledger) refused(id gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nothing[id] = true
+}
+
+// moved notes events of parcels that are stored.
+func (l *ledger) moved(ids ...gocql.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		l.parcels[id] = true
+	}
 }
 
 // cancelled notes that the service said an order is cancelled.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -25,12 +26,15 @@ type network struct {
 	rnd   *rand.Rand
 	away  map[string]bool // clients and servers that nothing reaches
 	conns map[*conn]struct{}
+	lossy map[string]float64 // how likely an answer of a server is lost
+	hooks map[string]func()  // called for each message that a client sends or is sent
 }
 
 func newNetwork(seed uint64) *network {
 	return &network{
 		rnd:  rand.New(rand.NewPCG(seed, 'n')),
 		away: make(map[string]bool), conns: make(map[*conn]struct{}),
+		lossy: make(map[string]float64), hooks: make(map[string]func()),
 	}
 }
 
@@ -75,6 +79,13 @@ func (n *network) isAway(names ...string) bool {
 func (n *network) cut(name string) {
 	n.mu.Lock()
 	n.away[name] = true
+	n.mu.Unlock()
+	n.drop(name)
+}
+
+// drop ends all connections of a client or server; it may have new ones.
+func (n *network) drop(name string) {
+	n.mu.Lock()
 	var conns []*conn
 	for c := range n.conns {
 		if c.client == name || c.server == name {
@@ -93,6 +104,39 @@ func (n *network) mend(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.away, name)
+}
+
+// loseAnswers lets connections to a server end with this probability when an
+// answer comes, which is lost.
+func (n *network) loseAnswers(server string, p float64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lossy[server] = p
+}
+
+// loses says whether the answer of a server that has just come is lost.
+func (n *network) loses(server string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.lossy[server]
+	return p > 0 && n.rnd.Float64() < p
+}
+
+// onMessage calls f for each message that a client sends or is sent; nil ends
+// that. f must not wait.
+func (n *network) onMessage(client string, f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hooks[client] = f
+}
+
+func (n *network) message(client string) {
+	n.mu.Lock()
+	f := n.hooks[client]
+	n.mu.Unlock()
+	if f != nil {
+		f()
+	}
 }
 
 // latency is how long the next message takes.
@@ -132,6 +176,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	default:
 	}
+	c.net.message(c.client)
 	m := message{due: time.Now(), data: bytes.Clone(b)}
 	if !c.quick.Load() {
 		m.due = m.due.Add(c.net.latency())
@@ -144,6 +189,20 @@ func (c *conn) Write(b []byte) (int, error) {
 	default:
 	}
 	return len(b), nil
+}
+
+// Read reads what the server sent, unless it is lost.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n == 0 {
+		return n, err
+	}
+	if c.net.loses(c.server) {
+		_ = c.Close()
+		return 0, io.EOF
+	}
+	c.net.message(c.client)
+	return n, err
 }
 
 // deliver hands on what was written, in order, until the connection is closed.

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,185 +12,158 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// planned is how long things may go wrong.
-const planned = 2 * time.Hour
-
-// plan is what goes wrong when, by a seed.
+// plan is everything that a seed decides of a simulation but the small things:
+// who comes, how it is all set up, and what goes wrong when. A plan that found
+// something is kept as a file, so that it stays what it was when the
+// generator changes.
 type plan struct {
-	rnd      *rand.Rand
-	tablets  bool
-	tail     bool
-	readBack bool
-	inFlight int
-	skews    []time.Duration
-	episodes []episode
+	// Was says what a kept plan found.
+	Was  string `json:"was,omitempty"`
+	Seed uint64 `json:"seed"`
+	// Span is how long customers come and things go wrong.
+	Span duration `json:"span"`
+	// Pace is how often the relay reads idle streams.
+	Pace duration `json:"pace"`
+	// Window is the relay's confidence window.
+	Window   duration `json:"window"`
+	Tablets  bool     `json:"tablets,omitempty"`
+	Tail     bool     `json:"tail,omitempty"`
+	ReadBack bool     `json:"read_back,omitempty"`
+	InFlight int      `json:"in_flight"`
+	Backlog  int      `json:"backlog"`
+	// Aggregates is how many idle aggregates the relay remembers.
+	Aggregates int `json:"aggregates"`
+	// Skews is how far the clocks of the order services are ahead, NodeSkew that of the database.
+	Skews     []duration `json:"skews"`
+	NodeSkew  duration   `json:"node_skew"`
+	Customers int        `json:"customers"`
+	Parcels   int        `json:"parcels"`
+	Episodes  []episode  `json:"episodes"`
 }
 
 // episode is something that goes wrong for a while.
 type episode struct {
-	kind     *kind
-	from, to time.Duration
-	begin    func(*world) (end func())
+	Kind string   `json:"kind"`
+	From duration `json:"from"`
+	To   duration `json:"to"`
+	Seed uint64   `json:"seed"`
 }
 
-// kind is a way in which things go wrong.
-type kind struct {
-	name      string
-	most      time.Duration // how long it lasts at most
-	begin     func(r *rand.Rand, w *world) (end func())
-	excluding []string // what it must not meet
+// duration is a time.Duration that JSON spells as people do.
+type duration time.Duration
+
+func (d duration) std() time.Duration { return time.Duration(d) }
+
+func (d duration) String() string { return d.std().String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *duration) UnmarshalText(b []byte) error {
+	parsed, err := time.ParseDuration(string(b))
+	*d = duration(parsed)
+	return err
 }
 
-// What must not meet is what would break what the system rests on: rows turn up
-// within the confidence window.
-//
-//   - A conditional write that is decided and invisible shows when its writer
-//     asks again, so the database must be there for that, and a new generation
-//     would block it for good.
-//   - A replay of a batch is due a minute after it was sent, so the sending must
-//     not take a minute too.
-var kinds = []*kind{
-	{"broker gone", 40 * time.Minute, func(_ *rand.Rand, w *world) func() {
-		w.net.cut(broker)
-		return func() { w.net.mend(broker) }
-	}, []string{"broker gone"}},
-	{"broker frozen", 20 * time.Minute, func(_ *rand.Rand, w *world) func() {
-		w.kafka.freeze()
-		return w.kafka.unfreeze
-	}, []string{"broker frozen"}},
-	{"broker cut off now and then", 20 * time.Minute, func(r *rand.Rand, w *world) func() {
-		for range 10 {
-			time.Sleep(time.Duration(r.Int64N(int64(2 * time.Minute))))
-			if !w.net.isAway(broker) {
-				w.net.cut(broker)
-				w.net.mend(broker)
-			}
-		}
-		return func() {}
-	}, nil},
-	{"database gone", 40 * time.Minute, func(_ *rand.Rand, w *world) func() {
-		w.net.cut(database)
-		return func() { w.net.mend(database) }
-	}, []string{"database gone", "database frozen", "conditional writes fail"}},
-	{"database frozen", 40 * time.Second, func(_ *rand.Rand, w *world) func() {
-		w.faults().Freeze()
-		return w.faults().Thaw
-	}, []string{"database gone", "database frozen", "conditional writes fail", "batches fail", "reads fail", "relay restarts", "relay crashes"}},
-	{"batches fail", time.Hour, func(r *rand.Rand, w *world) func() {
-		return w.failBatches(0.04 * r.Float64())
-	}, []string{"database frozen", "batches fail"}},
-	{"conditional writes fail", time.Hour, func(r *rand.Rand, w *world) func() {
-		return w.failCAS(0.1 * r.Float64())
-	}, []string{"database gone", "database frozen", "conditional writes fail", "new streams"}},
-	{"reads fail", time.Hour, func(r *rand.Rand, w *world) func() {
-		return w.failReads(0.3 * r.Float64())
-	}, []string{"database frozen"}},
-	{"new streams", 0, func(r *rand.Rand, w *world) func() {
-		if w.settings.node.Tablets {
-			n, err := w.faults().Node().Tablets(keyspace, events)
-			if err != nil {
-				w.t.Error(err)
-			}
-			w.resize(n > 1 && r.IntN(2) == 0)
-		} else {
-			w.newGeneration(r.IntN(4))
-		}
-		return func() {}
-	}, []string{"new streams", "conditional writes fail"}},
-	{"relay restarts", 20 * time.Minute, func(_ *rand.Rand, w *world) func() {
-		if !w.relayRuns() {
-			return func() {}
-		}
-		w.stopRelay()
-		return w.launchRelay
-	}, []string{"relay restarts", "relay crashes", "database frozen"}},
-	{"relay crashes", 20 * time.Minute, func(r *rand.Rand, w *world) func() {
-		if !w.relayRuns() {
-			return func() {}
-		}
-		switch r.IntN(3) {
-		case 0:
-			w.crashRelay()
-		case 1:
-			w.crashWhen(w.kafka.onProduce, 1+r.IntN(20), 5*time.Minute)
-		case 2:
-			w.crashWhen(w.saves.onEach, 1+r.IntN(20), 5*time.Minute)
-		}
-		return w.launchRelay
-	}, []string{"relay restarts", "relay crashes", "database frozen"}},
-}
+// wideWindow covers rows that turn up ten minutes late.
+const wideWindow = 12 * time.Minute
 
+// newPlan is the plan of a seed.
 func newPlan(seed uint64) *plan {
-	p := &plan{rnd: rand.New(rand.NewPCG(seed, 'p'))}
-	p.tablets = p.rnd.IntN(3) == 0
-	p.tail, p.readBack = p.rnd.IntN(4) > 0, p.rnd.IntN(4) > 0
-	p.inFlight = 5 + p.rnd.IntN(200)
-	for range 1 + p.rnd.IntN(3) {
-		p.skews = append(p.skews, time.Duration(p.rnd.Int64N(int64(24*time.Second)))-20*time.Second)
+	rnd := rand.New(rand.NewPCG(seed, 'p'))
+	p := &plan{
+		Seed: seed, Window: duration(relay.DefaultConfidenceWindow), Pace: duration(tailInterval),
+		Tablets: rnd.IntN(3) == 0, Tail: rnd.IntN(4) > 0, ReadBack: rnd.IntN(4) > 0,
+		InFlight: 5 + rnd.IntN(60), Backlog: 5 + rnd.IntN(60), Aggregates: 5 + rnd.IntN(100),
+		Customers: 20 + rnd.IntN(50), Parcels: 1 + rnd.IntN(6),
 	}
-	for range 5 + p.rnd.IntN(15) {
-		k := kinds[p.rnd.IntN(len(kinds))]
-		e := episode{kind: k, from: time.Duration(p.rnd.Int64N(int64(planned - k.most)))}
-		// Mostly short, so that many can meet.
-		e.to = e.from + time.Duration(float64(k.most)*p.rnd.Float64()*p.rnd.Float64())
-		r := rand.New(rand.NewPCG(p.rnd.Uint64(), 0))
-		e.begin = func(w *world) func() { return k.begin(r, w) }
-		if !slices.ContainsFunc(p.episodes, e.collides) {
-			p.episodes = append(p.episodes, e)
+	if rnd.IntN(4) == 0 {
+		p.Window = duration(wideWindow)
+	}
+	switch rnd.IntN(20) {
+	case 0: // outages of days
+		p.Span, p.Pace = duration(5*24*time.Hour), duration(5*time.Minute)
+	case 1, 2, 3:
+		p.Span, p.Pace = duration(12*time.Hour), duration(time.Minute)
+	default:
+		p.Span = duration(90 * time.Minute)
+	}
+	for range 1 + rnd.IntN(3) {
+		p.Skews = append(p.Skews, duration(seconds(rnd, 10)))
+	}
+	if rnd.IntN(3) == 0 {
+		p.NodeSkew = duration(seconds(rnd, 10))
+	}
+	possible := slices.DeleteFunc(slices.Clone(kinds), func(k *kind) bool { return k.when != nil && !k.when(p) })
+	for range 3 + rnd.IntN(14) {
+		k := possible[rnd.IntN(len(possible))]
+		e := episode{Kind: k.name, From: duration(rnd.Int64N(int64(p.Span))), Seed: rnd.Uint64()}
+		e.To = e.From + duration(k.length(rnd, p.Span.std()))
+		if !slices.ContainsFunc(p.Episodes, e.collides) {
+			p.Episodes = append(p.Episodes, e)
 		}
 	}
-	slices.SortFunc(p.episodes, func(a, b episode) int { return int(a.from - b.from) })
+	slices.SortFunc(p.Episodes, func(a, b episode) int { return int(a.From - b.From) })
 	return p
+}
+
+// seconds is up to so many before or after, to the millisecond.
+func seconds(rnd *rand.Rand, most int) time.Duration {
+	return time.Duration(rnd.IntN(2000*most+1)-1000*most) * time.Millisecond
+}
+
+// length is how long an episode of the kind lasts: mostly short, so that many
+// can meet, and now and then as long as may be.
+func (k *kind) length(rnd *rand.Rand, span time.Duration) time.Duration {
+	most := k.most
+	if most == untilSpan {
+		most = span / 2
+	}
+	if most == 0 {
+		return 0
+	}
+	low, high := math.Log(float64(time.Second)), math.Log(float64(most))
+	return time.Duration(math.Exp(low + rnd.Float64()*(high-low))).Truncate(time.Millisecond)
 }
 
 // collides says that two must not be in the same plan.
 func (e episode) collides(o episode) bool {
-	const apart = 3 * time.Minute
-	return slices.Contains(e.kind.excluding, o.kind.name) && e.from < o.to+apart && o.from < e.to+apart
+	const apart = duration(3 * time.Minute)
+	return (slices.Contains(kindOf(e.Kind).excluding, o.Kind) || slices.Contains(kindOf(o.Kind).excluding, e.Kind)) &&
+		e.From < o.To+apart && o.From < e.To+apart
 }
 
 // String lists what will happen.
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "tablets %t, tail %t, read-back %t, at most %d in flight, clocks of the order services off by %v\n",
-		p.tablets, p.tail, p.readBack, p.inFlight, p.skews)
-	for _, e := range p.episodes {
-		fmt.Fprintf(&b, "%12s to %12s  %s\n", e.from.Round(time.Millisecond), e.to.Round(time.Millisecond), e.kind.name)
+	fmt.Fprintf(&b, "%s long, window %s, tablets %t, tail %t, read-back %t, at most %d in flight, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
+		p.Span, p.Window, p.Tablets, p.Tail, p.ReadBack, p.InFlight, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
+	for _, e := range p.Episodes {
+		fmt.Fprintf(&b, "%16s to %16s  %s\n", e.From, e.To, e.Kind)
 	}
 	return b.String()
 }
 
-func (p *plan) settings(s *settings) {
-	if p.tablets {
-		onTablets(s)
+// encode is the plan as a file.
+func (p *plan) encode() []byte {
+	b, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		panic(err) // it has nothing that JSON cannot hold
 	}
-	if !p.tail {
-		s.relay.Tail = relay.TailOff
-	}
-	if !p.readBack {
-		s.relay.ReadBackMargin = -1
-	}
-	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog = p.inFlight, 5+p.rnd.IntN(200)
-	s.skews = p.skews
+	return append(b, '\n')
 }
 
-// carryOut lets it all happen, each thing as soon as those before it allow.
-func (p *plan) carryOut(w *world) {
-	type change struct {
-		at time.Duration
-		do func()
+// decodePlan reads what encode wrote.
+func decodePlan(b []byte) (*plan, error) {
+	p := &plan{}
+	if err := json.Unmarshal(b, p); err != nil {
+		return nil, fmt.Errorf("read a plan: %w", err)
 	}
-	var changes []change
-	for _, e := range p.episodes {
-		var end func()
-		changes = append(changes,
-			change{e.from, func() { end = e.begin(w) }},
-			change{e.to, func() { end() }})
+	for _, e := range p.Episodes {
+		if kindOf(e.Kind) == nil {
+			return nil, fmt.Errorf("read a plan: there is no kind %q", e.Kind)
+		}
 	}
-	slices.SortStableFunc(changes, func(a, b change) int { return int(a.at - b.at) })
-	began := time.Now()
-	for _, c := range changes {
-		time.Sleep(time.Until(began.Add(c.at)))
-		c.do()
-	}
+	return p, nil
 }

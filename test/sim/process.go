@@ -28,8 +28,8 @@ type process struct {
 	crashed bool
 	// unsaved says that it could not save some checkpoint.
 	unsaved bool
-	// stranded says that it ended while the broker stood still, which may carry
-	// out later what it had been sent.
+	// stranded says that it ended while the broker stood still or was slow, which
+	// may carry out later what it had been sent.
 	stranded bool
 }
 
@@ -56,10 +56,16 @@ func (w *world) startRelay() {
 	w.mu.Unlock()
 	// A session that cannot be made leaves goroutines behind (gocql), and a
 	// bubble must be empty at its end.
-	for w.net.isAway(database) {
-		time.Sleep(5 * time.Second)
+	for p.session == nil {
+		<-w.database
+		if !w.net.isAway(database) && !w.frozen {
+			p.session = w.connect(p.name, keyspace)
+		}
+		w.database <- struct{}{}
+		if p.session == nil {
+			time.Sleep(5 * time.Second)
+		}
 	}
-	p.session = w.connect(p.name, keyspace)
 	c := w.settings.relay
 	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session.Session, keyspace, p.metrics, w.log.With("process", p.name)
 	c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{w.kafka.dialer(w.net, p.name)}
@@ -81,6 +87,28 @@ func (w *world) startRelay() {
 	w.mu.Lock()
 	w.relays = append(w.relays, p)
 	w.mu.Unlock()
+}
+
+// cutDatabase cuts the database off, but not while a relay connects to it.
+func (w *world) cutDatabase() {
+	<-w.database
+	w.net.cut(database)
+	w.database <- struct{}{}
+}
+
+// freezeDatabase stops the database as SIGSTOP does, but not while a relay
+// connects to it, until the function that it returns is called.
+func (w *world) freezeDatabase() (thaw func()) {
+	<-w.database
+	w.frozen = true
+	w.faults().Freeze()
+	w.database <- struct{}{}
+	return func() {
+		<-w.database
+		w.frozen = false
+		w.faults().Thaw()
+		w.database <- struct{}{}
+	}
 }
 
 // launchRelay starts a relay without waiting until it runs.
@@ -134,7 +162,7 @@ func (w *world) checkRuns(p *process) {
 func (w *world) count(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.stranded = w.kafka.frozen()
+	p.stranded = w.kafka.holdsBack()
 	p.unsaved = p.value(w, "relay_checkpoint_errors_total") > 0
 	w.seen.restarts += int(p.value(w, "relay_reader_restarts_total"))
 }
@@ -142,7 +170,7 @@ func (w *world) count(p *process) {
 // watch looks at a relay all the while: it must not end, and what it holds in
 // memory must stay within its bounds.
 func (w *world) watch(ctx context.Context, p *process) {
-	tick := time.NewTicker(20 * time.Second)
+	tick := time.NewTicker(p.config.IdleDelay)
 	defer tick.Stop()
 	for {
 		select {

@@ -3,6 +3,8 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // The streams of the CDC log are replaced by others while orders come in, more
@@ -19,6 +21,41 @@ func TestGeneration_Changes(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.newGeneration(1)
 		time.Sleep(10 * time.Minute)
+		w.net.mend(broker)
+	})
+	wantOnce(t, seen)
+}
+
+// No checkpoint can be saved while the streams are replaced three times. The
+// relay waits at the end of the first generation, and goes on when it can.
+func TestGeneration_CheckpointsCannotBeSaved(t *testing.T) {
+	seen := simulate(t, 19, func(s *settings) { s.relay.Tail = relay.TailOff }, func(w *world) {
+		w.traffic(200, time.Hour)
+		time.Sleep(10 * time.Minute)
+		mend := w.failWrites(1)
+		for range 3 {
+			w.newGeneration(1)
+			time.Sleep(5 * time.Minute)
+		}
+		mend()
+	})
+	wantOnce(t, seen)
+}
+
+// The relay is stopped while it waits for a broker at the end of a generation,
+// with two more to come.
+func TestGeneration_StoppedAtTheEndOfOne(t *testing.T) {
+	seen := simulate(t, 20, nil, func(w *world) {
+		w.traffic(200, time.Hour)
+		time.Sleep(10 * time.Minute)
+		w.net.cut(broker)
+		for range 3 {
+			w.newGeneration(1)
+			time.Sleep(5 * time.Minute)
+		}
+		w.stopRelay()
+		w.startRelay()
+		time.Sleep(5 * time.Minute)
 		w.net.mend(broker)
 	})
 	wantOnce(t, seen)

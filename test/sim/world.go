@@ -26,8 +26,8 @@ const (
 // otherwise: few, so that an outage reaches the bound.
 const maxInFlight = 100
 
-// topics are where order events go.
-var topics = []string{orders.EventCreated, orders.EventCancelled}
+// topics are where events go.
+var topics = []string{orders.EventCreated, orders.EventCancelled, parcelMoved, parcelDelivered}
 
 // settings are what scenarios differ in besides what goes wrong.
 type settings struct {
@@ -58,6 +58,8 @@ type world struct {
 	services []*orders.Service // one for each clock
 	ledger   *ledger
 
+	database  chan struct{}  // holds a token that is taken to connect to the database, and to stop it
+	frozen    bool           // the database is; guarded by the token
 	launching sync.WaitGroup // relays that are not running yet
 	ending    sync.WaitGroup // relays that crashed and are not gone yet
 
@@ -85,6 +87,10 @@ type outcome struct {
 	// events, records and duplicates count the outbox, the topics and the records
 	// that repeat an event.
 	events, records, duplicates int
+	// relays is how many there were, one after the other.
+	relays int
+	// simulated is how long it all took.
+	simulated time.Duration
 	// repeatedRows is how many log rows of events there were beyond the first.
 	repeatedRows int
 }
@@ -118,6 +124,7 @@ func simulate(t *testing.T, seed uint64, change func(*settings), scenario func(*
 		w.calm()
 		w.stopRelay()
 		w.verify()
+		w.seen.relays, w.seen.simulated = len(w.relays), time.Since(w.began)
 		seen = w.seen
 		t.Logf("seed %d, %s simulated: %d customers, %d relays, %d events, %d log rows of events repeated, %d duplicates, at most %d in flight and %s behind, %d reader restarts",
 			seed, w.after(time.Now()), w.ledger.arrived, len(w.relays), seen.events, seen.repeatedRows, seen.duplicates,
@@ -130,15 +137,20 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	t.Helper()
 	w := &world{
 		t: t, seed: seed, began: time.Now(), net: newNetwork(seed),
-		log:  slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
-		seen: outcome{problems: make(map[string]bool)},
+		log:      slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		seen:     outcome{problems: make(map[string]bool)},
+		database: make(chan struct{}, 1),
 	}
+	w.database <- struct{}{}
 	w.settings = settings{
 		node: scyllafake.Config{Tokens: 4, Seed: seed, RingDelay: 2 * time.Second},
 		relay: relay.Config{
 			MaxInFlightRecords: maxInFlight, MaxInFlightBytes: 1 << 20, MaxStreamBacklog: maxInFlight,
-			Topics: map[string]string{orders.EventCreated: orders.EventCreated, orders.EventCancelled: orders.EventCancelled},
+			Topics: make(map[string]string),
 		},
+	}
+	for _, topic := range topics {
+		w.settings.relay.Topics[topic] = topic
 	}
 	if change != nil {
 		change(&w.settings)
@@ -196,18 +208,32 @@ func (w *world) calm() {
 	w.kafka.unfreeze()
 	w.net.mend(broker)
 	w.launching.Wait()
-	w.ledger.customers.Wait()
-	window := w.relay().config.ConfidenceWindow
-	time.Sleep(window + 5*time.Minute)
+	w.awaitCustomers()
+	c := w.relay().config
+	behind := c.ConfidenceWindow + 2*time.Minute + 2*c.IdleDelay
+	time.Sleep(behind + 3*time.Minute)
 	for deadline := time.Now().Add(6 * time.Hour); ; time.Sleep(time.Minute) {
 		s := w.relay().relay.Status()
-		if s.InFlight == 0 && s.Behind < window+2*time.Minute && len(s.Problems) == 0 {
+		if s.InFlight == 0 && s.Behind < behind && len(s.Problems) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
 			w.t.Errorf("the relay has not caught up: %+v", s)
 			return
 		}
+	}
+}
+
+// awaitCustomers waits until all customers have gone; with everything mended
+// that takes no more than some pauses.
+func (w *world) awaitCustomers() {
+	w.t.Helper()
+	gone := make(chan struct{})
+	go func() { w.ledger.customers.Wait(); close(gone) }()
+	select {
+	case <-gone:
+	case <-time.After(12 * time.Hour):
+		w.t.Fatal("some customers have no answer twelve hours after everything was mended")
 	}
 }
 

@@ -1,0 +1,61 @@
+//go:build peers
+
+package fault
+
+import (
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+	"github.com/scylla-outbox/scylla-outbox/test/peers"
+)
+
+// The same over a real Apache Kafka, which is killed too and recovers its log.
+func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
+	dir := t.TempDir()
+	broker := peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m"})
+	port := portOf(t, broker.Addr)
+	addrs := harness.FreeAddrs(t, 3)
+	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1], lines: 8000, rate: 100}
+	database := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
+	orders := startOrders(t, s.cql, s.api)
+	relay := startRelay(t, s.cql, s.kafka, addrs[2])
+	s.victims = []*victim{
+		process("database", database, 3), process("relay", relay, 4),
+		{
+			name: "kafka", weight: 1, slow: true,
+			running: func() bool {
+				c, err := net.Dial("tcp", broker.Addr)
+				if err == nil {
+					_ = c.Close()
+				}
+				return err == nil
+			},
+			kill: func() {
+				if err := broker.Kill(); err != nil {
+					t.Error(err)
+				}
+			},
+			restart: func() { broker = peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m", Port: port}) },
+		},
+	}
+	s.run(t, setting(t, "FAULT_SEED", uint64(time.Now().UnixNano())), int(setting(t, "FAULT_KILLS", defaultKills)))
+	relay.Stop()
+	orders.Stop()
+	database.Stop()
+}
+
+func portOf(t *testing.T, addr string) int {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,176 @@
+//go:build fault || peers
+
+package fault
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+const (
+	defaultKills = 50
+	// window is the relay's confidence window. An order whose batch was cut off
+	// is tried again with its timestamp for up to the order service's write
+	// budget of 10 s, so rows can be that late here.
+	window = 15 * time.Second
+)
+
+var topics = []string{"OrderCreated", "OrderCancelled"}
+
+// victim is something that is killed and started again.
+type victim struct {
+	name    string
+	running func() bool
+	kill    func()
+	restart func()
+	// weight is how likely it is to be chosen.
+	weight int
+	// slow says that it takes seconds to start, in which others may die too.
+	slow bool
+
+	kills int
+}
+
+// process is an outbox process as a victim.
+func process(name string, p *harness.Process, weight int) *victim {
+	return &victim{name: name, running: p.Running, kill: p.Kill, restart: p.Restart, weight: weight}
+}
+
+// storm is a load of orders and what is killed meanwhile.
+type storm struct {
+	cql, kafka, api string
+	victims         []*victim
+	// lines of the sample are loaded, at so many a second.
+	lines, rate int
+}
+
+// run kills at random while orders come in. At the end nothing is lost, no event
+// is there twice, each aggregate is in order, and no order is there without its
+// event nor the other way round.
+func (s *storm) run(t *testing.T, seed uint64, kills int) {
+	t.Helper()
+	t.Logf("FAULT_SEED=%d FAULT_KILLS=%d", seed, kills)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	load := harness.Start(t, "load", "load", harness.Sample(t, s.lines), "--api", "http://"+s.api, "--rate", strconv.Itoa(s.rate), "-o", "json")
+	for done := 0; done < kills; {
+		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
+		v := s.choose(rnd)
+		done += s.strike(t, rnd, v)
+		if v.slow && done < kills && rnd.IntN(2) == 0 {
+			if other := s.choose(rnd); other != v {
+				done += s.strike(t, rnd, other)
+				other.restart()
+			}
+		}
+		v.restart()
+	}
+	stillLoading := load.Running()
+	for _, v := range s.victims {
+		t.Logf("%s killed %d times", v.name, v.kills)
+		if v.kills == 0 {
+			t.Errorf("%s was never killed", v.name)
+		}
+		if !v.running() {
+			t.Errorf("%s ended by itself", v.name)
+		}
+	}
+	if !stillLoading {
+		t.Log("the load ended before the last kill")
+	}
+	s.judge(t, load)
+}
+
+func (s *storm) choose(rnd *rand.Rand) *victim {
+	sum := 0
+	for _, v := range s.victims {
+		sum += v.weight
+	}
+	n := rnd.IntN(sum)
+	for _, v := range s.victims {
+		if n -= v.weight; n < 0 {
+			return v
+		}
+	}
+	return nil // unreachable: the weights have been summed up
+}
+
+// strike kills a victim and lets some time pass.
+func (s *storm) strike(t *testing.T, rnd *rand.Rand, v *victim) int {
+	t.Helper()
+	if !v.running() {
+		t.Errorf("%s ended by itself", v.name)
+	}
+	v.kill()
+	v.kills++
+	time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond)
+	return 1
+}
+
+// judge waits for the load and the relay and holds the topics against the database.
+func (s *storm) judge(t *testing.T, load *harness.Process) {
+	t.Helper()
+	load.Wait(5 * time.Minute)
+	var sum struct {
+		Created   int `json:"orders_created"`
+		Cancelled int `json:"orders_cancelled"`
+		Rejected  int `json:"rejected"`
+		Retried   int `json:"retried"`
+	}
+	if err := json.Unmarshal([]byte(load.Output()), &sum); err != nil {
+		t.Fatalf("load printed %q: %v\n%s", load.Output(), err, load.Log())
+	}
+	t.Logf("load: %+v", sum)
+	if sum.Created+sum.Cancelled != s.lines || sum.Rejected != 0 {
+		t.Errorf("load: %+v, want %d orders and cancellations in the end", sum, s.lines)
+	}
+	harness.Reachable(t, s.cql) // it may have been the last to die
+	harness.Reachable(t, s.kafka)
+	account := harness.NewAccount(t, s.cql, s.kafka, topics...)
+	r := account.Wait(2 * window)
+	t.Log(r)
+	if !r.OK() || r.Duplicates != 0 {
+		t.Errorf("%s, want 0 of all that", r)
+	}
+	// The load was told of each order and cancellation: none may be missing, and
+	// a request that was repeated made no second one.
+	if r.Orders != sum.Created || r.Events != sum.Created+sum.Cancelled {
+		t.Errorf("%d orders and %d events are stored, want %d and %d", r.Orders, r.Events, sum.Created, sum.Created+sum.Cancelled)
+	}
+}
+
+// setting is a number from the environment.
+func setting(t *testing.T, name string, def uint64) uint64 {
+	t.Helper()
+	s, ok := os.LookupEnv(name)
+	if !ok {
+		return def
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("%s=%q: %v", name, s, err)
+	}
+	return n
+}
+
+// startOrders applies the schema to a database that is up and starts the order
+// service; startRelay starts a relay with the small window.
+func startOrders(t *testing.T, cql, api string) *harness.Process {
+	t.Helper()
+	harness.Reachable(t, cql)
+	harness.Must(t, time.Minute, "schema", "migrate", "--scylla-hosts", cql)
+	p := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--http-addr", api)
+	harness.Reachable(t, api)
+	return p
+}
+
+func startRelay(t *testing.T, cql, kafka, admin string) *harness.Process {
+	t.Helper()
+	return harness.Start(t, "relay", "relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--admin-addr", admin,
+		"--relay-confidence-window", window.String(), "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms")
+}

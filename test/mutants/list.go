@@ -1,0 +1,151 @@
+package main
+
+// mutant is a one-line break of the code that the tests must notice.
+type mutant struct {
+	name string
+	file string
+	// old is what stands in file, once; new is what takes its place.
+	old, new string
+	// pkg and run are the test that must go red, in an environment.
+	pkg, run string
+	env      []string
+}
+
+const simulation = "./test/sim"
+
+// seeds lets the first so many seeds of the simulation run, until one is red.
+func seeds(m mutant) mutant {
+	m.pkg, m.run, m.env = simulation, "^TestSeeds$", []string{"SIM_FIRST=1", "SIM_SEEDS=60"}
+	return m
+}
+
+// scenario lets one test of the simulation run.
+func scenario(run string, m mutant) mutant {
+	m.pkg, m.run = simulation, "^"+run+"$"
+	return m
+}
+
+// unit lets one test of the relay run.
+func unit(run string, m mutant) mutant {
+	m.pkg, m.run = "./relay", "^"+run+"$"
+	return m
+}
+
+// mutants are all breaks. They are small, and each breaks a promise.
+var mutants = []mutant{
+	seeds(mutant{
+		name: "a checkpoint is one event early", file: "relay/progress.go",
+		old: "	if n == 0 {\n		return\n	}\n	s.base",
+		new: "	if n < len(s.pending) {\n		s.position = s.pending[n].time\n	}\n	if n == 0 {\n		return\n	}\n	s.base",
+	}),
+	seeds(mutant{
+		name: "an event counts as acknowledged when it is handed on", file: "relay/sequencer.go",
+		old: "if err := s.admit(ctx, e, written, since, func() { p.settle(id) }); err != nil {",
+		new: "if err := s.admit(ctx, e, written, since, nil); err == nil { p.settle(id) } else {",
+	}),
+	seeds(mutant{
+		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/offer.go",
+		old: "		it.settled = append(it.settled, o.settled)\n	}\n	return false",
+		new: "		return true\n	}\n	return false",
+	}),
+	seeds(mutant{
+		name: "the sweep hands nothing on", file: "relay/sweep.go",
+		old: "return s.sequencer.take(ctx, c.progress, change.Time, events)",
+		new: "return s.sequencer.take(ctx, c.progress, change.Time, events[:0])",
+	}),
+	scenario("TestBatches_EveryFate", mutant{
+		name: "the sweep has no confidence window", file: "relay/sweep.go",
+		old: "ConfidenceWindowSize:     s.cfg.ConfidenceWindow,",
+		new: "ConfidenceWindowSize:     1,",
+	}),
+	seeds(mutant{
+		name: "the tail does not remember what it handed on", file: "relay/publisher.go",
+		old: "		p.memory.addFresh(it.event.ID, it.written)",
+		new: "		_ = it.shown",
+	}),
+	seeds(mutant{
+		name: "what the sweep has shown is forgotten at once", file: "relay/memory.go",
+		old: "			m.addShown(id, written)\n			return",
+		new: "			return",
+	}),
+	seeds(mutant{
+		name: "what was read back is forgotten", file: "relay/readback.go",
+		old: "r.publisher.seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))",
+		new: "r.publisher.seed(&backEvents{}, time.Now())",
+	}),
+	seeds(mutant{
+		name: "read-back begins too late", file: "relay/readback.go",
+		old: "r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin))",
+		new: "r.read(ctx, t, topics, mark.Add(4*r.cfg.ReadBackMargin))",
+	}),
+	seeds(mutant{
+		name: "the sequencer ignores gaps", file: "relay/offer.go",
+		old: "case e.Sequence == l.next, e.Sequence > l.next && o.anyway:",
+		new: "case e.Sequence >= l.next:",
+	}),
+	seeds(mutant{
+		name: "an unknown aggregate begins anywhere", file: "relay/offer.go",
+		old: "case !known && (e.Sequence == 1 || o.anyway):",
+		new: "case !known:",
+	}),
+	seeds(mutant{
+		name: "the next event for another topic does not wait", file: "relay/publisher.go",
+		old: "case l.outstanding > 0 && (l.suspect || it.topic != l.topic):",
+		new: "case l.outstanding > 0 && l.suspect:",
+	}),
+	seeds(mutant{
+		name: "an event that is refused is dropped", file: "relay/publisher.go",
+		old: "	p.resume(l, p.cfg.HoldRetry)",
+		new: "	for _, f := range front.settled {\n		f()\n	}\n	delete(p.items, front.event.ID)\n	front.state = acked\n	l.pop()\n	p.resume(l, 0)",
+	}),
+	scenario("TestGeneration_CrashAtTheEndOfOne", mutant{
+		name: "a generation is entered before the one before is drained", file: "relay/streams.go",
+		old: "if err := p.waitSettled(ctx); err != nil {",
+		new: "if err := p.waitBelow(ctx, 1<<30); err != nil {",
+	}),
+	scenario("TestGeneration_CheckpointsCannotBeSaved", mutant{
+		name: "a checkpoint that cannot be saved ends the reader", file: "relay/checkpoint.go",
+		old: "if err == nil || ctx.Err() != nil || Classify(err) == Fatal {",
+		new: "if true {",
+	}),
+	seeds(mutant{
+		name: "acks of the leader alone, and no idempotence", file: "relay/publisher.go",
+		old: "		kgo.RequiredAcks(kgo.AllISRAcks()),",
+		new: "		kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(),",
+	}),
+	seeds(mutant{
+		name: "an order that is retried keeps its old time", file: "orders/create.go",
+		old: "	if began {\n		eventTime",
+		new: "	if !began {\n		eventTime",
+	}),
+	{
+		name: "an Idempotency-Key does not decide the ids", file: "orders/create.go", pkg: "./orders", run: ".",
+		old: "		if id, err = s.claim(ctx, opts.IdempotencyKey, opCreate, n, id); err != nil {",
+		new: "		if _, err = s.claim(ctx, opts.IdempotencyKey, opCreate, n, id); err != nil {",
+	},
+	scenario("TestGeneration_StoppedAtTheEndOfOne", mutant{
+		name: "a stop does not reach a reader that has generations waiting", file: "relay/sweep.go",
+		old: "		reader.Stop()\n",
+		new: "		_ = reader\n",
+	}),
+	unit("TestPublisher_KeepsOrderWhenPartitionsAreAdded", mutant{
+		name: "an aggregate changes its partition with events under way", file: "relay/lane.go",
+		old: "if p := l.partition.Load(); p >= 0 && int(p) < n {",
+		new: "if p := l.partition.Load(); p >= 0 && n < 0 {",
+	}),
+	unit("TestReadback_KnowsWhatWasUnderWay", mutant{
+		name: "read-back does not wait for quiet", file: "relay/readback.go",
+		old: "		if !quiet.IsZero() && !came {",
+		new: "		if true || quiet.IsZero() || came {",
+	}),
+	unit("TestReadback_.*", mutant{
+		name: "a stream without a checkpoint is not read back from its beginning", file: "relay/readback_mark.go",
+		old: "			earlier(begin)\n",
+		new: "			_ = begin\n",
+	}),
+	unit("TestReadback_.*", mutant{
+		name: "the topics of a template are not remembered", file: "relay/publisher.go",
+		old: "			err = p.remember(ctx, topic)",
+		new: "			_ = p.remember",
+	}),
+}

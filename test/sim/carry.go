@@ -1,0 +1,76 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// keep is how long the simulated database keeps rows and their log, more than
+// any simulation takes.
+const keep = 30 * 24 * time.Hour
+
+// settings sets the system up as planned.
+func (p *plan) settings(s *settings) {
+	if p.Tablets {
+		onTablets(s)
+	}
+	if !p.Tail {
+		s.relay.Tail = relay.TailOff
+	}
+	if !p.ReadBack {
+		s.relay.ReadBackMargin = -1
+	}
+	s.relay.ConfidenceWindow = p.Window.std()
+	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
+	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog, s.relay.MaxAggregates = p.InFlight, p.Backlog, p.Aggregates
+	s.schema.CDCTTL, s.schema.RowTTL, s.schema.IdempotencyTTL = keep, keep, keep
+	for _, d := range p.Skews {
+		s.skews = append(s.skews, d.std())
+	}
+	skew := p.NodeSkew.std()
+	s.node.Now = func() time.Time { return time.Now().Add(skew) }
+}
+
+// carryOut lets it all happen, each thing as soon as those before it allow.
+func (p *plan) carryOut(w *world) {
+	rnd := rand.New(rand.NewPCG(p.Seed, 'a'))
+	w.customersAt(p.arrivals(rnd, p.Customers))
+	w.parcelsAt(p.arrivals(rnd, p.Parcels))
+	type change struct {
+		at time.Duration
+		do func()
+	}
+	var changes []change
+	for _, e := range p.Episodes {
+		end := func() {}
+		changes = append(changes,
+			change{e.From.std(), func() { end = kindOf(e.Kind).begin(rand.New(rand.NewPCG(e.Seed, 0)), w) }},
+			change{e.To.std(), func() { end() }})
+	}
+	slices.SortStableFunc(changes, func(a, b change) int { return int(a.at - b.at) })
+	began := time.Now()
+	for _, c := range changes {
+		time.Sleep(time.Until(began.Add(c.at)))
+		c.do()
+	}
+	time.Sleep(time.Until(began.Add(p.Span.std())))
+}
+
+// arrivals are n times, in order: any time, or near where something begins or ends.
+func (p *plan) arrivals(rnd *rand.Rand, n int) []time.Duration {
+	var out []time.Duration
+	for range n {
+		at := time.Duration(rnd.Int64N(int64(p.Span)))
+		if len(p.Episodes) > 0 && rnd.IntN(3) > 0 {
+			e := p.Episodes[rnd.IntN(len(p.Episodes))]
+			at = [...]duration{e.From, e.To}[rnd.IntN(2)].std()
+			at += time.Duration((rnd.Float64()*3 - 2) * float64(time.Minute))
+		}
+		out = append(out, max(0, at))
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// Parcels are the aggregates of a team that has the outbox in its own batches.
+// They have more events than orders do.
+const (
+	parcel          = "parcel"
+	parcelMoved     = "ParcelMoved"
+	parcelDelivered = "ParcelDelivered"
+)
+
+// sameTimeFor is how long a batch is repeated with its timestamp. What is older
+// than the relay's confidence window must not be written any more.
+const sameTimeFor = 10 * time.Second
+
+// parcelsAt lets pairs of parcels set out at these times from now on.
+func (w *world) parcelsAt(times []time.Duration) {
+	for i, d := range times {
+		w.ledger.customers.Go(func() {
+			time.Sleep(d)
+			w.sendParcels(rand.New(rand.NewPCG(w.seed, 1<<32+uint64(i))))
+		})
+	}
+}
+
+// sendParcels moves two parcels together, some steps in quick succession and
+// some after a while. Each step is one logged batch with an event of both.
+func (w *world) sendParcels(rnd *rand.Rand) {
+	ids := [2]gocql.UUID{outbox.NewID(), outbox.NewID()}
+	skews := append(w.settings.skews, 0)
+	steps := int64(2 + rnd.IntN(7))
+	for n := int64(1); n <= steps; n++ {
+		kind := parcelMoved
+		if n == steps || rnd.IntN(5) == 0 {
+			kind = parcelDelivered // or nearly
+		}
+		var step [2]outbox.Event
+		for i, id := range ids {
+			step[i] = outbox.Event{
+				ID: outbox.NewID(), AggregateID: id, Sequence: n, AggregateType: parcel, Type: kind,
+				Payload: fmt.Appendf(nil, `{"step":%d}`, n), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+			}
+		}
+		w.store(rnd, step, skews[rnd.IntN(len(skews))])
+		if rnd.IntN(4) == 0 {
+			time.Sleep(upTo(rnd, 10*time.Minute))
+		} else {
+			time.Sleep(upTo(rnd, 2*time.Second))
+		}
+	}
+}
+
+// store repeats a batch of two events until it is stored.
+func (w *world) store(rnd *rand.Rand, step [2]outbox.Event, skew time.Duration) {
+	began, at, refused := time.Now(), time.Now().Add(skew), false
+	for attempt := 0; ; attempt++ {
+		b := w.session.Batch(gocql.LoggedBatch)
+		for _, e := range step {
+			if err := outbox.Append(b, e); err != nil {
+				w.t.Errorf("append an event of a parcel: %v", err)
+				return
+			}
+		}
+		switch {
+		case refused:
+			b.DefaultTimestamp(false) // the database's own
+		case time.Since(began) > sameTimeFor:
+			b.WithTimestamp(time.Now().Add(skew).UnixMicro())
+		default:
+			b.WithTimestamp(at.UnixMicro())
+		}
+		err := b.Exec()
+		if err == nil {
+			w.ledger.moved(step[0].ID, step[1].ID)
+			return
+		}
+		// A time that the log does not take: too far ahead, or of an earlier generation.
+		if cqlcode.Of(err) == gocql.ErrCodeInvalid && !refused {
+			refused = true
+			continue
+		}
+		d := min(time.Second<<min(attempt, 10), 5*time.Minute)
+		time.Sleep(d/2 + time.Duration(rnd.Int64N(int64(d))))
+	}
+}

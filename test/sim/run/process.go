@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// result is what came of one seed.
+type result struct {
+	seed uint64
+	ok   bool
+	log  string
+	tally
+}
+
+// tally counts what was simulated. Its fields are those of the lines that the
+// simulation prints.
+type tally struct {
+	Runs       int   `json:"-"`
+	Events     int   `json:"events"`
+	Relays     int   `json:"relays"`
+	Repeated   int   `json:"repeated_rows"`
+	Duplicates int   `json:"duplicates"`
+	Virtual    int64 `json:"virtual_seconds"`
+}
+
+func (t *tally) add(r result) {
+	t.Runs++
+	t.Events += r.Events
+	t.Relays += r.Relays
+	t.Repeated += r.Repeated
+	t.Duplicates += r.Duplicates
+	t.Virtual += r.Virtual
+}
+
+// String says it in words.
+func (t tally) String() string {
+	return fmt.Sprintf("%d days simulated, %d relays, %d events, %d log rows repeated, %d duplicates where the relay may not read back",
+		t.Virtual/86400, t.Relays, t.Events, t.Repeated, t.Duplicates)
+}
+
+// maxLog is how many lines of a failure are shown.
+const maxLog = 80
+
+// seedsIn tries seeds in one process and calls each with every result. The plans
+// of those that fail are kept in a folder, unless it is "".
+func (d *driver) seedsIn(ctx context.Context, from, to uint64, keep string, each func(result)) {
+	d.process(ctx, from, each, "TestSeeds", fmt.Sprint("SIM_FIRST=", from), fmt.Sprint("SIM_SEEDS=", to-from), "SIM_KEEP="+keep)
+}
+
+// process runs a test in a process of its own. If it dies, the seed under way
+// has failed; first is the one that is under way at the start.
+func (d *driver) process(ctx context.Context, first uint64, each func(result), test string, env ...string) {
+	cmd := exec.CommandContext(ctx, d.binary, "-test.run", "^"+test+"$", "-test.v", "-test.timeout", "0")
+	cmd.Dir = "test/sim"
+	cmd.Env = append(os.Environ(), env...)
+	out, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		each(result{seed: first, log: err.Error()})
+		return
+	}
+	slow := time.AfterFunc(d.patience, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	defer slow.Stop()
+	go func() { w.CloseWithError(cmd.Wait()) }()
+	current, open := first, true
+	var log []string
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if _, text, ok := strings.Cut(line, "sim-result "); ok {
+			r := result{log: strings.Join(log, "\n")}
+			var body struct {
+				Seed uint64 `json:"seed"`
+				OK   bool   `json:"ok"`
+				tally
+			}
+			if err := json.Unmarshal([]byte(text), &body); err != nil {
+				r.log += "\n" + err.Error() + ": " + text
+			}
+			r.seed, r.ok, r.tally = body.Seed, body.OK, body.tally
+			each(r)
+			slow.Reset(d.patience)
+			log, open = nil, false
+			continue
+		}
+		if strings.HasPrefix(line, "=== RUN ") && strings.Contains(line, "seed=") {
+			if !open {
+				current++
+			}
+			open = true
+		}
+		if len(log) < maxLog {
+			log = append(log, line)
+		}
+	}
+	if open && ctx.Err() == nil {
+		each(result{seed: current, log: strings.Join(log, "\n")})
+	}
+}
