@@ -23,19 +23,17 @@ type logRow interface {
 // UPDATE writes whole rows too. What else an update does is none: columns
 // changed afterwards, or the null columns of an insert with a TTL, which
 // ScyllaDB logs as a row of their own. Deletes, images and expiry are none.
-func eventOf(row logRow) (e outbox.Event, ok bool, err error) {
+func eventOf(table *outbox.Table, row logRow) (e outbox.Event, ok bool, err error) {
 	switch row.GetOperation() {
 	case scyllacdc.Insert:
 	case scyllacdc.Update:
-		if id, found := row.GetValue("event_id"); found {
-			if p, isID := id.(*gocql.UUID); isID && p == nil {
-				return e, false, nil
-			}
+		if !table.Adds(row) {
+			return e, false, nil
 		}
 	default:
 		return e, false, nil
 	}
-	e, err = outbox.FromRow(row)
+	e, err = table.FromRow(row)
 	if err != nil {
 		return e, false, fmt.Errorf("read a log row: %w", err)
 	}

@@ -75,9 +75,9 @@ func timeUUID(rnd *rand.Rand, t time.Time) gocql.UUID {
 	return u
 }
 
-func (m *model) lookup(_ context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error) {
+func (m *model) lookup(_ context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error) {
 	var out []storedEvent
-	for _, e := range m.table[aggregate] {
+	for _, e := range m.table[of.AggregateID] {
 		if from <= e.Sequence && e.Sequence < to {
 			out = append(out, e)
 		}

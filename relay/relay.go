@@ -24,6 +24,7 @@ type Relay struct {
 	log     *slog.Logger
 	metrics *metrics
 	store   checkpointStore
+	table   outbox.Table
 	lookup  lookup
 	streams *streams
 
@@ -52,6 +53,7 @@ func New(cfg Config) (*Relay, error) {
 	r := &Relay{
 		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer),
 		store:  newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.Name, cfg.Table),
+		table:  table,
 		lookup: cqlLookup(cfg.Session, table),
 	}
 	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
@@ -108,7 +110,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.cfg.Tail == TailOn {
 		t := newTail(&r.cfg, r.metrics,
 			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table},
-			newCQLLog(r.cfg.Session, r.cfg.Keyspace, r.cfg.Table), r.streams, p, r.lookup)
+			newCQLLog(r.cfg.Session, r.table), r.streams, p, r.lookup)
 		r.tail.Store(t)
 		sup.Add(&service{name: "tail", run: t.run, fail: fail})
 		if r.cfg.Hints != nil {
@@ -153,7 +155,7 @@ func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
 func (r *Relay) read(ctx context.Context) error {
 	r.setReading(true, nil)
 	s := &sweep{
-		cfg: &r.cfg, log: r.log, store: r.store, streams: r.streams, metrics: r.metrics,
+		cfg: &r.cfg, log: r.log, store: r.store, streams: r.streams, metrics: r.metrics, table: &r.table,
 		sequencer: &sequencer{
 			publisher: r.publisher.Load(), lookup: r.lookup, gapWait: r.cfg.GapWait, retryMin: r.cfg.RetryMin,
 			log: r.log, metrics: r.metrics,

@@ -17,8 +17,8 @@ type storedEvent struct {
 	written int64
 }
 
-// lookup reads an aggregate's events with from <= seq < to by key, in order.
-type lookup func(ctx context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error)
+// lookup reads the events of of's aggregate with from <= seq < to by key, in order.
+type lookup func(ctx context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error)
 
 // sequencer hands each aggregate's events on by sequence number.
 //
@@ -88,7 +88,7 @@ func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since in
 func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error {
 	deadline := time.Now().Add(s.gapWait)
 	for attempt := 1; ; attempt++ {
-		found, err := s.lookup(ctx, e.AggregateID, next, e.Sequence)
+		found, err := s.lookup(ctx, &e, next, e.Sequence)
 		if err != nil && (ctx.Err() != nil || Classify(err) == Fatal) {
 			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateID, err)
 		}
@@ -138,7 +138,7 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, found
 // written after the given time.
 func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error {
 	for attempt := 1; ; attempt++ {
-		found, err := s.lookup(ctx, e.AggregateID, 1, e.Sequence)
+		found, err := s.lookup(ctx, &e, 1, e.Sequence)
 		if err == nil {
 			for _, f := range found {
 				if f.written <= after {
@@ -169,11 +169,11 @@ func (s *sequencer) recover(ctx context.Context, f storedEvent) error {
 
 // cqlLookup looks up events in the outbox table.
 func cqlLookup(session *gocql.Session, table outbox.Table) lookup {
-	stmt := "SELECT writetime(event_id), " + outbox.Columns + " FROM " + table.String() + " WHERE aggregate_id = ? AND seq >= ? AND seq < ?"
-	return func(ctx context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error) {
-		iter := session.Query(stmt, aggregate, from, to).WithContext(ctx).Consistency(gocql.LocalQuorum).Iter()
+	return func(ctx context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error) {
+		stmt, args := table.SelectByKey(of, from, to)
+		iter := session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).Iter()
 		var out []storedEvent
-		var sc outbox.Scanner
+		sc := table.Scanner()
 		var written int64
 		for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
 			e, err := sc.Event()

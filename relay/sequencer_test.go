@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -24,14 +22,14 @@ type table struct {
 
 var errAway = errors.New("the database is away")
 
-func (tb *table) lookup(_ context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error) {
+func (tb *table) lookup(_ context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error) {
 	tb.asked++
 	if tb.away.Load() {
 		return nil, errAway
 	}
 	var out []storedEvent
 	for i, e := range tb.rows {
-		if e.AggregateID == aggregate && from <= e.Sequence && e.Sequence < to && !time.Now().Before(tb.visible[i]) {
+		if e.AggregateID == of.AggregateID && from <= e.Sequence && e.Sequence < to && !time.Now().Before(tb.visible[i]) {
 			out = append(out, e)
 		}
 	}

@@ -22,6 +22,7 @@ type sweep struct {
 	streams   *streams
 	sequencer *sequencer
 	metrics   *metrics
+	table     *outbox.Table
 }
 
 // maxFailedDelay bounds the library's back-off after failed queries; its own 30 s
@@ -81,7 +82,7 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	s.streams.sawWindow()
 	var events []outbox.Event
 	for _, row := range change.Delta {
-		e, ok, err := eventOf(row)
+		e, ok, err := eventOf(s.table, row)
 		switch {
 		case err != nil:
 			return c.hold(ctx, change, err)
