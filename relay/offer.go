@@ -111,6 +111,9 @@ func (p *publisher) judge(o *offer) (v verdict, it *item) {
 	if it = p.items[e.ID]; it != nil || p.memory.has(e.ID) {
 		return repeated, it
 	}
+	if e.Sequence == 0 {
+		return p.judgeByTime(o), nil
+	}
 	if _, busy := p.claims[e.AggregateID]; busy && !o.owner {
 		return claimed, nil
 	}
@@ -162,11 +165,19 @@ func (p *publisher) repeat(o *offer, v verdict, it *item) (settle bool) {
 // take puts the event into its aggregate's lane. Called locked.
 func (p *publisher) take(o *offer, size int64) {
 	l := p.lane(o.event.AggregateID)
-	if l.line.next > o.event.Sequence {
+	switch {
+	case o.event.Sequence == 0:
+		p.noteTime(l, o)
+	case l.line.next > o.event.Sequence:
 		p.metrics.late.Inc()
 		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.event.ID, "aggregate_id", l.id, "seq", o.event.Sequence, "next", l.line.next)
+		fallthrough
+	default:
+		l.line = p.memory.advance(l.id, l.line, o.event.Sequence)
 	}
-	l.line = p.memory.advance(l.id, l.line, o.event.Sequence)
+	if o.event.CreatedAt.IsZero() && o.written > 0 {
+		o.event.CreatedAt = time.UnixMicro(o.written).UTC()
+	}
 	topic, topicErr := p.topic(&o.event)
 	it := &item{event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
 	if o.settled != nil {

@@ -24,7 +24,7 @@ type Relay struct {
 	log     *slog.Logger
 	metrics *metrics
 	store   checkpointStore
-	table   outbox.Table
+	table   outbox.Table // with lookup, known in Run
 	lookup  lookup
 	streams *streams
 
@@ -46,15 +46,9 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	table, err := outbox.NewTable(cfg.Keyspace, cfg.Table)
-	if err != nil {
-		return nil, err
-	}
 	r := &Relay{
 		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer),
-		store:  newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.Name, cfg.Table),
-		table:  table,
-		lookup: cqlLookup(cfg.Session, table),
+		store: newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table),
 	}
 	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
 	registerState(cfg.Registerer, r)
@@ -76,7 +70,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	r.publisher.Store(p)
 	defer p.close()
-	back := newReadback(&r.cfg, r.metrics, r.store, &cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table}, p)
+	back := newReadback(&r.cfg, r.metrics, r.store, &cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table}, p)
 	r.readback.Store(back)
 	r.mu.Lock()
 	r.started = time.Now()
@@ -89,7 +83,11 @@ func (r *Relay) Run(ctx context.Context) error {
 		})
 	}
 
-	if err := back.run(tail); err != nil {
+	err = r.findTable(tail)
+	if err == nil {
+		err = back.run(tail)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			err = nil // asked to stop
 		}
@@ -109,7 +107,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	sup.Add(&service{name: "memory", run: func(ctx context.Context) error { return r.forget(ctx, p) }, fail: fail})
 	if r.cfg.Tail == TailOn {
 		t := newTail(&r.cfg, r.metrics,
-			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table},
+			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table},
 			newCQLLog(r.cfg.Session, r.table), r.streams, p, r.lookup)
 		r.tail.Store(t)
 		sup.Add(&service{name: "tail", run: t.run, fail: fail})

@@ -34,7 +34,7 @@ const maxFailedDelay = 5 * time.Second
 func (s *sweep) run(ctx context.Context) error {
 	reader, err := scyllacdc.NewReader(ctx, &scyllacdc.ReaderConfig{
 		Session:               s.cfg.Session,
-		TableNames:            []string{s.cfg.Keyspace + "." + s.cfg.Table},
+		TableNames:            []string{s.table.String()},
 		Consistency:           gocql.LocalQuorum,
 		ChangeConsumerFactory: s,
 		ProgressManager:       &progressManager{store: s.store, streams: s.streams},
@@ -52,7 +52,7 @@ func (s *sweep) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start the CDC reader: %w", err)
 	}
-	s.log.Info("reading the CDC log", "table", s.cfg.Keyspace+"."+s.cfg.Table, "confidence_window", s.cfg.ConfidenceWindow)
+	s.log.Info("reading the CDC log", "table", s.table.String(), "confidence_window", s.cfg.ConfidenceWindow)
 	if err := reader.Run(ctx); err != nil {
 		return fmt.Errorf("read the CDC log: %w", err)
 	}
