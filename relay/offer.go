@@ -44,6 +44,8 @@ type offer struct {
 	event   outbox.Event
 	written int64 // write time in microseconds, 0 if unknown
 	by      source
+	// bad says that the row is no event that can be published, and why.
+	bad error
 	// owner says that the caller has claimed the aggregate.
 	owner bool
 	// anyway says that the event goes out though one before it is missing.
@@ -100,7 +102,12 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, err error) 
 
 // submit hands on an event whose turn the caller knows it to be.
 func (p *publisher) submit(ctx context.Context, e outbox.Event, written int64, by source, settled func()) error {
-	_, err := p.offer(ctx, &offer{event: e, written: written, by: by, owner: true, anyway: true, settled: settled})
+	return p.submitRow(ctx, storedEvent{e, written, nil}, by, settled)
+}
+
+// submitRow is submit for a row that may be no event.
+func (p *publisher) submitRow(ctx context.Context, e storedEvent, by source, settled func()) error {
+	_, err := p.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: by, owner: true, anyway: true, settled: settled})
 	return err
 }
 
@@ -179,6 +186,9 @@ func (p *publisher) take(o *offer, size int64) {
 		o.event.CreatedAt = time.UnixMicro(o.written).UTC()
 	}
 	topic, topicErr := p.topic(&o.event)
+	if o.bad != nil {
+		topicErr = o.bad
+	}
 	it := &item{event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
 	if o.settled != nil {
 		it.settled = append(it.settled, o.settled)

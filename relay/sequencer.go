@@ -15,6 +15,8 @@ import (
 type storedEvent struct {
 	outbox.Event
 	written int64
+	// bad says that the row cannot be published, and why; Event is what is known of it.
+	bad error
 }
 
 // lookup reads the events of of's aggregate with from <= seq < to by key, in order.
@@ -39,15 +41,15 @@ type sequencer struct {
 // take hands on the events of one change of a stream; the stream's progress
 // passes the change when all of them are acknowledged. It waits while there is
 // no room, or while the stream is too far ahead of its oldest unsettled change.
-func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, events []outbox.Event) error {
+func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, events []storedEvent) error {
 	if len(events) == 0 {
 		p.idle(t)
 		return nil
 	}
-	written, since := writeTime(t), writeTime(p.start)
+	since := writeTime(p.start)
 	id := p.begin(t, len(events))
 	for _, e := range events {
-		if err := s.admit(ctx, e, written, since, func() { p.settle(id) }); err != nil {
+		if err := s.admit(ctx, e, since, func() { p.settle(id) }); err != nil {
 			return err
 		}
 	}
@@ -56,11 +58,11 @@ func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, e
 }
 
 // admit hands on e, and before it those of its aggregate that are missing.
-// written is e's write time in microseconds, since where this relay began to
-// read e's stream: of an aggregate that nothing is known of only events written
-// later can be missing. settled is called when e is acknowledged.
-func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since int64, settled func()) error {
-	v, err := s.publisher.offer(ctx, &offer{event: e, written: written, by: bySweep, settled: settled})
+// since is where this relay began to read e's stream, in microseconds: of an
+// aggregate that nothing is known of only events written later can be missing.
+// settled is called when e is acknowledged.
+func (s *sequencer) admit(ctx context.Context, e storedEvent, since int64, settled func()) error {
+	v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: bySweep, settled: settled})
 	if err != nil || v == taken || v == repeated {
 		return err
 	}
@@ -72,16 +74,16 @@ func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since in
 	next, known, horizon := s.publisher.expect(e.AggregateID)
 	switch {
 	case known && e.Sequence > next:
-		if err := s.fill(ctx, e, next); err != nil {
+		if err := s.fill(ctx, e.Event, next); err != nil {
 			return err
 		}
 	case !known && e.Sequence > 1:
 		// The stream has not shown what was written after e, whatever was forgotten.
-		if err := s.lead(ctx, e, max(since, min(horizon, written))); err != nil {
+		if err := s.lead(ctx, e.Event, max(since, min(horizon, e.written))); err != nil {
 			return err
 		}
 	}
-	return s.publisher.submit(ctx, e, written, bySweep, settled)
+	return s.publisher.submitRow(ctx, e, bySweep, settled)
 }
 
 // fill hands on the events from next up to e, looking for them for a while.
@@ -164,7 +166,7 @@ func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error
 // still to come, finds it handed on.
 func (s *sequencer) recover(ctx context.Context, f storedEvent) error {
 	s.log.Debug("event read by key, ahead of the log", "event_id", f.ID, "aggregate_id", f.AggregateID, "seq", f.Sequence)
-	return s.publisher.submit(ctx, f.Event, f.written, byKey, nil)
+	return s.publisher.submitRow(ctx, f, byKey, nil)
 }
 
 // cqlLookup looks up events in the outbox table.
@@ -177,11 +179,7 @@ func cqlLookup(session *gocql.Session, table outbox.Table) lookup {
 		var written int64
 		for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
 			e, err := sc.Event()
-			if err != nil {
-				iter.Close()
-				return nil, err
-			}
-			out = append(out, storedEvent{Event: e, written: written})
+			out = append(out, badRow(&table, storedEvent{e, written, err}, 0))
 		}
 		return out, iter.Close()
 	}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -80,14 +81,18 @@ var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
 func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	s := c.sweep
 	s.streams.sawWindow()
-	var events []outbox.Event
-	for _, row := range change.Delta {
+	var events []storedEvent
+	for i, row := range change.Delta {
 		e, ok, err := eventOf(s.table, row)
+		bad, isRow := errors.AsType[*outbox.RowError](err)
 		switch {
-		case err != nil:
+		case err != nil && (!isRow || bad.Mismatch):
 			return c.hold(ctx, change, err)
+		case err != nil:
+			s.metrics.rowsUndecodable.Inc()
+			fallthrough
 		case ok:
-			events = append(events, e)
+			events = append(events, badRow(s.table, storedEvent{e, writeTime(change.Time), err}, i))
 		default:
 			s.metrics.rowsIgnored.Inc()
 		}
@@ -95,8 +100,8 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	return s.sequencer.take(ctx, c.progress, change.Time, events)
 }
 
-// hold stops the stream at a change that cannot be read: nothing behind it is
-// passed on, and the checkpoint stays before it, until the relay is restarted.
+// hold stops the stream at a change that cannot be read, because the table is
+// not as it was when the relay began: nothing behind it is passed on, and the checkpoint stays before it, until the relay is restarted.
 func (c *consumer) hold(ctx context.Context, change scyllacdc.Change, err error) error {
 	c.progress.begin(change.Time, 1)
 	c.sweep.streams.hold(c.progress, err)

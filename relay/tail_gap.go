@@ -152,9 +152,6 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	}
 	found, err := g.lookup(ctx, &w.of, next, last+1)
 	if err != nil {
-		if Classify(err) == Permanent {
-			return 0, errLeft // a row that cannot be read
-		}
 		return 0, err
 	}
 	if !known {
@@ -169,7 +166,10 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 		if f.Sequence > next {
 			break
 		}
-		if err := g.publisher.submit(ctx, f.Event, f.written, byKey, nil); err != nil {
+		if f.bad != nil {
+			return next - 1, errLeft
+		}
+		if err := g.publisher.submitRow(ctx, f, byKey, nil); err != nil {
 			return next - 1, err
 		}
 		next++

@@ -111,6 +111,9 @@ func (l *layout) complete(e *Event, bad error) error {
 type RowError struct {
 	Column  string
 	Problem string
+	// Mismatch says that the table is not as it was mapped: the column is gone, or
+	// has another type. That is no fault of this row, and others will be the same.
+	Mismatch bool
 	// Event is what could be read of it; any of its fields may be zero.
 	Event Event
 }
@@ -200,7 +203,7 @@ func (c *column) bytes(r Row) ([]byte, error) {
 func value[T any](r Row, column string) (v T, ok bool, err error) {
 	x, found := r.GetValue(column)
 	if !found {
-		return v, false, &RowError{Column: column, Problem: "is missing: the table is not as it was mapped"}
+		return v, false, &RowError{Column: column, Problem: "is missing: the table is not as it was mapped", Mismatch: true}
 	}
 	switch x := x.(type) {
 	case nil:
@@ -213,5 +216,5 @@ func value[T any](r Row, column string) (v T, ok bool, err error) {
 	case T:
 		return x, true, nil
 	}
-	return v, false, &RowError{Column: column, Problem: fmt.Sprintf("has type %T, want %T", x, v)}
+	return v, false, &RowError{Column: column, Problem: fmt.Sprintf("has type %T, want %T", x, v), Mismatch: true}
 }
