@@ -24,7 +24,7 @@ type metrics struct {
 
 	readBack readBackMetrics
 
-	tailQueries [readHinted + 1]prometheus.Counter
+	tailQueries [readAgain + 1]prometheus.Counter
 	tailRows    prometheus.Counter
 	tailAgain   prometheus.Counter
 	tailLeft    prometheus.Counter

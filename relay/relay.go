@@ -109,6 +109,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		t := newTail(&r.cfg, r.metrics,
 			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table},
 			newCQLLog(r.cfg.Session, r.table), r.streams, p, r.lookup)
+		t.byTime = !r.table.Numbered()
 		r.tail.Store(t)
 		sup.Add(&service{name: "tail", run: t.run, fail: fail})
 		if r.cfg.Hints != nil {
