@@ -187,7 +187,7 @@ func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 }
 
 // When a generation begins, an aggregate goes on in another stream: what is in
-// the old one goes first, however slowly it is read.
+// the old one goes first, though it becomes visible much later.
 func TestTailOrder_AGenerationBegins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -200,11 +200,14 @@ func TestTailOrder_AGenerationBegins(t *testing.T) {
 		var want []gocql.UUID
 		for i := range 200 {
 			e := unnumbered(1, i)
-			stream := 1
-			if !time.Now().Before(begin) {
+			stream, late := 1, time.Duration(i%4)*5*time.Millisecond
+			switch left := time.Until(begin); {
+			case left <= 0:
 				stream = 10
+			case left <= 5*time.Millisecond: // the last one of the old stream
+				late = DefaultTailOverlap / 2
 			}
-			b.log.add(stream, e, time.Duration(i%4)*5*time.Millisecond)
+			b.log.add(stream, e, late)
 			want = append(want, e.ID)
 			time.Sleep(5 * time.Millisecond)
 		}
