@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -16,6 +15,12 @@ import (
 
 // buryConcurrency is how many dead letters are written at the same time.
 const buryConcurrency = 64
+
+// Metadata of a dead letter whose table keeps ids as text or as numbers.
+const (
+	metaIDText        = "id_text"
+	metaAggregateText = "aggregate_text"
+)
 
 var errBreakerOpen = errors.New("the breaker is open")
 
@@ -180,7 +185,7 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 	e := &it.event
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	letter := &dlq.Letter{
-		Table: p.letters.table, EventID: e.ID, AggregateID: e.AggregateID.String(), AggregateType: e.AggregateType,
+		Table: p.letters.table, EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now,
@@ -188,6 +193,12 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 			"relay": p.cfg.Name, "source": p.cfg.Source, "host": hostname(), "breaker": p.breaker.status.State.String(),
 			"in_flight": fmt.Sprint(len(p.items)),
 		},
+	}
+	if e.IDText != "" {
+		letter.Metadata[metaIDText] = e.IDText
+	}
+	if e.AggregateText != "" {
+		letter.Metadata[metaAggregateText] = e.AggregateText
 	}
 	if it.written > 0 {
 		letter.Metadata["lag"] = now.Sub(time.UnixMicro(it.written)).Round(time.Millisecond).String()
@@ -274,13 +285,4 @@ func (p *publisher) remembered(it *item) {
 	} else {
 		p.memory.addFresh(it.event.ID, it.written)
 	}
-}
-
-// aggregateOf is the key by which a letter's aggregate is known here.
-func aggregateOf(id string) (gocql.UUID, error) {
-	u, err := gocql.ParseUUID(id)
-	if err != nil {
-		return u, fmt.Errorf("dead letter of aggregate %q: %w", id, err)
-	}
-	return u, nil
 }

@@ -44,11 +44,13 @@ type cqlCheckpoints struct {
 	topics, topic                              string
 }
 
+// newCQLCheckpoints keeps the checkpoints of the relay's table, a name with its
+// keyspace, in the given keyspace.
 func newCQLCheckpoints(session *gocql.Session, keyspace, relay, table string) *cqlCheckpoints {
 	name, topics := keyspace+".relay_checkpoints", keyspace+".relay_topics"
 	host, _ := os.Hostname() // only shown to operators
 	return &cqlCheckpoints{
-		session: session, relay: relay, table: keyspace + "." + table, host: host,
+		session: session, relay: relay, table: table, host: host,
 		read: "SELECT position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
 		all:  "SELECT stream_id, position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ?",
 		write: "INSERT INTO " + name + " (relay, table_name, generation, stream_id, position, updated_at, updated_by)" +

@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // Defaults of Config.
@@ -32,11 +33,13 @@ const (
 	DefaultTailMinInterval         = 5 * time.Millisecond
 	DefaultTailMaxInterval         = 100 * time.Millisecond
 	DefaultTailOverlap             = 2 * time.Second
+	DefaultTailReorder             = 20 * time.Millisecond
 	DefaultTailMaxQueriesPerSecond = 1000
 	DefaultGapWait                 = 5 * time.Second
 	DefaultReadBackMargin          = 30 * time.Second
 	DefaultReadBackQuiet           = 250 * time.Millisecond
 	DefaultTopicTemplate           = "{event_type}"
+	DebeziumTopicTemplate          = "outbox.event.${aggregate_type}"
 	DefaultPartitions              = 6
 	DefaultReplication             = -1
 	DefaultSource                  = "scylla-outbox"
@@ -77,10 +80,17 @@ type Config struct {
 	// Name is the relay's name; relays of different names keep their own
 	// checkpoints. Default DefaultName.
 	Name string
-	// Keyspace holds the outbox table and relay_checkpoints. Required.
+	// Keyspace holds relay_checkpoints and relay_topics, and the outbox table
+	// unless TableKeyspace names another. Required.
 	Keyspace string
 	// Table is the outbox table. Default DefaultTable.
 	Table string
+	// TableKeyspace is the outbox table's keyspace. Default Keyspace.
+	TableKeyspace string
+	// Mapping says which columns of the table hold what. The zero value is for
+	// the columns of outbox_messages. What does not fit ends Run, with an
+	// *outbox.MappingError.
+	Mapping outbox.Mapping
 	// Source is the CloudEvents source (ce_source). Default DefaultSource.
 	Source string
 
@@ -88,7 +98,8 @@ type Config struct {
 	// TopicTemplate. The topics in it are made at the start.
 	Topics map[string]string
 	// TopicTemplate names the topic of an event; {event_type} and
-	// {aggregate_type} stand for the event's. Default DefaultTopicTemplate.
+	// {aggregate_type}, with or without a $ before them, stand for the event's.
+	// Default DefaultTopicTemplate, or DebeziumTopicTemplate with that preset.
 	TopicTemplate string
 	// Partitions is the number of partitions of a topic that the relay makes.
 	// Default DefaultPartitions; -1 leaves it to the broker.
@@ -109,6 +120,13 @@ type Config struct {
 	// TailOverlap is how far back the tail looks for rows that became visible
 	// late; those later still the sweep finds. Default DefaultTailOverlap.
 	TailOverlap time.Duration
+	// TailReorder is how long the tail holds an event of a table without numbers
+	// for an earlier one of its aggregate that becomes visible after it: writes
+	// under way at the same time, by writers whose clocks differ. What comes later
+	// still goes out late, and is counted. The latency grows by it. -1 holds
+	// nothing, which is enough where an aggregate has one writer at a time.
+	// Default DefaultTailReorder; a table with numbers does not use it.
+	TailReorder time.Duration
 	// TailMaxQueriesPerSecond bounds the queries of the tail; each reads up to
 	// 100 streams. Default DefaultTailMaxQueriesPerSecond.
 	TailMaxQueriesPerSecond float64
@@ -256,6 +274,10 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	def(&c.Name, DefaultName)
 	def(&c.Table, DefaultTable)
+	def(&c.TableKeyspace, c.Keyspace)
+	if c.Mapping.Preset == outbox.PresetDebezium {
+		def(&c.TopicTemplate, DebeziumTopicTemplate)
+	}
 	def(&c.Source, DefaultSource)
 	def(&c.TopicTemplate, DefaultTopicTemplate)
 	def(&c.Partitions, DefaultPartitions)
@@ -264,6 +286,7 @@ func (c Config) withDefaults() Config {
 	def(&c.TailMinInterval, DefaultTailMinInterval)
 	def(&c.TailMaxInterval, DefaultTailMaxInterval)
 	def(&c.TailOverlap, DefaultTailOverlap)
+	def(&c.TailReorder, DefaultTailReorder)
 	def(&c.TailMaxQueriesPerSecond, DefaultTailMaxQueriesPerSecond)
 	def(&c.ConfidenceWindow, DefaultConfidenceWindow)
 	def(&c.QueryWindow, DefaultQueryWindow)
@@ -326,6 +349,12 @@ func (c Config) validate() error {
 	if !identifier.MatchString(c.Table) {
 		bad("Table %q is not an unquoted CQL name", c.Table)
 	}
+	if !identifier.MatchString(c.TableKeyspace) {
+		bad("TableKeyspace %q is not an unquoted CQL name", c.TableKeyspace)
+	}
+	if err := c.Mapping.Validate(); err != nil {
+		bad("Mapping: %w", err)
+	}
 	for _, t := range slices.Sorted(maps.Keys(c.Topics)) {
 		if !validTopic(c.Topics[t]) {
 			bad("Topics: %q (for %s) is no topic name", c.Topics[t], t)
@@ -357,6 +386,9 @@ func (c Config) validate() error {
 		bad("TailMaxInterval %s is below TailMinInterval %s", c.TailMaxInterval, c.TailMinInterval)
 	}
 	positive("TailOverlap", c.TailOverlap)
+	if c.TailReorder > c.TailOverlap {
+		bad("TailReorder %s is above TailOverlap %s", c.TailReorder, c.TailOverlap)
+	}
 	if c.TailMaxQueriesPerSecond <= 0 {
 		bad("TailMaxQueriesPerSecond %g must be positive", c.TailMaxQueriesPerSecond)
 	}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
@@ -23,23 +24,41 @@ type logRow interface {
 // UPDATE writes whole rows too. What else an update does is none: columns
 // changed afterwards, or the null columns of an insert with a TTL, which
 // ScyllaDB logs as a row of their own. Deletes, images and expiry are none.
-func eventOf(row logRow) (e outbox.Event, ok bool, err error) {
+func eventOf(table *outbox.Table, row logRow) (e outbox.Event, ok bool, err error) {
 	switch row.GetOperation() {
 	case scyllacdc.Insert:
 	case scyllacdc.Update:
-		if id, found := row.GetValue("event_id"); found {
-			if p, isID := id.(*gocql.UUID); isID && p == nil {
-				return e, false, nil
-			}
+		if !table.Adds(row) {
+			return e, false, nil
 		}
 	default:
 		return e, false, nil
 	}
-	e, err = outbox.FromRow(row)
+	e, err = table.FromRow(row)
 	if err != nil {
-		return e, false, fmt.Errorf("read a log row: %w", err)
+		return e, false, fmt.Errorf("read a log row: %w", err) // e is what could be read
 	}
 	return e, true, nil
+}
+
+// badRow gives a row that is no event what it takes to go the way of events, up
+// to where it is refused: an id, and a place in its aggregate's order. Where the
+// row does not say, the id follows from what is known, and is the same for the
+// same write; and a row without a place goes by itself. n is its number among
+// those written together. Rows without an error stay as they are.
+func badRow(table *outbox.Table, r storedEvent, n int) storedEvent {
+	if r.bad == nil {
+		return r
+	}
+	none := gocql.UUID{}
+	if r.ID == none {
+		r.ID = outbox.NameID(outbox.TextNamespace, table.String(), r.AggregateString(), strconv.FormatInt(r.Sequence, 10),
+			strconv.FormatInt(r.written, 10), strconv.Itoa(n))
+	}
+	if r.AggregateID == none || table.Numbered() && r.Sequence < 1 {
+		r.AggregateID, r.AggregateText, r.Sequence = r.ID, "", 0
+	}
+	return r
 }
 
 // writeTime is the timestamp of a change in microseconds, as WRITETIME gives it.

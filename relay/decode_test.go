@@ -6,6 +6,8 @@ import (
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // fakeRow is a row of the log as scylla-cdc-go represents it.
@@ -55,7 +57,7 @@ func TestEventOf(t *testing.T) {
 		{"column of another type", fullRow(scyllacdc.Insert, map[string]any{"seq": new(int32)}), false, true},
 		{"another table", fakeRow{scyllacdc.Update, map[string]any{"v": new(int)}}, false, true},
 	} {
-		e, ok, err := eventOf(tt.row)
+		e, ok, err := eventOf(&outbox.DefaultTable, tt.row)
 		if ok != tt.ok || (err != nil) != tt.bad {
 			t.Errorf("%s: eventOf() = %v, %v, want ok %v, an error %v", tt.name, ok, err, tt.ok, tt.bad)
 		}

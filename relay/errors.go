@@ -76,6 +76,9 @@ func Classify(err error) Class {
 	if _, ok := errors.AsType[*outbox.RowError](err); ok {
 		return Permanent
 	}
+	if _, ok := errors.AsType[*outbox.MappingError](err); ok {
+		return Fatal
+	}
 	if _, ok := errors.AsType[*TopicError](err); ok {
 		return Permanent
 	}

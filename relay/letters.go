@@ -104,7 +104,7 @@ const (
 
 func newLetters(cfg *Config) *letters {
 	return &letters{
-		store: cfg.letters, table: cfg.Keyspace + "." + cfg.Table,
+		store: cfg.letters, table: cfg.TableKeyspace + "." + cfg.Table,
 		chains: make(map[gocql.UUID]*chain), known: make(map[gocql.UUID]letterKey),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // deadLetters are the open dead letters at the relay's start.
@@ -54,15 +55,14 @@ func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, er
 // note builds the chains.
 func (d *deadLetters) note(p *publisher) {
 	slices.SortStableFunc(d.entries, func(a, b dlq.ChainEntry) int {
-		return cmp.Or(cmp.Compare(a.AggregateID, b.AggregateID), cmp.Compare(a.Sequence, b.Sequence))
+		return cmp.Or(cmp.Compare(a.AggregateID, b.AggregateID), cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.WrittenAt, b.WrittenAt))
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range d.entries {
 		e := &d.entries[i]
-		aggregate, err := aggregateOf(e.AggregateID)
-		strict := err == nil && !e.Released && !p.cfg.relaxed(e.EventType)
-		key := aggregate
+		key := outbox.IDOf(e.AggregateID)
+		strict := !e.Released && !p.cfg.relaxed(e.EventType)
 		if !strict {
 			key = e.EventID
 		}
@@ -123,7 +123,7 @@ func (d *deadLetters) settle(ctx context.Context, r *replayer) {
 		e := &d.entries[i]
 		p.mu.Lock()
 		out := p.memory.has(e.EventID)
-		if agg, err := aggregateOf(e.AggregateID); err == nil && e.Sequence > 0 {
+		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
 			if known, ok := p.memory.line(agg); ok {
 				p.memory.keep(agg, p.memory.advance(agg, known, e.Sequence))
 			} else {

@@ -16,6 +16,7 @@ type metrics struct {
 	found            [byKey + 1]prometheus.Counter
 	gaps             prometheus.Counter
 	rowsIgnored      prometheus.Counter
+	rowsUndecodable  prometheus.Counter
 	readerRestarts   prometheus.Counter
 	readerErrors     prometheus.Counter
 	checkpointSaves  prometheus.Counter
@@ -24,7 +25,7 @@ type metrics struct {
 	publishingMetrics
 	readBack readBackMetrics
 
-	tailQueries [readHinted + 1]prometheus.Counter
+	tailQueries [readAgain + 1]prometheus.Counter
 	tailRows    prometheus.Counter
 	tailAgain   prometheus.Counter
 	tailLeft    prometheus.Counter
@@ -52,6 +53,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		late:             counter("relay_events_late_total", "Events published behind a later one of their aggregate."),
 		gaps:             counter("relay_sequence_gaps_total", "Events published though the one before them in their aggregate was nowhere to be found."),
 		rowsIgnored:      counter("relay_rows_ignored_total", "Log rows that add no event, such as deletes."),
+		rowsUndecodable:  counter("relay_rows_undecodable_total", "Log rows that should be events and cannot be read as such, each time that the sweep reads them."),
 		readerRestarts:   counter("relay_reader_restarts_total", "Times that the CDC reader ended and was started again."),
 		readerErrors:     counter("relay_reader_errors_total", "Errors that the CDC reader met and retried."),
 		checkpointSaves:  counter("relay_checkpoint_saves_total", "Checkpoints saved."),
@@ -72,7 +74,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.found[by] = found.WithLabelValues(name)
 	}
 	reg.MustRegister(found, m.published, m.publishSeconds, m.commitSeconds, m.failures, m.repeated, m.late, m.gaps,
-		m.rowsIgnored, m.readerRestarts, m.readerErrors, m.checkpointSaves, m.checkpointErrors)
+		m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors, m.checkpointSaves, m.checkpointErrors)
 	return m
 }
 

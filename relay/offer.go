@@ -44,6 +44,8 @@ type offer struct {
 	event   outbox.Event
 	written int64 // write time in microseconds, 0 if unknown
 	by      source
+	// bad says that the row is no event that can be published, and why.
+	bad error
 	// owner says that the caller has claimed the aggregate.
 	owner bool
 	// anyway says that the event goes out though one before it is missing.
@@ -100,7 +102,12 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, err error) 
 
 // submit hands on an event whose turn the caller knows it to be.
 func (p *publisher) submit(ctx context.Context, e outbox.Event, written int64, by source, settled func()) error {
-	_, err := p.offer(ctx, &offer{event: e, written: written, by: by, owner: true, anyway: true, settled: settled})
+	return p.submitRow(ctx, storedEvent{e, written, nil}, by, settled)
+}
+
+// submitRow is submit for a row that may be no event.
+func (p *publisher) submitRow(ctx context.Context, e storedEvent, by source, settled func()) error {
+	_, err := p.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: by, owner: true, anyway: true, settled: settled})
 	return err
 }
 
@@ -110,6 +117,9 @@ func (p *publisher) judge(o *offer) (v verdict, it *item) {
 	e := &o.event
 	if it = p.items[e.ID]; it != nil || p.memory.has(e.ID) || p.letters.has(e.ID) {
 		return repeated, it
+	}
+	if e.Sequence == 0 {
+		return p.judgeByTime(o), nil
 	}
 	if _, busy := p.claims[e.AggregateID]; busy && !o.owner {
 		return claimed, nil
@@ -162,12 +172,23 @@ func (p *publisher) repeat(o *offer, v verdict, it *item) (settle bool) {
 // take puts the event into its aggregate's lane. Called locked.
 func (p *publisher) take(o *offer, size int64) {
 	l := p.lane(o.event.AggregateID)
-	if l.line.next > o.event.Sequence {
+	switch {
+	case o.event.Sequence == 0:
+		p.noteTime(l, o)
+	case l.line.next > o.event.Sequence:
 		p.metrics.late.Inc()
 		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.event.ID, "aggregate_id", l.id, "seq", o.event.Sequence, "next", l.line.next)
+		fallthrough
+	default:
+		l.line = p.memory.advance(l.id, l.line, o.event.Sequence)
 	}
-	l.line = p.memory.advance(l.id, l.line, o.event.Sequence)
+	if o.event.CreatedAt.IsZero() && o.written > 0 {
+		o.event.CreatedAt = time.UnixMicro(o.written).UTC()
+	}
 	topic, topicErr := p.topic(&o.event)
+	if o.bad != nil {
+		topicErr = o.bad
+	}
 	it := &item{event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
 	if o.settled != nil {
 		it.settled = append(it.settled, o.settled)

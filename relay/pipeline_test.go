@@ -49,7 +49,7 @@ func newModel(rnd *rand.Rand, streams, aggregates, length int) *model {
 			if seq > 0 && rnd.IntN(5) == 0 {
 				written = at.Add(-time.Duration(rnd.IntN(200)) * time.Millisecond)
 			}
-			m.table[e.AggregateID] = append(m.table[e.AggregateID], storedEvent{e, written.UnixMicro()})
+			m.table[e.AggregateID] = append(m.table[e.AggregateID], storedEvent{e, written.UnixMicro(), nil})
 			copies := 1
 			if rnd.IntN(10) == 0 {
 				copies += 1 + rnd.IntN(3) // replayed from the batchlog
@@ -75,9 +75,9 @@ func timeUUID(rnd *rand.Rand, t time.Time) gocql.UUID {
 	return u
 }
 
-func (m *model) lookup(_ context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error) {
+func (m *model) lookup(_ context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error) {
 	var out []storedEvent
-	for _, e := range m.table[aggregate] {
+	for _, e := range m.table[of.AggregateID] {
 		if from <= e.Sequence && e.Sequence < to {
 			out = append(out, e)
 		}
@@ -164,7 +164,7 @@ func start(b *bundle, m *model, store checkpointStore, pace time.Duration) *proc
 				if scyllacdc.CompareTimeUUID(row.time, from.LastProcessedRecordTime) <= 0 {
 					continue
 				}
-				if err := seq.take(ctx, progress, row.time, []outbox.Event{row.event}); err != nil {
+				if err := seq.take(ctx, progress, row.time, []storedEvent{{row.event, writeTime(row.time), nil}}); err != nil {
 					return
 				}
 				if sleep(ctx, pace) != nil {

@@ -344,6 +344,9 @@ type run struct {
 func (b *backEvents) add(e *topicEvent) {
 	b.ours = b.ours || e.ours
 	b.ids[e.id] = struct{}{}
+	if e.sequence == 0 {
+		return
+	}
 	r := b.runs[e.aggregate]
 	switch d := e.sequence - r.last; {
 	case r.mask == 0 || d >= 64:

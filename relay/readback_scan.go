@@ -15,8 +15,8 @@ import (
 // topicEvent is what read-back wants of a record.
 type topicEvent struct {
 	id, aggregate gocql.UUID
-	sequence      int64
-	ours          bool // this relay's source wrote it
+	sequence      int64 // 0 without a number
+	ours          bool  // this relay's source wrote it
 }
 
 // batchScanner reads events out of record batches as a broker sends them. Only
@@ -137,15 +137,16 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 		good := true
 		switch string(key) {
 		case outbox.HeaderID:
-			e.id, good = parseID(value)
+			e.id, good = outbox.IDOf(value), len(value) > 0
 			found++
 		case outbox.HeaderSubject:
-			e.aggregate, good = parseID(value)
+			e.aggregate, good = outbox.IDOf(value), len(value) > 0
 			found++
-		case outbox.HeaderSequence:
+		case outbox.HeaderAggregateType: // this package's own, unlike the others
+			found++
+		case outbox.HeaderSequence: // of a table with numbers
 			e.sequence, err = strconv.ParseInt(string(value), 10, 64)
 			good = err == nil && e.sequence > 0
-			found++
 		case outbox.HeaderSource:
 			e.ours = string(value) == s.source
 		}
@@ -202,31 +203,3 @@ func (f *fields) bytes() []byte {
 	f.b = f.b[n:]
 	return out
 }
-
-// parseID reads a UUID in its text form.
-func parseID(b []byte) (u gocql.UUID, ok bool) {
-	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
-		return u, false
-	}
-	var bad byte
-	for i, at := range [16]int{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34} {
-		hi, lo := hexDigits[b[at]], hexDigits[b[at+1]]
-		bad |= hi | lo
-		u[i] = hi<<4 | lo
-	}
-	return u, bad < 16
-}
-
-// hexDigits are the values of hexadecimal digits; 0xff for all that are none.
-var hexDigits = func() (t [256]byte) {
-	for i := range t {
-		t[i] = 0xff
-	}
-	for i, c := range "0123456789abcdef" {
-		t[c] = byte(i)
-	}
-	for i, c := range "ABCDEF" {
-		t[c] = byte(10 + i)
-	}
-	return t
-}()

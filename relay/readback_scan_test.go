@@ -93,21 +93,22 @@ func compressed(data []byte) bool {
 	return len(data) > batchAttributesAt+1 && data[batchAttributesAt+1]&batchCodec != 0
 }
 
-func TestParseID(t *testing.T) {
+// An id that is no UUID, and no number, are read back too.
+func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	t.Parallel()
-	id := event(1, 1, "x").ID
-	for text, ok := range map[string]bool{
-		id.String(): true, "0123ABCD-0123-4567-89ab-0123456789aB": true,
-		"": false, "0123abcd-0123-4567-89ab-0123456789a": false, "0123abcd-0123-4567-89ab-0123456789ag": false,
-		"0123abcd001230456708900b-0123456789a": false, "0123abcd-0123-4567-89ab-0123456789a\x80": false,
-	} {
-		u, got := parseID([]byte(text))
-		if got != ok {
-			t.Errorf("parseID(%q) = %t", text, got)
-		}
-		if want, err := gocql.ParseUUID(text); ok && (err != nil || u != want) {
-			t.Errorf("parseID(%q) = %s", text, u)
-		}
+	e := event(1, 0, "OrderCreated")
+	e.IDText, e.AggregateText = "event-1", "42"
+	var got []topicEvent
+	if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e topicEvent) { got = append(got, e) }); err != nil {
+		t.Fatal(err)
+	}
+	if want := (topicEvent{outbox.IDOf("event-1"), outbox.IDOf("42"), 0, true}); len(got) != 1 || got[0] != want {
+		t.Errorf("scan() = %+v, want %+v", got, want)
+	}
+	found := backEvents{ids: make(map[gocql.UUID]struct{}), runs: make(map[gocql.UUID]run)}
+	found.add(&got[0])
+	if len(found.ids) != 1 || len(found.runs) != 0 {
+		t.Errorf("%d ids and %d aggregates with a number, want 1 and none", len(found.ids), len(found.runs))
 	}
 }
 

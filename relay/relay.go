@@ -25,6 +25,7 @@ type Relay struct {
 	log     *slog.Logger
 	metrics *metrics
 	store   checkpointStore
+	table   outbox.Table // with lookup, known in Run
 	lookup  lookup
 	streams *streams
 
@@ -46,19 +47,15 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	table, err := outbox.NewTable(cfg.Keyspace, cfg.Table)
-	if err != nil {
-		return nil, err
-	}
 	if cfg.DeadLetters == DeadLettersOn {
+		var err error
 		if cfg.letters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger)); err != nil {
 			return nil, err
 		}
 	}
 	r := &Relay{
 		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer),
-		store:  newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.Name, cfg.Table),
-		lookup: cqlLookup(cfg.Session, table),
+		store: newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table),
 	}
 	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
 	registerState(cfg.Registerer, r)
@@ -80,7 +77,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	r.publisher.Store(p)
 	defer p.close()
-	back := newReadback(&r.cfg, r.metrics, r.store, &cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table}, p)
+	back := newReadback(&r.cfg, r.metrics, r.store, &cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table}, p)
 	r.readback.Store(back)
 	r.mu.Lock()
 	r.started = time.Now()
@@ -93,7 +90,11 @@ func (r *Relay) Run(ctx context.Context) error {
 		})
 	}
 
-	dead, err := r.loadLetters(tail, p)
+	var dead *deadLetters
+	err = r.findTable(tail)
+	if err == nil {
+		dead, err = r.loadLetters(tail, p)
+	}
 	if err == nil {
 		back.alsoSince = dead.since
 		err = back.run(tail)
@@ -104,7 +105,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 		return r.finish(ctx, p, err)
 	}
-	replays := newReplayer(p)
+	replays := newReplayer(p, r.lookup)
 	dead.settle(tail, replays)
 	sup := suture.New("relay", suture.Spec{
 		EventHook:         r.supervised,
@@ -123,8 +124,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	if r.cfg.Tail == TailOn {
 		t := newTail(&r.cfg, r.metrics,
-			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.Keyspace, table: r.cfg.Table},
-			newCQLLog(r.cfg.Session, r.cfg.Keyspace, r.cfg.Table), r.streams, p, r.lookup)
+			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table},
+			newCQLLog(r.cfg.Session, r.table), r.streams, p, r.lookup)
+		t.byTime = !r.table.Numbered()
 		r.tail.Store(t)
 		sup.Add(&service{name: "tail", run: t.run, fail: fail})
 		if r.cfg.Hints != nil {
@@ -169,7 +171,7 @@ func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
 func (r *Relay) read(ctx context.Context) error {
 	r.setReading(true, nil)
 	s := &sweep{
-		cfg: &r.cfg, log: r.log, store: r.store, streams: r.streams, metrics: r.metrics,
+		cfg: &r.cfg, log: r.log, store: r.store, streams: r.streams, metrics: r.metrics, table: &r.table,
 		sequencer: &sequencer{
 			publisher: r.publisher.Load(), lookup: r.lookup, gapWait: r.cfg.GapWait, retryMin: r.cfg.RetryMin,
 			log: r.log, metrics: r.metrics,

@@ -23,15 +23,17 @@ type replayer struct {
 	log     *slog.Logger
 	metrics *metrics
 	owner   string
+	lookup  lookup // nil for a table without numbers
 
 	queue   []gocql.UUID // chains that are due
 	running chan struct{}
 	asked   time.Time // when operators' requests were last read
 }
 
-func newReplayer(p *publisher) *replayer {
+func newReplayer(p *publisher, find lookup) *replayer {
 	return &replayer{
-		p: p, log: p.log, metrics: p.metrics, owner: p.cfg.Name + "@" + hostname(),
+		lookup: find,
+		p:      p, log: p.log, metrics: p.metrics, owner: p.cfg.Name + "@" + hostname(),
 		running: make(chan struct{}, p.cfg.ReplayConcurrency),
 	}
 }
@@ -268,7 +270,7 @@ type replayEnd struct {
 // publish sends a letter and waits for the end of it, keeping the claim.
 func (r *replayer) publish(ctx context.Context, letter *dlq.Letter) replayEnd {
 	p := r.p
-	e, err := eventOfLetter(letter)
+	e, err := r.eventOf(ctx, letter)
 	if err != nil {
 		return replayEnd{err: err}
 	}
@@ -321,17 +323,31 @@ func (p *publisher) replayed(l *lane, it *item, r *kgo.Record) {
 	p.endReplay(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})
 }
 
-// eventOfLetter is the event of a dead letter.
-func eventOfLetter(l *dlq.Letter) (outbox.Event, error) {
-	if l.ErrorClass == classUndecodable {
-		return outbox.Event{}, &outbox.RowError{Column: "of this dead letter", Problem: "cannot be read: " + l.ErrorText}
-	}
-	aggregate, err := aggregateOf(l.AggregateID)
-	if err != nil {
-		return outbox.Event{}, err
-	}
-	return outbox.Event{
-		ID: l.EventID, AggregateID: aggregate, Sequence: l.Sequence, AggregateType: l.AggregateType, Type: l.EventType,
+// eventOf is the event of a dead letter. One whose row could not be read is
+// read again: somebody may have mended it.
+func (r *replayer) eventOf(ctx context.Context, l *dlq.Letter) (outbox.Event, error) {
+	e := outbox.Event{
+		ID: l.EventID, IDText: l.Metadata[metaIDText], AggregateID: outbox.IDOf(l.AggregateID), AggregateText: l.Metadata[metaAggregateText],
+		Sequence: l.Sequence, AggregateType: l.AggregateType, Type: l.EventType,
 		Payload: l.Payload, ContentType: l.ContentType, Headers: l.Headers, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt,
-	}, nil
+	}
+	if l.ErrorClass != classUndecodable {
+		return e, nil
+	}
+	bad := &outbox.RowError{Column: "of this dead letter", Problem: "cannot be read: " + l.ErrorText}
+	if r.lookup == nil || e.Sequence < 1 {
+		return e, bad
+	}
+	rows, err := r.lookup(ctx, &e, e.Sequence, e.Sequence+1)
+	switch {
+	case err != nil:
+		return e, err
+	case len(rows) == 0:
+		return e, bad
+	case rows[0].bad != nil:
+		return e, rows[0].bad
+	}
+	mended := rows[0].Event
+	mended.ID, mended.IDText = e.ID, e.IDText // it stays this letter's event
+	return mended, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // requests reads what operators did to dead letters and answers to it: the
@@ -53,10 +54,8 @@ func (r *replayer) answer(q *dlq.Request) {
 	case e.Status == dlq.Manual, e.Status == dlq.Failed:
 		ref.at = atOperator
 	}
-	if aggregate, err := aggregateOf(e.AggregateID); err == nil {
-		if l, ok := p.lanes[aggregate]; ok {
-			p.pump(l)
-		}
+	if l, ok := p.lanes[outbox.IDOf(e.AggregateID)]; ok {
+		p.pump(l)
 	}
 	p.wake()
 }

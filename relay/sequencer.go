@@ -15,10 +15,12 @@ import (
 type storedEvent struct {
 	outbox.Event
 	written int64
+	// bad says that the row cannot be published, and why; Event is what is known of it.
+	bad error
 }
 
-// lookup reads an aggregate's events with from <= seq < to by key, in order.
-type lookup func(ctx context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error)
+// lookup reads the events of of's aggregate with from <= seq < to by key, in order.
+type lookup func(ctx context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error)
 
 // sequencer hands each aggregate's events on by sequence number.
 //
@@ -39,15 +41,15 @@ type sequencer struct {
 // take hands on the events of one change of a stream; the stream's progress
 // passes the change when all of them are acknowledged. It waits while there is
 // no room, or while the stream is too far ahead of its oldest unsettled change.
-func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, events []outbox.Event) error {
+func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, events []storedEvent) error {
 	if len(events) == 0 {
 		p.idle(t)
 		return nil
 	}
-	written, since := writeTime(t), writeTime(p.start)
+	since := writeTime(p.start)
 	id := p.begin(t, len(events))
 	for _, e := range events {
-		if err := s.admit(ctx, e, written, since, func() { p.settle(id) }); err != nil {
+		if err := s.admit(ctx, e, since, func() { p.settle(id) }); err != nil {
 			return err
 		}
 	}
@@ -56,11 +58,11 @@ func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, e
 }
 
 // admit hands on e, and before it those of its aggregate that are missing.
-// written is e's write time in microseconds, since where this relay began to
-// read e's stream: of an aggregate that nothing is known of only events written
-// later can be missing. settled is called when e is acknowledged.
-func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since int64, settled func()) error {
-	v, err := s.publisher.offer(ctx, &offer{event: e, written: written, by: bySweep, settled: settled})
+// since is where this relay began to read e's stream, in microseconds: of an
+// aggregate that nothing is known of only events written later can be missing.
+// settled is called when e is acknowledged.
+func (s *sequencer) admit(ctx context.Context, e storedEvent, since int64, settled func()) error {
+	v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: bySweep, settled: settled})
 	if err != nil || v == taken || v == repeated {
 		return err
 	}
@@ -72,23 +74,23 @@ func (s *sequencer) admit(ctx context.Context, e outbox.Event, written, since in
 	next, known, horizon := s.publisher.expect(e.AggregateID)
 	switch {
 	case known && e.Sequence > next:
-		if err := s.fill(ctx, e, next); err != nil {
+		if err := s.fill(ctx, e.Event, next); err != nil {
 			return err
 		}
 	case !known && e.Sequence > 1:
 		// The stream has not shown what was written after e, whatever was forgotten.
-		if err := s.lead(ctx, e, max(since, min(horizon, written))); err != nil {
+		if err := s.lead(ctx, e.Event, max(since, min(horizon, e.written))); err != nil {
 			return err
 		}
 	}
-	return s.publisher.submit(ctx, e, written, bySweep, settled)
+	return s.publisher.submitRow(ctx, e, bySweep, settled)
 }
 
 // fill hands on the events from next up to e, looking for them for a while.
 func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error {
 	deadline := time.Now().Add(s.gapWait)
 	for attempt := 1; ; attempt++ {
-		found, err := s.lookup(ctx, e.AggregateID, next, e.Sequence)
+		found, err := s.lookup(ctx, &e, next, e.Sequence)
 		if err != nil && (ctx.Err() != nil || Classify(err) == Fatal) {
 			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateID, err)
 		}
@@ -138,7 +140,7 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, found
 // written after the given time.
 func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error {
 	for attempt := 1; ; attempt++ {
-		found, err := s.lookup(ctx, e.AggregateID, 1, e.Sequence)
+		found, err := s.lookup(ctx, &e, 1, e.Sequence)
 		if err == nil {
 			for _, f := range found {
 				if f.written <= after {
@@ -164,24 +166,20 @@ func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error
 // still to come, finds it handed on.
 func (s *sequencer) recover(ctx context.Context, f storedEvent) error {
 	s.log.Debug("event read by key, ahead of the log", "event_id", f.ID, "aggregate_id", f.AggregateID, "seq", f.Sequence)
-	return s.publisher.submit(ctx, f.Event, f.written, byKey, nil)
+	return s.publisher.submitRow(ctx, f, byKey, nil)
 }
 
 // cqlLookup looks up events in the outbox table.
 func cqlLookup(session *gocql.Session, table outbox.Table) lookup {
-	stmt := "SELECT writetime(event_id), " + outbox.Columns + " FROM " + table.String() + " WHERE aggregate_id = ? AND seq >= ? AND seq < ?"
-	return func(ctx context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error) {
-		iter := session.Query(stmt, aggregate, from, to).WithContext(ctx).Consistency(gocql.LocalQuorum).Iter()
+	return func(ctx context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error) {
+		stmt, args := table.SelectByKey(of, from, to)
+		iter := session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).Iter()
 		var out []storedEvent
-		var sc outbox.Scanner
+		sc := table.Scanner()
 		var written int64
 		for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
 			e, err := sc.Event()
-			if err != nil {
-				iter.Close()
-				return nil, err
-			}
-			out = append(out, storedEvent{Event: e, written: written})
+			out = append(out, badRow(&table, storedEvent{e, written, err}, 0))
 		}
 		return out, iter.Close()
 	}

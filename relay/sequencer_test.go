@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -24,14 +22,14 @@ type table struct {
 
 var errAway = errors.New("the database is away")
 
-func (tb *table) lookup(_ context.Context, aggregate gocql.UUID, from, to int64) ([]storedEvent, error) {
+func (tb *table) lookup(_ context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error) {
 	tb.asked++
 	if tb.away.Load() {
 		return nil, errAway
 	}
 	var out []storedEvent
 	for i, e := range tb.rows {
-		if e.AggregateID == aggregate && from <= e.Sequence && e.Sequence < to && !time.Now().Before(tb.visible[i]) {
+		if e.AggregateID == of.AggregateID && from <= e.Sequence && e.Sequence < to && !time.Now().Before(tb.visible[i]) {
 			out = append(out, e)
 		}
 	}
@@ -39,7 +37,7 @@ func (tb *table) lookup(_ context.Context, aggregate gocql.UUID, from, to int64)
 }
 
 func (tb *table) add(e outbox.Event, written int64, visible time.Time) {
-	tb.rows = append(tb.rows, storedEvent{e, written})
+	tb.rows = append(tb.rows, storedEvent{e, written, nil})
 	tb.visible = append(tb.visible, visible)
 }
 
@@ -133,7 +131,7 @@ func TestSequencer(t *testing.T) {
 				s := newSequencer(b, tb)
 				var settled int
 				for _, r := range tt.log {
-					if err := s.admit(t.Context(), event(1, r.seq, "OrderUpdated"), r.written, tt.since, func() { settled++ }); err != nil {
+					if err := s.admit(t.Context(), storedEvent{event(1, r.seq, "OrderUpdated"), r.written, nil}, tt.since, func() { settled++ }); err != nil {
 						t.Fatalf("admit(seq %d) error = %v", r.seq, err)
 					}
 				}
@@ -164,7 +162,7 @@ func TestSequencer_WaitsForTheDatabase(t *testing.T) {
 		s := newSequencer(b, tb)
 		begin := time.Now()
 		for _, seq := range []int64{1, 3} {
-			if err := s.admit(t.Context(), event(1, seq, "OrderUpdated"), seq*10, 0, func() {}); err != nil {
+			if err := s.admit(t.Context(), storedEvent{event(1, seq, "OrderUpdated"), seq * 10, nil}, 0, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -186,7 +184,7 @@ func TestSequencer_StopsWithItsContext(t *testing.T) {
 		tb.away.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := newSequencer(b, tb).admit(ctx, event(1, 3, "OrderUpdated"), 30, 0, func() { t.Error("settled") })
+		err := newSequencer(b, tb).admit(ctx, storedEvent{event(1, 3, "OrderUpdated"), 30, nil}, 0, func() { t.Error("settled") })
 		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errAway) {
 			t.Errorf("admit() error = %v, want the end of the context", err)
 		}

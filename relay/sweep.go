@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -22,6 +23,7 @@ type sweep struct {
 	streams   *streams
 	sequencer *sequencer
 	metrics   *metrics
+	table     *outbox.Table
 }
 
 // maxFailedDelay bounds the library's back-off after failed queries; its own 30 s
@@ -33,7 +35,7 @@ const maxFailedDelay = 5 * time.Second
 func (s *sweep) run(ctx context.Context) error {
 	reader, err := scyllacdc.NewReader(ctx, &scyllacdc.ReaderConfig{
 		Session:               s.cfg.Session,
-		TableNames:            []string{s.cfg.Keyspace + "." + s.cfg.Table},
+		TableNames:            []string{s.table.String()},
 		Consistency:           gocql.LocalQuorum,
 		ChangeConsumerFactory: s,
 		ProgressManager:       &progressManager{store: s.store, streams: s.streams, log: s.log},
@@ -51,7 +53,7 @@ func (s *sweep) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start the CDC reader: %w", err)
 	}
-	s.log.Info("reading the CDC log", "table", s.cfg.Keyspace+"."+s.cfg.Table, "confidence_window", s.cfg.ConfidenceWindow)
+	s.log.Info("reading the CDC log", "table", s.table.String(), "confidence_window", s.cfg.ConfidenceWindow)
 	// While the library waits to hand itself the next generation it looks at
 	// Stop alone, not at the context, so Stop comes first.
 	reading, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -91,14 +93,18 @@ var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
 func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	s := c.sweep
 	s.streams.sawWindow()
-	var events []outbox.Event
-	for _, row := range change.Delta {
-		e, ok, err := eventOf(row)
+	var events []storedEvent
+	for i, row := range change.Delta {
+		e, ok, err := eventOf(s.table, row)
+		bad, isRow := errors.AsType[*outbox.RowError](err)
 		switch {
-		case err != nil:
+		case err != nil && (!isRow || bad.Mismatch):
 			return c.hold(ctx, change, err)
+		case err != nil:
+			s.metrics.rowsUndecodable.Inc()
+			fallthrough
 		case ok:
-			events = append(events, e)
+			events = append(events, badRow(s.table, storedEvent{e, writeTime(change.Time), err}, i))
 		default:
 			s.metrics.rowsIgnored.Inc()
 		}
@@ -106,8 +112,8 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	return s.sequencer.take(ctx, c.progress, change.Time, events)
 }
 
-// hold stops the stream at a change that cannot be read: nothing behind it is
-// passed on, and the checkpoint stays before it, until the relay is restarted.
+// hold stops the stream at a change that cannot be read, because the table is
+// not as it was when the relay began: nothing behind it is passed on, and the checkpoint stays before it, until the relay is restarted.
 func (c *consumer) hold(ctx context.Context, change scyllacdc.Change, err error) error {
 	c.progress.begin(change.Time, 1)
 	c.sweep.streams.hold(c.progress, err)

@@ -43,6 +43,7 @@ type tail struct {
 	publisher *publisher
 	gaps      *tailGaps
 	limiter   *rate.Limiter
+	byTime    bool          // the table has no numbers
 	querying  chan struct{} // holds one token for each query under way
 
 	mu          sync.Mutex

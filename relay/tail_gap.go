@@ -44,9 +44,9 @@ type tailGaps struct {
 
 // tailGap is an aggregate with an event missing.
 type tailGap struct {
-	aggregate gocql.UUID
-	upTo      int64 // the last event that the log has shown
-	since     time.Time
+	of    outbox.Event // names the aggregate
+	upTo  int64        // the last event that the log has shown
+	since time.Time
 	// floor is up to when everything of the aggregate is out, if that is known.
 	floor func() (int64, bool)
 	poke  chan struct{} // the log has shown another event
@@ -76,7 +76,8 @@ func (g *tailGaps) await(ctx context.Context, e *outbox.Event, floor func() (int
 		g.metrics.tailLeft.Inc()
 		return
 	}
-	w := &tailGap{aggregate: e.AggregateID, upTo: e.Sequence, since: time.Now(), floor: floor, poke: make(chan struct{}, 1)}
+	of := outbox.Event{AggregateID: e.AggregateID, AggregateText: e.AggregateText}
+	w := &tailGap{of: of, upTo: e.Sequence, since: time.Now(), floor: floor, poke: make(chan struct{}, 1)}
 	g.waiting[e.AggregateID] = w
 	g.wg.Go(func() { g.resolve(ctx, w) })
 }
@@ -118,7 +119,7 @@ func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
 	if upTo < w.upTo {
 		g.metrics.tailLeft.Inc()
 	}
-	delete(g.waiting, w.aggregate)
+	delete(g.waiting, w.of.AggregateID)
 	return true
 }
 
@@ -134,7 +135,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	release, _ := g.publisher.tryClaim(w.aggregate)
+	release, _ := g.publisher.tryClaim(w.of.AggregateID)
 	if release == nil {
 		return 0, nil // the sweep is at it
 	}
@@ -142,18 +143,15 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	g.mu.Lock()
 	last := w.upTo
 	g.mu.Unlock()
-	next, known, horizon := g.publisher.expect(w.aggregate)
+	next, known, horizon := g.publisher.expect(w.of.AggregateID)
 	if known && next > last {
 		return next - 1, nil
 	}
 	if !known {
 		next = 1
 	}
-	found, err := g.lookup(ctx, w.aggregate, next, last+1)
+	found, err := g.lookup(ctx, &w.of, next, last+1)
 	if err != nil {
-		if Classify(err) == Permanent {
-			return 0, errLeft // a row that cannot be read
-		}
 		return 0, err
 	}
 	if !known {
@@ -168,7 +166,10 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 		if f.Sequence > next {
 			break
 		}
-		if err := g.publisher.submit(ctx, f.Event, f.written, byKey, nil); err != nil {
+		if f.bad != nil {
+			return next - 1, errLeft
+		}
+		if err := g.publisher.submitRow(ctx, f, byKey, nil); err != nil {
 			return next - 1, err
 		}
 		next++

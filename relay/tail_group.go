@@ -36,12 +36,18 @@ type tailGroup struct {
 	// polled is when the last reading of all streams began, zero before the
 	// first; wide, when one that went far back did. Times are in microseconds.
 	polled, wide int64
-	overlap      int64
-	hinted       map[int]*hintedStream
-	seen, older  map[logKey]struct{}
-	turned       int64 // when seen was last turned over
-	latency      time.Duration
-	interval     time.Duration
+	// order is nil for a table with numbers. alone says that generations before
+	// this one are read to their ends.
+	order       *tailOrder
+	alone       bool
+	next        time.Time    // when all streams are read again
+	settled     atomic.Int64 // begin of the last reading after which nothing was held
+	overlap     int64
+	hinted      map[int]*hintedStream
+	seen, older map[logKey]struct{}
+	turned      int64 // when seen was last turned over
+	latency     time.Duration
+	interval    time.Duration
 
 	wait   atomic.Int64 // the wait until the next reading
 	wake   chan struct{}
@@ -53,8 +59,12 @@ type tailGroup struct {
 type hintedStream struct{ polled, at int64 }
 
 func newTailGroup(t *tail, g *generation, from, to int) *tailGroup {
+	var order *tailOrder
+	if t.byTime {
+		order = &tailOrder{window: t.cfg.TailReorder}
+	}
 	return &tailGroup{
-		tail: t, generation: g, from: from, to: to,
+		order: order, tail: t, generation: g, from: from, to: to,
 		list:   newStreamList(g.streams[from:to]...),
 		hinted: make(map[int]*hintedStream), hinter: make(map[int]struct{}),
 		seen: make(map[logKey]struct{}), older: make(map[logKey]struct{}),
@@ -66,21 +76,27 @@ func newTailGroup(t *tail, g *generation, from, to int) *tailGroup {
 // run reads until ctx ends.
 func (g *tailGroup) run(ctx context.Context) {
 	cfg := g.tail.cfg
-	timer := time.NewTimer(0)
+	timer, due := time.NewTimer(0), time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer due.Stop()
 	for failures := 0; ; {
-		var hinted []int
+		var only []int
+		kind := readAll
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		case <-g.wake:
-			hinted = g.takeHints()
-			if len(hinted) == 0 {
+			if only, kind = g.takeHints(), readHinted; len(only) == 0 {
+				continue
+			}
+		case <-due.C:
+			only, kind = g.dueAgain(due)
+			if len(only) == 0 {
 				continue
 			}
 		}
-		wait, err := g.poll(ctx, hinted)
+		wait, err := g.poll(ctx, kind, only)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -95,13 +111,18 @@ func (g *tailGroup) run(ctx context.Context) {
 		default:
 			failures = 0
 			g.tail.succeeded()
-			if hinted == nil {
+			switch kind {
+			case readAll:
 				g.wait.Store(int64(wait))
+				g.next = time.Now().Add(wait)
 				timer.Reset(wait)
-			} else if sleep(ctx, tailHintSpacing) != nil {
-				return
+			case readHinted:
+				if sleep(ctx, tailHintSpacing) != nil {
+					return
+				}
 			}
 		}
+		g.dueAgain(due)
 	}
 }
 
@@ -128,9 +149,24 @@ func (g *tailGroup) takeHints() []int {
 	return out
 }
 
-// poll reads the streams with hints, or all without any, hands on what is new,
-// and returns the wait until all are to be read again.
-func (g *tailGroup) poll(ctx context.Context, hinted []int) (time.Duration, error) {
+// dueAgain returns the streams with rows that are held and may go after one more
+// reading, and sets the timer for the next.
+func (g *tailGroup) dueAgain(timer *time.Timer) ([]int, readingKind) {
+	if g.order == nil {
+		return nil, readAgain
+	}
+	now := time.Now()
+	streams, next := g.order.due(now)
+	// Where all streams are read often anyway that will do.
+	if least := g.tail.cfg.TailMinInterval; !next.IsZero() && g.next.After(next.Add(least)) {
+		timer.Reset(max(next.Sub(now), least))
+	}
+	return streams, readAgain
+}
+
+// poll reads some streams, or all, hands on what is new, and returns the wait
+// until all are to be read again.
+func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (time.Duration, error) {
 	t := g.tail
 	for t.publisher.memoryFull() {
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
@@ -150,21 +186,28 @@ func (g *tailGroup) poll(ctx context.Context, hinted []int) (time.Duration, erro
 	started := time.Now()
 	now := started.UnixMicro()
 	g.turnOver(now)
-	list, last, kind := g.list, g.polled, readAll
-	if hinted != nil {
-		list, last, kind = g.listOf(hinted), g.lastOf(hinted), readHinted
+	list, last := g.list, g.polled
+	if kind != readAll {
+		list, last = g.listOf(only), g.lastOf(only)
 	}
 	// What is older the sweep reads at once.
-	last = max(last, started.Add(-t.cfg.ConfidenceWindow-tailMargin).UnixMicro())
-	widely := g.widely(now, hinted == nil)
+	reach := started.Add(-t.reach()).UnixMicro()
+	if !g.follows(last, reach) {
+		return tailNotReady, nil
+	}
+	last = max(last, reach)
+	widely := g.widely(now, kind == readAll)
 	after := last - g.overlap
 	if widely {
 		// Rows may have come since the last reading that went so far back.
 		after = last - 2*t.cfg.TailOverlap.Microseconds()
 	}
+	if g.order != nil {
+		after = g.order.back(after, g.overlap)
+	}
 	after = max(after, g.generation.start.UnixMicro()-1)
 
-	r := reading{group: g, last: last, started: started, regular: hinted == nil}
+	r := reading{group: g, last: last, started: started, regular: kind == readAll}
 	err := t.rows.read(ctx, list, after, r.known, func(row *tailRow) error { return r.take(ctx, row) })
 	r.answer()
 	t.metrics.tailQuery(kind, &r)
@@ -173,13 +216,24 @@ func (g *tailGroup) poll(ctx context.Context, hinted []int) (time.Duration, erro
 	}
 	g.latency += (r.answered - g.latency) / 8
 	g.learn(r.need)
-	if hinted != nil {
-		for _, s := range hinted {
+	if g.order != nil {
+		if err := g.handOn(ctx, g.order.take(only, started)); err != nil {
+			return 0, err
+		}
+	}
+	switch kind {
+	case readHinted:
+		for _, s := range only {
 			g.hinted[s] = &hintedStream{polled: now, at: now}
 		}
 		return 0, nil
+	case readAgain:
+		return 0, nil
 	}
 	g.polled = now
+	if g.order != nil && len(g.order.rows) == 0 {
+		g.settled.Store(now)
+	}
 	if widely {
 		g.wide = now
 	}
@@ -306,6 +360,9 @@ func (r *reading) take(ctx context.Context, row *tailRow) error {
 		if upTo, ok := t.streams.handed(row.stream); ok && written <= upTo {
 			return nil // the sweep was here
 		}
+	}
+	if g.order != nil && g.order.holds(written, r.started, t.cfg.TailOverlap) {
+		return g.keep(ctx, row, written)
 	}
 	v, err := t.publisher.offer(ctx, &offer{event: row.event, written: written, by: byTail})
 	switch {

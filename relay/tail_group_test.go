@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -67,9 +69,16 @@ func (l *memLog) read(ctx context.Context, streams *streamList, after int64, kno
 func (l *memLog) add(stream int, e outbox.Event, late time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := gocql.MinTimeUUID(time.Now())
+	l.addAt(stream, e, time.Now(), time.Now().Add(late))
+}
+
+// addAt adds a row with a write time, which becomes visible at some time. Called locked.
+func (l *memLog) addAt(stream int, e outbox.Event, written, visible time.Time) {
+	u := gocql.MinTimeUUID(written)
 	copy(u[8:], e.ID[8:])
-	l.rows = append(l.rows, memRow{stream, u, e, time.Now().Add(late)})
+	r := memRow{stream, u, e, visible}
+	i, _ := slices.BinarySearchFunc(l.rows, r, func(a, b memRow) int { return scyllacdc.CompareTimeUUID(a.time, b.time) })
+	l.rows = slices.Insert(slices.Clone(l.rows), i, r)
 }
 
 // since returns the queries from a time on.
@@ -102,10 +111,13 @@ type tailBench struct {
 	tail  *tail
 	table *table
 	gen   *generation
-	stop  func()
+	// streams are the sweep's, and gens all generations if there are several.
+	streams *streams
+	gens    []*generation
+	stop    func()
 }
 
-func newTailBench(t *testing.T, change func(*Config)) *tailBench {
+func newTailBench(t *testing.T, change func(*Config), prepare ...func(*tailBench)) *tailBench {
 	t.Helper()
 	b := &tailBench{bundle: setup(t, change), log: new(memLog), table: new(table)}
 	start := time.Now().Add(-time.Hour)
@@ -125,6 +137,10 @@ func newTailBench(t *testing.T, change func(*Config)) *tailBench {
 	}
 	b.gen = newGeneration(start, streams, func(i int) int64 { return int64(i) })
 	b.tail = newTail(&b.cfg, b.publisher.metrics, b, b.log, s, b.publisher, b.table.lookup)
+	b.streams = s
+	for _, f := range prepare {
+		f(b)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = b.tail.run(ctx) }()
@@ -132,9 +148,22 @@ func newTailBench(t *testing.T, change func(*Config)) *tailBench {
 	return b
 }
 
-func (b *tailBench) times(context.Context) ([]time.Time, error) { return []time.Time{b.gen.start}, nil }
+func (b *tailBench) times(context.Context) ([]time.Time, error) {
+	out := []time.Time{b.gen.start}
+	for _, g := range b.gens {
+		out = append(out, g.start)
+	}
+	return out, nil
+}
 
-func (b *tailBench) generation(context.Context, time.Time) (*generation, error) { return b.gen, nil }
+func (b *tailBench) generation(_ context.Context, start time.Time) (*generation, error) {
+	for _, g := range b.gens {
+		if g.start.Equal(start) {
+			return g, nil
+		}
+	}
+	return b.gen, nil
+}
 
 func TestTail_ReadsQuicklyWhereRowsAreAndSeldomElsewhere(t *testing.T) {
 	t.Parallel()
@@ -414,7 +443,7 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer p.close()
-			r := newRowReader(func(logKey) bool { return again })
+			r := newRowReader(&outbox.DefaultTable, func(logKey) bool { return again })
 			e := event(1, 1, "OrderUpdated")
 			row := [][]byte{
 				memStream(1), make([]byte, 16),

@@ -10,14 +10,17 @@ const (
 	readAll readingKind = iota
 	// readHinted: a writer said that there is something.
 	readHinted
+	// readAgain: rows that are held may go, once nothing is found before them.
+	readAgain
 )
 
 func (m *metrics) registerTail(reg prometheus.Registerer) {
 	queries := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "relay_tail_queries_total", Help: "Queries of the tail, of all streams of a group (regular) or of those with hints (hinted).",
+		Name: "relay_tail_queries_total", Help: "Queries of the tail, of all streams of a group (regular), of those with hints (hinted), or of those with rows that are held for their order (again).",
 	}, []string{"kind"})
 	m.tailQueries[readAll] = queries.WithLabelValues("regular")
 	m.tailQueries[readHinted] = queries.WithLabelValues("hinted")
+	m.tailQueries[readAgain] = queries.WithLabelValues("again")
 	m.tailRows = counter("relay_tail_rows_total", "Log rows that the tail read for the first time.")
 	m.tailAgain = counter("relay_tail_rows_again_total", "Log rows that the tail read again, because readings overlap.")
 	m.tailLeft = counter("relay_tail_left_total", "Events that the tail left to the sweep, not being sure of what is before them.")

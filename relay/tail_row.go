@@ -40,6 +40,7 @@ type tailLog interface {
 // cqlLog is a table's log.
 type cqlLog struct {
 	session *gocql.Session
+	table   outbox.Table
 	stmt    string
 }
 
@@ -47,15 +48,15 @@ type cqlLog struct {
 // is bounded by it for each group of streams.
 const tailPage = 1000
 
-func newCQLLog(session *gocql.Session, keyspace, table string) *cqlLog {
-	return &cqlLog{session: session, stmt: `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + outbox.Columns +
-		" FROM " + keyspace + "." + table + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ? BYPASS CACHE`}
+func newCQLLog(session *gocql.Session, table outbox.Table) *cqlLog {
+	return &cqlLog{session: session, table: table, stmt: `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + table.Columns() +
+		" FROM " + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ? BYPASS CACHE`}
 }
 
 func (l *cqlLog) read(ctx context.Context, streams *streamList, after int64, known func(logKey) bool, each func(*tailRow) error) error {
 	iter := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after))).
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(tailPage).Iter()
-	r := newRowReader(known)
+	r := newRowReader(&l.table, known)
 	for iter.Scan(r.dest()...) {
 		row, fresh := r.row()
 		if !fresh {
@@ -77,13 +78,13 @@ type rowReader struct {
 	op      scyllacdc.OperationType
 	again   bool // the row is known
 	skip    bool // the rest of its columns is of no interest
-	scanner outbox.Scanner
+	scanner *outbox.Scanner
 	words   map[string]string
 	columns []any
 }
 
-func newRowReader(known func(logKey) bool) *rowReader {
-	r := &rowReader{known: known, words: make(map[string]string)}
+func newRowReader(table *outbox.Table, known func(logKey) bool) *rowReader {
+	r := &rowReader{known: known, scanner: table.Scanner(), words: make(map[string]string)}
 	r.columns = []any{
 		&logColumn{r, &r.current.stream}, &logColumn{r, &r.current.time}, &keyColumn{r}, &operationColumn{r},
 	}
@@ -110,10 +111,10 @@ func (r *rowReader) row() (*tailRow, bool) {
 	if r.skip {
 		return row, true
 	}
-	e, err := r.scanner.Event()
-	if r.op == scyllacdc.Update && e.ID == (gocql.UUID{}) {
+	if r.op == scyllacdc.Update && !r.scanner.Adds() {
 		return row, true // columns changed afterwards, or nulls of an insert with a TTL
 	}
+	e, err := r.scanner.Event()
 	row.event, row.err, row.insert = e, err, true
 	return row, true
 }

@@ -19,7 +19,8 @@ func validTopic(name string) bool {
 }
 
 func expandTopic(template, eventType, aggregateType string) string {
-	return strings.NewReplacer("{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(template)
+	return strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType,
+		"{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(template)
 }
 
 // topicOf is the topic of an event by the map, else by the template.

@@ -80,6 +80,7 @@ type relayConfig struct {
 	TailMinInterval  time.Duration `koanf:"tail_min_interval"`
 	TailMaxInterval  time.Duration `koanf:"tail_max_interval"`
 	TailOverlap      time.Duration `koanf:"tail_overlap"`
+	TailReorder      time.Duration `koanf:"tail_reorder"`
 	TailMaxQPS       float64       `koanf:"tail_max_qps"`
 	HintAddr         string        `koanf:"hint_addr"`
 	HintKey          string        `koanf:"hint_key"`
@@ -92,6 +93,8 @@ type relayConfig struct {
 	MaxInFlight      int           `koanf:"max_in_flight"`
 	MaxInFlightBytes int64         `koanf:"max_in_flight_bytes"`
 	DrainTimeout     time.Duration `koanf:"drain_timeout"`
+	// Tables are several tables instead of Table; see tablesKey.
+	Tables []tableConfig `koanf:"-"`
 }
 
 type schemaConfig struct {
@@ -167,11 +170,16 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 			}
 		}
 	}
+	tables, err := tablesFrom(values[tablesKey])
+	if err != nil {
+		return nil, fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	delete(values, tablesKey)
 	if err := k.Load(confmap.Provider(values, "."), nil); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	var c config
-	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+	err = k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		Result:           &c,
 		TagName:          "koanf",
 		WeaklyTypedInput: true,
@@ -183,6 +191,7 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	c.Relay.Tables = tables
 	return &c, nil
 }
 
@@ -195,6 +204,9 @@ func readFile(path string) (map[string]any, error) {
 	}
 	var errs []error
 	for _, key := range k.Keys() {
+		if key == tablesKey {
+			continue
+		}
 		if !slices.ContainsFunc(settings, func(s setting) bool { return s.key() == key }) {
 			errs = append(errs, fmt.Errorf("configuration file %s: unknown key %q%s", path, key, suggest(key)))
 		}

@@ -52,29 +52,32 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	}
 	teardown.AddFunc("scylla session", session.Close)
 
-	conf, err := c.relayConfig()
+	confs, err := c.relayConfigs()
 	if err != nil {
 		return err
 	}
-	conf.Session, conf.Logger, conf.Registerer = session, log, reg
 	if c.Relay.HintAddr != "" {
-		if conf.Hints, err = new(net.ListenConfig).ListenPacket(ctx, "udp", c.Relay.HintAddr); err != nil {
+		hints, err := new(net.ListenConfig).ListenPacket(ctx, "udp", c.Relay.HintAddr)
+		if err != nil {
 			return withHint(fmt.Errorf("listen for hints on %s: %w", c.Relay.HintAddr, err), "relay.hint_addr is host:port of this machine; empty takes no hints")
 		}
-		teardown.Add("hints", conf.Hints.Close)
+		teardown.Add("hints", hints.Close)
+		for i, branch := range fanOut(hints, len(confs)) {
+			confs[i].Hints = branch
+		}
 	}
-	r, err := relay.New(conf)
+	relays, err := c.newRelays(confs, session, log, reg)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
-	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, daemon.AdminHandler(reg, relayReadiness(r)), log)
+	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, daemon.AdminHandler(reg, relays.readiness()), log)
 	if err != nil {
 		return withHint(err, "another process has that port; --admin-addr names another")
 	}
 	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-	log.Info("relay running", "relay", c.Relay.Name, "table", c.Scylla.Keyspace+"."+c.Relay.Table,
+	log.Info("relay running", "relay", c.Relay.Name, "tables", relays.names,
 		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr())
-	err = r.Run(ctx)
+	err = relays.run(ctx)
 	if err == nil {
 		log.Info("relay stopped", "cause", context.Cause(ctx))
 	}
@@ -111,6 +114,7 @@ func (c *config) relayConfig() (relay.Config, error) {
 		TailMaxInterval: c.Relay.TailMaxInterval,
 		TailOverlap:     c.Relay.TailOverlap,
 
+		TailReorder:             c.Relay.TailReorder,
 		TailMaxQueriesPerSecond: c.Relay.TailMaxQPS,
 		HintKey:                 []byte(c.Relay.HintKey),
 

@@ -104,9 +104,13 @@ func printEvent(w io.Writer, r *kgo.Record) error {
 			r.Timestamp.UTC().Format(time.RFC3339Nano), r.Topic, r.Partition, r.Offset, err, r.Value)
 		return err
 	}
-	_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  %s %s seq %d  event %s  +%s\n  %s\n",
+	number := "" // of a table without numbers
+	if e.Sequence > 0 {
+		number = fmt.Sprintf(" seq %d", e.Sequence)
+	}
+	_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  %s %s%s  event %s  +%s\n  %s\n",
 		e.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), r.Topic, r.Partition, r.Offset,
-		e.Type, e.AggregateID, e.Sequence, e.ID, r.Timestamp.Sub(e.CreatedAt).Round(time.Millisecond), e.Payload)
+		e.Type, e.AggregateString(), number, e.IDString(), r.Timestamp.Sub(e.CreatedAt).Round(time.Millisecond), e.Payload)
 	return err
 }
 

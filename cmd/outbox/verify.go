@@ -118,7 +118,7 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	conf, err := c.relayConfig()
+	conf, err := c.only("outbox verify")
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func topicsOf(conf relay.Config) func(eventType, aggregateType string) (string, 
 		if t, ok := conf.Topics[eventType]; ok {
 			return t, nil
 		}
-		t := strings.NewReplacer("{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(conf.TopicTemplate)
+		t := strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType, "{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(conf.TopicTemplate)
 		if t == "." || t == ".." || !topicName.MatchString(t) {
 			return "", fmt.Errorf("event type %q names no topic: %q", eventType, t)
 		}

@@ -20,11 +20,13 @@ import "github.com/gocql/gocql"
 // id once, however often its row was written.
 func Append(b *gocql.Batch, e Event) error { return DefaultTable.Append(b, e) }
 
-// Append is the package's Append for this table.
+// Append is the package's Append for this table. A column of the table that the
+// mapping does not name stays unset.
 func (t Table) Append(b *gocql.Batch, e Event) error {
-	if err := e.Validate(); err != nil {
+	args, err := t.arguments(e)
+	if err != nil {
 		return err
 	}
-	b.Query(t.insert, values(&e)...)
+	b.Query(t.insert, args...)
 	return nil
 }

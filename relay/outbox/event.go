@@ -17,9 +17,18 @@ import (
 type Event struct {
 	// ID identifies the event everywhere: outbox, topic (header ce_id), dead letters.
 	ID gocql.UUID
+	// IDText is the event's id in a table that keeps it as text or as a number;
+	// ID is then IDOf of it. Empty where the id is a UUID. What is published is
+	// IDString.
+	IDText string
 	// AggregateID is the aggregate, the partition key of the outbox table and, in its text form, the record key.
 	AggregateID gocql.UUID
-	// Sequence counts the events of one aggregate: 1, 2, 3 … without gaps.
+	// AggregateText is the aggregate's id in a table that keeps it as text or as
+	// a number; AggregateID is then IDOf of it. Empty where the id is a UUID. What
+	// is published is AggregateString.
+	AggregateText string
+	// Sequence counts the events of one aggregate: 1, 2, 3 … without gaps. It is
+	// 0 for every event of a table without numbers, see Mapping.
 	Sequence int64
 	// AggregateType is what the aggregate is, such as "order".
 	AggregateType string
@@ -31,7 +40,8 @@ type Event struct {
 	ContentType string
 	// Headers are published as record headers; traceparent travels here.
 	Headers map[string]string
-	// CreatedAt is when the event happened, UTC, to the millisecond.
+	// CreatedAt is when the event happened, UTC, to the millisecond. It is zero in
+	// a row that does not say; the relay then takes the time of the write.
 	CreatedAt time.Time
 	// DeliverAt is when the event may be published at the earliest; zero means at once.
 	DeliverAt time.Time

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/gocql/gocql"
 )
 
 // Record headers of an event: CloudEvents 1.0, Kafka protocol binding, binary
@@ -55,32 +53,37 @@ type AnyHeader interface {
 
 // Key is the record key of e: the aggregate id in its text form, so that all
 // events of an aggregate reach one partition in order.
-func (e *Event) Key() []byte { return appendUUID(make([]byte, 0, 36), e.AggregateID) }
+func (e *Event) Key() []byte {
+	return appendID(make([]byte, 0, max(36, len(e.AggregateText))), e.AggregateText, e.AggregateID)
+}
 
 // AppendHeaders appends the record headers of e to dst: the CloudEvents
 // attributes in a fixed order, then e.Headers by key. source becomes ce_source,
-// a URI reference that names who publishes, such as "/outbox/orders".
+// a URI reference that names who publishes, such as "/outbox/orders". An event
+// without a number has no ce_sequence.
 func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	contentType := e.ContentType
 	if contentType == "" {
 		contentType = DefaultContentType
 	}
-	n := 36 + 36 + len(timeFormat) + 20 + len(source) + len(SpecVersion) + len(e.Type) + len(e.AggregateType) + len(contentType)
+	n := max(36, len(e.IDText)) + max(36, len(e.AggregateText)) + len(timeFormat) + 20 + len(source) + len(SpecVersion) + len(e.Type) + len(e.AggregateType) + len(contentType)
 	for _, v := range e.Headers {
 		n += len(v)
 	}
 	w := headerWriter[H]{dst: slices.Grow(dst, 9+len(e.Headers)), buf: make([]byte, 0, n)}
-	w.buf = appendUUID(w.buf, e.ID)
+	w.buf = appendID(w.buf, e.IDText, e.ID)
 	w.end(HeaderID)
 	w.text(HeaderSource, source)
 	w.text(HeaderSpecVersion, SpecVersion)
 	w.text(HeaderType, e.Type)
-	w.buf = appendUUID(w.buf, e.AggregateID)
+	w.buf = appendID(w.buf, e.AggregateText, e.AggregateID)
 	w.end(HeaderSubject)
 	w.buf = e.CreatedAt.UTC().AppendFormat(w.buf, timeFormat)
 	w.end(HeaderTime)
-	w.buf = strconv.AppendInt(w.buf, e.Sequence, 10)
-	w.end(HeaderSequence)
+	if e.Sequence != 0 {
+		w.buf = strconv.AppendInt(w.buf, e.Sequence, 10)
+		w.end(HeaderSequence)
+	}
 	w.text(HeaderAggregateType, e.AggregateType)
 	w.text(HeaderContentType, contentType)
 	if len(e.Headers) == 1 { // traceparent alone, the usual case, needs no sorting
@@ -137,8 +140,8 @@ func FromRecord[H AnyHeader](key, value []byte, headers []H) (e Event, source st
 			return Event{}, "", fmt.Errorf("%w: header %s is missing", ErrNotAnEvent, name)
 		}
 	}
-	if string(key) != e.AggregateID.String() {
-		return Event{}, "", fmt.Errorf("%w: key %q is not header %s %s", ErrNotAnEvent, clip(key), HeaderSubject, e.AggregateID)
+	if subject := e.AggregateString(); string(key) != subject {
+		return Event{}, "", fmt.Errorf("%w: key %q is not header %s %q", ErrNotAnEvent, clip(key), HeaderSubject, clip([]byte(subject)))
 	}
 	if e.ContentType == "" {
 		e.ContentType = DefaultContentType
@@ -150,7 +153,7 @@ func FromRecord[H AnyHeader](key, value []byte, headers []H) (e Event, source st
 type attributes uint8
 
 var requiredAttributes = [...]string{
-	HeaderID, HeaderSource, HeaderSpecVersion, HeaderType, HeaderSubject, HeaderSequence, HeaderTime, HeaderAggregateType,
+	HeaderID, HeaderSource, HeaderSpecVersion, HeaderType, HeaderSubject, HeaderTime, HeaderAggregateType,
 }
 
 func (e *Event) setHeader(key string, value []byte, source *string, seen *attributes) error {
@@ -167,7 +170,7 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 	var err error
 	switch key {
 	case HeaderID:
-		e.ID, err = parseUUID(value)
+		e.ID, e.IDText = textID(string(value))
 	case HeaderSource:
 		*source = string(value)
 	case HeaderSpecVersion:
@@ -177,12 +180,14 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 	case HeaderType:
 		e.Type = string(value)
 	case HeaderSubject:
-		e.AggregateID, err = parseUUID(value)
+		e.AggregateID, e.AggregateText = textID(string(value))
 	case HeaderTime:
 		e.CreatedAt, err = time.Parse(time.RFC3339Nano, string(value))
 		e.CreatedAt = e.CreatedAt.UTC()
 	case HeaderSequence:
-		if e.Sequence, err = strconv.ParseInt(string(value), 10, 64); err == nil && e.Sequence < 1 {
+		if e.Sequence != 0 {
+			err = errors.New("is there twice")
+		} else if e.Sequence, err = strconv.ParseInt(string(value), 10, 64); err == nil && e.Sequence < 1 {
 			err = errors.New("must be 1 or more")
 		}
 	case HeaderAggregateType:
@@ -206,22 +211,3 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 
 // clip keeps error texts short, whatever a foreign record holds.
 func clip(b []byte) []byte { return b[:min(len(b), 64)] }
-
-func parseUUID(b []byte) (gocql.UUID, error) {
-	if len(b) != 36 {
-		return gocql.UUID{}, errors.New("want 36 characters")
-	}
-	return gocql.ParseUUID(string(b))
-}
-
-// appendUUID appends u as text, lower case, without an allocation.
-func appendUUID(dst []byte, u gocql.UUID) []byte {
-	const hex = "0123456789abcdef"
-	for i, b := range u {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			dst = append(dst, '-')
-		}
-		dst = append(dst, hex[b>>4], hex[b&15])
-	}
-	return dst
-}

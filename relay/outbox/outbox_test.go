@@ -33,7 +33,7 @@ func equal(a, b Event) bool {
 	if b.ContentType == "" {
 		b.ContentType = DefaultContentType
 	}
-	return a.ID == b.ID && a.AggregateID == b.AggregateID && a.Sequence == b.Sequence &&
+	return a.ID == b.ID && a.IDText == b.IDText && a.AggregateText == b.AggregateText && a.AggregateID == b.AggregateID && a.Sequence == b.Sequence &&
 		a.AggregateType == b.AggregateType && a.Type == b.Type && string(a.Payload) == string(b.Payload) &&
 		a.ContentType == b.ContentType && maps.Equal(a.Headers, b.Headers) &&
 		a.CreatedAt.UnixMilli() == b.CreatedAt.UnixMilli() && a.DeliverAt.Equal(b.DeliverAt)

@@ -1,7 +1,9 @@
 package outbox
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -14,58 +16,64 @@ type Row interface {
 	GetValue(column string) (any, bool)
 }
 
+// FromRow is Table.FromRow for a table with the columns of outbox_messages.
+func FromRow(r Row) (Event, error) { return DefaultTable.FromRow(r) }
+
 // FromRow reads an Event from a row that holds all of it: an insert's log row
 // (delta full) or a postimage.
 //
-// The error names the column that is missing, null or of another type. Such a
-// row can never become an event, so the error is permanent.
-func FromRow(r Row) (Event, error) {
+// The error is a *RowError. Such a row can never become an event, so the error
+// is permanent.
+func (t Table) FromRow(r Row) (Event, error) {
+	l := t.layout
 	var e Event
-	var err error
-	if e.AggregateID, err = required[gocql.UUID](r, "aggregate_id"); err != nil {
-		return Event{}, err
+	var bad error
+	for _, f := range l.fields {
+		if err := l.columns[f].read(r, f, &e); err != nil && bad == nil {
+			bad = err
+		}
 	}
-	if e.Sequence, err = required[int64](r, "seq"); err != nil {
-		return Event{}, err
+	return e, l.complete(&e, bad)
+}
+
+// Adds says whether the log row of an update adds an event: CQL's UPDATE writes
+// whole rows too. One that does not changed other columns, or has the nulls of
+// an insert with a TTL.
+func (t Table) Adds(r Row) bool {
+	c := t.layout.columns[t.layout.marker]
+	if c.key {
+		return true
 	}
-	if e.ID, err = required[gocql.UUID](r, "event_id"); err != nil {
-		return Event{}, err
+	v, found := r.GetValue(c.name)
+	if !found {
+		return true // FromRow says what is wrong
 	}
-	if e.AggregateType, err = required[string](r, "aggregate_type"); err != nil {
-		return Event{}, err
+	switch v := v.(type) {
+	case nil:
+		return false
+	case *gocql.UUID:
+		return v != nil
+	case *string:
+		return v != nil
+	case *int64:
+		return v != nil
+	case *int:
+		return v != nil
+	case []byte:
+		return v != nil
+	default:
+		return true
 	}
-	if e.Type, err = required[string](r, "event_type"); err != nil {
-		return Event{}, err
-	}
-	if e.CreatedAt, err = required[time.Time](r, "created_at"); err != nil {
-		return Event{}, err
-	}
-	if e.ContentType, err = optional[string](r, "content_type"); err != nil {
-		return Event{}, err
-	}
-	if e.DeliverAt, err = optional[time.Time](r, "deliver_at"); err != nil {
-		return Event{}, err
-	}
-	if e.Payload, err = optional[[]byte](r, "payload"); err != nil {
-		return Event{}, err
-	}
-	if e.Headers, err = optional[map[string]string](r, "headers"); err != nil {
-		return Event{}, err
-	}
-	return e, e.complete()
 }
 
 // complete fills in what a row may leave out and refuses what no row may hold.
-func (e *Event) complete() error {
-	switch {
-	case e.ID == (gocql.UUID{}):
-		return &RowError{Column: "event_id", Problem: "is null or zero"}
-	case e.AggregateID == (gocql.UUID{}):
-		return &RowError{Column: "aggregate_id", Problem: "is null or zero"}
-	case e.Sequence < 1:
-		return &RowError{Column: "seq", Problem: fmt.Sprintf("is %d", e.Sequence)}
-	case e.Type == "":
-		return &RowError{Column: "event_type", Problem: "is null or empty"}
+// bad is what was wrong with the row before.
+func (l *layout) complete(e *Event, bad error) error {
+	if e.AggregateType == "" {
+		e.AggregateType = l.aggregateType
+	}
+	if e.Type == "" {
+		e.Type = l.eventType
 	}
 	if e.ContentType == "" {
 		e.ContentType = DefaultContentType
@@ -73,79 +81,140 @@ func (e *Event) complete() error {
 	if len(e.Headers) == 0 {
 		e.Headers = nil
 	}
-	return nil
+	problem := func(f field, text string) {
+		if bad == nil {
+			bad = &RowError{Column: cmp.Or(l.columns[f].name, fieldNames[f]), Problem: text}
+		}
+	}
+	if e.ID == (gocql.UUID{}) {
+		problem(fieldID, "is null or zero")
+	}
+	if e.AggregateID == (gocql.UUID{}) {
+		problem(fieldAggregateID, "is null or zero")
+	}
+	if e.Sequence < 1 && l.numbered() {
+		problem(fieldSequence, fmt.Sprintf("is %d", e.Sequence))
+	}
+	if e.AggregateType == "" {
+		problem(fieldAggregateType, "is null or empty")
+	}
+	if e.Type == "" {
+		problem(fieldType, "is null or empty")
+	}
+	if r, ok := bad.(*RowError); ok { //nolint:errorlint // it is never wrapped
+		r.Event = *e
+	}
+	return bad
 }
 
 // RowError says why a row is not an event.
 type RowError struct {
 	Column  string
 	Problem string
+	// Mismatch says that the table is not as it was mapped: the column is gone, or
+	// has another type. That is no fault of this row, and others will be the same.
+	Mismatch bool
+	// Event is what could be read of it; any of its fields may be zero.
+	Event Event
 }
 
 // Error names the column and what is wrong with it.
 func (e *RowError) Error() string { return "outbox: column " + e.Column + " " + e.Problem }
 
-func required[T any](r Row, column string) (T, error) {
-	v, null, err := columnValue[T](r, column)
-	if err == nil && null {
-		err = &RowError{Column: column, Problem: "is null"}
+// read sets the field from the row. Null leaves it zero.
+func (c *column) read(r Row, f field, e *Event) (err error) {
+	switch f {
+	case fieldAggregateID:
+		e.AggregateID, e.AggregateText, err = c.id(r)
+	case fieldID:
+		e.ID, e.IDText, err = c.id(r)
+	case fieldSequence:
+		e.Sequence, _, err = c.integer(r)
+	case fieldAggregateType:
+		e.AggregateType, _, err = value[string](r, c.name)
+	case fieldType:
+		e.Type, _, err = value[string](r, c.name)
+	case fieldContentType:
+		e.ContentType, _, err = value[string](r, c.name)
+	case fieldHeaders:
+		e.Headers, _, err = value[map[string]string](r, c.name)
+	case fieldDeliverAt:
+		e.DeliverAt, _, err = value[time.Time](r, c.name)
+	case fieldCreatedAt:
+		e.CreatedAt, err = c.time(r)
+	case fieldPayload:
+		e.Payload, err = c.bytes(r)
 	}
-	return v, err
+	return err
 }
 
-func optional[T any](r Row, column string) (T, error) {
-	v, _, err := columnValue[T](r, column)
-	return v, err
+func (c *column) id(r Row) (u gocql.UUID, text string, err error) {
+	switch c.typ {
+	case typeUUID, typeTimeUUID:
+		u, _, err = value[gocql.UUID](r, c.name)
+		return u, "", err
+	case typeText:
+		text, _, err = value[string](r, c.name)
+	default:
+		n, ok, bad := c.integer(r)
+		if err = bad; ok {
+			text = strconv.FormatInt(n, 10)
+		}
+	}
+	if text != "" {
+		u, text = textID(text)
+	}
+	return u, text, err
 }
 
-func columnValue[T any](r Row, column string) (v T, null bool, err error) {
-	x, ok := r.GetValue(column)
+func (c *column) integer(r Row) (n int64, ok bool, err error) {
+	if c.typ == typeInt {
+		v, ok, err := value[int](r, c.name)
+		return int64(v), ok, err
+	}
+	return value[int64](r, c.name)
+}
+
+func (c *column) time(r Row) (time.Time, error) {
+	if c.typ == typeTimestamp {
+		t, _, err := value[time.Time](r, c.name)
+		return t, err
+	}
+	u, ok, err := value[gocql.UUID](r, c.name)
 	if !ok {
-		return v, false, &RowError{Column: column, Problem: "is missing: this is not an outbox table"}
+		return time.Time{}, err
+	}
+	return u.Time().UTC().Truncate(time.Millisecond), nil
+}
+
+func (c *column) bytes(r Row) ([]byte, error) {
+	if c.typ == typeBlob {
+		b, _, err := value[[]byte](r, c.name)
+		return b, err
+	}
+	s, ok, err := value[string](r, c.name)
+	if !ok {
+		return nil, err
+	}
+	return []byte(s), nil
+}
+
+// value is a column's value; ok is false for null, which is zero, and with an error.
+func value[T any](r Row, column string) (v T, ok bool, err error) {
+	x, found := r.GetValue(column)
+	if !found {
+		return v, false, &RowError{Column: column, Problem: "is missing: the table is not as it was mapped", Mismatch: true}
 	}
 	switch x := x.(type) {
 	case nil:
-		return v, true, nil
+		return v, false, nil
 	case *T:
 		if x == nil {
-			return v, true, nil
+			return v, false, nil
 		}
-		return *x, false, nil
+		return *x, true, nil
 	case T:
-		return x, false, nil
+		return x, true, nil
 	}
-	return v, false, &RowError{Column: column, Problem: fmt.Sprintf("has type %T, want %T", x, v)}
-}
-
-// Scanner reads events from rows of Columns without reflection. It is reused
-// from row to row and not safe for concurrent use; the events it returns share
-// nothing with it.
-type Scanner struct {
-	e       Event
-	headers headerMap
-	dest    [10]any
-}
-
-// Dest returns the destinations for Columns, in their order, for Iter.Scan. A
-// query that reads more columns appends or prepends its own destinations.
-func (s *Scanner) Dest() []any {
-	// A scan leaves a destination as it was for no column, and gocql reuses a
-	// byte slice that is there already; both must start empty.
-	s.e, s.headers = Event{}, nil
-	if s.dest[0] == nil {
-		s.dest = [10]any{
-			&s.e.AggregateID, &s.e.Sequence, &s.e.ID, &s.e.AggregateType, &s.e.Type,
-			&s.e.Payload, &s.e.ContentType, &s.headers, &s.e.CreatedAt, &s.e.DeliverAt,
-		}
-	}
-	return s.dest[:]
-}
-
-// Event returns the event of the row that was scanned last, or a *RowError.
-// It resets the scanner for the next row.
-func (s *Scanner) Event() (Event, error) {
-	e := s.e
-	e.Headers = s.headers
-	s.e, s.headers = Event{}, nil
-	return e, e.complete()
+	return v, false, &RowError{Column: column, Problem: fmt.Sprintf("has type %T, want %T", x, v), Mismatch: true}
 }

@@ -3,10 +3,10 @@ package outbox
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
+	"strings"
 	"time"
-
-	"github.com/gocql/gocql"
 )
 
 // DefaultTableName is the outbox table that the schema package creates.
@@ -15,19 +15,19 @@ const DefaultTableName = "outbox_messages"
 // DefaultContentType is what an Event without a ContentType has.
 const DefaultContentType = "application/json"
 
-// Columns are the columns of an outbox table as the statements of this package
-// name them, in the order in which Scanner.Dest expects them.
+// Columns are the columns of outbox_messages as the statements of this package
+// name them, in the order in which the destinations of a Scanner expect them.
 const Columns = "aggregate_id, seq, event_id, aggregate_type, event_type, payload, content_type, headers, created_at, deliver_at"
 
-const placeholders = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
-
-// Table is an outbox table. The zero value is not usable: take DefaultTable or
-// call NewTable. A Table is immutable and safe for concurrent use.
+// Table is an outbox table. The zero value is not usable: take DefaultTable, or
+// call NewTable, or Mapping.Table for a table with other columns. A Table is
+// immutable and safe for concurrent use.
 type Table struct {
 	keyspace, name string
 	ttl            time.Duration
+	layout         *layout
 
-	insert, insertIfNotExists string
+	insert, insertIfNotExists, byKey string
 }
 
 // DefaultTable is outbox_messages in the session's keyspace, with the row TTL
@@ -47,7 +47,7 @@ var identifier = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 
 // NewTable returns the table name in keyspace; an empty keyspace means that of
 // the session, an empty name DefaultTableName. Names that CQL would have to
-// quote are refused.
+// quote are refused. The table has the columns of outbox_messages.
 func NewTable(keyspace, name string) (Table, error) {
 	name = cmp.Or(name, DefaultTableName)
 	if keyspace != "" && !identifier.MatchString(keyspace) {
@@ -56,7 +56,7 @@ func NewTable(keyspace, name string) (Table, error) {
 	if !identifier.MatchString(name) {
 		return Table{}, fmt.Errorf("outbox: table %q: use lower-case letters, digits and _, at most 48, the first a letter", name)
 	}
-	return Table{keyspace: keyspace, name: name}.prepare(), nil
+	return Table{keyspace: keyspace, name: name, layout: defaultLayout}.prepare(), nil
 }
 
 // WithTTL returns t with a TTL of its own on the rows it writes, in whole
@@ -72,14 +72,38 @@ func (t Table) WithTTL(ttl time.Duration) Table {
 const maxTTL = 630_720_000 * time.Second
 
 func (t Table) prepare() Table {
-	t.insert = "INSERT INTO " + t.String() + " (" + Columns + ") VALUES (" + placeholders + ")"
+	l := t.layout
+	t.insert = "INSERT INTO " + t.String() + " (" + l.inserts + ") VALUES (" + strings.Repeat("?, ", len(l.written)-1) + "?)"
 	t.insertIfNotExists = t.insert + " IF NOT EXISTS"
 	if t.ttl >= time.Second {
 		using := fmt.Sprintf(" USING TTL %d", t.ttl/time.Second)
 		t.insert += using
 		t.insertIfNotExists += using
 	}
+	if l.numbered() {
+		seq := quote(l.columns[fieldSequence].name)
+		t.byKey = "SELECT writetime(" + quote(l.columns[l.marker].name) + "), " + l.list + " FROM " + t.String() +
+			" WHERE " + quote(l.columns[fieldAggregateID].name) + " = ? AND " + seq + " >= ? AND " + seq + " < ?"
+	}
 	return t
+}
+
+// Columns are the table's columns that hold an event, as a statement names
+// them, in the order of a Scanner's destinations.
+func (t Table) Columns() string { return t.layout.list }
+
+// Numbered says whether the table's events have sequence numbers. Without, the
+// order of an aggregate's events is that of their writes.
+func (t Table) Numbered() bool { return t.layout.numbered() }
+
+// SelectByKey returns the statement, with its arguments, that reads the events
+// of of's aggregate with from <= Sequence < to in their order: the write time in
+// microseconds, and then Columns. Only a table with numbers has it.
+func (t Table) SelectByKey(of *Event, from, to int64) (stmt string, args []any) {
+	if t.layout.columns[fieldSequence].typ == typeInt {
+		from, to = min(from, math.MaxInt32), min(to, math.MaxInt32)
+	}
+	return t.byKey, []any{idValue(t.layout.columns[fieldAggregateID].typ, of.AggregateText, of.AggregateID), from, to}
 }
 
 // String is the table's name as CQL writes it, with its keyspace if it has one.
@@ -103,32 +127,9 @@ func (t Table) Name() string { return t.name }
 //
 // ScyllaDB ignores client timestamps in conditional statements.
 func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {
-	if err := e.Validate(); err != nil {
+	args, err = t.arguments(e)
+	if err != nil {
 		return "", nil, err
 	}
-	return t.insertIfNotExists, values(&e), nil
-}
-
-// values are the arguments for Columns. What is empty is left unset rather than
-// null, so that it writes no tombstone and, in the CDC log, no deletion.
-func values(e *Event) []any {
-	contentType := e.ContentType
-	if contentType == "" {
-		contentType = DefaultContentType
-	}
-	var hs, deliverAt any = gocql.UnsetValue, gocql.UnsetValue
-	if len(e.Headers) > 0 {
-		hs = headerMap(e.Headers)
-	}
-	if !e.DeliverAt.IsZero() {
-		deliverAt = e.DeliverAt.UnixMilli()
-	}
-	payload := e.Payload
-	if payload == nil {
-		payload = []byte{} // null would write a tombstone
-	}
-	return []any{
-		e.AggregateID, e.Sequence, e.ID, e.AggregateType, e.Type,
-		payload, contentType, hs, e.CreatedAt.UnixMilli(), deliverAt,
-	}
+	return t.insertIfNotExists, args, nil
 }

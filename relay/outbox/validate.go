@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -49,18 +50,20 @@ func (e *InvalidEventError) add(field, problem, fix string) {
 	e.Fields = append(e.Fields, FieldError{Field: field, Problem: problem, Fix: fix})
 }
 
-// Validate returns nil if e may be stored and published, otherwise an
+// Validate returns nil if e may be stored in outbox_messages, or a table like
+// it, and published; otherwise an *InvalidEventError that names every bad field.
+// Table.Validate says it for any table.
+func (e *Event) Validate() error { return DefaultTable.Validate(e) }
+
+// Validate returns nil if e may be stored in t and published, otherwise an
 // *InvalidEventError that names every bad field.
-func (e *Event) Validate() error {
+func (t Table) Validate(e *Event) error {
 	var bad InvalidEventError
-	if e.ID == (gocql.UUID{}) {
-		bad.add("ID", "is zero", "set it to outbox.NewID(), or to outbox.NameID(…) where a retry must write the same event")
-	}
-	if e.AggregateID == (gocql.UUID{}) {
-		bad.add("AggregateID", "is zero", "set it to the id of the row the event is about")
-	}
-	if e.Sequence < 1 {
+	t.validateIDs(e, &bad)
+	if e.Sequence < 1 && t.Numbered() {
 		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "number the events of one aggregate 1, 2, 3 … without gaps")
+	} else if e.Sequence != 0 && !t.Numbered() {
+		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "leave it 0: the table has no column for it")
 	}
 	bad.name("AggregateType", e.AggregateType, `set it to what the aggregate is, such as "order"`)
 	bad.name("Type", e.Type, `set it to what happened, such as "OrderCreated"`)
@@ -92,6 +95,52 @@ func (e *Event) Validate() error {
 		return nil
 	}
 	return &bad
+}
+
+// validateIDs checks the ids: those that stand for a text may be left zero.
+func (t Table) validateIDs(e *Event, bad *InvalidEventError) {
+	for _, f := range []struct {
+		name, text string
+		id         gocql.UUID
+		column     column
+		fix        string
+	}{
+		{"ID", e.IDText, e.ID, t.layout.columns[fieldID], "set it to outbox.NewID(), or to outbox.NameID(…) where a retry must write the same event"},
+		{"AggregateID", e.AggregateText, e.AggregateID, t.layout.columns[fieldAggregateID], "set it to the id of the row the event is about"},
+	} {
+		text := strings.TrimSuffix(f.name, "ID")
+		text = map[string]string{"": "IDText", "Aggregate": "AggregateText"}[text]
+		zero := f.id == gocql.UUID{}
+		switch isUUID := f.column.typ == typeUUID || f.column.typ == typeTimeUUID; {
+		case f.text == "" && zero && isUUID:
+			bad.add(f.name, "is zero", f.fix)
+		case f.text == "" && zero:
+			bad.add(text, "is empty", "set it to what column "+f.column.name+" is to hold")
+		case f.text == "" && !isUUID && f.column.typ != typeText:
+			bad.add(text, "is empty", "set it to the number that column "+f.column.name+" is to hold")
+		case f.text != "" && isUUID && IDOf(f.text).String() != f.text:
+			bad.add(text, "is no UUID", "leave it empty and set "+f.name+": column "+f.column.name+" is a "+string(f.column.typ))
+		case f.text != "" && !zero && IDOf(f.text) != f.id:
+			bad.add(f.name, "belongs to another text than "+text, "leave it zero, or set it to outbox.IDOf("+text+")")
+		case f.text != "":
+			bad.name(text, f.text, "use a short printable text")
+			if f.column.typ == typeBigint || f.column.typ == typeInt {
+				if _, err := strconv.ParseInt(f.text, 10, bits(f.column.typ)); err != nil {
+					bad.add(text, fmt.Sprintf("is %q", f.text), "use a number: column "+f.column.name+" is a "+string(f.column.typ))
+				}
+			}
+		}
+		if f.column.typ == typeTimeUUID && f.text == "" && !zero && f.id.Version() != 1 {
+			bad.add(f.name, fmt.Sprintf("is a UUID of version %d", f.id.Version()), "use a time-based one, such as gocql.TimeUUID(): column "+f.column.name+" is a timeuuid")
+		}
+	}
+}
+
+func bits(t columnType) int {
+	if t == typeInt {
+		return 32
+	}
+	return 64
 }
 
 // name checks a short text that becomes a header value or part of a topic name.

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// relays are the relays of a process, one for each table.
+type relays struct {
+	names []string // of the tables
+	all   []*relay.Relay
+	// listed says that the configuration lists the tables: metrics and readiness
+	// then say which table they are of.
+	listed bool
+}
+
+// newRelays makes the relays. They share the session and the registry; where
+// tables are listed each metric has a table label.
+func (c *config) newRelays(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer) (*relays, error) {
+	out := &relays{listed: len(c.Relay.Tables) > 0}
+	for _, conf := range confs {
+		name := tableName(&conf)
+		conf.Session, conf.Logger, conf.Registerer = session, log, reg
+		if out.listed {
+			conf.Logger = log.With("table", name)
+			conf.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"table": name}, reg)
+		}
+		r, err := relay.New(conf)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("table %s: %w", name, err)}
+		}
+		out.names, out.all = append(out.names, name), append(out.all, r)
+	}
+	return out, nil
+}
+
+// run runs all of them until ctx ends. A relay ends by itself only if it is
+// wrongly set up; then all do, and the error names its table.
+func (r *relays) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for i, one := range r.all {
+		g.Go(func() error {
+			err := one.Run(ctx)
+			if err != nil && r.listed {
+				err = fmt.Errorf("table %s: %w", r.names[i], err)
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// readiness shows the status of all relays on /readyz. They are ready when each is.
+func (r *relays) readiness() daemon.Readiness {
+	if !r.listed {
+		return relayReadiness(r.all[0])
+	}
+	return func() (bool, any) {
+		detail := struct {
+			Ready  bool           `json:"ready"`
+			Tables map[string]any `json:"tables"`
+		}{true, make(map[string]any, len(r.all))}
+		for i, one := range r.all {
+			ready, d := relayReadiness(one)()
+			detail.Ready, detail.Tables[r.names[i]] = detail.Ready && ready, d
+		}
+		return detail.Ready, detail
+	}
+}

@@ -1,0 +1,215 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// ownTable makes a team's own outbox table with Debezium's columns, in its own
+// keyspace. key is the primary key.
+func (w *world) ownTable(key, options string) {
+	w.t.Helper()
+	for _, stmt := range []string{
+		"CREATE KEYSPACE IF NOT EXISTS shop WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}",
+		"CREATE TABLE shop.events (aggregateid text, id timeuuid, aggregatetype text, type text, payload text, processed_by text, PRIMARY KEY (" + key + "))" + options,
+	} {
+		if err := w.session.Query(stmt).Exec(); err != nil {
+			w.t.Fatalf("%s: %v", stmt, err)
+		}
+	}
+}
+
+// debezium makes the relay that of shop.events.
+func debezium(c *Config) {
+	c.TableKeyspace, c.Table, c.Mapping = "shop", "events", outbox.Mapping{Preset: outbox.PresetDebezium}
+	c.TopicTemplate = ""
+}
+
+// count is the number of rows that a query finds.
+func (w *world) count(stmt string, args ...any) (n int) {
+	w.t.Helper()
+	if err := w.session.Query(stmt, args...).Scan(&n); err != nil {
+		w.t.Fatalf("%s: %v", stmt, err)
+	}
+	return n
+}
+
+// A relay carries a table with Debezium's columns and text for aggregates: by the
+// tail and by the sweep, across a restart, beside the relay of outbox_messages.
+func TestRelay_CarriesSomebodysOwnTable(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOn, TailOff} {
+		t.Run("tail="+tail, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Tail = tail })
+				defer w.close()
+				w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+				columns, err := outbox.ReadColumns(t.Context(), w.session, "shop", "events")
+				if err != nil {
+					t.Fatal(err)
+				}
+				table, err := outbox.Mapping{Preset: outbox.PresetDebezium}.Table("shop", "events", columns)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, stopDefault := w.run()
+				w.write(event(1, 1, "OrderCreated"))
+				w.write(event(1, 2, "OrderCreated"))
+
+				debezium(&w.cfg)
+				want := make(map[string][]string) // ids by aggregate, in order
+				n := 0
+				write := func() {
+					aggregate := fmt.Sprintf("order-%d", n%5)
+					e := outbox.Event{
+						ID: gocql.TimeUUID(), AggregateText: aggregate, AggregateType: "order", Type: "Placed",
+						Payload: fmt.Appendf(nil, `{"n":%d}`, n), CreatedAt: time.Now(),
+					}
+					b := w.session.Batch(gocql.LoggedBatch)
+					if err := table.Append(b, e); err != nil {
+						t.Fatal(err)
+					}
+					if err := b.Exec(); err != nil {
+						t.Fatal(err)
+					}
+					want[aggregate] = append(want[aggregate], e.ID.String())
+					if n%7 == 0 { // what Debezium's users do; and a column that no event is made of
+						for _, stmt := range []string{
+							"UPDATE shop.events SET processed_by = 'x' WHERE aggregateid = ? AND id = ?",
+							"DELETE FROM shop.events WHERE aggregateid = ? AND id = ?",
+						} {
+							if err := w.session.Query(stmt, aggregate, e.ID).Exec(); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					n++
+				}
+				early := 0.0
+				for range 3 {
+					r, stop := w.run()
+					for range 30 {
+						write()
+						time.Sleep(20 * time.Millisecond)
+					}
+					time.Sleep(5 * time.Second)
+					if err := stop(); err != nil {
+						t.Errorf("Run() error = %v", err)
+					}
+					early += count(r.metrics.found[byTail])
+				}
+				if tail == TailOn && early < float64(n)*0.9 {
+					t.Errorf("the tail found %v of %d events, want nearly all", early, n)
+				}
+				if err := stopDefault(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+				got := make(map[string][]string)
+				for _, d := range w.consume("outbox.event.order") {
+					got[d.AggregateString()] = append(got[d.AggregateString()], d.ID.String())
+					if d.Sequence != 0 || d.Type != "Placed" || time.Since(d.CreatedAt) > time.Minute || !strings.HasPrefix(string(d.Payload), `{"n":`) {
+						t.Errorf("event %+v", d.Event)
+					}
+				}
+				for a, ids := range want {
+					if strings.Join(got[a], " ") != strings.Join(ids, " ") {
+						t.Errorf("aggregate %s: %d events in the topic, want %d, each once and in the order of the writes", a, len(got[a]), len(ids))
+					}
+				}
+				checkOrder(t, w.consume("OrderCreated"), []outbox.Event{event(1, 1, "OrderCreated"), event(1, 2, "OrderCreated")})
+				for _, name := range []string{"shop.events", "outbox.outbox_messages"} {
+					if w.count("SELECT count(*) FROM relay_checkpoints WHERE relay = ? AND table_name = ?", DefaultName, name) == 0 {
+						t.Errorf("no checkpoints of %s", name)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A row that is no event holds its aggregate, and nothing else, where there are
+// no dead letters.
+func TestRelay_ABadRowHoldsOnlyItsAggregate(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 1}, debezium)
+		defer w.close()
+		w.cfg.DeadLetters = DeadLettersOff
+		w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+		r, stop := w.run()
+		insert := func(aggregate string, payload any) {
+			// A null type, and an update that adds no event though the key has its id.
+			if err := w.session.Query("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES (?, ?, 'order', ?, '{}')",
+				aggregate, gocql.TimeUUID(), payload).Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		insert("a", gocql.UnsetValue)
+		for i := range 20 {
+			insert(fmt.Sprint("b", i), "Placed")
+		}
+		time.Sleep(10 * time.Second)
+		if got := w.consume("outbox.event.order"); len(got) != 20 {
+			t.Errorf("%d events in the topic, want those of the other aggregates, 20", len(got))
+		}
+		s := r.Status()
+		if len(s.Held) != 1 || s.Held[0].AggregateID != outbox.IDOf("a") || len(s.HeldStreams) != 0 {
+			t.Errorf("held are %+v and streams %v, want aggregate a alone", s.Held, s.HeldStreams)
+		}
+		var bad *outbox.RowError
+		if len(s.Held) == 1 && (!errors.As(s.Held[0].Err, &bad) || bad.Column != "type" || bad.Event.AggregateText != "a") {
+			t.Errorf("held because of %v, want column type", s.Held[0].Err)
+		}
+		if n := count(r.metrics.rowsUndecodable); n == 0 {
+			t.Error("no undecodable row is counted")
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+	})
+}
+
+// What does not fit is said at once, with the column and the fix.
+func TestRelay_SaysWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 1}, debezium)
+		defer w.close()
+		for _, tt := range []struct {
+			prepare func()
+			change  func(*Config)
+			want    string
+		}{
+			{func() {}, func(*Config) {}, "shop.events does not exist"},
+			{func() { w.ownTable("aggregateid, id", "") }, func(*Config) {}, "ALTER TABLE shop.events WITH cdc = {'enabled': true"},
+			{func() {
+				if err := w.session.Query("ALTER TABLE shop.events WITH cdc = {'enabled': true}").Exec(); err != nil {
+					t.Fatal(err)
+				}
+			}, func(c *Config) { c.Mapping.Columns = map[string]string{"payload": "body"} }, "column body is missing: map payload to one of aggregateid"},
+		} {
+			tt.prepare()
+			cfg := w.cfg
+			cfg.Session, cfg.Registerer = w.session, prometheus.NewRegistry()
+			tt.change(&cfg)
+			r, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = r.Run(t.Context())
+			if err == nil || Classify(err) != Fatal || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Run() error = %v, want a fatal one with %q", err, tt.want)
+			}
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package outbox
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// layout is where a table keeps the fields of an event. It does not change.
+type layout struct {
+	columns                  [fieldCount]column
+	aggregateType, eventType string // where there is no column, or null in it
+
+	fields  []field // those with a column, in their order
+	list    string  // their columns, as a statement names them
+	written []field // those that an INSERT sets: each column once
+	inserts string  // their columns
+	marker  field   // set by every write that adds an event
+	// unmapped is a column of the key that no field has; rows cannot be written then.
+	unmapped string
+}
+
+// column is where a field is; without a name it is nowhere.
+type column struct {
+	name string
+	typ  columnType
+	key  bool // part of the primary key
+}
+
+// defaultLayout is that of outbox_messages.
+var defaultLayout = func() *layout {
+	l := new(layout)
+	for f, name := range fieldNames {
+		l.columns[f] = column{name: name, typ: fieldTypes[f][0], key: field(f) == fieldAggregateID || field(f) == fieldSequence}
+	}
+	l.prepare()
+	return l
+}()
+
+// prepare makes what follows from the columns.
+func (l *layout) prepare() {
+	var names, once []string
+	for f, c := range l.columns {
+		if c.name == "" {
+			continue
+		}
+		name := quote(c.name)
+		if l.fields = append(l.fields, field(f)); !slices.Contains(names, name) {
+			l.written, once = append(l.written, field(f)), append(once, name)
+		}
+		names = append(names, name)
+	}
+	l.list, l.inserts = strings.Join(names, ", "), strings.Join(once, ", ")
+	// An update of a column that no event is made of must not look like one. Of
+	// the columns that every event has, those of the key are in every log row.
+	l.marker = fieldID
+	for _, f := range []field{fieldID, fieldType, fieldPayload, fieldAggregateType} {
+		if c := l.columns[f]; c.name != "" && !c.key {
+			l.marker = f
+			break
+		}
+	}
+}
+
+// quote is a name as a statement takes it. Those of outbox_messages need no quotes.
+func quote(name string) string {
+	if slices.Contains(fieldNames[:], name) {
+		return name
+	}
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+}
+
+// numbered says whether events have a sequence number.
+func (l *layout) numbered() bool { return l.columns[fieldSequence].name != "" }
+
+// key checks that the primary key keeps an aggregate's events together, and by
+// number if they have one.
+func (l *layout) key(columns []Column, unordered bool) error {
+	var partition, clustering []string
+	ordered := slices.Clone(columns)
+	slices.SortStableFunc(ordered, func(a, b Column) int { return cmp.Compare(a.Position, b.Position) })
+	for _, c := range ordered {
+		switch c.Kind {
+		case KindPartitionKey:
+			partition = append(partition, c.Name)
+		case KindClustering:
+			clustering = append(clustering, c.Name)
+		default:
+			continue
+		}
+		if !slices.ContainsFunc(l.columns[:], func(m column) bool { return m.name == c.Name }) {
+			l.unmapped = cmp.Or(l.unmapped, c.Name)
+		}
+	}
+	aggregate, seq := l.columns[fieldAggregateID].name, l.columns[fieldSequence].name
+	if seq != "" && (!slices.Equal(partition, []string{aggregate}) || len(clustering) == 0 || clustering[0] != seq) {
+		return &MappingError{
+			"", seq, fmt.Sprintf("numbers the events, but the primary key is ((%s), %s)", strings.Join(partition, ", "), strings.Join(clustering, ", ")),
+			fmt.Sprintf("a missing number is looked up by key, so the key must begin with ((%s), %s); or map seq to \"-\", and the order is that of the writes", aggregate, seq),
+		}
+	}
+	if unordered {
+		return nil
+	}
+	apart := func(name string) bool { return name != aggregate && name != l.columns[fieldAggregateType].name }
+	if i := slices.IndexFunc(partition, apart); i >= 0 || !slices.Contains(partition, aggregate) {
+		return &MappingError{
+			"", partition[max(i, 0)], fmt.Sprintf("is in the partition key (%s), so one aggregate's events are in several CDC streams without an order among them", strings.Join(partition, ", ")),
+			fmt.Sprintf("use a table with PRIMARY KEY (%s, …), or say that the table is unordered", aggregate),
+		}
+	}
+	return nil
+}

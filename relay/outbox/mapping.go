@@ -1,0 +1,242 @@
+package outbox
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The presets of a Mapping.
+const (
+	// PresetDefault has the columns of outbox_messages.
+	PresetDefault = "default"
+	// PresetDebezium has the columns that Debezium's outbox event router reads:
+	// id, aggregatetype, aggregateid, type, payload.
+	PresetDebezium = "debezium"
+)
+
+// NoColumn says in Mapping.Columns that the table has no such column.
+const NoColumn = "-"
+
+// Mapping says which column of somebody's own outbox table holds what. The zero
+// value is that of outbox_messages. Columns that are not named are ignored.
+type Mapping struct {
+	// Preset is where column names come from that Columns does not name:
+	// PresetDefault or PresetDebezium. Empty means PresetDefault.
+	Preset string
+	// Columns names the table's columns. The keys are the names that
+	// outbox_messages has for them: aggregate_id, seq, event_id, aggregate_type,
+	// event_type, payload, content_type, headers, created_at, deliver_at. The
+	// value NoColumn says that there is none.
+	//
+	// event_id, aggregate_id and payload are needed; aggregate_type and
+	// event_type too, unless AggregateType and Type say what they are. Without
+	// seq an aggregate's events are in the order of their writes.
+	Columns map[string]string
+	// AggregateType and Type are those of rows whose column is null, or not there.
+	AggregateType, Type string
+	// Unordered says that one aggregate's events may be in several partitions of
+	// the table. They are then in several CDC streams, and nothing is promised
+	// about their order.
+	Unordered bool
+}
+
+// field is a part of an Event that has a column, in the order of Columns.
+type field uint8
+
+const (
+	fieldAggregateID field = iota
+	fieldSequence
+	fieldID
+	fieldAggregateType
+	fieldType
+	fieldPayload
+	fieldContentType
+	fieldHeaders
+	fieldCreatedAt
+	fieldDeliverAt
+	fieldCount
+)
+
+// fieldNames are the fields as Mapping and outbox_messages name them.
+var fieldNames = [fieldCount]string{
+	"aggregate_id", "seq", "event_id", "aggregate_type", "event_type",
+	"payload", "content_type", "headers", "created_at", "deliver_at",
+}
+
+// fieldTypes are the types that a field's column may have.
+var fieldTypes = [fieldCount][]columnType{
+	fieldAggregateID:   idTypes,
+	fieldSequence:      {typeBigint, typeInt},
+	fieldID:            idTypes,
+	fieldAggregateType: {typeText},
+	fieldType:          {typeText},
+	fieldPayload:       {typeBlob, typeText},
+	fieldContentType:   {typeText},
+	fieldHeaders:       {typeTextMap},
+	fieldCreatedAt:     {typeTimestamp, typeTimeUUID},
+	fieldDeliverAt:     {typeTimestamp},
+}
+
+var idTypes = []columnType{typeUUID, typeTimeUUID, typeText, typeBigint, typeInt}
+
+// presets are the column names of each preset; empty where it has none.
+var presets = map[string][fieldCount]string{
+	PresetDefault: fieldNames,
+	PresetDebezium: {
+		fieldID: "id", fieldAggregateType: "aggregatetype", fieldAggregateID: "aggregateid",
+		fieldType: "type", fieldPayload: "payload",
+	},
+}
+
+// MappingError says what is wrong with a Mapping, or with the table that it is for.
+type MappingError struct {
+	// Table is the table with its keyspace.
+	Table string
+	// Column is the column, or the key of Mapping.Columns; empty for the whole table.
+	Column string
+	// Problem says what was found, Fix what to do about it.
+	Problem, Fix string
+}
+
+// Error names the table, the column, the problem and the fix.
+func (e *MappingError) Error() string {
+	of := "outbox table " + e.Table
+	if e.Column != "" {
+		of += ": column " + e.Column
+	}
+	return of + " " + e.Problem + ": " + e.Fix
+}
+
+// Validate returns nil, or a *MappingError for what is wrong with m whatever the
+// table is.
+func (m Mapping) Validate() error {
+	if _, ok := presets[cmp.Or(m.Preset, PresetDefault)]; !ok {
+		return &MappingError{"", "", fmt.Sprintf("has an unknown preset %q", m.Preset), "use " + PresetDefault + " or " + PresetDebezium}
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Columns)) {
+		if !slices.Contains(fieldNames[:], key) {
+			return &MappingError{"", key, "is nothing that an event has", "map one of " + strings.Join(fieldNames[:], ", ")}
+		}
+		if m.Columns[key] == "" {
+			return &MappingError{"", key, "is mapped to nothing", `name a column of the table, or write "-" if it has none`}
+		}
+	}
+	var bad InvalidEventError
+	if m.AggregateType != "" {
+		bad.name("AggregateType", m.AggregateType, "use a short printable name")
+	}
+	if m.Type != "" {
+		bad.name("Type", m.Type, "use a short printable name")
+	}
+	if bad.Fields != nil {
+		f := bad.Fields[0]
+		return &MappingError{"", f.Field, f.Problem, f.Fix}
+	}
+	return nil
+}
+
+// Table returns the table with the given columns, as ReadColumns returns them.
+// Names are unquoted CQL names; an empty keyspace means that of the session.
+//
+// A *MappingError says which column does not fit, and what to do about it.
+func (m Mapping) Table(keyspace, name string, columns []Column) (Table, error) {
+	t, err := NewTable(keyspace, name)
+	if err != nil {
+		return Table{}, err
+	}
+	l, err := m.layout(columns)
+	if bad, ok := err.(*MappingError); ok { //nolint:errorlint // it is never wrapped
+		bad.Table = t.String()
+	}
+	if err != nil {
+		return Table{}, err
+	}
+	t.layout = l
+	return t.prepare(), nil
+}
+
+// layout finds a column for every field.
+func (m Mapping) layout(columns []Column) (*layout, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	l := &layout{aggregateType: m.AggregateType, eventType: m.Type}
+	for f := range fieldCount {
+		explicit := m.Columns[fieldNames[f]]
+		name := cmp.Or(explicit, presets[cmp.Or(m.Preset, PresetDefault)][f])
+		if explicit == NoColumn {
+			name = ""
+		}
+		i := slices.IndexFunc(columns, func(c Column) bool { return c.Name == name })
+		switch {
+		case name != "" && i >= 0:
+			c, err := mapped(f, columns[i])
+			if err != nil {
+				return nil, err
+			}
+			l.columns[f] = c
+		case name != "" && (explicit != "" || f == fieldSequence):
+			return nil, &MappingError{"", name, "is missing", missingFix(f, columns)}
+		case m.needs(f):
+			return nil, &MappingError{"", cmp.Or(name, fieldNames[f]), "is missing", missingFix(f, columns)}
+		}
+	}
+	if err := l.key(columns, m.Unordered); err != nil {
+		return nil, err
+	}
+	l.prepare()
+	return l, nil
+}
+
+// needs says whether there is no event without the field's column.
+func (m Mapping) needs(f field) bool {
+	switch f {
+	case fieldID, fieldAggregateID, fieldPayload:
+		return true
+	case fieldAggregateType:
+		return m.AggregateType == ""
+	case fieldType:
+		return m.Type == ""
+	default:
+		return false
+	}
+}
+
+func missingFix(f field, columns []Column) string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.Name
+	}
+	fix := fmt.Sprintf("map %s to one of %s", fieldNames[f], strings.Join(names, ", "))
+	switch f {
+	case fieldSequence:
+		fix += `, or to "-" if the table has no numbers`
+	case fieldAggregateType:
+		fix += ", or set the aggregate type of all rows"
+	case fieldType:
+		fix += ", or set the event type of all rows"
+	}
+	return fix
+}
+
+// mapped checks that the column may hold the field.
+func mapped(f field, c Column) (column, error) {
+	t, ok := typeOf(c.Type)
+	if !ok || !slices.Contains(fieldTypes[f], t) {
+		want := make([]string, len(fieldTypes[f]))
+		for i, t := range fieldTypes[f] {
+			want[i] = string(t)
+		}
+		return column{}, &MappingError{
+			"", c.Name, fmt.Sprintf("has type %s, which cannot hold %s", c.Type, fieldNames[f]),
+			"map " + fieldNames[f] + " to a column of type " + strings.Join(want, " or "),
+		}
+	}
+	if c.Kind == KindStatic {
+		return column{}, &MappingError{"", c.Name, "is static", "map " + fieldNames[f] + " to a column that each row has"}
+	}
+	return column{name: c.Name, typ: t, key: c.Kind != KindRegular}, nil
+}

@@ -1,0 +1,166 @@
+package outbox
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Scanner reads events from rows of a table's columns without reflection. It is
+// reused from row to row and not safe for concurrent use; the events it returns
+// share nothing with it. The zero value is for the columns of outbox_messages,
+// which Columns lists; Table.Scanner returns one for any table.
+type Scanner struct {
+	layout  *layout
+	e       Event
+	headers headerMap
+	dest    []any
+}
+
+// Scanner returns a Scanner for the columns that t.Columns lists.
+func (t Table) Scanner() *Scanner { return &Scanner{layout: t.layout} }
+
+// Dest returns the destinations for the columns, in their order, for Iter.Scan. A
+// query that reads more columns appends or prepends its own destinations.
+//
+// Each is a pointer to a gocql.UUID, int64, time.Time, string or []byte whose
+// column has just that type, or a gocql.Unmarshaler that leaves null alone.
+func (s *Scanner) Dest() []any {
+	// A scan leaves a destination as it was for no column, and gocql reuses a
+	// byte slice that is there already; both must start empty.
+	s.e, s.headers = Event{}, nil
+	if s.dest == nil {
+		if s.layout == nil {
+			s.layout = defaultLayout
+		}
+		for _, f := range s.layout.fields {
+			s.dest = append(s.dest, s.destination(f, s.layout.columns[f].typ))
+		}
+	}
+	return s.dest
+}
+
+func (s *Scanner) destination(f field, typ columnType) any {
+	switch f {
+	case fieldAggregateID:
+		if typ == typeUUID || typ == typeTimeUUID {
+			return &s.e.AggregateID
+		}
+		return &idScan{typ, &s.e.AggregateID, &s.e.AggregateText}
+	case fieldID:
+		if typ == typeUUID || typ == typeTimeUUID {
+			return &s.e.ID
+		}
+		return &idScan{typ, &s.e.ID, &s.e.IDText}
+	case fieldSequence:
+		if typ == typeBigint {
+			return &s.e.Sequence
+		}
+		return &intScan{&s.e.Sequence}
+	case fieldAggregateType:
+		return &s.e.AggregateType
+	case fieldType:
+		return &s.e.Type
+	case fieldPayload:
+		return &s.e.Payload
+	case fieldContentType:
+		return &s.e.ContentType
+	case fieldHeaders:
+		return &s.headers
+	case fieldCreatedAt:
+		if typ == typeTimestamp {
+			return &s.e.CreatedAt
+		}
+		return &timeUUIDScan{&s.e.CreatedAt}
+	default:
+		return &s.e.DeliverAt
+	}
+}
+
+// Event returns the event of the row that was scanned last, or a *RowError.
+// It resets the scanner for the next row.
+func (s *Scanner) Event() (Event, error) {
+	e := s.e
+	e.Headers = s.headers
+	s.e, s.headers = Event{}, nil
+	return e, s.layout.complete(&e, nil)
+}
+
+// Adds is Table.Adds for the row that was scanned last. Call it before Event.
+func (s *Scanner) Adds() bool {
+	switch l := s.layout; {
+	case l.columns[l.marker].key:
+		return true
+	case l.marker == fieldID:
+		return s.e.ID != gocql.UUID{}
+	case l.marker == fieldType:
+		return s.e.Type != ""
+	case l.marker == fieldPayload:
+		return s.e.Payload != nil
+	default:
+		return s.e.AggregateType != ""
+	}
+}
+
+// idScan takes an id that is no UUID.
+type idScan struct {
+	typ  columnType
+	id   *gocql.UUID
+	text *string
+}
+
+// UnmarshalCQL takes the id as text.
+func (d *idScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	switch {
+	case len(data) == 0:
+		return nil
+	case d.typ == typeText:
+		*d.id, *d.text = textID(string(data))
+		return nil
+	}
+	n, err := integer(data)
+	if err == nil {
+		*d.id, *d.text = textID(strconv.FormatInt(n, 10))
+	}
+	return err
+}
+
+// intScan takes an int.
+type intScan struct{ n *int64 }
+
+// UnmarshalCQL takes an int or a bigint.
+func (d *intScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) (err error) {
+	if len(data) > 0 {
+		*d.n, err = integer(data)
+	}
+	return err
+}
+
+func integer(data []byte) (int64, error) {
+	switch len(data) {
+	case 4:
+		return int64(int32(binary.BigEndian.Uint32(data))), nil
+	case 8:
+		return int64(binary.BigEndian.Uint64(data)), nil
+	default:
+		return 0, fmt.Errorf("outbox: an integer has %d bytes", len(data))
+	}
+}
+
+// timeUUIDScan takes the time of a timeuuid.
+type timeUUIDScan struct{ t *time.Time }
+
+// UnmarshalCQL takes the time, to the millisecond.
+func (d *timeUUIDScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	if len(data) != 16 {
+		return fmt.Errorf("outbox: a timeuuid has %d bytes", len(data))
+	}
+	*d.t = gocql.UUID(data).Time().UTC().Truncate(time.Millisecond)
+	return nil
+}

@@ -1,0 +1,109 @@
+package outbox
+
+import (
+	"crypto/sha1" // UUIDv5 is defined with it
+
+	"github.com/gocql/gocql"
+)
+
+// TextNamespace is the namespace of the ids that stand for text: the UUIDv5 of
+// "urn:scylla-outbox:id" in the namespace of URLs.
+var TextNamespace = gocql.UUID{0x8f, 0xc7, 0xe6, 0xf0, 0xc4, 0x41, 0x54, 0xa3, 0x80, 0x44, 0x0e, 0x1b, 0x0e, 0x98, 0x0c, 0x83}
+
+// IDOf returns the UUID that stands for an id which a table keeps as text or as
+// a number: the same one every time, in every process and language. A UUID in
+// its canonical form, 36 characters in lower case, stands for itself; any other
+// text for its UUIDv5 in TextNamespace, as does the zero UUID.
+//
+// It allocates nothing for a UUID, and nothing for a text of up to 240 bytes.
+func IDOf[T ~string | ~[]byte](text T) gocql.UUID {
+	if u, ok := parseCanonical(text); ok {
+		return u
+	}
+	var buf [256]byte
+	sum := sha1.Sum(append(append(buf[:0], TextNamespace[:]...), text...))
+	u := gocql.UUID(sum[:16])
+	u[6] = u[6]&0x0f | 0x50
+	u[8] = u[8]&0x3f | 0x80
+	return u
+}
+
+// textID is IDOf with the text that must be kept beside it; none for a UUID.
+func textID(text string) (gocql.UUID, string) {
+	if u, ok := parseCanonical(text); ok {
+		return u, ""
+	}
+	return IDOf(text), text
+}
+
+// IDString is the event's id as it is published: IDText, or ID in its text form.
+func (e *Event) IDString() string {
+	if e.IDText != "" {
+		return e.IDText
+	}
+	return e.ID.String()
+}
+
+// AggregateString is the aggregate's id as it is published, in the record key
+// and in ce_subject: AggregateText, or AggregateID in its text form.
+func (e *Event) AggregateString() string {
+	if e.AggregateText != "" {
+		return e.AggregateText
+	}
+	return e.AggregateID.String()
+}
+
+// appendID appends the text, or u in its text form if there is none.
+func appendID(dst []byte, text string, u gocql.UUID) []byte {
+	if text != "" {
+		return append(dst, text...)
+	}
+	return appendUUID(dst, u)
+}
+
+// identify fills in the ids that stand for the texts.
+func (e *Event) identify() {
+	if e.IDText != "" {
+		e.ID, e.IDText = textID(e.IDText)
+	}
+	if e.AggregateText != "" {
+		e.AggregateID, e.AggregateText = textID(e.AggregateText)
+	}
+}
+
+// parseCanonical reads a UUID in its canonical text form; the zero UUID is none.
+func parseCanonical[T ~string | ~[]byte](b T) (u gocql.UUID, ok bool) {
+	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
+		return u, false
+	}
+	var bad byte
+	for i, at := range [16]int{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34} {
+		hi, lo := hexDigits[b[at]], hexDigits[b[at+1]]
+		bad |= hi | lo
+		u[i] = hi<<4 | lo
+	}
+	return u, bad < 16 && u != gocql.UUID{}
+}
+
+// hexDigits are the values of hexadecimal digits in lower case; 0xff for all else.
+var hexDigits = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 0xff
+	}
+	for i, c := range "0123456789abcdef" {
+		t[c] = byte(i)
+	}
+	return t
+}()
+
+// appendUUID appends u as text, lower case, without an allocation.
+func appendUUID(dst []byte, u gocql.UUID) []byte {
+	const digits = "0123456789abcdef"
+	for i, b := range u {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			dst = append(dst, '-')
+		}
+		dst = append(dst, digits[b>>4], digits[b&15])
+	}
+	return dst
+}

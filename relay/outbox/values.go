@@ -1,0 +1,93 @@
+package outbox
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// arguments are the arguments of the table's INSERT of e.
+func (t Table) arguments(e Event) ([]any, error) {
+	if err := t.Validate(&e); err != nil {
+		return nil, err
+	}
+	if c := t.layout.unmapped; c != "" {
+		return nil, &MappingError{t.String(), c, "is part of the primary key, and no field of an event is mapped to it", "write the row with a statement of your own"}
+	}
+	e.identify()
+	return t.layout.values(&e), nil
+}
+
+// values are the arguments for the layout's columns. What is empty is left unset
+// rather than null, so that it writes no tombstone and, in the CDC log, no deletion.
+func (l *layout) values(e *Event) []any {
+	out := make([]any, 0, len(l.written))
+	for _, f := range l.written {
+		out = append(out, l.columns[f].value(f, e))
+	}
+	return out
+}
+
+func (c *column) value(f field, e *Event) any {
+	switch f {
+	case fieldAggregateID:
+		return idValue(c.typ, e.AggregateText, e.AggregateID)
+	case fieldID:
+		return idValue(c.typ, e.IDText, e.ID)
+	case fieldSequence:
+		return e.Sequence
+	case fieldAggregateType:
+		return e.AggregateType
+	case fieldType:
+		return e.Type
+	case fieldContentType:
+		if e.ContentType == "" {
+			return DefaultContentType
+		}
+		return e.ContentType
+	case fieldHeaders:
+		if len(e.Headers) == 0 {
+			return gocql.UnsetValue
+		}
+		return headerMap(e.Headers)
+	case fieldCreatedAt:
+		if c.typ == typeTimeUUID {
+			return timeUUID(e.CreatedAt, e.ID)
+		}
+		return e.CreatedAt.UnixMilli()
+	case fieldDeliverAt:
+		if e.DeliverAt.IsZero() {
+			return gocql.UnsetValue
+		}
+		return e.DeliverAt.UnixMilli()
+	default:
+		if e.Payload == nil {
+			return []byte{} // null would write a tombstone
+		}
+		return e.Payload
+	}
+}
+
+// idValue is an id as its column takes it.
+func idValue(typ columnType, text string, id gocql.UUID) any {
+	switch typ {
+	case typeUUID, typeTimeUUID:
+		return id
+	case typeText:
+		if text == "" {
+			return id.String()
+		}
+		return text
+	default:
+		n, _ := strconv.ParseInt(text, 10, 64) // Validate refuses what is no number
+		return n
+	}
+}
+
+// timeUUID is the same for the same event, so that a retry writes the same row.
+func timeUUID(t time.Time, id gocql.UUID) gocql.UUID {
+	u := gocql.MinTimeUUID(t)
+	copy(u[9:], id[9:])
+	return u
+}
