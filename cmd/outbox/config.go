@@ -38,6 +38,8 @@ type scyllaConfig struct {
 	Username    string        `koanf:"username"`
 	Password    string        `koanf:"password"`
 	tlsConfig   `koanf:",squash"`
+
+	requests *requests // counts what is asked of the database; nil does not
 }
 
 type kafkaConfig struct {

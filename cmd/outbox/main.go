@@ -73,7 +73,7 @@ says what is missing, 'outbox verify' whether anything was lost.`,
 	})
 	root.AddCommand(
 		newDevCommand(), newOrdersCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
-		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newFakeCommand(), newVersionCommand(),
+		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newFakeCommand(), newBenchCommand(), newVersionCommand(),
 	)
 	return root
 }

@@ -46,6 +46,7 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	defer func() { err = errors.Join(err, teardown.Run()) }()
 
 	reg := newRegistry()
+	c.Scylla.requests = newRequests(reg)
 	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
 	if err != nil {
 		return stopped(ctx, err)
@@ -73,12 +74,20 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	}
 	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
 	log.Info("relay running", "relay", c.Relay.Name, "table", c.Scylla.Keyspace+"."+c.Relay.Table,
-		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr())
+		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr(), "hints", hintAddr(conf.Hints))
 	err = r.Run(ctx)
 	if err == nil {
 		log.Info("relay stopped", "cause", context.Cause(ctx))
 	}
 	return err
+}
+
+// hintAddr is where hints are taken, empty for nowhere.
+func hintAddr(c net.PacketConn) string {
+	if c == nil {
+		return ""
+	}
+	return c.LocalAddr().String()
 }
 
 // relayConfig is the relay's configuration but for the session, logger and registry.
