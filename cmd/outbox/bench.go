@@ -96,6 +96,7 @@ func (f *benchFlags) validate() error {
 	}
 	bad(f.rate <= 0 || f.rate > 1e6, "--rate %g: use events per second, up to a million", f.rate)
 	bad(f.restartRate <= 0 || f.restartRate > 1e6, "--restart-rate %g: use events per second, up to a million", f.restartRate)
+	bad(f.restart && f.duration == 0, "--restart needs a --duration: the relay is killed after a third of it")
 	bad(f.duration < 0, "--duration %s: must not be negative", f.duration)
 	bad(f.idle < 0, "--idle %s: must not be negative", f.idle)
 	bad(f.poll < time.Millisecond, "--poll %s: use a millisecond or more", f.poll)

@@ -16,10 +16,9 @@ import (
 const (
 	// drainSpread is how many aggregates' events lie between two of one.
 	drainSpread = 1024
-	// oldWindow is the confidence window of the relay whose backlog is older, and
-	// oldAge how old the rows are to be then: the tail looks back by 10 s more.
-	oldWindow = time.Second
-	oldAge    = 12 * time.Second
+	// sweepWindow is the confidence window of the relay that only sweeps: the rows
+	// are older by then.
+	sweepWindow = time.Millisecond
 	// drainAge is how far back the peer starts.
 	drainAge = 72 * time.Hour
 )
@@ -29,7 +28,6 @@ type drainer struct {
 	name string
 	peer bool
 	args []string
-	age  time.Duration // the least age of the rows
 }
 
 // measureDrain writes a backlog and has it drained in every way.
@@ -39,7 +37,7 @@ func (b *benchmark) measureDrain(ctx context.Context) error {
 	}
 	drainers := []drainer{
 		{name: "relay, rows just written (tail)"},
-		{name: "relay, rows older than the window (sweep)", age: oldAge, args: []string{"--relay-confidence-window", oldWindow.String()}},
+		{name: "relay, older rows (sweep alone)", args: []string{"--relay-tail", "off", "--relay-confidence-window", sweepWindow.String()}},
 	}
 	if slices.Contains(b.peers, peerTuned) {
 		drainers = append(drainers, drainer{name: "scylla-cdc-go + franz-go", peer: true, args: []string{
@@ -82,13 +80,9 @@ func (b *benchmark) drainAll(ctx context.Context, drainers []drainer, done func(
 	if err != nil {
 		return nil, err
 	}
-	written := time.Now()
 	c = new(bench.Ceilings)
 	got := make([]bench.Drained, len(drainers))
 	for i, d := range drainers {
-		if err := stoppable(ctx, time.Until(written.Add(d.age))); err != nil {
-			return nil, err
-		}
 		b.say("drain: %s", d.name)
 		if got[i], err = p.drain(ctx, d, events); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.name, err)
@@ -211,9 +205,6 @@ func (b *benchmark) measureRestart(ctx context.Context) error {
 	return nil
 }
 
-// restartLoad is how long the load takes; the relay is killed after a third.
-const restartLoad = 9 * time.Second
-
 func (b *benchmark) killed(ctx context.Context) (got bench.Restarted, err error) {
 	p, err := b.newPlace(ctx)
 	if err != nil {
@@ -225,7 +216,7 @@ func (b *benchmark) killed(ctx context.Context) (got bench.Restarted, err error)
 		return got, err
 	}
 	events := bench.NewEvents(topic, int(b.restartRate), b.payload)
-	load := bench.Load{Session: p.session, Table: p.table, Events: events, Rate: b.restartRate, Duration: restartLoad}
+	load := bench.Load{Session: p.session, Table: p.table, Events: events, Rate: b.restartRate, Duration: b.duration}
 	arrivals := bench.NewArrivals(events, load.Total())
 	stop, err := b.consume(ctx, arrivals, topic)
 	if err != nil {
@@ -243,7 +234,7 @@ func (b *benchmark) killed(ctx context.Context) (got bench.Restarted, err error)
 		written, err = load.Run(ctx)
 		loading <- err
 	}()
-	if err := stoppable(ctx, restartLoad/3); err != nil {
+	if err := stoppable(ctx, load.Length()/3); err != nil {
 		return got, errors.Join(err, <-loading)
 	}
 	relay.Kill()
@@ -265,4 +256,3 @@ func (b *benchmark) killed(ctx context.Context) (got bench.Restarted, err error)
 	}
 	return got, nil
 }
-

@@ -93,7 +93,7 @@ func (b *benchmark) load(ctx context.Context, c contender, watchIdle bool) (got 
 		return got, nil, err
 	}
 	defer func() { err = errors.Join(err, process.Stop()) }()
-	if err := stoppable(ctx, benchSettle); err != nil {
+	if err := stoppable(ctx, min(benchSettle, b.duration)); err != nil {
 		return got, nil, err
 	}
 	if watchIdle {

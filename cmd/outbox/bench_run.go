@@ -37,7 +37,8 @@ const (
 	// benchWindow is the confidence window under load: shorter than the load, so
 	// that what the sweep costs is in the figures.
 	benchWindow = 2 * time.Second
-	// benchSettle is how long a process may find its pace before it is measured.
+	// benchSettle is how long a process may find its pace before it is measured, or
+	// as long as the load, if that is less.
 	benchSettle = 2 * time.Second
 )
 
@@ -49,7 +50,7 @@ type benchmark struct {
 	log         *slog.Logger
 	embedded    bool
 	forward     []string // flags of the clients, for the child processes
-	env         []string
+	program     bench.Program
 	name        string // of everything it makes
 	made        int
 
@@ -83,11 +84,14 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 	}
 	for _, v := range os.Environ() {
 		if !b.embedded || !strings.HasPrefix(v, "OUTBOX_") {
-			b.env = append(b.env, v)
+			b.program.Env = append(b.program.Env, v)
 		}
 	}
+	if b.conf.Log.Level == "debug" {
+		b.program.Log = b.errOut
+	}
 	fl.Visit(func(f *pflag.Flag) {
-		if strings.HasPrefix(f.Name, "scylla-") && f.Name != "scylla-keyspace" || strings.HasPrefix(f.Name, "kafka-") || f.Name == "config" {
+		if strings.HasPrefix(f.Name, "scylla-") && f.Name != "scylla-keyspace" || strings.HasPrefix(f.Name, "kafka-") || strings.HasPrefix(f.Name, "log-level") || f.Name == "config" {
 			v := f.Value.String()
 			if s, ok := f.Value.(pflag.SliceValue); ok {
 				v = strings.Join(s.GetSlice(), ",")
@@ -133,13 +137,13 @@ func (b *benchmark) run(ctx context.Context) (err error) {
 func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
 	if b.embedded {
 		const ready = "embedded engines running, not for production"
-		b.database, err = bench.StartChild("embedded database", ready, b.env,
+		b.database, err = b.program.Start("embedded database", ready,
 			"fake", "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--log-format", "json")
 		if err != nil {
 			return err
 		}
 		teardown.Add("embedded database", b.database.Stop)
-		b.broker, err = bench.StartChild("embedded broker", ready, b.env,
+		b.broker, err = b.program.Start("embedded broker", ready,
 			"fake", "--cql-addr", "", "--kafka-addr", "127.0.0.1:0", "--log-format", "json")
 		if err != nil {
 			return err
@@ -224,7 +228,9 @@ func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, err
 		"--scylla-keyspace", p.keyspace, "--relay-name", topic, "--relay-topic", topic,
 		"--admin-addr", "127.0.0.1:0", "--log-format", "json",
 	}, args...)...)
-	return bench.StartChild("relay", "relay running", append(slices.Clone(b.env), "OUTBOX_RELAY_HINT_KEY="+key), args...)
+	program := b.program
+	program.Env = append(slices.Clone(program.Env), "OUTBOX_RELAY_HINT_KEY="+key)
+	return program.Start("relay", "relay running", args...)
 }
 
 // startPeer starts scylla-cdc-go with franz-go.
@@ -233,7 +239,7 @@ func (p *place) startPeer(args ...string) (*bench.Child, error) {
 	args = append(slices.Concat([]string{"bench", "peer"}, b.forward), append([]string{
 		"--scylla-keyspace", p.keyspace, "--admin-addr", "127.0.0.1:0", "--log-format", "json",
 	}, args...)...)
-	return bench.StartChild("scylla-cdc-go with franz-go", "peer running", b.env, args...)
+	return b.program.Start("scylla-cdc-go with franz-go", "peer running", args...)
 }
 
 // consume follows a topic until the returned function is called.

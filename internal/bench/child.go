@@ -23,6 +23,7 @@ type Child struct {
 	Started time.Time
 
 	name  string
+	to    io.Writer
 	cmd   *exec.Cmd
 	usage *usage
 
@@ -36,11 +37,18 @@ type Child struct {
 // keptLines is how much of a child's log is kept to explain a failure.
 const keptLines = 20
 
-// StartChild starts this program with args, which must make it log as JSON, and
-// env, and waits for the line of its log with the message ready, whose attributes
-// Attr returns.
-func StartChild(name, ready string, env []string, args ...string) (*Child, error) {
-	c, err := startChild(name, ready, env, args...)
+// Program is how this program is started again.
+type Program struct {
+	// Env is its environment.
+	Env []string
+	// Log gets what it logs, line by line; nil for nobody.
+	Log io.Writer
+}
+
+// Start starts the program with args, which must make it log as JSON, and waits
+// for the line of its log with the message ready, whose attributes Attr returns.
+func (p Program) Start(name, ready string, args ...string) (*Child, error) {
+	c, err := p.start(name, ready, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +72,13 @@ func StartChild(name, ready string, env []string, args ...string) (*Child, error
 	}
 }
 
-func startChild(name, ready string, env []string, args ...string) (*Child, error) {
+func (p Program) start(name, ready string, args ...string) (*Child, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	c := &Child{name: name, cmd: exec.Command(path, args...), exited: make(chan struct{})}
-	c.cmd.Env = env
+	c := &Child{name: name, to: p.Log, cmd: exec.Command(path, args...), exited: make(chan struct{})}
+	c.cmd.Env = p.Env
 	c.cmd.SysProcAttr = dieWithParent()
 	stderr, err := c.cmd.StderrPipe()
 	if err != nil {
@@ -95,6 +103,9 @@ func (c *Child) follow(r io.Reader, ready string) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
+		if c.to != nil {
+			fmt.Fprintf(c.to, "%s: %s\n", c.name, lines.Bytes())
+		}
 		c.mu.Lock()
 		c.log = append(c.log, lines.Text())
 		if len(c.log) > keptLines {

@@ -36,7 +36,10 @@ type Load struct {
 }
 
 // Total is how many events it writes, those of the warm-up included.
-func (l *Load) Total() int64 { return int64(l.Rate * (l.Duration + warmUp).Seconds()) }
+func (l *Load) Total() int64 { return int64(l.Rate * l.Length().Seconds()) }
+
+// Length is how long it takes, the warm-up included.
+func (l *Load) Length() time.Duration { return l.Duration + warmUp }
 
 // warm is how many of them are the warm-up.
 func (l *Load) warm() int64 { return int64(l.Rate * warmUp.Seconds()) }

@@ -37,7 +37,7 @@ func TestBench_EveryEventOnce(t *testing.T) {
 	if r.Ceilings.Read.Count != 300 || r.Ceilings.Produce.Count != 300 {
 		t.Errorf("ceilings: %+v, want 300 rows and records", r.Ceilings)
 	}
-	if c := r.Restart.Counts; c.Written != 1000 || !c.OK() || r.Restart.First <= 0 {
-		t.Errorf("restart: %+v, want 1000 events, each once", r.Restart)
+	if c := r.Restart.Counts; c.Written != 150 || !c.OK() || r.Restart.First <= 0 {
+		t.Errorf("restart: %+v, want 150 events, each once", r.Restart)
 	}
 }
