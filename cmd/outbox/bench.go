@@ -30,6 +30,7 @@ type benchFlags struct {
 	restartRate float64
 	peers       []string
 	output      string
+	profiles    string
 }
 
 func newBenchCommand() *cobra.Command {
@@ -81,6 +82,7 @@ event was lost, came twice, or came out of order.`,
 	fl.BoolVar(&f.restart, "restart", false, "kill the relay under load and measure how long until it publishes again")
 	fl.Float64Var(&f.restartRate, "restart-rate", 5000, "events per second of the load that a restart happens under")
 	fl.StringSliceVar(&f.peers, "peers", []string{peerTuned}, "scylla-cdc-go with franz-go alone: tuned, defaults (takes minutes), or none")
+	fl.StringVar(&f.profiles, "profiles", "", "write processor profiles of the relay and of its peers into this folder")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionLog)
 	cmd.AddCommand(newBenchPeerCommand())

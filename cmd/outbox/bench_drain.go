@@ -19,6 +19,8 @@ const (
 	// sweepWindow is the confidence window of the relay that only sweeps: the rows
 	// are older by then.
 	sweepWindow = time.Millisecond
+	// drainProfile is how long a drain is profiled from its start.
+	drainProfile = 3 * time.Second
 	// drainAge is how far back the peer starts.
 	drainAge = 72 * time.Hour
 )
@@ -130,6 +132,7 @@ func (p *place) drain(ctx context.Context, d drainer, events *bench.Events) (got
 	}
 	defer func() { err = errors.Join(err, child.Stop()) }()
 	at := child.UsageAtStart()
+	profiled := b.profile(ctx, child, "drain "+d.name, drainProfile)
 	first, last, atFirst, err := b.follow(ctx, topic, b.drain)
 	if err != nil {
 		return got, err
@@ -139,6 +142,10 @@ func (p *place) drain(ctx context.Context, d drainer, events *bench.Events) (got
 		Process: bench.CostOf(at, child.Usage()),
 	}
 	if got.Queries, err = bench.Scrape(ctx, child.Attr("admin"), bench.QueriesMetric); err != nil {
+		return got, err
+	}
+
+	if err := profiled(); err != nil {
 		return got, err
 	}
 

@@ -114,6 +114,7 @@ func (b *benchmark) load(ctx context.Context, c contender, watchIdle bool) (got 
 		return got, nil, err
 	}
 	before := b.usages(process)
+	profiled := b.profile(ctx, process, c.name, load.Length())
 	written, err := load.Run(ctx)
 	if err != nil {
 		return got, nil, err
@@ -124,6 +125,9 @@ func (b *benchmark) load(ctx context.Context, c contender, watchIdle bool) (got 
 	after := b.usages(process)
 	sent, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
 	if err != nil {
+		return got, nil, err
+	}
+	if err := profiled(); err != nil {
 		return got, nil, err
 	}
 	got = bench.Contender{

@@ -48,7 +48,7 @@ func newBenchPeerCommand() *cobra.Command {
 				return err
 			}
 			teardown.AddFunc("kafka client", client.Close)
-			admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, daemon.AdminHandler(reg, func() (bool, any) { return true, nil }), log)
+			admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, nil }), log)
 			if err != nil {
 				return err
 			}

@@ -10,7 +10,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -226,7 +228,7 @@ func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, err
 	b := p.bench
 	args = append(slices.Concat([]string{"relay"}, b.forward), append([]string{
 		"--scylla-keyspace", p.keyspace, "--relay-name", topic, "--relay-topic", topic,
-		"--admin-addr", "127.0.0.1:0", "--log-format", "json",
+		"--admin-addr", "127.0.0.1:0", "--admin-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",
 	}, args...)...)
 	program := b.program
 	program.Env = append(slices.Clone(program.Env), "OUTBOX_RELAY_HINT_KEY="+key)
@@ -237,7 +239,7 @@ func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, err
 func (p *place) startPeer(args ...string) (*bench.Child, error) {
 	b := p.bench
 	args = append(slices.Concat([]string{"bench", "peer"}, b.forward), append([]string{
-		"--scylla-keyspace", p.keyspace, "--admin-addr", "127.0.0.1:0", "--log-format", "json",
+		"--scylla-keyspace", p.keyspace, "--admin-addr", "127.0.0.1:0", "--admin-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",
 	}, args...)...)
 	return b.program.Start("scylla-cdc-go with franz-go", "peer running", args...)
 }
@@ -263,6 +265,25 @@ func (b *benchmark) usages(process *bench.Child) usages {
 		u.database, u.broker = b.database.Usage(), b.broker.Usage()
 	}
 	return u
+}
+
+// profile takes a processor profile of a child, if profiles are wanted, until
+// the returned function is called.
+func (b *benchmark) profile(ctx context.Context, of *bench.Child, name string, d time.Duration) (wait func() error) {
+	if b.profiles == "" {
+		return func() error { return nil }
+	}
+	done := make(chan error, 1)
+	go func() {
+		name := strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+				return r
+			}
+			return '-'
+		}, name)
+		done <- bench.Profile(ctx, of.Attr("admin"), filepath.Join(b.profiles, name+".pprof"), d)
+	}()
+	return func() error { return <-done }
 }
 
 // say tells how far it is.

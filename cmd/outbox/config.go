@@ -67,7 +67,8 @@ type httpConfig struct {
 }
 
 type adminConfig struct {
-	Addr string `koanf:"addr"`
+	Addr     string `koanf:"addr"`
+	Profiles bool   `koanf:"profiles"`
 }
 
 type relayConfig struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, daemon.AdminHandler(reg, relayReadiness(r)), log)
+	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, relayReadiness(r)), log)
 	if err != nil {
 		return withHint(err, "another process has that port; --admin-addr names another")
 	}
@@ -80,6 +81,15 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 		log.Info("relay stopped", "cause", context.Cause(ctx))
 	}
 	return err
+}
+
+// handler serves what the admin address shows.
+func (c adminConfig) handler(reg *prometheus.Registry, ready daemon.Readiness) http.Handler {
+	h := daemon.AdminHandler(reg, ready)
+	if c.Profiles {
+		h = daemon.WithProfiles(h)
+	}
+	return h
 }
 
 // hintAddr is where hints are taken, empty for nowhere.
