@@ -50,7 +50,9 @@ func (b *benchmark) measureDrain(ctx context.Context) error {
 	drained := make([][]bench.Drained, len(drainers))
 	for run := range b.runs {
 		c, err := b.drainAll(ctx, drainers, func(i int, d bench.Drained) {
-			b.report.Counts.Add(d.Counts)
+			if !drainers[i].peer {
+				b.report.Counts.Add(d.Counts)
+			}
 			drained[i] = append(drained[i], d)
 		}, run)
 		if err != nil {

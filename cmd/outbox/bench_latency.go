@@ -39,27 +39,35 @@ func (b *benchmark) contenders() []contender {
 	return out
 }
 
-// measureLatency puts a load on each contender, and watches the first with none.
+// measureLatency puts a load on each contender in turn, and watches the first
+// with none. Runs of one are far apart, so that what else the machine does
+// for a while disturbs them all alike.
 func (b *benchmark) measureLatency(ctx context.Context) error {
 	if b.duration == 0 {
 		return nil
 	}
 	var idles []bench.Idle
-	for n, c := range b.contenders() {
-		var runs []bench.Contender
-		for run := range b.runs {
+	contenders := b.contenders()
+	runs := make([][]bench.Contender, len(contenders))
+	for run := range b.runs {
+		for n, c := range contenders {
 			b.say("latency: %s, run %d of %d", c.name, run+1, b.runs)
 			got, idle, err := b.load(ctx, c, n == 0 && b.idle > 0)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			runs = append(runs, got)
-			b.report.Counts.Add(got.Counts)
+			b.say("         p50 %.1f ms, p99 %.1f ms since stored; others kept %.1f cores busy", got.Committed.P50, got.Committed.P99, got.Others)
+			runs[n] = append(runs[n], got)
+			if !c.peer {
+				b.report.Counts.Add(got.Counts)
+			}
 			if idle != nil {
 				idles = append(idles, *idle)
 			}
 		}
-		b.report.Latency = append(b.report.Latency, bench.Median(runs))
+	}
+	for _, r := range runs {
+		b.report.Latency = append(b.report.Latency, bench.Median(r))
 	}
 	if len(idles) > 0 {
 		idle := bench.Median(idles)
@@ -134,6 +142,7 @@ func (b *benchmark) load(ctx context.Context, c contender, watchIdle bool) (got 
 		Name: c.name, Counts: arrivals.Counts(written),
 		Process: bench.CostOf(before.process, after.process), Database: bench.CostOf(before.database, after.database),
 		Broker: bench.CostOf(before.broker, after.broker), Queries: (sent - queries) / after.process.At.Sub(before.process.At).Seconds(),
+		Others: after.others(before),
 	}
 	got.Intended, got.Committed = load.Latencies(arrivals)
 	return got, idle, nil

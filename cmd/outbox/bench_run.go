@@ -256,11 +256,25 @@ func (b *benchmark) consume(ctx context.Context, a *bench.Arrivals, topic string
 	return func() { cancel(); <-done; client.Close() }, nil
 }
 
-// usages are what the processes have used.
-type usages struct{ process, database, broker bench.Usage }
+// usages are what the processes have used, and the machine as a whole.
+type usages struct {
+	process, database, broker, self bench.Usage
+	busy                            time.Duration
+}
+
+// others is how many processors everything else on the machine kept busy.
+func (u usages) others(since usages) float64 {
+	d := u.self.At.Sub(since.self.At).Seconds()
+	if u.busy == 0 || d <= 0 {
+		return 0
+	}
+	ours := u.process.CPU + u.database.CPU + u.broker.CPU + u.self.CPU - since.process.CPU - since.database.CPU - since.broker.CPU - since.self.CPU
+	return max(0, (u.busy-since.busy-ours).Seconds()/d)
+}
 
 func (b *benchmark) usages(process *bench.Child) usages {
-	u := usages{process: process.Usage()}
+	u := usages{process: process.Usage(), self: bench.Self()}
+	u.busy, _ = bench.Busy()
 	if b.embedded {
 		u.database, u.broker = b.database.Usage(), b.broker.Usage()
 	}

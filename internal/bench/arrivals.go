@@ -47,6 +47,9 @@ type Counts struct {
 	Disorder int64 `json:"out_of_order"`
 }
 
+// Lost is how many did not come.
+func (c Counts) Lost() int64 { return c.Written - c.Consumed }
+
 // OK says that each event came once and in order.
 func (c Counts) OK() bool { return c.Written == c.Consumed && c.Doubles == 0 && c.Disorder == 0 }
 

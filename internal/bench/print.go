@@ -3,9 +3,13 @@ package bench
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
+
+// noisy is how many processors others may keep busy before the report says so.
+const noisy = 0.1
 
 // table is rows of cells under a heading; the first row names the columns.
 type table struct {
@@ -19,7 +23,7 @@ func (r *Report) tables() []table {
 	if len(r.Latency) > 0 {
 		t := table{
 			title: fmt.Sprintf("Latency in ms at %g events/s, %d bytes each: since stored (since to be sent)", r.Rate, r.Payload),
-			rows:  [][]string{{"", "p50", "p95", "p99", "p99.9", "max", "its CPU", "database CPU", "queries/s", "its memory"}},
+			rows:  [][]string{{"", "p50", "p95", "p99", "p99.9", "max", "its CPU", "database CPU", "queries/s", "its memory", "lost", "disorder"}},
 		}
 		for _, c := range r.Latency {
 			cell := func(f func(Latency) float64) string { return fmt.Sprintf("%.1f (%.1f)", f(c.Committed), f(c.Intended)) }
@@ -29,6 +33,7 @@ func (r *Report) tables() []table {
 				cell(func(l Latency) float64 { return l.P99 }), cell(func(l Latency) float64 { return l.P999 }),
 				cell(func(l Latency) float64 { return l.Max }),
 				cores(c.Process), cores(c.Database), fmt.Sprintf("%.0f", c.Queries), megabytes(c.Process),
+				strconv.FormatInt(c.Counts.Lost(), 10), strconv.FormatInt(c.Counts.Disorder, 10),
 			})
 		}
 		out = append(out, t)
@@ -38,16 +43,17 @@ func (r *Report) tables() []table {
 		t := table{
 			title: fmt.Sprintf("Draining %d events", r.Drain[0].Counts.Written),
 			rows: [][]string{
-				{"", "events/s", "of read, then produce", "first after", "its CPU", "its memory", "queries"},
-				{"reading the rows and discarding them", fmt.Sprintf("%.0f", c.Read.PerSecond), "", "", "", "", ""},
-				{"producing the records", fmt.Sprintf("%.0f", c.Produce.PerSecond), "", "", "", "", ""},
-				{"one after the other, 1 / (1/read + 1/produce)", fmt.Sprintf("%.0f", c.OneAfterTheOther()), "100 %", "", "", "", ""},
+				{"", "events/s", "of read, then produce", "first after", "its CPU", "its memory", "queries", "lost", "disorder"},
+				{"reading the rows and discarding them", fmt.Sprintf("%.0f", c.Read.PerSecond), "", "", "", "", "", "", ""},
+				{"producing the records", fmt.Sprintf("%.0f", c.Produce.PerSecond), "", "", "", "", "", "", ""},
+				{"one after the other, 1 / (1/read + 1/produce)", fmt.Sprintf("%.0f", c.OneAfterTheOther()), "100 %", "", "", "", "", "", ""},
 			},
 		}
 		for _, d := range r.Drain {
 			t.rows = append(t.rows, []string{
 				d.Name, fmt.Sprintf("%.0f", d.Rate.PerSecond), fmt.Sprintf("%.0f %%", 100*d.Share), fmt.Sprintf("%.2f s", d.Start),
 				cores(d.Process), megabytes(d.Process), fmt.Sprintf("%.0f", d.Queries),
+				strconv.FormatInt(d.Counts.Lost(), 10), strconv.FormatInt(d.Counts.Disorder, 10),
 			})
 		}
 		out = append(out, t)
@@ -94,7 +100,7 @@ func (r *Report) ratios() []string {
 		out = append(out, fmt.Sprintf("Killed at %g events/s and started again: first event published after %.2f s.", s.Rate, s.First))
 	}
 	c := r.Counts
-	out = append(out, fmt.Sprintf("%d events stored, %d consumed, %d double, %d out of order.", c.Written, c.Consumed, c.Doubles, c.Disorder))
+	out = append(out, fmt.Sprintf("The relay, all runs: %d events stored, %d consumed, %d double, %d out of order.", c.Written, c.Consumed, c.Doubles, c.Disorder))
 	return out
 }
 
@@ -108,7 +114,13 @@ func (r *Report) how() string {
 	if r.Runs > 1 {
 		runs = fmt.Sprintf("; medians of %d runs", r.Runs)
 	}
-	return fmt.Sprintf("%s; %s, on the same machine as load and consumer%s.", r.Machine, engines, runs)
+	noise := ""
+	for _, c := range r.Latency {
+		if c.Others > noisy {
+			noise = " Other processes kept part of the machine busy: repeat it on a quiet one."
+		}
+	}
+	return fmt.Sprintf("%s; %s, on the same machine as load and consumer%s.%s", r.Machine, engines, runs, noise)
 }
 
 // Text prints the report for a terminal.

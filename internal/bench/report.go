@@ -19,7 +19,8 @@ type Report struct {
 	Ceilings *Ceilings   `json:"ceilings,omitempty"`
 	Drain    []Drained   `json:"drain,omitempty"`
 	Restart  *Restarted  `json:"restart,omitempty"`
-	Counts   Counts      `json:"counts"`
+	// Counts are the relay's events, all runs together.
+	Counts Counts `json:"counts"`
 }
 
 // Add counts events of one measurement.
@@ -79,6 +80,8 @@ type Contender struct {
 	Database Cost    `json:"database"`
 	Broker   Cost    `json:"broker"`
 	Queries  float64 `json:"queries_per_second"`
+	// Others is how many processors the rest of the machine kept busy.
+	Others float64 `json:"others_cores"`
 }
 
 // Ceilings are what the clients give alone.
@@ -112,7 +115,6 @@ type Drained struct {
 type Restarted struct {
 	Rate   float64 `json:"rate"`
 	Counts Counts  `json:"counts"`
-	// First is from the start of the new process to its first record at a
-	// consumer; CaughtUp, until it had all that was written by then.
+	// First is from the start of the new process to its first record at a consumer.
 	First float64 `json:"first_publish_seconds"`
 }

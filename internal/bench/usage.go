@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"os"
 	"sync"
 	"time"
 
@@ -73,3 +74,21 @@ func CostOf(from, to Usage) Cost {
 	}
 	return Cost{Cores: (to.CPU - from.CPU).Seconds() / d, PeakMB: float64(to.Peak) / 1e6}
 }
+
+// Busy is the processor time that the whole machine has used, false where that
+// cannot be told.
+func Busy() (time.Duration, bool) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, false
+	}
+	stat, err := fs.Stat()
+	if err != nil {
+		return 0, false
+	}
+	t := stat.CPUTotal
+	return time.Duration((t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal) * float64(time.Second)), true
+}
+
+// Self is what this process has used.
+func Self() Usage { return startUsage(os.Getpid()).now() }
