@@ -86,6 +86,9 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if port != 0 {
 		cluster.Port = port
 	}
+	if c.pageSize > 0 {
+		cluster.PageSize = c.pageSize
+	}
 	if c.requests != nil {
 		cluster.QueryObserver, cluster.BatchObserver = c.requests, c.requests
 	}

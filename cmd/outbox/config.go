@@ -40,6 +40,7 @@ type scyllaConfig struct {
 	tlsConfig   `koanf:",squash"`
 
 	requests *requests // counts what is asked of the database; nil does not
+	pageSize int       // rows in one answer; 0 for the driver's own
 }
 
 type kafkaConfig struct {

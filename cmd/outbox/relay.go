@@ -34,6 +34,12 @@ func newRelayCommand() *cobra.Command {
 	return cmd
 }
 
+// sweepPage is how many rows one answer to the sweep holds. The library reads the
+// streams of each vnode by a query of their own, all at the same time, and the
+// driver fetches the next page meanwhile: with its 5,000 rows 256 streams would
+// hold millions of them.
+const sweepPage = 100
+
 // adminShutdown is how long a scrape under way may take when the process stops.
 const adminShutdown = 2 * time.Second
 
@@ -47,7 +53,7 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	defer func() { err = errors.Join(err, teardown.Run()) }()
 
 	reg := newRegistry()
-	c.Scylla.requests = newRequests(reg)
+	c.Scylla.requests, c.Scylla.pageSize = newRequests(reg), sweepPage
 	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
 	if err != nil {
 		return stopped(ctx, err)
