@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -40,6 +42,17 @@ func newRelayCommand() *cobra.Command {
 // hold millions of them.
 const sweepPage = 100
 
+// relayMemory is from where on the relay collects garbage rather than take more
+// memory. What it keeps is bounded, and is well below with the defaults: a
+// million events remembered, half a million aggregates, 64 MiB under way.
+const relayMemory = 150 << 20
+
+// memoryLimit is relayMemory, and what the settings allow beyond the defaults.
+func (c *relayConfig) memoryLimit() int64 {
+	return relayMemory + 2*max(0, c.MaxInFlightBytes-relay.DefaultMaxInFlightBytes) +
+		100*max(0, int64(c.MaxRemembered)-relay.DefaultMaxRememberedEvents)
+}
+
 // adminShutdown is how long a scrape under way may take when the process stops.
 const adminShutdown = 2 * time.Second
 
@@ -52,6 +65,9 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	teardown := daemon.Teardown{Logger: log}
 	defer func() { err = errors.Join(err, teardown.Run()) }()
 
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(c.Relay.memoryLimit())
+	}
 	reg := newRegistry()
 	c.Scylla.requests, c.Scylla.pageSize = newRequests(reg), sweepPage
 	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
