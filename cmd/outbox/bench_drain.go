@@ -147,7 +147,7 @@ func (p *place) drain(ctx context.Context, d drainer, events *bench.Events) (got
 		return got, err
 	}
 
-	if err := profiled(); err != nil {
+	if err := errors.Join(profiled(), b.profile(ctx, child, "drain "+d.name+" allocs", 0)()); err != nil {
 		return got, err
 	}
 

@@ -41,9 +41,14 @@ func Scrape(ctx context.Context, url, name string) (float64, error) {
 	return sum, nil
 }
 
-// Profile writes a processor profile of a process, taken for a while, to a file.
+// Profile writes a processor profile of a process, taken for a while, to a file;
+// with no duration, one of what it has allocated since its start.
 func Profile(ctx context.Context, url, file string, d time.Duration) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", url, max(1, int(d.Seconds()))), nil)
+	what := "allocs"
+	if d > 0 {
+		what = fmt.Sprintf("profile?seconds=%d", max(1, int(d.Seconds())))
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/debug/pprof/"+what, nil)
 	if err != nil {
 		return err
 	}
