@@ -17,6 +17,9 @@ import (
 type lane struct {
 	id   gocql.UUID
 	line line
+	// ctx is what its records are produced with. It never ends: an idempotent
+	// producer cannot take a record back.
+	ctx context.Context
 
 	items       []*item
 	outstanding int    // items with the producer
@@ -57,10 +60,12 @@ type item struct {
 	// shown says that the sweep has shown the event.
 	shown   bool
 	settled []func()
+	one     [1]func() // what settled stands in, as a rule
 }
 
 func newLane(id gocql.UUID, known line) *lane {
 	l := &lane{id: id, line: known}
+	l.ctx = context.WithValue(context.Background(), laneKey{}, l)
 	l.partition.Store(-1)
 	return l
 }
@@ -94,10 +99,6 @@ func (l *lane) blocked(now time.Time) bool {
 }
 
 type laneKey struct{}
-
-// inLane is the context a lane's records are produced with. It never ends: an
-// idempotent producer cannot take a record back.
-func inLane(l *lane) context.Context { return context.WithValue(context.Background(), laneKey{}, l) }
 
 // partitioner is Kafka's own for records with keys, with one exception: while
 // an aggregate has records under way they stay on one partition, so that a

@@ -142,7 +142,7 @@ func (p *publisher) send(l *lane, it *item) {
 	it.handed = time.Now()
 	l.outstanding++
 	l.topic = it.topic
-	p.client.TryProduce(inLane(l), &kgo.Record{
+	p.client.TryProduce(l.ctx, &kgo.Record{
 		Topic:   it.topic,
 		Key:     it.event.Key(),
 		Value:   it.event.Payload,
@@ -191,6 +191,9 @@ func (p *publisher) done(l *lane, it *item, err error) {
 	p.metrics.publishSeconds.Observe(now.Sub(it.handed).Seconds())
 	if it.written > 0 {
 		p.metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
+	}
+	if !p.log.Enabled(p.ctx, slog.LevelDebug) {
+		return // the line's values would be allocated for nothing
 	}
 	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts)
 }
