@@ -51,4 +51,3 @@ func BenchmarkPublisher(b *testing.B) {
 func benchID(kind byte, i int) gocql.UUID {
 	return gocql.UUID{kind, byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i), 0, 0x80, 0, 0x80, 15: 1}
 }
-

@@ -141,8 +141,9 @@ func (p *place) drain(ctx context.Context, d drainer, events *bench.Events) (got
 	}
 	got = bench.Drained{
 		Name: d.name, Start: first.Sub(child.Started).Seconds(), Rate: bench.RateOf(b.drain-atFirst, last.Sub(first)),
-		Process: bench.CostOf(at, child.Usage()),
 	}
+	used := child.Usage()
+	got.Process, got.EventCPU = bench.CostOf(at, used), float64(used.CPU.Microseconds())/float64(b.drain)
 	if got.Queries, err = bench.Scrape(ctx, child.Attr("admin"), bench.QueriesMetric); err != nil {
 		return got, err
 	}

@@ -18,7 +18,7 @@ type contender struct {
 	peer  bool
 	hints bool
 	args  []string
-	// wait is how long its first events may take.
+	// wait is how long its first events may take. One that waits is measured once.
 	wait time.Duration
 }
 
@@ -51,6 +51,9 @@ func (b *benchmark) measureLatency(ctx context.Context) error {
 	runs := make([][]bench.Contender, len(contenders))
 	for run := range b.runs {
 		for n, c := range contenders {
+			if run > 0 && c.wait > 0 {
+				continue
+			}
 			b.say("latency: %s, run %d of %d", c.name, run+1, b.runs)
 			got, idle, err := b.load(ctx, c, n == 0 && b.idle > 0)
 			if err != nil {

@@ -43,7 +43,7 @@ func (r *Report) tables() []table {
 		t := table{
 			title: fmt.Sprintf("Draining %d events", r.Drain[0].Counts.Written),
 			rows: [][]string{
-				{"", "events/s", "of read, then produce", "first after", "its CPU", "its memory", "queries", "lost", "disorder"},
+				{"", "events/s", "of read, then produce", "first after", "its CPU for an event", "its memory", "queries", "lost", "disorder"},
 				{"reading the rows and discarding them", fmt.Sprintf("%.0f", c.Read.PerSecond), "", "", "", "", "", "", ""},
 				{"producing the records", fmt.Sprintf("%.0f", c.Produce.PerSecond), "", "", "", "", "", "", ""},
 				{"one after the other, 1 / (1/read + 1/produce)", fmt.Sprintf("%.0f", c.OneAfterTheOther()), "100 %", "", "", "", "", "", ""},
@@ -52,7 +52,7 @@ func (r *Report) tables() []table {
 		for _, d := range r.Drain {
 			t.rows = append(t.rows, []string{
 				d.Name, fmt.Sprintf("%.0f", d.Rate.PerSecond), fmt.Sprintf("%.0f %%", 100*d.Share), fmt.Sprintf("%.2f s", d.Start),
-				cores(d.Process), megabytes(d.Process), fmt.Sprintf("%.0f", d.Queries),
+				fmt.Sprintf("%.1f µs", d.EventCPU), megabytes(d.Process), fmt.Sprintf("%.0f", d.Queries),
 				strconv.FormatInt(d.Counts.Lost(), 10), strconv.FormatInt(d.Counts.Disorder, 10),
 			})
 		}
@@ -114,11 +114,12 @@ func (r *Report) how() string {
 	if r.Runs > 1 {
 		runs = fmt.Sprintf("; medians of %d runs", r.Runs)
 	}
-	noise := ""
+	noise, others := "", 0.0
 	for _, c := range r.Latency {
-		if c.Others > noisy {
-			noise = " Other processes kept part of the machine busy: repeat it on a quiet one."
-		}
+		others = max(others, c.Others)
+	}
+	if others > noisy {
+		noise = fmt.Sprintf(" Other processes kept %.1f of the cores busy meanwhile: it is better on a quiet machine.", others)
 	}
 	return fmt.Sprintf("%s; %s, on the same machine as load and consumer%s.%s", r.Machine, engines, runs, noise)
 }

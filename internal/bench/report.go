@@ -108,7 +108,9 @@ type Drained struct {
 	// Share is the rate as a part of that of who reads and then produces.
 	Share   float64 `json:"share"`
 	Process Cost    `json:"process"`
-	Queries float64 `json:"queries"`
+	// EventCPU is the processor time of an event, in microseconds.
+	EventCPU float64 `json:"cpu_us_per_event"`
+	Queries  float64 `json:"queries"`
 }
 
 // Restarted is a relay that was killed under load.
