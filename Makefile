@@ -66,6 +66,15 @@ fuzz-short: ## every fuzz target for a few seconds (FUZZTIME=10m for long)
 bench: ## the benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
+BENCH ?= --runs 5 --duration 8s --drain 500000 --restart --peers tuned,defaults
+
+.PHONY: bench-relay
+bench-relay: build ## measure the relay beside the clients alone (UPDATE=1 puts the table into README)
+	@if [[ -n "$${UPDATE:-}" ]]; then \
+		bin/outbox bench $(BENCH) -o markdown >bin/bench.md; \
+		./test/readme-table bench README.md <bin/bench.md; \
+	else bin/outbox bench $(BENCH); fi
+
 .PHONY: bench-smoke
 bench-smoke: ## every benchmark once, so that they keep working
 	go test -run '^$$' -bench . -benchtime 1x ./... | ./test/tidy-log

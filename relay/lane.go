@@ -30,7 +30,7 @@ type lane struct {
 	// all outstanding ones are back too, so that they go out again in order.
 	failed error
 	// ctx is what the outstanding items were produced with.
-	ctx *laneContext
+	ctx laneContext
 	// paused says that a timer or a topic will start the lane again.
 	paused bool
 	// suspect says that the front item was refused. It is sent alone, because a
@@ -67,10 +67,12 @@ type item struct {
 	call    *call
 	// death says that the event becomes a dead letter, and why.
 	death *death
+	one   [1]func() // what settled stands in, as a rule
 }
 
 func newLane(id gocql.UUID, known line) *lane {
 	l := &lane{id: id, line: known}
+	l.ctx.Context, l.ctx.lane = context.Background(), l
 	l.partition.Store(-1)
 	return l
 }
@@ -113,35 +115,41 @@ type laneKey struct{}
 // is safe for concurrent use.
 type laneContext struct {
 	context.Context
-	lane    *lane
-	p       *publisher
-	handed  uint64 // the number of the first record
-	given   atomic.Bool
-	givenUp chan struct{}
+	lane   *lane
+	p      *publisher
+	handed atomic.Uint64 // the number of the first record
+	given  atomic.Bool
 }
 
 // errGivenUp is why a record is back that the relay asked for.
 var errGivenUp = errors.New("given up by the relay")
 
-func (p *publisher) newLaneContext(l *lane) *laneContext {
-	return &laneContext{Context: context.Background(), lane: l, p: p, handed: p.handed.Load(), givenUp: make(chan struct{})}
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// begin is called before the first of some records is produced, when none is
+// outstanding.
+func (c *laneContext) begin(p *publisher) {
+	c.p = p
+	c.given.Store(false)
+	c.handed.Store(p.handed.Load())
 }
 
 // giveUp asks for the records back.
-func (c *laneContext) giveUp() {
-	if c.given.CompareAndSwap(false, true) {
-		close(c.givenUp)
-	}
-}
+func (c *laneContext) giveUp() { c.given.Store(true) }
 
-func (c *laneContext) unsure() bool { return c.p.wired.Load() >= c.handed }
+func (c *laneContext) unsure() bool { return c.p.wired.Load() >= c.handed.Load() }
 
-// Done is closed when the records are to come back and may.
+// Done is closed when the records are to come back and may; the client asks
+// again with every attempt.
 func (c *laneContext) Done() <-chan struct{} {
-	if c.unsure() {
-		return nil
+	if c.Err() != nil {
+		return closed
 	}
-	return c.givenUp
+	return nil
 }
 
 // Err is errGivenUp when Done is closed.

@@ -191,7 +191,7 @@ func (p *publisher) take(o *offer, size int64) {
 	}
 	it := &item{event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
 	if o.settled != nil {
-		it.settled = append(it.settled, o.settled)
+		it.settled = append(it.one[:0], o.settled)
 	}
 	l.items = append(l.items, it)
 	p.items[o.event.ID] = it

@@ -34,7 +34,7 @@ type streamProgress struct {
 	position gocql.UUID
 	moved    bool // position passed an event since it was last saved
 	saved    gocql.UUID
-	changed  chan struct{} // closed and replaced when pending shrinks
+	changed  chan struct{} // closed when pending shrinks; nil while nobody waits
 }
 
 // pendingChange is a change that was read, or a window that was found empty.
@@ -49,7 +49,6 @@ func newStreamProgress(gen time.Time, stream scyllacdc.StreamID, start gocql.UUI
 	s := &streamProgress{
 		generation: gen, stream: stream, start: start, limit: limit,
 		saved: start, position: start,
-		changed: make(chan struct{}),
 	}
 	s.handed.Store(writeTime(start) - 1) // another change may have its time
 	return s
@@ -111,8 +110,10 @@ func (s *streamProgress) advance() {
 	if len(s.pending) == 0 {
 		s.pending = nil // let go of the array that the slice has walked through
 	}
-	close(s.changed)
-	s.changed = make(chan struct{})
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
 }
 
 // wait blocks while the stream has read too far ahead of its oldest unsettled
@@ -125,7 +126,11 @@ func (s *streamProgress) waitSettled(ctx context.Context) error { return s.waitB
 func (s *streamProgress) waitBelow(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
-		ok, changed := len(s.pending) < n, s.changed
+		ok := len(s.pending) < n
+		if !ok && s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
 		s.mu.Unlock()
 		if ok {
 			return nil

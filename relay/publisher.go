@@ -214,13 +214,13 @@ func (p *publisher) send(l *lane, it *item) bool {
 	it.handed = time.Now()
 	p.handed.Add(1)
 	if l.outstanding == 0 {
-		l.ctx = p.newLaneContext(l)
+		l.ctx.begin(p)
 		p.sending[l] = struct{}{}
 	}
 	l.outstanding++
 	p.flow(it.topic)
 	l.topic = it.topic
-	p.client.TryProduce(l.ctx, &kgo.Record{
+	p.client.TryProduce(&l.ctx, &kgo.Record{
 		Topic:   it.topic,
 		Key:     it.event.Key(),
 		Value:   it.event.Payload,
@@ -274,6 +274,9 @@ func (p *publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	p.metrics.publishSeconds.Observe(now.Sub(it.handed).Seconds())
 	if it.written > 0 {
 		p.metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
+	}
+	if !p.log.Enabled(p.ctx, slog.LevelDebug) {
+		return // the line's values would be allocated for nothing
 	}
 	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts)
 }

@@ -34,8 +34,11 @@ type streams struct {
 	// byID has the streams of the generation being read, also while the reader
 	// is started again: what was handed on stays so.
 	byID map[string]*streamProgress
-	// entered is the generation being read.
+	// entered is the generation being read, and resumed where its streams go on
+	// that were not opened yet: by stream, write times in microseconds as handed
+	// gives them. nil if that is not known.
 	entered time.Time
+	resumed map[string]int64
 	// lastIdle is when positions that only passed empty time were last saved.
 	lastIdle time.Time
 	lastRead time.Time
@@ -111,26 +114,53 @@ func (s *streams) finishBefore(ctx context.Context, gen time.Time) error {
 	if err := s.save(ctx, old); err != nil {
 		return err
 	}
+	resumed := s.resume(ctx, gen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range old {
 		delete(s.open, p)
 	}
 	maps.DeleteFunc(s.byID, func(_ string, p *streamProgress) bool { return p.generation.Before(gen) })
-	s.entered = gen
+	s.entered, s.resumed = gen, resumed
 	return nil
 }
 
+// resume reads where the streams of a generation go on. The library opens them
+// one after the other, over as long as Config.BusyDelay, and the tail need not
+// wait for the last. Without an answer it does: nil.
+func (s *streams) resume(ctx context.Context, gen time.Time) map[string]int64 {
+	positions, err := s.store.Positions(ctx, gen)
+	if err != nil {
+		s.log.Debug("checkpoints not read at once; the tail waits for the sweep's streams", "err", err)
+		return nil
+	}
+	out := make(map[string]int64, len(positions))
+	for stream, pos := range positions {
+		out[stream] = handedAt(gen, pos)
+	}
+	return out
+}
+
+// handedAt is what is handed on of a stream that goes on at a position; without
+// one it begins with its generation.
+func handedAt(gen time.Time, pos gocql.UUID) int64 {
+	first := gocql.MinTimeUUID(gen)
+	if scyllacdc.CompareTimeUUID(pos, first) < 0 {
+		pos = first
+	}
+	return writeTime(pos) - 1 // another change may have its time
+}
+
 // handed returns the write time in microseconds up to which everything in the
-// stream was handed on; false if the sweep has not opened it.
+// stream of the generation being read was handed on; false if that is not known yet.
 func (s *streams) handed(stream []byte) (int64, bool) {
 	s.mu.Lock()
-	p, ok := s.byID[string(stream)]
-	s.mu.Unlock()
-	if !ok {
-		return 0, false
+	defer s.mu.Unlock()
+	if p, ok := s.byID[string(stream)]; ok {
+		return p.handed.Load(), true
 	}
-	return p.handed.Load(), true
+	upTo, ok := s.resumed[string(stream)]
+	return upTo, ok
 }
 
 // handedAll returns the generation being read, zero before the first, the
@@ -144,6 +174,28 @@ func (s *streams) handedAll() (gen time.Time, opened int, upTo int64) {
 		upTo = min(upTo, p.handed.Load())
 	}
 	return s.entered, len(s.byID), upTo
+}
+
+// handedOf is handedAll for a generation that has n streams: those that were not
+// opened yet count as at their checkpoints. It is false if these are not known.
+func (s *streams) handedOf(n int) (upTo int64, ok bool) {
+	gen, opened, upTo := s.handedAll()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if opened >= n || s.resumed == nil || !s.entered.Equal(gen) {
+		return upTo, opened >= n
+	}
+	known := opened
+	for stream, at := range s.resumed {
+		if s.byID[stream] == nil {
+			upTo = min(upTo, at)
+			known++
+		}
+	}
+	if known < n {
+		upTo = min(upTo, handedAt(s.entered, gocql.UUID{}))
+	}
+	return upTo, true
 }
 
 // reset saves what can be saved and drops all streams: the reader has ended.

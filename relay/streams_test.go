@@ -121,3 +121,45 @@ func TestStreams_SaveIdleProgressSeldom(t *testing.T) {
 		<-done
 	})
 }
+
+// The library opens streams one after the other, for as long as Config.BusyDelay;
+// what the tail asks must be answered the same before as afterwards.
+func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
+	t.Parallel()
+	s, store, m := newTestStreams(t)
+	gen := testStart
+	if err := store.SavePosition(t.Context(), gen, []byte("a"), at(5)); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.handedOf(2); ok {
+		t.Error("handedOf() knows before the generation begins")
+	}
+	if err := m.StartGeneration(t.Context(), gen); err != nil {
+		t.Fatal(err)
+	}
+	early := make(map[string]int64)
+	early["a"], _ = s.handed([]byte("a"))
+	early["all"], _ = s.handedOf(2)
+	if _, ok := s.handed([]byte("b")); ok {
+		t.Error("handed() of a stream without a checkpoint, which may be of another generation")
+	}
+	open(t, m, gen, "a")
+	if got, ok := s.handed([]byte("a")); !ok || got != early["a"] {
+		t.Errorf("handed() = %d before the stream is opened, %d after", early["a"], got)
+	}
+	if got, ok := s.handedOf(2); !ok || got != early["all"] {
+		t.Errorf("handedOf() = %d before streams are opened, %d, %t after one is", early["all"], got, ok)
+	}
+	open(t, m, gen, "b")
+	if got, ok := s.handedOf(2); !ok || got != early["all"] {
+		t.Errorf("handedOf() = %d before streams are opened, %d, %t after", early["all"], got, ok)
+	}
+
+	// A generation whose checkpoints cannot be read waits for its streams.
+	store.mu.Lock()
+	store.err = errors.New("away")
+	store.mu.Unlock()
+	if got := s.resume(t.Context(), gen.Add(time.Hour)); got != nil {
+		t.Errorf("resume() = %v without an answer, want nothing", got)
+	}
+}

@@ -232,15 +232,21 @@ func (t *tail) floor(g *generation, stream []byte) (upTo int64, ok bool) {
 			return upTo, true
 		}
 	}
-	swept, opened, upTo := t.streams.handedAll()
+	swept, _, _ := t.streams.handedAll()
 	if swept.IsZero() || swept.After(g.start) {
 		return 0, false
 	}
 	t.mu.Lock()
 	i := slices.IndexFunc(t.known, func(k *generation) bool { return k.start.Equal(swept) })
-	complete := i >= 0 && opened >= len(t.known[i].streams)
+	n := 0
+	if i >= 0 {
+		n = len(t.known[i].streams)
+	}
 	t.mu.Unlock()
-	return upTo, complete
+	if i < 0 {
+		return 0, false
+	}
+	return t.streams.handedOf(n)
 }
 
 // hint reads the streams of the tokens at once. It does not wait.

@@ -86,6 +86,12 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if port != 0 {
 		cluster.Port = port
 	}
+	if c.pageSize > 0 {
+		cluster.PageSize = c.pageSize
+	}
+	if c.requests != nil {
+		cluster.QueryObserver, cluster.BatchObserver = c.requests, c.requests
+	}
 	if cluster.Consistency, err = gocql.ParseConsistencyWrapper(c.Consistency); err != nil {
 		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Consistency)}
 	}

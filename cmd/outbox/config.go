@@ -38,6 +38,9 @@ type scyllaConfig struct {
 	Username    string        `koanf:"username"`
 	Password    string        `koanf:"password"`
 	tlsConfig   `koanf:",squash"`
+
+	requests *requests // counts what is asked of the database; nil does not
+	pageSize int       // rows in one answer; 0 for the driver's own
 }
 
 type kafkaConfig struct {
@@ -65,7 +68,8 @@ type httpConfig struct {
 }
 
 type adminConfig struct {
-	Addr string `koanf:"addr"`
+	Addr     string `koanf:"addr"`
+	Profiles bool   `koanf:"profiles"`
 }
 
 type relayConfig struct {

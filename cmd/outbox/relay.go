@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -33,6 +36,23 @@ func newRelayCommand() *cobra.Command {
 	return cmd
 }
 
+// sweepPage is how many rows one answer to the sweep holds. The library reads the
+// streams of each vnode by a query of their own, all at the same time, and the
+// driver fetches the next page meanwhile: with its 5,000 rows 256 streams would
+// hold millions of them.
+const sweepPage = 100
+
+// relayMemory is from where on the relay collects garbage rather than take more
+// memory. What it keeps is bounded, and is well below with the defaults: a
+// million events remembered, half a million aggregates, 64 MiB under way.
+const relayMemory = 150 << 20
+
+// memoryLimit is relayMemory, and what the settings allow beyond the defaults.
+func (c *relayConfig) memoryLimit() int64 {
+	return relayMemory + 2*max(0, c.MaxInFlightBytes-relay.DefaultMaxInFlightBytes) +
+		100*max(0, int64(c.MaxRemembered)-relay.DefaultMaxRememberedEvents)
+}
+
 // adminShutdown is how long a scrape under way may take when the process stops.
 const adminShutdown = 2 * time.Second
 
@@ -45,7 +65,11 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	teardown := daemon.Teardown{Logger: log}
 	defer func() { err = errors.Join(err, teardown.Run()) }()
 
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(c.Relay.memoryLimit())
+	}
 	reg := newRegistry()
+	c.Scylla.requests, c.Scylla.pageSize = newRequests(reg), sweepPage
 	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
 	if err != nil {
 		return stopped(ctx, err)
@@ -56,8 +80,9 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	if err != nil {
 		return err
 	}
+	var hints net.PacketConn
 	if c.Relay.HintAddr != "" {
-		hints, err := new(net.ListenConfig).ListenPacket(ctx, "udp", c.Relay.HintAddr)
+		hints, err = new(net.ListenConfig).ListenPacket(ctx, "udp", c.Relay.HintAddr)
 		if err != nil {
 			return withHint(fmt.Errorf("listen for hints on %s: %w", c.Relay.HintAddr, err), "relay.hint_addr is host:port of this machine; empty takes no hints")
 		}
@@ -70,18 +95,35 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	if err != nil {
 		return err
 	}
-	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, daemon.AdminHandler(reg, relays.readiness()), log)
+	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, relays.readiness()), log)
 	if err != nil {
 		return withHint(err, "another process has that port; --admin-addr names another")
 	}
 	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
 	log.Info("relay running", "relay", c.Relay.Name, "tables", relays.names,
-		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr())
+		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr(), "hints", hintAddr(hints))
 	err = relays.run(ctx)
 	if err == nil {
 		log.Info("relay stopped", "cause", context.Cause(ctx))
 	}
 	return err
+}
+
+// handler serves what the admin address shows.
+func (c adminConfig) handler(reg *prometheus.Registry, ready daemon.Readiness) http.Handler {
+	h := daemon.AdminHandler(reg, ready)
+	if c.Profiles {
+		h = daemon.WithProfiles(h)
+	}
+	return h
+}
+
+// hintAddr is where hints are taken, empty for nowhere.
+func hintAddr(c net.PacketConn) string {
+	if c == nil {
+		return ""
+	}
+	return c.LocalAddr().String()
 }
 
 // relayConfig is the relay's configuration but for the session, logger and registry.

@@ -67,6 +67,7 @@ var settings = []setting{
 	{sectionHTTP, "shutdown_timeout", orders.DefaultDrainTimeout, "how long requests under way may take after SIGTERM", false},
 
 	{sectionAdmin, "addr", "127.0.0.1:9090", "address of the relay's /metrics, /healthz and /readyz", false},
+	{sectionAdmin, "profiles", false, "serve Go's profiles there too, under /debug/pprof/", false},
 
 	{sectionRelay, "name", relay.DefaultName, "name of the relay; each name has checkpoints of its own", false},
 	{sectionRelay, "table", relay.DefaultTable, "outbox table", false},

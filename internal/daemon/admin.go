@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,18 @@ func AdminHandler(gatherer prometheus.Gatherer, ready Readiness) http.Handler {
 		}
 		_ = json.NewEncoder(w).Encode(detail) // the client is gone
 	})
+	return mux
+}
+
+// WithProfiles adds Go's profiles, under /debug/pprof/, to h. They tell nothing of
+// what is published, but cost processor time when they are taken.
+func WithProfiles(h http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", h)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
 }
 

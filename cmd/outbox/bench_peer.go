@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/bench"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+// newBenchPeerCommand is what `outbox bench` compares the relay with, in a
+// process of its own.
+func newBenchPeerCommand() *cobra.Command {
+	var (
+		window, delay, age time.Duration
+		topic              string
+	)
+	cmd := &cobra.Command{
+		Use:    "peer",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			ctx := cmd.Context()
+			log, err := c.Log.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return usageError{err}
+			}
+			teardown := daemon.Teardown{Logger: log}
+			defer func() { err = errors.Join(err, teardown.Run()) }()
+			reg := newRegistry()
+			c.Scylla.requests = newRequests(reg)
+			session, err := c.Scylla.session(c.Scylla.Keyspace)
+			if err != nil {
+				return err
+			}
+			teardown.AddFunc("scylla session", session.Close)
+			client, err := c.Kafka.client(kgo.AllowAutoTopicCreation())
+			if err != nil {
+				return err
+			}
+			teardown.AddFunc("kafka client", client.Close)
+			admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, nil }), log)
+			if err != nil {
+				return err
+			}
+			teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
+			log.Info("peer running", "admin", "http://"+admin.Addr())
+			r := bench.Reader{
+				Session: session, Client: client, Table: c.Scylla.Keyspace + "." + c.Relay.Table,
+				Topic: topic, Window: window, Delay: delay, Age: age, Logger: readerDebug{log},
+			}
+			return r.Run(ctx)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&topic, "topic", "", "topic of all events; empty for their type")
+	f.DurationVar(&window, "window", 0, "confidence window; 0 for the library's default")
+	f.DurationVar(&delay, "delay", 0, "delay after queries; 0 for the library's defaults")
+	f.DurationVar(&age, "age", time.Minute, "how far back it starts")
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdmin, sectionRelay, sectionLog)
+	return cmd
+}
+
+// readerDebug logs the library's lines.
+type readerDebug struct{ log *slog.Logger }
+
+// Printf is the library's Logger.
+func (l readerDebug) Printf(format string, args ...any) {
+	l.log.Debug("cdc reader: " + fmt.Sprintf(format, args...))
+}

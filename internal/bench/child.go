@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// childPatience is how long a process may take to start, and to end after SIGTERM.
+const childPatience = 60 * time.Second
+
+// Child is a command of this program in a process of its own.
+type Child struct {
+	// Started is when it was started.
+	Started time.Time
+
+	name  string
+	to    io.Writer
+	cmd   *exec.Cmd
+	usage *usage
+
+	mu     sync.Mutex
+	log    []string // the last lines that it wrote
+	ready  map[string]any
+	exited chan struct{}
+	err    error
+}
+
+// keptLines is how much of a child's log is kept to explain a failure.
+const keptLines = 20
+
+// Program is how this program is started again.
+type Program struct {
+	// Env is its environment.
+	Env []string
+	// Log gets what it logs, line by line; nil for nobody.
+	Log io.Writer
+}
+
+// Start starts the program with args, which must make it log as JSON, and waits
+// for the line of its log with the message ready, whose attributes Attr returns.
+func (p Program) Start(name, ready string, args ...string) (*Child, error) {
+	c, err := p.start(name, ready, args...)
+	if err != nil {
+		return nil, err
+	}
+	end := time.Now().Add(childPatience)
+	for {
+		c.mu.Lock()
+		is := c.ready != nil
+		c.mu.Unlock()
+		if is {
+			return c, nil
+		}
+		select {
+		case <-c.exited:
+			return nil, fmt.Errorf("%s ended before it was ready: %w\n%s", name, c.err, c.lastLines())
+		case <-time.After(time.Millisecond):
+		}
+		if time.Now().After(end) {
+			c.Kill()
+			return nil, fmt.Errorf("%s was not ready after %s\n%s", name, childPatience, c.lastLines())
+		}
+	}
+}
+
+func (p Program) start(name, ready string, args ...string) (*Child, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	c := &Child{name: name, to: p.Log, cmd: exec.Command(path, args...), exited: make(chan struct{})}
+	c.cmd.Env = p.Env
+	c.cmd.SysProcAttr = dieWithParent()
+	stderr, err := c.cmd.StderrPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	c.Started = time.Now()
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	c.usage = startUsage(c.cmd.Process.Pid)
+	go func() {
+		c.follow(stderr, ready)
+		c.err = c.cmd.Wait()
+		c.usage.end()
+		close(c.exited)
+	}()
+	return c, nil
+}
+
+// follow reads the log to its end.
+func (c *Child) follow(r io.Reader, ready string) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if c.to != nil {
+			fmt.Fprintf(c.to, "%s: %s\n", c.name, lines.Bytes())
+		}
+		c.mu.Lock()
+		c.log = append(c.log, lines.Text())
+		if len(c.log) > keptLines {
+			c.log = c.log[1:]
+		}
+		if c.ready == nil {
+			var line map[string]any
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line["msg"] == ready {
+				c.ready = line
+			}
+		}
+		c.mu.Unlock()
+	}
+	_, _ = io.Copy(io.Discard, r) // a line that was too long must not stop the child
+}
+
+func (c *Child) lastLines() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Join(c.log, "\n")
+}
+
+// Attr is an attribute of the line that said that the child is ready.
+func (c *Child) Attr(key string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, _ := c.ready[key].(string)
+	return s
+}
+
+// Usage is what the process has used until now.
+func (c *Child) Usage() Usage { return c.usage.now() }
+
+// UsageAtStart is none, at its start.
+func (c *Child) UsageAtStart() Usage { return Usage{At: c.Started} }
+
+// Kill ends the process as a crash would.
+func (c *Child) Kill() {
+	_ = c.cmd.Process.Kill()
+	<-c.exited
+}
+
+// Stop asks the process to end, and says what its end was like.
+func (c *Child) Stop() error {
+	select {
+	case <-c.exited:
+		return fmt.Errorf("%s ended by itself: %w\n%s", c.name, errors.Join(c.err), c.lastLines())
+	default:
+	}
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.exited:
+	case <-time.After(childPatience):
+		c.Kill()
+		return fmt.Errorf("%s did not end within %s of SIGTERM", c.name, childPatience)
+	}
+	if c.err != nil {
+		return fmt.Errorf("%s: %w\n%s", c.name, c.err, c.lastLines())
+	}
+	return nil
+}
+
+// Running says whether it has not ended yet.
+func (c *Child) Running() bool {
+	select {
+	case <-c.exited:
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/prometheus/procfs"
+)
+
+// Report is what a benchmark found.
+type Report struct {
+	Machine  Machine     `json:"machine"`
+	Runs     int         `json:"runs"`
+	Rate     float64     `json:"rate,omitempty"`
+	Payload  int         `json:"payload_bytes"`
+	Embedded bool        `json:"embedded_engines"`
+	Idle     *Idle       `json:"idle,omitempty"`
+	Latency  []Contender `json:"latency,omitempty"`
+	Ceilings *Ceilings   `json:"ceilings,omitempty"`
+	Drain    []Drained   `json:"drain,omitempty"`
+	Restart  *Restarted  `json:"restart,omitempty"`
+	// Counts are the relay's events, all runs together.
+	Counts Counts `json:"counts"`
+}
+
+// Add counts events of one measurement.
+func (c *Counts) Add(more Counts) {
+	c.Written += more.Written
+	c.Consumed += more.Consumed
+	c.Doubles += more.Doubles
+	c.Disorder += more.Disorder
+}
+
+// Machine is what it was measured on.
+type Machine struct {
+	CPU   string `json:"cpu,omitempty"`
+	Cores int    `json:"cores"`
+	OS    string `json:"os"`
+	Go    string `json:"go"`
+}
+
+// ThisMachine describes this one.
+func ThisMachine() Machine {
+	m := Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
+			m.CPU = cpus[0].ModelName
+		}
+	}
+	return m
+}
+
+// String is the machine in words.
+func (m Machine) String() string {
+	s := fmt.Sprintf("%d cores, %s, %s", m.Cores, m.OS, m.Go)
+	if m.CPU != "" {
+		s = m.CPU + ", " + s
+	}
+	return s
+}
+
+// Idle is a relay with nothing to do.
+type Idle struct {
+	Streams  int64   `json:"streams"`
+	Relay    Cost    `json:"relay"`
+	Database Cost    `json:"database"`
+	Queries  float64 `json:"queries_per_second"`
+}
+
+// Contender is one way of getting events to a topic, under load.
+type Contender struct {
+	Name   string `json:"name"`
+	Counts Counts `json:"counts"`
+	// Intended is from when an event was to be sent until a consumer has it;
+	// Committed, from when the database had confirmed it.
+	Intended  Latency `json:"intended_ms"`
+	Committed Latency `json:"committed_ms"`
+	// Process is the relay, or what stands in for it.
+	Process  Cost    `json:"process"`
+	Database Cost    `json:"database"`
+	Broker   Cost    `json:"broker"`
+	Queries  float64 `json:"queries_per_second"`
+	// Others is how many processors the rest of the machine kept busy.
+	Others float64 `json:"others_cores"`
+}
+
+// Ceilings are what the clients give alone.
+type Ceilings struct {
+	Read    Rate `json:"read"`
+	Produce Rate `json:"produce"`
+}
+
+// OneAfterTheOther is the rate of who reads and then produces: 1 / (1/read + 1/produce).
+func (c *Ceilings) OneAfterTheOther() float64 {
+	if c.Read.PerSecond == 0 || c.Produce.PerSecond == 0 {
+		return 0
+	}
+	return 1 / (1/c.Read.PerSecond + 1/c.Produce.PerSecond)
+}
+
+// Drained is a backlog that got to its topic.
+type Drained struct {
+	Name   string `json:"name"`
+	Counts Counts `json:"counts"`
+	// Start is from the start of the process to the first record.
+	Start float64 `json:"start_seconds"`
+	Rate  Rate    `json:"rate"`
+	// Share is the rate as a part of that of who reads and then produces.
+	Share   float64 `json:"share"`
+	Process Cost    `json:"process"`
+	// EventCPU is the processor time of an event, in microseconds.
+	EventCPU float64 `json:"cpu_us_per_event"`
+	Queries  float64 `json:"queries"`
+}
+
+// Restarted is a relay that was killed under load.
+type Restarted struct {
+	Rate   float64 `json:"rate"`
+	Counts Counts  `json:"counts"`
+	// First is from the start of the new process to its first record at a consumer.
+	First float64 `json:"first_publish_seconds"`
+}

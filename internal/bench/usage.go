@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// Usage is what a process has used, as /proc tells it; zero where there is none.
+type Usage struct {
+	// At is when.
+	At time.Time
+	// CPU is its processor time.
+	CPU time.Duration
+	// Resident is its memory, in bytes, Peak the most there was.
+	Resident, Peak int64
+}
+
+// usage watches a process.
+type usage struct {
+	proc procfs.Proc
+	ok   bool
+
+	mu   sync.Mutex
+	last Usage
+	over bool
+}
+
+func startUsage(pid int) *usage {
+	p, err := procfs.NewProc(pid)
+	return &usage{proc: p, ok: err == nil}
+}
+
+// now asks; after the process's end it is what was asked last.
+func (u *usage) now() Usage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.ok || u.over {
+		return u.last
+	}
+	stat, err := u.proc.Stat()
+	if err != nil {
+		return u.last
+	}
+	u.last.At, u.last.CPU = time.Now(), time.Duration(stat.CPUTime()*float64(time.Second))
+	u.last.Resident = int64(stat.ResidentMemory())
+	if s, err := u.proc.NewStatus(); err == nil {
+		u.last.Peak = int64(s.VmHWM)
+	}
+	return u.last
+}
+
+func (u *usage) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.over = true
+}
+
+// Cost is what a process used between two moments.
+type Cost struct {
+	// Cores is the mean number of processors that it kept busy.
+	Cores float64 `json:"cores"`
+	// PeakMB is the most memory that it had since its start, in 10^6 bytes.
+	PeakMB float64 `json:"peak_mb"`
+}
+
+// CostOf is what was used between two moments.
+func CostOf(from, to Usage) Cost {
+	d := to.At.Sub(from.At).Seconds()
+	if d <= 0 {
+		return Cost{}
+	}
+	return Cost{Cores: (to.CPU - from.CPU).Seconds() / d, PeakMB: float64(to.Peak) / 1e6}
+}
+
+// Busy is the processor time that the whole machine has used, false where that
+// cannot be told.
+func Busy() (time.Duration, bool) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, false
+	}
+	stat, err := fs.Stat()
+	if err != nil {
+		return 0, false
+	}
+	t := stat.CPUTotal
+	return time.Duration((t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal) * float64(time.Second)), true
+}
+
+// Self is what this process has used.
+func Self() Usage { return startUsage(os.Getpid()).now() }

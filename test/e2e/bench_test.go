@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/bench"
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+// What bench measures is its own affair; that it counts each event once is ours.
+func TestBench_EveryEventOnce(t *testing.T) {
+	t.Parallel()
+	out := harness.Must(t, 3*time.Minute, "bench", "--rate", "200", "--duration", "500ms", "--idle", "200ms", "--drain", "300",
+		"--restart", "--restart-rate", "100", "-o", "json")
+	var r bench.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("bench printed %q: %v", out, err)
+	}
+	if len(r.Latency) != 3 || len(r.Drain) != 3 || r.Idle == nil || r.Restart == nil || r.Ceilings == nil {
+		t.Fatalf("bench left something out: %s", out)
+	}
+	for _, c := range r.Latency {
+		if want := (bench.Counts{Written: 300, Consumed: 300}); c.Counts != want {
+			t.Errorf("latency of %s: %+v, want %+v", c.Name, c.Counts, want)
+		}
+		if c.Queries <= 0 || c.Intended.P50 <= 0 || c.Intended.Max < c.Intended.P50 {
+			t.Errorf("latency of %s has figures that cannot be: %+v", c.Name, c)
+		}
+	}
+	for _, d := range r.Drain {
+		if want := (bench.Counts{Written: 300, Consumed: 300}); d.Counts != want {
+			t.Errorf("drain of %s: %+v, want %+v", d.Name, d.Counts, want)
+		}
+	}
+	if r.Ceilings.Read.Count != 300 || r.Ceilings.Produce.Count != 300 {
+		t.Errorf("ceilings: %+v, want 300 rows and records", r.Ceilings)
+	}
+	if c := r.Restart.Counts; c.Written != 150 || !c.OK() || r.Restart.First <= 0 {
+		t.Errorf("restart: %+v, want 150 events, each once", r.Restart)
+	}
+}
