@@ -169,10 +169,11 @@ func (m *progressManager) StartGeneration(ctx context.Context, gen time.Time) er
 	return m.store.SaveGeneration(ctx, gen)
 }
 
-// GetProgress returns the stream's checkpoint.
+// GetProgress returns the stream's checkpoint, or what a backfill has put behind it.
 func (m *progressManager) GetProgress(ctx context.Context, gen time.Time, _ string, stream scyllacdc.StreamID) (scyllacdc.Progress, error) {
 	pos, err := m.store.Position(ctx, gen, stream)
 	if err == nil {
+		pos = m.streams.raise(gen, pos)
 		m.streams.starts(gen, stream, pos)
 	}
 	return scyllacdc.Progress{LastProcessedRecordTime: pos}, err

@@ -19,6 +19,8 @@ const (
 	byTail
 	// byKey is the outbox table.
 	byKey
+	// byBackfill is a scan of it.
+	byBackfill
 )
 
 // verdict is what became of an event that was offered.
@@ -115,6 +117,9 @@ func (p *publisher) judge(o *offer) (v verdict, it *item) {
 		return claimed, nil
 	}
 	l, known := p.line(e.AggregateID)
+	if !o.owner && p.older.holdsBack(e, o.written, l, known, len(p.memory.gaps[e.AggregateID]) > 0) {
+		return unknown, nil
+	}
 	switch {
 	case !known && (e.Sequence == 1 || o.anyway):
 		return taken, nil
@@ -167,8 +172,11 @@ func (p *publisher) take(o *offer, size int64) {
 		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.event.ID, "aggregate_id", l.id, "seq", o.event.Sequence, "next", l.line.next)
 	}
 	l.line = p.memory.advance(l.id, l.line, o.event.Sequence)
+	if o.by != byBackfill && p.older != nil {
+		p.older.took(&o.event, o.written)
+	}
 	topic, topicErr := p.topic(&o.event)
-	it := &item{event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
+	it := &item{scanned: o.by == byBackfill && p.older.old(o.written), event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
 	if o.settled != nil {
 		it.settled = append(it.settled, o.settled)
 	}

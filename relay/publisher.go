@@ -51,6 +51,7 @@ type publisher struct {
 	bytes      int64
 	held       map[gocql.UUID]*Hold
 	memory     *memory                      // what is out already
+	older      *olderRows                   // what a backfill has still to hand on, nil without one
 	claims     map[gocql.UUID]chan struct{} // aggregates that one caller fills a gap of
 	waiting    map[string][]*lane           // by topic that is being made
 	probe      *lane                        // the suspect that is being sent alone
@@ -170,7 +171,9 @@ func (p *publisher) done(l *lane, it *item, err error) {
 		f()
 	}
 	delete(p.items, it.event.ID)
-	if it.shown {
+	if it.scanned {
+		// It will not be offered again.
+	} else if it.shown {
 		p.memory.addShown(it.event.ID, it.written)
 	} else {
 		p.memory.addFresh(it.event.ID, it.written)

@@ -46,6 +46,9 @@ type readback struct {
 	source    generationSource
 	publisher *publisher
 
+	// sink, if not nil, takes what is found instead of found, and bounds it.
+	sink func(*topicEvent)
+
 	mu      sync.Mutex
 	saved   map[string]bool // topics that the store has
 	running bool
@@ -209,6 +212,9 @@ func unread(parts []*backPartition) error {
 
 // trim lets go of the oldest records if there are more than may be remembered.
 func (r *readback) trim(t *backTopics) {
+	if r.sink != nil {
+		return
+	}
 	var total int64
 	t.each(func(p *backPartition) { total += max(p.end-p.next, 0) })
 	most := int64(r.cfg.MaxRememberedEvents) / 4 * 3 // the tail needs room too
@@ -276,7 +282,12 @@ func (r *readback) take(events []topicEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range events {
-		r.found.add(&events[i])
+		if r.sink == nil {
+			r.found.add(&events[i])
+			continue
+		}
+		r.found.ours = r.found.ours || events[i].ours
+		r.sink(&events[i])
 	}
 }
 

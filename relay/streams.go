@@ -34,6 +34,9 @@ type streams struct {
 	// byID has the streams of the generation being read, also while the reader
 	// is started again: what was handed on stays so.
 	byID map[string]*streamProgress
+	// floor is until when scans of the outbox table answer: no stream is read
+	// from before it.
+	floor time.Time
 	// entered is the generation being read.
 	entered time.Time
 	// lastIdle is when positions that only passed empty time were last saved.
@@ -61,6 +64,32 @@ func (s *streams) starts(gen time.Time, stream scyllacdc.StreamID, pos gocql.UUI
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loaded[string(stream)] = loadedPosition{generation: gen, position: pos}
+}
+
+// forget drops what was handed on before: the relay starts anew.
+func (s *streams) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.byID)
+	s.entered = time.Time{}
+}
+
+// startFrom makes no stream be read from before the given time: a scan of the
+// outbox table answers for what was written until then.
+func (s *streams) startFrom(floor time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.floor = floor
+}
+
+// raise is where a stream with that checkpoint is read from.
+func (s *streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if floor := gocql.MaxTimeUUID(s.floor); s.floor.After(gen) && scyllacdc.CompareTimeUUID(pos, floor) < 0 {
+		return floor
+	}
+	return pos
 }
 
 // begin opens a stream.
@@ -269,6 +298,16 @@ func (s *streams) oldestAge(now time.Time) time.Duration {
 		}
 	}
 	return age
+}
+
+// oldestPosition is that of the stream that is furthest behind, false without a stream.
+func (s *streams) oldestPosition() (oldest time.Time, ok bool) {
+	for _, p := range s.all() {
+		if t := p.reached(); !ok || t.Before(oldest) {
+			oldest, ok = t, true
+		}
+	}
+	return oldest, ok
 }
 
 // positionAge is how far the stream that is furthest behind is behind now.
