@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,17 @@ var topics = []string{"OrderCreated", "OrderCancelled"}
 // Each process is killed many times during a load. At the end nothing is lost,
 // no event is there twice, each aggregate is in order, and no order is there
 // without its event nor the other way round.
-func TestFault_ProcessesKilledDuringALoad(t *testing.T) {
+func TestFault_ProcessesKilledDuringALoad(t *testing.T) { killAll(t, 0) }
+
+// The same with a relay that starts for the first time when a third of the load
+// is in the outbox, and scans the table for it, as slowly as the kills take.
+func TestFault_ProcessesKilledDuringABackfill(t *testing.T) {
+	killAll(t, window+lines/rate/3*time.Second, "--backfill-from", "2000-01-01T00:00:00Z", "--relay-backfill-rows-per-second", "80")
+}
+
+// killAll kills processes during a load; the relay starts so long after it.
+func killAll(t *testing.T, late time.Duration, relayArgs ...string) {
+	t.Helper()
 	seed := setting(t, "FAULT_SEED", uint64(time.Now().UnixNano()))
 	kills := int(setting(t, "FAULT_KILLS", defaultKills))
 	t.Logf("FAULT_SEED=%d FAULT_KILLS=%d", seed, kills)
@@ -42,10 +53,13 @@ func TestFault_ProcessesKilledDuringALoad(t *testing.T) {
 	harness.Reachable(t, cql)
 	harness.Must(t, time.Minute, "schema", "migrate", "--scylla-hosts", cql)
 	orders := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--http-addr", api)
-	relay := harness.Start(t, "relay", "relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--admin-addr", admin,
-		"--relay-confidence-window", window.String(), "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms")
 	harness.Reachable(t, api)
 	load := harness.Start(t, "load", "load", harness.Sample(t, lines), "--api", "http://"+api, "--rate", strconv.Itoa(rate), "-o", "json")
+	time.Sleep(late)
+	relay := harness.Start(t, "relay", append([]string{
+		"relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--admin-addr", admin,
+		"--relay-confidence-window", window.String(), "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms",
+	}, relayArgs...)...)
 
 	victims := []struct {
 		name string
@@ -98,6 +112,9 @@ func TestFault_ProcessesKilledDuringALoad(t *testing.T) {
 	// a request that was repeated made no second one.
 	if r.Orders != sum.Created || r.Events != sum.Created+sum.Cancelled {
 		t.Errorf("%d orders and %d events are stored, want %d and %d", r.Orders, r.Events, sum.Created, sum.Created+sum.Cancelled)
+	}
+	if late > 0 && !strings.Contains(relay.Log(), "going on with a scan of the outbox table") {
+		t.Error("the relay was never killed during its scan")
 	}
 	relay.Stop()
 	orders.Stop()
