@@ -106,7 +106,7 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 			need.forced = time.Time{} // this was asked for before
 		}
 	}
-	b.streams.startFrom(need.floor)
+	b.startFrom(need.floor)
 	generation, first, err := b.readback.store.Start(ctx)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 		if err := b.store.begin(ctx, row, replaced); err != nil {
 			return err
 		}
-		b.streams.startFrom(row.until)
+		b.startFrom(row.until)
 		if row.state == backfillRunning {
 			active = row
 			b.log.Warn("the outbox table is scanned for events that the CDC log may not have", "reason", row.reason,
@@ -166,6 +166,12 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 		b.saved = len(active.done)
 	}
 	return nil
+}
+
+// startFrom makes the sweep begin where scans no longer answer.
+func (b *backfill) startFrom(floor time.Time) {
+	b.streams.startFrom(floor)
+	b.readback.floor = floor
 }
 
 // prepare learns what the scan has published before. If that is more than may be

@@ -46,6 +46,8 @@ type readback struct {
 	source    generationSource
 	publisher *publisher
 
+	// floor is from when the sweep reads all streams at least.
+	floor time.Time
 	// sink, if not nil, takes what is found instead of found, and bounds it.
 	sink func(*topicEvent)
 
@@ -106,6 +108,9 @@ func (r *readback) run(ctx context.Context) error {
 	}
 	r.mu.Unlock()
 	topics = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(topics, maps.Values(r.cfg.Topics)))))
+	if !mark.IsZero() {
+		mark = lastOf(mark, r.floor) // what is older is a backfill's, which reads back for itself
+	}
 	switch {
 	case r.cfg.ReadBackMargin < 0:
 		r.log.Warn("topics are not read back; events published after the last checkpoint are published again")

@@ -31,16 +31,16 @@ var topics = []string{"OrderCreated", "OrderCancelled"}
 // Each process is killed many times during a load. At the end nothing is lost,
 // no event is there twice, each aggregate is in order, and no order is there
 // without its event nor the other way round.
-func TestFault_ProcessesKilledDuringALoad(t *testing.T) { killAll(t, 0) }
+func TestFault_ProcessesKilledDuringALoad(t *testing.T) { killAll(t, lines, 0) }
 
-// The same with a relay that starts for the first time when a third of the load
-// is in the outbox, and scans the table for it, as slowly as the kills take.
+// The same with a relay that starts for the first time when some of the load is
+// in the outbox, and scans the table for it, as slowly as the kills take.
 func TestFault_ProcessesKilledDuringABackfill(t *testing.T) {
-	killAll(t, window+lines/rate/3*time.Second, "--backfill-from", "2000-01-01T00:00:00Z", "--relay-backfill-rows-per-second", "80")
+	killAll(t, 3*lines/2, window+15*time.Second, "--backfill-from", "2000-01-01T00:00:00Z", "--relay-backfill-rows-per-second", "120")
 }
 
 // killAll kills processes during a load; the relay starts so long after it.
-func killAll(t *testing.T, late time.Duration, relayArgs ...string) {
+func killAll(t *testing.T, lines int, late time.Duration, relayArgs ...string) {
 	t.Helper()
 	seed := setting(t, "FAULT_SEED", uint64(time.Now().UnixNano()))
 	kills := int(setting(t, "FAULT_KILLS", defaultKills))
@@ -102,6 +102,8 @@ func killAll(t *testing.T, late time.Duration, relayArgs ...string) {
 	if sum.Created+sum.Cancelled != lines || sum.Rejected != 0 {
 		t.Errorf("load: %+v, want %d orders and cancellations in the end", sum, lines)
 	}
+	harness.Reachable(t, cql) // it may have been killed last
+	harness.Reachable(t, kafka)
 	account := harness.NewAccount(t, cql, kafka, topics...)
 	r := account.Wait(2 * window)
 	t.Log(r)

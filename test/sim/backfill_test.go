@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -47,6 +48,67 @@ func TestBackfill_CrashesDuringTheScan(t *testing.T) {
 			}
 			w.startRelay()
 		}
+	})
+	wantOnce(t, seen)
+	wantScan(t, seen)
+}
+
+// Everything else goes wrong during a scan: the database and the broker go away,
+// reads fail, a generation begins, and the load goes on.
+func TestBackfill_OutagesDuringTheScan(t *testing.T) {
+	for _, tablets := range []bool{false, true} {
+		t.Run(fmt.Sprint("tablets=", tablets), func(t *testing.T) {
+			seen := simulate(t, 33, func(s *settings) {
+				if tablets {
+					onTablets(s)
+				}
+				shortLog(s)
+				s.relay.BackfillRowsPerSecond = 1
+			}, func(w *world) {
+				w.traffic(900, 7*time.Hour)
+				time.Sleep(time.Hour)
+				w.stopRelay()
+				time.Sleep(4 * time.Hour)
+				if tablets {
+					w.resize(false)
+				} else {
+					w.newGeneration(2)
+				}
+				time.Sleep(time.Hour)
+				mend := w.failReads(0.2)
+				w.startRelay()
+				for range 4 {
+					time.Sleep(20 * time.Second)
+					w.net.cut(database)
+					time.Sleep(40 * time.Second)
+					w.net.mend(database)
+					time.Sleep(20 * time.Second)
+					w.net.cut(broker)
+					time.Sleep(40 * time.Second)
+					w.net.mend(broker)
+				}
+				if s := w.relay().relay.Status().Backfill; !s.Running {
+					t.Errorf("Status().Backfill = %+v, want a scan under way", s)
+				}
+				mend()
+				w.crashRelay()
+				w.startRelay()
+			})
+			wantOnce(t, seen)
+			wantScan(t, seen)
+		})
+	}
+}
+
+// The broker is away for longer than the log keeps its rows, while the relay
+// runs: it scans the table for what it could not publish, by itself.
+func TestBackfill_BrokerAwayForLongerThanTheLog(t *testing.T) {
+	seen := simulate(t, 34, shortLog, func(w *world) {
+		w.traffic(900, 9*time.Hour)
+		time.Sleep(time.Hour)
+		w.net.cut(broker)
+		time.Sleep(6 * time.Hour)
+		w.net.mend(broker)
 	})
 	wantOnce(t, seen)
 	wantScan(t, seen)
