@@ -107,6 +107,14 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 		}
 	}
 	b.startFrom(need.floor)
+	for i := range all {
+		switch all[i].state {
+		case backfillRunning:
+			b.readback.scanned = time.Now()
+		case backfillDone, backfillReplaced:
+			b.readback.scanned = lastOf(b.readback.scanned, all[i].updated)
+		}
+	}
 	generation, first, err := b.readback.store.Start(ctx)
 	if err != nil {
 		return err

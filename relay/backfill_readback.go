@@ -30,7 +30,7 @@ func (b *backfill) readTopics(ctx context.Context, row *backfillRow) (ranges int
 		return row.ranges, nil // nothing was ever published
 	}
 	began := time.Now()
-	f := &olderFound{older: b.older, most: max(b.cfg.MaxRememberedEvents/4*3, 1), ranges: row.ranges}
+	f := &olderFound{older: b.older, most: max(r.most(), 1), ranges: row.ranges}
 	r.begin(true)
 	r.came()
 	r.sink = f.take

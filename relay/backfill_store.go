@@ -33,6 +33,8 @@ type backfillRow struct {
 	done   []int
 	read   int64
 	out    int64
+	// updated is when it was last saved.
+	updated time.Time
 }
 
 // cqlBackfills keeps scans in the table relay_backfills, at LOCAL_QUORUM.
@@ -49,11 +51,11 @@ func newCQLBackfills(session *gocql.Session, keyspace, relay, table string) *cql
 
 // load returns all scans, the newest first.
 func (c *cqlBackfills) load(ctx context.Context) ([]backfillRow, error) {
-	iter := c.session.Query("SELECT started_at, reason, state, forced_from, rows_from, rows_until, mark, ranges, done, rows_read, rows_published FROM "+
+	iter := c.session.Query("SELECT started_at, reason, state, forced_from, rows_from, rows_until, mark, ranges, done, rows_read, rows_published, updated_at FROM "+
 		c.name+" WHERE relay = ? AND table_name = ?", c.relay, c.table).
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).Iter()
 	var out []backfillRow
-	for r := (backfillRow{}); iter.Scan(&r.started, &r.reason, &r.state, &r.forced, &r.from, &r.until, &r.mark, &r.ranges, &r.done, &r.read, &r.out); r = (backfillRow{}) {
+	for r := (backfillRow{}); iter.Scan(&r.started, &r.reason, &r.state, &r.forced, &r.from, &r.until, &r.mark, &r.ranges, &r.done, &r.read, &r.out, &r.updated); r = (backfillRow{}) {
 		out = append(out, r)
 	}
 	if err := iter.Close(); err != nil {

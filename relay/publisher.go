@@ -143,11 +143,15 @@ func (p *publisher) send(l *lane, it *item) {
 	it.handed = time.Now()
 	l.outstanding++
 	l.topic = it.topic
+	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source)
+	if it.scanned {
+		headers = append(headers, kgo.RecordHeader{Key: outbox.HeaderBackfill, Value: []byte("1")})
+	}
 	p.client.TryProduce(inLane(l), &kgo.Record{
 		Topic:   it.topic,
 		Key:     it.event.Key(),
 		Value:   it.event.Payload,
-		Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source),
+		Headers: headers,
 	}, func(_ *kgo.Record, err error) { p.done(l, it, err) })
 }
 

@@ -48,6 +48,10 @@ type readback struct {
 
 	// floor is from when the sweep reads all streams at least.
 	floor time.Time
+	// scanned is until when a backfill published; zero without one.
+	scanned time.Time
+	// all says that there is room for all that is found.
+	all bool
 	// sink, if not nil, takes what is found instead of found, and bounds it.
 	sink func(*topicEvent)
 
@@ -122,6 +126,9 @@ func (r *readback) run(ctx context.Context) error {
 		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source,
 		parts: make(map[string]map[int32]*backPartition), take: r.take,
 	}
+	if err := r.count(ctx, topics, mark); err != nil {
+		return err
+	}
 	var denied []string
 	t.refuse = func(topic string, err error) { denied = append(denied, topic) }
 	if err := r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin)); err != nil {
@@ -132,6 +139,34 @@ func (r *readback) run(ctx context.Context) error {
 	r.found = backEvents{}
 	return nil
 }
+
+// count finds out whether there is room for all that has to be remembered, where
+// a backfill has published too: of its events nothing has to be, and there may be
+// more of them than of all others.
+func (r *readback) count(ctx context.Context, topics []string, mark time.Time) error {
+	if r.all = false; r.scanned.Before(mark) {
+		return nil
+	}
+	n := 0
+	r.sink = func(e *topicEvent) {
+		if !e.scanned {
+			n++
+		}
+	}
+	defer func() { r.sink = nil }()
+	t := &backTopics{
+		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source,
+		parts: make(map[string]map[int32]*backPartition), take: r.take, refuse: func(string, error) {},
+	}
+	if err := r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin)); err != nil {
+		return err
+	}
+	r.all = n <= r.most()
+	return nil
+}
+
+// most is how many events may be remembered: the tail needs room too.
+func (r *readback) most() int { return r.cfg.MaxRememberedEvents / 4 * 3 }
 
 // read reads until nothing comes any more.
 func (r *readback) read(ctx context.Context, t *backTopics, topics []string, since time.Time) error {
@@ -217,12 +252,12 @@ func unread(parts []*backPartition) error {
 
 // trim lets go of the oldest records if there are more than may be remembered.
 func (r *readback) trim(t *backTopics) {
-	if r.sink != nil {
+	if r.sink != nil || r.all {
 		return
 	}
 	var total int64
 	t.each(func(p *backPartition) { total += max(p.end-p.next, 0) })
-	most := int64(r.cfg.MaxRememberedEvents) / 4 * 3 // the tail needs room too
+	most := int64(r.most())
 	if total <= most {
 		return
 	}
@@ -353,6 +388,9 @@ type run struct {
 
 func (b *backEvents) add(e *topicEvent) {
 	b.ours = b.ours || e.ours
+	if e.scanned {
+		return // nobody will offer it again but the scan, which reads back for itself
+	}
 	b.ids[e.id] = struct{}{}
 	r := b.runs[e.aggregate]
 	switch d := e.sequence - r.last; {
