@@ -50,6 +50,9 @@ type offer struct {
 	owner bool
 	// anyway says that the event goes out though one before it is missing.
 	anyway bool
+	// missing says that somebody has read the event's topic and not found it: of
+	// its number nothing follows.
+	missing bool
 	// settled is called once the event is acknowledged, from any goroutine; nil
 	// if nobody waits.
 	settled func()
@@ -121,6 +124,8 @@ func (p *publisher) judge(o *offer) (v verdict, it *item) {
 		return unknown, nil
 	}
 	switch {
+	case o.missing:
+		return taken, nil
 	case !known && (e.Sequence == 1 || o.anyway):
 		return taken, nil
 	case !known:

@@ -142,6 +142,7 @@ func (r *Relay) run(ctx context.Context) error {
 		}
 		return err
 	}, fail: fail})
+	sup.Add(&service{name: "repairs", run: newRepairer(r, p, back).run, fail: fail})
 	sup.Add(&service{name: "memory", run: func(ctx context.Context) error { return r.forget(ctx, p) }, fail: fail})
 	if r.cfg.Tail == TailOn {
 		t := newTail(&r.cfg, r.metrics,

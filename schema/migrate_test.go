@@ -45,8 +45,8 @@ func states(t *testing.T, s *gocql.Session, o Options) string {
 }
 
 const (
-	allPending = "1 pending, 2 pending, 3 pending, 4 pending, 5 pending, 6 pending, 7 pending"
-	allApplied = "1 applied, 2 applied, 3 applied, 4 applied, 5 applied, 6 applied, 7 applied"
+	allPending = "1 pending, 2 pending, 3 pending, 4 pending, 5 pending, 6 pending, 7 pending, 8 pending, 9 pending"
+	allApplied = "1 applied, 2 applied, 3 applied, 4 applied, 5 applied, 6 applied, 7 applied, 8 applied, 9 applied"
 )
 
 func TestMigrate_FromNothingAndAgain(t *testing.T) {
@@ -192,7 +192,7 @@ func TestMigrate_AfterACrashHalfWay(t *testing.T) {
 	}
 	dead := o
 	dead.LockTTL = 2 * time.Second
-	for _, tt := range []struct{ applied, recorded int }{{0, 0}, {1, 0}, {2, 0}, {2, 2}, {4, 3}, {5, 5}, {6, 5}, {7, 7}} {
+	for _, tt := range []struct{ applied, recorded int }{{0, 0}, {1, 0}, {2, 0}, {2, 2}, {4, 3}, {5, 5}, {6, 5}, {9, 9}} {
 		t.Run(fmt.Sprintf("%d applied %d recorded", tt.applied, tt.recorded), func(t *testing.T) {
 			t.Parallel()
 			_, s := start(t, scyllafake.Config{})
@@ -231,13 +231,13 @@ func TestMigrate_RefusesChangedMigration(t *testing.T) {
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})
 	mustExec(t, s, "UPDATE outbox.schema_migrations SET checksum = 'other' WHERE component = ? AND version = 4", component)
-	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = 7", component)
+	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = 9", component)
 	err := Migrate(t.Context(), s, Options{})
 	var changed *ChecksumError
 	if !errors.As(err, &changed) || changed.Version != 4 || changed.Recorded != "other" || changed.Embedded == "" {
 		t.Errorf("Migrate() = %v, want a *ChecksumError about 4", err)
 	}
-	if got, want := states(t, s, Options{}), "1 applied, 2 applied, 3 applied, 4 changed, 5 applied, 6 applied, 7 pending"; got != want {
+	if got, want := states(t, s, Options{}), "1 applied, 2 applied, 3 applied, 4 changed, 5 applied, 6 applied, 7 applied, 8 applied, 9 pending"; got != want {
 		t.Errorf("states: %s, want %s", got, want)
 	}
 }
@@ -291,7 +291,7 @@ func TestMigrate_SaysWhoHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})
-	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = 7", component)
+	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = 9", component)
 	mustExec(t, s, "INSERT INTO outbox.schema_locks (name, owner) VALUES (?, 'somebody')", lockName)
 	err := Migrate(t.Context(), s, Options{LockWait: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "held by somebody for longer than 1s") {
