@@ -276,6 +276,7 @@ func (r *readback) retry(ctx context.Context, f func() error) error {
 		err := f()
 		switch {
 		case err == nil:
+			r.stuck(nil)
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

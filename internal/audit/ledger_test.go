@@ -1,8 +1,8 @@
 package audit
 
 import (
-	"errors"
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
