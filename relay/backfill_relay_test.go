@@ -200,6 +200,52 @@ func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 	})
 }
 
+// An event that the log has shown to nobody goes out before a new one of its
+// aggregate, though later ones are out already and are remembered.
+func TestBackfill_HolesAreFilledBeforeNewEvents(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+		defer w.close()
+		all := events(20, 4, "OrderUpdated")
+		live := func(part []outbox.Event) {
+			t.Helper()
+			_, stop := w.run()
+			time.Sleep(5 * time.Second)
+			for _, e := range part {
+				w.write(e)
+			}
+			time.Sleep(10 * time.Second)
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		live(all[:20])
+		for _, e := range all[20:40] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		w.skipLog()
+		live(all[40:60])
+		time.Sleep(5 * time.Second)
+		scanAll(1)(&w.cfg)
+		live(all[60:])
+		var last [20]int64 // number of the last event, by aggregate
+		for _, d := range w.consume("OrderUpdated") {
+			a := slices.IndexFunc(all[:20], func(e outbox.Event) bool { return e.AggregateID == d.AggregateID })
+			if want := map[int64]int64{1: 0, 3: 1, 2: 3, 4: 2}[d.Sequence]; last[a] != want {
+				t.Errorf("aggregate %d: seq %d comes after %d, want after %d", a, d.Sequence, last[a], want)
+			}
+			last[a] = d.Sequence
+		}
+		for a, n := range last {
+			if n != 4 {
+				t.Errorf("aggregate %d ends with seq %d", a, n)
+			}
+		}
+	})
+}
+
 // A row that is no event holds its aggregate until it is mended; the scan goes
 // on with the others.
 func TestBackfill_RowThatCannotBeRead(t *testing.T) {
