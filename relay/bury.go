@@ -280,6 +280,9 @@ func (p *publisher) settle(l *lane, it *item, published bool) {
 
 // remembered notes that the event is in its topic. Called locked.
 func (p *publisher) remembered(it *item) {
+	if it.scanned {
+		return // it will not be offered again
+	}
 	if it.shown {
 		p.memory.addShown(it.event.ID, it.written)
 	} else {

@@ -198,7 +198,7 @@ func (m *progressManager) StartGeneration(ctx context.Context, gen time.Time) er
 	})
 }
 
-// GetProgress returns the stream's checkpoint.
+// GetProgress returns the stream's checkpoint, or what a backfill has put behind it.
 func (m *progressManager) GetProgress(ctx context.Context, gen time.Time, _ string, stream scyllacdc.StreamID) (scyllacdc.Progress, error) {
 	var pos gocql.UUID
 	err := m.until(ctx, func() (err error) {
@@ -206,6 +206,7 @@ func (m *progressManager) GetProgress(ctx context.Context, gen time.Time, _ stri
 		return err
 	})
 	if err == nil {
+		pos = m.streams.raise(gen, pos)
 		m.streams.starts(gen, stream, pos)
 	}
 	return scyllacdc.Progress{LastProcessedRecordTime: pos}, err

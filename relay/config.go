@@ -38,6 +38,8 @@ const (
 	DefaultGapWait                 = 5 * time.Second
 	DefaultReadBackMargin          = 30 * time.Second
 	DefaultReadBackQuiet           = 250 * time.Millisecond
+	DefaultBackfill                = BackfillAuto
+	DefaultBackfillRowsPerSecond   = 5000
 	DefaultTopicTemplate           = "{event_type}"
 	DebeziumTopicTemplate          = "outbox.event.${aggregate_type}"
 	DefaultPartitions              = 6
@@ -63,6 +65,12 @@ const (
 const (
 	TailOn  = "on"
 	TailOff = "off"
+)
+
+// Values of Config.Backfill.
+const (
+	BackfillAuto = "auto"
+	BackfillOff  = "off"
 )
 
 // Config configures a Relay. Zero values mean the defaults; New says of every
@@ -171,6 +179,19 @@ type Config struct {
 	// Longer is safer with a broker that takes long to take a request, and every
 	// start takes so much longer. Default DefaultReadBackQuiet.
 	ReadBackQuiet time.Duration
+
+	// Backfill is BackfillAuto or BackfillOff. A relay that was away for longer
+	// than the CDC log keeps its rows, or that starts for the first time with a
+	// table that is older than its log, scans the outbox table for what the log
+	// may not have. Off, it says that events are missing. Default BackfillAuto.
+	Backfill string
+	// BackfillFrom, if not zero, asks for a scan for all events written since
+	// then that are not in their topics. The same time asks once, however often
+	// the relay is started with it; it is taken to the millisecond.
+	BackfillFrom time.Time
+	// BackfillRowsPerSecond bounds how many rows a scan reads. Default
+	// DefaultBackfillRowsPerSecond; -1 does not bound it.
+	BackfillRowsPerSecond int
 
 	// MaxInFlightRecords bounds the events read and not yet acknowledged. Default DefaultMaxInFlightRecords.
 	MaxInFlightRecords int
@@ -297,6 +318,8 @@ func (c Config) withDefaults() Config {
 	def(&c.GapWait, DefaultGapWait)
 	def(&c.ReadBackMargin, DefaultReadBackMargin)
 	def(&c.ReadBackQuiet, DefaultReadBackQuiet)
+	def(&c.Backfill, DefaultBackfill)
+	def(&c.BackfillRowsPerSecond, DefaultBackfillRowsPerSecond)
 	def(&c.MaxInFlightRecords, DefaultMaxInFlightRecords)
 	def(&c.MaxInFlightBytes, DefaultMaxInFlightBytes)
 	def(&c.MaxRecordBytes, DefaultMaxRecordBytes)
@@ -391,6 +414,12 @@ func (c Config) validate() error {
 	}
 	if c.TailMaxQueriesPerSecond <= 0 {
 		bad("TailMaxQueriesPerSecond %g must be positive", c.TailMaxQueriesPerSecond)
+	}
+	if c.Backfill != BackfillAuto && c.Backfill != BackfillOff {
+		bad("Backfill %q must be %s or %s", c.Backfill, BackfillAuto, BackfillOff)
+	}
+	if c.BackfillRowsPerSecond < -1 {
+		bad("BackfillRowsPerSecond %d must be positive, or -1 for no bound", c.BackfillRowsPerSecond)
 	}
 	positive("QueryWindow", c.QueryWindow)
 	positive("ReadBackQuiet", c.ReadBackQuiet)

@@ -62,7 +62,9 @@ type item struct {
 	attempts int
 	handed   time.Time // to the producer
 	// shown says that the sweep has shown the event.
-	shown   bool
+	shown bool
+	// scanned says that a backfill handed the event on: the log never shows it.
+	scanned bool
 	settled []func()
 	call    *call
 	// death says that the event becomes a dead letter, and why.

@@ -13,7 +13,7 @@ type metrics struct {
 	failures         *prometheus.CounterVec
 	repeated         prometheus.Counter
 	late             prometheus.Counter
-	found            [byKey + 1]prometheus.Counter
+	found            [byBackfill + 1]prometheus.Counter
 	gaps             prometheus.Counter
 	rowsIgnored      prometheus.Counter
 	rowsUndecodable  prometheus.Counter
@@ -68,9 +68,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.failures.WithLabelValues(Fatal.String())
 	found := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "relay_events_found_total",
-		Help: "Events handed on, by who found them first: the tail, the sweep, or a look-up by key because a later one of their aggregate came first.",
+		Help: "Events handed on, by who found them first: the tail, the sweep, a look-up by key because a later one of their aggregate came first, or a backfill.",
 	}, []string{"by"})
-	for by, name := range [...]string{bySweep: "sweep", byTail: "tail", byKey: "key"} {
+	for by, name := range [...]string{bySweep: "sweep", byTail: "tail", byKey: "key", byBackfill: "backfill"} {
 		m.found[by] = found.WithLabelValues(name)
 	}
 	reg.MustRegister(found, m.published, m.publishSeconds, m.commitSeconds, m.failures, m.repeated, m.late, m.gaps,

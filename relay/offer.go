@@ -19,6 +19,8 @@ const (
 	byTail
 	// byKey is the outbox table.
 	byKey
+	// byBackfill is a scan of it.
+	byBackfill
 )
 
 // verdict is what became of an event that was offered.
@@ -50,6 +52,9 @@ type offer struct {
 	owner bool
 	// anyway says that the event goes out though one before it is missing.
 	anyway bool
+	// missing says that somebody has read the event's topic and not found it: of
+	// its number nothing follows.
+	missing bool
 	// settled is called once the event is acknowledged, from any goroutine; nil
 	// if nobody waits.
 	settled func()
@@ -125,7 +130,12 @@ func (p *publisher) judge(o *offer) (v verdict, it *item) {
 		return claimed, nil
 	}
 	l, known := p.line(e.AggregateID)
+	if !o.owner && p.older.holdsBack(e, o.written, l, known, len(p.memory.gaps[e.AggregateID]) > 0) {
+		return unknown, nil
+	}
 	switch {
+	case o.missing:
+		return taken, nil
 	case !known && (e.Sequence == 1 || o.anyway):
 		return taken, nil
 	case !known:
@@ -185,11 +195,14 @@ func (p *publisher) take(o *offer, size int64) {
 	if o.event.CreatedAt.IsZero() && o.written > 0 {
 		o.event.CreatedAt = time.UnixMicro(o.written).UTC()
 	}
+	if o.by != byBackfill && p.older != nil {
+		p.older.took(&o.event, o.written)
+	}
 	topic, topicErr := p.topic(&o.event)
 	if o.bad != nil {
 		topicErr = o.bad
 	}
-	it := &item{event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
+	it := &item{scanned: o.by == byBackfill && p.older.old(o.written), event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
 	if o.settled != nil {
 		it.settled = append(it.one[:0], o.settled)
 	}

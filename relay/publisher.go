@@ -72,6 +72,7 @@ type publisher struct {
 	bytes      int64
 	held       map[gocql.UUID]*Hold
 	memory     *memory                      // what is out already
+	older      *olderRows                   // what a backfill has still to hand on, nil without one
 	claims     map[gocql.UUID]chan struct{} // aggregates that one caller fills a gap of
 	waiting    map[string][]*lane           // by topic that is being made
 	probe      *lane                        // the suspect that is being sent alone
@@ -220,11 +221,15 @@ func (p *publisher) send(l *lane, it *item) bool {
 	l.outstanding++
 	p.flow(it.topic)
 	l.topic = it.topic
+	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source)
+	if it.scanned {
+		headers = append(headers, kgo.RecordHeader{Key: outbox.HeaderBackfill, Value: []byte("1")})
+	}
 	p.client.TryProduce(&l.ctx, &kgo.Record{
 		Topic:   it.topic,
 		Key:     it.event.Key(),
 		Value:   it.event.Payload,
-		Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source),
+		Headers: headers,
 	}, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
 	return true
 }

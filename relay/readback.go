@@ -49,6 +49,15 @@ type readback struct {
 	// a dead letter was being replayed then.
 	alsoSince time.Time
 
+	// floor is from when the sweep reads all streams at least.
+	floor time.Time
+	// scanned is until when a backfill published; zero without one.
+	scanned time.Time
+	// all says that there is room for all that is found.
+	all bool
+	// sink, if not nil, takes what is found instead of found, and bounds it.
+	sink func(*topicEvent)
+
 	mu      sync.Mutex
 	saved   map[string]bool // topics that the store has
 	running bool
@@ -100,15 +109,18 @@ func (r *readback) run(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if !r.alsoSince.IsZero() && (mark.IsZero() || r.alsoSince.Before(mark)) {
-		mark = r.alsoSince
-	}
 	r.mu.Lock()
 	for _, t := range topics {
 		r.saved[t] = true
 	}
 	r.mu.Unlock()
 	topics = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(topics, maps.Values(r.cfg.Topics)))))
+	if !mark.IsZero() {
+		mark = lastOf(mark, r.floor) // what is older is a backfill's, which reads back for itself
+	}
+	if !r.alsoSince.IsZero() && (mark.IsZero() || r.alsoSince.Before(mark)) {
+		mark = r.alsoSince
+	}
 	switch {
 	case r.cfg.ReadBackMargin < 0:
 		r.log.Warn("topics are not read back; events published after the last checkpoint are published again")
@@ -120,6 +132,9 @@ func (r *readback) run(ctx context.Context) error {
 		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source,
 		parts: make(map[string]map[int32]*backPartition), take: r.take,
 	}
+	if err := r.count(ctx, topics, mark); err != nil {
+		return err
+	}
 	var denied []string
 	t.refuse = func(topic string, err error) { denied = append(denied, topic) }
 	if err := r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin)); err != nil {
@@ -130,6 +145,34 @@ func (r *readback) run(ctx context.Context) error {
 	r.found = backEvents{}
 	return nil
 }
+
+// count finds out whether there is room for all that has to be remembered, where
+// a backfill has published too: of its events nothing has to be, and there may be
+// more of them than of all others.
+func (r *readback) count(ctx context.Context, topics []string, mark time.Time) error {
+	if r.all = false; r.scanned.Before(mark) {
+		return nil
+	}
+	n := 0
+	r.sink = func(e *topicEvent) {
+		if !e.scanned {
+			n++
+		}
+	}
+	defer func() { r.sink = nil }()
+	t := &backTopics{
+		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source,
+		parts: make(map[string]map[int32]*backPartition), take: r.take, refuse: func(string, error) {},
+	}
+	if err := r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin)); err != nil {
+		return err
+	}
+	r.all = n <= r.most()
+	return nil
+}
+
+// most is how many events may be remembered: the tail needs room too.
+func (r *readback) most() int { return r.cfg.MaxRememberedEvents / 4 * 3 }
 
 // read reads until nothing comes any more.
 func (r *readback) read(ctx context.Context, t *backTopics, topics []string, since time.Time) error {
@@ -215,9 +258,12 @@ func unread(parts []*backPartition) error {
 
 // trim lets go of the oldest records if there are more than may be remembered.
 func (r *readback) trim(t *backTopics) {
+	if r.sink != nil || r.all {
+		return
+	}
 	var total int64
 	t.each(func(p *backPartition) { total += max(p.end-p.next, 0) })
-	most := int64(r.cfg.MaxRememberedEvents) / 4 * 3 // the tail needs room too
+	most := int64(r.most())
 	if total <= most {
 		return
 	}
@@ -236,6 +282,7 @@ func (r *readback) retry(ctx context.Context, f func() error) error {
 		err := f()
 		switch {
 		case err == nil:
+			r.stuck(nil)
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -282,7 +329,12 @@ func (r *readback) take(events []topicEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range events {
-		r.found.add(&events[i])
+		if r.sink == nil {
+			r.found.add(&events[i])
+			continue
+		}
+		r.found.ours = r.found.ours || events[i].ours
+		r.sink(&events[i])
 	}
 }
 
@@ -343,6 +395,9 @@ type run struct {
 
 func (b *backEvents) add(e *topicEvent) {
 	b.ours = b.ours || e.ours
+	if e.scanned {
+		return // nobody will offer it again but the scan, which reads back for itself
+	}
 	b.ids[e.id] = struct{}{}
 	if e.sequence == 0 {
 		return

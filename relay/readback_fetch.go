@@ -73,7 +73,8 @@ func (t *backTopics) each(f func(*backPartition)) {
 }
 
 // locate learns the partitions of the topics, their leaders, and where to begin:
-// at the first record of the given time. It may be called again, for those that
+// at the first record of the given time, which may be before all times that
+// Kafka knows: negative ones have other meanings there. It may be called again, for those that
 // have moved. An error says that no broker answered.
 func (t *backTopics) locate(ctx context.Context, topics []string, since time.Time) error {
 	details, err := t.admin.ListTopics(ctx, topics...)
@@ -110,7 +111,7 @@ func (t *backTopics) locate(ctx context.Context, topics []string, since time.Tim
 		}
 	}
 	if len(begin) > 0 {
-		list, err := t.admin.ListOffsetsAfterMilli(ctx, since.UnixMilli(), slices.Compact(begin)...)
+		list, err := t.admin.ListOffsetsAfterMilli(ctx, max(since.UnixMilli(), 0), slices.Compact(begin)...)
 		if list == nil && err != nil {
 			return fmt.Errorf("look up where to read topics back from: %w", err)
 		}

@@ -17,6 +17,7 @@ type topicEvent struct {
 	id, aggregate gocql.UUID
 	sequence      int64 // 0 without a number
 	ours          bool  // this relay's source wrote it
+	scanned       bool  // a backfill handed it on: the sweep will not show it
 }
 
 // batchScanner reads events out of record batches as a broker sends them. Only
@@ -149,6 +150,8 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 			good = err == nil && e.sequence > 0
 		case outbox.HeaderSource:
 			e.ours = string(value) == s.source
+		case outbox.HeaderBackfill:
+			e.scanned = true
 		}
 		if !good {
 			return e, false, nil // somebody else's

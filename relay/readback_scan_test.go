@@ -102,7 +102,7 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e topicEvent) { got = append(got, e) }); err != nil {
 		t.Fatal(err)
 	}
-	if want := (topicEvent{outbox.IDOf("event-1"), outbox.IDOf("42"), 0, true}); len(got) != 1 || got[0] != want {
+	if want := (topicEvent{id: outbox.IDOf("event-1"), aggregate: outbox.IDOf("42"), ours: true}); len(got) != 1 || got[0] != want {
 		t.Errorf("scan() = %+v, want %+v", got, want)
 	}
 	found := backEvents{ids: make(map[gocql.UUID]struct{}), runs: make(map[gocql.UUID]run)}

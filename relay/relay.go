@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -32,6 +33,9 @@ type Relay struct {
 	publisher atomic.Pointer[publisher] // nil until Run
 	readback  atomic.Pointer[readback]  // nil until Run
 	tail      atomic.Pointer[tail]      // nil until Run, and without a tail
+	backfill  atomic.Pointer[backfill]  // nil until Run
+
+	hints *hint.Receiver // used by Run alone
 
 	mu       sync.Mutex
 	reading  bool
@@ -59,6 +63,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
 	registerState(cfg.Registerer, r)
+	registerBackfill(cfg.Registerer, r)
 	return r, nil
 }
 
@@ -69,8 +74,24 @@ func New(cfg Config) (*Relay, error) {
 // An error means that the relay is wrongly set up: its Class is Fatal. What was
 // acknowledged is checkpointed then too.
 func (r *Relay) Run(ctx context.Context) error {
+	for {
+		err := r.run(ctx)
+		if !errors.Is(err, errOutrun) {
+			return err
+		}
+		// Nothing in memory survives: what the scan needs to know is in the topics.
+		r.log.Warn("starting anew, because the CDC log is about to lose what is not published; the outbox table has it")
+		if sleep(ctx, r.cfg.RestartDelay) != nil {
+			return nil
+		}
+	}
+}
+
+// run is Run until the CDC log outruns the relay.
+func (r *Relay) run(ctx context.Context) error {
 	tail, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	r.streams.forget()
 	p, err := newPublisher(&r.cfg, r.metrics, func(err error) { fail(err) })
 	if err != nil {
 		return err
@@ -91,13 +112,24 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 
 	var dead *deadLetters
-	err = r.findTable(tail)
-	if err == nil {
-		dead, err = r.loadLetters(tail, p)
-	}
-	if err == nil {
-		back.alsoSince = dead.since
-		err = back.run(tail)
+	var fill *backfill
+	for _, step := range []func(context.Context) error{
+		r.findTable,
+		func(ctx context.Context) (err error) {
+			if dead, err = r.loadLetters(ctx, p); err != nil {
+				return err
+			}
+			back.alsoSince = dead.since
+			fill = newBackfill(r, p, back)
+			r.backfill.Store(fill)
+			return fill.decide(ctx)
+		},
+		back.run,
+		func(ctx context.Context) error { return fill.prepare(ctx) },
+	} {
+		if err = step(tail); err != nil {
+			break
+		}
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -118,6 +150,17 @@ func (r *Relay) Run(ctx context.Context) error {
 	sup.Add(&service{name: "checkpoints", run: func(ctx context.Context) error {
 		return r.streams.run(ctx, r.cfg.CheckpointInterval, r.cfg.IdleCheckpoint)
 	}, fail: fail})
+	sup.Add(&service{name: "backfill", run: func(ctx context.Context) error {
+		err := fill.run(ctx)
+		if errors.Is(err, errOutrun) {
+			fail(err)
+			err = suture.ErrDoNotRestart
+		}
+		return err
+	}, fail: fail})
+	if r.table.Plain() {
+		sup.Add(&service{name: "repairs", run: newRepairer(r, p, back).run, fail: fail})
+	}
 	sup.Add(&service{name: "memory", run: func(ctx context.Context) error { return r.forget(ctx, p) }, fail: fail})
 	if p.letters.on() {
 		sup.Add(&service{name: "replays", run: replays.run, fail: fail})
@@ -130,11 +173,16 @@ func (r *Relay) Run(ctx context.Context) error {
 		r.tail.Store(t)
 		sup.Add(&service{name: "tail", run: t.run, fail: fail})
 		if r.cfg.Hints != nil {
-			hints, err := hint.NewReceiver(r.cfg.HintKey, r.cfg.Registerer, t.hint)
-			if err != nil {
-				return err
+			if r.hints == nil {
+				take := func(tokens []int64) { r.tail.Load().hint(tokens) }
+				if r.hints, err = hint.NewReceiver(r.cfg.HintKey, r.cfg.Registerer, take); err != nil {
+					return err
+				}
 			}
-			sup.Add(&service{name: "hints", run: func(ctx context.Context) error { return hints.Run(ctx, r.cfg.Hints) }, fail: fail})
+			if err := r.cfg.Hints.SetReadDeadline(time.Time{}); err != nil { // a run before this one has ended with one
+				return fmt.Errorf("listen for hints: %w", err)
+			}
+			sup.Add(&service{name: "hints", run: func(ctx context.Context) error { return r.hints.Run(ctx, r.cfg.Hints) }, fail: fail})
 		}
 	}
 	_ = sup.Serve(tail) // it ends when tail does, whose cause says why
@@ -160,6 +208,11 @@ func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
 	defer cancel()
 	if err := r.streams.reset(save); err != nil {
 		r.log.Warn("checkpoints not saved; the next start reads further back", "err", err)
+	}
+	if f := r.backfill.Load(); f != nil {
+		if _, err := f.saveDone(save); err != nil {
+			r.log.Warn("the progress of the backfill is not saved; the next start scans more again", "err", err)
+		}
 	}
 	if fatal != nil {
 		return fmt.Errorf("relay %s: %w", r.cfg.Name, fatal)

@@ -66,7 +66,7 @@ func (s *sequencer) admit(ctx context.Context, e storedEvent, since int64, settl
 	if err != nil || v == taken || v == repeated {
 		return err
 	}
-	release, err := s.publisher.claim(ctx, e.AggregateID)
+	release, err := s.publisher.claimPassed(ctx, s.lookup, e.AggregateID)
 	if err != nil {
 		return err
 	}

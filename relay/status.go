@@ -42,6 +42,8 @@ type Status struct {
 	// published, and ReadBackErr why that does not get on.
 	ReadingBack bool
 	ReadBackErr error
+	// Backfill is what a scan of the outbox table is doing.
+	Backfill BackfillStatus
 	// Problems say in one sentence each why the relay is not ready; none means
 	// that it is.
 	Problems []string
@@ -70,6 +72,7 @@ func (r *Relay) Status() Status {
 		s.Held = p.holds()
 	}
 	s.Tail = r.tail.Load().status()
+	s.Backfill = r.backfill.Load().status()
 	s.Problems = s.problems(&r.cfg, started, now)
 	return s
 }
@@ -87,6 +90,8 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("the topics cannot be read back, and nothing is published before that: %v", s.ReadBackErr)
 	case s.ReadingBack:
 		say("starting: the topics are being read back")
+	case s.Backfill.Alone:
+		say("a part of the outbox table is scanned before anything else is published: %d of %d ranges are done", s.Backfill.Done, s.Backfill.Ranges)
 	case !s.Reading && s.LastError != nil:
 		say("the CDC reader is waiting to be started again: %v", s.LastError)
 	case !s.Reading:
@@ -111,6 +116,9 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	if n := len(s.Held); n > 0 {
 		say("%d aggregate(s) are held because an event cannot be published, such as event %s to topic %q: %v",
 			n, s.Held[0].EventID, s.Held[0].Topic, s.Held[0].Err)
+	}
+	if s.Backfill.Err != nil {
+		say("the outbox table cannot be scanned: %v", s.Backfill.Err)
 	}
 	for stream, err := range s.HeldStreams {
 		say("stream %s is held because a row cannot be read: %v", stream, err)

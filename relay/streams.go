@@ -34,6 +34,9 @@ type streams struct {
 	// byID has the streams of the generation being read, also while the reader
 	// is started again: what was handed on stays so.
 	byID map[string]*streamProgress
+	// floor is until when scans of the outbox table answer: no stream is read
+	// from before it.
+	floor time.Time
 	// entered is the generation being read, and resumed where its streams go on
 	// that were not opened yet: by stream, write times in microseconds as handed
 	// gives them. nil if that is not known.
@@ -64,6 +67,37 @@ func (s *streams) starts(gen time.Time, stream scyllacdc.StreamID, pos gocql.UUI
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loaded[string(stream)] = loadedPosition{generation: gen, position: pos}
+}
+
+// forget drops what was handed on before: the relay starts anew.
+func (s *streams) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.byID)
+	s.entered, s.resumed = time.Time{}, nil
+}
+
+// startFrom makes no stream be read from before the given time: a scan of the
+// outbox table answers for what was written until then.
+func (s *streams) startFrom(floor time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.floor = floor
+}
+
+// raise is where a stream with that checkpoint is read from.
+func (s *streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.raised(gen, pos)
+}
+
+// raised is raise. Called locked.
+func (s *streams) raised(gen time.Time, pos gocql.UUID) gocql.UUID {
+	if floor := gocql.MaxTimeUUID(s.floor); s.floor.After(gen) && scyllacdc.CompareTimeUUID(pos, floor) < 0 {
+		return floor
+	}
+	return pos
 }
 
 // begin opens a stream.
@@ -136,7 +170,7 @@ func (s *streams) resume(ctx context.Context, gen time.Time) map[string]int64 {
 	}
 	out := make(map[string]int64, len(positions))
 	for stream, pos := range positions {
-		out[stream] = handedAt(gen, pos)
+		out[stream] = handedAt(gen, s.raise(gen, pos))
 	}
 	return out
 }
@@ -193,7 +227,7 @@ func (s *streams) handedOf(n int) (upTo int64, ok bool) {
 		}
 	}
 	if known < n {
-		upTo = min(upTo, handedAt(s.entered, gocql.UUID{}))
+		upTo = min(upTo, handedAt(s.entered, s.raised(s.entered, gocql.UUID{})))
 	}
 	return upTo, true
 }
@@ -321,6 +355,16 @@ func (s *streams) oldestAge(now time.Time) time.Duration {
 		}
 	}
 	return age
+}
+
+// oldestPosition is that of the stream that is furthest behind, false without a stream.
+func (s *streams) oldestPosition() (oldest time.Time, ok bool) {
+	for _, p := range s.all() {
+		if t := p.reached(); !ok || t.Before(oldest) {
+			oldest, ok = t, true
+		}
+	}
+	return oldest, ok
 }
 
 // positionAge is how far the stream that is furthest behind is behind now.

@@ -140,6 +140,12 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 		return 0, nil // the sweep is at it
 	}
 	defer release()
+	if err := g.publisher.passOlder(ctx, g.lookup, w.of.AggregateID); err != nil {
+		if errors.Is(err, errTooFarAhead) {
+			err = errLeft
+		}
+		return 0, err
+	}
 	g.mu.Lock()
 	last := w.upTo
 	g.mu.Unlock()

@@ -46,6 +46,13 @@ func (w *wire) kill() {
 	}
 }
 
+// mend lets connections be made again.
+func (w *wire) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead, w.conns = false, nil
+}
+
 type wireConn struct {
 	net.Conn
 	delay func() time.Duration

@@ -92,6 +92,8 @@ type relayConfig struct {
 	MaxRemembered    int           `koanf:"max_remembered"`
 	ReadBackMargin   time.Duration `koanf:"read_back_margin"`
 	ReadBackQuiet    time.Duration `koanf:"read_back_quiet"`
+	Backfill         string        `koanf:"backfill"`
+	BackfillRows     int           `koanf:"backfill_rows_per_second"`
 	BusyDelay        time.Duration `koanf:"busy_delay"`
 	IdleDelay        time.Duration `koanf:"idle_delay"`
 	MaxInFlight      int           `koanf:"max_in_flight"`

@@ -20,18 +20,34 @@ import (
 )
 
 func newRelayCommand() *cobra.Command {
+	var from string
 	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Carry events from the outbox to their topics, until SIGTERM",
-		Args:  cobra.NoArgs,
+		Long: `Carry events from the outbox to their topics, until SIGTERM.
+
+When it starts for the first time with a table that may be older than its CDC
+log, or was away for longer than the log keeps its rows, it also scans the
+outbox table for what the log does not have, beside everything else. A scan
+that is interrupted goes on at the next start. --backfill-from asks for one:
+every event written since that time which is not in its topic is published. The
+same time asks once, so the flag may stay where it is.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
 				return usageError{err}
 			}
-			return runRelay(cmd, c)
+			var backfillFrom time.Time
+			if from != "" {
+				if backfillFrom, err = time.Parse(time.RFC3339, from); err != nil {
+					return usageError{fmt.Errorf("--backfill-from %q: write a time such as 2026-01-02T15:04:05Z; how long ago would be another time at each start", from)}
+				}
+			}
+			return runRelay(cmd, c, backfillFrom)
 		},
 	}
+	cmd.Flags().StringVar(&from, "backfill-from", "", "publish every event written since this time (RFC 3339) that is not in its topic, once for the same time")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionAdmin, sectionRelay, sectionLog)
 	return cmd
 }
@@ -56,7 +72,7 @@ func (c *relayConfig) memoryLimit() int64 {
 // adminShutdown is how long a scrape under way may take when the process stops.
 const adminShutdown = 2 * time.Second
 
-func runRelay(cmd *cobra.Command, c *config) (err error) {
+func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error) {
 	ctx := cmd.Context()
 	log, err := c.Log.logger(cmd.ErrOrStderr())
 	if err != nil {
@@ -79,6 +95,9 @@ func runRelay(cmd *cobra.Command, c *config) (err error) {
 	confs, err := c.relayConfigs()
 	if err != nil {
 		return err
+	}
+	for i := range confs {
+		confs[i].BackfillFrom = backfillFrom
 	}
 	var hints net.PacketConn
 	if c.Relay.HintAddr != "" {
@@ -163,12 +182,16 @@ func (c *config) relayConfig() (relay.Config, error) {
 		MaxRememberedEvents: c.Relay.MaxRemembered,
 		ReadBackMargin:      c.Relay.ReadBackMargin,
 		ReadBackQuiet:       c.Relay.ReadBackQuiet,
-		ConfidenceWindow:    c.Relay.ConfidenceWindow,
-		BusyDelay:           c.Relay.BusyDelay,
-		IdleDelay:           c.Relay.IdleDelay,
-		MaxInFlightRecords:  c.Relay.MaxInFlight,
-		MaxInFlightBytes:    c.Relay.MaxInFlightBytes,
-		DrainTimeout:        c.Relay.DrainTimeout,
+
+		Backfill:              c.Relay.Backfill,
+		BackfillRowsPerSecond: c.Relay.BackfillRows,
+
+		ConfidenceWindow:   c.Relay.ConfidenceWindow,
+		BusyDelay:          c.Relay.BusyDelay,
+		IdleDelay:          c.Relay.IdleDelay,
+		MaxInFlightRecords: c.Relay.MaxInFlight,
+		MaxInFlightBytes:   c.Relay.MaxInFlightBytes,
+		DrainTimeout:       c.Relay.DrainTimeout,
 	}, nil
 }
 
@@ -187,9 +210,11 @@ func relayReadiness(r *relay.Relay) daemon.Readiness {
 			HeldStreams          int      `json:"held_streams"`
 			ReaderRestarts       int      `json:"reader_restarts"`
 			Tail                 any      `json:"tail"`
+			Backfill             any      `json:"backfill,omitempty"`
 		}{
 			len(s.Problems) == 0, s.Problems, s.Streams, s.InFlight, s.Behind.Seconds(),
 			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts, tailDetail(&s.Tail),
+			backfillDetail(&s.Backfill),
 		}
 		if detail.Problems == nil {
 			detail.Problems = []string{}

@@ -90,6 +90,8 @@ var settings = []setting{
 	{sectionRelay, "max_remembered", relay.DefaultMaxRememberedEvents, "events that may be out before the sweep has come to them, some 40 bytes of memory each; beyond it the tail waits", false},
 	{sectionRelay, "read_back_margin", relay.DefaultReadBackMargin, "how much the clocks of writers, relays and brokers may differ: at its start the relay reads its topics back that much further than the oldest checkpoint, so that a crash repeats nothing; -1ns does not read back", false},
 	{sectionRelay, "read_back_quiet", relay.DefaultReadBackQuiet, "how long nothing may have come to the topics before they count as read back", false},
+	{sectionRelay, "backfill", relay.DefaultBackfill, "auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time", false},
+	{sectionRelay, "backfill_rows_per_second", relay.DefaultBackfillRowsPerSecond, "rows that such a scan reads per second, at most; -1 does not bound it", false},
 	{sectionRelay, "max_in_flight", relay.DefaultMaxInFlightRecords, "events read and not yet acknowledged, at most", false},
 	{sectionRelay, "max_in_flight_bytes", relay.DefaultMaxInFlightBytes, "their bytes, at most", false},
 	{sectionRelay, "drain_timeout", relay.DefaultDrainTimeout, "how long acknowledgements may take after SIGTERM", false},

@@ -31,7 +31,8 @@ type verifyFlags struct {
 	since, until, state, output string
 	topics                      []string
 	rate, parallel              int
-	fromFirst                   bool
+	fromFirst, repair           bool
+	repairWait                  time.Duration
 }
 
 func newVerifyCommand() *cobra.Command {
@@ -50,6 +51,11 @@ Events younger than the relay's confidence window and ` + verifyMargin.String() 
 those with a later delivery time: they need not be in a topic yet. Rows that
 have expired and records that a topic has deleted prove nothing and are not held
 against anybody.
+
+With --repair it asks the running relay to publish what is missing, waits for
+its answers, and says what became of each; exit status 0 then also if all of it
+was published and nothing else is wrong. A relay that is only late needs no
+repair: it comes to its events by itself, and is waited for.
 
 Memory is 100 bytes for an event, whatever its payload. With --resume FILE what
 was read is kept there until the end, and the same command goes on after an
@@ -70,6 +76,8 @@ interruption.`,
 	fl.IntVar(&f.rate, "rate", verifyRate, "rows per second at most; 0 means as fast as it goes")
 	fl.IntVar(&f.parallel, "parallel", audit.DefaultParallel, "token ranges read at the same time")
 	fl.BoolVar(&f.fromFirst, "from-first", false, "nothing has expired or been deleted: an aggregate that does not begin with 1 has a gap")
+	fl.BoolVar(&f.repair, "repair", false, "let the running relay publish what is missing")
+	fl.DurationVar(&f.repairWait, "repair-wait", 10*time.Minute, "how long to wait for its answers")
 	fl.StringVar(&f.state, "resume", "", "keep in this file what was read, and go on from it")
 	fl.StringVarP(&f.output, "output", "o", "text", "text or json")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionRelay)
@@ -152,12 +160,18 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	if v.Resumed() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "went on from %s, with its --since and --until\n", f.state)
 	}
+	var repairs *repairs
+	if f.repair {
+		if repairs, err = c.repair(cmd, v, relay.NewRepairs(session, c.Scylla.Keyspace, conf.Name, c.Relay.Table), f.repairWait); err != nil {
+			return err
+		}
+	}
 	print := printVerified
 	if f.output == "json" {
 		print = printVerifiedJSON
 	}
-	counts, err := print(cmd.OutOrStdout(), v)
-	if err == nil && !counts.OK() {
+	counts, err := print(cmd.OutOrStdout(), v, repairs)
+	if err == nil && !repairs.ok(counts) {
 		err = quietError{}
 	}
 	return err
@@ -217,12 +231,13 @@ type verified struct {
 	Until   time.Time `json:"until"`
 	Resumed bool      `json:"resumed"`
 	audit.Counts
-	OK bool `json:"ok"`
+	Repair *repairs `json:"repair,omitempty"`
+	OK     bool     `json:"ok"`
 }
 
 // printVerifiedJSON prints one object: every finding, then the summary. The
 // findings are written as they are found, because there may be many.
-func printVerifiedJSON(w io.Writer, v *audit.Verification) (audit.Counts, error) {
+func printVerifiedJSON(w io.Writer, v *audit.Verification, repairs *repairs) (audit.Counts, error) {
 	var err error
 	put := func(lead string, x any) {
 		b, e := json.Marshal(x)
@@ -241,7 +256,7 @@ func printVerifiedJSON(w io.Writer, v *audit.Verification) (audit.Counts, error)
 	if lead == `{"findings":[` {
 		_, err = io.WriteString(w, lead)
 	}
-	b, e := json.Marshal(verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, counts.OK()})
+	b, e := json.Marshal(verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, repairs, repairs.ok(counts)})
 	if err = errors.Join(err, e); err == nil {
 		_, err = fmt.Fprintf(w, "],%s\n", b[1:])
 	}
@@ -249,7 +264,7 @@ func printVerifiedJSON(w io.Writer, v *audit.Verification) (audit.Counts, error)
 }
 
 // printVerified prints the first findings of each kind and a summary.
-func printVerified(w io.Writer, v *audit.Verification) (audit.Counts, error) {
+func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.Counts, error) {
 	shown := make(map[audit.Kind]int)
 	var out strings.Builder
 	c := v.Ledger().Check(v.Window, func(f audit.Finding) {
@@ -285,6 +300,8 @@ func printVerified(w io.Writer, v *audit.Verification) (audit.Counts, error) {
 		text string
 	}{
 		{c.Pending, "pending: written later, or to be delivered later"},
+		{c.Dead, "in the dead letters"},
+		{c.Parked, "parked behind a dead letter of their aggregate"},
 		{c.Untold, "not in a topic that has deleted what is as old: nothing can be told of them"},
 		{c.Unknown, "in a topic without a row in the outbox: deleted since, or never written"},
 		{c.Foreign, "records in the topics that are no events of an outbox"},
@@ -293,6 +310,7 @@ func printVerified(w io.Writer, v *audit.Verification) (audit.Counts, error) {
 			fmt.Fprintf(&out, "%d %s\n", x.n, x.text)
 		}
 	}
+	repairs.print(&out)
 	_, err := io.WriteString(w, out.String())
 	return c, err
 }

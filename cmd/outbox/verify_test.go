@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
@@ -149,6 +150,27 @@ func TestVerify_YoungEventsArePending(t *testing.T) {
 	}
 	if !got.OK || got.Pending != 1 || got.Rows != 0 {
 		t.Errorf("%+v, want one pending", got)
+	}
+}
+
+// Without a relay --repair repairs nothing, says so, and leaves no request behind.
+func TestVerify_RepairWithoutARelay(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	lost := b.add(1, outbox.NewID(), 0)
+	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--repair-wait", "1ns")
+	for _, want := range []string{
+		"asked for 1 events and has published 0", "asked       event " + lost.ID.String(), "is one of this name running?",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout does not say %q:\n%s%s", want, stdout, stderr)
+		}
+	}
+	if code != exitFailed {
+		t.Errorf("status %d, want %d", code, exitFailed)
+	}
+	if left, err := relay.NewRepairs(b.session, "outbox", relay.DefaultName, relay.DefaultTable).All(t.Context()); err != nil || len(left) != 0 {
+		t.Errorf("requests left: %+v, %v", left, err)
 	}
 }
 

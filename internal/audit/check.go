@@ -65,6 +65,10 @@ type Counts struct {
 	Pending int64 `json:"pending"`
 	// Untold are events in no topic where the topic has deleted what is as old.
 	Untold int64 `json:"untold"`
+	// Dead are events in no topic that stand in the dead letters, Parked those in
+	// no topic that wait behind one in their aggregate.
+	Dead   int64 `json:"dead"`
+	Parked int64 `json:"parked"`
 
 	Missing    int64 `json:"missing"`
 	Doubles    int64 `json:"double"`
@@ -96,6 +100,7 @@ type checker struct {
 	begun     bool
 	lastSeq   int64 // of its last row, 0 before the first
 	waiting   bool  // an event of it is pending
+	parked    bool  // an event of it is dead
 	places    []place
 }
 
@@ -141,7 +146,7 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 func (c *checker) take(n uint32) {
 	e := c.l.events.at(n)
 	if !c.begun || e.aggregate != c.aggregate {
-		c.begun, c.aggregate, c.lastSeq, c.waiting, c.places = true, e.aggregate, 0, false, c.places[:0]
+		c.begun, c.aggregate, c.lastSeq, c.waiting, c.parked, c.places = true, e.aggregate, 0, false, false, c.places[:0]
 	}
 	if e.written != 0 {
 		c.row(n, e)
@@ -161,6 +166,8 @@ const (
 	published fate = iota
 	pending        // not in a topic, and it need not be
 	untold         // not in a topic that has deleted what is as old
+	dead           // not in a topic, but in the dead letters
+	parked         // not in a topic, behind a dead one
 	missing
 )
 
@@ -168,6 +175,10 @@ func (c *checker) fate(n uint32, e *entry) fate {
 	switch {
 	case e.partition != none:
 		return published
+	case c.l.dead[e.id]:
+		return dead
+	case c.parked:
+		return parked
 	case c.waiting || max(e.written, c.l.later[n]) >= c.until:
 		return pending
 	case e.written < c.l.topics[e.topic].horizon:
@@ -179,6 +190,7 @@ func (c *checker) fate(n uint32, e *entry) fate {
 func (c *checker) row(n uint32, e *entry) {
 	f := c.fate(n, e)
 	c.waiting = c.waiting || f == pending
+	c.parked = c.parked || f == dead
 	last := c.lastSeq
 	c.lastSeq = e.seq
 	if e.written < c.since {
@@ -206,6 +218,10 @@ func (c *checker) row(n uint32, e *entry) {
 		c.counts.Pending++
 	case untold:
 		c.counts.Untold++
+	case dead:
+		c.counts.Dead++
+	case parked:
+		c.counts.Parked++
 	case missing:
 		c.counts.Missing++
 		c.report(c.finding(Missing, e, "written "+clock(e.written)))

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -35,6 +36,22 @@ func record(aggregate, seq int, partition int32, offset, at int64) Record {
 }
 
 func micro(n int64) time.Time { return time.UnixMicro(n) }
+
+// An event in the dead letters is not missing, nor are those behind it in its
+// aggregate; one that is out after all is published.
+func TestCheck_DeadLetters(t *testing.T) {
+	t.Parallel()
+	l := NewLedger()
+	rows := []Row{row(1, 1, 10), row(1, 2, 20), row(1, 3, 30), row(2, 1, 10), row(3, 1, 10)}
+	if err := errors.Join(l.AddRows(rows...), l.AddRecords(record(1, 1, 0, 0, 11), record(3, 1, 0, 1, 11))); err != nil {
+		t.Fatal(err)
+	}
+	l.AddDead(rows[1].Event, rows[4].Event)
+	want := Counts{Rows: 5, Published: 2, Dead: 1, Parked: 1, Missing: 1}
+	if got := l.Check(Window{}, nil); got != want {
+		t.Errorf("Check() = %+v, want %+v", got, want)
+	}
+}
 
 func TestCheck_FindsWhatIsWrong(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,11 @@ const (
 	HeaderTime          = "ce_time"
 	HeaderSequence      = "ce_sequence"
 	HeaderAggregateType = "ce_aggregatetype"
-	HeaderContentType   = "content-type"
-	HeaderTraceParent   = "traceparent"
+	// HeaderBackfill stands on events, with the value 1, that a scan of the outbox
+	// table handed on because the CDC log did not have them any more.
+	HeaderBackfill    = "ce_backfill"
+	HeaderContentType = "content-type"
+	HeaderTraceParent = "traceparent"
 )
 
 // SpecVersion is the CloudEvents version of the headers.

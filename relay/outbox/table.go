@@ -96,6 +96,13 @@ func (t Table) Columns() string { return t.layout.list }
 // order of an aggregate's events is that of their writes.
 func (t Table) Numbered() bool { return t.layout.numbered() }
 
+// Plain says whether the table has the columns of outbox_messages, with numbers
+// and UUIDs: what scans the table itself needs that.
+func (t Table) Plain() bool {
+	l := t.layout
+	return l.numbered() && l.list == Columns && l.columns[fieldAggregateID].typ == typeUUID && l.columns[fieldID].typ == typeUUID
+}
+
 // SelectByKey returns the statement, with its arguments, that reads the events
 // of of's aggregate with from <= Sequence < to in their order: the write time in
 // microseconds, and then Columns. Only a table with numbers has it.

@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,14 +12,32 @@ import (
 
 // Each process is killed many times during a load: the embedded database with
 // the broker, the order service, the relay.
-func TestFault_ProcessesKilledDuringALoad(t *testing.T) {
+func TestFault_ProcessesKilledDuringALoad(t *testing.T) { killAll(t, 6000, 0) }
+
+// The same with a relay that starts for the first time when some of the load is
+// in the outbox, and scans the table for it, as slowly as the kills take.
+func TestFault_ProcessesKilledDuringABackfill(t *testing.T) {
+	killAll(t, 9000, window+15*time.Second, "--backfill-from", "2000-01-01T00:00:00Z", "--relay-backfill-rows-per-second", "120")
+}
+
+// killAll kills processes during a load; the relay starts so long after it.
+func killAll(t *testing.T, lines int, late time.Duration, relayArgs ...string) {
+	t.Helper()
 	addrs := harness.FreeAddrs(t, 4)
-	s := &storm{cql: addrs[0], kafka: addrs[1], api: addrs[2], lines: 6000, rate: 150}
+	s := &storm{cql: addrs[0], kafka: addrs[1], api: addrs[2], lines: lines, rate: 150}
 	engines := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--kafka-addr", s.kafka, "--tokens", "16")
 	orders := startOrders(t, s.cql, s.api)
-	relay := startRelay(t, s.cql, s.kafka, addrs[3])
-	s.victims = []*victim{process("fake", engines, 1), process("orders", orders, 1), process("relay", relay, 1)}
+	var relay *harness.Process
+	s.begun = func() { // the load
+		time.Sleep(late)
+		relay = startRelay(t, s.cql, s.kafka, addrs[3], relayArgs...)
+		s.victims = append(s.victims, process("relay", relay, 1))
+	}
+	s.victims = []*victim{process("fake", engines, 1), process("orders", orders, 1)}
 	s.run(t, setting(t, "FAULT_SEED", uint64(time.Now().UnixNano())), int(setting(t, "FAULT_KILLS", defaultKills)))
+	if late > 0 && !strings.Contains(relay.Log(), "going on with a scan of the outbox table") {
+		t.Error("the relay was never killed during its scan")
+	}
 	relay.Stop()
 	orders.Stop()
 	engines.Stop()

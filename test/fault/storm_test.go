@@ -46,6 +46,8 @@ func process(name string, p *harness.Process, weight int) *victim {
 type storm struct {
 	cql, kafka, api string
 	victims         []*victim
+	// begun, unless nil, is called when the load has begun, before the first kill.
+	begun func()
 	// lines of the sample are loaded, at so many a second.
 	lines, rate int
 }
@@ -58,6 +60,9 @@ func (s *storm) run(t *testing.T, seed uint64, kills int) {
 	t.Logf("FAULT_SEED=%d FAULT_KILLS=%d", seed, kills)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	load := harness.Start(t, "load", "load", harness.Sample(t, s.lines), "--api", "http://"+s.api, "--rate", strconv.Itoa(s.rate), "-o", "json")
+	if s.begun != nil {
+		s.begun()
+	}
 	for done := 0; done < kills; {
 		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
 		v := s.choose(rnd)
@@ -169,8 +174,10 @@ func startOrders(t *testing.T, cql, api string) *harness.Process {
 	return p
 }
 
-func startRelay(t *testing.T, cql, kafka, admin string) *harness.Process {
+func startRelay(t *testing.T, cql, kafka, admin string, more ...string) *harness.Process {
 	t.Helper()
-	return harness.Start(t, "relay", "relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--admin-addr", admin,
-		"--relay-confidence-window", window.String(), "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms")
+	return harness.Start(t, "relay", append([]string{
+		"relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--admin-addr", admin,
+		"--relay-confidence-window", window.String(), "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms",
+	}, more...)...)
 }

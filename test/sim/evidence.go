@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
@@ -15,6 +16,19 @@ type evidence struct {
 	orders  map[gocql.UUID]orderRow     // by order id
 	records []record                    // in the order in which the broker had them
 	streams map[string]*history         // by stream id
+	scans   []scan
+}
+
+// scan is one of the outbox table that answers for what was written within its bounds.
+type scan struct {
+	started, from, until time.Time
+	done                 time.Time // zero if it was not
+}
+
+// covers says whether the scan answered, at that time, for an event that was
+// written and published when these say.
+func (s *scan) covers(at, written, published time.Time) bool {
+	return !s.started.After(at) && !written.Before(s.from) && !written.After(s.until) && (s.done.IsZero() || !published.After(s.done))
 }
 
 type orderRow struct {
@@ -57,6 +71,7 @@ func (w *world) gather() *evidence {
 	}
 	e.scanTables(w, session, scan)
 	e.scanLog(scan)
+	e.scanBackfills(scan)
 	for id, saved := range w.saves.all() {
 		e.stream(id).saves = saved
 	}
@@ -93,6 +108,21 @@ func (e *evidence) scanTables(w *world, session *session, scan scanner) {
 	var id gocql.UUID
 	var o orderRow
 	scan("SELECT id, version, status, event_id FROM orders", []any{&id, &o.version, &o.status, &o.event}, func() { e.orders[id] = o })
+}
+
+func (e *evidence) scanBackfills(scanner scanner) {
+	var s scan
+	var state string
+	var updated time.Time
+	scanner("SELECT started_at, rows_from, rows_until, state, updated_at FROM relay_backfills",
+		[]any{&s.started, &s.from, &s.until, &state, &updated}, func() {
+			if s.done = updated; state == "running" {
+				s.done = time.Time{}
+			}
+			if state != "not_needed" {
+				e.scans = append(e.scans, s)
+			}
+		})
 }
 
 func (e *evidence) scanLog(scan scanner) {

@@ -165,6 +165,7 @@ func (w *world) count(p *process) {
 	p.stranded = w.kafka.holdsBack()
 	p.unsaved = p.value(w, "relay_checkpoint_errors_total") > 0
 	w.seen.restarts += int(p.value(w, "relay_reader_restarts_total"))
+	w.seen.scanned += int(p.value(w, "relay_events_found_total", "backfill"))
 }
 
 // watch looks at a relay all the while: it must not end, and what it holds in
@@ -196,8 +197,9 @@ func (w *world) watch(ctx context.Context, p *process) {
 	}
 }
 
-// value is what a metric without labels of the relay says.
-func (p *process) value(w *world, name string) float64 {
+// value is what a metric of the relay says, one without labels or with a label
+// of this value.
+func (p *process) value(w *world, name string, label ...string) float64 {
 	families, err := p.metrics.Gather()
 	if err != nil {
 		w.t.Errorf("gather %s: %v", name, err)
@@ -205,8 +207,11 @@ func (p *process) value(w *world, name string) float64 {
 	}
 	for _, f := range families {
 		if f.GetName() == name {
-			m := f.GetMetric()[0]
-			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			for _, m := range f.GetMetric() {
+				if len(label) == 0 || m.GetLabel()[0].GetValue() == label[0] {
+					return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
 		}
 	}
 	w.t.Errorf("the relay has no metric %s", name)

@@ -168,7 +168,7 @@ func (w *world) checkCheckpoints(e *evidence) {
 				if !ok {
 					at = time.Now()
 				}
-				if at.After(latest) {
+				if at.After(latest) && !e.scanCovers(s.at, h.rows[i].time.Time(), at) {
 					latest, which = at, h.rows[i].event
 				}
 			}
@@ -179,6 +179,11 @@ func (w *world) checkCheckpoints(e *evidence) {
 			}
 		}
 	}
+}
+
+// scanCovers says whether a scan of the outbox table answered for an event.
+func (e *evidence) scanCovers(at, written, published time.Time) bool {
+	return slices.ContainsFunc(e.scans, func(s scan) bool { return s.covers(at, written, published) })
 }
 
 // checkDuplicates: an event is in its topic once, through crashes too.
@@ -229,6 +234,12 @@ func (w *world) checkDuplicates(e *evidence) {
 func (w *world) checkRepeated(e *evidence) {
 	w.t.Helper()
 	first, covered := e.firstSeen(), e.lastCovered()
+	inLog := make(map[gocql.UUID]bool)
+	for _, h := range e.streams {
+		for _, row := range h.rows {
+			inLog[row.event] = !e.scanCovers(time.Now(), row.time.Time(), first[row.event])
+		}
+	}
 	for _, p := range w.relays {
 		if !p.crashed || p.unsaved || p.config.Tail != relay.TailOff {
 			continue
@@ -238,6 +249,9 @@ func (w *world) checkRepeated(e *evidence) {
 		open := 0
 		for id, at := range first {
 			saved, ok := covered[id]
+			if !inLog[id] {
+				continue // what has expired, or came by a scan, tells nothing
+			}
 			if at.Before(long) && (!ok || !saved.Before(p.ended)) {
 				open++
 			}

@@ -84,6 +84,8 @@ type outcome struct {
 	problems map[string]bool
 	// restarts is how often relays started their reader again.
 	restarts int
+	// scanned is how many events relays handed on by a scan of the outbox table.
+	scanned int
 	// events, records and duplicates count the outbox, the topics and the records
 	// that repeat an event.
 	events, records, duplicates int

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+const (
+	// repairAtOnce is how many events a relay is asked for at a time.
+	repairAtOnce = 500
+	repairPoll   = time.Second
+)
+
+// repairs are what became of the events that were missing.
+type repairs struct {
+	Asked     int `json:"asked"`
+	Published int `json:"published"`
+	// Left are those that were not published.
+	Left []leftEvent `json:"left"`
+}
+
+// leftEvent is an event that is still missing, or may be.
+type leftEvent struct {
+	Event     gocql.UUID        `json:"event"`
+	Aggregate gocql.UUID        `json:"aggregate"`
+	Seq       int64             `json:"seq"`
+	State     relay.RepairState `json:"state"`
+	Detail    string            `json:"detail,omitempty"`
+}
+
+// ok says that nothing is wrong any more.
+func (r *repairs) ok(c audit.Counts) bool {
+	if r != nil && len(r.Left) == 0 {
+		c.Missing = 0
+	}
+	return c.OK()
+}
+
+func (r *repairs) print(out *strings.Builder) {
+	if r == nil {
+		return
+	}
+	fmt.Fprintf(out, "repair: the relay was asked for %d events and has published %d\n", r.Asked, r.Published)
+	for i, l := range r.Left {
+		if i == verifyShown {
+			fmt.Fprintf(out, "%-10s  and %d more; -o json lists them all\n", "left", len(r.Left)-i)
+			break
+		}
+		fmt.Fprintf(out, "%-10s  event %s  aggregate %s seq %d  (%s)\n", l.State, l.Event, l.Aggregate, l.Seq, l.Detail)
+	}
+}
+
+// repair asks the relay for all that is missing and waits for its answers.
+func (c *config) repair(cmd *cobra.Command, v *audit.Verification, requests *relay.Repairs, patience time.Duration) (*repairs, error) {
+	var missing []relay.Repair
+	v.Ledger().Check(v.Window, func(f audit.Finding) {
+		if f.Kind == audit.Missing {
+			missing = append(missing, relay.Repair{Aggregate: f.Aggregate, EventID: f.Event, Sequence: f.Seq})
+		}
+	})
+	r := &repairs{Asked: len(missing), Left: []leftEvent{}}
+	answered := 0
+	bar := newProgress(cmd.ErrOrStderr(), int64(len(missing)), func() int64 { return int64(answered) }, func() string { return "missing events" })
+	deadline := time.Now().Add(patience)
+	for from := 0; from < len(missing); from += repairAtOnce {
+		part := missing[from:min(from+repairAtOnce, len(missing))]
+		if err := r.ask(cmd.Context(), requests, part, deadline); err != nil {
+			return nil, err
+		}
+		answered += len(part)
+		bar.draw(int64(answered), 0, answered == len(missing))
+	}
+	return r, nil
+}
+
+// ask asks for some events and waits for the answers until the deadline. What
+// is not answered by then is not asked for any more.
+func (r *repairs) ask(ctx context.Context, requests *relay.Repairs, part []relay.Repair, deadline time.Time) error {
+	open := make(map[gocql.UUID]relay.Repair, len(part))
+	for i := range part {
+		if err := requests.Ask(ctx, &part[i]); err != nil {
+			return err
+		}
+		open[part[i].ID] = part[i]
+	}
+	for {
+		all, err := requests.All(ctx)
+		if err != nil {
+			return err
+		}
+		late := !time.Now().Before(deadline)
+		for _, a := range all {
+			if _, mine := open[a.ID]; !mine || !a.State.Final() && !late {
+				continue
+			}
+			delete(open, a.ID)
+			if err := requests.Forget(ctx, a.ID); err != nil {
+				return err
+			}
+			if a.State == relay.RepairPublished {
+				r.Published++
+				continue
+			}
+			if a.State == relay.RepairAsked && a.Detail == "" {
+				a.Detail = "no relay has answered: is one of this name running?"
+			}
+			r.Left = append(r.Left, leftEvent{a.EventID, a.Aggregate, a.Sequence, a.State, a.Detail})
+		}
+		if len(open) == 0 {
+			return nil
+		}
+		if late {
+			for _, a := range open { // they expired, or somebody deleted them
+				r.Left = append(r.Left, leftEvent{a.EventID, a.Aggregate, a.Sequence, relay.RepairUnknown, "the request is gone"})
+			}
+			return nil
+		}
+		if !wait(ctx, repairPoll) {
+			return fmt.Errorf("interrupted while the relay repairs %d events, which it may still publish: %w", len(open), context.Cause(ctx))
+		}
+	}
+}

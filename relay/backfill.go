@@ -1,0 +1,445 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+const (
+	// backfillRanges is how many token ranges a scan has. After a crash those
+	// that were begun are scanned again, so each is a small part of the table.
+	backfillRanges = 256
+	// backfillPage is how many rows one answer of the scan holds at most.
+	backfillPage = 500
+	// backfillSays is how often the log says how far the scan is.
+	backfillSays = 30 * time.Second
+	// backfillWatch is how often it is checked that the log does not outrun the relay.
+	backfillWatch = time.Minute
+)
+
+// errOutrun makes the relay start anew: what it has to read is about to expire.
+var errOutrun = errors.New("the CDC log is outrunning the checkpoints")
+
+// backfill scans the outbox table for events that the CDC log may no longer
+// have, and hands them on.
+//
+// A scan answers for all rows written from row.from until row.until; the sweep
+// begins behind that, in every stream, so no row is both's. It is saved before
+// anything follows from it, and a range of tokens is saved as done when all its
+// events are acknowledged. Before a start goes on with a scan it reads the topics
+// back to the time at which the scan was begun, row.mark, and passes over what is
+// there. So a crash at any moment loses nothing and repeats nothing.
+//
+// Tables without sequence numbers or with other keys than uuids it cannot scan.
+type backfill struct {
+	cfg       *Config
+	log       *slog.Logger
+	store     *cqlBackfills
+	streams   *streams
+	publisher *publisher
+	readback  *readback
+	older     *olderRows
+	limiter   *rate.Limiter
+	lookup    lookup
+	table     outbox.Table
+
+	mu       sync.Mutex
+	row      *backfillRow // the scan under way; nil without one
+	saved    int          // ranges of it that are saved as done
+	finished []int        // ranges that are acknowledged and not saved yet
+	more     chan struct{}
+	facts    tableFacts
+	position time.Time // the oldest when the relay started
+	alone    bool      // nothing else runs until a part of the scan is done
+	lastErr  error
+
+	read, known, handed, unreadable atomic.Int64
+}
+
+func newBackfill(r *Relay, p *publisher, back *readback) *backfill {
+	cfg := &r.cfg
+	b := &backfill{
+		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, lookup: r.lookup, table: r.table,
+		store:   newCQLBackfills(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table),
+		limiter: rate.NewLimiter(rate.Inf, 1), more: make(chan struct{}, 1),
+	}
+	if n := cfg.BackfillRowsPerSecond; n > 0 {
+		b.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/100))
+	}
+	return b
+}
+
+// decide finds out whether a scan is needed, saves it, and tells the sweep where
+// to begin. It waits, however long the database is away.
+func (b *backfill) decide(ctx context.Context) error {
+	return b.readback.retry(ctx, func() error { return b.tryDecide(ctx) })
+}
+
+func (b *backfill) tryDecide(ctx context.Context) error {
+	if !b.table.Plain() {
+		if !b.cfg.BackfillFrom.IsZero() {
+			return &outbox.MappingError{
+				Table: b.table.String(), Problem: "cannot be scanned: it has not the columns of outbox_messages",
+				Fix: "leave --backfill-from out; what the CDC log has is read",
+			}
+		}
+		return nil
+	}
+	all, err := b.store.load(ctx)
+	if err != nil {
+		return err
+	}
+	need := backfillNeed{
+		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Backfill == BackfillAuto,
+		forced: b.cfg.BackfillFrom.Truncate(time.Millisecond),
+	}
+	need.facts, err = cqlTableFacts(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
+	if errors.Is(err, errCDCOptions) {
+		b.log.Warn("cannot tell how long the CDC log keeps its rows", "assumed", need.facts.cdcTTL, "err", err)
+	} else if err != nil {
+		return err
+	}
+	var active *backfillRow
+	for i := range all {
+		if all[i].state == backfillRunning {
+			active = &all[i]
+		}
+		need.floor = lastOf(need.floor, all[i].until)
+		if need.forced.Equal(all[i].forced) {
+			need.forced = time.Time{} // this was asked for before
+		}
+	}
+	b.startFrom(need.floor)
+	for i := range all {
+		switch all[i].state {
+		case backfillRunning:
+			b.readback.scanned = time.Now()
+		case backfillDone, backfillReplaced:
+			b.readback.scanned = lastOf(b.readback.scanned, all[i].updated)
+		}
+	}
+	generation, first, err := b.readback.store.Start(ctx)
+	if err != nil {
+		return err
+	}
+	need.ran = len(all) > 0 || !generation.IsZero() || !first.IsZero()
+	if !generation.IsZero() || !first.IsZero() {
+		if need.position, err = b.readback.mark(ctx); err != nil {
+			return err
+		}
+	}
+	need.position = lastOf(need.position, need.floor)
+	if !need.ran {
+		if need.empty, err = b.isEmpty(ctx); err != nil {
+			return err
+		}
+	}
+	need.now = time.Now()
+	if due := need.position.Before(need.now.Add(-part(need.facts.cdcTTL, backfillDue))); need.ran && due && !need.auto && need.facts.cdcTTL > 0 {
+		b.log.Error("the CDC log no longer has all that was not published, and backfill is off: events are missing from the topics",
+			"position", need.position.UTC(), "cdc_ttl", need.facts.cdcTTL, "setting", "relay.backfill")
+	}
+	row := need.decide()
+	if row != nil {
+		if row.state == backfillRunning && active != nil {
+			row.cover(active)
+		}
+		if len(all) > 0 && !row.started.After(all[0].started) {
+			row.started = all[0].started.Add(time.Millisecond) // it names the row
+		}
+		replaced := active
+		if row.state != backfillRunning {
+			replaced = nil
+		}
+		if err := b.store.begin(ctx, row, replaced); err != nil {
+			return err
+		}
+		b.startFrom(row.until)
+		if row.state == backfillRunning {
+			active = row
+			b.log.Warn("the outbox table is scanned for events that the CDC log may not have", "reason", row.reason,
+				"written_from", row.from.UTC(), "written_until", row.until.UTC(), "rows_per_second", b.cfg.BackfillRowsPerSecond)
+		}
+	} else if active != nil {
+		b.log.Info("going on with a scan of the outbox table", "reason", active.reason, "written_from", active.from.UTC(),
+			"written_until", active.until.UTC(), "ranges_done", len(active.done), "ranges", active.ranges)
+	}
+	if active != nil && !need.auto && active.forced.IsZero() {
+		b.log.Error("a scan of the outbox table is not finished, and backfill is off: events are missing from the topics",
+			"written_until", active.until.UTC(), "setting", "relay.backfill")
+		active = nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.facts, b.position = need.facts, need.position
+	b.row = active
+	if active != nil {
+		b.saved = len(active.done)
+	}
+	return nil
+}
+
+// startFrom makes the sweep begin where scans no longer answer.
+func (b *backfill) startFrom(floor time.Time) {
+	b.streams.startFrom(floor)
+	b.readback.floor = floor
+}
+
+// prepare learns what the scan has published before. If that is more than may be
+// remembered it scans as much of the table as what is remembered is about, and
+// the rest of the relay waits for that.
+func (b *backfill) prepare(ctx context.Context) error {
+	// The broker may have been away for days.
+	if err := b.decide(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	row := b.row
+	b.mu.Unlock()
+	if row == nil {
+		return nil
+	}
+	b.read.Store(row.read)
+	b.handed.Store(row.out)
+	b.older = newOlderRows(row, b.cfg.MaxAggregates)
+	for {
+		known, err := b.readTopics(ctx, row)
+		if err != nil {
+			return err
+		}
+		if known == row.ranges {
+			b.publisher.setOlder(b.older)
+			return nil
+		}
+		b.log.Warn("more was published since the scan of the outbox table began than is remembered; other events wait for a part of the scan",
+			"ranges", known)
+		b.publisher.setOlder(b.older)
+		if err := b.scanAlone(ctx, known); err != nil {
+			return err
+		}
+	}
+}
+
+// scanAlone scans the ranges before the given one, until they are saved as done.
+func (b *backfill) scanAlone(ctx context.Context, before int) error {
+	b.setAlone(true)
+	defer b.setAlone(false)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	saved := make(chan error, 1)
+	go func() { saved <- b.saveFinished(ctx, before) }()
+	for n := range before {
+		if err := b.scanRange(ctx, n); err != nil {
+			stop(err)
+			<-saved
+			return err
+		}
+	}
+	return <-saved
+}
+
+func (b *backfill) setAlone(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.alone = on
+}
+
+// run scans until all is done, and watches that the log does not outrun the
+// relay, until ctx ends. An error is Fatal, errOutrun, or the cause of the end of ctx.
+func (b *backfill) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	b.mu.Lock()
+	row := b.row
+	b.mu.Unlock()
+	if row != nil {
+		wg.Go(func() {
+			if err := b.saveFinished(ctx, row.ranges); err != nil {
+				stop(err)
+			}
+		})
+		wg.Go(func() {
+			for n := range row.ranges {
+				if err := b.scanRange(ctx, n); err != nil {
+					stop(err)
+					return
+				}
+			}
+		})
+	}
+	every := min(backfillWatch, part(max(b.facts.cdcTTL, time.Minute), 1./64))
+	said := time.Now()
+	for sleep(ctx, every) == nil {
+		if s := b.status(); s.Running && time.Since(said) >= backfillSays {
+			said = time.Now()
+			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
+		}
+		if b.cfg.Backfill == BackfillAuto && b.facts.cdcTTL > 0 && b.left(time.Now()) < part(b.facts.cdcTTL, 1-backfillDue) {
+			return errOutrun
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// left is how long it takes until the log has lost what the oldest position
+// stands before; the CDC ttl as long as no stream is read.
+func (b *backfill) left(now time.Time) time.Duration {
+	position, ok := b.streams.oldestPosition()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !ok {
+		position = b.position
+	}
+	if position.IsZero() {
+		return b.facts.cdcTTL
+	}
+	return b.facts.cdcTTL - now.Sub(position)
+}
+
+// settler returns what counts the events of a range; the range is finished when
+// all are acknowledged and the scan has called end.
+func (b *backfill) settler(n int) (settled func() func(), end func()) {
+	var open atomic.Int64
+	open.Store(1)
+	end = func() {
+		if open.Add(-1) > 0 {
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.finished = append(b.finished, n)
+		select {
+		case b.more <- struct{}{}:
+		default:
+		}
+	}
+	return func() func() { open.Add(1); return end }, end
+}
+
+// saveFinished saves ranges as done until all before the given one are, or ctx ends.
+func (b *backfill) saveFinished(ctx context.Context, before int) error {
+	failures := 0
+	for {
+		left, err := b.saveDone(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && Classify(err) == Fatal:
+			return err
+		case err != nil:
+			failures++
+			b.log.Warn("cannot save how far the scan of the outbox table is; trying again", "attempt", failures, "err", err)
+			if err := sleep(ctx, backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
+				return err
+			}
+			continue
+		}
+		failures = 0
+		if left == 0 || !slices.ContainsFunc(seq(before), b.unsaved) {
+			return nil
+		}
+		select {
+		case <-b.more:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func seq(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// unsaved says whether range n is not saved as done.
+func (b *backfill) unsaved(n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !slices.Contains(b.row.done, n)
+}
+
+// saveDone saves the ranges that are finished, and returns how many are left.
+func (b *backfill) saveDone(ctx context.Context) (left int, err error) {
+	b.mu.Lock()
+	if b.row == nil {
+		b.mu.Unlock()
+		return 0, nil
+	}
+	row := *b.row
+	ranges := slices.Clone(b.finished)
+	b.mu.Unlock()
+	row.read, row.out = b.read.Load(), b.handed.Load()
+	left = row.ranges - len(row.done) - len(ranges)
+	if left == 0 {
+		row.state = backfillDone
+	}
+	if len(ranges) > 0 || left == 0 {
+		if err := b.store.advance(ctx, &row, ranges); err != nil {
+			return left, err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.row.state
+	row.done = append(slices.Clone(row.done), ranges...)
+	b.row, b.saved = &row, len(row.done)
+	b.finished = slices.Delete(b.finished, 0, len(ranges))
+	if left == 0 && was != backfillDone {
+		b.log.Info("the outbox table is scanned", "reason", row.reason, "rows", row.read, "published", row.out,
+			"took", time.Since(row.started).Round(time.Second))
+	}
+	return left, nil
+}
+
+// BackfillStatus is what a scan of the outbox table is doing.
+type BackfillStatus struct {
+	// Running says that there is one, and Alone that nothing else runs until a part of it is done.
+	Running, Alone bool
+	// Reason is first_start, log_outrun or forced.
+	Reason string
+	// From and Until bound the write times of its rows; a zero From is no bound.
+	From, Until time.Time
+	// Done of Ranges token ranges are scanned, and all events of them acknowledged.
+	Done, Ranges int
+	// Rows were read, and Published of them handed on, those before a restart included.
+	Rows, Published int64
+	// Unreadable are the rows that are no events; they become dead letters.
+	Unreadable int64
+	// Err is why the scan does not get on, nil while it does.
+	Err error
+}
+
+// status is zero for a relay that was not started yet.
+func (b *backfill) status() (s BackfillStatus) {
+	if b == nil {
+		return s
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Rows, s.Published, s.Unreadable, s.Err, s.Alone = b.read.Load(), b.handed.Load(), b.unreadable.Load(), b.lastErr, b.alone
+	if b.row != nil {
+		s.Running, s.Reason, s.From, s.Until = b.row.state == backfillRunning, b.row.reason, b.row.from, b.row.until
+		s.Done, s.Ranges = b.saved, b.row.ranges
+	}
+	return s
+}
+
+func (b *backfill) stuck(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lastErr = err
+}

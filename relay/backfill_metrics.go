@@ -1,0 +1,44 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registerBackfill registers what is read from r when asked for.
+func registerBackfill(reg prometheus.Registerer, r *Relay) {
+	gauge := func(name, help string, f func(*backfill) float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			if b := r.backfill.Load(); b != nil {
+				return f(b)
+			}
+			return 0
+		}))
+	}
+	gauge("relay_backfill_running", "1 while the outbox table is scanned for events that the CDC log may not have.", func(b *backfill) float64 {
+		if b.status().Running {
+			return 1
+		}
+		return 0
+	})
+	gauge("relay_backfill_ranges", "Token ranges of the scan, zero without one.", func(b *backfill) float64 { return float64(b.status().Ranges) })
+	gauge("relay_backfill_ranges_done", "Ranges of the scan whose events are all acknowledged.", func(b *backfill) float64 { return float64(b.status().Done) })
+	gauge("relay_backfill_rows", "Rows that the scan has read, those before a restart included.", func(b *backfill) float64 { return float64(b.status().Rows) })
+	gauge("relay_backfill_published", "Events that the scan has handed on, those before a restart included.", func(b *backfill) float64 { return float64(b.status().Published) })
+	gauge("relay_backfill_unreadable", "Rows that the scan found to be no events; they become dead letters.", func(b *backfill) float64 { return float64(b.status().Unreadable) })
+	gauge("relay_cdc_log_ttl_seconds", "How long the CDC log keeps its rows, 0 for ever.", func(b *backfill) float64 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.facts.cdcTTL.Seconds()
+	})
+	gauge("relay_cdc_log_left_seconds", "Time until the CDC log has lost what the oldest checkpoint stands before; the relay then scans the outbox table. A year if the log keeps its rows for ever.", func(b *backfill) float64 {
+		b.mu.Lock()
+		ttl := b.facts.cdcTTL
+		b.mu.Unlock()
+		if ttl == 0 {
+			return (365 * 24 * time.Hour).Seconds()
+		}
+		return b.left(time.Now()).Seconds()
+	})
+}

@@ -1,0 +1,332 @@
+package relay
+
+import (
+	"fmt"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// scanAll makes the relay scan for everything that is old enough.
+func scanAll(rowsPerSecond int) func(*Config) {
+	return func(c *Config) {
+		c.BackfillFrom, c.BackfillRowsPerSecond = time.Unix(0, 0), rowsPerSecond
+		c.IdleCheckpoint = 5 * time.Second
+	}
+}
+
+func (w *world) backfills() (rows []backfillRow) {
+	w.t.Helper()
+	rows, err := newCQLBackfills(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table).load(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rows
+}
+
+// A first start with a young table scans nothing. A scan that is asked for finds
+// what is not in the topics, once, and the same time asks once.
+func TestBackfill_Forced(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		all := events(20, 4, "OrderCreated", "OrderUpdated")
+		for _, e := range all[:40] {
+			w.write(e)
+		}
+		r, stop := w.run()
+		time.Sleep(time.Minute)
+		if s := r.Status().Backfill; s.Running || s.Ranges != 0 {
+			t.Errorf("Status().Backfill = %+v of a first start with a young table, want none", s)
+		}
+		if rows := w.backfills(); len(rows) != 1 || rows[0].state != backfillNone {
+			t.Errorf("backfills = %+v, want one that was not needed", rows)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		// What was written now the log shows to nobody: the checkpoints pass it.
+		for _, e := range all[40:] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		w.skipLog()
+		scanAll(0)(&w.cfg)
+		for range 2 {
+			r, stop = w.run()
+			time.Sleep(time.Minute)
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+		rows := w.backfills()
+		if len(rows) != 2 || rows[0].state != backfillDone || rows[0].out != 40 || rows[0].read != 80 || len(rows[0].done) != backfillRanges {
+			t.Errorf("backfills = %+v, want one done, of 80 rows, with 40 published", rows)
+		}
+		if n := count(r.metrics.found[byBackfill]); n != 0 {
+			t.Errorf("the same time asked twice: %v events", n)
+		}
+	})
+}
+
+// skipLog moves all checkpoints to now, as if the log had been read.
+func (w *world) skipLog() {
+	w.t.Helper()
+	store := newCQLCheckpoints(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+	gen, _, err := store.Start(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g, err := (&cqlGenerations{session: w.session, keyspace: "outbox", table: w.cfg.Table}).generation(w.t.Context(), gen)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, s := range g.streams {
+		if err := store.SavePosition(w.t.Context(), gen, s, gocql.MaxTimeUUID(time.Now())); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// The relay is killed again and again during a slow scan, while events of the
+// same aggregates and of others come in; with little memory it scans in parts.
+// Nothing is lost, nothing is there twice, all is in sequence.
+func TestBackfill_CrashesRepeatNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 5))
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					scanAll(30 + rnd.IntN(300))(c)
+					c.ConfidenceWindow = 10 * time.Second
+					c.MaxAggregates = 3 + rnd.IntN(50)
+					if seed%2 == 0 {
+						c.MaxRememberedEvents = 150
+					}
+				})
+				defer w.close()
+				topics := []string{"OrderCreated", "OrderUpdated"}
+				all := events(60, 8, topics...)
+				for _, e := range all[:300] {
+					w.write(e)
+				}
+				time.Sleep(time.Minute)
+				var writing sync.WaitGroup
+				writing.Go(func() {
+					for _, e := range all[300:] {
+						w.write(e)
+						time.Sleep(time.Duration(rnd.IntN(1000)) * time.Millisecond)
+					}
+				})
+				for range 12 {
+					w.crashAfter(time.Duration(rnd.IntN(5000)) * time.Millisecond)
+				}
+				r, stop := w.run()
+				writing.Wait()
+				time.Sleep(2 * time.Minute)
+				if s := r.Status(); s.Backfill.Running || len(s.Problems) > 0 {
+					t.Errorf("Status() = %+v, want no scan under way and no problems", s)
+				}
+				if err := stop(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+				got := w.consume(topics...)
+				checkOrder(t, got, all)
+				checkTime(t, got)
+				if rows := w.backfills(); rows[0].state != backfillDone || rows[0].reason != backfillForced {
+					t.Errorf("backfills = %+v, want one done", rows)
+				}
+			})
+		})
+	}
+}
+
+// While a scan runs, events of aggregates that it has not come to go out within
+// milliseconds, behind their older rows, which are read by key.
+func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, scanAll(1))
+		defer w.close()
+		all := events(50, 3, "OrderUpdated")
+		for _, e := range all[:100] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		r, stop := w.run()
+		time.Sleep(5 * time.Second)
+		written := make(map[gocql.UUID]time.Time)
+		for _, e := range all[100:] {
+			w.write(e)
+			written[e.ID] = time.Now()
+			time.Sleep(300 * time.Millisecond)
+		}
+		for _, e := range events(70, 1, "OrderUpdated")[50:] { // aggregates that nobody knows
+			all = append(all, e)
+			w.write(e)
+			written[e.ID] = time.Now()
+		}
+		time.Sleep(5 * time.Second)
+		if s := r.Status().Backfill; !s.Running || s.Done == s.Ranges {
+			t.Errorf("Status().Backfill = %+v, want one under way", s)
+		}
+		got := w.consume("OrderUpdated")
+		checkOrder(t, got, all)
+		for _, d := range got {
+			if at, ok := written[d.ID]; ok && d.at.Sub(at) > time.Second {
+				t.Errorf("event %s came after %s", d.ID, d.at.Sub(at))
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		if s := r.Status().Backfill; s.Running || s.Done != s.Ranges {
+			t.Errorf("Status().Backfill = %+v, want it done", s)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
+
+// An event that the log has shown to nobody goes out before a new one of its
+// aggregate, though later ones are out already and are remembered.
+func TestBackfill_HolesAreFilledBeforeNewEvents(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+		defer w.close()
+		all := events(20, 4, "OrderUpdated")
+		live := func(part []outbox.Event) {
+			t.Helper()
+			_, stop := w.run()
+			time.Sleep(5 * time.Second)
+			for _, e := range part {
+				w.write(e)
+			}
+			time.Sleep(10 * time.Second)
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		live(all[:20])
+		for _, e := range all[20:40] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		w.skipLog()
+		live(all[40:60])
+		time.Sleep(5 * time.Second)
+		scanAll(1)(&w.cfg)
+		live(all[60:])
+		var last [20]int64 // number of the last event, by aggregate
+		for _, d := range w.consume("OrderUpdated") {
+			a := slices.IndexFunc(all[:20], func(e outbox.Event) bool { return e.AggregateID == d.AggregateID })
+			if want := map[int64]int64{1: 0, 3: 1, 2: 3, 4: 2}[d.Sequence]; last[a] != want {
+				t.Errorf("aggregate %d: seq %d comes after %d, want after %d", a, d.Sequence, last[a], want)
+			}
+			last[a] = d.Sequence
+		}
+		for a, n := range last {
+			if n != 4 {
+				t.Errorf("aggregate %d ends with seq %d", a, n)
+			}
+		}
+	})
+}
+
+// A row that is no event is a dead letter; the scan goes on, and ends.
+func TestBackfill_RowThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, scanAll(0))
+		defer w.close()
+		all := events(10, 3, "OrderUpdated")
+		for _, e := range all {
+			w.write(e)
+		}
+		bad := all[10]
+		query := func(stmt string, args ...any) {
+			t.Helper()
+			if err := w.session.Query(stmt, args...).Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		query("UPDATE outbox_messages SET event_type = '' WHERE aggregate_id = ? AND seq = ?", bad.AggregateID, bad.Sequence)
+		time.Sleep(time.Minute)
+		r, stop := w.run()
+		time.Sleep(10 * time.Second)
+		held := func(e outbox.Event) bool { return e.AggregateID == bad.AggregateID && e.Sequence >= bad.Sequence }
+		checkOrder(t, w.consume("OrderUpdated"), slices.DeleteFunc(slices.Clone(all), held))
+		if s := r.Status(); s.Backfill.Running || s.DeadLetters != 2 || len(s.Problems) != 0 {
+			t.Errorf("Status() = %+v, want a scan that is done, and two dead letters", s)
+		}
+		query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence)
+		if err := w.letters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		checkOrder(t, w.consume("OrderUpdated"), all)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The log outruns a relay that runs, because the broker is away for too long: it
+// starts anew with a scan, by itself.
+func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		away := &wire{delay: func() time.Duration { return 0 }}
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.MaxInFlightRecords, c.MaxStreamBacklog = 20, 20
+		})
+		defer w.close()
+		w.cfg.DeadLetters = DeadLettersOff // else the events leave the log
+		query := "ALTER TABLE outbox_messages WITH cdc = {'enabled': true, 'delta': 'full', 'preimage': false, 'postimage': false, 'ttl': 7200}"
+		if err := w.session.Query(query).Exec(); err != nil {
+			t.Fatal(err)
+		}
+		away.dial = w.net.DialContext
+		w.cfg.Kafka = append(slices.Clone(w.cfg.Kafka), kgo.Dialer(away.DialContext))
+		all := events(40, 9, "OrderCreated", "OrderUpdated")
+		r, stop := w.run()
+		for i, e := range all {
+			w.write(e)
+			time.Sleep(time.Minute)
+			switch i {
+			case 40:
+				away.kill()
+			case 320:
+				away.mend()
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		if s := r.Status(); len(s.Problems) > 0 || s.Backfill.Running || s.Backfill.Reason != backfillOutrun {
+			t.Errorf("Status() = %+v, want no problems, and a scan behind it", s)
+		}
+		if n := count(r.metrics.found[byBackfill]); n == 0 {
+			t.Error("the scan found nothing")
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		w.cfg.Kafka = w.cfg.Kafka[:len(w.cfg.Kafka)-1]
+		got := w.consume("OrderCreated", "OrderUpdated")
+		checkOrder(t, got, all)
+		checkTime(t, got)
+	})
+}

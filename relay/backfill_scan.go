@@ -1,0 +1,162 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// scanRange hands on the rows of range n, however long the database is away. It
+// returns when all are handed on, acknowledged or not.
+func (b *backfill) scanRange(ctx context.Context, n int) error {
+	if !b.older.isOpen(n) {
+		return nil
+	}
+	settled, end := b.settler(n)
+	s := &rangeScan{backfill: b, settled: settled}
+	after, upTo := tokenBounds(n, len(b.older.ranges))
+	for failures := 0; ; {
+		err := s.read(ctx, max(after, s.from()), upTo)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if Classify(err) == Fatal || errors.Is(err, ErrStopping) {
+			return err
+		}
+		if s.progress {
+			failures = 0
+		}
+		failures++
+		b.stuck(err)
+		b.log.Warn("cannot scan the outbox table; trying again", "range", n, "attempt", failures, "err", err)
+		if err := sleep(ctx, backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
+			return err
+		}
+	}
+	b.stuck(nil)
+	b.older.close(n)
+	end()
+	return nil
+}
+
+// rangeScan is one range being scanned. A reading that fails is begun again
+// behind the last row that was handed on: what is acknowledged is not remembered.
+type rangeScan struct {
+	backfill *backfill
+	settled  func() func()
+	progress bool
+
+	begun     bool
+	aggregate gocql.UUID // the last one that was begun
+	seq       int64      // its last row that was taken
+	token     int64
+	hand      olderHandover
+	release   func()
+}
+
+// from is the token behind which the next reading begins: that of the last
+// aggregate is read again.
+func (s *rangeScan) from() int64 {
+	s.progress = false
+	if !s.begun {
+		return math.MinInt64
+	}
+	return s.token - 1
+}
+
+func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
+	b := s.backfill
+	iter := b.cfg.Session.Query("SELECT writetime(event_id), "+outbox.Columns+" FROM "+b.cfg.TableKeyspace+"."+b.cfg.Table+
+		" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo).
+		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(b.page()).Prefetch(0).Iter()
+	defer func() {
+		if e := iter.Close(); err == nil {
+			err = e
+		}
+		if err == nil {
+			s.leave()
+		} else if s.release != nil {
+			// The aggregate is not all handed on; whoever comes meanwhile finds it behind.
+			b.older.note(s.aggregate, s.seq)
+			s.release()
+			s.release = nil
+		}
+	}()
+	var sc outbox.Scanner
+	var written int64
+	for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
+		if err := b.limiter.Wait(ctx); err != nil {
+			return context.Cause(ctx)
+		}
+		e, rowErr := sc.Event()
+		again, err := s.enter(ctx, e.AggregateID, e.Sequence)
+		if err != nil {
+			return err
+		}
+		if again {
+			continue
+		}
+		b.read.Add(1)
+		if rowErr != nil {
+			b.unreadable.Add(1)
+		}
+		before, knew := s.hand.handed, s.hand.known
+		if err := s.hand.row(ctx, &storedEvent{Event: e, written: written, bad: rowErr}, s.settled); err != nil {
+			return err
+		}
+		s.seq, s.progress = e.Sequence, true
+		b.handed.Add(s.hand.handed - before)
+		b.known.Add(s.hand.known - knew)
+	}
+	return nil
+}
+
+// page is how many rows are read at a time: not many more than are let through
+// in a second.
+func (b *backfill) page() int {
+	if n := b.cfg.BackfillRowsPerSecond; n > 0 {
+		return max(1, min(n, backfillPage))
+	}
+	return backfillPage
+}
+
+// enter begins an aggregate, or goes on with it; again says that the row was
+// taken by a reading before.
+func (s *rangeScan) enter(ctx context.Context, aggregate gocql.UUID, seq int64) (again bool, err error) {
+	b := s.backfill
+	if s.begun && aggregate == s.aggregate {
+		if s.release == nil {
+			if s.release, err = b.publisher.claim(ctx, aggregate); err != nil {
+				return false, err
+			}
+			s.hand.ahead = max(s.hand.ahead, b.older.aheadOf(aggregate))
+		}
+		return seq <= s.seq, nil
+	}
+	s.leave()
+	if s.release, err = b.publisher.claim(ctx, aggregate); err != nil {
+		return false, err
+	}
+	s.begun, s.aggregate, s.token, s.seq = true, aggregate, hint.Token(aggregate), 0
+	s.hand = olderHandover{publisher: b.publisher, older: b.older, ahead: b.older.aheadOf(aggregate)}
+	return false, nil
+}
+
+// leave notes that the aggregate is handed on.
+func (s *rangeScan) leave() {
+	if s.release == nil {
+		return
+	}
+	s.backfill.older.scanned(s.aggregate)
+	s.release()
+	s.release = nil
+}

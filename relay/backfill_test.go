@@ -1,0 +1,236 @@
+package relay
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+)
+
+func TestBackfill_IsDecided(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	facts := tableFacts{cdcTTL: 72 * time.Hour, rowTTL: 168 * time.Hour, created: ago(1000 * time.Hour), logged: ago(1000 * time.Hour)}
+	young := facts
+	young.created, young.logged = ago(10*time.Hour), ago(10*time.Hour)
+	added := young
+	added.created = ago(1000 * time.Hour)
+	short := facts
+	short.rowTTL = 48 * time.Hour
+	forever := facts
+	forever.cdcTTL = 0
+	unknown := facts
+	unknown.created, unknown.logged = time.Time{}, time.Time{}
+	need := func(f tableFacts, change func(*backfillNeed)) backfillNeed {
+		n := backfillNeed{now: now, facts: f, firstAge: 72 * time.Hour, window: 2 * time.Minute, auto: true}
+		if change != nil {
+			change(&n)
+		}
+		return n
+	}
+	at := func(d time.Duration) func(*backfillNeed) {
+		return func(n *backfillNeed) { n.ran, n.position = true, ago(d) }
+	}
+	for _, tt := range []struct {
+		name          string
+		need          backfillNeed
+		reason, state string
+		from, until   time.Time
+	}{
+		{"first start, old table", need(facts, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, young table", need(young, nil), backfillFirstStart, backfillNone, time.Time{}, ago(63 * time.Hour)},
+		{"first start, rows live shorter than the log", need(short, nil), backfillFirstStart, backfillNone, time.Time{}, ago(63 * time.Hour)},
+		{"first start, no rows", need(facts, func(n *backfillNeed) { n.empty = true }), backfillFirstStart, backfillNone, time.Time{}, ago(63 * time.Hour)},
+		{"first start, log younger than the table", need(added, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(10*time.Hour - time.Second)},
+		{"first start, age unknown", need(unknown, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, a log for ever", need(forever, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, reads the last hour alone", need(facts, func(n *backfillNeed) { n.firstAge = time.Hour }), backfillFirstStart, backfillRunning, time.Time{}, ago(52*time.Minute + 30*time.Second)},
+		{"first start, off", need(facts, func(n *backfillNeed) { n.auto = false }), backfillFirstStart, backfillNone, time.Time{}, ago(63 * time.Hour)},
+		{"a short while away", need(facts, at(time.Minute)), "", "", time.Time{}, time.Time{}},
+		{"nearly too long away", need(facts, at(67*time.Hour)), "", "", time.Time{}, time.Time{}},
+		{"too long away", need(facts, at(68*time.Hour)), backfillOutrun, backfillRunning, ago(68 * time.Hour), ago(63 * time.Hour)},
+		{"too long away, off", need(facts, func(n *backfillNeed) { at(68 * time.Hour)(n); n.auto = false }), "", "", time.Time{}, time.Time{}},
+		{"long away, a log for ever", need(forever, at(9000*time.Hour)), "", "", time.Time{}, time.Time{}},
+		{"forced", need(facts, func(n *backfillNeed) { at(time.Minute)(n); n.forced = ago(5 * time.Hour) }), backfillForced, backfillRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
+		{"forced, off", need(facts, func(n *backfillNeed) { at(time.Minute)(n); n.auto = false; n.forced = ago(5 * time.Hour) }), backfillForced, backfillRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
+		{"forced, too long away", need(facts, func(n *backfillNeed) { at(100 * time.Hour)(n); n.forced = ago(5 * time.Hour) }), backfillForced, backfillRunning, ago(100 * time.Hour), ago(2 * time.Minute)},
+		{"forced from the future", need(facts, func(n *backfillNeed) {
+			at(time.Minute)(n)
+			n.floor, n.forced = ago(200*time.Hour), now.Add(time.Hour)
+		}), backfillForced, backfillDone, now.Add(time.Hour), ago(200 * time.Hour)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := tt.need.decide()
+			if tt.reason == "" {
+				if got != nil {
+					t.Errorf("decide() = %+v, want nil", got)
+				}
+				return
+			}
+			if got == nil || got.reason != tt.reason || got.state != tt.state || !got.from.Equal(tt.from) || !got.until.Equal(tt.until) {
+				t.Errorf("decide() = %+v, want %s %s from %s until %s", got, tt.reason, tt.state, tt.from, tt.until)
+			}
+		})
+	}
+}
+
+func TestBackfill_CoversWhatAnotherDoes(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return time.Date(2026, 3, n, 0, 0, 0, 0, time.UTC) }
+	r := &backfillRow{from: day(3), until: day(6), mark: day(3)}
+	r.cover(&backfillRow{until: day(4), mark: day(2), forced: day(1), read: 7, out: 5})
+	if !r.from.IsZero() || !r.until.Equal(day(6)) || !r.mark.Equal(day(2)) || !r.forced.Equal(day(1)) || r.read != 7 || r.out != 5 {
+		t.Errorf("cover() = %+v", r)
+	}
+}
+
+func TestCDCTTL(t *testing.T) {
+	t.Parallel()
+	encode := func(pairs ...string) []byte {
+		b := binary.LittleEndian.AppendUint32(nil, uint32(len(pairs)/2))
+		for _, s := range pairs {
+			b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...)
+		}
+		return b
+	}
+	whole := encode("delta", "full", "enabled", "true", "ttl", "3600")
+	if ttl, err := cdcTTL(whole); ttl != time.Hour || err != nil {
+		t.Errorf("cdcTTL() = %s, %v, want 1h", ttl, err)
+	}
+	if ttl, err := cdcTTL(encode("ttl", "0")); ttl != 0 || err != nil {
+		t.Errorf("cdcTTL(0) = %s, %v, want 0", ttl, err)
+	}
+	if ttl, err := cdcTTL(encode("enabled", "true")); ttl != defaultCDCTTL || err != nil {
+		t.Errorf("cdcTTL() = %s, %v, want ScyllaDB's default", ttl, err)
+	}
+	for n := range len(whole) - 1 {
+		if _, err := cdcTTL(whole[:n]); !errors.Is(err, errCDCOptions) {
+			t.Errorf("cdcTTL() of %d bytes: error = %v, want errCDCOptions", n, err)
+		}
+	}
+	if _, err := cdcTTL(encode("ttl", "soon")); !errors.Is(err, errCDCOptions) {
+		t.Errorf("cdcTTL(soon) error = %v, want errCDCOptions", err)
+	}
+}
+
+// The tokens of a range are those that a look-up by token finds in it.
+func TestTokenRanges(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, ranges := range []int{1, 2, 3, 7, 256, 1000} {
+		last := int64(math.MinInt64)
+		for n := range ranges {
+			after, upTo := tokenBounds(n, ranges)
+			if after != last || upTo <= after {
+				t.Fatalf("range %d of %d is (%d, %d], the one before ends at %d", n, ranges, after, upTo, last)
+			}
+			last = upTo
+			for _, token := range []int64{after + 1, upTo, after + 1 + int64(rnd.Uint64N(uint64(upTo)-uint64(after)))} {
+				if got := rangeOf(token, ranges); got != n {
+					t.Errorf("rangeOf(%d, %d) = %d, want %d", token, ranges, got, n)
+				}
+			}
+		}
+		if last != math.MaxInt64 {
+			t.Errorf("%d ranges end at %d", ranges, last)
+		}
+	}
+}
+
+// What is behind the scan, what is ahead of it, and what is forgotten.
+func TestOlderRows(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	o := newOlderRows(&backfillRow{until: until, ranges: 4, done: []int{2}}, 2)
+	var ids [4][]gocql.UUID
+	for n := 0; len(ids[0]) < 3 || len(ids[1]) < 3 || len(ids[2]) < 3 || len(ids[3]) < 3; n++ {
+		id := event(n, 1, "x").AggregateID
+		r := rangeOf(hint.Token(id), 4)
+		ids[r] = append(ids[r], id)
+	}
+	a, b := ids[0][0], ids[0][1]
+	if hint.Token(a) > hint.Token(b) {
+		a, b = b, a
+	}
+	if !o.behind(a) || o.behind(ids[2][0]) {
+		t.Error("behind() is not as the ranges are done")
+	}
+	o.scanned(a)
+	if o.behind(a) || !o.behind(b) {
+		t.Error("the scan has passed a, and not b")
+	}
+	o.note(b, 3)
+	if !o.behind(b) || o.aheadOf(b) != 3 {
+		t.Errorf("behind() = %t, aheadOf() = %d, want true and 3", o.behind(b), o.aheadOf(b))
+	}
+	o.passed(b)
+	o.passed(ids[3][0])
+	if ok, wait := o.room(); o.behind(b) || ok || wait == nil {
+		t.Error("two aggregates are ahead, and there is room for another")
+	}
+	_, wait := o.room()
+	o.close(0)
+	<-wait
+	if ok, _ := o.room(); !ok || o.behind(b) || o.isOpen(0) || !o.isOpen(1) {
+		t.Error("close() did not end the range")
+	}
+	e := event(0, 2, "x")
+	e.AggregateID = ids[3][1]
+	us := until.UnixMicro()
+	for _, tt := range []struct {
+		seq, written int64
+		l            line
+		known, gaps  bool
+		want         bool
+	}{
+		{2, us + 1, line{}, false, false, true},
+		{1, us + 1, line{}, false, false, false},
+		{1, us, line{}, false, false, true},
+		{2, us + 1, line{1, 2}, true, false, false},
+		{2, us + 1, line{1, 2}, true, true, true},
+		{7, us + 1, line{5, 7}, true, false, true},
+	} {
+		e.Sequence = tt.seq
+		if got := o.holdsBack(&e, tt.written, tt.l, tt.known, tt.gaps); got != tt.want {
+			t.Errorf("holdsBack(seq %d, %+v) = %t, want %t", tt.seq, tt, got, tt.want)
+		}
+	}
+}
+
+// What is found in the topics is kept for the first ranges, as many as there is
+// room for, and always for one.
+func TestOlderFound_IsBounded(t *testing.T) {
+	t.Parallel()
+	row := &backfillRow{until: time.Now(), ranges: 16, done: []int{0}}
+	o := newOlderRows(row, 10)
+	f := &olderFound{older: o, most: 20, ranges: row.ranges}
+	all := events(200, 1, "x")
+	for range 2 { // once more what is there already
+		for i := range all {
+			f.take(&topicEvent{id: all[i].ID, aggregate: all[i].AggregateID, sequence: 1})
+		}
+	}
+	if f.ranges >= row.ranges || f.ranges < 2 {
+		t.Fatalf("%d ranges are known, want some of %d", f.ranges, row.ranges)
+	}
+	kept := 0
+	for _, e := range all {
+		r := rangeOf(hint.Token(e.AggregateID), row.ranges)
+		if got, want := o.isOut(e.AggregateID, e.ID), r > 0 && r < f.ranges; got != want {
+			t.Errorf("isOut(event of range %d) = %t, want %t", r, got, want)
+		} else if got {
+			kept++
+		}
+	}
+	if kept != f.kept || kept > f.most && f.ranges > 2 {
+		t.Errorf("%d events are kept, it says %d, want at most %d", kept, f.kept, f.most)
+	}
+}

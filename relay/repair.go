@@ -1,0 +1,170 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// repairPoll is how often a relay looks for requests.
+const repairPoll = 5 * time.Second
+
+// repairer publishes events that a check has proven to be missing from their
+// topics, on request (Repairs).
+//
+// A request is answered with taken before its event is handed on, and with
+// published when the broker has it. One that is taken when a relay starts may be
+// out or not; it is answered with unknown, and another check tells. So no event
+// is published twice. What the sweep or a scan has still to come to waits for
+// them: they keep its aggregate's order.
+type repairer struct {
+	log       *slog.Logger
+	requests  *Repairs
+	publisher *publisher
+	lookup    lookup
+	// passed is until when the sweep is known to have read all streams.
+	passed func(context.Context) (time.Time, error)
+
+	mu        sync.Mutex
+	published []gocql.UUID // requests whose events are acknowledged and that are not answered yet
+	taken     map[gocql.UUID]bool
+	waiting   map[gocql.UUID]string // the detail that a request has
+}
+
+func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
+	return &repairer{
+		log: r.cfg.Logger, requests: NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.Table), publisher: p, lookup: r.lookup,
+		passed: back.mark, taken: make(map[gocql.UUID]bool), waiting: make(map[gocql.UUID]string),
+	}
+}
+
+// run answers requests until ctx ends.
+func (r *repairer) run(ctx context.Context) error {
+	failing := false
+	for sleep(ctx, repairPoll) == nil {
+		err := r.poll(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			r.log.Warn("cannot look for events to repair; trying again", "err", err)
+		}
+		failing = err != nil
+	}
+	return context.Cause(ctx)
+}
+
+func (r *repairer) poll(ctx context.Context) error {
+	if err := r.answerPublished(ctx); err != nil {
+		return err
+	}
+	all, err := r.requests.All(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(q Repair) bool { return q.State.Final() })
+	if len(all) == 0 {
+		return nil
+	}
+	passed, err := r.passed(ctx)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b Repair) int {
+		return cmp.Or(slices.Compare(a.Aggregate[:], b.Aggregate[:]), cmp.Compare(a.Sequence, b.Sequence))
+	})
+	for i := range all {
+		if err := r.repair(ctx, &all[i], passed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answerPublished answers the requests whose events are acknowledged.
+func (r *repairer) answerPublished(ctx context.Context) error {
+	r.mu.Lock()
+	ids := slices.Clone(r.published)
+	r.mu.Unlock()
+	for _, id := range ids {
+		if err := r.requests.answer(ctx, id, RepairPublished, ""); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.published = r.published[1:]
+		delete(r.taken, id)
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) error {
+	if q.State == RepairTaken {
+		r.mu.Lock()
+		mine := r.taken[q.ID]
+		r.mu.Unlock()
+		if mine {
+			return nil
+		}
+		return r.requests.answer(ctx, q.ID, RepairUnknown, "the relay ended while it published the event: verify again")
+	}
+	rows, err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence, q.Sequence+1)
+	switch {
+	case err != nil:
+		return err
+	case len(rows) == 0 || rows[0].ID != q.EventID:
+		return r.requests.answer(ctx, q.ID, RepairGone, "the outbox has no such event")
+	case rows[0].bad != nil:
+		return r.requests.answer(ctx, q.ID, RepairUnreadable, rows[0].bad.Error())
+	}
+	row := rows[0]
+	if o := r.publisher.olderOf(); o != nil && o.behind(q.Aggregate) {
+		return r.wait(ctx, q, "the scan of the outbox table has still to come to it")
+	}
+	if !time.UnixMicro(row.written).Before(passed) {
+		return r.wait(ctx, q, "the relay has still to come to it in the CDC log")
+	}
+	release, err := r.publisher.claim(ctx, q.Aggregate)
+	if err != nil {
+		return err
+	}
+	defer release()
+	r.mu.Lock()
+	r.taken[q.ID] = true
+	delete(r.waiting, q.ID)
+	r.mu.Unlock()
+	if err := r.requests.answer(ctx, q.ID, RepairTaken, ""); err != nil {
+		r.mu.Lock()
+		delete(r.taken, q.ID) // it may say taken nevertheless, and is unknown then
+		r.mu.Unlock()
+		return err
+	}
+	r.log.Info("publishing an event that was found missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
+	_, err = r.publisher.offer(ctx, &offer{
+		event: row.Event, written: row.written, by: byKey, owner: true, anyway: true, missing: true, settled: func() { r.settle(q.ID) },
+	})
+	return err
+}
+
+// settle notes that the event of a request is acknowledged.
+func (r *repairer) settle(id gocql.UUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.published = append(r.published, id)
+}
+
+// wait says, once, why a request waits.
+func (r *repairer) wait(ctx context.Context, q *Repair, why string) error {
+	r.mu.Lock()
+	said := r.waiting[q.ID] == why
+	r.waiting[q.ID] = why
+	r.mu.Unlock()
+	if said {
+		return nil
+	}
+	return r.requests.answer(ctx, q.ID, RepairAsked, why)
+}

@@ -1,0 +1,118 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// answers waits until all requests have a final answer or time is up, and
+// returns their states by event.
+func (w *world) answers(requests *Repairs, limit time.Duration) map[gocql.UUID]Repair {
+	w.t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(time.Second) {
+		all, err := requests.All(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out, final := make(map[gocql.UUID]Repair), true
+		for _, q := range all {
+			out[q.EventID] = q
+			final = final && q.State.Final()
+		}
+		if final || time.Now().After(deadline) {
+			return out
+		}
+	}
+}
+
+// Events that the log showed to nobody are published on request, in sequence;
+// one that the relay has published already is not published again; and what the
+// outbox does not have is said.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+		defer w.close()
+		all := events(4, 6, "OrderCreated", "OrderUpdated")
+		_, stop := w.run()
+		time.Sleep(30 * time.Second)
+		for _, e := range all[:8] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all[8:16] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		w.skipLog()
+		requests := NewRepairs(w.session, "outbox", w.cfg.Name, w.cfg.Table)
+		ask := func(e outbox.Event) Repair {
+			t.Helper()
+			q := Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
+			if err := requests.Ask(t.Context(), &q); err != nil {
+				t.Fatal(err)
+			}
+			return q
+		}
+		for i := range 8 { // the last first: they go out in sequence
+			ask(all[15-i])
+		}
+		stranger := event(99, 1, "OrderCreated")
+		ask(stranger)
+		taken := ask(all[0]) // as if a relay had ended with it
+		if err := requests.answer(t.Context(), taken.ID, RepairTaken, ""); err != nil {
+			t.Fatal(err)
+		}
+		_, stop = w.run()
+		got := w.answers(requests, time.Minute)
+		for _, e := range all[8:16] {
+			if got[e.ID].State != RepairPublished {
+				t.Errorf("event %s (seq %d): %+v, want published", e.ID, e.Sequence, got[e.ID])
+			}
+		}
+		if got[stranger.ID].State != RepairGone || got[all[0].ID].State != RepairUnknown {
+			t.Errorf("a stranger is %s, one that was taken %s, want gone and unknown", got[stranger.ID].State, got[all[0].ID].State)
+		}
+		published := w.consume("OrderCreated", "OrderUpdated")
+		checkOrder(t, published, all[:16])
+		checkTime(t, published)
+		for _, q := range got {
+			if err := requests.Forget(t.Context(), q.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		// What the relay comes to by itself it waits for, and publishes once.
+		for _, e := range all[16:] {
+			w.write(e)
+			ask(e)
+		}
+		time.Sleep(6 * time.Second)
+		waiting := 0
+		for _, q := range w.answers(requests, 0) {
+			if q.State == RepairAsked && q.Detail != "" {
+				waiting++
+			}
+		}
+		if waiting == 0 {
+			t.Error("no request waits for the relay to come to its event")
+		}
+		for id, q := range w.answers(requests, 5*time.Minute) {
+			if q.State != RepairPublished {
+				t.Errorf("event %s: %+v, want published", id, q)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+	})
+}
