@@ -10,12 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/relay"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 const (
@@ -130,9 +128,6 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 		return err
 	}
 	defer session.Close()
-	if err := likeDefault(ctx, session, conf.TableKeyspace, conf.Table); err != nil {
-		return err
-	}
 	client, err := c.Kafka.client()
 	if err != nil {
 		return err
@@ -166,24 +161,6 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 		err = quietError{}
 	}
 	return err
-}
-
-// likeDefault says that a table is not like outbox_messages. A table that cannot
-// be seen is left to the scan.
-func likeDefault(ctx context.Context, session *gocql.Session, keyspace, table string) error {
-	columns, err := outbox.ReadColumns(ctx, session, keyspace, table)
-	if err != nil || len(columns) == 0 {
-		return err
-	}
-	if _, err = (outbox.Mapping{}).Table(keyspace, table, columns); err != nil {
-		return withHint(err, "outbox verify reads only tables with the columns of outbox_messages")
-	}
-	for _, c := range columns {
-		if (c.Name == "aggregate_id" || c.Name == "event_id") && c.Type != "uuid" {
-			return fmt.Errorf("outbox verify reads only tables whose ids are uuids; column %s of %s.%s is %s", c.Name, keyspace, table, c.Type)
-		}
-	}
-	return nil
 }
 
 // verifyError says what to do about an error.
