@@ -332,3 +332,63 @@ func TestRelay_OrdersTheWritesOfTwoWriters(t *testing.T) {
 		})
 	}
 }
+
+// A table with numbers, and integers for its ids: what the log shows in another
+// order is looked up by key.
+func TestRelay_CarriesATableWithNumbers(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		w.ownTable("aggregateid, id", "")
+		if err := w.session.Query(`CREATE TABLE shop.moves (customer bigint, n int, id int, "what" ascii, body blob, happened timeuuid,
+			meta map<text, text>, PRIMARY KEY (customer, n)) WITH cdc = {'enabled': true}`).Exec(); err != nil {
+			t.Fatal(err)
+		}
+		mapping := outbox.Mapping{AggregateType: "customer", Columns: map[string]string{
+			"aggregate_id": "customer", "seq": "n", "event_id": "id", "event_type": "what", "payload": "body", "created_at": "happened", "headers": "meta",
+		}}
+		columns, err := outbox.ReadColumns(t.Context(), w.session, "shop", "moves")
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := mapping.Table("shop", "moves", columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.cfg.TableKeyspace, w.cfg.Table, w.cfg.Mapping = "shop", "moves", mapping
+		r, stop := w.run()
+		time.Sleep(5 * time.Second)
+		at := time.Now()
+		for n := range 6 {
+			b := w.session.Batch(gocql.LoggedBatch)
+			if err := table.Append(b, outbox.Event{
+				IDText: fmt.Sprint(100 + n), AggregateText: "-9000000000", Sequence: int64(n + 1), Type: "Moved", AggregateType: "customer",
+				Payload: []byte{byte(n)}, CreatedAt: at, Headers: map[string]string{"traceparent": "x"},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			b.WithTimestamp(at.Add(time.Duration(n^1) * 300 * time.Millisecond).UnixMicro()) // 2 before 1, 4 before 3, …
+			if err := b.Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		got := w.consume("Moved")
+		for i, d := range got {
+			if d.Sequence != int64(i+1) || d.IDString() != fmt.Sprint(100+i) || d.AggregateString() != "-9000000000" || len(d.Payload) != 1 ||
+				d.Headers["traceparent"] != "x" || d.CreatedAt.UnixMilli() != at.UnixMilli() {
+				t.Errorf("event %d is %+v", i, d.Event)
+			}
+		}
+		if len(got) != 6 {
+			t.Errorf("%d events in the topic, want 6", len(got))
+		}
+		if n := count(r.metrics.found[byKey]); n == 0 {
+			t.Error("nothing was looked up by key")
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+	})
+}
