@@ -12,13 +12,13 @@ import (
 
 // Error classes of dead letters.
 const (
-	classBreakerOpen  = "breaker_open"  // the breaker was open
-	classAttemptsUsed = "attempts_used" // no attempt succeeded
-	classTooLarge     = "too_large"     // the record is larger than the topic or the broker allows
-	classTopicRefused = "topic_refused" // the topic has no valid name, or may not be made
-	classUndecodable  = "undecodable"   // the row is no event
-	classRefused      = "refused"       // the broker refused the record for another reason
-	classBehind       = "behind"        // an earlier event of the aggregate is a dead letter
+	classBreakerOpen  = "breaker_open"      // the breaker was open
+	classAttemptsUsed = "attempts_used"     // no attempt succeeded
+	classTooLarge     = "record_too_large"  // the record is larger than the topic or the broker allows
+	classTopicRefused = "topic_not_allowed" // the topic has no valid name, or may not be made
+	classUndecodable  = "undecodable"       // the row is no event
+	classRefused      = "refused"           // the broker refused the record for another reason
+	classBehind       = "behind"            // an earlier event of the aggregate is a dead letter
 )
 
 // Strategies of dead letters: when the relay replays one by itself.

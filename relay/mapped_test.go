@@ -1,9 +1,13 @@
 package relay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -210,6 +214,183 @@ func TestRelay_SaysWhatDoesNotFit(t *testing.T) {
 			if err == nil || Classify(err) != Fatal || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Run() error = %v, want a fatal one with %q", err, tt.want)
 			}
+		}
+	})
+}
+
+// What becomes visible when the tail no longer looks for it goes out by the
+// sweep, behind the others, and is counted. Nothing is lost.
+func TestRelay_ALateRowOfATableWithoutNumbers(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, wideWindow)
+		defer w.close()
+		debezium(&w.cfg)
+		w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+		time.Sleep(5 * time.Minute)
+		r, stop := w.run()
+		time.Sleep(5 * time.Second)
+		insert := func(id gocql.UUID, written time.Time) {
+			if err := w.session.Query("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES ('a', ?, 'order', 'Placed', '{}')",
+				id).WithTimestamp(written.UnixMicro()).Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		late, others := gocql.TimeUUID(), []gocql.UUID{gocql.TimeUUID(), gocql.TimeUUID(), gocql.TimeUUID()}
+		for _, id := range others {
+			insert(id, time.Now())
+			time.Sleep(time.Second)
+		}
+		insert(late, time.Now().Add(-30*time.Second))
+		time.Sleep(10 * time.Second)
+		if got := w.consume("outbox.event.order"); len(got) != len(others) {
+			t.Errorf("%d events before the sweep comes, want %d", len(got), len(others))
+		}
+		time.Sleep(3 * time.Minute)
+		var got []gocql.UUID
+		for _, d := range w.consume("outbox.event.order") {
+			got = append(got, d.ID)
+		}
+		if want := append(others, late); !slices.Equal(got, want) {
+			t.Errorf("the topic has %v, want %v", got, want)
+		}
+		if n := count(r.metrics.late); n != 1 {
+			t.Errorf("%v late events are counted, want 1", n)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+	})
+}
+
+// Two writers whose writes overlap, with their own clocks, and relays that are
+// killed again and again: every event once, and an aggregate's in the order of
+// their write times.
+func TestRelay_OrdersTheWritesOfTwoWriters(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 11))
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, wideWindow)
+				defer w.close()
+				debezium(&w.cfg)
+				w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+				const window = 40 * time.Millisecond
+				w.cfg.TailReorder = window
+				type row struct {
+					id gocql.UUID
+					at int64
+				}
+				written := make(map[string][]row)
+				var done sync.WaitGroup
+				write := func(aggregate string) {
+					at := time.Now()
+					id := gocql.TimeUUID()
+					written[aggregate] = append(written[aggregate], row{id, at.UnixMicro()})
+					// It takes a while until the row is there, with the time at which it began.
+					wait := time.Duration(rnd.Int64N(int64(window - 5*time.Millisecond)))
+					done.Go(func() {
+						time.Sleep(wait)
+						if err := w.session.Query("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES (?, ?, 'order', 'Placed', '{}')",
+							aggregate, id).WithTimestamp(at.UnixMicro()).Exec(); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				for range 3 {
+					_, stop := w.run()
+					for range 150 {
+						write(fmt.Sprint("a", rnd.IntN(4)))
+						time.Sleep(time.Duration(1+rnd.IntN(15000)) * time.Microsecond)
+					}
+					done.Wait()
+					time.Sleep(time.Duration(rnd.IntN(500)) * time.Millisecond)
+					if err := stop(); err != nil {
+						t.Errorf("Run() error = %v", err)
+					}
+				}
+				_, stop := w.run()
+				time.Sleep(4 * time.Minute)
+				if err := stop(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+				got := make(map[string][]gocql.UUID)
+				for _, d := range w.consume("outbox.event.order") {
+					got[d.AggregateString()] = append(got[d.AggregateString()], d.ID)
+				}
+				for a, rows := range written {
+					slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.at, y.at) })
+					want := make([]gocql.UUID, len(rows))
+					for i, r := range rows {
+						want[i] = r.id
+					}
+					if !slices.Equal(got[a], want) {
+						t.Errorf("aggregate %s: %d events, want %d, each once and in the order of the writes", a, len(got[a]), len(want))
+					}
+				}
+			})
+		})
+	}
+}
+
+// A table with numbers, and integers for its ids: what the log shows in another
+// order is looked up by key.
+func TestRelay_CarriesATableWithNumbers(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		w.ownTable("aggregateid, id", "")
+		if err := w.session.Query(`CREATE TABLE shop.moves (customer bigint, n int, id int, "what" ascii, body blob, happened timeuuid,
+			meta map<text, text>, PRIMARY KEY (customer, n)) WITH cdc = {'enabled': true}`).Exec(); err != nil {
+			t.Fatal(err)
+		}
+		mapping := outbox.Mapping{AggregateType: "customer", Columns: map[string]string{
+			"aggregate_id": "customer", "seq": "n", "event_id": "id", "event_type": "what", "payload": "body", "created_at": "happened", "headers": "meta",
+		}}
+		columns, err := outbox.ReadColumns(t.Context(), w.session, "shop", "moves")
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := mapping.Table("shop", "moves", columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.cfg.TableKeyspace, w.cfg.Table, w.cfg.Mapping = "shop", "moves", mapping
+		r, stop := w.run()
+		time.Sleep(5 * time.Second)
+		at := time.Now()
+		for n := range 6 {
+			b := w.session.Batch(gocql.LoggedBatch)
+			if err := table.Append(b, outbox.Event{
+				IDText: fmt.Sprint(100 + n), AggregateText: "-9000000000", Sequence: int64(n + 1), Type: "Moved", AggregateType: "customer",
+				Payload: []byte{byte(n)}, CreatedAt: at, Headers: map[string]string{"traceparent": "x"},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			b.WithTimestamp(at.Add(time.Duration(n^1) * 300 * time.Millisecond).UnixMicro()) // 2 before 1, 4 before 3, …
+			if err := b.Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		got := w.consume("Moved")
+		for i, d := range got {
+			if d.Sequence != int64(i+1) || d.IDString() != fmt.Sprint(100+i) || d.AggregateString() != "-9000000000" || len(d.Payload) != 1 ||
+				d.Headers["traceparent"] != "x" || d.CreatedAt.UnixMilli() != at.UnixMilli() {
+				t.Errorf("event %d is %+v", i, d.Event)
+			}
+		}
+		if len(got) != 6 {
+			t.Errorf("%d events in the topic, want 6", len(got))
+		}
+		if n := count(r.metrics.found[byKey]); n == 0 {
+			t.Error("nothing was looked up by key")
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
 		}
 	})
 }

@@ -187,7 +187,7 @@ func (p *publisher) take(o *offer, size int64) {
 		p.noteTime(l, o)
 	case l.line.next > o.event.Sequence:
 		p.metrics.late.Inc()
-		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.event.ID, "aggregate_id", l.id, "seq", o.event.Sequence, "next", l.line.next)
+		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.event.IDString(), "aggregate_id", o.event.AggregateString(), "seq", o.event.Sequence, "next", l.line.next)
 		fallthrough
 	default:
 		l.line = p.memory.advance(l.id, l.line, o.event.Sequence)

@@ -92,11 +92,11 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 	for attempt := 1; ; attempt++ {
 		found, err := s.lookup(ctx, &e, next, e.Sequence)
 		if err != nil && (ctx.Err() != nil || Classify(err) == Fatal) {
-			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateID, err)
+			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateString(), err)
 		}
 		if err != nil {
 			// While the database is away nothing is known of the gap.
-			s.log.Warn("cannot look up a missing event; trying again", "aggregate_id", e.AggregateID, "seq", next, "attempt", attempt, "err", err)
+			s.log.Warn("cannot look up a missing event; trying again", "aggregate_id", e.AggregateString(), "seq", next, "attempt", attempt, "err", err)
 			deadline = time.Now().Add(s.gapWait)
 		} else if next, err = s.close(ctx, e, next, found, !time.Now().Before(deadline)); err != nil || next == e.Sequence {
 			return err
@@ -115,7 +115,7 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, found
 		for ; next < upTo; next++ {
 			s.metrics.gaps.Inc()
 			s.log.Error("an event is missing from the outbox table; its aggregate goes on without it",
-				"aggregate_id", e.AggregateID, "seq", next, "before", upTo, "waited", s.gapWait)
+				"aggregate_id", e.AggregateString(), "seq", next, "before", upTo, "waited", s.gapWait)
 		}
 	}
 	for _, f := range found {
@@ -153,9 +153,9 @@ func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error
 			return nil
 		}
 		if ctx.Err() != nil || Classify(err) == Fatal {
-			return fmt.Errorf("look up events of aggregate %s: %w", e.AggregateID, err)
+			return fmt.Errorf("look up events of aggregate %s: %w", e.AggregateString(), err)
 		}
-		s.log.Warn("cannot look up earlier events; trying again", "aggregate_id", e.AggregateID, "attempt", attempt, "err", err)
+		s.log.Warn("cannot look up earlier events; trying again", "aggregate_id", e.AggregateString(), "attempt", attempt, "err", err)
 		if err := sleep(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error
 // recover hands on an event that was read by key. Its row in the log, if it is
 // still to come, finds it handed on.
 func (s *sequencer) recover(ctx context.Context, f storedEvent) error {
-	s.log.Debug("event read by key, ahead of the log", "event_id", f.ID, "aggregate_id", f.AggregateID, "seq", f.Sequence)
+	s.log.Debug("event read by key, ahead of the log", "event_id", f.IDString(), "aggregate_id", f.AggregateString(), "seq", f.Sequence)
 	return s.publisher.submitRow(ctx, f, byKey, nil)
 }
 

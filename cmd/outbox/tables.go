@@ -64,6 +64,7 @@ func (t *tableConfig) mapping() outbox.Mapping {
 // but for the session, logger, registry and hints.
 func (c *config) relayConfigs() ([]relay.Config, error) {
 	base, err := c.relayConfig()
+	base.TableKeyspace = base.Keyspace
 	if err != nil || len(c.Relay.Tables) == 0 {
 		return []relay.Config{base}, err
 	}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// One process carries two tables, each with its own mapping, topics and
+// checkpoints, and says which is which.
+func TestRelays_CarrySeveralTables(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	for _, stmt := range []string{
+		"CREATE KEYSPACE shop WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}",
+		`CREATE TABLE shop.events (aggregateid text, id timeuuid, aggregatetype text, "type" text, payload text, PRIMARY KEY (aggregateid, id)) WITH cdc = {'enabled': true}`,
+	} {
+		if err := b.session.Query(stmt).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := testConfig(t, `
+relay:
+  topics: [ThingHappened=things]
+  confidence_window: 3s
+  tables:
+    - {keyspace: outbox, table: outbox_messages}
+    - {keyspace: shop, table: events, preset: debezium}
+`, nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	confs, err := c.relayConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewRegistry()
+	all, err := c.newRelays(confs, b.session, slog.New(slog.DiscardHandler), reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- all.run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("run() error = %v", err)
+		}
+	}()
+
+	b.add(1, outbox.NewID(), 0)
+	if err := b.session.Query("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES ('order-42', ?, 'order', 'Placed', '{}')",
+		gocql.TimeUUID()).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.Kafka.client(kgo.ConsumeTopics("things", "outbox.event.order"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.MetadataMinAge(50*time.Millisecond), kgo.UnknownTopicRetries(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var got []string
+	if err := tail(t.Context(), client, 2, func(r *kgo.Record) error {
+		e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+		got = append(got, r.Topic+" "+e.AggregateType+" "+source)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	if want := []string{"outbox.event.order order scylla-outbox/shop.events", "things thing scylla-outbox"}; !slices.Equal(got, want) {
+		t.Errorf("the topics have %q, want %q", got, want)
+	}
+
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "relay_streams" {
+			continue
+		}
+		var tables []string
+		for _, m := range f.GetMetric() {
+			tables = append(tables, m.GetLabel()[0].GetValue())
+		}
+		if !slices.Equal(tables, []string{"outbox.outbox_messages", "shop.events"}) {
+			t.Errorf("relay_streams is of tables %q", tables)
+		}
+	}
+	_, detail := all.readiness()()
+	if text, err := json.Marshal(detail); err != nil || !strings.Contains(string(text), `"shop.events":{"ready"`) {
+		t.Errorf("readiness is %s, %v", text, err)
+	}
+}
