@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,5 +118,27 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 	}
 	if err := <-srv.Done(); !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("Done() = %v, want ErrServerClosed", err)
+	}
+}
+
+// Profiles are shown only where they were asked for.
+func TestWithProfiles(t *testing.T) {
+	t.Parallel()
+	plain := AdminHandler(prometheus.NewRegistry(), func() (bool, any) { return true, nil })
+	for _, tt := range []struct {
+		handler http.Handler
+		path    string
+		want    int
+	}{
+		{plain, "/debug/pprof/heap", http.StatusNotFound},
+		{WithProfiles(plain), "/debug/pprof/heap", http.StatusOK},
+		{WithProfiles(plain), "/healthz", http.StatusOK},
+		{WithProfiles(plain), "/metrics", http.StatusOK},
+	} {
+		w := httptest.NewRecorder()
+		tt.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, tt.path, nil))
+		if w.Code != tt.want {
+			t.Errorf("GET %s = %d, want %d", tt.path, w.Code, tt.want)
+		}
 	}
 }
