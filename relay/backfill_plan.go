@@ -68,8 +68,12 @@ func (n *backfillNeed) decide() *backfillRow {
 		}
 		out = row(backfillFirstStart, time.Time{}, until, n.now)
 		young := fromTheFirst && (n.facts.created.After(until) || n.facts.rowTTL > 0 && !n.now.Add(-n.facts.rowTTL).Before(until))
-		if young || n.empty || !n.auto {
+		switch {
+		case young || n.empty:
 			out.state = backfillNone
+		case !n.auto:
+			// The sweep reads what the log has, whatever is missing.
+			out.state, out.until = backfillNone, n.now.Add(-max(n.firstAge, n.facts.cdcTTL)).Truncate(time.Millisecond)
 		}
 	case n.facts.cdcTTL > 0 && n.position.Before(n.now.Add(-part(n.facts.cdcTTL, backfillDue))):
 		if n.auto {

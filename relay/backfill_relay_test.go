@@ -126,6 +126,7 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 				time.Sleep(time.Minute)
 				var writing sync.WaitGroup
 				writing.Go(func() {
+					rnd := rand.New(rand.NewPCG(seed, 6))
 					for _, e := range all[300:] {
 						w.write(e)
 						time.Sleep(time.Duration(rnd.IntN(1000)) * time.Millisecond)

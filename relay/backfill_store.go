@@ -67,26 +67,17 @@ func (c *cqlBackfills) load(ctx context.Context) ([]backfillRow, error) {
 
 // begin saves a scan, and that it replaces another one, if it does: both or neither.
 func (c *cqlBackfills) begin(ctx context.Context, r *backfillRow, replaced *backfillRow) error {
-	b := c.session.NewBatch(gocql.LoggedBatch).WithContext(ctx)
+	b := c.session.Batch(gocql.LoggedBatch).WithContext(ctx)
 	b.SetConsistency(gocql.LocalQuorum)
 	now := time.Now()
-	b.Entries = append(b.Entries, gocql.BatchEntry{
-		Stmt: "INSERT INTO " + c.name + " (relay, table_name, started_at, reason, state, forced_from, rows_from, rows_until, mark, ranges, rows_read, rows_published, updated_at, updated_by)" +
-			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		Args: []any{
-			c.relay, c.table, r.started, r.reason, r.state, orNull(r.forced), orNull(r.from), r.until, r.mark, r.ranges,
-			r.read, r.out, now, c.host,
-		},
-		Idempotent: true,
-	})
+	b.Query("INSERT INTO "+c.name+" (relay, table_name, started_at, reason, state, forced_from, rows_from, rows_until, mark, ranges, rows_read, rows_published, updated_at, updated_by)"+
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		c.relay, c.table, r.started, r.reason, r.state, orNull(r.forced), orNull(r.from), r.until, r.mark, r.ranges, r.read, r.out, now, c.host)
 	if replaced != nil {
-		b.Entries = append(b.Entries, gocql.BatchEntry{
-			Stmt:       "UPDATE " + c.name + " SET state = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND started_at = ?",
-			Args:       []any{backfillReplaced, now, c.relay, c.table, replaced.started},
-			Idempotent: true,
-		})
+		b.Query("UPDATE "+c.name+" SET state = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND started_at = ?",
+			backfillReplaced, now, c.relay, c.table, replaced.started)
 	}
-	if err := c.session.ExecuteBatch(b); err != nil {
+	if err := b.Exec(); err != nil {
 		return fmt.Errorf("save that a backfill begins: %w", err)
 	}
 	return nil

@@ -52,7 +52,7 @@ func TestBackfill_IsDecided(t *testing.T) {
 		{"first start, age unknown", need(unknown, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(63 * time.Hour)},
 		{"first start, a log for ever", need(forever, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(63 * time.Hour)},
 		{"first start, reads the last hour alone", need(facts, func(n *backfillNeed) { n.firstAge = time.Hour }), backfillFirstStart, backfillRunning, time.Time{}, ago(52*time.Minute + 30*time.Second)},
-		{"first start, off", need(facts, func(n *backfillNeed) { n.auto = false }), backfillFirstStart, backfillNone, time.Time{}, ago(63 * time.Hour)},
+		{"first start, off", need(facts, func(n *backfillNeed) { n.auto = false }), backfillFirstStart, backfillNone, time.Time{}, ago(72 * time.Hour)},
 		{"a short while away", need(facts, at(time.Minute)), "", "", time.Time{}, time.Time{}},
 		{"nearly too long away", need(facts, at(67*time.Hour)), "", "", time.Time{}, time.Time{}},
 		{"too long away", need(facts, at(68*time.Hour)), backfillOutrun, backfillRunning, ago(68 * time.Hour), ago(63 * time.Hour)},

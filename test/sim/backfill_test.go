@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // logTTL is how long the CDC log keeps its rows in the scenarios here.
@@ -112,6 +114,42 @@ func TestBackfill_BrokerAwayForLongerThanTheLog(t *testing.T) {
 	})
 	wantOnce(t, seen)
 	wantScan(t, seen)
+}
+
+// The relay is away again and again, for minutes or for longer than the log keeps
+// its rows, and is killed at any moment: during a scan, after one, before the next.
+func TestBackfill_AgainAndAgain(t *testing.T) {
+	for seed := uint64(40); seed < 44; seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 'a'))
+			seen := simulate(t, seed, func(s *settings) {
+				if seed%3 == 0 {
+					onTablets(s)
+				}
+				s.schema.CDCTTL = time.Hour
+				s.relay.BackfillRowsPerSecond = 1 + rnd.IntN(5)
+				s.relay.MaxAggregates = 5 + rnd.IntN(500)
+				s.skews = []time.Duration{-4 * time.Second, 3 * time.Second}
+				if rnd.IntN(3) == 0 {
+					s.relay.Tail = relay.TailOff
+				}
+			}, func(w *world) {
+				w.traffic(700, 10*time.Hour)
+				for range 6 {
+					time.Sleep(time.Duration(rnd.Int64N(int64(20 * time.Minute))))
+					w.crashRelay()
+					time.Sleep(time.Duration(rnd.Int64N(int64(2 * time.Hour))))
+					w.startRelay()
+					for range rnd.IntN(4) {
+						w.crashWhen(w.kafka.onProduce, 1+rnd.IntN(30), 2*time.Minute)
+						w.startRelay()
+					}
+				}
+			})
+			wantOnce(t, seen)
+			wantScan(t, seen)
+		})
+	}
 }
 
 func wantScan(t *testing.T, seen outcome) {
