@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,10 +59,11 @@ type world struct {
 	services []*orders.Service // one for each clock
 	ledger   *ledger
 
-	database  chan struct{}  // holds a token that is taken to connect to the database, and to stop it
-	frozen    bool           // the database is; guarded by the token
-	launching sync.WaitGroup // relays that are not running yet
-	ending    sync.WaitGroup // relays that crashed and are not gone yet
+	database     chan struct{}  // holds a token that is taken to connect to the database, and to stop it
+	largeParcels atomic.Bool    // parcels are too large for the broker
+	frozen       bool           // the database is; guarded by the token
+	launching    sync.WaitGroup // relays that are not running yet
+	ending       sync.WaitGroup // relays that crashed and are not gone yet
 
 	mu     sync.Mutex
 	relays []*process // all that ever ran, the last one now
