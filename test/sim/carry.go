@@ -24,6 +24,7 @@ func (p *plan) settings(s *settings) {
 	if !p.ReadBack {
 		s.relay.ReadBackMargin = -1
 	}
+	s.hints = p.Hints
 	s.relay.ConfidenceWindow = p.Window.std()
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
 	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog, s.relay.MaxAggregates = p.InFlight, p.Backlog, p.Aggregates

@@ -31,6 +31,7 @@ type plan struct {
 	LogTTL   duration `json:"log_ttl,omitempty"`
 	Tablets  bool     `json:"tablets,omitempty"`
 	Tail     bool     `json:"tail,omitempty"`
+	Hints    bool     `json:"hints,omitempty"`
 	ReadBack bool     `json:"read_back,omitempty"`
 	InFlight int      `json:"in_flight"`
 	Backlog  int      `json:"backlog"`
@@ -81,6 +82,7 @@ func newPlan(seed uint64) *plan {
 		InFlight: 5 + rnd.IntN(60), Backlog: 5 + rnd.IntN(60), Aggregates: 5 + rnd.IntN(100),
 		Customers: 20 + rnd.IntN(50), Parcels: 1 + rnd.IntN(6),
 	}
+	p.Hints = p.Tail && seed%2 == 0
 	if rnd.IntN(4) == 0 {
 		p.Window = duration(wideWindow)
 	}
@@ -147,8 +149,8 @@ func (p *plan) String() string {
 	if p.LogTTL > 0 {
 		fmt.Fprintf(&b, "the log keeps its rows for %s, ", p.LogTTL)
 	}
-	fmt.Fprintf(&b, "%s long, window %s, tablets %t, tail %t, read-back %t, at most %d in flight, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
-		p.Span, p.Window, p.Tablets, p.Tail, p.ReadBack, p.InFlight, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
+	fmt.Fprintf(&b, "%s long, window %s, tablets %t, tail %t, hints %t, read-back %t, at most %d in flight, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
+		p.Span, p.Window, p.Tablets, p.Tail, p.Hints, p.ReadBack, p.InFlight, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
 	for _, e := range p.Episodes {
 		fmt.Fprintf(&b, "%16s to %16s  %s\n", e.From, e.To, e.Kind)
 	}
