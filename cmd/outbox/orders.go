@@ -77,7 +77,7 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
 	}
 	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
-	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace); err != nil {
+	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace, log); err != nil {
 		return nil, err
 	}
 	var hints *relayhint.Sender
@@ -117,15 +117,24 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 // repairWindow is how old an order may be whose missing event is written again:
 // the default, or less where the outbox keeps its rows for less. An event that
 // has outlived its row is not missing; to write it again would publish it twice.
-func repairWindow(ctx context.Context, session *gocql.Session, keyspace string) (time.Duration, error) {
+// It waits for a database that has just gone away again.
+func repairWindow(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger) (time.Duration, error) {
 	var seconds int64
-	err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
-		keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
-	if errors.Is(err, gocql.ErrNotFound) {
-		return 0, withHint(fmt.Errorf("keyspace %s has no table %s", keyspace, outbox.DefaultTableName), "outbox schema migrate makes it")
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read how long the outbox keeps its rows: %w", err)
+	for wait := time.Second; ; wait = min(2*wait, maxConnectWait) {
+		err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
+			keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
+		if errors.Is(err, gocql.ErrNotFound) {
+			return 0, withHint(fmt.Errorf("keyspace %s has no table %s", keyspace, outbox.DefaultTableName), "outbox schema migrate makes it")
+		}
+		if err == nil {
+			break
+		}
+		log.Warn("cannot read how long the outbox keeps its rows; trying again", "wait", wait, "err", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
 	}
 	if seconds == 0 {
 		return orders.DefaultRepairWindow, nil

@@ -32,6 +32,9 @@ type SenderConfig struct {
 	Addrs []string
 	// Key is shared with the relays, at least MinKey bytes. Required.
 	Key []byte
+	// Conn is what hints are sent through; Close closes it. Nil means a UDP socket
+	// of the Sender's own.
+	Conn net.PacketConn
 	// Logger is told, once, when no relay can be found. Nil discards it.
 	Logger *slog.Logger
 }
@@ -40,7 +43,7 @@ type SenderConfig struct {
 type Sender struct {
 	cfg    SenderConfig
 	codec  *codec
-	conn   *net.UDPConn
+	conn   net.PacketConn
 	sender uint64
 	log    *slog.Logger
 	wake   chan struct{}
@@ -71,9 +74,10 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			return nil, fmt.Errorf("hint: address %q has no port number after the colon", a)
 		}
 	}
-	conn, err := net.ListenUDP("udp", nil)
-	if err != nil {
-		return nil, fmt.Errorf("hint: %w", err)
+	if cfg.Conn == nil {
+		if cfg.Conn, err = net.ListenUDP("udp", nil); err != nil {
+			return nil, fmt.Errorf("hint: %w", err)
+		}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -82,7 +86,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 	_, _ = rand.Read(id[:]) // never fails
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Sender{
-		cfg: cfg, codec: c, conn: conn, sender: binary.BigEndian.Uint64(id[:]), log: cfg.Logger,
+		cfg: cfg, codec: c, conn: cfg.Conn, sender: binary.BigEndian.Uint64(id[:]), log: cfg.Logger,
 		wake: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
 		lost: make(map[string]bool),
 	}
@@ -144,7 +148,7 @@ func (s *Sender) run(ctx context.Context) {
 			number++
 			datagram = s.codec.append(datagram[:0], header{s.sender, number, time.Now()}, rest[:n])
 			for _, r := range relays {
-				_, _ = s.conn.WriteToUDPAddrPort(datagram, r) // best effort
+				s.send(datagram, r)
 			}
 			rest = rest[n:]
 		}
@@ -155,6 +159,15 @@ func (s *Sender) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// send sends a datagram, if it can.
+func (s *Sender) send(datagram []byte, to netip.AddrPort) {
+	if udp, ok := s.conn.(*net.UDPConn); ok {
+		_, _ = udp.WriteToUDPAddrPort(datagram, to) // without an allocation
+		return
+	}
+	_, _ = s.conn.WriteTo(datagram, net.UDPAddrFromAddrPort(to))
 }
 
 // resolve looks up the relays. One call at a time.

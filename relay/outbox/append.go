@@ -16,7 +16,9 @@ import "github.com/gocql/gocql"
 //
 // Write at LOCAL_QUORUM or more: a weaker write can leave the CDC row on one
 // replica for good, where the relay may not see it. After a timeout execute the
-// same batch again, same event and same timestamp; the relay publishes an event
+// same batch again, same event and same timestamp, for some seconds; later with
+// the same event and a new timestamp, since a row that is older than the relay's
+// confidence window when it comes in is not seen. The relay publishes an event
 // id once, however often its row was written.
 func Append(b *gocql.Batch, e Event) error { return DefaultTable.Append(b, e) }
 

@@ -18,12 +18,12 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 	broker := peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m"})
 	port := portOf(t, broker.Addr)
 	addrs := harness.FreeAddrs(t, 3)
-	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1], lines: 8000, rate: 100}
+	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1], lines: 8000, rate: 70}
 	database := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
 	orders := startOrders(t, s.cql, s.api)
 	relay := startRelay(t, s.cql, s.kafka, addrs[2])
 	s.victims = []*victim{
-		process("database", database, 3), process("relay", relay, 4),
+		process("database", database, 4), process("relay", relay, 5),
 		{
 			name: "kafka", weight: 1, slow: true,
 			running: func() bool {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ type victim struct {
 	running func() bool
 	kill    func()
 	restart func()
-	// weight is how likely it is to be chosen.
+	// weight is how often it dies, against the others.
 	weight int
 	// slow says that it takes seconds to start, in which others may die too.
 	slow bool
@@ -63,15 +64,16 @@ func (s *storm) run(t *testing.T, seed uint64, kills int) {
 	if s.begun != nil {
 		s.begun()
 	}
-	for done := 0; done < kills; {
+	deck := s.deck(rnd, kills)
+	for len(deck) > 0 {
 		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
-		v := s.choose(rnd)
-		done += s.strike(t, rnd, v)
-		if v.slow && done < kills && rnd.IntN(2) == 0 {
-			if other := s.choose(rnd); other != v {
-				done += s.strike(t, rnd, other)
-				other.restart()
-			}
+		v := deck[0]
+		deck = deck[1:]
+		s.strike(t, rnd, v)
+		if v.slow && len(deck) > 0 && deck[0] != v {
+			s.strike(t, rnd, deck[0])
+			deck[0].restart()
+			deck = deck[1:]
 		}
 		v.restart()
 	}
@@ -91,22 +93,19 @@ func (s *storm) run(t *testing.T, seed uint64, kills int) {
 	s.judge(t, load)
 }
 
-func (s *storm) choose(rnd *rand.Rand) *victim {
-	sum := 0
+// deck says who dies one after the other, each as often as its weight says.
+func (s *storm) deck(rnd *rand.Rand, kills int) []*victim {
+	var all []*victim
 	for _, v := range s.victims {
-		sum += v.weight
+		all = append(all, slices.Repeat([]*victim{v}, v.weight)...)
 	}
-	n := rnd.IntN(sum)
-	for _, v := range s.victims {
-		if n -= v.weight; n < 0 {
-			return v
-		}
-	}
-	return nil // unreachable: the weights have been summed up
+	deck := slices.Repeat(all, kills/len(all)+1)[:kills]
+	rnd.Shuffle(kills, func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	return deck
 }
 
 // strike kills a victim and lets some time pass.
-func (s *storm) strike(t *testing.T, rnd *rand.Rand, v *victim) int {
+func (s *storm) strike(t *testing.T, rnd *rand.Rand, v *victim) {
 	t.Helper()
 	if !v.running() {
 		t.Errorf("%s ended by itself", v.name)
@@ -114,7 +113,6 @@ func (s *storm) strike(t *testing.T, rnd *rand.Rand, v *victim) int {
 	v.kill()
 	v.kills++
 	time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond)
-	return 1
 }
 
 // judge waits for the load and the relay and holds the topics against the database.

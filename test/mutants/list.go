@@ -53,7 +53,7 @@ var mutants = []mutant{
 		old: "return s.sequencer.take(ctx, c.progress, change.Time, events)",
 		new: "return s.sequencer.take(ctx, c.progress, change.Time, events[:0])",
 	}),
-	scenario("TestBatches_EveryFate", mutant{
+	seeds(mutant{
 		name: "the sweep has no confidence window", file: "relay/sweep.go",
 		old: "ConfidenceWindowSize:     s.cfg.ConfidenceWindow,",
 		new: "ConfidenceWindowSize:     1,",

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -23,10 +24,14 @@ func (p *plan) settings(s *settings) {
 	if !p.ReadBack {
 		s.relay.ReadBackMargin = -1
 	}
+	s.hints = p.Hints
 	s.relay.ConfidenceWindow = p.Window.std()
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
 	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog, s.relay.MaxAggregates = p.InFlight, p.Backlog, p.Aggregates
-	s.schema.CDCTTL, s.schema.RowTTL, s.schema.IdempotencyTTL = keep, keep, keep
+	s.schema.CDCTTL, s.schema.RowTTL, s.schema.IdempotencyTTL = cmp.Or(p.LogTTL.std(), keep), keep, keep
+	if relayWritesDeadLetters {
+		s.relay.MaxRecordBytes = tooLarge / 2
+	}
 	for _, d := range p.Skews {
 		s.skews = append(s.skews, d.std())
 	}

@@ -21,7 +21,10 @@ type kind struct {
 // untilSpan is for what may last half as long as the simulation.
 const untilSpan = -1
 
-// What the relay can do; a kind that needs what it cannot do is left out.
+// What the relay can do; a kind that needs what it cannot do is left out. Who
+// adds it to the relay sets it here. With dead letters the promises have to count
+// what stands in dead_letter_queue, or is parked behind it, as not lost, and the
+// rows of ledger.garbage among it.
 const (
 	// relayBackfills: it finds what the log no longer has in the table.
 	relayBackfills = false

@@ -58,6 +58,14 @@ var brokerKinds = []*kind{
 		},
 	},
 	{
+		name: "parcels too large", most: 30 * time.Minute, excluding: []string{"parcels too large"},
+		when: func(*plan) bool { return relayWritesDeadLetters },
+		begin: func(_ *rand.Rand, w *world) func() {
+			w.largeParcels.Store(true)
+			return func() { w.largeParcels.Store(false) }
+		},
+	},
+	{
 		// Nobody can tell whether an event is there that was sent with an unknown
 		// outcome and is refused when it is sent again; so these do not meet.
 		name: "topic refuses records", most: 2 * time.Hour,

@@ -57,6 +57,14 @@ var databaseKinds = []*kind{
 		},
 	},
 	{
+		// Somebody writes rows that are no events.
+		name: "rows that cannot be read", most: 10 * time.Minute,
+		when: func(*plan) bool { return relayWritesDeadLetters },
+		begin: func(r *rand.Rand, w *world) func() {
+			return w.nowAndThen(func() time.Duration { return upTo(r, 2*time.Minute) }, w.writeGarbage)
+		},
+	},
+	{
 		name: "conditional writes fail", most: time.Hour,
 		excluding: []string{"database gone", "database frozen", "conditional writes fail", "new streams"},
 		begin:     func(r *rand.Rand, w *world) func() { return w.failCAS(0.15 * r.Float64()) },

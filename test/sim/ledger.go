@@ -17,6 +17,7 @@ type ledger struct {
 	orders  map[gocql.UUID]*promise // those that the service said it stored
 	nothing map[gocql.UUID]bool     // those of which it said that nothing is stored
 	parcels map[gocql.UUID]bool     // events of parcels that the database said it stored
+	garbage map[gocql.UUID]bool     // aggregates with a row that is no event
 }
 
 // promise is an order as the service promised it.
@@ -26,7 +27,7 @@ type promise struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool), parcels: make(map[gocql.UUID]bool)}
+	return &ledger{orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool), parcels: make(map[gocql.UUID]bool), garbage: make(map[gocql.UUID]bool)}
 }
 
 // arrive counts a customer in and gives it a number.
@@ -61,6 +62,13 @@ func (l *ledger) moved(ids ...gocql.UUID) {
 	for _, id := range ids {
 		l.parcels[id] = true
 	}
+}
+
+// spoilt notes an aggregate that has a row which is no event.
+func (l *ledger) spoilt(aggregate gocql.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.garbage[aggregate] = true
 }
 
 // cancelled notes that the service said an order is cancelled.

@@ -23,6 +23,29 @@ const (
 // than the relay's confidence window must not be written any more.
 const sameTimeFor = 10 * time.Second
 
+// tooLarge is the size of an event that no broker takes.
+const tooLarge = 40 << 10
+
+// payload of a step, now and then one that is too large.
+func (w *world) payload(rnd *rand.Rand, step int64) []byte {
+	if !w.largeParcels.Load() || rnd.IntN(3) > 0 {
+		return fmt.Appendf(nil, `{"step":%d}`, step)
+	}
+	filler := make([]byte, tooLarge/2) // as text twice as long, and it does not compress
+	for i := range filler {
+		filler[i] = byte(rnd.Uint32())
+	}
+	return fmt.Appendf(nil, `{"step":%d,"contents":"%x"}`, step, filler)
+}
+
+// writeGarbage writes a row of the outbox that is no event.
+func (w *world) writeGarbage() {
+	id := outbox.NewID()
+	if err := w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, aggregate_type) VALUES (?, 1, ?)", id, parcel).Exec(); err == nil {
+		w.ledger.spoilt(id)
+	}
+}
+
 // parcelsAt lets pairs of parcels set out at these times from now on.
 func (w *world) parcelsAt(times []time.Duration) {
 	for i, d := range times {
@@ -48,7 +71,7 @@ func (w *world) sendParcels(rnd *rand.Rand) {
 		for i, id := range ids {
 			step[i] = outbox.Event{
 				ID: outbox.NewID(), AggregateID: id, Sequence: n, AggregateType: parcel, Type: kind,
-				Payload: fmt.Appendf(nil, `{"step":%d}`, n), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+				Payload: w.payload(rnd, n), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 			}
 		}
 		w.store(rnd, step, skews[rnd.IntN(len(skews))])

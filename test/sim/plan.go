@@ -25,9 +25,13 @@ type plan struct {
 	// Pace is how often the relay reads idle streams.
 	Pace duration `json:"pace"`
 	// Window is the relay's confidence window.
-	Window   duration `json:"window"`
+	Window duration `json:"window"`
+	// LogTTL is how long the CDC log keeps its rows, 0 for longer than anything
+	// lasts.
+	LogTTL   duration `json:"log_ttl,omitempty"`
 	Tablets  bool     `json:"tablets,omitempty"`
 	Tail     bool     `json:"tail,omitempty"`
+	Hints    bool     `json:"hints,omitempty"`
 	ReadBack bool     `json:"read_back,omitempty"`
 	InFlight int      `json:"in_flight"`
 	Backlog  int      `json:"backlog"`
@@ -78,6 +82,7 @@ func newPlan(seed uint64) *plan {
 		InFlight: 5 + rnd.IntN(60), Backlog: 5 + rnd.IntN(60), Aggregates: 5 + rnd.IntN(100),
 		Customers: 20 + rnd.IntN(50), Parcels: 1 + rnd.IntN(6),
 	}
+	p.Hints = p.Tail && seed%2 == 0
 	if rnd.IntN(4) == 0 {
 		p.Window = duration(wideWindow)
 	}
@@ -88,6 +93,10 @@ func newPlan(seed uint64) *plan {
 		p.Span, p.Pace = duration(12*time.Hour), duration(time.Minute)
 	default:
 		p.Span = duration(90 * time.Minute)
+	}
+	if relayBackfills && rnd.IntN(5) == 0 {
+		// Outages of the relay and of the broker outrun it.
+		p.LogTTL = duration(30 * time.Minute)
 	}
 	for range 1 + rnd.IntN(3) {
 		p.Skews = append(p.Skews, duration(seconds(rnd, 10)))
@@ -137,8 +146,11 @@ func (e episode) collides(o episode) bool {
 // String lists what will happen.
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s long, window %s, tablets %t, tail %t, read-back %t, at most %d in flight, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
-		p.Span, p.Window, p.Tablets, p.Tail, p.ReadBack, p.InFlight, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
+	if p.LogTTL > 0 {
+		fmt.Fprintf(&b, "the log keeps its rows for %s, ", p.LogTTL)
+	}
+	fmt.Fprintf(&b, "%s long, window %s, tablets %t, tail %t, hints %t, read-back %t, at most %d in flight, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
+		p.Span, p.Window, p.Tablets, p.Tail, p.Hints, p.ReadBack, p.InFlight, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
 	for _, e := range p.Episodes {
 		fmt.Fprintf(&b, "%16s to %16s  %s\n", e.From, e.To, e.Kind)
 	}

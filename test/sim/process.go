@@ -72,6 +72,9 @@ func (w *world) startRelay() {
 	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
 	c.TailMaxInterval = cmp.Or(c.TailMaxInterval, tailInterval)
 	c.IdleDelay = cmp.Or(c.IdleDelay, idleDelay)
+	if w.hints != nil {
+		c.Hints, c.HintKey = w.hints.listen(), hintKey
+	}
 	p.config = c
 	var err error
 	if p.relay, err = relay.New(c); err != nil {

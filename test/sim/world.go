@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,8 @@ type settings struct {
 	schema schema.Options
 	relay  relay.Config
 	orders orders.Config
+	// hints lets the order services tell the relay of what they wrote.
+	hints bool
 	// skews is how far the clock of each order service is ahead. There is one
 	// service for each; none means one whose clock is right.
 	skews []time.Duration
@@ -54,14 +57,16 @@ type world struct {
 	kafka *kafka
 	tap   *tap
 
+	hints    *hints            // nil without
 	session  *session          // the order services'
 	services []*orders.Service // one for each clock
 	ledger   *ledger
 
-	database  chan struct{}  // holds a token that is taken to connect to the database, and to stop it
-	frozen    bool           // the database is; guarded by the token
-	launching sync.WaitGroup // relays that are not running yet
-	ending    sync.WaitGroup // relays that crashed and are not gone yet
+	database     chan struct{}  // holds a token that is taken to connect to the database, and to stop it
+	largeParcels atomic.Bool    // parcels are too large for the broker
+	frozen       bool           // the database is; guarded by the token
+	launching    sync.WaitGroup // relays that are not running yet
+	ending       sync.WaitGroup // relays that crashed and are not gone yet
 
 	mu     sync.Mutex
 	relays []*process // all that ever ran, the last one now
@@ -172,6 +177,10 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	admin.Close()
 
 	w.session = w.connect("orders", keyspace)
+	if w.settings.hints {
+		w.hints = startHints(t, seed)
+		w.settings.orders.Committed = w.hints.sender.Committed
+	}
 	for _, skew := range append(w.settings.skews, make([]time.Duration, max(0, 1-len(w.settings.skews)))...) {
 		c := w.settings.orders
 		c.Logger = w.log
@@ -190,6 +199,9 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 func (w *world) close() {
 	w.session.Close()
 	w.ending.Wait()
+	if w.hints != nil {
+		w.hints.close()
+	}
 	w.tap.close()
 	w.kafka.cluster.Close()
 	if err := w.node.Close(); err != nil {

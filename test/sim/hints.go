@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+)
+
+// hintKey is shared by the order services and the relay.
+var hintKey = []byte("a key of the simulation, for hints")
+
+// hints carries the datagrams that tell the relay of what was written: some it
+// loses, some it delivers twice, some late, and some are made up.
+type hints struct {
+	sender *hint.Sender
+
+	mu    sync.Mutex
+	rnd   *rand.Rand
+	relay *hintConn // that listens now
+}
+
+func startHints(t *testing.T, seed uint64) *hints {
+	t.Helper()
+	h := &hints{rnd: rand.New(rand.NewPCG(seed, 'h'))}
+	var err error
+	h.sender, err = hint.NewSender(hint.SenderConfig{Addrs: []string{"127.0.0.1:7070"}, Key: hintKey, Conn: &hintConn{hints: h}})
+	if err != nil {
+		t.Fatalf("start the sender of hints: %v", err)
+	}
+	return h
+}
+
+func (h *hints) close() { _ = h.sender.Close() }
+
+// listen is where a relay takes hints in, until the next one does.
+func (h *hints) listen() net.PacketConn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.relay = &hintConn{hints: h, datagrams: make(chan []byte, 100), ended: make(chan struct{})}
+	return h.relay
+}
+
+// carry delivers a datagram, or does not.
+func (h *hints) carry(b []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b = bytes.Clone(b)
+	switch h.rnd.IntN(6) {
+	case 0:
+		return
+	case 1:
+		h.deliver(b)
+	case 2:
+		b[h.rnd.IntN(len(b))] ^= 1 << h.rnd.IntN(8)
+	case 3:
+		time.AfterFunc(upTo(h.rnd, time.Minute), func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.deliver(b)
+		})
+		return
+	}
+	h.deliver(b)
+}
+
+// deliver hands a datagram to the relay. Called locked.
+func (h *hints) deliver(b []byte) {
+	if h.relay == nil {
+		return
+	}
+	select {
+	case h.relay.datagrams <- b:
+	default:
+	}
+}
+
+// hintConn is an end of the way that hints take.
+type hintConn struct {
+	hints     *hints
+	datagrams chan []byte
+	ended     chan struct{}
+	once      sync.Once
+}
+
+var _ net.PacketConn = (*hintConn)(nil)
+
+// ReadFrom waits for a datagram.
+func (c *hintConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	select {
+	case d := <-c.datagrams:
+		return copy(b, d), c.LocalAddr(), nil
+	case <-c.ended:
+		return 0, nil, os.ErrDeadlineExceeded
+	}
+}
+
+// WriteTo sends a datagram to whoever listens.
+func (c *hintConn) WriteTo(b []byte, _ net.Addr) (int, error) {
+	c.hints.carry(b)
+	return len(b), nil
+}
+
+// SetReadDeadline ends reading: nobody sets one that is still to come.
+func (c *hintConn) SetReadDeadline(time.Time) error {
+	c.once.Do(func() { close(c.ended) })
+	return nil
+}
+
+// SetDeadline does nothing.
+func (c *hintConn) SetDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing.
+func (c *hintConn) SetWriteDeadline(time.Time) error { return nil }
+
+// Close does nothing.
+func (c *hintConn) Close() error { return nil }
+
+// LocalAddr is where relays listen.
+func (c *hintConn) LocalAddr() net.Addr { return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070} }
