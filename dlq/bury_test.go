@@ -227,6 +227,28 @@ func TestChains_EntriesWithoutLetter(t *testing.T) {
 	b.mustBeListed(t, l.EventID)
 }
 
+// A process that died after a change left the chain's entry of a closed letter,
+// and another one, such as a repeated row has, leads to where it is not.
+func TestChains_StaleEntries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	closed := b.mustRead(t, b.bring(t, Resolved))
+	open := b.mustRead(t, b.bring(t, Pending))
+	elsewhere := open
+	elsewhere.WrittenAt++
+	closed.Version++ // or the removal that was made stands
+	for _, l := range []*Letter{&closed, &elsewhere} {
+		if err := b.add(t.Context(), l, nil, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if got := b.chainsOf(t, testTable); len(got) != 1 || got[0].EventID != open.EventID {
+			t.Errorf("Chains() = %+v, want the open letter once", got)
+		}
+	}
+}
+
 // Chains show open letters in the order of their events.
 func TestChains_Order(t *testing.T) {
 	t.Parallel()

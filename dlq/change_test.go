@@ -285,3 +285,38 @@ func TestStore_Storm(t *testing.T) {
 		t.Errorf("Chains() has %d letters, want %d", got, len(ids))
 	}
 }
+
+// Between what a change has read and its transaction somebody else changes the
+// letter: the transaction does nothing, and the change looks again.
+func TestChange_LosesToWhoCameBetween(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.bring(t, Pending)
+	other := b.another(t)
+	plans := 0
+	_, err := b.change(t.Context(), id, ActionClaim, func(l *Letter) (planned, error) {
+		if plans++; plans == 1 {
+			if err := other.Discard(t.Context(), id, eve); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := may(ActionClaim, l); err != nil {
+			return planned{}, err
+		}
+		return claimFor(me, b.clock.at.Add(time.Minute)), nil
+	})
+	if !errors.Is(err, ErrRefused) || plans != 2 {
+		t.Errorf("change() = %v after %d plans, want it refused at the second", err, plans)
+	}
+	if l := b.mustRead(t, id); l.Status != Resolved || l.ClaimedBy != "" {
+		t.Errorf("it is %s, claimed by %q", l.Status, l.ClaimedBy)
+	}
+	if h := b.mustHistory(t, id); len(h) != 2 || h[1].Action != ActionDiscard {
+		t.Errorf("history %+v", h)
+	}
+	// What the loser listed is passed over, and removed.
+	if got := b.listed(t, Filter{Status: []Status{Processing}}); len(got) != 0 {
+		t.Errorf("List() of processing = %+v", got)
+	}
+	b.mustBeListed(t, id)
+}
