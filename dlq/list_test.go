@@ -161,6 +161,31 @@ func TestList_RemovesStaleEntries(t *testing.T) {
 	b.mustBeListed(t, id)
 }
 
+// A process that died before its letter was stored, and another that buried the
+// event later, leave entries at two times; the letter is listed once.
+func TestList_ShowsALetterOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l, err := b.newLetter(testLetter("a", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.add(t.Context(), l, shelves(l), true); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.advance(time.Hour)
+	between := b.bring(t, Pending)
+	b.clock.advance(time.Hour)
+	again := *l
+	again.FirstFailedAt = time.Time{}
+	b.mustBury(t, &again)
+	for range 2 {
+		if got := b.listed(t, Filter{}); len(got) != 2 || got[0].EventID != l.EventID || got[1].EventID != between {
+			t.Errorf("List() has %d letters, want two, each once", len(got))
+		}
+	}
+}
+
 func TestList_RefusesBadFilters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
