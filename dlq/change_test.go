@@ -177,14 +177,14 @@ func TestChange_ThroughFaults(t *testing.T) {
 			from = Pending
 		}
 		for name, effect := range casFaults {
-			for _, count := range []int{1, 0} {
+			for _, count := range counts() {
 				t.Run(fmt.Sprintf("%s %s count=%d", a, name, count), func(t *testing.T) {
 					t.Parallel()
 					b := setup(t)
 					id := b.bring(t, from)
 					lines := len(b.mustHistory(t, id))
 					full := b.Store
-					b.Store = b.another(t, impatient)
+					b.Store = b.another(t, patience(count))
 					hits := b.fault("dead_letter_queue", engine.OpCAS, 0, count, effect)
 					err := b.do(t, id, a)
 					if hits() == 0 {
@@ -207,7 +207,8 @@ func TestChange_ThroughFaults(t *testing.T) {
 					if want := transitions[a][from][0]; (l.Status == want) != (done == 1) {
 						t.Errorf("%d lines in the history, and it is %s", done, l.Status)
 					}
-					if err == nil {
+					b.mustShow(t, id)
+					if err == nil && count == 1 {
 						b.mustBeListed(t, id)
 					}
 				})
