@@ -177,14 +177,14 @@ func TestChange_ThroughFaults(t *testing.T) {
 			from = Pending
 		}
 		for name, effect := range casFaults {
-			for _, count := range []int{1, 0} {
+			for _, count := range counts() {
 				t.Run(fmt.Sprintf("%s %s count=%d", a, name, count), func(t *testing.T) {
 					t.Parallel()
 					b := setup(t)
 					id := b.bring(t, from)
 					lines := len(b.mustHistory(t, id))
 					full := b.Store
-					b.Store = b.another(t, impatient)
+					b.Store = b.another(t, patience(count))
 					hits := b.fault("dead_letter_queue", engine.OpCAS, 0, count, effect)
 					err := b.do(t, id, a)
 					if hits() == 0 {
@@ -207,7 +207,8 @@ func TestChange_ThroughFaults(t *testing.T) {
 					if want := transitions[a][from][0]; (l.Status == want) != (done == 1) {
 						t.Errorf("%d lines in the history, and it is %s", done, l.Status)
 					}
-					if err == nil {
+					b.mustShow(t, id)
+					if err == nil && count == 1 {
 						b.mustBeListed(t, id)
 					}
 				})
@@ -284,4 +285,39 @@ func TestStore_Storm(t *testing.T) {
 	if got := len(b.chainsOf(t, testTable)); got != len(ids) {
 		t.Errorf("Chains() has %d letters, want %d", got, len(ids))
 	}
+}
+
+// Between what a change has read and its transaction somebody else changes the
+// letter: the transaction does nothing, and the change looks again.
+func TestChange_LosesToWhoCameBetween(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.bring(t, Pending)
+	other := b.another(t)
+	plans := 0
+	_, err := b.change(t.Context(), id, ActionClaim, func(l *Letter) (planned, error) {
+		if plans++; plans == 1 {
+			if err := other.Discard(t.Context(), id, eve); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := may(ActionClaim, l); err != nil {
+			return planned{}, err
+		}
+		return claimFor(me, b.clock.at.Add(time.Minute)), nil
+	})
+	if !errors.Is(err, ErrRefused) || plans != 2 {
+		t.Errorf("change() = %v after %d plans, want it refused at the second", err, plans)
+	}
+	if l := b.mustRead(t, id); l.Status != Resolved || l.ClaimedBy != "" {
+		t.Errorf("it is %s, claimed by %q", l.Status, l.ClaimedBy)
+	}
+	if h := b.mustHistory(t, id); len(h) != 2 || h[1].Action != ActionDiscard {
+		t.Errorf("history %+v", h)
+	}
+	// What the loser listed is passed over, and removed.
+	if got := b.listed(t, Filter{Status: []Status{Processing}}); len(got) != 0 {
+		t.Errorf("List() of processing = %+v", got)
+	}
+	b.mustBeListed(t, id)
 }

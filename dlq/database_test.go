@@ -62,6 +62,26 @@ func (b *bundle) another(t testing.TB, opts ...Option) *Store {
 // impatient gives up soon enough to wait for it.
 var impatient = WithTimeouts(400*time.Millisecond, 1200*time.Millisecond)
 
+// patient outlasts single faults on a slow machine.
+var patient = WithTimeouts(time.Second, 30*time.Second)
+
+// patience is what goes with faults that hit so many times; 0 means always.
+func patience(count int) Option {
+	if count == 0 {
+		return impatient
+	}
+	return patient
+}
+
+// counts are how many statements a fault hits; 0 means all, until the store gives
+// up, which takes its time.
+func counts() []int {
+	if testing.Short() {
+		return []int{1}
+	}
+	return []int{1, 0}
+}
+
 // dialer reaches a node over its in-memory listener.
 type dialer struct{ node *scyllafake.Server }
 

@@ -2,8 +2,9 @@ package dlq
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,7 +75,8 @@ func (m *requestMarks) finished(table string, at time.Time) {
 }
 
 // Requests are the changes of operators to letters of an outbox table that
-// nobody has called Done for, oldest first. Each is returned again until then.
+// nobody has called Done for, oldest first, up to 1000. Each is returned again
+// until then.
 //
 // It is cheap enough to be asked every second. A request announces its change
 // before that is made; Requests returns it once it is made, and drops it a
@@ -93,32 +95,58 @@ func (s *Store) Requests(ctx context.Context, table string) ([]Request, error) {
 	if err := iter.Close(); err != nil {
 		return nil, fmt.Errorf("read what operators ask of %s: %w", table, err)
 	}
-	out := found[:0]
-	for _, r := range found {
-		l, err := s.read(ctx, r.EventID, s.stmt.entry, (*Letter).entryDest, s.cons)
-		switch {
-		case err != nil && !errors.Is(err, ErrNotFound):
+	letters := make(map[gocql.UUID]Letter, len(found))
+	for page := range slices.Chunk(found, maxLookup) {
+		ids := make([]gocql.UUID, 0, len(page))
+		for _, r := range page {
+			if !slices.Contains(ids, r.EventID) {
+				ids = append(ids, r.EventID)
+			}
+		}
+		some, err := s.readMany(ctx, ids)
+		if err != nil {
 			return nil, err
-		case err == nil && l.Version >= r.version:
+		}
+		maps.Copy(letters, some)
+	}
+	var out, never []Request
+	for _, r := range found {
+		l, ok := letters[r.EventID]
+		switch {
+		case ok && l.Version >= r.version:
 			r.Entry = l.entry()
 			out = append(out, r)
 		case now.Sub(r.ID.Time()) > requestGrace:
-			if err := s.Done(ctx, r); err != nil {
-				return nil, err
-			}
+			never = append(never, r)
 		}
+	}
+	if err := s.Done(ctx, never...); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
 
-// Done removes a request that the relay has acted on, or that needs nothing.
-func (s *Store) Done(ctx context.Context, r Request) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.query(ctx, s.stmt.requestDrop, r.Table, r.ID).Idempotent(true).Exec(); err != nil {
-		return fmt.Errorf("finish the request of %s on event %s: %w", r.Actor, r.EventID, err)
+// Done removes requests that the relay has acted on, or that need nothing.
+func (s *Store) Done(ctx context.Context, requests ...Request) error {
+	for some := range slices.Chunk(requests, maxLookup) {
+		if err := s.done(ctx, some); err != nil {
+			return err
+		}
 	}
-	s.marks.finished(r.Table, r.ID.Time())
+	return nil
+}
+
+func (s *Store) done(ctx context.Context, requests []Request) error {
+	b := s.batch()
+	for _, r := range requests {
+		b.Query(s.stmt.requestDrop, r.Table, r.ID)
+	}
+	if err := s.execute(ctx, b); err != nil {
+		return fmt.Errorf("finish %d requests, the first of %s on event %s: %w", len(requests), requests[0].Actor, requests[0].EventID, err)
+	}
+	for _, r := range requests {
+		s.marks.finished(r.Table, r.ID.Time())
+	}
 	return nil
 }
 
@@ -127,7 +155,7 @@ func (s *Store) ask(ctx context.Context, l *Letter, action Action, actor string)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	err := s.query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).
-		Idempotent(true).Exec()
+		DefaultTimestamp(false).Idempotent(true).Exec() // or an operator's clock could outlast Done
 	if err != nil {
 		return fmt.Errorf("tell the relay of event %s: %w", l.EventID, err)
 	}

@@ -138,3 +138,28 @@ func TestRequests_ComeFirst(t *testing.T) {
 		t.Errorf("it is %s", l.Status)
 	}
 }
+
+// Many requests come and go in few queries.
+func TestRequests_Many(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ls := letters(250)
+	if _, err := parallel(len(ls), func(i int) error {
+		if _, err := b.Bury(t.Context(), ls[i]); err != nil {
+			return err
+		}
+		return b.Discard(t.Context(), ls[i].EventID, eve)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	rs := b.requested(t)
+	if len(rs) != len(ls) {
+		t.Fatalf("%d requests, want %d", len(rs), len(ls))
+	}
+	if err := b.Done(t.Context(), rs...); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.requested(t); len(got) != 0 {
+		t.Errorf("%d requests after Done", len(got))
+	}
+}

@@ -45,7 +45,22 @@ type shelfReader struct {
 	ahead   row         // read and not returned
 	have    bool
 	passed  int // rows passed over since iter began
+
+	// Where hours hold little, the next ones are asked for meanwhile.
+	width  int       // how many
+	queue  []opening // of the first of buckets
+	ctx    context.Context
+	cancel context.CancelFunc
 }
+
+// opening is a query under way.
+type opening struct {
+	bucket time.Time
+	iter   chan *gocql.Iter // gets one
+}
+
+// maxWidth is how many hours are asked for ahead.
+const maxWidth = 8
 
 // maxPassed is how many rows are passed over before a query begins further down.
 const maxPassed = 500
@@ -92,6 +107,7 @@ func (r *shelfReader) advance(ctx context.Context, limit time.Time) error {
 			if err := r.end(); err != nil {
 				return err
 			}
+			r.width = 0
 		}
 		if r.iter == nil {
 			for len(r.buckets) > 0 && r.buckets[0].After(limit) {
@@ -100,8 +116,7 @@ func (r *shelfReader) advance(ctx context.Context, limit time.Time) error {
 			if len(r.buckets) == 0 {
 				return nil
 			}
-			r.begin(ctx, r.buckets[0], limit)
-			r.buckets = r.buckets[1:]
+			r.begin(limit)
 		}
 		if !r.scan() {
 			if err := r.end(); err != nil {
@@ -116,6 +131,7 @@ func (r *shelfReader) advance(ctx context.Context, limit time.Time) error {
 // open lists the buckets.
 func (r *shelfReader) open(ctx context.Context) error {
 	r.opened = true
+	r.ctx, r.cancel = context.WithCancel(ctx)
 	if r.shelf.kind == kindAggregate {
 		r.buckets = []time.Time{r.shelf.bucketOf(r.until)}
 		return nil
@@ -133,14 +149,42 @@ func (r *shelfReader) open(ctx context.Context) error {
 	return nil
 }
 
-func (r *shelfReader) begin(ctx context.Context, bucket, limit time.Time) {
-	until := r.until
-	if below := limit.Add(time.Millisecond); below.Before(until) {
-		until = below
+// begin opens the first of the buckets.
+func (r *shelfReader) begin(limit time.Time) {
+	r.bucket, r.passed = r.buckets[0], 0
+	r.buckets = r.buckets[1:]
+	for len(r.queue) > 0 && !r.queue[0].bucket.Equal(r.bucket) {
+		r.forget(1)
 	}
-	r.bucket, r.passed = bucket, 0
-	r.iter = r.s.selects(ctx, r.s.stmt.lookups, r.shelf.kind, r.shelf.value, bucket, r.since, until).
-		Idempotent(true).PageSize(shelfPage).Prefetch(0).Iter()
+	if len(r.queue) > 0 {
+		r.iter = <-r.queue[0].iter
+		r.queue = r.queue[1:]
+	} else {
+		until := r.until
+		if below := limit.Add(time.Millisecond); below.Before(until) {
+			until = below
+		}
+		r.iter = r.query(r.bucket, until)
+	}
+	for len(r.queue) < min(r.width, len(r.buckets)) {
+		o := opening{r.buckets[len(r.queue)], make(chan *gocql.Iter, 1)}
+		r.queue = append(r.queue, o)
+		go func() { o.iter <- r.query(o.bucket, r.until) }()
+	}
+}
+
+// query asks for the rows of a bucket and waits for the first page.
+func (r *shelfReader) query(bucket, until time.Time) *gocql.Iter {
+	return r.s.selects(r.ctx, r.s.stmt.lookups, r.shelf.kind, r.shelf.value, bucket, r.since, until).
+		PageSize(shelfPage).Prefetch(0).Iter()
+}
+
+// forget gives up the first n queries of the queue.
+func (r *shelfReader) forget(n int) {
+	for _, o := range r.queue[:n] {
+		_ = (<-o.iter).Close() // nobody wants to know any more
+	}
+	r.queue = r.queue[n:]
 }
 
 func (r *shelfReader) scan() bool {
@@ -149,8 +193,10 @@ func (r *shelfReader) scan() bool {
 	return r.have
 }
 
+// end ends the query of a bucket that has no more rows, or none of interest.
 func (r *shelfReader) end() error {
 	err := r.iter.Close()
+	r.width = min(2*r.width+1, maxWidth)
 	r.iter = nil
 	if err != nil {
 		return fmt.Errorf("read the list of %s %s: %w", r.shelf.kind, r.shelf.value, err)
@@ -159,6 +205,10 @@ func (r *shelfReader) end() error {
 }
 
 func (r *shelfReader) close() {
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.forget(len(r.queue))
 	if r.iter != nil {
 		_ = r.iter.Close() // nobody wants to know any more
 		r.iter = nil

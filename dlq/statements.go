@@ -65,6 +65,7 @@ func newStatements(keyspace string) statements {
 
 		requestAdd:  "INSERT INTO " + requests + " (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, ?, ?, ?, ?, ?, ?)",
 		requestDrop: "DELETE FROM " + requests + " WHERE table_name = ? AND id = ?",
-		requests:    "SELECT id, event_id, aggregate_id, action, version, actor FROM " + requests + " WHERE table_name = ? AND id > ?",
+		requests: "SELECT id, event_id, aggregate_id, action, version, actor FROM " + requests +
+			" WHERE table_name = ? AND id > ? LIMIT 1000",
 	}
 }

@@ -1,0 +1,80 @@
+package dlq
+
+import (
+	"errors"
+	"io"
+	"log"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// In virtual time a claim runs out to the second, and nothing of the store
+// keeps a bubble from going on.
+func TestStore_InVirtualTime(t *testing.T) { // not parallel: one bubble at a time
+	synctest.Test(t, func(t *testing.T) {
+		node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = node.Close() }()
+		session := func(keyspace string) *gocql.Session {
+			c := gocql.NewCluster("127.0.0.1")
+			c.Dialer, c.ProtoVersion, c.Keyspace, c.Logger = dialer{node}, 4, keyspace, log.New(io.Discard, "", 0)
+			s, err := c.CreateSession()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		admin := session("")
+		if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		admin.Close()
+		ses := session(schema.DefaultKeyspace)
+		defer ses.Close()
+		s, err := Open(ses, schema.DefaultKeyspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ls := letters(300)
+		if _, err := parallel(len(ls), func(i int) error { _, err := s.Bury(t.Context(), ls[i]); return err }); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		if err := s.Chains(t.Context(), testTable, func(ChainEntry) error { n++; return nil }); err != nil || n != len(ls) {
+			t.Fatalf("Chains() = %v after %d", err, n)
+		}
+		id := ls[0].EventID
+		if _, err := s.Claim(t.Context(), id, me, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute - time.Second)
+		if _, err := s.Claim(t.Context(), id, "relay-2", time.Minute); !errors.Is(err, ErrRefused) {
+			t.Errorf("Claim() a second before the claim runs out = %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := s.Claim(t.Context(), id, "relay-2", time.Minute); err != nil {
+			t.Errorf("Claim() after the claim ran out = %v", err)
+		}
+		n = 0
+		if err := s.List(t.Context(), Filter{EventType: "OrderCreated", Status: []Status{Pending}}, func(*Letter) error { n++; return nil }); err != nil || n != len(ls)-1 {
+			t.Errorf("List() = %v after %d", err, n)
+		}
+		if err := s.Discard(t.Context(), ls[1].EventID, eve); err != nil {
+			t.Error(err)
+		}
+		if rs, err := s.Requests(t.Context(), testTable); err != nil || len(rs) != 1 {
+			t.Errorf("Requests() = %+v, %v", rs, err)
+		}
+		if _, err := s.Stats(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
