@@ -99,6 +99,7 @@ type relayConfig struct {
 	MaxInFlight      int           `koanf:"max_in_flight"`
 	MaxInFlightBytes int64         `koanf:"max_in_flight_bytes"`
 	DrainTimeout     time.Duration `koanf:"drain_timeout"`
+	relayPublishing  `koanf:",squash"`
 	// Tables are several tables instead of Table; see tablesKey.
 	Tables []tableConfig `koanf:"-"`
 }

@@ -159,7 +159,7 @@ func (c *config) relayConfig() (relay.Config, error) {
 		}
 		topics[event] = topic
 	}
-	return relay.Config{
+	conf := relay.Config{
 		Brokers:         c.Kafka.Seeds,
 		Kafka:           opts,
 		Name:            c.Relay.Name,
@@ -192,7 +192,8 @@ func (c *config) relayConfig() (relay.Config, error) {
 		MaxInFlightRecords: c.Relay.MaxInFlight,
 		MaxInFlightBytes:   c.Relay.MaxInFlightBytes,
 		DrainTimeout:       c.Relay.DrainTimeout,
-	}, nil
+	}
+	return conf, c.Relay.apply(&conf)
 }
 
 // relayReadiness shows the relay's status on /readyz.
@@ -211,16 +212,38 @@ func relayReadiness(r *relay.Relay) daemon.Readiness {
 			ReaderRestarts       int      `json:"reader_restarts"`
 			Tail                 any      `json:"tail"`
 			Backfill             any      `json:"backfill,omitempty"`
+			Breaker              any      `json:"breaker"`
+			DeadLetters          int      `json:"dead_letters"`
+			Spilled              int      `json:"spilled"`
+			ParkedAggregates     int      `json:"parked_aggregates"`
+			Holding              bool     `json:"holding"`
 		}{
 			len(s.Problems) == 0, s.Problems, s.Streams, s.InFlight, s.Behind.Seconds(),
 			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts, tailDetail(&s.Tail),
-			backfillDetail(&s.Backfill),
+			backfillDetail(&s.Backfill), breakerDetail(&s.Breaker), s.DeadLetters, s.Spilled, s.ParkedAggregates, s.Holding,
 		}
 		if detail.Problems == nil {
 			detail.Problems = []string{}
 		}
 		return detail.Ready, detail
 	}
+}
+
+// breakerDetail is what /readyz shows of the breaker.
+func breakerDetail(b *relay.BreakerStatus) any {
+	d := struct {
+		State string     `json:"state"`
+		Since *time.Time `json:"since,omitempty"`
+		Cause string     `json:"cause,omitempty"`
+	}{State: b.State.String()}
+	if !b.Since.IsZero() {
+		since := b.Since.UTC()
+		d.Since = &since
+	}
+	if b.Cause != nil {
+		d.Cause = b.Cause.Error()
+	}
+	return d
 }
 
 // tailDetail is what /readyz shows of the tail.

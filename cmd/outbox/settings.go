@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -36,7 +37,9 @@ type setting struct {
 
 // settings is every configuration value there is: flags, environment, the keys
 // allowed in a file, and the table in the README come from it.
-var settings = []setting{
+var settings = slices.Concat(ownSettings, publishingSettings)
+
+var ownSettings = []setting{
 	{sectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port", false},
 	{sectionScylla, "keyspace", "outbox", "keyspace of the outbox", false},
 	{sectionScylla, "replication", "1", "replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3", false},

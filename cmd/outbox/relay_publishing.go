@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// relayPublishing are the settings of retries, breaker and dead letters.
+type relayPublishing struct {
+	RetryDelays       []string      `koanf:"retry_delays"`
+	RetryJitter       float64       `koanf:"retry_jitter"`
+	AttemptTimeout    time.Duration `koanf:"attempt_timeout"`
+	BreakerFailures   int           `koanf:"breaker_failures"`
+	BreakerRate       float64       `koanf:"breaker_rate"`
+	BreakerWindow     time.Duration `koanf:"breaker_window"`
+	BreakerMinCalls   int           `koanf:"breaker_min_calls"`
+	BreakerOpen       time.Duration `koanf:"breaker_open"`
+	BreakerProbes     int           `koanf:"breaker_probes"`
+	WhenOpen          string        `koanf:"when_open"`
+	SpillLimit        int           `koanf:"spill_limit"`
+	DeadLetters       string        `koanf:"dead_letters"`
+	Ordering          string        `koanf:"ordering"`
+	Orderings         []string      `koanf:"orderings"`
+	ReplayPoll        time.Duration `koanf:"replay_poll"`
+	ReplayConcurrency int           `koanf:"replay_concurrency"`
+	ClaimFor          time.Duration `koanf:"claim_for"`
+}
+
+// publishingSettings are in the table of settings.
+var publishingSettings = []setting{
+	{sectionRelay, "retry_delays", durations(relay.DefaultRetryDelays()), "wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile", false},
+	{sectionRelay, "retry_jitter", relay.DefaultRetryJitter, "share by which such a wait is longer or shorter at random; -1 for none", false},
+	{sectionRelay, "attempt_timeout", relay.DefaultAttemptTimeout, "how long the broker may take to acknowledge before that is a failure", false},
+	{sectionRelay, "breaker_failures", relay.DefaultBreakerFailures, "failures in a row that open the breaker", false},
+	{sectionRelay, "breaker_rate", relay.DefaultBreakerRate, "share of failures in relay.breaker_window that opens it too", false},
+	{sectionRelay, "breaker_window", relay.DefaultBreakerWindow, "time over which that share is taken", false},
+	{sectionRelay, "breaker_min_calls", relay.DefaultBreakerMinCalls, "calls there must be in it before the share counts; what is sent within 50 ms is one call", false},
+	{sectionRelay, "breaker_open", relay.DefaultBreakerOpen, "how long the breaker stays open before it lets probes through", false},
+	{sectionRelay, "breaker_probes", relay.DefaultBreakerProbes, "probes that must succeed to close it", false},
+	{sectionRelay, "when_open", relay.DefaultWhenOpen, "what happens to events while it is open: spill makes dead letters of them, which go out when it closes; hold keeps them in the CDC log", false},
+	{sectionRelay, "spill_limit", relay.DefaultSpillLimit, "dead letters that an open breaker makes before the relay holds; -1 for none", false},
+	{sectionRelay, "dead_letters", relay.DeadLettersOn, "on: what cannot be published goes to dead_letter_queue. off: its aggregate is held", false},
+	{sectionRelay, "ordering", relay.DefaultOrdering, "strict: later events of an aggregate wait behind its dead letter. relaxed: they pass", false},
+	{sectionRelay, "orderings", []string(nil), "the same by event type, type=strict or type=relaxed", false},
+	{sectionRelay, "replay_poll", relay.DefaultReplayPoll, "how often the relay asks what operators did to dead letters", false},
+	{sectionRelay, "replay_concurrency", relay.DefaultReplayConcurrency, "aggregates whose dead letters are replayed at the same time", false},
+	{sectionRelay, "claim_for", relay.DefaultClaimFor, "how long a replay may take, unless it is extended, before another worker may take the dead letter", false},
+}
+
+func durations(ds []time.Duration) []string {
+	out := make([]string, len(ds))
+	for i, d := range ds {
+		out[i] = d.String()
+	}
+	return out
+}
+
+// apply sets what the settings say.
+func (p *relayPublishing) apply(c *relay.Config) error {
+	for _, text := range p.RetryDelays {
+		d, err := time.ParseDuration(strings.TrimSpace(text))
+		if err != nil {
+			return usageError{fmt.Errorf("relay.retry_delays: %q is no duration: write waits such as 0s,100ms,1s", text)}
+		}
+		c.RetryDelays = append(c.RetryDelays, d)
+	}
+	c.Orderings = make(map[string]string, len(p.Orderings))
+	for _, pair := range p.Orderings {
+		event, ordering, ok := strings.Cut(pair, "=")
+		if !ok {
+			return usageError{fmt.Errorf("relay.orderings: %q: write type=ordering, such as OrderViewed=relaxed", pair)}
+		}
+		c.Orderings[event] = ordering
+	}
+	c.RetryJitter, c.AttemptTimeout = p.RetryJitter, p.AttemptTimeout
+	c.BreakerFailures, c.BreakerRate, c.BreakerWindow = p.BreakerFailures, p.BreakerRate, p.BreakerWindow
+	c.BreakerMinCalls, c.BreakerOpen, c.BreakerProbes = p.BreakerMinCalls, p.BreakerOpen, p.BreakerProbes
+	c.WhenOpen, c.SpillLimit, c.DeadLetters = p.WhenOpen, p.SpillLimit, p.DeadLetters
+	c.Ordering, c.ReplayPoll, c.ReplayConcurrency, c.ClaimFor = p.Ordering, p.ReplayPoll, p.ReplayConcurrency, p.ClaimFor
+	return nil
+}
