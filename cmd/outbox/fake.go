@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/brokerstate"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
@@ -92,7 +93,7 @@ func (e *engines) start(teardown *daemon.Teardown, log *slog.Logger) error {
 		e.cqlAddr = srv.Addr()
 	}
 	if e.kafkaAddr != "" {
-		broker, err := startBroker(e.kafkaAddr, e.subdir("kafka"))
+		broker, err := startBroker(e.kafkaAddr, e.subdir("kafka"), log)
 		if err != nil {
 			return portHint(fmt.Errorf("start the embedded broker: %w", err), e.kafkaAddr, "--kafka-addr")
 		}
@@ -103,7 +104,7 @@ func (e *engines) start(teardown *daemon.Teardown, log *slog.Logger) error {
 }
 
 // startBroker starts a one-node broker that listens on addr.
-func startBroker(addr, dir string) (*kfake.Cluster, error) {
+func startBroker(addr, dir string, log *slog.Logger) (*kfake.Cluster, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("address %q: use host:port", addr)}
@@ -121,6 +122,12 @@ func startBroker(addr, dir string) (*kfake.Cluster, error) {
 	}
 	if dir != "" {
 		opts = append(opts, kfake.DataDir(dir))
+		ahead, err := brokerstate.Recover(dir)
+		if err != nil {
+			log.Warn("embedded broker: the state of its producers is not rebuilt; if it was killed, a record may be in its topic twice", "data", dir, "err", err)
+		} else if ahead > 0 {
+			log.Info("embedded broker was killed: the state of its producers is rebuilt from its log", "windows", ahead)
+		}
 	}
 	return kfake.NewCluster(opts...)
 }
