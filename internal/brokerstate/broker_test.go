@@ -112,6 +112,29 @@ func (b *broker) mustSend(pid int64, epoch int16, sequence, records int32, want 
 	}
 }
 
+// recreate deletes the topic and makes it again.
+func (b *broker) recreate() {
+	b.t.Helper()
+	del := kmsg.NewPtrDeleteTopicsRequest()
+	dt := kmsg.NewDeleteTopicsRequestTopic()
+	dt.Topic = kmsg.StringPtr(topic)
+	del.Topics = append(del.Topics, dt)
+	if _, err := del.RequestWith(b.t.Context(), b.client); err != nil {
+		b.t.Fatalf("DeleteTopics: %v", err)
+	}
+	create := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, 1, 1
+	create.Topics = append(create.Topics, rt)
+	resp, err := create.RequestWith(b.t.Context(), b.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	}
+	if err != nil {
+		b.t.Fatalf("CreateTopics: %v", err)
+	}
+}
+
 // end is the offset after the last record of the topic.
 func (b *broker) end() int64 {
 	b.t.Helper()

@@ -173,6 +173,24 @@ func TestRecover_LeavesAloneWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+// The offsets of a topic that was deleted and made again begin at 0 again.
+func TestRecover_ATopicMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := start(t, filepath.Join(t.TempDir(), "kafka"))
+	pid := b.newPID()
+	for i := range int32(9) {
+		b.mustSend(pid, 0, i, 1, int64(i))
+	}
+	b.stop()
+	b = start(t, b.dir)
+	b.recreate()
+	b.mustSend(pid, 0, 0, 1, 0)
+	again := b.killed(1)
+	again.mustSend(pid, 0, 0, 1, 0)
+	again.mustSend(pid, 0, 1, 1, 1)
+	again.wantEnd(2)
+}
+
 func TestRecover_ADirectoryThatIsNew(t *testing.T) {
 	t.Parallel()
 	if n, err := Recover(filepath.Join(t.TempDir(), "kafka")); n != 0 || err != nil {

@@ -1,0 +1,112 @@
+package brokerstate
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// link is a client's way to a broker. It can lose the answers, and lead to
+// another broker from then on.
+type link struct {
+	mu    sync.Mutex
+	net   *kfake.VirtualNetwork
+	muted bool
+	conns []net.Conn
+}
+
+func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	l.mu.Lock()
+	to := l.net
+	l.mu.Unlock()
+	c, err := to.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, c)
+	return &linked{Conn: c, link: l}, nil
+}
+
+// mute loses all answers from now on.
+func (l *link) mute() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.muted = true
+}
+
+// move leads to another broker and breaks what is connected.
+func (l *link) move(to *kfake.VirtualNetwork) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.net, l.muted = to, false
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+	l.conns = nil
+}
+
+type linked struct {
+	net.Conn
+	link *link
+}
+
+func (c *linked) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		c.link.mu.Lock()
+		muted := c.link.muted
+		c.link.mu.Unlock()
+		if err != nil || !muted {
+			return n, err
+		}
+	}
+}
+
+// A client of franz-go has a record on its way when the broker is killed, and
+// sends it again when the broker is back.
+func TestRecover_ARecordInFlightAtTheKill(t *testing.T) {
+	t.Parallel()
+	b := start(t, filepath.Join(t.TempDir(), "kafka"))
+	way := &link{net: b.net}
+	producer := b.newClient(kgo.Dialer(way.dial), kgo.DefaultProduceTopic(topic),
+		kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))
+	produce := func() *kgo.Record {
+		t.Helper()
+		r, err := producer.ProduceSync(t.Context(), kgo.StringRecord("order")).First()
+		if err != nil {
+			t.Fatalf("produce: %v", err)
+		}
+		return r
+	}
+	produce()
+	way.mute()
+	type answer struct {
+		offset int64
+		err    error
+	}
+	answered := make(chan answer, 1)
+	producer.Produce(t.Context(), kgo.StringRecord("order"), func(r *kgo.Record, err error) { answered <- answer{r.Offset, err} })
+	for b.end() < 2 {
+		if t.Context().Err() != nil {
+			t.Fatal("the record never came")
+		}
+	}
+	again := b.killed(1)
+	way.move(again.net)
+	if a := <-answered; a.err != nil || a.offset != 1 {
+		t.Errorf("the record in flight is at offset %d, %v, want 1, nil", a.offset, a.err)
+	}
+	again.wantEnd(2)
+	if r := produce(); r.Offset != 2 {
+		t.Errorf("the next record is at offset %d, want 2", r.Offset)
+	}
+}
