@@ -19,14 +19,15 @@ const (
 // forbidden says what a package, and all below it, may not import, even
 // through others.
 var forbidden = map[string][]string{
-	"relay/outbox":        {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"relay":               {"orders", "cmd", "internal/scyllafake"},
-	"orders":              {"relay", "dlq", "cmd", "internal/scyllafake"},
-	"dlq":                 {"relay", "orders", "cmd", "internal/scyllafake"},
-	"schema":              {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
-	"internal/daemon":     {"relay", "orders", "dlq", "schema", "cmd"},
-	"internal/audit":      {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},
-	"internal/scyllafake": {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
+	"relay/outbox":         {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"relay":                {"orders", "cmd", "internal/scyllafake", "internal/brokerstate"},
+	"orders":               {"relay", "dlq", "cmd", "internal/scyllafake"},
+	"dlq":                  {"relay", "orders", "cmd", "internal/scyllafake"},
+	"schema":               {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
+	"internal/brokerstate": {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"internal/daemon":      {"relay", "orders", "dlq", "schema", "cmd"},
+	"internal/audit":       {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},
+	"internal/scyllafake":  {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
 }
 
 // allowed are the exceptions: the event is what services and relay share.
