@@ -162,7 +162,7 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	}
 	var repairs *repairs
 	if f.repair {
-		if repairs, err = c.repair(cmd, v, relay.NewRepairs(session, c.Scylla.Keyspace, conf.Name, c.Relay.Table), f.repairWait); err != nil {
+		if repairs, err = c.repair(cmd, v, relay.NewRepairs(session, c.Scylla.Keyspace, conf.Name, tableName(&conf)), f.repairWait); err != nil {
 			return err
 		}
 	}
