@@ -44,9 +44,11 @@ type cqlBackfills struct {
 	name               string
 }
 
+// newCQLBackfills keeps the scans of the relay's table, a name with its keyspace,
+// in the given keyspace.
 func newCQLBackfills(session *gocql.Session, keyspace, relay, table string) *cqlBackfills {
 	host, _ := os.Hostname() // only shown to operators
-	return &cqlBackfills{session: session, relay: relay, table: keyspace + "." + table, host: host, name: keyspace + ".relay_backfills"}
+	return &cqlBackfills{session: session, relay: relay, table: table, host: host, name: keyspace + ".relay_backfills"}
 }
 
 // load returns all scans, the newest first.

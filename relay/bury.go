@@ -35,7 +35,7 @@ func classOf(err error) string {
 	switch {
 	case errors.Is(err, errBreakerOpen):
 		return classBreakerOpen
-	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+	case tooLarge(err):
 		return classTooLarge
 	case errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.PolicyViolation):
 		return classTopicRefused

@@ -33,6 +33,9 @@ type lane struct {
 	ctx laneContext
 	// paused says that a timer or a topic will start the lane again.
 	paused bool
+	// alone says that the outstanding item is larger than the producer may take:
+	// it would come back alone, and those behind it would go out.
+	alone bool
 	// suspect says that the front item was refused. It is sent alone, because a
 	// refusal fails everything that was buffered for the partition.
 	suspect bool

@@ -36,6 +36,8 @@ type publisher struct {
 	budget  *budget
 	client  *kgo.Client
 	topics  *topics
+	larger  map[string]largerClient // by topic, where it takes larger records than client knows of
+	clients []*kgo.Client           // those of larger, to be closed
 	// remember saves the name of a topic before the first event goes to it; nil
 	// if nobody asks for it after a crash.
 	remember func(context.Context, string) error
@@ -105,6 +107,7 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		held:       make(map[gocql.UUID]*Hold),
 		waiting:    make(map[string][]*lane),
 		topics:     newTopics(cfg),
+		larger:     make(map[string]largerClient),
 		breaker:    newBreaker(cfg, m),
 		letters:    newLetters(cfg),
 		refused:    make(map[*lane]struct{}),
@@ -116,30 +119,39 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		woken:      make(chan struct{}, 1),
 		burying:    make(chan struct{}, buryConcurrency),
 	}
-	// The relay's own options come last: nothing in cfg.Kafka overrides them.
-	opts := append([]kgo.Opt{
-		kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0),
-		kgo.MetadataMinAge(500 * time.Millisecond), // after a leader moved nothing goes out before
-	}, cfg.Kafka...)
-	opts = append(opts,
-		kgo.SeedBrokers(cfg.Brokers...),
-		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordPartitioner(partitioner()),
-		// The budget is the bound; the client's own must never be reached.
-		kgo.MaxBufferedRecords(cfg.MaxInFlightRecords+cfg.ReplayConcurrency+1),
-		kgo.WithHooks(connections{p}),
-		kgo.ProducerBatchMaxBytes(cfg.MaxRecordBytes),
-		kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes),
-	)
-	client, err := kgo.NewClient(opts...)
+	client, err := p.newClient(kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes))
 	if err != nil {
 		stop()
-		return nil, fmt.Errorf("kafka client: %w", err)
+		return nil, err
 	}
 	p.client = client
 	p.topics.admin = kadm.NewClient(client)
 	p.wg.Go(p.watch)
 	return p, nil
+}
+
+// newClient makes a client that produces; size bounds its batches by topic.
+func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
+	// The relay's own options come last: nothing in p.cfg.Kafka overrides them.
+	opts := append([]kgo.Opt{
+		kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0),
+		kgo.MetadataMinAge(500 * time.Millisecond), // after a leader moved nothing goes out before
+	}, p.cfg.Kafka...)
+	opts = append(opts,
+		kgo.SeedBrokers(p.cfg.Brokers...),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.RecordPartitioner(partitioner()),
+		// The budget is the bound; the client's own must never be reached.
+		kgo.MaxBufferedRecords(p.cfg.MaxInFlightRecords+p.cfg.ReplayConcurrency+1),
+		kgo.WithHooks(connections{p}),
+		kgo.ProducerBatchMaxBytes(p.cfg.MaxRecordBytes),
+		size,
+	)
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	return client, nil
 }
 
 // pump sends what may be sent of the lane. Called locked.
@@ -159,7 +171,7 @@ func (p *publisher) pump(l *lane) {
 				p.write(l)
 			}
 			return
-		case l.outstanding > 0 && (l.suspect || it.topic != l.topic):
+		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):
 			return
 		case it.topicErr != nil:
 			p.refuse(l, it.topicErr)
@@ -219,13 +231,14 @@ func (p *publisher) send(l *lane, it *item) bool {
 		p.sending[l] = struct{}{}
 	}
 	l.outstanding++
+	l.alone = p.mayBeTooLarge(it)
 	p.flow(it.topic)
 	l.topic = it.topic
 	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source)
 	if it.scanned {
 		headers = append(headers, kgo.RecordHeader{Key: outbox.HeaderBackfill, Value: []byte("1")})
 	}
-	p.client.TryProduce(&l.ctx, &kgo.Record{
+	p.clientFor(l, it).TryProduce(&l.ctx, &kgo.Record{
 		Topic:   it.topic,
 		Key:     it.event.Key(),
 		Value:   it.event.Payload,
@@ -375,6 +388,10 @@ func (p *publisher) refuse(l *lane, err error) {
 	front := l.items[0]
 	if !l.suspect && front.topicErr == nil {
 		l.suspect, l.failed = true, nil
+		if tooLarge(err) {
+			p.measure(l, front.topic)
+			return
+		}
 		p.pump(l)
 		return
 	}
@@ -398,6 +415,9 @@ func (p *publisher) refuse(l *lane, err error) {
 	}
 	l.hold.Err = err
 	l.hold.Attempts = front.attempts
+	if tooLarge(err) {
+		p.measure(nil, front.topic)
+	}
 	p.resume(l, p.cfg.HoldRetry)
 }
 
@@ -571,6 +591,9 @@ func (p *publisher) close() {
 	p.stop()
 	p.wg.Wait()
 	p.client.Close()
+	for _, c := range p.clients {
+		c.Close()
+	}
 }
 
 type publisherState struct {

@@ -40,7 +40,7 @@ type repairer struct {
 
 func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
 	return &repairer{
-		log: r.cfg.Logger, requests: NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.Table), publisher: p, lookup: r.lookup,
+		log: r.cfg.Logger, requests: NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table), publisher: p, lookup: r.lookup,
 		passed: back.mark, taken: make(map[gocql.UUID]bool), waiting: make(map[gocql.UUID]string),
 	}
 }

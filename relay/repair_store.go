@@ -51,10 +51,11 @@ type Repairs struct {
 	name               string
 }
 
-// NewRepairs returns the requests to the relay of that name.
+// NewRepairs returns the requests to the relay of that name about the events of a
+// table, a name with its keyspace; the given keyspace has them.
 func NewRepairs(session *gocql.Session, keyspace, relay, table string) *Repairs {
 	host, _ := os.Hostname() // only shown to operators
-	return &Repairs{session: session, relay: relay, table: keyspace + "." + table, host: host, name: keyspace + ".relay_repairs"}
+	return &Repairs{session: session, relay: relay, table: table, host: host, name: keyspace + ".relay_repairs"}
 }
 
 func (r *Repairs) query(ctx context.Context, stmt string, args ...any) *gocql.Query {

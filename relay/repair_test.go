@@ -53,7 +53,7 @@ func TestRepair(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w.skipLog()
-		requests := NewRepairs(w.session, "outbox", w.cfg.Name, w.cfg.Table)
+		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		ask := func(e outbox.Event) Repair {
 			t.Helper()
 			q := Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}

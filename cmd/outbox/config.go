@@ -98,6 +98,7 @@ type relayConfig struct {
 	IdleDelay        time.Duration `koanf:"idle_delay"`
 	MaxInFlight      int           `koanf:"max_in_flight"`
 	MaxInFlightBytes int64         `koanf:"max_in_flight_bytes"`
+	MaxRecordBytes   int32         `koanf:"max_record_bytes"`
 	DrainTimeout     time.Duration `koanf:"drain_timeout"`
 	relayPublishing  `koanf:",squash"`
 	// Tables are several tables instead of Table; see tablesKey.

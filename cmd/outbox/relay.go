@@ -191,6 +191,7 @@ func (c *config) relayConfig() (relay.Config, error) {
 		IdleDelay:          c.Relay.IdleDelay,
 		MaxInFlightRecords: c.Relay.MaxInFlight,
 		MaxInFlightBytes:   c.Relay.MaxInFlightBytes,
+		MaxRecordBytes:     c.Relay.MaxRecordBytes,
 		DrainTimeout:       c.Relay.DrainTimeout,
 	}
 	return conf, c.Relay.apply(&conf)

@@ -97,6 +97,7 @@ var ownSettings = []setting{
 	{sectionRelay, "backfill_rows_per_second", relay.DefaultBackfillRowsPerSecond, "rows that such a scan reads per second, at most; -1 does not bound it", false},
 	{sectionRelay, "max_in_flight", relay.DefaultMaxInFlightRecords, "events read and not yet acknowledged, at most", false},
 	{sectionRelay, "max_in_flight_bytes", relay.DefaultMaxInFlightBytes, "their bytes, at most", false},
+	{sectionRelay, "max_record_bytes", relay.DefaultMaxRecordBytes, "size of a record and of a batch, at most; a topic's max.message.bytes bounds it further", false},
 	{sectionRelay, "drain_timeout", relay.DefaultDrainTimeout, "how long acknowledgements may take after SIGTERM", false},
 
 	{sectionSchema, "row_ttl", schema.DefaultRowTTL, "how long outbox rows live; must outlive the longest outage of the relay", false},

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -50,11 +52,15 @@ status 1 if there is one.
 Events younger than the relay's confidence window and ` + verifyMargin.String() + ` are pending, as are
 those with a later delivery time: they need not be in a topic yet. Rows that
 have expired and records that a topic has deleted prove nothing and are not held
-against anybody.
+against anybody. An event with a dead letter is not missing: it is dead, or
+parked behind one of its aggregate, or closed by an operator who discarded it or
+settled it by hand. The exit status does not change for these. A dead letter that
+was replayed must be in its topic.
 
 With --repair it asks the running relay to publish what is missing, waits for
 its answers, and says what became of each; exit status 0 then also if all of it
-was published and nothing else is wrong. A relay that is only late needs no
+was published and nothing else is wrong. Dead letters it leaves alone: outbox dlq is
+for them. A relay that is only late needs no
 repair: it comes to its events by itself, and is waited for.
 
 Memory is 100 bytes for an event, whatever its payload. With --resume FILE what
@@ -144,12 +150,24 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
 		return err
 	}
+	opts, err := c.dlqOptions()
+	if err != nil {
+		return err
+	}
+	letters, err := dlq.Open(session, c.Scylla.Keyspace, opts...)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
 	v := &audit.Verification{
 		Scan: &audit.Scan{
 			Session: session, Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: topicsOf(conf), Rate: f.rate, Parallel: f.parallel,
 		},
 		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka.client,
 		Topics: f.topics, Window: window, State: f.state,
+		DeadLetters: func(ctx context.Context, events []gocql.UUID, each func(audit.Letter)) error {
+			return lettersOf(ctx, letters, tableName(&conf), events, began, each)
+		},
 	}
 	for _, t := range conf.Topics {
 		v.Topics = append(v.Topics, t)
@@ -162,7 +180,7 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	}
 	var repairs *repairs
 	if f.repair {
-		if repairs, err = c.repair(cmd, v, relay.NewRepairs(session, c.Scylla.Keyspace, conf.Name, c.Relay.Table), f.repairWait); err != nil {
+		if repairs, err = c.repair(cmd, v, relay.NewRepairs(session, c.Scylla.Keyspace, conf.Name, tableName(&conf)), f.repairWait); err != nil {
 			return err
 		}
 	}
@@ -283,7 +301,7 @@ func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.
 		}
 		out.WriteByte('\n')
 	})
-	for _, k := range []audit.Kind{audit.Missing, audit.Double, audit.Disorder, audit.Gap, audit.UnreadableRow, audit.Unknown} {
+	for _, k := range []audit.Kind{audit.Missing, audit.Double, audit.Disorder, audit.Gap, audit.UnreadableRow, audit.Unknown, audit.Dead, audit.Parked, audit.Closed} {
 		if more := shown[k] - verifyShown; more > 0 {
 			fmt.Fprintf(&out, "%-10s  and %d more; -o json lists them all\n", k, more)
 		}
@@ -300,8 +318,9 @@ func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.
 		text string
 	}{
 		{c.Pending, "pending: written later, or to be delivered later"},
-		{c.Dead, "in the dead letters"},
+		{c.Dead, "in the dead letters: outbox dlq list shows them"},
 		{c.Parked, "parked behind a dead letter of their aggregate"},
+		{c.Closed, "closed as dead letters: discarded or settled by hand"},
 		{c.Untold, "not in a topic that has deleted what is as old: nothing can be told of them"},
 		{c.Unknown, "in a topic without a row in the outbox: deleted since, or never written"},
 		{c.Foreign, "records in the topics that are no events of an outbox"},

@@ -210,7 +210,7 @@ func TestVerify_RepairWithoutARelay(t *testing.T) {
 	if code != exitFailed {
 		t.Errorf("status %d, want %d", code, exitFailed)
 	}
-	if left, err := relay.NewRepairs(b.session, "outbox", relay.DefaultName, relay.DefaultTable).All(t.Context()); err != nil || len(left) != 0 {
+	if left, err := relay.NewRepairs(b.session, "outbox", relay.DefaultName, "outbox."+relay.DefaultTable).All(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("requests left: %+v, %v", left, err)
 	}
 }

@@ -26,6 +26,11 @@ const (
 	// Unknown: a topic has the event, and the outbox has no row that it came
 	// from. Rows that were deleted or had a TTL of their own look like this too.
 	Unknown Kind = "unknown"
+	// Dead, Parked and Closed: the event is in no topic and has a dead letter,
+	// which is open, waits behind another one, or was closed by an operator.
+	Dead   Kind = "dead"
+	Parked Kind = "parked"
+	Closed Kind = "closed"
 )
 
 // Finding is one thing that is wrong. Topic, Partition and Offset are where the
@@ -65,10 +70,12 @@ type Counts struct {
 	Pending int64 `json:"pending"`
 	// Untold are events in no topic where the topic has deleted what is as old.
 	Untold int64 `json:"untold"`
-	// Dead are events in no topic that stand in the dead letters, Parked those in
-	// no topic that wait behind one in their aggregate.
+	// Dead are events in no topic with an open dead letter, Parked those whose
+	// letter waits behind one of their aggregate, Closed those whose letter an
+	// operator discarded or settled by hand.
 	Dead   int64 `json:"dead"`
 	Parked int64 `json:"parked"`
+	Closed int64 `json:"closed"`
 
 	Missing    int64 `json:"missing"`
 	Doubles    int64 `json:"double"`
@@ -81,7 +88,8 @@ type Counts struct {
 }
 
 // OK says that nothing is missing, double or out of order. Events without a row
-// do not count against it, because a row may have been deleted.
+// do not count against it, because a row may have been deleted, nor do dead
+// letters: nothing of them is lost.
 func (c Counts) OK() bool {
 	return c.Missing == 0 && c.Doubles == 0 && c.Disorder == 0 && c.Gaps == 0 && c.Unreadable == 0
 }
@@ -100,7 +108,6 @@ type checker struct {
 	begun     bool
 	lastSeq   int64 // of its last row, 0 before the first
 	waiting   bool  // an event of it is pending
-	parked    bool  // an event of it is dead
 	places    []place
 }
 
@@ -146,7 +153,7 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 func (c *checker) take(n uint32) {
 	e := c.l.events.at(n)
 	if !c.begun || e.aggregate != c.aggregate {
-		c.begun, c.aggregate, c.lastSeq, c.waiting, c.parked, c.places = true, e.aggregate, 0, false, false, c.places[:0]
+		c.begun, c.aggregate, c.lastSeq, c.waiting, c.places = true, e.aggregate, 0, false, c.places[:0]
 	}
 	if e.written != 0 {
 		c.row(n, e)
@@ -167,18 +174,19 @@ const (
 	pending        // not in a topic, and it need not be
 	untold         // not in a topic that has deleted what is as old
 	dead           // not in a topic, but in the dead letters
-	parked         // not in a topic, behind a dead one
+	parked         // not in a topic, its dead letter waits behind another one
+	closed         // not in a topic, and an operator decided so
 	missing
 )
 
 func (c *checker) fate(n uint32, e *entry) fate {
-	switch {
-	case e.partition != none:
+	if e.partition != none {
 		return published
-	case c.l.dead[e.id]:
-		return dead
-	case c.parked:
-		return parked
+	}
+	if letter, ok := c.l.letters[e.id]; ok {
+		return letterFates[letter.State]
+	}
+	switch {
 	case c.waiting || max(e.written, c.l.later[n]) >= c.until:
 		return pending
 	case e.written < c.l.topics[e.topic].horizon:
@@ -187,10 +195,12 @@ func (c *checker) fate(n uint32, e *entry) fate {
 	return missing
 }
 
+// letterFates are the fates of events that are in no topic, by their letters.
+var letterFates = map[LetterState]fate{LetterOpen: dead, LetterParked: parked, LetterClosed: closed, LetterLate: pending}
+
 func (c *checker) row(n uint32, e *entry) {
 	f := c.fate(n, e)
 	c.waiting = c.waiting || f == pending
-	c.parked = c.parked || f == dead
 	last := c.lastSeq
 	c.lastSeq = e.seq
 	if e.written < c.since {
@@ -220,8 +230,13 @@ func (c *checker) row(n uint32, e *entry) {
 		c.counts.Untold++
 	case dead:
 		c.counts.Dead++
+		c.report(c.finding(Dead, e, c.l.letters[e.id].Detail))
 	case parked:
 		c.counts.Parked++
+		c.report(c.finding(Parked, e, c.l.letters[e.id].Detail))
+	case closed:
+		c.counts.Closed++
+		c.report(c.finding(Closed, e, c.l.letters[e.id].Detail))
 	case missing:
 		c.counts.Missing++
 		c.report(c.finding(Missing, e, "written "+clock(e.written)))

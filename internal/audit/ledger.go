@@ -65,7 +65,7 @@ type Ledger struct {
 	partOf     map[partition]uint16
 
 	later      map[uint32]int64 // when events may be published that have to wait
-	dead       map[gocql.UUID]bool
+	letters    map[gocql.UUID]Letter
 	repeats    []repeat
 	repeated   map[repeat]bool
 	unreadable map[rowKey]string
@@ -360,16 +360,4 @@ func (l *Ledger) sorted() []uint32 {
 		return cmp.Or(cmp.Compare(x.aggregate, y.aggregate), cmp.Compare(x.seq, y.seq), cmp.Compare(a, b))
 	})
 	return order
-}
-
-// AddDead notes events that stand in the dead letters.
-func (l *Ledger) AddDead(events ...gocql.UUID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.dead == nil {
-		l.dead = make(map[gocql.UUID]bool)
-	}
-	for _, id := range events {
-		l.dead[id] = true
-	}
 }

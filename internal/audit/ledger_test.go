@@ -37,19 +37,27 @@ func record(aggregate, seq int, partition int32, offset, at int64) Record {
 
 func micro(n int64) time.Time { return time.UnixMicro(n) }
 
-// An event in the dead letters is not missing, nor are those behind it in its
-// aggregate; one that is out after all is published.
+// An event with a dead letter is not missing, one behind it without a letter of
+// its own is; one that is out after all is published.
 func TestCheck_DeadLetters(t *testing.T) {
 	t.Parallel()
 	l := NewLedger()
-	rows := []Row{row(1, 1, 10), row(1, 2, 20), row(1, 3, 30), row(2, 1, 10), row(3, 1, 10)}
+	rows := []Row{row(1, 1, 10), row(1, 2, 20), row(1, 3, 30), row(1, 4, 40), row(2, 1, 10), row(3, 1, 10), row(4, 1, 10), row(5, 1, 10)}
 	if err := errors.Join(l.AddRows(rows...), l.AddRecords(record(1, 1, 0, 0, 11), record(3, 1, 0, 1, 11))); err != nil {
 		t.Fatal(err)
 	}
-	l.AddDead(rows[1].Event, rows[4].Event)
-	want := Counts{Rows: 5, Published: 2, Dead: 1, Parked: 1, Missing: 1}
-	if got := l.Check(Window{}, nil); got != want {
+	l.AddLetters(
+		Letter{Event: rows[1].Event, Detail: "manual"}, Letter{Event: rows[2].Event, State: LetterParked},
+		Letter{Event: rows[5].Event}, Letter{Event: rows[6].Event, State: LetterClosed}, Letter{Event: rows[7].Event, State: LetterLate},
+	)
+	want := Counts{Rows: 8, Published: 2, Dead: 1, Parked: 1, Closed: 1, Pending: 1, Missing: 2}
+	var found []string
+	got := l.Check(Window{}, func(f Finding) { found = append(found, fmt.Sprintf("%s %d %.6s", f.Kind, f.Seq, f.Detail)) })
+	if got != want {
 		t.Errorf("Check() = %+v, want %+v", got, want)
+	}
+	if want := []string{"dead 2 manual", "parked 3 ", "missing 4 writte", "missing 1 writte", "closed 1 "}; !slices.Equal(found, want) {
+		t.Errorf("found %q, want %q", found, want)
 	}
 }
 

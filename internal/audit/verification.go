@@ -33,10 +33,10 @@ type Verification struct {
 	Kafka func(...kgo.Opt) (*kgo.Client, error)
 	// Topics are read besides those that the rows' events are to be in.
 	Topics []string
-	// DeadLetters, if not nil, calls each for every event in the dead letters. It
-	// is asked when the topics are read: what has left the dead letters by then
-	// may be in neither.
-	DeadLetters func(ctx context.Context, each func(event gocql.UUID)) error
+	// DeadLetters, if not nil, calls each for those of the events, which are in no
+	// topic, that have a dead letter. It is called once, after the topics are read,
+	// unless nothing is missing.
+	DeadLetters func(ctx context.Context, events []gocql.UUID, each func(Letter)) error
 	// Window says which events must be there. Until is required.
 	Window Window
 	// State is a file from which an interrupted verification goes on; it is
@@ -111,10 +111,8 @@ func (v *Verification) Run(ctx context.Context) (err error) {
 	if v.afterRead != nil {
 		v.afterRead()
 	}
-	if v.DeadLetters != nil {
-		if err := v.DeadLetters(ctx, func(id gocql.UUID) { v.ledger.AddDead(id) }); err != nil {
-			return fmt.Errorf("read the dead letters: %w", err)
-		}
+	if err := v.readLetters(ctx); err != nil {
+		return err
 	}
 	return v.lookUp(ctx)
 }

@@ -20,8 +20,9 @@ type cluster struct {
 }
 
 // startCluster starts the embedded database, and, if kafkaAddr is empty, the
-// embedded broker; applies the schema; and starts the order API and the relay.
-func startCluster(t *testing.T, kafkaAddr string) *cluster {
+// embedded broker; applies the schema; and starts the order API and the relay,
+// which takes more flags.
+func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	t.Helper()
 	addrs := harness.FreeAddrs(t, 4)
 	c := &cluster{t: t, cqlAddr: addrs[0], kafkaAddr: kafkaAddr, api: addrs[2], admin: addrs[3]}
@@ -35,8 +36,10 @@ func startCluster(t *testing.T, kafkaAddr string) *cluster {
 	harness.Reachable(t, c.kafkaAddr)
 	harness.Must(t, time.Minute, "schema", "migrate", "--scylla-hosts", c.cqlAddr)
 	c.orders = harness.Start(t, "orders", "orders", "--scylla-hosts", c.cqlAddr, "--http-addr", c.api)
-	c.relay = harness.Start(t, "relay", "relay", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--admin-addr", c.admin,
-		"--relay-confidence-window", "2s", "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms")
+	c.relay = harness.Start(t, "relay", append([]string{
+		"relay", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--admin-addr", c.admin,
+		"--relay-confidence-window", "2s", "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms",
+	}, more...)...)
 	harness.Reachable(t, c.api)
 	harness.Reachable(t, c.admin)
 	return c

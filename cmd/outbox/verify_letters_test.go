@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// letter stores the dead letter of a new event that is in no topic, and does
+// what f says with it.
+func (b *dlqBundle) letter(seq int64, aggregate gocql.UUID, status dlq.Status, f func(gocql.UUID) error) outbox.Event {
+	b.t.Helper()
+	e := b.add(seq, aggregate, 0)
+	b.bury(seq, func(l *dlq.Letter) { l.EventID, l.AggregateID, l.Status = e.ID, aggregate.String(), status })
+	if f != nil {
+		if err := f(e.ID); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return e
+}
+
+// An event with a dead letter is not missing; one that was replayed must be in
+// its topic. --repair leaves dead letters alone.
+func TestVerify_DeadLetters(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	ctx, by := t.Context(), dlq.Actor{Name: "eve", Reason: "sent by post"}
+	hourAgo := time.Now().Add(-time.Hour)
+	store, err := dlq.Open(b.session, "outbox", dlq.WithClock(func() time.Time { return hourAgo }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := func(s *dlq.Store) func(gocql.UUID) error {
+		return func(id gocql.UUID) error {
+			if _, err := s.Claim(ctx, id, "relay", time.Minute); err != nil {
+				return err
+			}
+			return s.Resolve(ctx, id, "relay", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things"})
+		}
+	}
+	a := outbox.NewID()
+	b.add(1, a, 1)
+	head := b.letter(2, a, dlq.Manual, nil)
+	next := b.letter(3, a, dlq.Parked, nil)
+	discarded := b.letter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.Discard(ctx, id, by) })
+	byHand := b.letter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.ResolveByHand(ctx, id, by) })
+	b.letter(1, outbox.NewID(), dlq.Pending, replay(b.store)) // just now: the topic may have it since it was read
+
+	stdout, stderr, code := b.verify("--until", "0s", "--repair")
+	for _, want := range []string{
+		"dead        event " + head.ID.String(), "(dead letter, manual: record_too_large)",
+		"parked      event " + next.ID.String(),
+		"closed      event " + discarded.ID.String(), "(dead letter, discarded at ", ": sent by post)",
+		"closed      event " + byHand.ID.String(), "by_hand at ",
+		"6 events, 1 in their topics: 0 missing", "1 in the dead letters", "1 parked behind", "2 closed", "1 pending",
+		"asked for 0 events",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout does not say %q:\n%s%s", want, stdout, stderr)
+		}
+	}
+	if code != exitOK {
+		t.Errorf("status %d, want %d\n%s", code, exitOK, stderr)
+	}
+	if s := b.status(head.ID.String()); s != dlq.Manual {
+		t.Errorf("--repair left the letter %s", s)
+	}
+
+	lost := b.letter(1, outbox.NewID(), dlq.Pending, replay(store))
+	behind := b.add(4, a, 0) // without a letter of its own
+	stdout, stderr, code = b.verify("--until", "0s", "-o", "json")
+	var got struct {
+		Findings []audit.Finding `json:"findings"`
+		verified
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatalf("%v: %s%s", err, stdout, stderr)
+	}
+	missing := make(map[gocql.UUID]bool)
+	for _, f := range got.Findings {
+		if f.Kind == audit.Missing {
+			missing[f.Event] = true
+		}
+	}
+	if code != exitFailed || got.OK || got.Missing != 2 || !missing[lost.ID] || !missing[behind.ID] {
+		t.Errorf("status %d, %s; want %s and %s missing", code, stdout, lost.ID, behind.ID)
+	}
+	if got.Dead != 1 || got.Parked != 1 || got.Closed != 2 || got.Pending != 1 {
+		t.Errorf("%+v", got.Counts)
+	}
+}

@@ -1,0 +1,70 @@
+package relay
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+)
+
+// A topic's limit is raised while the relay runs: what was too large before goes
+// out when an operator says so, and a new record as large goes out at once, both
+// in order with the small ones.
+func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+		defer w.close()
+		client, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.ListenAddrs()...), kgo.Dialer(w.net.DialContext))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		admin := kadm.NewClient(client)
+		small, large := "1000", "20000"
+		if _, err := admin.CreateTopic(t.Context(), 3, 1, map[string]*string{"max.message.bytes": &small}, "OrderCreated"); err != nil {
+			t.Fatal(err)
+		}
+		all := events(3, 6, "OrderCreated")
+		for _, n := range []int{3 + 1, 12 + 1} { // aggregate 1, numbers 2 and 5
+			all[n].Payload = bytes.Repeat([]byte("x"), 5000)
+		}
+		r, stop := w.run()
+		for _, e := range all[:9] {
+			w.write(e)
+		}
+		time.Sleep(10 * time.Second)
+		letter, err := w.letters().Read(t.Context(), all[4].ID)
+		if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != classTooLarge {
+			t.Fatalf("Read() = %+v, %v, want the large event, manual", letter, err)
+		}
+		if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.letters().Replay(t.Context(), all[4].ID, dlq.Actor{Name: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		for _, e := range all[9:] {
+			w.write(e)
+		}
+		time.Sleep(10 * time.Second)
+		if s := r.Status(); s.DeadLetters != 0 || s.InFlight != 0 {
+			t.Errorf("Status() = %+v, want no dead letter left", s)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		if _, err := w.letters().Read(t.Context(), all[13].ID); err == nil {
+			t.Error("a record became a dead letter though the topic takes it")
+		}
+		got := w.consume("OrderCreated")
+		checkOrder(t, got, all)
+		checkTime(t, got)
+	})
+}

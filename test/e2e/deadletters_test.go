@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+// ready is what the tests want of the relay's /readyz.
+type ready struct {
+	Ready            bool                          `json:"ready"`
+	Problems         []string                      `json:"problems"`
+	Breaker          struct{ State, Cause string } `json:"breaker"`
+	DeadLetters      int                           `json:"dead_letters"`
+	Spilled          int                           `json:"spilled"`
+	ParkedAggregates int                           `json:"parked_aggregates"`
+	InFlight         int                           `json:"in_flight"`
+}
+
+// readyWhen waits until the relay says what is wanted of it.
+func (c *cluster) readyWhen(what string, ok func(*ready) bool) {
+	c.t.Helper()
+	var last ready
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		var resp *http.Response
+		if resp, err = http.Get("http://" + c.admin + "/readyz"); err != nil { //nolint:noctx // the test ends with the process
+			continue
+		}
+		last = ready{}
+		err = json.NewDecoder(resp.Body).Decode(&last)
+		_ = resp.Body.Close()
+		if last.Ready != (resp.StatusCode == http.StatusOK) {
+			c.t.Errorf("/readyz says %t with status %d", last.Ready, resp.StatusCode)
+		}
+		if err == nil && ok(&last) {
+			return
+		}
+	}
+	c.t.Fatalf("the relay is not %s: %+v, %v", what, last, err)
+}
+
+// post sends JSON to the order API and returns the id in its answer.
+func (c *cluster) post(path string, body any) string {
+	c.t.Helper()
+	b, err := json.Marshal(body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://"+c.api+path, bytes.NewReader(b))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", uuid.NewString())
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var got struct {
+		ID string `json:"id"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode/100 != 2 {
+		c.t.Fatalf("POST %s = %s, %v", path, resp.Status, err)
+	}
+	return got.ID
+}
+
+// order creates an order of so many lines, which no compression makes small.
+func (c *cluster) order(lines int) (id string) {
+	type line struct {
+		SKU         string `json:"sku"`
+		Description string `json:"description"`
+		Quantity    int    `json:"quantity"`
+		Price       string `json:"unit_price"`
+	}
+	all := make([]line, lines)
+	for i := range all {
+		all[i] = line{fmt.Sprint("sku", i), uuid.NewString() + uuid.NewString(), 1, "1.00"}
+	}
+	return c.post("/v1/orders", map[string]any{"country": "Finland", "currency": "EUR", "lines": all})
+}
+
+// command runs a command against the cluster and reads the JSON that it prints.
+func (c *cluster) command(want int, into any, args ...string) {
+	c.t.Helper()
+	args = append(args, "--scylla-hosts", c.cqlAddr, "-o", "json")
+	if args[0] == "verify" {
+		args = append(args, "--kafka-seeds", c.kafkaAddr, "--until", "0s")
+	}
+	out, stderr, code := harness.Run(c.t, time.Minute, args...)
+	if err := json.Unmarshal([]byte(out), into); err != nil || code != want {
+		c.t.Fatalf("outbox %v: status %d, want %d, %v\n%s%s", args, code, want, err, out, stderr)
+	}
+}
+
+// letter is what the tests want of a dead letter.
+type letter struct {
+	EventID     string `json:"event_id"`
+	AggregateID string `json:"aggregate_id"`
+	Sequence    int    `json:"seq"`
+	Status      string `json:"status"`
+	ErrorClass  string `json:"error_class"`
+	Outcome     string `json:"outcome"`
+	Chain       []struct {
+		Status string `json:"status"`
+	} `json:"chain"`
+}
+
+// verified is what the tests want of a verification.
+type verified struct {
+	OK        bool `json:"ok"`
+	Rows      int  `json:"rows"`
+	Published int  `json:"published"`
+	Dead      int  `json:"dead"`
+	Parked    int  `json:"parked"`
+}
+
+// An order is too large for its topic: it and what follows it become dead letters, the
+// other orders go on. The topic's limit is raised, an operator says replay, and
+// everything is in the topics, in order.
+func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, "")
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	small, large := "3000", "1048576"
+	if _, err := admin.CreateTopic(t.Context(), 6, 1, map[string]*string{"max.message.bytes": &small}, "OrderCreated"); err != nil {
+		t.Fatal(err)
+	}
+	c.order(1)
+	refused := c.order(60)
+	c.post("/v1/orders/"+refused+"/cancel", map[string]string{"reason": "too much"})
+	c.order(1)
+	c.readyWhen("ready with two dead letters", func(r *ready) bool {
+		return r.Ready && r.DeadLetters == 2 && r.ParkedAggregates == 1 && r.InFlight == 0
+	})
+
+	var list []letter
+	c.command(0, &list, "dlq", "list", "--aggregate", refused)
+	slices.SortFunc(list, func(a, b letter) int { return a.Sequence - b.Sequence })
+	if len(list) != 2 || list[0].Status != "manual" || list[0].ErrorClass != "record_too_large" || list[1].Status != "parked" || list[1].ErrorClass != "behind" {
+		t.Fatalf("dlq list = %+v, want the order manual and its cancellation parked", list)
+	}
+	var shown letter
+	if c.command(0, &shown, "dlq", "show", list[0].EventID); len(shown.Chain) != 2 || shown.AggregateID != refused {
+		t.Errorf("dlq show = %+v", shown)
+	}
+	var stats struct {
+		Open  int            `json:"open"`
+		Class map[string]int `json:"open_by_error_class"`
+	}
+	if c.command(0, &stats, "dlq", "stats"); stats.Open != 2 || stats.Class["record_too_large"] != 1 || stats.Class["behind"] != 1 {
+		t.Errorf("dlq stats = %+v", stats)
+	}
+	var v verified
+	if c.command(0, &v, "verify"); !v.OK || v.Rows != 4 || v.Published != 2 || v.Dead != 1 || v.Parked != 1 {
+		t.Errorf("verify = %+v, want two published, one dead, one parked", v)
+	}
+
+	if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {
+		t.Fatal(err)
+	}
+	var changed struct {
+		Changed int `json:"changed"`
+	}
+	if c.command(0, &changed, "dlq", "replay", "--error-type", "record_too_large", "--yes"); changed.Changed != 1 {
+		t.Errorf("dlq replay = %+v", changed)
+	}
+	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.ParkedAggregates == 0 })
+	if c.command(0, &v, "verify"); !v.OK || v.Published != 4 || v.Dead+v.Parked != 0 {
+		t.Errorf("verify = %+v, want all four published", v)
+	}
+	if c.command(0, &shown, "dlq", "show", list[0].EventID); shown.Status != "resolved" || !strings.HasPrefix(shown.Outcome, "replayed: OrderCreated[") {
+		t.Errorf("dlq show = %+v, want it resolved by a replay", shown)
+	}
+	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(30 * time.Second); !r.OK() || r.Duplicates != 0 || r.Events != 4 {
+		t.Errorf("%s, want 4 events, each once", r)
+	}
+	c.relay.Stop()
+}
+
+// The broker dies while orders come in: the breaker opens, events become dead
+// letters, and when it is back everything goes out with nobody's help.
+func TestDeadLetters_BrokerAway(t *testing.T) {
+	t.Parallel()
+	kafka := harness.FreeAddrs(t, 1)[0]
+	broker := harness.Start(t, "kafka", "fake", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", kafka)
+	harness.Reachable(t, kafka)
+	c := startCluster(t, kafka, "--relay-retry-delays", "0s,100ms,200ms", "--relay-attempt-timeout", "1s",
+		"--relay-breaker-failures", "3", "--relay-breaker-open", "2s")
+	const n = 100
+	c.load(n)
+	account := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...)
+	if r := account.Wait(30 * time.Second); !r.OK() || r.Events != n {
+		t.Fatalf("%s, want %d events", r, n)
+	}
+	broker.Kill()
+	if s := c.load(n); s.Rejected != 0 {
+		t.Errorf("load = %+v while the broker is away", s)
+	}
+	c.readyWhen("open", func(r *ready) bool { return !r.Ready && r.Breaker.State == "open" })
+	if s := c.load(n); s.Rejected != 0 {
+		t.Errorf("load = %+v while the breaker is open", s)
+	}
+	// A few are probes; what the producer has since before stays with it.
+	c.readyWhen("spilling", func(r *ready) bool { return r.Spilled >= n/2 })
+	broker.Restart()
+	harness.Reachable(t, kafka)
+	c.readyWhen("well again", func(r *ready) bool {
+		return r.Ready && r.Breaker.State == "closed" && r.DeadLetters == 0 && r.InFlight == 0
+	})
+	if r := account.Wait(30 * time.Second); !r.OK() || r.Duplicates != 0 || r.Events != 3*n {
+		t.Errorf("%s, want %d events, each once", r, 3*n)
+	}
+	var v verified
+	if c.command(0, &v, "verify"); !v.OK || v.Published != 3*n {
+		t.Errorf("verify = %+v", v)
+	}
+	c.relay.Stop()
+}
