@@ -199,6 +199,15 @@ func atOf(strategy string, next time.Time) int64 {
 	}
 }
 
+// notBefore puts a replay off to the event's delivery time: one that waits for
+// it would keep others from being replayed.
+func notBefore(at int64, deliver time.Time) int64 {
+	if at == atOperator || deliver.IsZero() || !deliver.After(time.Now()) {
+		return at
+	}
+	return max(at, deliver.UnixMilli())
+}
+
 // ref returns the letter, nil if it is none.
 func (d *letters) ref(id gocql.UUID) *letterRef {
 	k, ok := d.known[id]
