@@ -226,3 +226,42 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		checkOrder(t, b.consume("OrderUpdated"), all)
 	})
 }
+
+// However many aggregates wait when the breaker opens, no more is spilled than
+// the limit says.
+func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.SpillLimit, c.BreakerOpen = 20, 5*time.Minute
+		})
+		defer w.close()
+		w.cfg.Topics = map[string]string{"OrderUpdated": "OrderUpdated"}
+		r, stop := w.run()
+		time.Sleep(5 * time.Second)
+		end := w.unreachable()
+		all := events(100, 2, "OrderUpdated")
+		for _, e := range all[:100] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		if s := r.Status(); s.Spilled != 20 || len(w.open()) != 20 {
+			t.Errorf("spilled %d, the table has %d, want 20: the limit", s.Spilled, len(w.open()))
+		}
+		_ = stop()
+		end()
+		r, stop = w.run()
+		time.Sleep(5 * time.Minute)
+		for _, e := range all[100:] {
+			w.write(e)
+		}
+		time.Sleep(5 * time.Minute)
+		if s := r.Status(); s.DeadLetters != 0 {
+			t.Errorf("%d dead letters are left", s.DeadLetters)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}

@@ -118,6 +118,13 @@ func (d *letters) has(id gocql.UUID) bool {
 	return ok
 }
 
+// isLetter says that the event is a dead letter that is not settled.
+func (p *publisher) isLetter(event gocql.UUID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.letters.has(event)
+}
+
 // blocks says that events of the aggregate wait behind a dead letter.
 func (d *letters) blocks(aggregate gocql.UUID) bool {
 	c, ok := d.chains[aggregate]

@@ -66,7 +66,13 @@ func (d *deadLetters) note(p *publisher) {
 		if !strict {
 			key = e.EventID
 		}
-		p.letters.add(key, strict, letterRef{id: e.EventID, seq: e.Sequence, at: notBefore(d.at(e), e.DeliverAt)}, e.ErrorClass == classBreakerOpen)
+		// What is behind a spilled letter was spilled too, as a rule: the limit is
+		// for both, or every restart in an outage would allow as many again.
+		spill := e.ErrorClass == classBreakerOpen || e.ErrorClass == classAttemptsUsed
+		if c, ok := p.letters.chains[key]; ok && e.ErrorClass == classBehind {
+			spill = p.letters.known[c.head().id].spill
+		}
+		p.letters.add(key, strict, letterRef{id: e.EventID, seq: e.Sequence, at: notBefore(d.at(e), e.DeliverAt)}, spill)
 	}
 	if n := len(d.entries); n > 0 {
 		p.log.Info("dead letters wait", "letters", n, "chains", len(p.letters.chains))

@@ -194,7 +194,7 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 	})
 }
 
-// Orders come in while the broker is gone for six hours; all of them arrive
+// Orders come in while the broker is gone for two hours; all of them arrive
 // afterwards, and meanwhile memory stays bounded and the relay says what is wrong.
 func TestRelay_SurvivesTwoHoursWithoutABroker(t *testing.T) {
 	t.Parallel()
