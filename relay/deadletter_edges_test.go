@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -261,6 +262,50 @@ func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
 		}
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
+
+// A relay that died between publishing a dead letter and saying so, and an
+// operator who asked for another replay meanwhile: it is found in its topic, and
+// not published twice.
+func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+		defer w.close()
+		all := events(2, 3, "OrderUpdated")
+		bad := all[2] // aggregate 0, number 2
+		end := w.refuse(bad.ID, kerr.InvalidRecord)
+		_, stop := w.run()
+		for _, e := range all {
+			w.write(e)
+		}
+		time.Sleep(10 * time.Second)
+		_ = stop()
+		end()
+		cl, err := kgo.NewClient(append(slices.Clone(w.cfg.Kafka), kgo.SeedBrokers(w.cfg.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = cl.ProduceSync(t.Context(), &kgo.Record{
+			Topic: "OrderUpdated", Key: bad.Key(), Value: bad.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &bad, w.cfg.Source),
+		}).FirstErr()
+		cl.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.letters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		_, stop = w.run()
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.Outcome.Kind != dlq.OutcomeFound {
+			t.Errorf("Read() = %s, %v, want found", l.Outcome.Kind, err)
 		}
 		checkOrder(t, w.consume("OrderUpdated"), all)
 	})
