@@ -207,19 +207,18 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 		b.submit(all[1], nil)
 		time.Sleep(time.Second)
-		var ended error
+		ended := make(chan error, 1)
 		p := b.publisher
 		p.mu.Lock()
 		l := newLane(event(9, 1, "OrderUpdated").AggregateID, line{})
-		l.ended = func(e replayEnd) { ended = e.err }
+		l.ended = func(e replayEnd) { ended <- e.err }
 		l.items = append(l.items, &item{event: event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
 		l.suspect = true // it was refused once, together with others
 		p.replaying[l] = struct{}{}
 		p.pump(l)
 		p.mu.Unlock()
-		time.Sleep(15 * time.Second)
-		if !errors.Is(ended, errBreakerOpen) {
-			t.Fatalf("the replay ended with %v, want it called off", ended)
+		if err := <-ended; !errors.Is(err, errBreakerOpen) {
+			t.Fatalf("the replay ended with %v, want it called off", err)
 		}
 		away.Remove()
 		b.submit(all[2], nil)
