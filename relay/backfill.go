@@ -188,6 +188,17 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 	return nil
 }
 
+// since is the oldest write time of what will be offered: of the log's rows from
+// position on, and of those of the scan. Zero is no bound.
+func (b *backfill) since(position time.Time) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.row != nil && b.row.state == backfillRunning && b.row.from.Before(position) {
+		return b.row.from
+	}
+	return position
+}
+
 // startFrom makes the sweep begin where scans no longer answer.
 func (b *backfill) startFrom(floor time.Time) {
 	b.streams.startFrom(floor)

@@ -61,9 +61,10 @@ func (p *publisher) mayWrite(l *lane, it *item) bool {
 	if l.ended != nil || !p.letters.on() {
 		return false
 	}
-	if it.death != nil {
+	if it.death != nil && it.death.class != classBreakerOpen {
 		return true
 	}
+	it.death = nil // whether it is spilled is decided when it is its turn to be written
 	behind := p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type)
 	switch p.breaker.status.State {
 	case BreakerHalfOpen:
@@ -90,7 +91,7 @@ const maxChase = 100
 // write writes dead letters from the lane's front, as long as there are any.
 // Called locked, with nothing outstanding.
 func (p *publisher) write(l *lane) {
-	if l.writing {
+	if l.writing || p.closed {
 		return
 	}
 	l.writing, l.suspect = true, false
@@ -141,7 +142,10 @@ func (p *publisher) writeFront(l *lane) bool {
 		return false
 	}
 	if status.Open() {
-		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: atOf(letter.Strategy, letter.NextAttempt)}, spill)
+		at := notBefore(atOf(letter.Strategy, letter.NextAttempt), it.event.DeliverAt)
+		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: at}, spill)
+	} else {
+		p.remembered(it) // it was a dead letter before, and that is settled
 	}
 	p.metrics.buried.WithLabelValues(letter.ErrorClass).Inc()
 	p.release(l)
@@ -153,7 +157,7 @@ func (p *publisher) writeFront(l *lane) bool {
 	p.budget.give(it.bytes)
 
 	log, text := p.log.Warn, "event is a dead letter"
-	if behind || letter.ErrorClass == classBreakerOpen {
+	if letter.ErrorClass == classBehind || letter.ErrorClass == classBreakerOpen {
 		log = p.log.Debug // there may be thousands; the breaker and the head of the chain were said
 	}
 	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "seq", it.event.Sequence, "topic", it.topic,

@@ -105,7 +105,11 @@ func (p *publisher) strike(c *call, cause error) {
 		if other == c {
 			continue
 		}
-		if other.done != nil {
+		switch {
+		case other.done == nil:
+		case c.done == nil: // the breaker has had its say on c, and not on other
+			c.done = other.done
+		default:
 			other.done(errMerged)
 		}
 		c.open += other.open

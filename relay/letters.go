@@ -118,6 +118,13 @@ func (d *letters) has(id gocql.UUID) bool {
 	return ok
 }
 
+// isLetter says that the event is a dead letter that is not settled.
+func (p *publisher) isLetter(event gocql.UUID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.letters.has(event)
+}
+
 // blocks says that events of the aggregate wait behind a dead letter.
 func (d *letters) blocks(aggregate gocql.UUID) bool {
 	c, ok := d.chains[aggregate]
@@ -197,6 +204,15 @@ func atOf(strategy string, next time.Time) int64 {
 	default:
 		return next.UnixMilli()
 	}
+}
+
+// notBefore puts a replay off to the event's delivery time: one that waits for
+// it would keep others from being replayed.
+func notBefore(at int64, deliver time.Time) int64 {
+	if at == atOperator || deliver.IsZero() || !deliver.After(time.Now()) {
+		return at
+	}
+	return max(at, deliver.UnixMilli())
 }
 
 // ref returns the letter, nil if it is none.

@@ -66,14 +66,20 @@ func (d *deadLetters) note(p *publisher) {
 		if !strict {
 			key = e.EventID
 		}
-		p.letters.add(key, strict, letterRef{id: e.EventID, seq: e.Sequence, at: d.at(p, e)}, e.ErrorClass == classBreakerOpen)
+		// What is behind a spilled letter was spilled too, as a rule: the limit is
+		// for both, or every restart in an outage would allow as many again.
+		spill := e.ErrorClass == classBreakerOpen || e.ErrorClass == classAttemptsUsed
+		if c, ok := p.letters.chains[key]; ok && e.ErrorClass == classBehind {
+			spill = p.letters.known[c.head().id].spill
+		}
+		p.letters.add(key, strict, letterRef{id: e.EventID, seq: e.Sequence, at: notBefore(d.at(e), e.DeliverAt)}, spill)
 	}
 	if n := len(d.entries); n > 0 {
 		p.log.Info("dead letters wait", "letters", n, "chains", len(p.letters.chains))
 	}
 }
 
-func (d *deadLetters) at(p *publisher, e *dlq.ChainEntry) int64 {
+func (d *deadLetters) at(e *dlq.ChainEntry) int64 {
 	switch e.Status {
 	case dlq.Manual, dlq.Failed:
 		return atOperator
@@ -123,11 +129,11 @@ func (d *deadLetters) settle(ctx context.Context, r *replayer) {
 		e := &d.entries[i]
 		p.mu.Lock()
 		out := p.memory.has(e.EventID)
+		// Of an aggregate that the topics say nothing of a letter says nothing
+		// either: others may have passed it.
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
 			if known, ok := p.memory.line(agg); ok {
 				p.memory.keep(agg, p.memory.advance(agg, known, e.Sequence))
-			} else {
-				p.memory.keep(agg, line{first: e.Sequence, next: e.Sequence + 1})
 			}
 		}
 		p.mu.Unlock()

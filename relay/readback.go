@@ -49,6 +49,8 @@ type readback struct {
 	// a dead letter was being replayed then.
 	alsoSince time.Time
 
+	// position is the oldest of all streams; zero if this relay never ran.
+	position time.Time
 	// floor is from when the sweep reads all streams at least.
 	floor time.Time
 	// scanned is until when a backfill published; zero without one.
@@ -109,6 +111,7 @@ func (r *readback) run(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	r.position = mark
 	r.mu.Lock()
 	for _, t := range topics {
 		r.saved[t] = true

@@ -194,9 +194,9 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 	})
 }
 
-// Orders come in while the broker is gone for six hours; all of them arrive
+// Orders come in while the broker is gone for two hours; all of them arrive
 // afterwards, and meanwhile memory stays bounded and the relay says what is wrong.
-func TestRelay_SurvivesSixHoursWithoutABroker(t *testing.T) {
+func TestRelay_SurvivesTwoHoursWithoutABroker(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
@@ -223,7 +223,7 @@ func TestRelay_SurvivesSixHoursWithoutABroker(t *testing.T) {
 					t.Errorf("Status() during the outage = %+v, want at most 100 in flight, and problems", s)
 				}
 			}
-			time.Sleep(36 * time.Second)
+			time.Sleep(12 * time.Second)
 		}
 		gone.Store(false)
 		time.Sleep(10 * time.Minute)

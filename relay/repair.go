@@ -33,15 +33,15 @@ type repairer struct {
 	passed func(context.Context) (time.Time, error)
 
 	mu        sync.Mutex
-	published []gocql.UUID // requests whose events are acknowledged and that are not answered yet
-	taken     map[gocql.UUID]bool
-	waiting   map[gocql.UUID]string // the detail that a request has
+	published []gocql.UUID              // requests whose events are acknowledged and that are not answered yet
+	taken     map[gocql.UUID]gocql.UUID // the event of a request
+	waiting   map[gocql.UUID]string     // the detail that a request has
 }
 
 func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
 	return &repairer{
 		log: r.cfg.Logger, requests: NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table), publisher: p, lookup: r.lookup,
-		passed: back.mark, taken: make(map[gocql.UUID]bool), waiting: make(map[gocql.UUID]string),
+		passed: back.mark, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 	}
 }
 
@@ -85,13 +85,24 @@ func (r *repairer) poll(ctx context.Context) error {
 	return nil
 }
 
+// isDeadLetter is why a request waits: the event goes out with the replay of its
+// dead letter, or not.
+const isDeadLetter = "it is a dead letter: settle that"
+
 // answerPublished answers the requests whose events are acknowledged.
 func (r *repairer) answerPublished(ctx context.Context) error {
 	r.mu.Lock()
 	ids := slices.Clone(r.published)
 	r.mu.Unlock()
 	for _, id := range ids {
-		if err := r.requests.answer(ctx, id, RepairPublished, ""); err != nil {
+		r.mu.Lock()
+		event := r.taken[id]
+		r.mu.Unlock()
+		state, detail := RepairPublished, ""
+		if r.publisher.isLetter(event) {
+			state, detail = RepairAsked, isDeadLetter
+		}
+		if err := r.requests.answer(ctx, id, state, detail); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -105,7 +116,7 @@ func (r *repairer) answerPublished(ctx context.Context) error {
 func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) error {
 	if q.State == RepairTaken {
 		r.mu.Lock()
-		mine := r.taken[q.ID]
+		_, mine := r.taken[q.ID]
 		r.mu.Unlock()
 		if mine {
 			return nil
@@ -128,13 +139,16 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	if !time.UnixMicro(row.written).Before(passed) {
 		return r.wait(ctx, q, "the relay has still to come to it in the CDC log")
 	}
+	if r.publisher.isLetter(q.EventID) {
+		return r.wait(ctx, q, isDeadLetter)
+	}
 	release, err := r.publisher.claim(ctx, q.Aggregate)
 	if err != nil {
 		return err
 	}
 	defer release()
 	r.mu.Lock()
-	r.taken[q.ID] = true
+	r.taken[q.ID] = q.EventID
 	delete(r.waiting, q.ID)
 	r.mu.Unlock()
 	if err := r.requests.answer(ctx, q.ID, RepairTaken, ""); err != nil {

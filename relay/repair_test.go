@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -114,5 +116,57 @@ func TestRepair(t *testing.T) {
 			t.Error(err)
 		}
 		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+	})
+}
+
+// An event that is a dead letter is not answered as published, whether it was
+// one before it was asked for or became one by the attempt.
+func TestRepair_OfADeadLetter(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.IdleCheckpoint = 5 * time.Second
+			c.Kafka = append(c.Kafka, noCompression)
+		})
+		defer w.close()
+		before, after := event(1, 1, "OrderCreated"), event(2, 1, "OrderCreated")
+		endBefore, endAfter := w.refuse(before.ID, kerr.InvalidRecord), w.refuse(after.ID, kerr.InvalidRecord)
+		_, stop := w.run()
+		time.Sleep(5 * time.Second)
+		w.write(before)
+		time.Sleep(time.Minute)
+		_ = stop()
+		w.write(after)
+		time.Sleep(time.Minute)
+		w.skipLog() // the relay never sees it
+		requests := NewRepairs(w.session, "outbox", w.cfg.Name, w.cfg.Table)
+		for _, e := range []outbox.Event{before, after} {
+			if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, stop = w.run()
+		time.Sleep(time.Minute)
+		for id, q := range w.answers(requests, 0) {
+			if q.State != RepairAsked || q.Detail != isDeadLetter {
+				t.Errorf("event %s: %+v, want it to wait for its dead letter", id, q)
+			}
+		}
+		endBefore()
+		endAfter()
+		for _, e := range []outbox.Event{before, after} {
+			if err := w.letters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+				t.Errorf("Replay() error = %v", err)
+			}
+		}
+		for id, q := range w.answers(requests, time.Minute) {
+			if q.State != RepairPublished {
+				t.Errorf("event %s: %+v, want published", id, q)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		checkOrder(t, w.consume("OrderCreated"), []outbox.Event{before, after})
 	})
 }

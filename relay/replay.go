@@ -159,6 +159,16 @@ func (r *replayer) one(ctx context.Context, ref letterRef) {
 		r.later(ref.id, time.Now().Add(time.Second).UnixMilli())
 		return
 	}
+	if r.isOut(ref.id) {
+		// Published by a relay that could not say so before somebody took the claim off.
+		if r.insist(ctx, ref.id, "resolve", func() error {
+			return p.letters.store.Resolve(ctx, ref.id, r.owner, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic before a replay"})
+		}) {
+			r.metrics.replays.WithLabelValues("found").Inc()
+			r.drop(ref.id)
+		}
+		return
+	}
 	end := r.publish(ctx, &letter)
 	switch {
 	case end.err == nil:
@@ -184,6 +194,13 @@ func (r *replayer) one(ctx context.Context, ref letterRef) {
 	}
 }
 
+// isOut says that the event is known to be in its topic.
+func (r *replayer) isOut(id gocql.UUID) bool {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return r.p.memory.has(id)
+}
+
 // failed notes a replay that did not succeed.
 func (r *replayer) failed(ctx context.Context, ref letterRef, letter *dlq.Letter, end replayEnd) {
 	p := r.p
@@ -191,9 +208,8 @@ func (r *replayer) failed(ctx context.Context, ref letterRef, letter *dlq.Letter
 	f := dlq.Failure{
 		Class: class, Code: codeOf(end.err), Text: end.err.Error(), Chain: chainOf(end.err), Attempts: end.attempts,
 		Strategy: strategyOf(class), Final: strategyOf(class) == strategyManual,
-		NextAttempt: nextReplay(strategyOf(class), letter.Replays, time.Now()),
+		NextAttempt: nextReplay(strategyOf(class), min(letter.Replays+1, len(replayDelays)-1), time.Now()),
 	}
-	f.Final = f.Final || f.NextAttempt.IsZero()
 	r.metrics.replays.WithLabelValues("failed").Inc()
 	r.log.Warn("replay failed", "event_id", ref.id, "aggregate_id", letter.AggregateID, "class", class, "next", f.NextAttempt, "err", end.err)
 	status := dlq.Manual
@@ -246,7 +262,16 @@ func (r *replayer) insist(ctx context.Context, id gocql.UUID, what string, f fun
 func (r *replayer) drop(id gocql.UUID) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	r.p.letters.remove(id)
+	r.p.dropLetter(id, time.Now().UnixMicro())
+}
+
+// dropLetter forgets a letter that is settled. Its event counts as out, whether
+// it was published or not: its row in the log may be still to come. Called locked.
+func (p *publisher) dropLetter(id gocql.UUID, written int64) {
+	p.letters.remove(id)
+	if !p.memory.has(id) {
+		p.memory.addFresh(id, written)
+	}
 }
 
 // later sets when a letter is due.
@@ -313,8 +338,10 @@ func (p *publisher) endReplay(l *lane, end replayEnd) {
 	}
 	delete(p.replaying, l)
 	l.paused = true
+	l.items[0].state = acked // whoever still has the lane on a list sends nothing of it
 	end.attempts = l.items[0].attempts
 	l.ended(end)
+	p.endProbe(l)
 }
 
 // replayed ends a replay that is acknowledged. Called locked.

@@ -1,7 +1,9 @@
 package relay
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -40,17 +42,18 @@ func (r *replayer) answer(q *dlq.Request) {
 	switch {
 	case ref == nil:
 	case !e.Status.Open():
-		p.letters.remove(q.EventID)
+		p.dropLetter(q.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
 	case e.Released:
 		p.letters.loosen(q.EventID, atOperator)
 		if e.Status == dlq.Pending {
-			p.letters.ref(q.EventID).at = atOnce
+			p.letters.ref(q.EventID).at = notBefore(atOnce, e.DeliverAt)
 		}
 	case e.Status == dlq.Pending:
 		ref.at = atOnce
 		if !e.NextAttempt.IsZero() {
 			ref.at = e.NextAttempt.UnixMilli()
 		}
+		ref.at = notBefore(ref.at, e.DeliverAt)
 	case e.Status == dlq.Manual, e.Status == dlq.Failed:
 		ref.at = atOperator
 	}

@@ -1,0 +1,311 @@
+package relay
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+func without(all []outbox.Event, ids ...gocql.UUID) []outbox.Event {
+	return slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return slices.Contains(ids, e.ID) })
+}
+
+// What an operator has discarded is not published, though its row in the log is
+// still to come: to this relay's sweep, or to the next relay's readers.
+func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"goes on", "is killed"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow = time.Minute
+					c.Kafka = append(c.Kafka, noCompression)
+				})
+				defer w.close()
+				all := events(3, 4, "OrderUpdated")
+				bad := all[3] // aggregate 0, number 2
+				end := w.refuse(bad.ID, kerr.InvalidRecord)
+				_, stop := w.run()
+				time.Sleep(5 * time.Second)
+				for _, e := range all {
+					w.write(e)
+				}
+				time.Sleep(5 * time.Second)
+				end()
+				if err := w.letters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				if how == "is killed" {
+					_ = stop()
+					_, stop = w.run()
+				}
+				time.Sleep(5 * time.Minute)
+				if err := stop(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+				checkOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
+			})
+		})
+	}
+}
+
+// A released letter stays behind while its aggregate goes on. A relay that
+// starts then does not take the number of the letter for the aggregate's last.
+func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.ReadBackMargin = time.Second
+			c.Kafka = append(c.Kafka, noCompression)
+		})
+		defer w.close()
+		all := events(2, 10, "OrderUpdated")
+		bad := all[2] // aggregate 0, number 2
+		w.refuse(bad.ID, kerr.InvalidRecord)
+		_, stop := w.run()
+		for _, e := range all[:14] {
+			w.write(e)
+		}
+		time.Sleep(10 * time.Second)
+		if err := w.letters().Release(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute) // the checkpoints are past it
+		_ = stop()
+		time.Sleep(time.Minute)
+		_, stop = w.run()
+		time.Sleep(10 * time.Second)
+		for _, e := range all[14:] {
+			w.write(e)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
+	})
+}
+
+// A row that is no event is none either when it comes behind another dead
+// letter, or while the breaker is open: what could be read of it is not published.
+func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+		defer w.close()
+		all := events(2, 4, "OrderUpdated")
+		bad, row, spilled := all[2], all[4], all[5] // of aggregate 0 numbers 2 and 3, of aggregate 1 number 3
+		w.refuse(bad.ID, kerr.InvalidRecord)
+		r, stop := w.run()
+		put := func(e outbox.Event) {
+			t.Helper()
+			if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, event_type, payload, created_at) VALUES (?, ?, ?, ?, ?, ?)",
+				e.AggregateID, e.Sequence, e.ID, e.Type, e.Payload, e.CreatedAt).Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, e := range all[:4] {
+			w.write(e)
+		}
+		put(row)
+		w.write(all[6])
+		time.Sleep(20 * time.Second)
+		end := w.unreachable()
+		for i := range 30 { // opens the breaker
+			w.write(event(100+i, 1, "OrderUpdated"))
+			time.Sleep(time.Second)
+		}
+		put(spilled)
+		time.Sleep(10 * time.Second)
+		end()
+		time.Sleep(3 * time.Minute)
+		if err := w.letters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for _, id := range []gocql.UUID{row.ID, spilled.ID} {
+			if l, err := w.letters().Read(t.Context(), id); err != nil || l.Status != dlq.Manual || l.ErrorClass != classUndecodable {
+				t.Errorf("Read() of the row = %s, %s, %v, want it manual and undecodable", l.Status, l.ErrorClass, err)
+			}
+		}
+		if s := r.Status(); s.DeadLetters != 3 {
+			t.Errorf("%d dead letters, want the two rows and what is behind the first", s.DeadLetters)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		for _, d := range w.consume("OrderUpdated") {
+			if d.ID == row.ID || d.ID == spilled.ID {
+				t.Errorf("the row that is no event was published: %+v", d.Event)
+			}
+		}
+	})
+}
+
+// Events for a later time that an open breaker made dead letters of do not keep
+// the others from going out.
+func TestDeadLetters_DelayedOnesKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ReplayConcurrency = 2 })
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(5 * time.Second)
+		end := w.unreachable()
+		all := events(40, 1, "OrderUpdated")
+		for i := range all[:20] { // opens the breaker
+			w.write(all[i])
+			time.Sleep(time.Second)
+		}
+		for i := 20; i < 40; i++ {
+			if i < 30 {
+				all[i].DeliverAt = time.Now().Add(time.Hour)
+			}
+			w.write(all[i])
+		}
+		time.Sleep(20 * time.Second)
+		end()
+		time.Sleep(5 * time.Minute)
+		if s := r.Status(); s.DeadLetters != 10 {
+			t.Errorf("%d dead letters after the outage, want the 10 that are for later", s.DeadLetters)
+		}
+		time.Sleep(time.Hour)
+		if s := r.Status(); s.DeadLetters != 0 {
+			t.Errorf("%d dead letters after an hour, want 0", s.DeadLetters)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
+
+// A replay that is to be sent alone and is called off, because the breaker
+// opened meanwhile, lets the others go on.
+func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		all := []outbox.Event{event(0, 1, "OrderUpdated"), event(1, 1, "OrderUpdated"), event(2, 1, "OrderUpdated")}
+		b.submit(all[0], nil)
+		b.drain(time.Minute)
+		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+		b.submit(all[1], nil)
+		time.Sleep(time.Second)
+		ended := make(chan error, 1)
+		p := b.publisher
+		p.mu.Lock()
+		l := newLane(event(9, 1, "OrderUpdated").AggregateID, line{})
+		l.ended = func(e replayEnd) { ended <- e.err }
+		l.items = append(l.items, &item{event: event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
+		l.suspect = true // it was refused once, together with others
+		p.replaying[l] = struct{}{}
+		p.pump(l)
+		p.mu.Unlock()
+		if err := <-ended; !errors.Is(err, errBreakerOpen) {
+			t.Fatalf("the replay ended with %v, want it called off", err)
+		}
+		away.Remove()
+		b.submit(all[2], nil)
+		b.drain(10 * time.Minute)
+		checkOrder(t, b.consume("OrderUpdated"), all)
+	})
+}
+
+// However many aggregates wait when the breaker opens, no more is spilled than
+// the limit says.
+func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.SpillLimit, c.BreakerOpen = 20, 5*time.Minute
+		})
+		defer w.close()
+		w.cfg.Topics = map[string]string{"OrderUpdated": "OrderUpdated"}
+		r, stop := w.run()
+		time.Sleep(5 * time.Second)
+		end := w.unreachable()
+		all := events(100, 2, "OrderUpdated")
+		for _, e := range all[:100] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		if s := r.Status(); s.Spilled != 20 || len(w.open()) != 20 {
+			t.Errorf("spilled %d, the table has %d, want 20: the limit", s.Spilled, len(w.open()))
+		}
+		_ = stop()
+		end()
+		r, stop = w.run()
+		time.Sleep(5 * time.Minute)
+		for _, e := range all[100:] {
+			w.write(e)
+		}
+		time.Sleep(5 * time.Minute)
+		if s := r.Status(); s.DeadLetters != 0 {
+			t.Errorf("%d dead letters are left", s.DeadLetters)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
+
+// A relay that died between publishing a dead letter and saying so, and an
+// operator who asked for another replay meanwhile: it is found in its topic, and
+// not published twice.
+func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+		defer w.close()
+		all := events(2, 3, "OrderUpdated")
+		bad := all[2] // aggregate 0, number 2
+		end := w.refuse(bad.ID, kerr.InvalidRecord)
+		_, stop := w.run()
+		for _, e := range all {
+			w.write(e)
+		}
+		time.Sleep(10 * time.Second)
+		_ = stop()
+		end()
+		cl, err := kgo.NewClient(append(slices.Clone(w.cfg.Kafka), kgo.SeedBrokers(w.cfg.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = cl.ProduceSync(t.Context(), &kgo.Record{
+			Topic: "OrderUpdated", Key: bad.Key(), Value: bad.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &bad, w.cfg.Source),
+		}).FirstErr()
+		cl.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.letters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		_, stop = w.run()
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.Outcome.Kind != dlq.OutcomeFound {
+			t.Errorf("Read() = %s, %v, want found", l.Outcome.Kind, err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
