@@ -17,6 +17,14 @@ var brokerKinds = []*kind{
 		},
 	},
 	{
+		// Nothing is under way when it goes, so all that comes meanwhile is spilled.
+		name: "broker unreachable", most: untilSpan, excluding: []string{"broker gone", "broker unreachable"},
+		begin: func(_ *rand.Rand, w *world) func() {
+			w.net.refuse(broker)
+			return func() { w.net.mend(broker) }
+		},
+	},
+	{
 		name: "broker frozen", most: 20 * time.Minute, excluding: []string{"broker frozen"},
 		begin: func(_ *rand.Rand, w *world) func() {
 			w.kafka.freeze()
@@ -59,7 +67,6 @@ var brokerKinds = []*kind{
 	},
 	{
 		name: "parcels too large", most: 30 * time.Minute, excluding: []string{"parcels too large"},
-		when: func(*plan) bool { return relayWritesDeadLetters },
 		begin: func(_ *rand.Rand, w *world) func() {
 			w.largeParcels.Store(true)
 			return func() { w.largeParcels.Store(false) }
@@ -70,10 +77,9 @@ var brokerKinds = []*kind{
 		// outcome and is refused when it is sent again; so these do not meet.
 		name: "topic refuses records", most: 2 * time.Hour,
 		excluding: []string{
-			"topic refuses records", "broker gone", "broker frozen", "broker cut off now and then",
+			"topic refuses records", "broker gone", "broker unreachable", "broker frozen", "broker cut off now and then",
 			"answers of the broker lost", "produces slow", "produces fail",
 		},
-		when: func(*plan) bool { return !relayWritesDeadLetters }, // else they are dead letters, and somebody replays them
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse(topics[r.IntN(len(topics))], 1, r, kerr.InvalidRecord, kerr.PolicyViolation, kerr.MessageTooLarge)
 		},
