@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -40,7 +42,7 @@ func (r *replayer) answer(q *dlq.Request) {
 	switch {
 	case ref == nil:
 	case !e.Status.Open():
-		p.letters.remove(q.EventID)
+		p.ended(q.EventID, e.WrittenAt)
 	case e.Released:
 		p.letters.loosen(q.EventID, atOperator)
 		if e.Status == dlq.Pending {
@@ -58,4 +60,17 @@ func (r *replayer) answer(q *dlq.Request) {
 		p.pump(l)
 	}
 	p.wake()
+}
+
+// ended forgets a letter that an operator has ended. The log may show its event
+// once more, which must not go out then; it was written at that time in
+// microseconds, 0 if that is not known. Called locked.
+func (p *publisher) ended(id gocql.UUID, written int64) {
+	if !p.letters.has(id) {
+		return
+	}
+	p.letters.remove(id)
+	if !p.memory.has(id) {
+		p.memory.addFresh(id, written)
+	}
 }

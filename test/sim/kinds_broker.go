@@ -74,7 +74,7 @@ var brokerKinds = []*kind{
 	},
 	{
 		// The client does not retry it by itself; so as below.
-		name: "produces end in an unknown error", most: time.Hour, excluding: slices.Concat(unknown, []string{ "topic refuses records"}),
+		name: "produces end in an unknown error", most: time.Hour, excluding: slices.Concat(unknown, []string{"topic refuses records"}),
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse("", 0.1+0.9*r.Float64(), r, kerr.UnknownServerError)
 		},
@@ -89,7 +89,7 @@ var brokerKinds = []*kind{
 	{
 		// Nobody can tell whether an event is there that was sent with an unknown
 		// outcome and is refused when it is sent again; so these do not meet.
-		name: "topic refuses records", most: 2 * time.Hour, excluding: slices.Concat(unknown, []string{ "topic refuses records"}),
+		name: "topic refuses records", most: 2 * time.Hour, excluding: slices.Concat(unknown, []string{"topic refuses records"}),
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse(topics[r.IntN(len(topics))], 1, r, kerr.InvalidRecord, kerr.PolicyViolation, kerr.MessageTooLarge)
 		},
