@@ -416,6 +416,59 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 	})
 }
 
+// What an operator discards stays unpublished, though the sweep comes to its row
+// only later.
+func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = time.Minute })
+		defer w.close()
+		r, stop := w.run()
+		all := events(20, 4, "OrderUpdated")
+		for _, e := range all[:20] {
+			w.write(e)
+		}
+		time.Sleep(5 * time.Second)
+		end := w.unreachable()
+		for _, e := range all[20:60] {
+			w.write(e)
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		open := w.open()
+		if len(open) < 20 {
+			t.Fatalf("%d dead letters, want at least 20", len(open))
+		}
+		discarded := make(map[gocql.UUID]bool)
+		for id := range open {
+			if err := w.letters().Discard(t.Context(), id, dlq.Actor{Name: "test"}); err != nil {
+				t.Fatal(err)
+			}
+			if discarded[id] = true; len(discarded) == 10 {
+				break
+			}
+		}
+		time.Sleep(5 * time.Second) // the relay hears of it
+		end()
+		time.Sleep(5 * time.Minute)
+		if s := r.Status(); s.DeadLetters != 0 || len(s.Problems) > 0 {
+			t.Errorf("Status() = %+v", s)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		got := w.consume("OrderUpdated")
+		for _, g := range got {
+			if discarded[g.ID] {
+				t.Errorf("event %s was discarded and is in its topic", g.ID)
+			}
+		}
+		if want := 60 - len(discarded); len(got) != want {
+			t.Errorf("%d records, want %d", len(got), want)
+		}
+	})
+}
+
 // A relay with dead letters is killed at random moments, in and after outages.
 // Nothing is lost, out of order or twice.
 func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {

@@ -139,7 +139,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 		w.write(after)
 		time.Sleep(time.Minute)
 		w.skipLog() // the relay never sees it
-		requests := NewRepairs(w.session, "outbox", w.cfg.Name, w.cfg.Table)
+		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		for _, e := range []outbox.Event{before, after} {
 			if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
 				t.Fatal(err)

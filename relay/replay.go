@@ -98,7 +98,7 @@ func (r *replayer) start(ctx context.Context) time.Duration {
 		r.queue = r.queue[1:]
 		c.draining = true
 		p.wg.Go(func() {
-			r.drain(ctx, key)
+			r.drain(ctx, c)
 			<-r.running
 			p.wake()
 		})
@@ -114,12 +114,13 @@ func (p *publisher) wake() {
 	}
 }
 
-// drain replays a chain as far as it goes.
-func (r *replayer) drain(ctx context.Context, key gocql.UUID) {
+// drain replays a chain as far as it goes. One that begins in its place, once
+// it is empty, is another, which somebody else may have begun to drain.
+func (r *replayer) drain(ctx context.Context, c *chain) {
 	p := r.p
 	for {
 		p.mu.Lock()
-		c, ok := p.letters.chains[key]
+		ok := p.letters.chains[c.key] == c
 		if ok && !p.closed && ctx.Err() == nil {
 			if due, _ := c.due(time.Now(), p.breaker.status.State); due {
 				head := *c.head()
@@ -131,7 +132,7 @@ func (r *replayer) drain(ctx context.Context, key gocql.UUID) {
 		if ok {
 			c.draining = false
 		}
-		if l, busy := p.lanes[key]; busy {
+		if l, busy := p.lanes[c.key]; busy {
 			p.pump(l)
 		}
 		p.mu.Unlock()

@@ -40,8 +40,8 @@ var mutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "an event counts as acknowledged when it is handed on", file: "relay/sequencer.go",
-		old: "if err := s.admit(ctx, e, written, since, func() { p.settle(id) }); err != nil {",
-		new: "if err := s.admit(ctx, e, written, since, nil); err == nil { p.settle(id) } else {",
+		old: "if err := s.admit(ctx, e, since, func() { p.settle(id) }); err != nil {",
+		new: "if err := s.admit(ctx, e, since, nil); err == nil { p.settle(id) } else {",
 	}),
 	seeds(mutant{
 		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/offer.go",
@@ -59,7 +59,7 @@ var mutants = []mutant{
 		new: "ConfidenceWindowSize:     1,",
 	}),
 	seeds(mutant{
-		name: "the tail does not remember what it handed on", file: "relay/publisher.go",
+		name: "the tail does not remember what it handed on", file: "relay/bury.go",
 		old: "		p.memory.addFresh(it.event.ID, it.written)",
 		new: "		_ = it.shown",
 	}),
@@ -75,8 +75,8 @@ var mutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "read-back begins too late", file: "relay/readback.go",
-		old: "r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin))",
-		new: "r.read(ctx, t, topics, mark.Add(4*r.cfg.ReadBackMargin))",
+		old: "mark.Add(-r.cfg.ReadBackMargin)); err != nil {\n		return err\n	}\n	r.report(",
+		new: "mark.Add(4*r.cfg.ReadBackMargin)); err != nil {\n		return err\n	}\n	r.report(",
 	}),
 	seeds(mutant{
 		name: "the sequencer ignores gaps", file: "relay/offer.go",
@@ -95,8 +95,8 @@ var mutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "an event that is refused is dropped", file: "relay/publisher.go",
-		old: "	p.resume(l, p.cfg.HoldRetry)",
-		new: "	for _, f := range front.settled {\n		f()\n	}\n	delete(p.items, front.event.ID)\n	front.state = acked\n	l.pop()\n	p.resume(l, 0)",
+		old: "	case p.letters.on():\n		p.bury(l, err)\n",
+		new: "	case p.letters.on():\n		l.suspect, l.failed = false, nil\n		p.settle(l, front, false)\n		p.pump(l)\n		p.rest(l)\n",
 	}),
 	scenario("TestGeneration_CrashAtTheEndOfOne", mutant{
 		name: "a generation is entered before the one before is drained", file: "relay/streams.go",
@@ -147,5 +147,70 @@ var mutants = []mutant{
 		name: "the topics of a template are not remembered", file: "relay/publisher.go",
 		old: "			err = p.remember(ctx, topic)",
 		new: "			_ = p.remember",
+	}),
+	unit("TestDeadLetters_TheCheckpointWaitsForTheLetter", mutant{
+		name: "a dead letter is settled before it is written", file: "relay/bury.go",
+		old: "	status, err := p.store(letter)\n",
+		new: "	for _, f := range it.settled {\n		f()\n	}\n	it.settled = nil\n	status, err := p.store(letter)\n",
+	}),
+	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
+		name: "dead letters are not read at the start", file: "relay/letters_load.go",
+		old: "			if e.Status.Open() {\n",
+		new: "			if false {\n",
+	}),
+	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
+		name: "read-back does not go back to the claim of a dead letter", file: "relay/relay.go",
+		old: "			back.alsoSince = dead.since\n",
+		new: "",
+	}),
+	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
+		name: "later events pass a dead letter of their aggregate", file: "relay/publisher.go",
+		old: "(it.death != nil || p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type))",
+		new: "it.death != nil",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "a dead letter is replayed without a claim", file: "relay/replay.go",
+		old: "	letter, err := p.letters.store.Claim(ctx, ref.id, r.owner, p.cfg.ClaimFor)\n",
+		new: "	letter, err := p.letters.store.Read(ctx, ref.id)\n",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "a dead letter that was replayed stays open", file: "relay/replay.go",
+		old: "return p.letters.store.Resolve(ctx, ref.id, r.owner, outcome) })",
+		new: "_ = outcome; return nil })",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "the last dead letter of a chain is replayed first", file: "relay/letters.go",
+		old: "return &c.letters[0]",
+		new: "return &c.letters[len(c.letters)-1]",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "a replay that an open breaker stopped counts as failed", file: "relay/replay.go",
+		old: "	case errors.Is(end.err, errBreakerOpen):\n",
+		new: "	case false:\n",
+	}),
+	unit("TestDeadLetters_AttemptsUsedUp", mutant{
+		name: "attempts are used up while the breaker is open", file: "relay/publisher.go",
+		old: "	case p.breaker.status.State == BreakerOpen, errors.Is(err, errGivenUp):\n",
+		new: "	case false:\n",
+	}),
+	unit("TestDeadLetters_HoldAfterTheLimit", mutant{
+		name: "the spill limit is ignored", file: "relay/bury.go",
+		old: "|| p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {",
+		new: "{",
+	}),
+	seeds(mutant{
+		name: "what may be on the wire is given up", file: "relay/lane.go",
+		old: "return c.p.wired.Load() >= c.handed.Load()",
+		new: "return false",
+	}),
+	unit("TestBreaker_Transitions", mutant{
+		name: "a half-open breaker lets everything through", file: "relay/breaker.go",
+		old: "uint32(cfg.BreakerProbes),",
+		new: "1 << 30,",
+	}),
+	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
+		name: "what an operator ended is forgotten", file: "relay/replay_requests.go",
+		old: "		p.memory.addFresh(id, written)\n",
+		new: "",
 	}),
 }

@@ -29,9 +29,7 @@ func (p *plan) settings(s *settings) {
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
 	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog, s.relay.MaxAggregates = p.InFlight, p.Backlog, p.Aggregates
 	s.schema.CDCTTL, s.schema.RowTTL, s.schema.IdempotencyTTL = cmp.Or(p.LogTTL.std(), keep), keep, keep
-	if relayWritesDeadLetters {
-		s.relay.MaxRecordBytes = tooLarge / 2
-	}
+	s.relay.MaxRecordBytes, s.relay.SpillLimit = tooLarge/2, p.SpillLimit
 	for _, d := range p.Skews {
 		s.skews = append(s.skews, d.std())
 	}

@@ -17,6 +17,7 @@ type evidence struct {
 	records []record                    // in the order in which the broker had them
 	streams map[string]*history         // by stream id
 	scans   []scan
+	letters map[gocql.UUID]letter // all that ever were, by event id
 }
 
 // scan is one of the outbox table that answers for what was written within its bounds.
@@ -57,7 +58,7 @@ func (w *world) gather() *evidence {
 	defer session.Close()
 	e := &evidence{
 		outbox: make(map[gocql.UUID]outbox.Event), orders: make(map[gocql.UUID]orderRow),
-		streams: make(map[string]*history), records: w.tap.all(w.kafka, topics),
+		streams: make(map[string]*history), letters: make(map[gocql.UUID]letter), records: w.tap.all(w.kafka, topics),
 	}
 	scan := func(query string, dest []any, row func()) {
 		w.t.Helper()
@@ -72,6 +73,7 @@ func (w *world) gather() *evidence {
 	e.scanTables(w, session, scan)
 	e.scanLog(scan)
 	e.scanBackfills(scan)
+	e.scanLetters(w, scan)
 	for id, saved := range w.saves.all() {
 		e.stream(id).saves = saved
 	}
@@ -97,6 +99,9 @@ func (e *evidence) scanTables(w *world, session *session, scan scanner) {
 	var sc outbox.Scanner
 	for iter.Scan(sc.Dest()...) {
 		ev, err := sc.Event()
+		if w.ledger.garbage[ev.AggregateID] {
+			continue
+		}
 		if err != nil {
 			w.t.Fatalf("scan the outbox: %v", err)
 		}

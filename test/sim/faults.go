@@ -33,14 +33,28 @@ func (w *world) failBatches(p float64) (stop func()) {
 // failCAS lets conditional writes fail, in each of four ways with this
 // probability: decided and invisible, applied, or nothing at all.
 func (w *world) failCAS(p float64) (stop func()) {
-	return w.add(p, engine.OpCAS,
+	return w.add(p, engine.OpCAS, casFaults()...)
+}
+
+func casFaults() []faults.Rule {
+	return []faults.Rule{
 		faults.CASTimeout(true),
 		faults.CASTimeout(false),
-		faults.Rule{Name: "applied, with a timeout", Effect: faults.Effect{
+		{Name: "applied, with a timeout", Effect: faults.Effect{
 			Delay: faults.WriteTimeoutAfter, Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateApply,
 		}},
-		faults.Rule{Name: "applied, with the connection lost", Effect: faults.Effect{Disconnect: true, Fate: engine.FateApply}},
-	)
+		{Name: "applied, with the connection lost", Effect: faults.Effect{Disconnect: true, Fate: engine.FateApply}},
+	}
+}
+
+// failLetters lets changes of dead letters fail, in each of four ways with this
+// probability.
+func (w *world) failLetters(p float64) (stop func()) {
+	rules := casFaults()
+	for i := range rules {
+		rules[i].Match.Table = deadLetters
+	}
+	return w.add(p, engine.OpCAS, rules...)
 }
 
 // failReads lets reads of tables and logs time out with this probability.

@@ -84,18 +84,23 @@ func (h *hints) deliver(b []byte) {
 type hintConn struct {
 	hints     *hints
 	datagrams chan []byte
-	ended     chan struct{}
-	once      sync.Once
+
+	mu    sync.Mutex
+	ended chan struct{} // closed while the deadline is past
+	past  bool
 }
 
 var _ net.PacketConn = (*hintConn)(nil)
 
 // ReadFrom waits for a datagram.
 func (c *hintConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	c.mu.Lock()
+	ended := c.ended
+	c.mu.Unlock()
 	select {
 	case d := <-c.datagrams:
 		return copy(b, d), c.LocalAddr(), nil
-	case <-c.ended:
+	case <-ended:
 		return 0, nil, os.ErrDeadlineExceeded
 	}
 }
@@ -106,9 +111,18 @@ func (c *hintConn) WriteTo(b []byte, _ net.Addr) (int, error) {
 	return len(b), nil
 }
 
-// SetReadDeadline ends reading: nobody sets one that is still to come.
-func (c *hintConn) SetReadDeadline(time.Time) error {
-	c.once.Do(func() { close(c.ended) })
+// SetReadDeadline ends reading, or with the zero time lets it begin again:
+// nobody sets one that is still to come.
+func (c *hintConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case t.IsZero() && c.past:
+		c.ended, c.past = make(chan struct{}), false
+	case !t.IsZero() && !c.past:
+		close(c.ended)
+		c.past = true
+	}
 	return nil
 }
 

@@ -21,17 +21,6 @@ type kind struct {
 // untilSpan is for what may last half as long as the simulation.
 const untilSpan = -1
 
-// What the relay can do; a kind that needs what it cannot do is left out. Who
-// adds it to the relay sets it here. With dead letters the promises have to count
-// what stands in dead_letter_queue, or is parked behind it, as not lost, and the
-// rows of ledger.garbage among it.
-const (
-	// relayBackfills: it finds what the log no longer has in the table.
-	relayBackfills = false
-	// relayWritesDeadLetters: what can never be published goes to dead_letter_queue.
-	relayWritesDeadLetters = false
-)
-
 // kinds are all ways in which things go wrong.
 //
 // What must not meet is what would break what the system rests on: rows turn up
@@ -42,7 +31,7 @@ const (
 //     would block it for good.
 //   - A replay of a batch is due a minute after it was sent, so the sending must
 //     not take a minute too.
-var kinds = slices.Concat(brokerKinds, databaseKinds, relayKinds)
+var kinds = slices.Concat(brokerKinds, databaseKinds, relayKinds, operatorKinds)
 
 // kindOf is the kind of a name, nil if there is none.
 func kindOf(name string) *kind {

@@ -2,10 +2,17 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
+
+// unknown are the kinds in which it is not known what the broker carried out.
+var unknown = []string{
+	"broker gone", "broker unreachable", "broker frozen", "broker cut off now and then",
+	"answers of the broker lost", "produces slow", "produces fail",
+}
 
 // brokerKinds are what goes wrong with the broker and on the way to it.
 var brokerKinds = []*kind{
@@ -13,6 +20,14 @@ var brokerKinds = []*kind{
 		name: "broker gone", most: untilSpan, excluding: []string{"broker gone"},
 		begin: func(_ *rand.Rand, w *world) func() {
 			w.net.cut(broker)
+			return func() { w.net.mend(broker) }
+		},
+	},
+	{
+		// Nothing is under way when it goes, so all that comes meanwhile is spilled.
+		name: "broker unreachable", most: untilSpan, excluding: []string{"broker gone", "broker unreachable"},
+		begin: func(_ *rand.Rand, w *world) func() {
+			w.net.refuse(broker)
 			return func() { w.net.mend(broker) }
 		},
 	},
@@ -54,12 +69,18 @@ var brokerKinds = []*kind{
 		begin: func(r *rand.Rand, w *world) func() {
 			p := 0.1 + 0.9*r.Float64()
 			return w.kafka.refuse("", p, r, kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut,
-				kerr.NotEnoughReplicasAfterAppend, kerr.KafkaStorageError, kerr.UnknownServerError)
+				kerr.NotEnoughReplicasAfterAppend, kerr.KafkaStorageError)
+		},
+	},
+	{
+		// The client does not retry it by itself; so as below.
+		name: "produces end in an unknown error", most: time.Hour, excluding: slices.Concat(unknown, []string{"topic refuses records"}),
+		begin: func(r *rand.Rand, w *world) func() {
+			return w.kafka.refuse("", 0.1+0.9*r.Float64(), r, kerr.UnknownServerError)
 		},
 	},
 	{
 		name: "parcels too large", most: 30 * time.Minute, excluding: []string{"parcels too large"},
-		when: func(*plan) bool { return relayWritesDeadLetters },
 		begin: func(_ *rand.Rand, w *world) func() {
 			w.largeParcels.Store(true)
 			return func() { w.largeParcels.Store(false) }
@@ -68,12 +89,7 @@ var brokerKinds = []*kind{
 	{
 		// Nobody can tell whether an event is there that was sent with an unknown
 		// outcome and is refused when it is sent again; so these do not meet.
-		name: "topic refuses records", most: 2 * time.Hour,
-		excluding: []string{
-			"topic refuses records", "broker gone", "broker frozen", "broker cut off now and then",
-			"answers of the broker lost", "produces slow", "produces fail",
-		},
-		when: func(*plan) bool { return !relayWritesDeadLetters }, // else they are dead letters, and somebody replays them
+		name: "topic refuses records", most: 2 * time.Hour, excluding: slices.Concat(unknown, []string{"topic refuses records"}),
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse(topics[r.IntN(len(topics))], 1, r, kerr.InvalidRecord, kerr.PolicyViolation, kerr.MessageTooLarge)
 		},

@@ -59,7 +59,6 @@ var databaseKinds = []*kind{
 	{
 		// Somebody writes rows that are no events.
 		name: "rows that cannot be read", most: 10 * time.Minute,
-		when: func(*plan) bool { return relayWritesDeadLetters },
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.nowAndThen(func() time.Duration { return upTo(r, 2*time.Minute) }, w.writeGarbage)
 		},
@@ -68,6 +67,10 @@ var databaseKinds = []*kind{
 		name: "conditional writes fail", most: time.Hour,
 		excluding: []string{"database gone", "database frozen", "conditional writes fail", "new streams"},
 		begin:     func(r *rand.Rand, w *world) func() { return w.failCAS(0.15 * r.Float64()) },
+	},
+	{
+		name: "dead letters fail", most: 2 * time.Hour, excluding: []string{"database frozen", "dead letters fail"},
+		begin: func(r *rand.Rand, w *world) func() { return w.failLetters(0.25 * r.Float64()) },
 	},
 	{
 		name: "reads fail", most: time.Hour, excluding: []string{"database frozen"},

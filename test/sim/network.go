@@ -22,18 +22,20 @@ const (
 // name. Messages of clients take up to a few milliseconds, so that things
 // happen one after the other and can be interrupted in between.
 type network struct {
-	mu    sync.Mutex
-	rnd   *rand.Rand
-	away  map[string]bool // clients and servers that nothing reaches
-	conns map[*conn]struct{}
-	lossy map[string]float64 // how likely an answer of a server is lost
-	hooks map[string]func()  // called for each message that a client sends or is sent
+	mu   sync.Mutex
+	rnd  *rand.Rand
+	away map[string]bool // clients and servers that nothing reaches
+	// closed are servers that nothing new reaches: what has arrived they answer.
+	closed map[string]bool
+	conns  map[*conn]struct{}
+	lossy  map[string]float64 // how likely an answer of a server is lost
+	hooks  map[string]func()  // called for each message that a client sends or is sent
 }
 
 func newNetwork(seed uint64) *network {
 	return &network{
 		rnd:  rand.New(rand.NewPCG(seed, 'n')),
-		away: make(map[string]bool), conns: make(map[*conn]struct{}),
+		away: make(map[string]bool), closed: make(map[string]bool), conns: make(map[*conn]struct{}),
 		lossy: make(map[string]float64), hooks: make(map[string]func()),
 	}
 }
@@ -51,7 +53,7 @@ func (n *network) dial(ctx context.Context, client, server string, connect func(
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.away[client] || n.away[server] { // since we looked
+	if n.away[client] || n.away[server] || n.closed[server] { // since we looked
 		_ = c.Close()
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errRefused}
 	}
@@ -68,7 +70,7 @@ func (n *network) isAway(names ...string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, name := range names {
-		if n.away[name] {
+		if n.away[name] || n.closed[name] {
 			return true
 		}
 	}
@@ -104,6 +106,22 @@ func (n *network) mend(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.away, name)
+	delete(n.closed, name)
+}
+
+// refuse lets a server have no new connections, and nothing over those that it
+// has; what has arrived it answers. So nobody need wonder what was carried out.
+func (n *network) refuse(server string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed[server] = true
+}
+
+// refuses says whether a message to a server is not taken.
+func (n *network) refuses(server string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.closed[server]
 }
 
 // loseAnswers lets connections to a server end with this probability when an
@@ -175,6 +193,9 @@ func (c *conn) Write(b []byte) (int, error) {
 	case <-c.closed:
 		return 0, net.ErrClosed
 	default:
+	}
+	if c.net.refuses(c.server) {
+		return 0, errRefused // the client closes the connection
 	}
 	c.net.message(c.client)
 	m := message{due: time.Now(), data: bytes.Clone(b)}

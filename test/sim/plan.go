@@ -37,6 +37,9 @@ type plan struct {
 	Backlog  int      `json:"backlog"`
 	// Aggregates is how many idle aggregates the relay remembers.
 	Aggregates int `json:"aggregates"`
+	// SpillLimit is how many dead letters an open breaker makes, 0 for as many as
+	// there are, -1 for none.
+	SpillLimit int `json:"spill_limit,omitempty"`
 	// Skews is how far the clocks of the order services are ahead, NodeSkew that of the database.
 	Skews     []duration `json:"skews"`
 	NodeSkew  duration   `json:"node_skew"`
@@ -94,12 +97,15 @@ func newPlan(seed uint64) *plan {
 	default:
 		p.Span = duration(90 * time.Minute)
 	}
-	if relayBackfills && rnd.IntN(5) == 0 {
+	if rnd.IntN(5) == 0 {
 		// Outages of the relay and of the broker outrun it.
 		p.LogTTL = duration(30 * time.Minute)
 	}
 	for range 1 + rnd.IntN(3) {
 		p.Skews = append(p.Skews, duration(seconds(rnd, 10)))
+	}
+	if n := rnd.IntN(8); n < 3 {
+		p.SpillLimit = [...]int{-1, 3, 1 + rnd.IntN(30)}[n]
 	}
 	if rnd.IntN(3) == 0 {
 		p.NodeSkew = duration(seconds(rnd, 10))
@@ -149,8 +155,8 @@ func (p *plan) String() string {
 	if p.LogTTL > 0 {
 		fmt.Fprintf(&b, "the log keeps its rows for %s, ", p.LogTTL)
 	}
-	fmt.Fprintf(&b, "%s long, window %s, tablets %t, tail %t, hints %t, read-back %t, at most %d in flight, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
-		p.Span, p.Window, p.Tablets, p.Tail, p.Hints, p.ReadBack, p.InFlight, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
+	fmt.Fprintf(&b, "%s long, window %s, tablets %t, tail %t, hints %t, read-back %t, at most %d in flight, spill limit %d, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
+		p.Span, p.Window, p.Tablets, p.Tail, p.Hints, p.ReadBack, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
 	for _, e := range p.Episodes {
 		fmt.Fprintf(&b, "%16s to %16s  %s\n", e.From, e.To, e.Kind)
 	}

@@ -72,6 +72,7 @@ func (w *world) startRelay() {
 	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
 	c.TailMaxInterval = cmp.Or(c.TailMaxInterval, tailInterval)
 	c.IdleDelay = cmp.Or(c.IdleDelay, idleDelay)
+	c.ReplayPoll = cmp.Or(c.ReplayPoll, min(c.IdleDelay, time.Minute))
 	if w.hints != nil {
 		c.Hints, c.HintKey = w.hints.listen(), hintKey
 	}

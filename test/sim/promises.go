@@ -24,6 +24,7 @@ func (w *world) verify() {
 	}
 	w.seen.repeatedRows = max(0, w.seen.repeatedRows-len(e.outbox)) // the log may have let go of some
 	w.checkTables(e)
+	w.checkLetters(e)
 	w.checkTopics(e)
 	w.checkSequence(e)
 	w.checkCheckpoints(e)
@@ -108,7 +109,7 @@ func (w *world) checkTopics(e *evidence) {
 	}
 	lost := 0
 	for id, ev := range e.outbox {
-		if there[id] {
+		if there[id] || e.letters[id].ended() {
 			continue
 		}
 		if lost++; lost <= 10 {
@@ -139,6 +140,9 @@ func (w *world) checkSequence(e *evidence) {
 			continue
 		}
 		seen[r.ID] = true
+		if e.letters[r.ID].released {
+			continue // it was let go out of its turn
+		}
 		if before, ok := last[r.AggregateID]; ok && before.Sequence >= r.Sequence {
 			w.t.Errorf("order %s: seq %d came at %s, after seq %d at %s",
 				r.AggregateID, r.Sequence, w.after(r.at), before.Sequence, w.after(before.at))
@@ -167,6 +171,9 @@ func (w *world) checkCheckpoints(e *evidence) {
 				at, ok := first[h.rows[i].event]
 				if !ok {
 					at = time.Now()
+				}
+				if l, dead := e.letters[h.rows[i].event]; dead && l.buried.Before(at) {
+					at = l.buried
 				}
 				if at.After(latest) && !e.scanCovers(s.at, h.rows[i].time.Time(), at) {
 					latest, which = at, h.rows[i].event
@@ -203,6 +210,7 @@ func (w *world) checkDuplicates(e *evidence) {
 	for id, all := range copies {
 		w.seen.duplicates += len(all) - 1
 		saved, ok := covered[id]
+		_, dead := e.letters[id] // which a relay may have replayed as it ended
 		for i, r := range all[1:] {
 			again := w.after(all[0].at) + " and again at " + w.after(r.at)
 			if readsBack {
@@ -215,7 +223,7 @@ func (w *world) checkDuplicates(e *evidence) {
 			// What the relay had sent the broker may carry out later.
 			ends := 0
 			for _, p := range w.relays[:len(w.relays)-1] {
-				if p.ended.Before(r.at) && (!ok || !saved.Before(p.ended)) {
+				if p.ended.Before(r.at) && (!ok || dead || !saved.Before(p.ended)) {
 					ends++
 				}
 			}

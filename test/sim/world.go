@@ -20,6 +20,7 @@ const (
 	keyspace    = "outbox"
 	events      = "outbox_messages"
 	checkpoints = "relay_checkpoints"
+	deadLetters = "dead_letter_queue"
 	eventsLog   = keyspace + "." + events + "_scylla_cdc_log"
 )
 
@@ -91,6 +92,9 @@ type outcome struct {
 	restarts int
 	// scanned is how many events relays handed on by a scan of the outbox table.
 	scanned int
+	// letters is how many dead letters there were, replayed how many of them the
+	// relay published, discarded how many it was told not to.
+	letters, replayed, discarded int
 	// events, records and duplicates count the outbox, the topics and the records
 	// that repeat an event.
 	events, records, duplicates int
@@ -129,12 +133,13 @@ func simulate(t *testing.T, seed uint64, change func(*settings), scenario func(*
 		w.startRelay()
 		scenario(w)
 		w.calm()
+		w.settleLetters()
 		w.stopRelay()
 		w.verify()
 		w.seen.relays, w.seen.simulated = len(w.relays), time.Since(w.began)
 		seen = w.seen
-		t.Logf("seed %d, %s simulated: %d customers, %d relays, %d events, %d log rows of events repeated, %d duplicates, at most %d in flight and %s behind, %d reader restarts",
-			seed, w.after(time.Now()), w.ledger.arrived, len(w.relays), seen.events, seen.repeatedRows, seen.duplicates,
+		t.Logf("seed %d, %s simulated: %d customers, %d relays, %d events, %d log rows of events repeated, %d duplicates, %d dead letters, %d of them replayed, %d discarded, at most %d in flight and %s behind, %d reader restarts",
+			seed, w.after(time.Now()), w.ledger.arrived, len(w.relays), seen.events, seen.repeatedRows, seen.duplicates, seen.letters, seen.replayed, seen.discarded,
 			seen.inFlight, seen.behind.Round(time.Second), seen.restarts)
 	})
 	return seen

@@ -1,0 +1,16 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// operatorKinds are what people do to dead letters while things go wrong.
+var operatorKinds = []*kind{
+	{
+		name: "operator at work", most: untilSpan, excluding: []string{"operator at work", "database frozen"},
+		begin: func(r *rand.Rand, w *world) func() {
+			return w.nowAndThen(func() time.Duration { return time.Second + upTo(r, 5*time.Minute) }, func() { w.operate(r) })
+		},
+	},
+}

@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// letter is a dead letter as it stands in the end.
+type letter struct {
+	status   dlq.Status
+	class    string
+	outcome  dlq.OutcomeKind
+	released bool
+	buried   time.Time // when the database had it
+	resolved time.Time
+}
+
+// ended says that an operator ended it unpublished.
+func (l letter) ended() bool {
+	return l.outcome == dlq.OutcomeDiscarded || l.outcome == dlq.OutcomeByHand
+}
+
+func (e *evidence) scanLetters(w *world, scan scanner) {
+	var id gocql.UUID
+	var l letter
+	var buried int64
+	// The name of the table is written with the letter and never again.
+	scan("SELECT event_id, status, error_class, outcome, released, resolved_at, WRITETIME(table_name) FROM "+deadLetters,
+		[]any{&id, (*string)(&l.status), &l.class, (*string)(&l.outcome), &l.released, &l.resolved, &buried}, func() {
+			l.buried = time.UnixMicro(buried)
+			if w.settings.node.Now != nil {
+				l.buried = l.buried.Add(-w.settings.node.Now().Sub(time.Now()))
+			}
+			e.letters[id] = l
+			w.seen.letters++
+			switch {
+			case l.outcome == dlq.OutcomeReplayed || l.outcome == dlq.OutcomeFound:
+				w.seen.replayed++
+			case l.ended():
+				w.seen.discarded++
+			}
+		})
+}
+
+// operator is who looks after dead letters.
+var operator = dlq.Actor{Name: "operator", Reason: "simulated"}
+
+// letters is the operator's view of the dead letters.
+func (w *world) letters() *dlq.Store {
+	w.t.Helper()
+	s, err := dlq.Open(w.session.Session, keyspace)
+	if err != nil {
+		w.t.Fatalf("open the dead letters: %v", err)
+	}
+	return s
+}
+
+// openLetters are those that are not settled. Whoever looks while the database
+// fails sees none.
+func (w *world) openLetters() (open []dlq.ChainEntry, err error) {
+	err = w.letters().Chains(context.Background(), keyspace+"."+events, func(e dlq.ChainEntry) error {
+		open = append(open, e)
+		return nil
+	})
+	return open, err
+}
+
+// operate does something to a dead letter, as an operator would who does not
+// know what he is doing. What is refused, or fails, he leaves.
+func (w *world) operate(rnd *rand.Rand) {
+	open, err := w.openLetters()
+	if err != nil || len(open) == 0 {
+		return
+	}
+	store, id := w.letters(), open[rnd.IntN(len(open))].EventID
+	do := store.Replay
+	switch rnd.IntN(12) {
+	case 0:
+		do = store.Discard
+	case 1:
+		do = store.ResolveByHand
+	case 2, 3:
+		do = store.Release
+	case 4, 5:
+		do = store.Park
+	}
+	_ = do(context.Background(), id, operator)
+}
+
+// settleLetters has an operator, with everything mended, replay what waits for
+// one, and discard what can never be published, until no dead letter is left.
+// All others must go out by themselves.
+func (w *world) settleLetters() {
+	w.t.Helper()
+	ctx, store := context.Background(), w.letters()
+	for deadline := time.Now().Add(8 * time.Hour); ; time.Sleep(time.Minute) {
+		open, err := w.openLetters()
+		if err != nil {
+			w.t.Errorf("read the dead letters: %v", err)
+			return
+		}
+		if len(open) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			for _, e := range open[:min(10, len(open))] {
+				w.t.Errorf("event %s (%s %s, seq %d) is still a dead letter, %s of class %s; claimed by %q until %s, next %s",
+					e.EventID, e.AggregateType, e.AggregateID, e.Sequence, e.Status, e.ErrorClass, e.ClaimedBy, w.after(e.ClaimedUntil), w.after(e.NextAttempt))
+			}
+			w.t.Errorf("%d dead letters are open", len(open))
+			return
+		}
+		for _, e := range open {
+			if e.Status != dlq.Manual && e.Status != dlq.Failed {
+				continue
+			}
+			do := store.Replay
+			if poison(e.ErrorClass) {
+				do = store.Discard
+			}
+			if err := do(ctx, e.EventID, operator); err != nil {
+				w.t.Errorf("settle a dead letter: %v", err)
+			}
+		}
+	}
+}
+
+// poison says that a letter of the class can never be published here.
+func poison(class string) bool { return class == "undecodable" || class == "record_too_large" }
+
+// checkLetters: whatever was a dead letter is settled, and only what an operator
+// ended is not published.
+func (w *world) checkLetters(e *evidence) {
+	w.t.Helper()
+	for id, l := range e.letters {
+		if l.status.Open() {
+			w.t.Errorf("event %s is a dead letter of class %s, %s after everything was mended", id, l.class, l.status)
+		}
+	}
+	for _, r := range e.records {
+		if l, ok := e.letters[r.ID]; ok && l.ended() && r.at.After(l.resolved.Add(time.Second)) {
+			w.t.Errorf("event %s (order %s, seq %d) was ended by an operator at %s and published at %s",
+				r.ID, r.AggregateID, r.Sequence, w.after(l.resolved), w.after(r.at))
+		}
+	}
+}
