@@ -17,6 +17,7 @@ type evidence struct {
 	records []record                    // in the order in which the broker had them
 	streams map[string]*history         // by stream id
 	scans   []scan
+	letters map[gocql.UUID]time.Time // when an event became a dead letter, settled or not
 }
 
 // scan is one of the outbox table that answers for what was written within its bounds.
@@ -57,7 +58,7 @@ func (w *world) gather() *evidence {
 	defer session.Close()
 	e := &evidence{
 		outbox: make(map[gocql.UUID]outbox.Event), orders: make(map[gocql.UUID]orderRow),
-		streams: make(map[string]*history), records: w.tap.all(w.kafka, topics),
+		streams: make(map[string]*history), letters: make(map[gocql.UUID]time.Time), records: w.tap.all(w.kafka, topics),
 	}
 	scan := func(query string, dest []any, row func()) {
 		w.t.Helper()
@@ -72,6 +73,7 @@ func (w *world) gather() *evidence {
 	e.scanTables(w, session, scan)
 	e.scanLog(scan)
 	e.scanBackfills(scan)
+	e.scanLetters(scan)
 	for id, saved := range w.saves.all() {
 		e.stream(id).saves = saved
 	}
@@ -123,6 +125,14 @@ func (e *evidence) scanBackfills(scanner scanner) {
 				e.scans = append(e.scans, s)
 			}
 		})
+}
+
+func (e *evidence) scanLetters(scan scanner) {
+	var id gocql.UUID
+	var written int64 // of a column that no change writes again
+	scan("SELECT event_id, WRITETIME(first_failed_at) FROM dead_letter_queue", []any{&id, &written}, func() {
+		e.letters[id] = time.UnixMicro(written)
+	})
 }
 
 func (e *evidence) scanLog(scan scanner) {

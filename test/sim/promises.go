@@ -148,10 +148,15 @@ func (w *world) checkSequence(e *evidence) {
 }
 
 // checkCheckpoints: no checkpoint that was ever saved had passed an event which
-// the broker did not have by then.
+// by then neither the broker had nor was a dead letter.
 func (w *world) checkCheckpoints(e *evidence) {
 	w.t.Helper()
 	first := e.firstSeen()
+	for id, buried := range e.letters {
+		if at, ok := first[id]; !ok || buried.Before(at) {
+			first[id] = buried
+		}
+	}
 	for id, h := range e.streams {
 		i := 0
 		var latest time.Time // when the broker had the last of rows[:i]
@@ -173,7 +178,7 @@ func (w *world) checkCheckpoints(e *evidence) {
 				}
 			}
 			if latest.After(s.at) {
-				w.t.Errorf("stream %x: the checkpoint saved at %s had passed event %s, which the broker had at %s",
+				w.t.Errorf("stream %x: the checkpoint saved at %s had passed event %s, which was published or a dead letter at %s",
 					id, w.after(s.at), which, w.after(latest))
 				break
 			}
