@@ -9,34 +9,37 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the generated part of DESIGN.md")
+var update = flag.Bool("update", false, "rewrite the generated parts of DESIGN.md here and at the root")
 
 const (
 	diagramBegin = "<!-- transitions -->\n"
 	diagramEnd   = "<!-- /transitions -->\n"
 )
 
-// TestDesign_ShowsTheTransitions keeps the diagram the one that the code has.
+// TestDesign_ShowsTheTransitions keeps the diagrams the one that the code has.
 func TestDesign_ShowsTheTransitions(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("DESIGN.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(b), diagramBegin)
-	got, after, ok2 := strings.Cut(rest, diagramEnd)
-	if !ok || !ok2 {
-		t.Fatalf("DESIGN.md has no %q … %q", diagramBegin, diagramEnd)
-	}
-	want := diagram()
-	if got == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("the diagram in DESIGN.md is not the code's; go test ./dlq -run Design -update")
-	}
-	if err := os.WriteFile("DESIGN.md", []byte(before+diagramBegin+want+diagramEnd+after), 0o644); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{"DESIGN.md", "../DESIGN.md"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, rest, ok := strings.Cut(string(b), diagramBegin)
+		got, after, ok2 := strings.Cut(rest, diagramEnd)
+		if !ok || !ok2 {
+			t.Fatalf("%s has no %q … %q", file, diagramBegin, diagramEnd)
+		}
+		want := diagram()
+		if got == want {
+			continue
+		}
+		if !*update {
+			t.Errorf("the diagram in %s is not the code's; go test ./dlq -run Design -update", file)
+			continue
+		}
+		if err := os.WriteFile(file, []byte(before+diagramBegin+want+diagramEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

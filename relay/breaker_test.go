@@ -35,12 +35,24 @@ func (b *breaker) tell(t *testing.T, err error) {
 	done(err)
 }
 
+var breakerTransitions = []transition{
+	{nowhere, BreakerClosed.String(), "the relay starts"},
+	{BreakerClosed.String(), BreakerOpen.String(), "5 failures in a row, or half of the calls of a minute"},
+	{BreakerOpen.String(), BreakerHalfOpen.String(), "30 s"},
+	{BreakerHalfOpen.String(), BreakerClosed.String(), "3 probes succeed"},
+	{BreakerHalfOpen.String(), BreakerOpen.String(), "a probe fails"},
+}
+
 // Every transition of the breaker: what leads to it and what does not.
 func TestBreaker_Transitions(t *testing.T) {
 	t.Parallel()
+	seen := newWalk(t, breakerTransitions)
+	defer seen.whole()
 	want := func(t *testing.T, b *breaker, s BreakerState, after string) {
 		t.Helper()
-		if got := b.look(); got != s {
+		got := b.look()
+		seen.see("the breaker", got.String())
+		if got != s {
 			t.Fatalf("the breaker is %s after %s, want %s", got, after, s)
 		}
 	}

@@ -519,3 +519,36 @@ func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 
 // noCompression lets tests find an event's id in the bytes of a batch.
 var noCompression = kgo.ProducerBatchCompression(kgo.NoCompression())
+
+// An event that an operator has discarded is not published when the sweep comes
+// by its row, which may be later.
+func TestDeadLetters_ADiscardedEventStaysUnpublished(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.ConfidenceWindow = 30 * time.Second
+			c.Kafka = append(c.Kafka, noCompression)
+		})
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(time.Second)
+		all := events(1, 3, "OrderUpdated")
+		mend := w.refuse(all[0].ID, kerr.InvalidRecord)
+		for _, e := range all {
+			w.write(e)
+		}
+		time.Sleep(5 * time.Second)
+		mend()
+		if err := w.letters().Discard(t.Context(), all[0].ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if s := r.Status(); s.DeadLetters != 0 || s.InFlight != 0 {
+			t.Errorf("%d dead letters and %d events are left", s.DeadLetters, s.InFlight)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all[1:])
+	})
+}

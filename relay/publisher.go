@@ -258,7 +258,11 @@ func (p *publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if p.ebb(it.topic, err == nil) && p.probe != nil {
 		defer p.pumpProbe()
 	}
-	it.attempts = max(it.attempts, it.call.root().attempt)
+	made := it.call.root().attempt
+	if errors.Is(err, errGivenUp) {
+		made-- // the last one was called off
+	}
+	it.attempts = max(it.attempts, made)
 	p.answered(it.call, p.outcome(l, err))
 	it.call = nil
 	if p.breaker.moved {

@@ -9,42 +9,76 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // BenchmarkPublisher is what an event costs from the hand-over by the sweep to
 // its acknowledgement, the client and the broker's answer included.
 func BenchmarkPublisher(b *testing.B) {
+	r := newBenchRelay(b, startBenchBroker(b))
+	b.ReportAllocs()
+	b.ResetTimer()
+	r.publish(b, 0, b.N)
+}
+
+func startBenchBroker(b *testing.B) (addrs []string) {
+	b.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "T"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer cluster.Close()
-	cfg := Config{Brokers: cluster.ListenAddrs(), Keyspace: "k", Registerer: prometheus.NewRegistry()}
-	cfg = cfg.withDefaults()
+	b.Cleanup(cluster.Close)
+	return cluster.ListenAddrs()
+}
+
+// benchRelay is the relay from the sequencer on.
+type benchRelay struct {
+	cfg       Config
+	publisher *publisher
+	progress  *streamProgress
+	sequencer *sequencer
+}
+
+func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
+	b.Helper()
+	r := &benchRelay{cfg: Config{Brokers: addrs, Keyspace: "k", Registerer: prometheus.NewRegistry()}}
+	r.cfg = r.cfg.withDefaults()
+	r.cfg.letters = new(dlq.Store) // dead letters are on, and there are none
 	m := newMetrics(prometheus.NewRegistry())
-	p, err := newPublisher(&cfg, m, func(err error) { b.Error(err) })
+	p, err := newPublisher(&r.cfg, m, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer p.close()
-	progress := newStreamProgress(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), cfg.MaxStreamBacklog)
-	s := &sequencer{publisher: p, log: cfg.Logger, metrics: m}
-	payload := make([]byte, 512)
-	headers := map[string]string{outbox.HeaderTraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range b.N {
-		e := outbox.Event{
-			ID: benchID(1, i), AggregateID: benchID(2, i), Sequence: 1, AggregateType: "bench", Type: "T",
-			Payload: payload, Headers: headers, CreatedAt: time.Unix(1, 0),
-		}
-		if err := s.take(context.Background(), progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []storedEvent{{e, 0, nil}}); err != nil {
+	b.Cleanup(p.close)
+	r.publisher = p
+	r.progress = newStreamProgress(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), r.cfg.MaxStreamBacklog)
+	r.sequencer = &sequencer{publisher: p, log: r.cfg.Logger, metrics: m}
+	return r
+}
+
+// publish hands on n events and waits until they are acknowledged.
+func (r *benchRelay) publish(b *testing.B, first, n int) {
+	for i := first; i < first+n; i++ {
+		e := benchEvent(i)
+		if err := r.sequencer.take(context.Background(), r.progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []storedEvent{{e, 0, nil}}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	if left := p.drain(context.Background()); left > 0 {
+	if left := r.publisher.drain(context.Background()); left > 0 {
 		b.Errorf("%d events are left", left)
+	}
+}
+
+var (
+	benchPayload = make([]byte, 512)
+	benchHeaders = map[string]string{outbox.HeaderTraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+)
+
+func benchEvent(i int) outbox.Event {
+	return outbox.Event{
+		ID: benchID(1, i), AggregateID: benchID(2, i), Sequence: 1, AggregateType: "bench", Type: "T",
+		Payload: benchPayload, Headers: benchHeaders, CreatedAt: time.Unix(1, 0),
 	}
 }
 

@@ -1,0 +1,286 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// States of an event in the relay.
+const (
+	eventQueued    = "queued"      // in its lane
+	eventSent      = "sent"        // with the producer
+	eventReturned  = "returned"    // the producer gave it back; it waits for its next attempt
+	eventSuspect   = "suspect"     // it was refused, and is sent once more, alone
+	eventHeld      = "held"        // refused again, and there is no table of dead letters
+	eventDead      = "dead_letter" // it died: its letter is being written, or stands and is the first of its chain
+	eventParked    = "parked"      // as a dead letter behind another one
+	eventReplaying = "replaying"   // its letter is being claimed, or has been
+	eventOut       = "out"         // it is in its topic, or an operator has ended it unpublished
+)
+
+// eventTransitions are those that can be seen from outside of the publisher's
+// lock: to be queued and sent is one step where nothing is in the way.
+var eventTransitions = []transition{
+	{nowhere, eventSent, "its turn, nothing before it"},
+	{nowhere, eventQueued, "something before it, or its topic takes nothing"},
+	{nowhere, eventDead, "the breaker is open"},
+	{nowhere, eventParked, "a dead letter before it"},
+	{eventQueued, eventSent, "its turn"},
+	{eventQueued, eventDead, "its topic takes nothing for as long as all attempts"},
+	{eventQueued, eventParked, "the one before it becomes a dead letter"},
+	{eventSent, eventOut, "acknowledged"},
+	{eventSent, eventReturned, "a transient error"},
+	{eventSent, eventSuspect, "refused"},
+	{eventSent, eventDead, "the breaker opens and it is in no request, or its last attempt fails"},
+	{eventReturned, eventSent, "its wait is over"},
+	{eventSuspect, eventOut, "acknowledged alone"},
+	{eventSuspect, eventDead, "refused alone"},
+	{eventSuspect, eventHeld, "refused alone, without dead letters"},
+	{eventHeld, eventOut, "acknowledged at last"},
+	{eventDead, eventReplaying, "the breaker closes, its time, an operator"},
+	{eventDead, eventOut, "discarded or resolved by an operator"},
+	{eventParked, eventReplaying, "the one before it is published"},
+	{eventParked, eventDead, "the one before it is discarded or resolved"},
+	{eventParked, eventOut, "discarded or resolved by an operator"},
+	{eventReplaying, eventOut, "acknowledged"},
+	{eventReplaying, eventDead, "failed, or called off"},
+}
+
+// eventState is where the publisher has the event, nowhere if it does not know it.
+func (p *publisher) eventState(e *outbox.Event) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if it := p.items[e.ID]; it != nil {
+		l := p.lanes[e.AggregateID]
+		front := l.items[0] == it
+		switch {
+		case front && l.hold != nil:
+			return eventHeld
+		case front && l.suspect:
+			return eventSuspect
+		case it.state == sent:
+			return eventSent
+		case it.state == acked:
+			return eventOut
+		case it.death != nil:
+			return eventDead
+		case l.writing && p.letters.blocks(l.id):
+			return eventParked
+		case l.failed != nil && it.attempts > 0:
+			return eventReturned
+		default:
+			return eventQueued
+		}
+	}
+	if p.memory.has(e.ID) {
+		return eventOut
+	}
+	if k, ok := p.letters.known[e.ID]; ok {
+		switch c := p.letters.chains[k.chain]; {
+		case c.head().id != e.ID:
+			return eventParked
+		case c.draining:
+			return eventReplaying
+		default:
+			return eventDead
+		}
+	}
+	if l, ok := p.line(e.AggregateID); ok && l.next > e.Sequence {
+		return eventOut
+	}
+	return nowhere
+}
+
+// follow looks at the events every millisecond until it is called off.
+func (w *walk) follow(p func() *publisher, all ...outbox.Event) (end func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if p := p(); p != nil {
+				for i := range all {
+					w.see(fmt.Sprintf("event %d of %s", all[i].Sequence, all[i].AggregateID), p.eventState(&all[i]))
+				}
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// takeTime makes each request that publishes take 20 ms.
+func (b *bundle) takeTime() {
+	b.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		b.cluster.SleepControl(func() { time.Sleep(20 * time.Millisecond) })
+		return nil, nil, false
+	})
+}
+
+// Events go through every transition that there is, and no other.
+func TestEvent_Transitions(t *testing.T) {
+	t.Parallel()
+	seen := newWalk(t, eventTransitions)
+	inBubble(t, func(t *testing.T) { walkDeadLetters(t, seen) })
+	synctest.Test(t, func(t *testing.T) { walkHold(t, seen) })
+	seen.whole()
+}
+
+func walkDeadLetters(t *testing.T, seen *walk) {
+	w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+		c.BreakerOpen = 5 * time.Second
+		c.Kafka = append(c.Kafka, noCompression)
+	})
+	defer w.close()
+	w.takeTime()
+	r, stop := w.run()
+	by := dlq.Actor{Name: "ada", Reason: "test"}
+	follow := func(all ...outbox.Event) (end func()) { return seen.follow(r.publisher.Load, all...) }
+	time.Sleep(time.Second)
+	aggregate := 0
+	// three is an aggregate's first events, the second for another topic.
+	three := func() (first, second, third outbox.Event) {
+		aggregate++
+		return event(aggregate, 1, "OrderCreated"), event(aggregate, 2, "OrderUpdated"), event(aggregate, 3, "OrderUpdated")
+	}
+	try := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	replay := func(id gocql.UUID) error { return w.letters().Replay(t.Context(), id, by) }
+	discard := func(id gocql.UUID) error { return w.letters().Discard(t.Context(), id, by) }
+
+	t.Log("all is well")
+	a, b, c := three()
+	end := follow(a, b, c)
+	for _, e := range []outbox.Event{a, b, c} {
+		w.write(e)
+	}
+	time.Sleep(5 * time.Second)
+	end()
+
+	t.Log("a topic is deleted under the producer")
+	_, err := kadm.NewClient(r.publisher.Load().client).DeleteTopics(t.Context(), "OrderCreated")
+	try(err)
+	a, _, _ = three()
+	end = follow(a)
+	w.write(a)
+	time.Sleep(time.Minute)
+	end()
+
+	t.Log("a batch is refused, the event alone is not")
+	a, _, _ = three()
+	w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: a.Type, Err: kerr.InvalidRecord, Count: 1})
+	end = follow(a)
+	w.write(a)
+	time.Sleep(5 * time.Second)
+	end()
+
+	t.Log("an event is refused for good, until it is not")
+	a, b, c = three()
+	mend := w.refuse(a.ID, kerr.InvalidRecord)
+	end = follow(a, b, c)
+	w.write(a)
+	w.write(b)
+	time.Sleep(5 * time.Second)
+	w.write(c)
+	time.Sleep(5 * time.Second)
+	try(replay(a.ID))
+	time.Sleep(5 * time.Second)
+	mend()
+	try(replay(a.ID))
+	time.Sleep(5 * time.Second)
+	end()
+
+	t.Log("an operator discards")
+	a, b, c = three()
+	mend = w.refuse(a.ID, kerr.InvalidRecord)
+	end = follow(a, b, c)
+	for _, e := range []outbox.Event{a, b, c} {
+		w.write(e)
+	}
+	time.Sleep(5 * time.Second)
+	try(discard(b.ID))
+	try(discard(a.ID))
+	time.Sleep(5 * time.Second)
+	end()
+	mend()
+
+	t.Log("a topic takes nothing")
+	away := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "OrderUpdated", Err: kerr.NotEnoughReplicas, Count: -1})
+	a, _, _ = three()
+	a.Type = "OrderUpdated"
+	b, _, _ = three()
+	b.Type = "OrderUpdated"
+	end = follow(a, b)
+	w.write(a)
+	for i := range 60 { // others are acknowledged, so the breaker stays closed
+		x, _, _ := three()
+		w.write(x)
+		if i == 15 {
+			w.write(b)
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	away.Remove()
+	time.Sleep(2 * time.Minute)
+	end()
+
+	t.Log("the broker is away")
+	back := w.unreachable()
+	a, _, _ = three()
+	b, c, _ = three()
+	end = follow(a, b, c)
+	w.write(a)
+	time.Sleep(20 * time.Second)
+	w.write(b)
+	time.Sleep(time.Second)
+	w.write(c)
+	time.Sleep(time.Second)
+	try(discard(b.ID))
+	time.Sleep(5 * time.Second)
+	back()
+	time.Sleep(time.Minute)
+	end()
+
+	if s := r.Status(); s.DeadLetters != 0 || s.InFlight != 0 {
+		t.Errorf("%d dead letters and %d events are left", s.DeadLetters, s.InFlight)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("Run() error = %v", err)
+	}
+}
+
+func walkHold(t *testing.T, seen *walk) {
+	b := setup(t, nil)
+	defer b.close()
+	b.takeTime()
+	e := event(99, 1, "OrderCreated")
+	end := seen.follow(func() *publisher { return b.publisher }, e)
+	defer end()
+	refusals := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: -1})
+	b.submit(e, nil)
+	time.Sleep(time.Minute)
+	refusals.Remove()
+	time.Sleep(2 * b.cfg.HoldRetry)
+}

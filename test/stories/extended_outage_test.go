@@ -1,0 +1,79 @@
+package stories
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/test/sim"
+)
+
+// The broker is away for half an hour. All five attempts at an event fail, it is a
+// dead letter, and the relay says so. An engineer puts it aside while she looks
+// into it, and when the broker is mended nothing happens to it until she asks
+// for its replay. A letter that she leaves alone goes out by itself.
+func TestStory_ExtendedOutage(t *testing.T) {
+	sim.Tell(t, func(s *sim.Story) {
+		s.StopBroker()
+		order, err := s.Place("536365")
+		if err != nil {
+			t.Fatalf("Place() error = %v, want none: the order does not depend on the broker", err)
+		}
+		if confirmed := s.Now(); confirmed > 100*time.Millisecond {
+			t.Errorf("confirmed after %s, want at once", confirmed)
+		}
+		s.Wait(time.Minute)
+
+		letters := s.Letters()
+		if len(letters) != 1 {
+			t.Fatalf("%d dead letters after a minute, want the order's event", len(letters))
+		}
+		letter := letters[0]
+		if letter.AggregateID != order.ID.String() || letter.Status != dlq.Pending || letter.Attempts != 5 || letter.ErrorText == "" {
+			t.Errorf("the dead letter is of order %s, %s after %d attempts because of %q, want order %s, pending, 5, and a cause",
+				letter.AggregateID, letter.Status, letter.Attempts, letter.ErrorText, order.ID)
+		}
+		if p := s.Problems(); len(p) == 0 || s.Breaker().State == relay.BreakerClosed {
+			t.Errorf("the breaker is %s and the relay's problems are %q, want it open and said", s.Breaker().State, p)
+		}
+
+		if err := s.Park(letter.EventID); err != nil {
+			t.Fatalf("Park() error = %v", err)
+		}
+		left, err := s.Place("536366")
+		if err != nil {
+			t.Fatalf("Place() error = %v, want none in the outage", err)
+		}
+		s.Wait(30*time.Minute - s.Now())
+		if n, letters := s.Published(), s.Letters(); n != 0 || len(letters) != 2 {
+			t.Errorf("%d events are published and %d are dead letters after half an hour without a broker, want 0 and 2", n, len(letters))
+		}
+
+		s.StartBroker()
+		s.Wait(10 * time.Minute)
+		if at, ok := s.PublishedAt(left.ID); !ok || at > 31*time.Minute {
+			t.Errorf("the letter that was left alone is published after %s (%t), want by itself within a minute", at, ok)
+		}
+		if _, ok := s.PublishedAt(order.ID); ok {
+			t.Error("the letter that was put aside is published, want it to wait for its replay")
+		}
+
+		if err := s.Replay(letter.EventID); err != nil {
+			t.Fatalf("Replay() error = %v", err)
+		}
+		asked := s.Now()
+		s.Wait(10 * time.Second)
+		at, ok := s.PublishedAt(order.ID)
+		if !ok || at < asked || at > asked+5*time.Second {
+			t.Errorf("replayed %s after it was asked for (%t), want within seconds", at-asked, ok)
+		}
+		t.Logf("dead after %s, replayed %s after it was asked for", letter.FirstFailedAt.Sub(letter.CreatedAt), at-asked)
+		if letters := s.Letters(); slices.ContainsFunc(letters, func(l dlq.Letter) bool {
+			return l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed
+		}) || s.Published() != 2 {
+			t.Errorf("%d events are published, the dead letters are %+v, want 2, and both letters resolved by replay", s.Published(), letters)
+		}
+	})
+}
