@@ -188,6 +188,13 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 	return nil
 }
 
+// scan is the scan under way, nil without one.
+func (b *backfill) scan() *backfillRow {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.row
+}
+
 // startFrom makes the sweep begin where scans no longer answer.
 func (b *backfill) startFrom(floor time.Time) {
 	b.streams.startFrom(floor)

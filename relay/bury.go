@@ -142,6 +142,8 @@ func (p *publisher) writeFront(l *lane) bool {
 	}
 	if status.Open() {
 		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: atOf(letter.Strategy, letter.NextAttempt)}, spill)
+	} else {
+		p.letters.close(it.event.ID) // somebody settled it before
 	}
 	p.metrics.buried.WithLabelValues(letter.ErrorClass).Inc()
 	p.release(l)

@@ -69,6 +69,9 @@ type letters struct {
 
 	chains map[gocql.UUID]*chain // by aggregate; by event id if nothing waits for the letter
 	known  map[gocql.UUID]letterKey
+	// closed are events that an operator has settled: the readers, or a scan, may
+	// still come to their rows, and nothing in the topics says that they are done.
+	closed map[gocql.UUID]struct{}
 	// spilled are the letters that an open breaker made.
 	spilled int
 	// writing is how many are being written, strict how many chains hold back an aggregate.
@@ -106,16 +109,26 @@ func newLetters(cfg *Config) *letters {
 	return &letters{
 		store: cfg.letters, table: cfg.TableKeyspace + "." + cfg.Table,
 		chains: make(map[gocql.UUID]*chain), known: make(map[gocql.UUID]letterKey),
+		closed: make(map[gocql.UUID]struct{}),
 	}
 }
 
 // on says that there is a table for dead letters.
 func (d *letters) on() bool { return d.store != nil }
 
-// has says that the event is a dead letter.
+// has says that the event is a dead letter, open or closed.
 func (d *letters) has(id gocql.UUID) bool {
-	_, ok := d.known[id]
+	if _, ok := d.known[id]; ok {
+		return true
+	}
+	_, ok := d.closed[id]
 	return ok
+}
+
+// close forgets a letter that somebody else settled, but not that it was one.
+func (d *letters) close(id gocql.UUID) {
+	d.remove(id)
+	d.closed[id] = struct{}{}
 }
 
 // blocks says that events of the aggregate wait behind a dead letter.

@@ -115,6 +115,43 @@ func (d *deadLetters) claims(ctx context.Context, store *dlq.Store) error {
 	return nil
 }
 
+// loadClosed reads which events have a letter that is settled, of those that may
+// be found again: by the sweep, written at the oldest position or later, or by a
+// scan of the outbox table.
+func (r *Relay) loadClosed(ctx context.Context, p *publisher, back *readback, scan *backfillRow) error {
+	if !p.letters.on() {
+		return nil
+	}
+	return back.retry(ctx, func() error {
+		since, err := back.mark(ctx)
+		if err != nil {
+			return err
+		}
+		if scan != nil && scan.from.Before(since) {
+			since = scan.from
+		}
+		f := dlq.Filter{Status: []dlq.Status{dlq.Resolved, dlq.Archived}}
+		if !since.IsZero() {
+			f.Since = since.Add(-max(r.cfg.ReadBackMargin, 0)) // a letter is younger than its event, but for the clocks
+		}
+		return p.letters.store.List(ctx, f, func(l *dlq.Letter) error {
+			if l.Table != p.letters.table {
+				return nil
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(p.letters.closed) >= r.cfg.MaxRememberedEvents {
+				r.log.Warn("more dead letters were settled than are remembered; the oldest of those that were discarded may be published", "remembered", len(p.letters.closed))
+				return dlq.ErrStop
+			}
+			if _, open := p.letters.known[l.EventID]; !open {
+				p.letters.closed[l.EventID] = struct{}{}
+			}
+			return nil
+		})
+	})
+}
+
 // settle decides, once the topics are read back, about the replays that a relay
 // before this one had under way.
 func (d *deadLetters) settle(ctx context.Context, r *replayer) {

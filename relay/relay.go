@@ -125,6 +125,7 @@ func (r *Relay) run(ctx context.Context) error {
 			return fill.decide(ctx)
 		},
 		back.run,
+		func(ctx context.Context) error { return r.loadClosed(ctx, p, back, fill.scan()) },
 		func(ctx context.Context) error { return fill.prepare(ctx) },
 	} {
 		if err = step(tail); err != nil {

@@ -214,7 +214,9 @@ func (r *replayer) failed(ctx context.Context, ref letterRef, letter *dlq.Letter
 func (r *replayer) moved(ref letterRef, e *dlq.RefusedError) {
 	switch {
 	case !e.Status.Open():
-		r.drop(ref.id)
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		r.p.letters.close(ref.id)
 	case e.Status == dlq.Processing:
 		r.later(ref.id, e.ClaimedUntil.UnixMilli())
 	default:

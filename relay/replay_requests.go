@@ -38,9 +38,9 @@ func (r *replayer) answer(q *dlq.Request) {
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
 	ref := p.letters.ref(q.EventID)
 	switch {
-	case ref == nil:
 	case !e.Status.Open():
-		p.letters.remove(q.EventID)
+		p.letters.close(q.EventID)
+	case ref == nil:
 	case e.Released:
 		p.letters.loosen(q.EventID, atOperator)
 		if e.Status == dlq.Pending {
