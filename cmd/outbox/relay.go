@@ -121,6 +121,10 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
 	log.Info("relay running", "relay", c.Relay.Name, "tables", relays.names,
 		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr(), "hints", hintAddr(hints))
+	if len(relays.all) == 1 { // several bars would draw over each other
+		stop := showBackfill(ctx, cmd.ErrOrStderr(), relays.all[0])
+		defer stop()
+	}
 	err = relays.run(ctx)
 	if err == nil {
 		log.Info("relay stopped", "cause", context.Cause(ctx))
