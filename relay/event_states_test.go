@@ -38,13 +38,14 @@ var eventTransitions = []transition{
 	{nowhere, eventDead, "the breaker is open"},
 	{nowhere, eventParked, "a dead letter before it"},
 	{eventQueued, eventSent, "its turn"},
-	{eventQueued, eventDead, "its topic takes nothing for as long as all attempts"},
+	{eventQueued, eventDead, "the breaker opens, or its topic takes nothing for as long as all attempts"},
 	{eventQueued, eventParked, "the one before it becomes a dead letter"},
 	{eventSent, eventOut, "acknowledged"},
 	{eventSent, eventReturned, "a transient error"},
 	{eventSent, eventSuspect, "refused"},
 	{eventSent, eventDead, "the breaker opens and it is in no request, or its last attempt fails"},
 	{eventReturned, eventSent, "its wait is over"},
+	{eventReturned, eventQueued, "its wait is over, but its topic has to be made"},
 	{eventSuspect, eventOut, "acknowledged alone"},
 	{eventSuspect, eventDead, "refused alone"},
 	{eventSuspect, eventHeld, "refused alone, without dead letters"},
@@ -259,6 +260,22 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 	time.Sleep(time.Second)
 	try(discard(b.ID))
 	time.Sleep(5 * time.Second)
+	back()
+	time.Sleep(time.Minute)
+	end()
+
+	t.Log("the broker goes away while an event waits for its next attempt")
+	b, c, _ = three() // c waits for another topic
+	end = follow(b, c)
+	_, err = kadm.NewClient(r.publisher.Load().client).DeleteTopics(t.Context(), "OrderCreated")
+	try(err)
+	w.write(b)
+	w.write(c)
+	for r.publisher.Load().eventState(&b) != eventReturned {
+		time.Sleep(time.Millisecond)
+	}
+	back = w.unreachable()
+	time.Sleep(20 * time.Second)
 	back()
 	time.Sleep(time.Minute)
 	end()
