@@ -168,6 +168,12 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 			t.Fatal(err)
 		}
 	}
+	want := func(e outbox.Event, state string) {
+		t.Helper()
+		if got := r.publisher.Load().eventState(&e); got != state {
+			t.Errorf("event %d of %s is %s, want %s", e.Sequence, e.AggregateID, got, state)
+		}
+	}
 	replay := func(id gocql.UUID) error { return w.letters().Replay(t.Context(), id, by) }
 	discard := func(id gocql.UUID) error { return w.letters().Discard(t.Context(), id, by) }
 
@@ -208,6 +214,9 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 	time.Sleep(5 * time.Second)
 	try(replay(a.ID))
 	time.Sleep(5 * time.Second)
+	want(a, eventDead)
+	want(b, eventParked)
+	want(c, eventParked)
 	mend()
 	try(replay(a.ID))
 	time.Sleep(5 * time.Second)
