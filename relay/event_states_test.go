@@ -38,13 +38,14 @@ var eventTransitions = []transition{
 	{nowhere, eventDead, "the breaker is open"},
 	{nowhere, eventParked, "a dead letter before it"},
 	{eventQueued, eventSent, "its turn"},
-	{eventQueued, eventDead, "its topic takes nothing for as long as all attempts"},
+	{eventQueued, eventDead, "the breaker opens, or its topic takes nothing for as long as all attempts"},
 	{eventQueued, eventParked, "the one before it becomes a dead letter"},
 	{eventSent, eventOut, "acknowledged"},
 	{eventSent, eventReturned, "a transient error"},
 	{eventSent, eventSuspect, "refused"},
 	{eventSent, eventDead, "the breaker opens and it is in no request, or its last attempt fails"},
 	{eventReturned, eventSent, "its wait is over"},
+	{eventReturned, eventQueued, "its wait is over, but its topic has to be made"},
 	{eventSuspect, eventOut, "acknowledged alone"},
 	{eventSuspect, eventDead, "refused alone"},
 	{eventSuspect, eventHeld, "refused alone, without dead letters"},
@@ -167,6 +168,12 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 			t.Fatal(err)
 		}
 	}
+	want := func(e outbox.Event, state string) {
+		t.Helper()
+		if got := r.publisher.Load().eventState(&e); got != state {
+			t.Errorf("event %d of %s is %s, want %s", e.Sequence, e.AggregateID, got, state)
+		}
+	}
 	replay := func(id gocql.UUID) error { return w.letters().Replay(t.Context(), id, by) }
 	discard := func(id gocql.UUID) error { return w.letters().Discard(t.Context(), id, by) }
 
@@ -207,6 +214,9 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 	time.Sleep(5 * time.Second)
 	try(replay(a.ID))
 	time.Sleep(5 * time.Second)
+	want(a, eventDead)
+	want(b, eventParked)
+	want(c, eventParked)
 	mend()
 	try(replay(a.ID))
 	time.Sleep(5 * time.Second)
@@ -259,6 +269,22 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 	time.Sleep(time.Second)
 	try(discard(b.ID))
 	time.Sleep(5 * time.Second)
+	back()
+	time.Sleep(time.Minute)
+	end()
+
+	t.Log("the broker goes away while an event waits for its next attempt")
+	b, c, _ = three() // c waits for another topic
+	end = follow(b, c)
+	_, err = kadm.NewClient(r.publisher.Load().client).DeleteTopics(t.Context(), "OrderCreated")
+	try(err)
+	w.write(b)
+	w.write(c)
+	for r.publisher.Load().eventState(&b) != eventReturned {
+		time.Sleep(time.Millisecond)
+	}
+	back = w.unreachable()
+	time.Sleep(20 * time.Second)
 	back()
 	time.Sleep(time.Minute)
 	end()
