@@ -2,12 +2,13 @@ package relay
 
 import (
 	"fmt"
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"

@@ -226,7 +226,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				all := events(5, 8, "OrderCreated", "OrderUpdated")
 				bad := all[5*2+3] // aggregate 3, number 3
 				end := w.refuse(bad.ID, kerr.InvalidRecord)
-				r, stop := w.run()
+				_, stop := w.run()
 				for _, e := range all[:25] {
 					w.write(e)
 				}
@@ -237,7 +237,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 					t.Fatalf("Read() = %+v, %v, want the refused event, manual, whole", letter, err)
 				}
 				_ = stop()
-				r, stop = w.run() // a restart keeps the chain
+				r, stop := w.run() // a restart keeps the chain
 				for _, e := range all[25:] {
 					w.write(e)
 				}
@@ -440,9 +440,8 @@ func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 					}
 				})
 				for range 12 {
-					end := func() {}
 					if rnd.IntN(2) == 0 {
-						end = []func() func(){w.brokerOutage, w.unreachable}[rnd.IntN(2)]()
+						end := []func() func(){w.brokerOutage, w.unreachable}[rnd.IntN(2)]()
 						time.AfterFunc(time.Duration(rnd.IntN(10000))*time.Millisecond, end)
 					}
 					w.crashAfter(time.Duration(rnd.IntN(9000)) * time.Millisecond)
