@@ -14,7 +14,7 @@ import (
 
 // What an operator discarded is not published when the sweep comes to its row,
 // though the broker would take it now, nor after a restart.
-func TestDeadLetters_DiscardedBeforeTheBackfill(t *testing.T) {
+func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]bool{"same relay": false, "restarted": true} {
 		t.Run(name, func(t *testing.T) {
