@@ -208,7 +208,10 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 		letter.Metadata["lag"] = now.Sub(time.UnixMicro(it.written)).Round(time.Millisecond).String()
 	}
 	d := it.death
-	if d == nil {
+	switch {
+	case it.topicErr != nil: // whatever else stops it, as it is it can never be published
+		d = &death{class: classOf(it.topicErr), err: it.topicErr}
+	case d == nil:
 		d = &death{class: classBehind, err: errBehind}
 	}
 	if behind {

@@ -122,8 +122,15 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		if s.Spilled < 40 || s.ParkedAggregates < 10 {
 			t.Errorf("spilled %d events of %d aggregates, want most of 80 of 20", s.Spilled, s.ParkedAggregates)
 		}
-		if open := w.open(); len(open) != s.DeadLetters {
+		open, tried := w.open(), 0
+		if len(open) != s.DeadLetters {
 			t.Errorf("the table has %d dead letters, the relay knows %d", len(open), s.DeadLetters)
+		}
+		for _, e := range open {
+			tried += min(e.Attempts, 1)
+		}
+		if tried > len(open)/2 {
+			t.Errorf("%d of %d dead letters used up attempts, want those alone that were sent before the breaker opened", tried, len(open))
 		}
 		end()
 		for _, e := range all[160:] { // newer events while the breaker closes

@@ -38,14 +38,11 @@ func (r *replayer) answer(q *dlq.Request) {
 	defer p.mu.Unlock()
 	r.log.Info("an operator changed a dead letter", "action", q.Action, "actor", q.Actor,
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
-	if !e.Status.Open() && !p.memory.has(q.EventID) {
-		p.memory.addFresh(q.EventID, e.WrittenAt) // the sweep may have still to show the row
-	}
 	ref := p.letters.ref(q.EventID)
 	switch {
-	case ref == nil:
 	case !e.Status.Open():
 		p.dropLetter(q.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
+	case ref == nil:
 	case e.Released:
 		p.letters.loosen(q.EventID, atOperator)
 		if e.Status == dlq.Pending {

@@ -90,8 +90,8 @@ var mutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "the next event for another topic does not wait", file: "relay/publisher.go",
-		old: "case l.outstanding > 0 && (l.suspect || it.topic != l.topic):",
-		new: "case l.outstanding > 0 && l.suspect:",
+		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):",
+		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
 	}),
 	seeds(mutant{
 		name: "an event that is refused is dropped", file: "relay/publisher.go",
@@ -150,8 +150,8 @@ var mutants = []mutant{
 	}),
 	unit("TestDeadLetters_TheCheckpointWaitsForTheLetter", mutant{
 		name: "a dead letter is settled before it is written", file: "relay/bury.go",
-		old: "	status, err := p.store(letter)\n",
-		new: "	for _, f := range it.settled {\n		f()\n	}\n	it.settled = nil\n	status, err := p.store(letter)\n",
+		old: "	p.letters.writing++\n	p.mu.Unlock()\n",
+		new: "	p.letters.writing++\n	p.settle(l, it, true)\n	p.mu.Unlock()\n",
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "dead letters are not read at the start", file: "relay/letters_load.go",
@@ -188,10 +188,10 @@ var mutants = []mutant{
 		old: "	case errors.Is(end.err, errBreakerOpen):\n",
 		new: "	case false:\n",
 	}),
-	unit("TestDeadLetters_AttemptsUsedUp", mutant{
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "attempts are used up while the breaker is open", file: "relay/publisher.go",
-		old: "	case p.breaker.status.State == BreakerOpen, errors.Is(err, errGivenUp):\n",
-		new: "	case false:\n",
+		old: "		case p.stays(l, it):\n",
+		new: "		case p.stays(l, it):\n			it.attempts++\n",
 	}),
 	unit("TestDeadLetters_HoldAfterTheLimit", mutant{
 		name: "the spill limit is ignored", file: "relay/bury.go",
@@ -209,7 +209,7 @@ var mutants = []mutant{
 		new: "1 << 30,",
 	}),
 	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
-		name: "what an operator ended is forgotten", file: "relay/replay_requests.go",
+		name: "what an operator ended is forgotten", file: "relay/replay.go",
 		old: "		p.memory.addFresh(id, written)\n",
 		new: "",
 	}),
