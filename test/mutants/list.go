@@ -40,8 +40,8 @@ var mutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "an event counts as acknowledged when it is handed on", file: "relay/sequencer.go",
-		old: "if err := s.admit(ctx, e, written, since, func() { p.settle(id) }); err != nil {",
-		new: "if err := s.admit(ctx, e, written, since, nil); err == nil { p.settle(id) } else {",
+		old: "if err := s.admit(ctx, e, since, func() { p.settle(id) }); err != nil {",
+		new: "if err := s.admit(ctx, e, since, nil); err == nil { p.settle(id) } else {",
 	}),
 	seeds(mutant{
 		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/offer.go",
@@ -59,7 +59,7 @@ var mutants = []mutant{
 		new: "ConfidenceWindowSize:     1,",
 	}),
 	seeds(mutant{
-		name: "the tail does not remember what it handed on", file: "relay/publisher.go",
+		name: "the tail does not remember what it handed on", file: "relay/bury.go",
 		old: "		p.memory.addFresh(it.event.ID, it.written)",
 		new: "		_ = it.shown",
 	}),
@@ -75,8 +75,8 @@ var mutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "read-back begins too late", file: "relay/readback.go",
-		old: "r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin))",
-		new: "r.read(ctx, t, topics, mark.Add(4*r.cfg.ReadBackMargin))",
+		old: "r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin)); err != nil {\n		return err\n	}\n	r.report",
+		new: "r.read(ctx, t, topics, mark.Add(4*r.cfg.ReadBackMargin)); err != nil {\n		return err\n	}\n	r.report",
 	}),
 	seeds(mutant{
 		name: "the sequencer ignores gaps", file: "relay/offer.go",
@@ -90,8 +90,20 @@ var mutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "the next event for another topic does not wait", file: "relay/publisher.go",
-		old: "case l.outstanding > 0 && (l.suspect || it.topic != l.topic):",
-		new: "case l.outstanding > 0 && l.suspect:",
+		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):",
+		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
+	}),
+	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
+		name: "events pass one that is too large", file: "relay/publisher.go",
+		old: "l.alone = p.mayBeTooLarge(it)", new: "l.alone = false",
+	}),
+	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
+		name: "a topic's limit is asked for once", file: "relay/larger.go",
+		old: "if limit <= before {", new: "if limit > 0 {",
+	}),
+	unit("TestDeadLetters_DiscardedBeforeTheSweep", mutant{
+		name: "what was discarded is forgotten", file: "relay/letters.go",
+		old: "	d.closed[id] = struct{}{}\n", new: "",
 	}),
 	seeds(mutant{
 		name: "an event that is refused is dropped", file: "relay/publisher.go",
