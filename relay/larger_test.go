@@ -26,13 +26,13 @@ func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 		}
 		defer client.Close()
 		admin := kadm.NewClient(client)
-		small, large := "1000", "20000"
+		small, large := "4000", "20000"
 		if _, err := admin.CreateTopic(t.Context(), 3, 1, map[string]*string{"max.message.bytes": &small}, "OrderCreated"); err != nil {
 			t.Fatal(err)
 		}
 		all := events(3, 6, "OrderCreated")
 		for _, n := range []int{3 + 1, 12 + 1} { // aggregate 1, numbers 2 and 5
-			all[n].Payload = bytes.Repeat([]byte("x"), 5000)
+			all[n].Payload = bytes.Repeat([]byte("x"), 8000)
 		}
 		r, stop := w.run()
 		for _, e := range all[:9] {

@@ -93,6 +93,14 @@ var mutants = []mutant{
 		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):",
 		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
 	}),
+	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
+		name: "events pass one that is too large", file: "relay/publisher.go",
+		old: "l.alone = p.mayBeTooLarge(it)", new: "l.alone = false",
+	}),
+	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
+		name: "a topic's limit is asked for once", file: "relay/larger.go",
+		old: "if limit <= before {", new: "if limit > 0 {",
+	}),
 	seeds(mutant{
 		name: "an event that is refused is dropped", file: "relay/publisher.go",
 		old: "	case p.letters.on():\n		p.bury(l, err)\n",
