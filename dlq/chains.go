@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
@@ -34,17 +36,20 @@ func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) err
 	}
 	close(next)
 	found := make(chan []ChainEntry) // of a bucket each
+	var got atomic.Int64             // when a bucket was last read, so that reads which fail now and then do not make all begin anew
+	got.Store(time.Now().UnixNano())
 	for range chainReaders {
 		g.Go(func() error {
 			for bucket := range next {
-				var entries []ChainEntry
-				err := s.walk(gctx, table, s.selects(gctx, s.stmt.chains, table, bucket), func(e ChainEntry) error {
-					entries = append(entries, e)
-					return nil
-				})
-				if err != nil {
-					return err
+				entries, err := s.bucket(gctx, table, bucket)
+				for err != nil {
+					if hopeless(err) || gctx.Err() != nil || time.Since(time.Unix(0, got.Load())) > s.budget {
+						return err
+					}
+					s.again(gctx).pause()
+					entries, err = s.bucket(gctx, table, bucket)
 				}
+				got.Store(time.Now().UnixNano())
 				select {
 				case found <- entries:
 				case <-gctx.Done():
@@ -70,6 +75,15 @@ func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) err
 		return nil
 	})
 	return g.Wait()
+}
+
+// bucket reads the letters of a bucket.
+func (s *Store) bucket(ctx context.Context, table string, bucket int) (entries []ChainEntry, err error) {
+	err = s.walk(ctx, table, s.selects(ctx, s.stmt.chains, table, bucket), func(e ChainEntry) error {
+		entries = append(entries, e)
+		return nil
+	})
+	return entries, err
 }
 
 // chainReaders is how many buckets are read at once. Each is held in memory.

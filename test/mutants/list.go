@@ -206,7 +206,7 @@ var mutants = []mutant{
 		old: "|| p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {",
 		new: "{",
 	}),
-	seeds(mutant{
+	unit("TestPublisher_SurvivesFaults", mutant{
 		name: "what may be on the wire is given up", file: "relay/lane.go",
 		old: "return c.p.wired.Load() >= c.handed.Load()",
 		new: "return false",

@@ -105,7 +105,7 @@ func TestBackfill_OutagesDuringTheScan(t *testing.T) {
 // The broker is away for longer than the log keeps its rows, while the relay
 // runs: it scans the table for what it could not publish, by itself.
 func TestBackfill_BrokerAwayForLongerThanTheLog(t *testing.T) {
-	seen := simulate(t, 34, shortLog, func(w *world) {
+	seen := simulate(t, 34, func(s *settings) { shortLog(s); holds(s) }, func(w *world) {
 		w.traffic(900, 9*time.Hour)
 		time.Sleep(time.Hour)
 		w.net.cut(broker)

@@ -3,11 +3,13 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // The broker is gone for six hours while orders come in.
 func TestBroker_GoneForSixHours(t *testing.T) {
-	seen := simulate(t, 1, nil, func(w *world) {
+	seen := simulate(t, 1, holds, func(w *world) {
 		w.traffic(1500, 7*time.Hour)
 		time.Sleep(30 * time.Minute)
 		w.net.cut(broker)
@@ -21,7 +23,7 @@ func TestBroker_GoneForSixHours(t *testing.T) {
 
 // The broker answers nothing for an hour, and its connections stay open.
 func TestBroker_FrozenForAnHour(t *testing.T) {
-	seen := simulate(t, 2, nil, func(w *world) {
+	seen := simulate(t, 2, holds, func(w *world) {
 		w.traffic(600, 2*time.Hour)
 		time.Sleep(30 * time.Minute)
 		w.kafka.freeze()
@@ -32,6 +34,9 @@ func TestBroker_FrozenForAnHour(t *testing.T) {
 	wantFull(t, seen)
 	wantOnce(t, seen)
 }
+
+// holds lets the relay keep what waits while the breaker is open.
+func holds(s *settings) { s.relay.WhenOpen = relay.WhenOpenHold }
 
 // wantStall fails the test unless an outage made itself felt: the relay fell
 // behind by so much, and said that something was wrong.

@@ -34,7 +34,7 @@ func (e *evidence) scanLetters(w *world, scan scanner) {
 		[]any{&id, (*string)(&l.status), &l.class, (*string)(&l.outcome), &l.released, &l.resolved, &buried}, func() {
 			l.buried = time.UnixMicro(buried)
 			if w.settings.node.Now != nil {
-				l.buried = l.buried.Add(-w.settings.node.Now().Sub(time.Now()))
+				l.buried = l.buried.Add(-time.Until(w.settings.node.Now()))
 			}
 			e.letters[id] = l
 			w.seen.letters++
