@@ -76,7 +76,7 @@ func TestRecover_ARecordInFlightAtTheKill(t *testing.T) {
 	t.Parallel()
 	b := start(t, filepath.Join(t.TempDir(), "kafka"))
 	way := &link{net: b.net}
-	producer := b.newClient(kgo.Dialer(way.dial), kgo.DefaultProduceTopic(topic),
+	producer := b.newClient(kgo.Dialer(way.dial), kgo.DefaultProduceTopic(topic), kgo.MetadataMinAge(10*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))
 	produce := func() *kgo.Record {
 		t.Helper()
