@@ -163,8 +163,9 @@ func TestVerify_Repair(t *testing.T) {
 	b.add(1, a, 1)
 	b.add(2, a, 0)
 	b.add(3, a, 0)
-	// The relay leaves all this to a scan that says it is done.
-	now := time.Now()
+	// The relay leaves all this to a scan that says it is done. Times in the table
+	// have milliseconds, so the last write must not be in the same one.
+	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 	if err := b.session.Query("INSERT INTO relay_backfills (relay, table_name, started_at, state, rows_until, ranges) VALUES (?, ?, ?, ?, ?, ?)",
 		relay.DefaultName, "outbox."+relay.DefaultTable, now, "done", now, 1).Exec(); err != nil {
 		t.Fatal(err)
