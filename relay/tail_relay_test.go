@@ -195,10 +195,6 @@ func testTailTrouble(t *testing.T, seed uint64) {
 		case i%60 == 30:
 			gone.Store(true)
 			time.AfterFunc(time.Duration(1+rnd.IntN(60))*time.Second, func() { gone.Store(false) })
-		case i%70 == 50:
-			d := time.Duration(1+rnd.IntN(20)) * time.Second
-			w.outage(d)
-			time.Sleep(d + 15*time.Second)
 		}
 		// A batch that is replayed in another generation never is.
 		if (i < 40 || i > 200) && rnd.IntN(8) == 0 {
