@@ -48,9 +48,9 @@ func TestRelay_StartsWhileReadsFail(t *testing.T) {
 		w.traffic(300, time.Hour)
 		time.Sleep(10 * time.Minute)
 		w.stopRelay()
-		mend := w.failReads(0.6)
+		mend := w.failReads(0.3) // a start reads much, and the reader is to be reached
 		w.startRelay()
-		time.Sleep(20 * time.Minute)
+		time.Sleep(40 * time.Minute)
 		mend()
 	})
 	if seen.restarts == 0 {
