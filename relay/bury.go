@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -178,7 +179,7 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 		}
 		p.metrics.buryErrors.Inc()
 		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err)
-		if err := sleep(p.ctx, backoff(p.cfg.RetryMin, min(p.cfg.RetryMax, 5*time.Second), attempt)); err != nil {
+		if err := sleep(p.ctx, p.cfg.askAgain(attempt)); err != nil {
 			return "", errors.Join(ErrStopping, err)
 		}
 	}
@@ -253,7 +254,7 @@ func chainOf(err error) []string {
 	return out
 }
 
-// codeOf is the broker's name of the error, or the class.
+// codeOf is the broker's name of the error, empty if it is none of the broker's.
 func codeOf(err error) string {
 	if ke, ok := errors.AsType[*kerr.Error](err); ok {
 		return ke.Message
@@ -261,13 +262,11 @@ func codeOf(err error) string {
 	return ""
 }
 
-func hostname() string {
-	h, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
+// hostname is asked for once: letters are made under the publisher's lock.
+var hostname = sync.OnceValue(func() string {
+	h, _ := os.Hostname() // only shown to operators
 	return h
-}
+})
 
 // settle ends an item that is out or a dead letter. Called locked.
 func (p *publisher) settle(l *lane, it *item, published bool) {

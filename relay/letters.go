@@ -23,14 +23,11 @@ const (
 
 // Strategies of dead letters: when the relay replays one by itself.
 const (
-	strategyBreaker   = "breaker_close" // as soon as the breaker lets something through
-	strategyImmediate = "immediate"     // after 1, 5, 15, 30 and 60 minutes
-	strategyManual    = "manual"        // when an operator says so
-	strategyFollow    = "follow"        // when the dead letter before it is settled
+	strategyBreaker   = "breaker_close"       // as soon as the breaker lets something through
+	strategyImmediate = dlq.StrategyImmediate // after 1, 5, 15, 30 and 60 minutes
+	strategyManual    = dlq.StrategyManual    // when an operator says so
+	strategyFollow    = "follow"              // when the dead letter before it is settled
 )
-
-// replayDelays are the waits before the automatic replays of strategyImmediate.
-var replayDelays = [...]time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
 
 // death says why an event becomes a dead letter.
 type death struct {
@@ -54,10 +51,10 @@ func strategyOf(class string) string {
 // nextReplay is when a dead letter of the strategy is replayed after so many
 // replays, zero if time alone does not decide.
 func nextReplay(strategy string, replays int, now time.Time) time.Time {
-	if strategy != strategyImmediate || replays >= len(replayDelays) {
+	if strategy != strategyImmediate || replays >= len(dlq.DefaultDelays) {
 		return time.Time{}
 	}
-	return now.Add(replayDelays[max(replays, 0)]).UTC().Truncate(time.Millisecond)
+	return now.Add(dlq.Delay(replays)).UTC().Truncate(time.Millisecond)
 }
 
 // letters are the dead letters of the table that are not settled, as chains: an
@@ -69,7 +66,7 @@ type letters struct {
 
 	chains map[gocql.UUID]*chain // by aggregate; by event id if nothing waits for the letter
 	known  map[gocql.UUID]letterKey
-	// spilled are the letters that an open breaker made.
+	// spilled are the letters that an open breaker or used-up attempts made.
 	spilled int
 	// writing is how many are being written, strict how many chains hold back an aggregate.
 	writing, strict int

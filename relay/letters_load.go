@@ -25,7 +25,7 @@ func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, er
 	if !p.letters.on() {
 		return d, nil
 	}
-	for attempt := 1; ; attempt++ {
+	if err := r.untilRead(ctx, "cannot read the dead letters; nothing is published before that", func() error {
 		d.entries, d.since = d.entries[:0], time.Time{}
 		err := p.letters.store.Chains(ctx, p.letters.table, func(e dlq.ChainEntry) error {
 			if e.Status.Open() {
@@ -36,18 +36,30 @@ func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, er
 		if err == nil {
 			err = d.claims(ctx, p.letters.store)
 		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	d.note(p)
+	return d, nil
+}
+
+// untilRead reads what a start needs, however long the database is away, and
+// says each time that it cannot. The error is Fatal, or the cause of ctx's end.
+func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := read()
 		switch {
 		case err == nil:
-			d.note(p)
-			return d, nil
+			return nil
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case Classify(err) == Fatal:
-			return nil, err
+			return err
 		}
-		r.log.Warn("cannot read the dead letters; nothing is published before that", "attempt", attempt, "err", err)
-		if err := sleep(ctx, backoff(r.cfg.RetryMin, min(r.cfg.RetryMax, 5*time.Second), attempt)); err != nil {
-			return nil, err
+		r.log.Warn(cannot, "attempt", attempt, "err", err)
+		if err := sleep(ctx, r.cfg.askAgain(attempt)); err != nil {
+			return err
 		}
 	}
 }

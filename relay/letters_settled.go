@@ -20,21 +20,9 @@ func (r *Relay) loadSettled(ctx context.Context, p *publisher, since time.Time) 
 	if !since.IsZero() {
 		since = since.Add(-max(r.cfg.ReadBackMargin, DefaultReadBackMargin)) // clocks differ
 	}
-	for attempt := 1; ; attempt++ {
-		err := r.trySettled(ctx, p, since)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case Classify(err) == Fatal:
-			return err
-		}
-		r.log.Warn("cannot read the dead letters that were settled; nothing is published before that", "attempt", attempt, "err", err)
-		if err := sleep(ctx, backoff(r.cfg.RetryMin, min(r.cfg.RetryMax, 5*time.Second), attempt)); err != nil {
-			return err
-		}
-	}
+	return r.untilRead(ctx, "cannot read the dead letters that were settled; nothing is published before that", func() error {
+		return r.trySettled(ctx, p, since)
+	})
 }
 
 func (r *Relay) trySettled(ctx context.Context, p *publisher, since time.Time) error {

@@ -300,7 +300,7 @@ func (r *readback) retry(ctx context.Context, f func() error) error {
 
 // pause waits before the next attempt.
 func (r *readback) pause(ctx context.Context, attempt int, err error) error {
-	wait := backoff(r.cfg.RetryMin, min(r.cfg.RetryMax, 5*time.Second), attempt)
+	wait := r.cfg.askAgain(attempt)
 	if attempt == 3 { // the first ones may be a broker that is just starting
 		r.log.Warn("cannot read the topics back; nothing is published before that", "err", err)
 	}

@@ -209,7 +209,7 @@ func (r *replayer) failed(ctx context.Context, ref letterRef, letter *dlq.Letter
 	f := dlq.Failure{
 		Class: class, Code: codeOf(end.err), Text: end.err.Error(), Chain: chainOf(end.err), Attempts: end.attempts,
 		Strategy: strategyOf(class), Final: strategyOf(class) == strategyManual,
-		NextAttempt: nextReplay(strategyOf(class), min(letter.Replays+1, len(replayDelays)-1), time.Now()),
+		NextAttempt: nextReplay(strategyOf(class), min(letter.Replays+1, len(dlq.DefaultDelays)-1), time.Now()),
 	}
 	r.metrics.replays.WithLabelValues("failed").Inc()
 	r.log.Warn("replay failed", "event_id", ref.id, "aggregate_id", letter.AggregateID, "class", class, "next", f.NextAttempt, "err", end.err)
@@ -255,7 +255,7 @@ func (r *replayer) insist(ctx context.Context, id gocql.UUID, what string, f fun
 			return false
 		}
 		r.log.Warn("cannot "+what+" a dead letter; trying again", "event_id", id, "attempt", attempt, "err", err)
-		_ = sleep(ctx, backoff(r.p.cfg.RetryMin, min(r.p.cfg.RetryMax, 5*time.Second), attempt))
+		_ = sleep(ctx, r.p.cfg.askAgain(attempt))
 	}
 }
 

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -28,7 +27,7 @@ func (r *Relay) findTable(ctx context.Context) error {
 		if attempt == 3 { // the first ones may be a database that is just starting
 			r.log.Warn("cannot read what columns the outbox table has; trying again", "err", err)
 		}
-		if err := sleep(ctx, backoff(r.cfg.RetryMin, min(r.cfg.RetryMax, 5*time.Second), attempt)); err != nil {
+		if err := sleep(ctx, r.cfg.askAgain(attempt)); err != nil {
 			return err
 		}
 	}
