@@ -23,7 +23,6 @@ func certificate(t *testing.T) (cert, key string) {
 	return cert, key
 }
 
-
 func writePEM(t *testing.T, path, kind string, der []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {

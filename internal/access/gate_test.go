@@ -174,7 +174,9 @@ func TestNew_NamesEveryProblem(t *testing.T) {
 	_, err := New(Config{
 		FailuresPerMinute: -1,
 		Tokens: []Token{
-			{Name: "ok", Role: Viewer, Hash: hash}, {Name: "ok", Role: Viewer, Hash: hash}, {Name: "a b", Role: "root", Hash: "md5:1"},
+			{Name: "ok", Role: Viewer, Hash: hash},
+			{Name: "ok", Role: Viewer, Hash: hash},
+			{Name: "a b", Role: "root", Hash: "md5:1"},
 			{Name: "oops", Role: Admin, Hash: secret},
 		},
 		OIDC: OIDC{Issuer: "http://id.example.com"},
