@@ -32,6 +32,7 @@ type statements struct {
 	bucketAdd, buckets, allBuckets                          string
 	requestAdd, requestDrop, requests                       string
 	holdAdd, holdDrop, holds                                string
+	jobs                                                    jobStatements
 }
 
 func newStatements(keyspace string) statements {
@@ -74,5 +75,6 @@ func newStatements(keyspace string) statements {
 		holdAdd:  "INSERT INTO " + holds + " (table_name, rule, failure_key, reason, since, until) VALUES (?, ?, ?, ?, ?, ?)",
 		holdDrop: "DELETE FROM " + holds + " WHERE table_name = ? AND rule = ? AND failure_key = ?",
 		holds:    "SELECT rule, failure_key, reason, since, until FROM " + holds + " WHERE table_name = ?",
+		jobs:     newJobStatements(keyspace),
 	}
 }
