@@ -129,6 +129,20 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		for _, e := range open {
 			tried += min(e.Attempts, 1)
 		}
+		// The breaker was half-open twice: what was claimed then, and not published,
+		// was given back. None of that was a replay that failed.
+		if n := count(r.metrics.replays.WithLabelValues("called_off")); n == 0 {
+			t.Error("no replay was called off: the breaker let none begin")
+		}
+		for id := range open {
+			letter, err := w.letters().Read(t.Context(), id)
+			if err != nil {
+				t.Fatalf("Read() error = %v", err)
+			}
+			if letter.Replays != 0 || letter.ErrorClass == classBreakerOpen && letter.Strategy != strategyBreaker {
+				t.Errorf("dead letter %s counts %d replays, strategy %s: an open breaker costs none", id, letter.Replays, letter.Strategy)
+			}
+		}
 		if tried > len(open)/2 {
 			t.Errorf("%d of %d dead letters used up attempts, want those alone that were sent before the breaker opened", tried, len(open))
 		}
