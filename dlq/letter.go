@@ -163,7 +163,10 @@ type ChainEntry struct {
 // Actor is who changes a letter and why.
 type Actor struct {
 	// Name is a person or a program; required.
-	Name string
+	Name string `json:"name"`
 	// Reason is why; kept in the history.
-	Reason string
+	Reason string `json:"reason,omitempty"`
+	// Job is the bulk job that acts for them, zero without one. A job changes a
+	// letter once: what it did already is not done again.
+	Job gocql.UUID `json:"job,omitzero"`
 }

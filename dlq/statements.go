@@ -30,6 +30,7 @@ type statements struct {
 	lookupAdd, lookupDrop, lookups, lookupFirst, lookupSize string
 	bucketAdd, buckets, allBuckets                          string
 	requestAdd, requestDrop, requests                       string
+	jobs                                                    jobStatements
 }
 
 func newStatements(keyspace string) statements {
@@ -67,5 +68,7 @@ func newStatements(keyspace string) statements {
 		requestDrop: "DELETE FROM " + requests + " WHERE table_name = ? AND id = ?",
 		requests: "SELECT id, event_id, aggregate_id, action, version, actor FROM " + requests +
 			" WHERE table_name = ? AND id > ? LIMIT 1000",
+
+		jobs: newJobStatements(keyspace),
 	}
 }
