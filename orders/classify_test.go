@@ -54,7 +54,7 @@ func TestFateOf(t *testing.T) {
 			err = fmt.Errorf("store order: %w", err)
 		}
 		if got := fateOf(err); got != tt.want {
-			t.Errorf("fateOf(%v) = %s, want %s", tt.err, fateNames[got], fateNames[tt.want])
+			t.Errorf("fateOf(%v) = %s, want %s", tt.err, got, tt.want)
 		}
 	}
 }

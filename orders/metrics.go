@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
 // Steps of a change, as the label step has them.
@@ -56,8 +58,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"operation", "code"}),
 	}
 	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepSettle, stepApply} {
-		for f := range fateNames {
-			m.attempts.WithLabelValues(step, fateNames[f])
+		for _, f := range cqlcode.Fates {
+			m.attempts.WithLabelValues(step, f.String())
 		}
 	}
 	m.repairs.WithLabelValues(repairOrder)
@@ -70,9 +72,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-var fateNames = [...]string{fateDone: "done", fateUnknown: "unknown", fateRefused: "refused", fateInvalid: "invalid"}
-
-func (m *metrics) attempt(step string, f fate) { m.attempts.WithLabelValues(step, fateNames[f]).Inc() }
+func (m *metrics) attempt(step string, f fate) { m.attempts.WithLabelValues(step, f.String()).Inc() }
 
 func (m *metrics) request(operation, code string, took time.Duration) {
 	m.requests.WithLabelValues(operation, code).Observe(took.Seconds())

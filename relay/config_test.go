@@ -68,5 +68,10 @@ func TestConfig_TopicOf(t *testing.T) {
 		if (err != nil) != tt.bad || !tt.bad && got != tt.want {
 			t.Errorf("topicOf() by %q = %q, %v, want %q", tt.template, got, err, tt.want)
 		}
+		message := outbox.Event{Type: "billing.events", AggregateType: outbox.MessageAggregate}
+		c.Topics = map[string]string{message.Type: "elsewhere"}
+		if got, err := c.topicOf(&message); err != nil || got != message.Type {
+			t.Errorf("topicOf() a message, by %q = %q, %v, want the topic that it names", tt.template, got, err)
+		}
 	}
 }

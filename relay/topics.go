@@ -23,8 +23,15 @@ func expandTopic(template, eventType, aggregateType string) string {
 		"{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(template)
 }
 
-// topicOf is the topic of an event by the map, else by the template.
+// topicOf is the topic that a message names itself, of others that of the map,
+// else of the template.
 func (c *Config) topicOf(e *outbox.Event) (string, error) {
+	if e.AggregateType == outbox.MessageAggregate {
+		if !validTopic(e.Type) {
+			return e.Type, &TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: e.Type}
+		}
+		return e.Type, nil
+	}
 	if t, ok := c.Topics[e.Type]; ok {
 		return t, nil
 	}

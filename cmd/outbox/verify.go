@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 const (
@@ -214,10 +215,13 @@ func verifyError(ctx context.Context, err error, state string) error {
 // relay takes an event elsewhere is one of the things to be found.
 func topicsOf(conf relay.Config) func(eventType, aggregateType string) (string, error) {
 	return func(eventType, aggregateType string) (string, error) {
-		if t, ok := conf.Topics[eventType]; ok {
+		if t, ok := conf.Topics[eventType]; ok && aggregateType != outbox.MessageAggregate {
 			return t, nil
 		}
-		t := strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType, "{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(conf.TopicTemplate)
+		t := eventType // a message names its topic itself
+		if aggregateType != outbox.MessageAggregate {
+			t = strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType, "{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(conf.TopicTemplate)
+		}
 		if t == "." || t == ".." || !topicName.MatchString(t) {
 			return "", fmt.Errorf("event type %q names no topic: %q", eventType, t)
 		}

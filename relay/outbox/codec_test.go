@@ -192,6 +192,31 @@ func TestHeaders_RoundTrip(t *testing.T) {
 	}
 }
 
+func TestHeaders_CarryAPartitionKey(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	e.Headers = map[string]string{HeaderPartitionKey: "customer-42"}
+	if err := e.Validate(); err != nil {
+		t.Fatalf("Validate() = %v", err)
+	}
+	if string(e.Key()) != "customer-42" {
+		t.Errorf("Key() = %q, want the partition key", e.Key())
+	}
+	hs := AppendHeaders[Header](nil, &e, "/s")
+	if got, _, err := FromRecord(e.Key(), e.Payload, hs); err != nil || !equal(got, e) {
+		t.Errorf("FromRecord() = %+v, %v, want %+v", got, err, e)
+	}
+	if _, _, err := FromRecord([]byte(e.AggregateID.String()), e.Payload, hs); err == nil || !strings.Contains(err.Error(), HeaderPartitionKey) {
+		t.Errorf("FromRecord() with the aggregate's id as key = %v, want an error that names %s", err, HeaderPartitionKey)
+	}
+	for _, bad := range []string{"", "a\nb", strings.Repeat("k", MaxNameBytes+1)} {
+		e.Headers[HeaderPartitionKey] = bad
+		if err := e.Validate(); err == nil || !strings.Contains(err.Error(), HeaderPartitionKey) {
+			t.Errorf("Validate() with partition key %q = %v", bad, err)
+		}
+	}
+}
+
 func TestFromRecord_NamesTheHeader(t *testing.T) {
 	t.Parallel()
 	e := testEvent()

@@ -11,6 +11,10 @@ import (
 	"github.com/gocql/gocql"
 )
 
+// MessageAggregate is the AggregateType of a message that somebody handed in for
+// a topic of their choice: an aggregate of one event, whose Type is the topic.
+const MessageAggregate = "message"
+
 // Event is one row of the outbox table: something that happened to one
 // aggregate. An Event is a value; its slices and map must not be changed after
 // it was handed on.
@@ -32,7 +36,8 @@ type Event struct {
 	Sequence int64
 	// AggregateType is what the aggregate is, such as "order".
 	AggregateType string
-	// Type is what happened, such as "OrderCreated"; it chooses the topic.
+	// Type is what happened, such as "OrderCreated"; it chooses the topic. Of a
+	// MessageAggregate it is the topic.
 	Type string
 	// Payload is published as it is.
 	Payload []byte

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,9 +24,13 @@ const (
 	HeaderAggregateType = "ce_aggregatetype"
 	// HeaderBackfill stands on events, with the value 1, that a scan of the outbox
 	// table handed on because the CDC log did not have them any more.
-	HeaderBackfill    = "ce_backfill"
-	HeaderContentType = "content-type"
-	HeaderTraceParent = "traceparent"
+	HeaderBackfill = "ce_backfill"
+	// HeaderPartitionKey is the record key of an event that shall not have its
+	// aggregate's id: CloudEvents' Partitioning extension. An event brings it in
+	// Headers. All events of an aggregate must have the same, or their order is lost.
+	HeaderPartitionKey = "ce_partitionkey"
+	HeaderContentType  = "content-type"
+	HeaderTraceParent  = "traceparent"
 )
 
 // SpecVersion is the CloudEvents version of the headers.
@@ -55,8 +60,11 @@ type AnyHeader interface {
 }
 
 // Key is the record key of e: the aggregate id in its text form, so that all
-// events of an aggregate reach one partition in order.
+// events of an aggregate reach one partition in order, or HeaderPartitionKey.
 func (e *Event) Key() []byte {
+	if key := e.Headers[HeaderPartitionKey]; key != "" {
+		return []byte(key)
+	}
 	return appendID(make([]byte, 0, max(36, len(e.AggregateText))), e.AggregateText, e.AggregateID)
 }
 
@@ -143,8 +151,12 @@ func FromRecord[H AnyHeader](key, value []byte, headers []H) (e Event, source st
 			return Event{}, "", fmt.Errorf("%w: header %s is missing", ErrNotAnEvent, name)
 		}
 	}
-	if subject := e.AggregateString(); string(key) != subject {
-		return Event{}, "", fmt.Errorf("%w: key %q is not header %s %q", ErrNotAnEvent, clip(key), HeaderSubject, clip([]byte(subject)))
+	if want := e.Key(); !bytes.Equal(key, want) {
+		of := HeaderSubject
+		if e.Headers[HeaderPartitionKey] != "" {
+			of = HeaderPartitionKey
+		}
+		return Event{}, "", fmt.Errorf("%w: key %q is not header %s %q", ErrNotAnEvent, clip(key), of, clip(want))
 	}
 	if e.ContentType == "" {
 		e.ContentType = DefaultContentType
@@ -198,7 +210,7 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 	case HeaderContentType:
 		e.ContentType = string(value)
 	default:
-		if reserved(key) {
+		if reserved(key) && key != HeaderPartitionKey {
 			return nil // an attribute of a later version
 		}
 		if e.Headers == nil {

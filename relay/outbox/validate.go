@@ -80,7 +80,9 @@ func (t Table) Validate(e *Event) error {
 		size += len(k) + len(v)
 		field := fmt.Sprintf("Headers[%q]", k)
 		bad.name(field, k, "use a short printable key")
-		if reserved(k) {
+		if k == HeaderPartitionKey {
+			bad.name(field, v, "use a short printable record key, or leave it out for the aggregate's id")
+		} else if reserved(k) {
 			bad.add(field, "is a name that the relay sets", "choose a key that is not content-type and does not begin with ce_")
 		}
 		if !utf8.ValidString(v) {

@@ -24,6 +24,7 @@ var forbidden = map[string][]string{
 	"orders":               {"relay", "dlq", "cmd", "internal/scyllafake"},
 	"dlq":                  {"relay", "orders", "cmd", "internal/scyllafake"},
 	"schema":               {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
+	"internal/access":      {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
 	"internal/brokerstate": {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/daemon":      {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/audit":       {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},

@@ -1,0 +1,79 @@
+package access
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+const (
+	scheme  = "bearer"
+	roleKey = "access.role"
+)
+
+// Needs makes an operation ask for a role, and describes that. It changes op and
+// returns it, for use within huma.Register.
+func Needs(role Role, op huma.Operation) huma.Operation {
+	if op.Metadata == nil {
+		op.Metadata = make(map[string]any)
+	}
+	op.Metadata[roleKey] = role
+	op.Security = []map[string][]string{{scheme: {}}}
+	if op.Extensions == nil {
+		op.Extensions = make(map[string]any)
+	}
+	op.Extensions["x-role"] = role
+	return op
+}
+
+// Describe says in an API's description how to come in.
+func Describe(c *huma.Config) {
+	if c.Components.SecuritySchemes == nil {
+		c.Components.SecuritySchemes = make(map[string]*huma.SecurityScheme)
+	}
+	c.Components.SecuritySchemes[scheme] = &huma.SecurityScheme{
+		Type: "http", Scheme: "bearer", Description: "A token of the configuration, or a JWT of its OpenID Connect issuer. x-role says what role an operation needs.",
+	}
+}
+
+// Huma lets requests of an API in, each operation's by the role that it Needs.
+// An operation that names none needs Admin, so that none is open by oversight.
+func (g *Gate) Huma(ctx huma.Context, next func(huma.Context)) {
+	p, err := g.Authenticate(ctx.Context(), ctx.Header("Authorization"), ctx.RemoteAddr())
+	if err == nil {
+		needed, ok := ctx.Operation().Metadata[roleKey].(Role)
+		if !ok {
+			needed = Admin
+		}
+		if err = Permit(p, needed); err == nil {
+			next(huma.WithContext(ctx, With(ctx.Context(), p)))
+			return
+		}
+		g.log.Warn("refused: role", "name", p.Name, "role", p.Role, "needs", needed, "operation", ctx.Operation().OperationID,
+			"request_id", RequestIDOf(ctx.Context()))
+	}
+	e := asError(err)
+	h := make(http.Header)
+	e.Header(h)
+	for k, vs := range h {
+		ctx.SetHeader(k, vs[0])
+	}
+	ctx.SetHeader("Content-Type", "application/problem+json")
+	ctx.SetStatus(e.Status)
+	_ = json.NewEncoder(ctx.BodyWriter()).Encode(e.problem()) // a caller that hung up misses nothing
+}
+
+func asError(err error) *Error {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Status: http.StatusInternalServerError, Detail: "Something unexpected happened; the log has the details."}
+	}
+	return e
+}
+
+// problem is the error as RFC 9457 has it.
+func (e *Error) problem() *huma.ErrorModel {
+	return &huma.ErrorModel{Type: "about:blank", Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail}
+}

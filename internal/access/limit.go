@@ -1,0 +1,78 @@
+package access
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// limits are limiters by name, of which it keeps a bounded number.
+type limits struct {
+	rate  rate.Limit
+	burst int
+	now   func() time.Time
+
+	mu sync.Mutex
+	by map[string]*rate.Limiter
+}
+
+// maxLimits bounds the memory that many addresses or people can take.
+const maxLimits = 10_000
+
+func newLimits(r rate.Limit, burst int, now func() time.Time) *limits {
+	return &limits{rate: r, burst: burst, now: now, by: make(map[string]*rate.Limiter)}
+}
+
+// take takes one of what name may have; if there is none, wait says when there is.
+func (l *limits) take(name string) (wait time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	r := l.limiter(name, now).ReserveN(now, 1)
+	if wait = r.DelayFrom(now); wait > 0 {
+		r.CancelAt(now)
+		return wait, false
+	}
+	return 0, true
+}
+
+// empty tells whether name has nothing left.
+func (l *limits) empty(name string) (wait time.Duration, yes bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	lim := l.by[name]
+	if lim == nil {
+		return 0, false
+	}
+	left := lim.TokensAt(now)
+	if left >= 1 {
+		return 0, false
+	}
+	return time.Duration((1 - left) / float64(l.rate) * float64(time.Second)), true
+}
+
+// limiter is that of name. Called locked.
+func (l *limits) limiter(name string, now time.Time) *rate.Limiter {
+	lim := l.by[name]
+	if lim != nil {
+		return lim
+	}
+	if len(l.by) >= maxLimits {
+		for n, old := range l.by { // those that are full again are as good as new
+			if old.TokensAt(now) >= float64(l.burst) {
+				delete(l.by, n)
+			}
+		}
+	}
+	if len(l.by) >= maxLimits {
+		for n := range l.by { // somebody uses many: any of them goes
+			delete(l.by, n)
+			break
+		}
+	}
+	lim = rate.NewLimiter(l.rate, l.burst)
+	l.by[name] = lim
+	return lim
+}

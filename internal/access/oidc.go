@@ -1,0 +1,182 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/sync/singleflight"
+)
+
+// OIDC is an OpenID Connect issuer whose JWTs are taken as bearer tokens.
+type OIDC struct {
+	// Issuer is its URL, with /.well-known/openid-configuration below it. https,
+	// or http on loopback.
+	Issuer string
+	// Audience is who the tokens must be for: this API's client id.
+	Audience string
+	// RoleClaim is the claim with the roles: a text or a list of texts; dots lead
+	// into objects. Default "roles".
+	RoleClaim string
+	// RolePrefix stands before viewer, operator and admin in that claim. Default
+	// "outbox-"; other values there are ignored.
+	RolePrefix string
+	// Client reaches the issuer. Default: one that gives up after 10 s.
+	Client *http.Client
+}
+
+// Defaults of OIDC.
+const (
+	DefaultRoleClaim  = "roles"
+	DefaultRolePrefix = "outbox-"
+)
+
+const (
+	// issuerTimeout bounds one request to the issuer.
+	issuerTimeout = 10 * time.Second
+	// issuerPause is how long after a failure it is left alone.
+	issuerPause = 5 * time.Second
+)
+
+func (o OIDC) withDefaults() OIDC {
+	o.RoleClaim = cmp.Or(o.RoleClaim, DefaultRoleClaim)
+	o.RolePrefix = cmp.Or(o.RolePrefix, DefaultRolePrefix)
+	if o.Client == nil {
+		o.Client = &http.Client{Timeout: issuerTimeout}
+	}
+	return o
+}
+
+func (o OIDC) validate() error {
+	if o.Issuer == "" {
+		return nil
+	}
+	var errs []error
+	u, err := url.Parse(o.Issuer)
+	switch {
+	case err != nil || u.Host == "":
+		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: write its URL, such as https://id.example.com", clip(o.Issuer)))
+	case u.Scheme != "https" && (u.Scheme != "http" || !loopbackHost(u.Hostname())):
+		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: use https; who can change its answers can sign tokens", clip(o.Issuer)))
+	}
+	if o.Audience == "" {
+		errs = append(errs, errors.New("OpenID Connect audience is empty: without it tokens for any other service would be taken"))
+	}
+	return errors.Join(errs...)
+}
+
+// issuer verifies tokens. It asks the issuer for its keys when the first token
+// comes, so that neither needs the other to be up.
+type issuer struct {
+	conf OIDC
+	now  func() time.Time
+
+	group singleflight.Group
+
+	mu       sync.Mutex
+	verifier *oidc.IDTokenVerifier // nil until the issuer answered
+	failed   time.Time
+	err      error
+}
+
+// errIssuer says that the issuer cannot be asked, so that nothing is known of a token.
+var errIssuer = errors.New("the OpenID Connect issuer cannot be reached")
+
+// errRole says that the token is right and names no role.
+var errRole = errors.New("the token names no role")
+
+// ready returns what verifies tokens.
+func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	i.mu.Lock()
+	v, failed, err := i.verifier, i.failed, i.err
+	i.mu.Unlock()
+	if v != nil {
+		return v, nil
+	}
+	if err != nil && i.now().Sub(failed) < issuerPause {
+		return nil, err
+	}
+	// The keys are fetched for all who wait, so not on behalf of one of them.
+	ch := i.group.DoChan("", func() (any, error) {
+		p, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), i.conf.Client), i.conf.Issuer)
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if err != nil {
+			i.failed, i.err = i.now(), fmt.Errorf("%w: %w", errIssuer, err)
+			return nil, i.err
+		}
+		i.verifier = p.Verifier(&oidc.Config{ClientID: i.conf.Audience, Now: i.now})
+		return i.verifier, nil
+	})
+	select {
+	case r := <-ch:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		return r.Val.(*oidc.IDTokenVerifier), nil //nolint:forcetypeassert // it is what the function above returns
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errIssuer, ctx.Err())
+	}
+}
+
+// verify returns who a JWT is of.
+func (i *issuer) verify(ctx context.Context, secret string) (Principal, error) {
+	v, err := i.ready(ctx)
+	if err != nil {
+		return Principal{}, err
+	}
+	t, err := v.Verify(oidc.ClientContext(ctx, i.conf.Client), secret)
+	if err != nil {
+		return Principal{}, fmt.Errorf("verify the token: %w", err)
+	}
+	var claims map[string]any
+	if err := t.Claims(&claims); err != nil {
+		return Principal{}, fmt.Errorf("read the token: %w", err)
+	}
+	p := Principal{Name: "oidc:" + nameIn(claims, t.Subject), Role: i.conf.role(claims)}
+	if p.Role == "" {
+		return p, errRole
+	}
+	return p, nil
+}
+
+// nameIn is the address of a person whose issuer says that it is theirs, and the
+// subject otherwise: other names a person may choose, and so be another in an audit.
+func nameIn(claims map[string]any, subject string) string {
+	email, _ := claims["email"].(string)
+	if verified, _ := claims["email_verified"].(bool); verified && email != "" && len(email) <= 256 {
+		return email
+	}
+	return subject
+}
+
+// role is the highest of the roles that the claims name; empty for none.
+func (o OIDC) role(claims map[string]any) (best Role) {
+	var at any = claims
+	for part := range strings.SplitSeq(o.RoleClaim, ".") {
+		m, _ := at.(map[string]any)
+		at = m[part]
+	}
+	var values []any
+	switch v := at.(type) {
+	case string:
+		values = []any{v}
+	case []any:
+		values = v
+	}
+	for _, v := range values {
+		text, _ := v.(string)
+		name, ok := strings.CutPrefix(text, o.RolePrefix)
+		if r, err := ParseRole(name); ok && err == nil && r.May(cmp.Or(best, Viewer)) {
+			best = r
+		}
+	}
+	return best
+}

@@ -1,0 +1,179 @@
+package access
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// fakeIssuer is an OpenID Connect issuer on loopback.
+type fakeIssuer struct {
+	*httptest.Server
+	key   *rsa.PrivateKey
+	asked atomic.Int64 // requests, of any kind
+	down  atomic.Bool
+}
+
+func newFakeIssuer(t *testing.T) *fakeIssuer {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeIssuer{key: key}
+	mux := http.NewServeMux()
+	answer := func(path string, v func() any) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			f.asked.Add(1)
+			if f.down.Load() {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(v())
+		})
+	}
+	answer("/.well-known/openid-configuration", func() any {
+		return map[string]any{
+			"issuer": f.URL, "jwks_uri": f.URL + "/keys", "authorization_endpoint": f.URL + "/auth", "token_endpoint": f.URL + "/token",
+			"id_token_signing_alg_values_supported": []string{"RS256"},
+		}
+	})
+	answer("/keys", func() any {
+		return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k1", Algorithm: "RS256", Use: "sig"}}}
+	})
+	f.Server = httptest.NewServer(mux)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fakeIssuer) sign(t *testing.T, key any, claims map[string]any) string {
+	t.Helper()
+	alg := jose.RS256
+	if _, ok := key.([]byte); ok {
+		alg = jose.HS256
+	}
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := jwt.Signed(s).Claims(claims).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// claims are those of a good token, with changes.
+func (f *fakeIssuer) claims(change map[string]any) map[string]any {
+	c := map[string]any{
+		"iss": f.URL, "aud": "outbox", "sub": "u-17", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
+		"roles": []string{"other", "outbox-viewer", "outbox-operator"},
+	}
+	for k, v := range change {
+		if v == nil {
+			delete(c, k)
+		} else {
+			c[k] = v
+		}
+	}
+	return c
+}
+
+func TestGate_LetsInByJWT(t *testing.T) {
+	t.Parallel()
+	f := newFakeIssuer(t)
+	g, secrets, _ := setup(t, func(c *Config) {
+		c.OIDC = OIDC{Issuer: f.URL, Audience: "outbox"}
+		c.FailuresPerMinute = 100
+	})
+	if f.asked.Load() != 0 {
+		t.Error("the issuer is asked before anybody came")
+	}
+	if _, err := g.Authenticate(t.Context(), "Bearer "+secrets[Admin], "10.0.0.1:1"); err != nil || f.asked.Load() != 0 {
+		t.Errorf("a token of the configuration: %v, after %d questions to the issuer", err, f.asked.Load())
+	}
+	strange, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := f.key.PublicKey.N.Bytes()
+	type change = map[string]any
+	for _, tt := range []struct {
+		name   string
+		key    any
+		change change
+		status int
+		want   Principal
+	}{
+		{"good", f.key, nil, 200, Principal{"oidc:u-17", Operator}},
+		{"one role as text", f.key, change{"roles": "outbox-admin"}, 200, Principal{"oidc:u-17", Admin}},
+		{"verified address", f.key, change{"email": "a@example.com", "email_verified": true}, 200, Principal{"oidc:a@example.com", Operator}},
+		{"address of nobody knows whom", f.key, change{"email": "root@example.com"}, 200, Principal{"oidc:u-17", Operator}},
+		{"chosen name", f.key, change{"preferred_username": "root"}, 200, Principal{"oidc:u-17", Operator}},
+		{"several audiences", f.key, change{"aud": []string{"else", "outbox"}}, 200, Principal{"oidc:u-17", Operator}},
+		{"no role", f.key, change{"roles": []string{"admin", "outbox-root", ""}}, 403, Principal{}},
+		{"no claim", f.key, change{"roles": nil}, 403, Principal{}},
+		{"odd claim", f.key, change{"roles": change{"outbox-admin": true}}, 403, Principal{}},
+		{"other audience", f.key, change{"aud": "else"}, 401, Principal{}},
+		{"other issuer", f.key, change{"iss": "https://evil.example.com"}, 401, Principal{}},
+		{"run out", f.key, change{"exp": time.Now().Add(-time.Minute).Unix()}, 401, Principal{}},
+		{"not yet", f.key, change{"nbf": time.Now().Add(time.Hour).Unix()}, 401, Principal{}},
+		{"stranger's key", strange, nil, 401, Principal{}},
+		{"public key as secret", public, nil, 401, Principal{}},
+	} {
+		p, err := g.Authenticate(t.Context(), "Bearer "+f.sign(t, tt.key, f.claims(tt.change)), "10.0.0.1:1")
+		if statusOf(err) != tt.status || p != tt.want {
+			t.Errorf("%s: Authenticate() = %+v, %v, want %d %+v", tt.name, p, err, tt.status, tt.want)
+		}
+	}
+	unsigned := "eyJhbGciOiJub25lIn0.e30."
+	if _, err := g.Authenticate(t.Context(), "Bearer "+unsigned, "10.0.0.1:1"); statusOf(err) != 401 {
+		t.Errorf("an unsigned token: %v, want 401", err)
+	}
+}
+
+func TestGate_RoleClaimInside(t *testing.T) {
+	t.Parallel()
+	o := OIDC{RoleClaim: "realm_access.roles", RolePrefix: "ox:"}
+	for want, claims := range map[Role]map[string]any{
+		Admin: {"realm_access": map[string]any{"roles": []any{"ox:viewer", "ox:admin", 7, nil}}},
+		"":    {"realm_access": "ox:admin", "roles": []any{"ox:admin"}},
+	} {
+		if got := o.role(claims); got != want {
+			t.Errorf("role(%v) = %q, want %q", claims, got, want)
+		}
+	}
+}
+
+// While the issuer is away nobody is told that a token is wrong, and it is not
+// asked by each request.
+func TestGate_IssuerAway(t *testing.T) {
+	t.Parallel()
+	f := newFakeIssuer(t)
+	f.down.Store(true)
+	c := &clock{time.Now()}
+	g, _, _ := setup(t, func(conf *Config) { conf.OIDC, conf.Now = OIDC{Issuer: f.URL, Audience: "outbox"}, c.now })
+	token := "Bearer " + f.sign(t, f.key, f.claims(nil))
+	for range 20 {
+		if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); statusOf(err) != http.StatusServiceUnavailable {
+			t.Fatalf("Authenticate() = %v, want 503", err)
+		}
+	}
+	if n := f.asked.Load(); n > 2 {
+		t.Errorf("the issuer was asked %d times by 20 requests", n)
+	}
+	f.down.Store(false)
+	c.at = c.at.Add(issuerPause)
+	if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); err != nil {
+		t.Errorf("once it is back: %v", err)
+	}
+}
