@@ -13,7 +13,7 @@ func (l *Letter) entryDest() []any {
 	return []any{
 		&l.EventID, &l.Version, (*string)(&l.Status), &l.Table, &l.AggregateID, &l.AggregateType, &l.EventType, &l.Sequence, &l.CreatedAt,
 		&l.DeliverAt, &l.WrittenAt, &l.Topic, &l.ErrorClass, &l.Attempts, &l.Replays, &l.FirstFailedAt, &l.LastFailedAt, &l.Strategy,
-		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Released,
+		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Released, &l.Rule, &l.Waiting, &l.FailureKey, &l.FailureRepeats,
 	}
 }
 
@@ -28,7 +28,7 @@ func (l *Letter) entry() ChainEntry {
 		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
 		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,
 		Attempts: l.Attempts, Replays: l.Replays, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt, FirstFailedAt: l.FirstFailedAt,
-		NextAttempt: l.NextAttempt, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil,
+		NextAttempt: l.NextAttempt, Strategy: l.Strategy, Rule: l.Rule, FailureKey: l.FailureKey, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil,
 	}
 }
 
