@@ -2,7 +2,6 @@ package notify
 
 import (
 	"bytes"
-
 	"context"
 	"encoding/base64"
 	"errors"
