@@ -2,7 +2,7 @@
 import { h } from "./dom.js";
 import { clock, count } from "./format.js";
 
-const W = 640, H = 150, left = 38, right = 8, top = 8, bottom = 22;
+const W = 460, H = 150, left = 36, right = 8, top = 8, bottom = 22;
 
 // chart draws series of {name, colour, points: [[ms, value]]} over [from, to].
 // label is the sentence that says it to those who do not see it.
@@ -12,10 +12,10 @@ export function chart({ series, from, to, label, unit = "" }) {
   const y = (v) => H - bottom - (v / most) * (H - top - bottom);
   const grid = [0, most / 2, most].map((v) => [
     h("line", { x1: left, x2: W - right, y1: y(v), y2: y(v), class: "grid" }),
-    h("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, Number.isInteger(v) || most > 4 ? count(Math.round(v)) : v.toFixed(1)),
+    h("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, tick(v)),
   ]);
-  const times = [0, 1, 2, 3].map((i) => from + ((to - from) * i) / 3);
-  const axis = times.map((t, i) => h("text", { x: x(t), y: H - 5, "text-anchor": i === 0 ? "start" : i === 3 ? "end" : "middle" }, clock(t)));
+  const times = [0, 1, 2].map((i) => from + ((to - from) * i) / 2);
+  const axis = times.map((t, i) => h("text", { x: x(t), y: H - 5, "text-anchor": i === 0 ? "start" : i === 2 ? "end" : "middle" }, clock(t)));
   const lines = series.map((s, i) => {
     const pts = s.points.filter((p) => p[0] >= from);
     if (!pts.length) return null;
@@ -34,6 +34,8 @@ export function chart({ series, from, to, label, unit = "" }) {
       s.name, s.points.length ? h("b", null, `${format(s.points[s.points.length - 1][1])}${unit}`) : null))));
 }
 
+const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
+const tick = (v) => compact.format(v);
 const format = (v) => (v >= 100 || Number.isInteger(v) ? count(Math.round(v)) : v.toFixed(1));
 
 // nice is the next round number.

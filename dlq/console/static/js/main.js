@@ -162,7 +162,6 @@ function help() {
       h("div", { class: "prose small muted" },
         h("p", null, "A dead letter is an event that the relay could not publish. In strict order the later events of its aggregate are parked behind it until it is replayed, released, resolved or discarded."),
         h("p", null, "Only the relay publishes: an action here changes the letter, and the relay acts on it within a second or so. Every change is shown before it is made, asks why, and stands in the audit. Times are UTC. On a terminal, ", h("code", null, "outbox dlq"), " does the same."))),
-    buttons: [h("span", { class: "grow" })],
   });
 }
 

@@ -33,7 +33,7 @@ export function copyButton(text, what) {
   return b;
 }
 
-export const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, v]) => v !== null && v !== undefined && v !== "").map(([k, v]) => [h("dt", null, k), h("dd", { class: "break" }, v)]));
+export const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, v]) => v !== null && v !== undefined && v !== "" && v !== false).map(([k, v]) => [h("dt", null, k), h("dd", { class: "break" }, v)]));
 
 // meter is a bar of parts; the numbers stand beside it, so it is decoration.
 export const meter = (parts) => {

@@ -40,9 +40,10 @@ export function groups(ctx) {
         h("p", { class: "small muted row" },
           Object.entries(counts).filter(([, n]) => n > 0).map(([s, n]) => h("span", null, badge(s), ` ${count(n)}`)),
           g.aggregates !== undefined && h("span", null, plural(g.aggregates, "aggregate")),
-          g.oldest && h("span", null, "first ", ago(g.oldest)), g.newest && h("span", null, "last ", ago(g.newest)))),
-      h("div", { class: "group-actions", role: "group", "aria-label": `Act on all letters of ${name}` },
-        names.length ? buttons(names, (action) => act(action, { filter }, (job) => (job?.id ? go(`/jobs/${job.id}`) : read())), "replay") : h("a", { class: "button", href: href("/letters", q) }, "Look at them")));
+          g.oldest && h("span", null, "first ", ago(g.oldest)), g.newest && h("span", null, "last ", ago(g.newest))),
+        h("div", { class: "group-actions", role: "group", "aria-label": `Act on all letters of ${name}` },
+          names.length ? buttons(names, (action) => act(action, { filter }, (job) => (job?.id ? go(`/jobs/${job.id}`) : read())), "") : null,
+          h("a", { class: "button quiet", href: href("/letters", q), "data-key": `look-${key}` }, "Look at them"))));
   }
   ctx.soon(["letters", "stats"], read, 1500);
   read();
