@@ -31,23 +31,6 @@ type Edited struct {
 	At    time.Time
 }
 
-// ErrVersion is in the chain of every *VersionError.
-var ErrVersion = errors.New("the letter has changed")
-
-// VersionError says that a letter is not the one that was looked at. Nothing was
-// changed.
-type VersionError struct {
-	EventID   gocql.UUID
-	Have, Saw int64
-}
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("dead letter %s has changed: it has version %d, and %d was looked at; look again", e.EventID, e.Have, e.Saw)
-}
-
-// Is makes errors.Is(err, ErrVersion) and errors.Is(err, ErrRefused) true.
-func (e *VersionError) Is(target error) bool { return target == ErrVersion || target == ErrRefused }
-
 // Content is what would be published of the letter now: its last edit, or the
 // event as it was. The letter must come from Read or Claim.
 func (l *Letter) Content() Edit {
@@ -75,6 +58,7 @@ func (e Edit) Equal(other Edit) bool {
 // After an error other than *VersionError, *RefusedError or ErrInvalidEdit the
 // edit may have been made or not; Read says it.
 func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, expect int64) (gocql.UUID, error) {
+	by.Version = expect
 	edited := Edited{ID: gocql.MustRandomUUID(), Edit: e, Actor: by, At: s.millis()}
 	if by.Name == "" {
 		return gocql.UUID{}, fmt.Errorf("edit dead letter %s: the actor has no name", event)
@@ -96,11 +80,8 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 		}
 	}
 	err = s.operate(ctx, event, ActionEdit, by, func(l *Letter) (planned, error) {
-		if expect != 0 && l.Version != expect {
-			return planned{}, &VersionError{EventID: event, Have: l.Version, Saw: expect}
-		}
 		if l.EditedID != letter.EditedID { // what e.fits looked at
-			return planned{}, &VersionError{EventID: event, Have: l.Version, Saw: letter.Version}
+			return planned{}, &VersionError{EventID: event, Have: l.Version, Want: letter.Version}
 		}
 		if l.Status == Parked {
 			return planned{

@@ -94,7 +94,7 @@ func TestEdit_Refuses(t *testing.T) {
 		expect int64
 		want   error
 	}{
-		"another version":       {id, edit2, eve, 7, ErrVersion},
+		"another version":       {id, edit2, eve, 7, ErrRefused},
 		"nothing changed":       {id, before.Content(), eve, 0, ErrInvalidEdit},
 		"a header of the relay": {id, Edit{Headers: map[string]string{"ce_id": "x"}}, eve, 0, ErrInvalidEdit},
 		"a large payload":       {id, Edit{Payload: make([]byte, 2_000_000)}, eve, 0, ErrInvalidEdit},
@@ -106,6 +106,10 @@ func TestEdit_Refuses(t *testing.T) {
 		if _, err := b.Edit(ctx, tt.id, tt.e, tt.by, tt.expect); !errors.Is(err, tt.want) {
 			t.Errorf("%s: Edit() = %v, want %v", name, err, tt.want)
 		}
+	}
+	var version *VersionError
+	if _, err := b.Edit(ctx, id, edit2, eve, 7); !errors.As(err, &version) || version.Have != 1 || version.Want != 7 {
+		t.Errorf("Edit() of another version = %v", err)
 	}
 	if _, err := b.Edit(ctx, id, edit2, Actor{}, 0); err == nil {
 		t.Error("Edit() by nobody = nil")

@@ -190,4 +190,7 @@ type Actor struct {
 	// Job is the bulk job that acts for them, zero without one. A job changes a
 	// letter once: what it did already is not done again.
 	Job gocql.UUID `json:"job,omitzero"`
+	// Version, unless zero, is the letter's that the actor has seen: a letter that
+	// somebody changed since is left alone, with a *VersionError.
+	Version int64 `json:"-"`
 }

@@ -145,6 +145,9 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 	}
 	var asked int64
 	_, err := s.change(ctx, event, action, func(l *Letter) (planned, error) {
+		if err := by.expects(l); err != nil {
+			return planned{}, err
+		}
 		if err := s.allowed(action, l); err != nil {
 			return planned{}, err
 		}
