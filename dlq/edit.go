@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,10 +166,10 @@ func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
 	if err != nil {
 		return nil, err
 	}
-	decided := make(map[string]bool)
+	decided := make(map[string]int64)
 	for _, c := range history {
 		if c.Action == ActionEdit {
-			decided[c.Outcome] = true
+			decided[c.Outcome] = c.Version
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -180,14 +181,14 @@ func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
 		if !iter.Scan(e.dest()...) {
 			break
 		}
-		if decided[e.line()] {
+		if decided[e.line()] > 0 {
 			out = append(out, e)
 		}
 	}
 	if err := iter.Close(); err != nil {
 		return nil, fmt.Errorf("read the edits of dead letter %s: %w", event, err)
 	}
-	slices.SortStableFunc(out, func(a, b Edited) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(out, func(a, b Edited) int { return cmp.Compare(decided[a.line()], decided[b.line()]) })
 	return out, nil
 }
 
