@@ -91,6 +91,10 @@ func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how
 		if err := owned(ActionSettle, l, owner); err != nil {
 			return planned{}, err
 		}
+		how := how
+		if l.EditedID != (gocql.UUID{}) && how.Kind == OutcomeReplayed && how.Note == "" {
+			how.Note = "edited, as event " + l.EditedID.String()
+		}
 		return s.resolved(how, Change{By: owner, Why: how.Note}), nil
 	})
 	return s.resolvedAlready(ctx, err, event, how.Kind)
