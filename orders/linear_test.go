@@ -273,9 +273,10 @@ func (b *bundle) checkHistory(t *testing.T, o Order, history []porcupine.Operati
 		var err error
 		if now, err = b.process(t, 0).Get(t.Context(), o.ID); err == nil {
 			break
-		} else if try > 200 {
+		} else if try > 500 {
 			t.Fatal(err)
 		}
+		time.Sleep(10 * time.Millisecond) // lost connections are made again meanwhile
 	}
 	// One event for each version, and the last one is the order.
 	var events []Order
@@ -283,9 +284,10 @@ func (b *bundle) checkHistory(t *testing.T, o Order, history []porcupine.Operati
 		var ok bool
 		if events, ok = b.events(t, o.ID); ok {
 			break
-		} else if try > 200 {
+		} else if try > 500 {
 			t.Fatal("the outbox cannot be read")
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	if int64(len(events)) != now.Version {
 		t.Errorf("order %s: %d events, is at version %d", o.ID, len(events), now.Version)
