@@ -38,6 +38,8 @@ type ServerConfig struct {
 	ReadyTimeout time.Duration
 	// Gatherer is what /metrics shows. Default: nothing.
 	Gatherer prometheus.Gatherer
+	// Modules add operations of other packages to the same API.
+	Modules []func(huma.API)
 	// Logger gets start, stop and what the HTTP server complains of. Default discards.
 	Logger *slog.Logger
 }
@@ -96,7 +98,10 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
-	(&api{service: service}).register(mux, cfg.MaxBodyBytes)
+	h := (&api{service: service}).register(mux, cfg.MaxBodyBytes)
+	for _, add := range cfg.Modules {
+		add(h)
+	}
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
