@@ -71,6 +71,9 @@ func (s *Store) newLetter(l *Letter) (*Letter, error) {
 		return nil, fmt.Errorf("bury event %s: %w", l.EventID, err)
 	}
 	row.Version = 1
+	if row.FailureKey == "" && row.Status != Parked {
+		row.FailureKey, row.FailureRepeats = FailureKey(row.ErrorClass, row.ErrorCode, row.ErrorText), 1
+	}
 	now := s.millis()
 	if row.FirstFailedAt.IsZero() {
 		row.FirstFailedAt = now
@@ -142,7 +145,7 @@ func buryValues(l *Letter, c Change) []any {
 		unsetTime(l.DeliverAt), l.WrittenAt, l.Topic, l.ErrorClass, l.Attempts, l.Replays, l.FirstFailedAt, l.LastFailedAt, l.Strategy,
 		unsetTime(l.NextAttempt), unsetNil(l.Payload, l.Payload == nil), l.ContentType, unsetNil(l.Headers, l.Headers == nil),
 		l.ErrorCode, l.ErrorText, unsetNil(l.ErrorChain, l.ErrorChain == nil), unsetNil(l.Metadata, l.Metadata == nil),
-		unsetNil(l.Raw, l.Raw == nil),
+		unsetNil(l.Raw, l.Raw == nil), l.Rule, unsetNil(l.Waiting, l.Waiting == ""), l.FailureKey, l.FailureRepeats,
 		map[int64]string{l.Version: c.text()},
 	}
 }

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,6 +91,10 @@ func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how
 		if err := owned(ActionSettle, l, owner); err != nil {
 			return planned{}, err
 		}
+		how := how
+		if l.EditedID != (gocql.UUID{}) && how.Kind == OutcomeReplayed && how.Note == "" {
+			how.Note = "edited, as event " + l.EditedID.String()
+		}
 		return s.resolved(how, Change{By: owner, Why: how.Note}), nil
 	})
 	return s.resolvedAlready(ctx, err, event, how.Kind)
@@ -164,15 +169,31 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 	if f.NextAttempt.IsZero() {
 		next = at.Add(Delay(replays))
 	}
-	outcome := "again at " + next.Format(time.RFC3339)
+	key, repeats := FailureKey(f.Class, f.Code, f.Text), 1
+	if key == l.FailureKey {
+		repeats = l.FailureRepeats + 1
+	}
+	reason := f.Class
+	if f.Text != "" {
+		reason += ": " + f.Text
+	}
+	outcome, waiting := "again at "+next.Format(time.RFC3339), ""
 	switch {
 	case f.Final:
-		to, strategy, next, outcome = Manual, StrategyManual, time.Time{}, "another attempt cannot help"
-	case replays >= s.maxReplays:
-		to, strategy, next, outcome = Failed, StrategyManual, time.Time{}, fmt.Sprintf("failed %d times", replays)
+		to, strategy, next = Manual, StrategyManual, time.Time{}
+		waiting = cmp.Or(f.Waiting, "another attempt cannot help")
+	case replays >= cmp.Or(f.MaxReplays, s.maxReplays):
+		to, strategy, next = Failed, StrategyManual, time.Time{}
+		waiting = fmt.Sprintf("%d replays failed", replays)
+		if repeats > 1 {
+			waiting += ", the same error " + times(repeats) + ": " + reason
+		}
+	case f.SameError > 0 && repeats >= f.SameError:
+		to, strategy, next = Manual, StrategyManual, time.Time{}
+		waiting = "the same error " + times(repeats) + ": " + reason
 	}
-	if f.Class == l.ErrorClass && replays > 1 {
-		outcome += ", the same error class as before"
+	if waiting != "" {
+		outcome = waiting
 	}
 	attempts := l.Attempts + f.Attempts
 	set := append(unclaimed, []assignment{
@@ -185,17 +206,18 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 		{"last_failed_at", at},
 		{"strategy", strategy},
 		{"next_attempt", nullable(next)},
+		{"rule", f.Rule},
+		{"waiting", waiting},
+		{"failure_key", key},
+		{"failure_repeats", repeats},
 	}...)
 	if f.Metadata != nil {
 		set = append(set, assignment{"metadata", f.Metadata})
 	}
-	reason := f.Class
-	if f.Text != "" {
-		reason += ": " + f.Text
-	}
 	return planned{to: to, set: set, line: Change{By: owner, Why: reason, Outcome: outcome}, change: func(l *Letter) {
 		l.ClaimedBy, l.ClaimedUntil = "", time.Time{}
 		l.ErrorClass, l.Attempts, l.Replays, l.LastFailedAt, l.Strategy, l.NextAttempt = f.Class, attempts, replays, at, strategy, next
+		l.Rule, l.Waiting, l.FailureKey, l.FailureRepeats = f.Rule, waiting, key, repeats
 	}}
 }
 

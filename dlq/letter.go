@@ -55,11 +55,20 @@ type Letter struct {
 	Replays int
 	// FirstFailedAt and LastFailedAt are when it died first and last.
 	FirstFailedAt, LastFailedAt time.Time
-	// Strategy chose NextAttempt, the time of the next automatic replay; zero
-	// means at once for a pending letter. Bury stores what it is given: Delay(0)
-	// from now is the default, and zero right for what an open breaker stopped.
+	// Strategy chose NextAttempt, the time before which it is not replayed by
+	// itself; zero means at once for a pending letter. Bury stores what it is
+	// given: Delay(0) from now is the default, and zero right for what an open
+	// breaker stopped. Rule is the name of the Rule that chose Strategy.
 	Strategy    string
+	Rule        string
 	NextAttempt time.Time
+	// Waiting is why nobody tries the letter, in plain words; empty if its status
+	// and NextAttempt say all there is. WaitsFor is the whole answer.
+	Waiting string
+	// FailureKey is that of the last error, and FailureRepeats how often in a row
+	// the letter died of it.
+	FailureKey     string
+	FailureRepeats int
 
 	// ClaimedBy has the letter until ClaimedUntil.
 	ClaimedBy    string
@@ -69,11 +78,21 @@ type Letter struct {
 	Outcome    Outcome
 	ResolvedAt time.Time
 
+	// EditedID is the id under which the event is published, since somebody edited
+	// it; zero if nobody did. EventID stays the letter's.
+	EditedID gocql.UUID
+	// Edit, if EditedID is not zero, is what is published in place of Payload,
+	// ContentType and Headers, which stay as they were. Read and Claim fill it in;
+	// lists do not.
+	Edit *Edited
+
 	// Metadata is what the relay knew: source, breaker, lag, host.
 	Metadata map[string]string
 	// Raw is what could be read of a row that is no event, column by column in
 	// the text form of CQL; blobs as 0x….
 	Raw map[string]string
+
+	job gocql.UUID // the bulk job that changed it last
 }
 
 // RowID is the id of a letter for a row that has no event id that can be read:
@@ -130,17 +149,18 @@ type Failure struct {
 	Final bool
 	// NextAttempt is when to replay it again. Zero is Delay from now.
 	NextAttempt time.Time
-	// Strategy is what chose NextAttempt. Empty means StrategyImmediate.
-	Strategy string
+	// Strategy is what chose NextAttempt, and Rule what chose Strategy. Empty
+	// means StrategyImmediate.
+	Strategy, Rule string
+	// MaxReplays is after how many failed replays the letter is failed, and
+	// SameError after how many equal failures in a row it is manual. Zero means
+	// the store's limit, and no limit of its own.
+	MaxReplays, SameError int
+	// Waiting is why nobody will try it again, of a Final failure.
+	Waiting string
 	// Metadata, unless nil, replaces the letter's.
 	Metadata map[string]string
 }
-
-// The strategies that this package knows.
-const (
-	StrategyImmediate = "immediate"
-	StrategyManual    = "manual"
-)
 
 // ChainEntry is an open letter without what only publishing needs.
 type ChainEntry struct {
@@ -156,6 +176,7 @@ type ChainEntry struct {
 	Attempts, Replays                   int
 	CreatedAt, DeliverAt, FirstFailedAt time.Time
 	NextAttempt                         time.Time
+	Strategy, Rule, FailureKey          string
 	ClaimedBy                           string
 	ClaimedUntil                        time.Time
 }
@@ -163,7 +184,13 @@ type ChainEntry struct {
 // Actor is who changes a letter and why.
 type Actor struct {
 	// Name is a person or a program; required.
-	Name string
+	Name string `json:"name"`
 	// Reason is why; kept in the history.
-	Reason string
+	Reason string `json:"reason,omitempty"`
+	// Job is the bulk job that acts for them, zero without one. A job changes a
+	// letter once: what it did already is not done again.
+	Job gocql.UUID `json:"job,omitzero"`
+	// Version, unless zero, is the letter's that the actor has seen: a letter that
+	// somebody changed since is left alone, with a *VersionError.
+	Version int64 `json:"-"`
 }

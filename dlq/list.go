@@ -13,19 +13,22 @@ import (
 // Filter says which letters; what is left zero does not matter.
 type Filter struct {
 	// Status, unless empty, are the statuses of which the letter has one.
-	Status []Status
+	Status []Status `json:"status,omitempty"`
 	// ErrorClass, EventType and Aggregate are the letter's.
-	ErrorClass, EventType, Aggregate string
+	ErrorClass string `json:"error_class,omitempty"`
+	EventType  string `json:"event_type,omitempty"`
+	Aggregate  string `json:"aggregate,omitempty"`
 	// Since and Until bound FirstFailedAt; Until itself is not in.
-	Since, Until time.Time
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
 	// After continues a listing behind a letter.
-	After Position
+	After Position `json:"after,omitzero"`
 }
 
 // Position is a letter's place in listings.
 type Position struct {
-	FirstFailedAt time.Time
-	EventID       gocql.UUID
+	FirstFailedAt time.Time  `json:"first_failed_at"`
+	EventID       gocql.UUID `json:"event_id"`
 }
 
 // Position is the letter's place in listings.

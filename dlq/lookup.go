@@ -22,6 +22,8 @@ const (
 	kindDoneClass = "done_class"
 	kindOpenType  = "open_type"
 	kindDoneType  = "done_type"
+	// kindJob is no shelf of letters: its buckets are the months of jobs.
+	kindJob = "job"
 )
 
 // shelves are where a letter stands.

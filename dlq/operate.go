@@ -12,27 +12,30 @@ import (
 // relay keeps the order of the aggregate, so a parked letter is refused: it goes
 // out by itself once the one before it is gone.
 func (s *Store) Replay(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionReplay, by, func(l *Letter) (planned, error) {
-		at := s.millis()
-		return planned{
-			to: Pending, set: append(unclaimed, assignment{"next_attempt", at}),
-			change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt = "", time.Time{}, at },
-		}, nil
-	})
+	return s.operate(ctx, event, ActionReplay, by, func(*Letter) (planned, error) { return s.dueNow(), nil })
+}
+
+// dueNow makes a letter pending, to be published at once.
+func (s *Store) dueNow() planned {
+	at := s.millis()
+	return planned{
+		to: Pending, set: append(unclaimed, assignment{"next_attempt", at}, assignment{"waiting", nil}),
+		change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Waiting = "", time.Time{}, at, "" },
+	}
 }
 
 // Discard ends the letter unpublished, for good, and lets its followers go on.
 func (s *Store) Discard(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionDiscard, by, func(*Letter) (planned, error) {
-		return s.resolved(Outcome{Kind: OutcomeDiscarded, Note: by.Reason}, Change{}), nil
+	return s.operate(ctx, event, ActionDiscard, by, func(l *Letter) (planned, error) {
+		return s.skip(ctx, l, s.resolved(Outcome{Kind: OutcomeDiscarded, Note: by.Reason}, Change{}), "is never published")
 	})
 }
 
 // ResolveByHand ends a letter that was settled elsewhere and lets its followers
 // go on.
 func (s *Store) ResolveByHand(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionResolve, by, func(*Letter) (planned, error) {
-		return s.resolved(Outcome{Kind: OutcomeByHand, Note: by.Reason}, Change{}), nil
+	return s.operate(ctx, event, ActionResolve, by, func(l *Letter) (planned, error) {
+		return s.skip(ctx, l, s.resolved(Outcome{Kind: OutcomeByHand, Note: by.Reason}, Change{}), "is not published by the relay")
 	})
 }
 
@@ -43,11 +46,11 @@ func (s *Store) Release(ctx context.Context, event gocql.UUID, by Actor) error {
 		if l.Status == Manual && l.Released {
 			return planned{done: true}, nil
 		}
-		p := s.putAside()
+		p := s.putAside("released by " + by.Name + because(by))
 		p.set = append(p.set, assignment{"released", true})
 		change := p.change
 		p.change = func(l *Letter) { change(l); l.Released = true }
-		return p, nil
+		return s.skip(ctx, l, p, "is passed by later events")
 	})
 }
 
@@ -58,8 +61,54 @@ func (s *Store) Park(ctx context.Context, event gocql.UUID, by Actor) error {
 		if l.Status == Manual {
 			return planned{done: true}, nil
 		}
-		return s.putAside(), nil
+		return s.putAside("put aside by " + by.Name + because(by)), nil
 	})
+}
+
+// skip puts into the history which event an operator skips, and how many go on
+// behind it.
+func (s *Store) skip(ctx context.Context, l *Letter, p planned, what string) (planned, error) {
+	n, more, err := s.behind(ctx, l)
+	if err != nil {
+		return planned{}, err
+	}
+	skipped := fmt.Sprintf("skipped: %s seq %d of %s %s", l.EventType, l.Sequence, l.AggregateID, what)
+	switch {
+	case l.Released:
+		skipped += "; nothing waited for it"
+	case more:
+		skipped += fmt.Sprintf("; more than %d dead letters behind it go on", n)
+	case n > 0:
+		skipped += fmt.Sprintf("; dead letters behind it that go on: %d", n)
+	default:
+		skipped += "; no dead letter is behind it"
+	}
+	if p.line.Outcome != "" {
+		skipped = p.line.Outcome + "; " + skipped
+	}
+	p.line.Outcome = skipped
+	return p, nil
+}
+
+// maxBehind is how many letters of a chain are counted.
+const maxBehind = 1000
+
+// behind counts the open letters of the aggregate that stand behind l; more says
+// that there are more than n.
+func (s *Store) behind(ctx context.Context, l *Letter) (n int, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	iter := s.selects(ctx, s.stmt.chain, l.Table, chainBucket(l.AggregateID), l.AggregateID).PageSize(maxBehind).Prefetch(0).Iter()
+	var k chainKey
+	for n <= maxBehind && iter.Scan(&k.aggregate, &k.seq, &k.writtenAt, &k.event) {
+		if k.seq > l.Sequence || k.seq == l.Sequence && k.writtenAt > l.WrittenAt {
+			n++
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return 0, false, fmt.Errorf("read what is behind dead letter %s: %w", l.EventID, err)
+	}
+	return min(n, maxBehind), n > maxBehind, nil
 }
 
 // Archive marks a letter that retention has moved out; only resolved and failed
@@ -70,12 +119,20 @@ func (s *Store) Archive(ctx context.Context, event gocql.UUID, by Actor) error {
 	})
 }
 
-func (s *Store) putAside() planned {
+// because is an operator's reason behind what was done.
+func because(by Actor) string {
+	if by.Reason == "" {
+		return ""
+	}
+	return ": " + by.Reason
+}
+
+func (s *Store) putAside(waiting string) planned {
 	return planned{
 		to:  Manual,
-		set: append(unclaimed, assignment{"next_attempt", nil}, assignment{"strategy", StrategyManual}),
+		set: append(unclaimed, assignment{"next_attempt", nil}, assignment{"strategy", StrategyManual}, assignment{"waiting", waiting}),
 		change: func(l *Letter) {
-			l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Strategy = "", time.Time{}, time.Time{}, StrategyManual
+			l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Strategy, l.Waiting = "", time.Time{}, time.Time{}, StrategyManual, waiting
 		},
 	}
 }
@@ -88,6 +145,9 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 	}
 	var asked int64
 	_, err := s.change(ctx, event, action, func(l *Letter) (planned, error) {
+		if err := by.expects(l); err != nil {
+			return planned{}, err
+		}
 		if err := s.allowed(action, l); err != nil {
 			return planned{}, err
 		}

@@ -13,7 +13,8 @@ func (l *Letter) entryDest() []any {
 	return []any{
 		&l.EventID, &l.Version, (*string)(&l.Status), &l.Table, &l.AggregateID, &l.AggregateType, &l.EventType, &l.Sequence, &l.CreatedAt,
 		&l.DeliverAt, &l.WrittenAt, &l.Topic, &l.ErrorClass, &l.Attempts, &l.Replays, &l.FirstFailedAt, &l.LastFailedAt, &l.Strategy,
-		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Released,
+		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Released, &l.Rule, &l.Waiting, &l.FailureKey, &l.FailureRepeats,
+		&l.job, &l.EditedID,
 	}
 }
 
@@ -28,13 +29,20 @@ func (l *Letter) entry() ChainEntry {
 		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
 		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,
 		Attempts: l.Attempts, Replays: l.Replays, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt, FirstFailedAt: l.FirstFailedAt,
-		NextAttempt: l.NextAttempt, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil,
+		NextAttempt: l.NextAttempt, Strategy: l.Strategy, Rule: l.Rule, FailureKey: l.FailureKey, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil,
 	}
 }
 
 // Read returns the letter of an event; ErrNotFound if it has none.
 func (s *Store) Read(ctx context.Context, event gocql.UUID) (Letter, error) {
-	return s.read(ctx, event, s.stmt.letter, (*Letter).dest, s.cons)
+	l, err := s.read(ctx, event, s.stmt.letter, (*Letter).dest, s.cons)
+	if err == nil {
+		err = s.readEdit(ctx, &l)
+	}
+	if err != nil {
+		return Letter{}, err
+	}
+	return l, nil
 }
 
 // read reads a letter by one of the statements. At the serial consistency it

@@ -6,7 +6,8 @@ import "strings"
 var entryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
-	"claimed_by", "claimed_until", "released",
+	"claimed_by", "claimed_until", "released", "rule", "waiting", "failure_key", "failure_repeats",
+	"job_id", "edited_id",
 }
 
 // moreColumns are the others, but for history.
@@ -19,7 +20,8 @@ var moreColumns = []string{
 var buryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
-	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw", "history",
+	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw", "rule", "waiting",
+	"failure_key", "failure_repeats", "history",
 }
 
 // statements are the store's CQL that does not depend on what is changed.
@@ -30,11 +32,17 @@ type statements struct {
 	lookupAdd, lookupDrop, lookups, lookupFirst, lookupSize string
 	bucketAdd, buckets, allBuckets                          string
 	requestAdd, requestDrop, requests                       string
+	holdAdd, holdDrop, holds                                string
+	editAdd, editIDAdd, edit, edits, editOf                 string
+	jobs                                                    jobStatements
 }
 
 func newStatements(keyspace string) statements {
 	letters, chains := keyspace+".dead_letter_queue", keyspace+".dead_letter_chains"
 	lookups, buckets, requests := keyspace+".dead_letter_lookups", keyspace+".dead_letter_buckets", keyspace+".dead_letter_requests"
+	holds := keyspace + ".dead_letter_holds"
+	edits, editIDs := keyspace+".dead_letter_edits", keyspace+".dead_letter_edit_ids"
+	edit := "SELECT edited_id, payload, content_type, headers, edited_by, reason, edited_at FROM " + edits
 	entry := "SELECT " + strings.Join(entryColumns, ", ") + " FROM " + letters
 	return statements{
 		letters: letters,
@@ -67,5 +75,17 @@ func newStatements(keyspace string) statements {
 		requestDrop: "DELETE FROM " + requests + " WHERE table_name = ? AND id = ?",
 		requests: "SELECT id, event_id, aggregate_id, action, version, actor FROM " + requests +
 			" WHERE table_name = ? AND id > ? LIMIT 1000",
+
+		holdAdd:  "INSERT INTO " + holds + " (table_name, rule, failure_key, reason, since, until) VALUES (?, ?, ?, ?, ?, ?)",
+		holdDrop: "DELETE FROM " + holds + " WHERE table_name = ? AND rule = ? AND failure_key = ?",
+		holds:    "SELECT rule, failure_key, reason, since, until FROM " + holds + " WHERE table_name = ?",
+		editAdd: "INSERT INTO " + edits + " (event_id, edited_id, payload, content_type, headers, edited_by, reason, edited_at)" +
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		editIDAdd: "INSERT INTO " + editIDs + " (edited_id, event_id) VALUES (?, ?)",
+		edit:      edit + " WHERE event_id = ? AND edited_id = ?",
+		edits:     edit + " WHERE event_id = ?",
+		editOf:    "SELECT event_id FROM " + editIDs + " WHERE edited_id = ?",
+
+		jobs: newJobStatements(keyspace),
 	}
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -179,7 +180,7 @@ func (r *replayer) one(ctx context.Context, ref letterRef) {
 		}
 		r.metrics.replays.WithLabelValues("published").Inc()
 		r.drop(ref.id)
-	case errors.Is(end.err, errStalled):
+	case errors.Is(end.err, errStalled), errors.Is(end.err, errNotRead):
 		r.metrics.replays.WithLabelValues("called_off").Inc()
 		r.insist(ctx, ref.id, "give back", func() error { return p.letters.store.Unclaim(ctx, ref.id, r.owner, end.err.Error()) })
 		r.later(ref.id, time.Now().Add(p.cfg.BreakerOpen).UnixMilli())
@@ -351,6 +352,10 @@ func (p *publisher) replayed(l *lane, it *item, r *kgo.Record) {
 	p.endReplay(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})
 }
 
+// errNotRead calls off the replay of a row that could not be read again, because
+// the database did not answer.
+var errNotRead = errors.New("its row was not read again")
+
 // eventOf is the event of a dead letter. One whose row could not be read is
 // read again: somebody may have mended it.
 func (r *replayer) eventOf(ctx context.Context, l *dlq.Letter) (outbox.Event, error) {
@@ -359,7 +364,12 @@ func (r *replayer) eventOf(ctx context.Context, l *dlq.Letter) (outbox.Event, er
 		Sequence: l.Sequence, AggregateType: l.AggregateType, Type: l.EventType,
 		Payload: l.Payload, ContentType: l.ContentType, Headers: l.Headers, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt,
 	}
-	if l.ErrorClass != classUndecodable {
+	if l.Edit != nil {
+		e.EditOf = e.IDString()
+		e.ID, e.IDText, e.Payload, e.ContentType, e.Headers = l.Edit.ID, "", l.Edit.Payload, l.Edit.ContentType, l.Edit.Headers
+		return e, nil
+	}
+	if l.ErrorClass != classUndecodable && l.Metadata[metaBadRow] == "" {
 		return e, nil
 	}
 	bad := &outbox.RowError{Column: "of this dead letter", Problem: "cannot be read: " + l.ErrorText}
@@ -368,8 +378,8 @@ func (r *replayer) eventOf(ctx context.Context, l *dlq.Letter) (outbox.Event, er
 	}
 	rows, err := r.lookup(ctx, &e, e.Sequence, e.Sequence+1)
 	switch {
-	case err != nil:
-		return e, err
+	case err != nil: // of the row nothing is known, so the letter stays what it is
+		return e, fmt.Errorf("%w: %w", errNotRead, err)
 	case len(rows) == 0:
 		return e, bad
 	case rows[0].bad != nil:

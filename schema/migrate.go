@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -180,7 +182,13 @@ func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error
 		return err
 	}
 	for _, stmt := range statements(text) {
-		err := retry(ctx, func() error { return m.session.Query(stmt).WithContext(ctx).Exec() })
+		err := retry(ctx, func() error {
+			// ScyllaDB has no ADD IF NOT EXISTS, and a migration may be done again.
+			if there, err := m.hasColumn(ctx, stmt); err != nil || there {
+				return err
+			}
+			return m.session.Query(stmt).WithContext(ctx).Exec()
+		})
 		if err != nil {
 			return fmt.Errorf("migration %03d_%s: %q: %w", mig.version, mig.name, stmt, err)
 		}
@@ -189,6 +197,24 @@ func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error
 		return fmt.Errorf("migration %03d_%s: wait for schema agreement: %w", mig.version, mig.name, err)
 	}
 	return nil
+}
+
+// addColumn is a statement that adds one column to a table.
+var addColumn = regexp.MustCompile(`(?i)^ALTER\s+TABLE\s+(\w+)\.(\w+)\s+ADD\s+(\w+)\s+[\w<>, ]+$`)
+
+// hasColumn tells whether stmt adds a column that the table has already.
+func (m *migrator) hasColumn(ctx context.Context, stmt string) (bool, error) {
+	parts := addColumn.FindStringSubmatch(strings.TrimSpace(stmt))
+	if parts == nil {
+		return false, nil
+	}
+	var name string
+	err := m.session.Query("SELECT column_name FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ? AND column_name = ?",
+		parts[1], parts[2], parts[3]).WithContext(ctx).Consistency(gocql.One).Scan(&name)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // record writes that mig was applied, unless someone did while the lock was

@@ -212,7 +212,7 @@ func TestMigrate_AfterACrashHalfWay(t *testing.T) {
 	}
 	dead := o
 	dead.LockTTL = 2 * time.Second
-	for _, tt := range []struct{ applied, recorded int }{{0, 0}, {1, 0}, {2, 0}, {2, 2}, {4, 3}, {5, 5}, {6, 5}, {lastVersion, lastVersion}} {
+	for _, tt := range []struct{ applied, recorded int }{{0, 0}, {1, 0}, {2, 0}, {2, 2}, {4, 3}, {5, 5}, {6, 5}, {lastVersion, lastVersion}, {lastVersion, 15}} {
 		t.Run(fmt.Sprintf("%d applied %d recorded", tt.applied, tt.recorded), func(t *testing.T) {
 			t.Parallel()
 			_, s := start(t, scyllafake.Config{})

@@ -140,8 +140,11 @@ type changed struct {
 	// Missing are event ids that have no letter.
 	Missing []string `json:"missing,omitempty"`
 	// Failed are letters of which the database could not say what became.
-	Failed int64    `json:"failed"`
-	Errors []string `json:"errors,omitempty"`
+	Failed int64 `json:"failed"`
+	// Skipped says what the change leaves out and what goes on behind it; the
+	// letters' histories say it of each.
+	Skipped string   `json:"skipped,omitempty"`
+	Errors  []string `json:"errors,omitempty"`
 }
 
 // refuse counts a letter that was refused. One goroutine at a time may call it.
@@ -194,9 +197,13 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, s *dlq.Store, c dlqChange, i
 			return err
 		}
 	}
+	out.Skipped = skipped(c.action, &out)
 	if f.output != "table" {
 		err = printAs(cmd.OutOrStdout(), f.output, out)
 	} else if !f.dryRun {
+		if out.Skipped != "" {
+			defer fmt.Fprintln(cmd.OutOrStdout(), out.Skipped)
+		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d changed, %d refused, %d failed, %d not found\n",
 			c.action, out.Changed, out.Refused, out.Failed, len(out.Missing))
 	}
@@ -207,6 +214,17 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, s *dlq.Store, c dlqChange, i
 		err = quietError{}
 	}
 	return err
+}
+
+// skipped is what a change left out, in words; empty if it leaves out nothing.
+func skipped(action dlq.Action, c *changed) string {
+	what, ok := map[dlq.Action]string{
+		dlq.ActionDiscard: "never published", dlq.ActionResolve: "not published by the relay", dlq.ActionRelease: "passed by later ones of their aggregates",
+	}[action]
+	if !ok || c.Changed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("skipped: %d events are %s; dead letters behind them that go on: %d", c.Changed, what, c.Preview.Followers)
 }
 
 // readLetters reads the letters of events, each once; missing have none.

@@ -133,6 +133,11 @@ func newDLQShowCommand() *cobra.Command {
 					return err
 				}
 				v := shown{letterView: viewOf(&l)}
+				holds, err := s.Holds(cmd.Context(), l.Table)
+				if err != nil {
+					return err
+				}
+				v.Waiting = l.WaitsFor(holds, time.Now())
 				if v.History, err = s.History(cmd.Context(), l.EventID); err != nil {
 					return err
 				}
@@ -195,8 +200,13 @@ func printShown(w io.Writer, v *shown) error {
 	field("attempts", fmt.Sprintf("%d, and %d replays that failed", v.Attempts, v.Replays))
 	field("first failed at", at(&v.FirstFailedAt))
 	field("last failed at", at(&v.LastFailedAt))
-	field("strategy", v.Strategy)
+	strategy := v.Strategy
+	if v.Rule != "" {
+		strategy += ", by the rule " + v.Rule
+	}
+	field("strategy", strategy)
 	field("next attempt", at(v.NextAttempt))
+	field("waits for", v.Waiting)
 	for _, m := range []struct {
 		name   string
 		values map[string]string

@@ -36,7 +36,9 @@ type letterView struct {
 	FirstFailedAt time.Time         `json:"first_failed_at"`
 	LastFailedAt  time.Time         `json:"last_failed_at"`
 	Strategy      string            `json:"strategy,omitempty"`
+	Rule          string            `json:"rule,omitempty"`
 	NextAttempt   *time.Time        `json:"next_attempt,omitempty"`
+	Waiting       string            `json:"waiting,omitempty"`
 	Released      bool              `json:"released,omitempty"`
 	ClaimedBy     string            `json:"claimed_by,omitempty"`
 	ClaimedUntil  *time.Time        `json:"claimed_until,omitempty"`
@@ -60,7 +62,7 @@ func viewOf(l *dlq.Letter) letterView {
 		EventID: l.EventID.String(), Status: l.Status, Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType,
 		EventType: l.EventType, Sequence: l.Sequence, Topic: l.Topic, ErrorClass: l.ErrorClass, ErrorCode: l.ErrorCode,
 		ErrorText: l.ErrorText, ErrorChain: l.ErrorChain, Attempts: l.Attempts, Replays: l.Replays, FirstFailedAt: l.FirstFailedAt,
-		LastFailedAt: l.LastFailedAt, Strategy: l.Strategy, NextAttempt: timeOrNil(l.NextAttempt), Released: l.Released,
+		LastFailedAt: l.LastFailedAt, Strategy: l.Strategy, Rule: l.Rule, Waiting: l.WaitsFor(nil, time.Now()), NextAttempt: timeOrNil(l.NextAttempt), Released: l.Released,
 		ClaimedBy: l.ClaimedBy, ClaimedUntil: timeOrNil(l.ClaimedUntil), OutcomeNote: l.Outcome.Note, ResolvedAt: timeOrNil(l.ResolvedAt),
 		CreatedAt: timeOrNil(l.CreatedAt), DeliverAt: timeOrNil(l.DeliverAt), Version: l.Version, ContentType: l.ContentType,
 		Headers: l.Headers, Metadata: l.Metadata, Raw: l.Raw,

@@ -1,0 +1,239 @@
+package dlq
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// JobState is where a job stands.
+type JobState string
+
+// The states of a job. Done, cancelled and failed ones stay so.
+const (
+	JobQueued    JobState = "queued"    // no runner has begun it
+	JobRunning   JobState = "running"   // a runner acts, or will when the last one's claim has run out
+	JobPaused    JobState = "paused"    // by an operator, or by a canary
+	JobDone      JobState = "done"      // the report is final
+	JobCancelled JobState = "cancelled" // by an operator; final once Finished is set
+	JobFailed    JobState = "failed"    // it cannot be run: Error says why
+)
+
+// JobStates are all states, in the order of a job's life.
+var JobStates = []JobState{JobQueued, JobRunning, JobPaused, JobDone, JobCancelled, JobFailed}
+
+// Ended tells whether a job in the state acts on no more letters.
+func (s JobState) Ended() bool { return s == JobDone || s == JobCancelled || s == JobFailed }
+
+// JobActions are what a job can do to letters.
+var JobActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionResolve, ActionPark}
+
+const (
+	// DefaultBatchSize is how many letters a job acts on between two saves.
+	DefaultBatchSize = 100
+	// MaxBatchSize bounds what a job's row holds.
+	MaxBatchSize = 1000
+	// MaxJobIDs is how many letters a job may name; more need a filter.
+	MaxJobIDs = 10_000
+	// DefaultFollow is how long a job waits for what becomes of a letter that it
+	// replayed.
+	DefaultFollow = 10 * time.Minute
+)
+
+// JobSpec is what a job is to do.
+type JobSpec struct {
+	// Action is one of JobActions.
+	Action Action `json:"action"`
+	// Filter says which letters, unless IDs does. Without Status open ones are
+	// meant. What dies after the job was made is not.
+	Filter Filter `json:"filter"`
+	// IDs names the letters, at most MaxJobIDs.
+	IDs []gocql.UUID `json:"ids,omitempty"`
+	// Limit is how many letters the job looks at, those that died last; 0 means all.
+	Limit int `json:"limit,omitempty"`
+	// Rate is letters per second; 0 means as fast as it goes.
+	Rate float64 `json:"rate,omitempty"`
+	// BatchSize is how many letters lie between two saves. Default
+	// DefaultBatchSize, at most MaxBatchSize.
+	BatchSize int `json:"batch_size"`
+	// Canary lets a replay begin with 1, 2, 5 and 20 letters, and waits each time
+	// for what becomes of them. The job pauses if one dies of the same error
+	// class as before.
+	Canary bool `json:"canary,omitempty"`
+	// Follow is how long a replay waits for what becomes of a letter, from the
+	// batch on that it was in. Default DefaultFollow; negative means not at all.
+	Follow time.Duration `json:"follow"`
+}
+
+// withDefaults is the specification of a job made at now.
+func (s JobSpec) withDefaults(now time.Time) JobSpec {
+	if s.BatchSize == 0 {
+		s.BatchSize = DefaultBatchSize
+	}
+	if s.Follow == 0 {
+		s.Follow = DefaultFollow
+	}
+	if len(s.IDs) > 0 {
+		s.IDs = unique(s.IDs)
+		return s
+	}
+	if len(s.Filter.Status) == 0 {
+		s.Filter.Status = openStatuses()
+	}
+	if s.Filter.Until.IsZero() || s.Filter.Until.After(now) {
+		s.Filter.Until = now
+	}
+	return s
+}
+
+func openStatuses() (open []Status) {
+	for _, st := range Statuses {
+		if st.Open() {
+			open = append(open, st)
+		}
+	}
+	return open
+}
+
+func unique(ids []gocql.UUID) (out []gocql.UUID) {
+	seen := make(map[gocql.UUID]bool, len(ids))
+	for _, id := range ids {
+		if !seen[id] {
+			seen[id] = true
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// Validate reports everything that is wrong with the specification.
+func (s *JobSpec) Validate() error {
+	var errs []error
+	if !slices.Contains(JobActions, s.Action) {
+		errs = append(errs, fmt.Errorf("action %q: use one of %v", s.Action, JobActions))
+	}
+	if len(s.IDs) > MaxJobIDs {
+		errs = append(errs, fmt.Errorf("%d ids: name at most %d, or use a filter", len(s.IDs), MaxJobIDs))
+	}
+	if f := s.Filter; len(s.IDs) > 0 && (len(f.Status) > 0 || f.ErrorClass != "" || f.EventType != "" || f.Aggregate != "" ||
+		!f.Since.IsZero() || !f.Until.IsZero() || !f.After.FirstFailedAt.IsZero()) {
+		errs = append(errs, errors.New("ids and a filter: use one or the other"))
+	}
+	if s.Limit < 0 {
+		errs = append(errs, fmt.Errorf("limit %d: must not be negative", s.Limit))
+	}
+	if s.Rate < 0 || math.IsNaN(s.Rate) || math.IsInf(s.Rate, 0) {
+		errs = append(errs, fmt.Errorf("rate %v: must be letters per second, 0 for no limit", s.Rate))
+	}
+	if s.BatchSize < 0 || s.BatchSize > MaxBatchSize {
+		errs = append(errs, fmt.Errorf("batch size %d: must be 1 to %d", s.BatchSize, MaxBatchSize))
+	}
+	if s.Canary && s.Action != ActionReplay {
+		errs = append(errs, fmt.Errorf("canary: only a replay has one, not %s", s.Action))
+	}
+	if err := s.Filter.validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Progress is how far a job is, and at its end its report.
+type Progress struct {
+	// Total is how many letters the job is about, counted when it began; 0 before.
+	Total int `json:"total"`
+	// Done is how many it has acted on or passed over.
+	Done int `json:"done"`
+	// Changed is how many it has changed.
+	Changed int `json:"changed"`
+	// Replayed, of a replay, are in their topics now, or settled otherwise.
+	Replayed int `json:"replayed"`
+	// FailedAgain, of a replay, died again, by error class.
+	FailedAgain map[string]int `json:"failed_again,omitempty"`
+	// Waiting, of a replay, are those of which nothing is known yet. In the report
+	// of a finished job the time was up.
+	Waiting int `json:"waiting"`
+	// Skipped were not changed, by reason: the status in which the action cannot
+	// begin, "claimed", or "missing".
+	Skipped map[string]int `json:"skipped,omitempty"`
+}
+
+// Failed is how many letters died again.
+func (p *Progress) Failed() (n int) {
+	for _, k := range p.FailedAgain {
+		n += k
+	}
+	return n
+}
+
+// SkippedAll is how many letters were passed over.
+func (p *Progress) SkippedAll() (n int) {
+	for _, k := range p.Skipped {
+		n += k
+	}
+	return n
+}
+
+// Job is a bulk operation on dead letters. Times have milliseconds.
+type Job struct {
+	// ID tells jobs apart, and when they were made.
+	ID gocql.UUID
+	JobSpec
+	// Actor made it.
+	Actor Actor
+	State JobState
+	// Version counts the job's changes, from 1.
+	Version  int64
+	Progress Progress
+	// Error is why the job paused by itself or failed.
+	Error string
+	// ClaimedBy runs it until ClaimedUntil.
+	ClaimedBy    string
+	ClaimedUntil time.Time
+	// Started and Finished are zero before. With Finished the report is final.
+	Started, Finished time.Time
+	// History is who did what to the job, oldest first.
+	History []JobChange
+
+	writtenBy gocql.UUID // which change made the version
+	cursor    cursor
+	batch     int64        // of batchIDs, from 1
+	ids       []gocql.UUID // the batch that is being acted on
+}
+
+// Created is when the job was made.
+func (j *Job) Created() time.Time { return j.ID.Time().UTC().Truncate(time.Millisecond) }
+
+// JobChange is a line of a job's history.
+type JobChange struct {
+	At   time.Time `json:"at"`
+	What string    `json:"what"`
+	By   string    `json:"by"`
+	Why  string    `json:"why,omitempty"`
+}
+
+// cursor is where a job goes on.
+type cursor struct {
+	// After is the last letter of the batches so far; of a job with ids, At is how many.
+	After Position `json:"after,omitzero"`
+	At    int      `json:"at,omitempty"`
+	// End says that there is no batch after the current one.
+	End bool `json:"end,omitempty"`
+	// Followed are the batches, from the first on, of which everything is known
+	// or given up, and Known what became of them.
+	Followed int64    `json:"followed,omitempty"`
+	Known    followed `json:"known,omitzero"`
+	// Canary is the step of the canary.
+	Canary int `json:"canary,omitempty"`
+}
+
+// followed is what became of letters that were replayed.
+type followed struct {
+	Replayed int            `json:"replayed,omitempty"`
+	Failed   map[string]int `json:"failed,omitempty"`
+	Skipped  map[string]int `json:"skipped,omitempty"`
+	Waiting  int            `json:"waiting,omitempty"`
+}

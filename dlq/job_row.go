@@ -1,0 +1,275 @@
+package dlq
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// jobColumns are those of a job's row, in the order of jobRow.dest.
+var jobColumns = []string{
+	"id", "version", "written_by", "state", "spec", "cursor", "batch_no", "batch_ids", "progress", "error", "claimed_by", "claimed_until",
+	"started_at", "finished_at", "history",
+}
+
+type jobStatements struct {
+	insert, update, one, many     string
+	list, unlist, listed, listAll string
+	acted, actedOn                string
+}
+
+func newJobStatements(keyspace string) jobStatements {
+	jobs, list, letters := keyspace+".dead_letter_jobs", keyspace+".dead_letter_job_list", keyspace+".dead_letter_job_letters"
+	columns := strings.Join(jobColumns, ", ")
+	return jobStatements{
+		insert: "INSERT INTO " + jobs + " (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(jobColumns)), ", ") + ") IF NOT EXISTS",
+		update: "UPDATE " + jobs + " SET version = ?, written_by = ?, state = ?, cursor = ?, batch_no = ?, batch_ids = ?, progress = ?, error = ?," +
+			" claimed_by = ?, claimed_until = ?, started_at = ?, finished_at = ?",
+		one:  "SELECT " + columns + " FROM " + jobs + " WHERE id = ?",
+		many: "SELECT " + columns + " FROM " + jobs + " WHERE id IN ?",
+		// A job is on a list from when it is made until it is finished, for good, so
+		// any two timestamps of which the removal's is the greater do.
+		list:    "INSERT INTO " + list + " (bucket, id) VALUES (?, ?) USING TIMESTAMP 1",
+		unlist:  "DELETE FROM " + list + " USING TIMESTAMP 2 WHERE bucket = ? AND id = ?",
+		listed:  "SELECT id FROM " + list + " WHERE bucket = ? AND id < ? LIMIT ?",
+		listAll: "SELECT id FROM " + list + " WHERE bucket = ? LIMIT ?",
+		acted:   "INSERT INTO " + letters + " (job_id, batch_no, event_id, version, error_class, acted_at) VALUES (?, ?, ?, ?, ?, ?)",
+		actedOn: "SELECT event_id, version, error_class, acted_at FROM " + letters + " WHERE job_id = ? AND batch_no = ?",
+	}
+}
+
+// jobRow is a job as its row has it.
+type jobRow struct {
+	Job
+	spec, cursor, progress string
+	history                map[int64]string
+}
+
+// storedSpec is what a job's row keeps of its making.
+type storedSpec struct {
+	JobSpec
+	Actor Actor `json:"actor"`
+}
+
+func (r *jobRow) dest() []any {
+	return []any{
+		&r.ID, &r.Version, &r.writtenBy, (*string)(&r.State), &r.spec, &r.cursor, &r.batch, &r.ids, &r.progress, &r.Error,
+		&r.ClaimedBy, &r.ClaimedUntil, &r.Started, &r.Finished, &r.history,
+	}
+}
+
+// job is the job of the row.
+func (r *jobRow) job() (*Job, error) {
+	var spec storedSpec
+	err := json.Unmarshal([]byte(r.spec), &spec)
+	if err == nil {
+		err = json.Unmarshal([]byte(r.cursor), &r.Job.cursor)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(r.progress), &r.Progress)
+	}
+	r.JobSpec, r.Actor = spec.JobSpec, spec.Actor
+	versions := make([]int64, 0, len(r.history))
+	for v := range r.history {
+		versions = append(versions, v)
+	}
+	slices.Sort(versions)
+	for _, v := range versions {
+		var c JobChange
+		if err == nil {
+			err = json.Unmarshal([]byte(r.history[v]), &c)
+		}
+		r.History = append(r.History, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("job %s: its row cannot be read: %w", r.ID, err)
+	}
+	return &r.Job, nil
+}
+
+func (s *Store) readJob(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (*Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var r jobRow
+	err := s.selects(ctx, s.stmt.jobs.one, id).Consistency(cons).Scan(r.dest()...)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return nil, fmt.Errorf("job %s: %w", id, ErrNoJob)
+	case err != nil:
+		return nil, fmt.Errorf("read job %s: %w", id, err)
+	}
+	return r.job()
+}
+
+// readJobs reads the jobs of ids, in their order; those that are not there are
+// missing.
+func (s *Store) readJobs(ctx context.Context, ids []gocql.UUID) ([]*Job, error) {
+	found := make(map[gocql.UUID]*Job, len(ids))
+	for some := range slices.Chunk(ids, maxLookup) {
+		if err := s.someJobs(ctx, some, found); err != nil {
+			return nil, err
+		}
+	}
+	var out []*Job
+	for _, id := range ids {
+		if j, ok := found[id]; ok {
+			out = append(out, j)
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) someJobs(ctx context.Context, ids []gocql.UUID, found map[gocql.UUID]*Job) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	iter := s.selects(ctx, s.stmt.jobs.many, ids).Iter()
+	for {
+		var r jobRow
+		if !iter.Scan(r.dest()...) {
+			break
+		}
+		j, err := r.job()
+		if err != nil {
+			_ = iter.Close() // the row is the error
+			return err
+		}
+		found[j.ID] = j
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read %d jobs: %w", len(ids), err)
+	}
+	return nil
+}
+
+func asJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("dlq: %T of plain fields cannot be marshalled: %v", v, err))
+	}
+	return string(b)
+}
+
+// insertJob stores a new job; doing so again is no error.
+func (s *Store) insertJob(ctx context.Context, j *Job) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	// The id is this process's alone: whatever stands there already was stored by a
+	// try before.
+	_, err := s.query(ctx, s.stmt.jobs.insert,
+		j.ID, j.Version, j.ID, string(j.State), asJSON(storedSpec{j.JobSpec, j.Actor}), asJSON(j.cursor), j.batch, j.ids, asJSON(j.Progress), j.Error,
+		gocql.UnsetValue, gocql.UnsetValue, gocql.UnsetValue, gocql.UnsetValue, map[int64]string{j.Version: asJSON(j.History[0])},
+	).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
+	if err != nil {
+		return fmt.Errorf("store job %s: %w", j.ID, err)
+	}
+	return nil
+}
+
+// updateJob is the lightweight transaction of a change: j is the job after it
+// but for its version, lines are new in its history.
+func (s *Store) updateJob(ctx context.Context, j *Job, by gocql.UUID, lines []JobChange) (bool, error) {
+	old := j.Version
+	j.Version, j.writtenBy = old+1, by
+	args := []any{
+		j.Version, by, string(j.State), asJSON(j.cursor), j.batch, j.ids, asJSON(j.Progress), j.Error,
+		unsetNilText(j.ClaimedBy), nullable(j.ClaimedUntil), nullable(j.Started), nullable(j.Finished),
+	}
+	stmt := s.stmt.jobs.update
+	if len(lines) > 0 {
+		stmt += ", history[?] = ?"
+		args = append(args, j.Version, asJSON(lines[0]))
+	}
+	stmt += " WHERE id = ? IF version = ?"
+	args = append(args, j.ID, old)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	applied, err := s.query(ctx, stmt, args...).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
+	if err != nil {
+		return false, fmt.Errorf("change job %s: %w", j.ID, err)
+	}
+	return applied, nil
+}
+
+// unsetNilText is text, or null for none.
+func unsetNilText(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+func (s *Store) listJob(ctx context.Context, j *Job) error {
+	month := monthOf(j.ID.Time())
+	if err := s.openBucket(ctx, allJobs, month); err != nil {
+		return err
+	}
+	for _, bucket := range []time.Time{month, openJobs} {
+		if err := s.plain(ctx, s.stmt.jobs.list, bucket, j.ID); err != nil {
+			return fmt.Errorf("list job %s: %w", j.ID, err)
+		}
+	}
+	return nil
+}
+
+// unlistJob takes a job, if it is finished, off the list of open ones. If it
+// cannot, OpenJobs passes it over.
+func (s *Store) unlistJob(ctx context.Context, j *Job) *Job {
+	if j.Finished.IsZero() {
+		return j
+	}
+	if err := s.plain(ctx, s.stmt.jobs.unlist, openJobs, j.ID); err != nil {
+		s.log.Debug("a finished job stays on the list of open ones", "job", j.ID, "err", err)
+	}
+	return j
+}
+
+// plain is a write that may be repeated.
+func (s *Store) plain(ctx context.Context, stmt string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.query(ctx, stmt, args...).DefaultTimestamp(false).Idempotent(true).Exec()
+}
+
+// jobMonths are the months that may have jobs made before after, the last first.
+func (s *Store) jobMonths(ctx context.Context, after gocql.UUID) (months []time.Time, err error) {
+	until := latest
+	if after != (gocql.UUID{}) {
+		until = monthOf(after.Time()).AddDate(0, 0, 1)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	iter := s.selects(ctx, s.stmt.buckets, allJobs.kind, allJobs.value, time.Unix(0, 0), until).Prefetch(0).Iter()
+	var month time.Time
+	for iter.Scan(&month) {
+		months = append(months, month)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read in which months jobs were made: %w", err)
+	}
+	return months, nil
+}
+
+// jobIDs are up to limit jobs of a bucket, the newest first.
+func (s *Store) jobIDs(ctx context.Context, bucket time.Time, after gocql.UUID, limit int) (ids []gocql.UUID, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	q := s.selects(ctx, s.stmt.jobs.listAll, bucket, limit)
+	if after != (gocql.UUID{}) {
+		q = s.selects(ctx, s.stmt.jobs.listed, bucket, after, limit)
+	}
+	iter := q.Prefetch(0).Iter()
+	var id gocql.UUID
+	for iter.Scan(&id) {
+		ids = append(ids, id)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	return ids, nil
+}
