@@ -48,10 +48,10 @@ type acceptedOutput struct {
 }
 
 type resultBody struct {
-	Index   int           `json:"index" doc:"Place in the request, from 0"`
-	Status  int           `json:"status" doc:"202, or what a request with this message alone would have been answered"`
-	Message *acceptedBody `json:"message,omitempty"`
-	Problem *messageProblem      `json:"problem,omitempty"`
+	Index   int             `json:"index" doc:"Place in the request, from 0"`
+	Status  int             `json:"status" doc:"202, or what a request with this message alone would have been answered"`
+	Message *acceptedBody   `json:"message,omitempty"`
+	Problem *messageProblem `json:"problem,omitempty"`
 }
 
 type batchOutput struct {

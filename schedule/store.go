@@ -66,7 +66,7 @@ const (
 	// The rest of those with one time.
 	selectSlotsAt = "SELECT deliver_at, id, topic FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id > ? LIMIT ?"
 
-	dropSlot    = "DELETE FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id = ?"
+	dropSlot = "DELETE FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id = ?"
 
 	selectBuckets = "SELECT bucket FROM schedule_buckets WHERE month = ? AND bucket >= ? AND bucket <= ? LIMIT ?"
 	dropBucket    = "DELETE FROM schedule_buckets USING TIMESTAMP ? WHERE month = ? AND bucket = ?"
@@ -128,7 +128,9 @@ func (s *Store) Put(ctx context.Context, m *Message, now time.Time) error {
 
 // Read returns a message that waits, is on its way into the outbox, or was
 // cancelled less than KeepCancelled ago; otherwise ErrNotFound.
-func (s *Store) Read(ctx context.Context, id gocql.UUID) (Message, error) { return s.read(ctx, id, s.cons) }
+func (s *Store) Read(ctx context.Context, id gocql.UUID) (Message, error) {
+	return s.read(ctx, id, s.cons)
+}
 
 // read at the serial consistency first completes a change that was decided and
 // left undone.
