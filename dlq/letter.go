@@ -78,6 +78,12 @@ type Letter struct {
 	Outcome    Outcome
 	ResolvedAt time.Time
 
+	// PurgedAt is when all but the letter's outline was removed; zero while it is
+	// whole. A purged letter is archived, and on the list of its status alone.
+	PurgedAt time.Time
+	// Archive is where its copy is, if it was purged with one.
+	Archive string
+
 	// Metadata is what the relay knew: source, breaker, lag, host.
 	Metadata map[string]string
 	// Raw is what could be read of a row that is no event, column by column in

@@ -153,7 +153,7 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 			return p, err
 		}
 		p.line.By, p.line.Why = by.Name, by.Reason
-		if l.Status.Open() && asked != l.Version+1 {
+		if (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
 			if err := s.ask(ctx, l, action, by.Name); err != nil {
 				return planned{}, err
 			}
