@@ -53,6 +53,7 @@ const (
 	ActionRelease Action = "release"
 	ActionPark    Action = "park"
 	ActionResolve Action = "resolve" // ResolveByHand
+	ActionEdit    Action = "edit"
 	ActionArchive Action = "archive"
 	ActionPurge   Action = "purge"
 	ActionRestore Action = "restore"
@@ -62,7 +63,11 @@ const (
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
 
 // OperatorActions are those that are not the relay's.
+<<<<<<< HEAD
 var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionArchive, ActionPurge, ActionRestore}
+=======
+var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionArchive}
+>>>>>>> main
 
 // transitions says which action leads from where to where. The first status of
 // a list is where the action usually leads.
@@ -92,6 +97,14 @@ var transitions = map[Action]map[Status][]Status{
 		Processing: {Manual},
 		Failed:     {Manual},
 		Manual:     {Manual},
+	},
+	// What waits behind another goes on waiting: it is published so in its turn.
+	ActionEdit: {
+		Pending:    {Pending},
+		Parked:     {Parked},
+		Processing: {Pending},
+		Failed:     {Pending},
+		Manual:     {Pending},
 	},
 	ActionArchive: {Resolved: {Archived}, Failed: {Archived}},
 	// Failed and Manual only if it is forced.

@@ -23,6 +23,7 @@ var forbidden = map[string][]string{
 	"relay":                {"orders", "cmd", "internal/scyllafake", "internal/brokerstate"},
 	"orders":               {"relay", "dlq", "cmd", "internal/scyllafake"},
 	"dlq":                  {"relay", "orders", "cmd", "internal/scyllafake"},
+	"dlq/console":          {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"schema":               {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
 	"internal/access":      {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
 	"notify":               {"relay", "orders", "dlq", "schema", "cmd", "internal"},
