@@ -159,17 +159,13 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 			return p, err
 		}
 		p.line.By, p.line.Why = by.Name, by.Reason
-<<<<<<< HEAD
-		if (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
-=======
 		if by.Job != (gocql.UUID{}) {
 			p.line.Job = by.Job
 			p.set = append(p.set, assignment{"job_id", by.Job})
 			change := p.change
 			p.change = func(l *Letter) { change(l); l.job = by.Job }
 		}
-		if l.Status.Open() && asked != l.Version+1 {
->>>>>>> main
+		if (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
 			if err := s.ask(ctx, l, action, by.Name); err != nil {
 				return planned{}, err
 			}

@@ -29,7 +29,7 @@ var purgedColumns = []string{"payload", "content_type", "headers", "error_code",
 //
 // Resolved and archived letters can be purged; failed and manual ones if it is
 // forced; others, which the relay works on, never. Of the history only this
-// change is left. Purging again is no error. by.Version guards against a change
+// change is left; edits stay with the outline. Purging again is no error. by.Version guards against a change
 // since the letter was copied.
 func (s *Store) Purge(ctx context.Context, event gocql.UUID, how Purge, by Actor) error {
 	return s.operate(ctx, event, ActionPurge, by, func(l *Letter) (planned, error) {
@@ -174,6 +174,10 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID) error {
 	}
 	if !applied {
 		return fmt.Errorf("forget dead letter %s: somebody changed it meanwhile", event)
+	}
+	// Edits are named by the letter alone.
+	if err := s.query(qctx, "DELETE FROM "+s.keyspace+".dead_letter_edits WHERE event_id = ?", event).Idempotent(true).Exec(); err != nil {
+		s.log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", event, "err", err)
 	}
 	if err := s.drop(ctx, &l, l.Version, shelves(&l), false); err != nil {
 		s.log.Debug("an entry without a letter stays for its readers", "event_id", event, "err", err)

@@ -7,11 +7,8 @@ var entryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
 	"claimed_by", "claimed_until", "released", "rule", "waiting", "failure_key", "failure_repeats",
-<<<<<<< HEAD
 	"purged_at",
-=======
 	"job_id", "edited_id",
->>>>>>> main
 }
 
 // moreColumns are the others, but for history.

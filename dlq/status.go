@@ -63,11 +63,7 @@ const (
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
 
 // OperatorActions are those that are not the relay's.
-<<<<<<< HEAD
-var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionArchive, ActionPurge, ActionRestore}
-=======
-var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionArchive}
->>>>>>> main
+var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionArchive, ActionPurge, ActionRestore}
 
 // transitions says which action leads from where to where. The first status of
 // a list is where the action usually leads.

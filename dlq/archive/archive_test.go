@@ -36,13 +36,18 @@ func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // awkward is a letter with everything that JSON could lose.
 func awkward() *dlq.Letter {
+	edited := gocql.MustRandomUUID()
 	return &dlq.Letter{
 		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: "a\"\n", AggregateType: "order", EventType: "Ö", Sequence: 1<<62 + 1,
 		Payload: []byte{0, 0xff, '\n'}, ContentType: "x", Headers: map[string]string{"k": "v\n\u2028", "": ""}, CreatedAt: at(1), DeliverAt: at(2),
 		WrittenAt: 1_700_000_000_123_457, Topic: "t", Status: dlq.Resolved, Version: 7, Released: true, ErrorClass: "c", ErrorCode: "E", ErrorText: "e<&>",
 		ErrorChain: []string{"", "x\u2028"}, Attempts: 3, Replays: 2, FirstFailedAt: at(1_700_000_000_001), LastFailedAt: at(1_700_000_000_002), Strategy: "s",
 		Rule: "r", Waiting: "w", FailureKey: "f", FailureRepeats: 4, Outcome: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "t", Partition: 3, Offset: 1 << 60, Note: "n"},
-		ResolvedAt: at(1_700_000_000_003), Metadata: map[string]string{"host": "h"}, Raw: map[string]string{"c": "0x"},
+		ResolvedAt: at(1_700_000_000_003), EditedID: edited,
+		Edit: &dlq.Edited{
+			ID: edited, Edit: dlq.Edit{Payload: []byte{0xfe}, ContentType: "y", Headers: map[string]string{"e": "f"}}, Actor: dlq.Actor{Name: "eve", Reason: "typo"}, At: at(9),
+		},
+		Metadata: map[string]string{"host": "h"}, Raw: map[string]string{"c": "0x"},
 	}
 }
 
@@ -101,7 +106,7 @@ func TestRecord_HasEveryField(t *testing.T) {
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
 		case "NextAttempt", "ClaimedBy", "ClaimedUntil": // only of letters that are open
-		case "PurgedAt", "Archive": // of those that are here
+		case "PurgedAt", "Archive", "job": // of those that are here
 		default:
 			if v.Field(i).IsZero() {
 				t.Errorf("the test's letter has no %s: give it one, and the record a field", name)

@@ -56,6 +56,20 @@ type Record struct {
 	Metadata      map[string]string `json:"metadata,omitzero"`
 	Raw           map[string]string `json:"raw,omitzero"`
 	History       []dlq.Change      `json:"history"`
+	// EditedID and Edit are what was published in place of the event, if somebody
+	// edited the letter.
+	EditedID string `json:"edited_id,omitempty"`
+	Edit     *Edit  `json:"edit,omitempty"`
+}
+
+// Edit is the last edit of a letter.
+type Edit struct {
+	Payload     []byte            `json:"payload_base64"`
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitzero"`
+	By          string            `json:"by"`
+	Reason      string            `json:"reason,omitempty"`
+	At          time.Time         `json:"at"`
 }
 
 // recordOf is a letter as a line.
@@ -78,6 +92,12 @@ func recordOf(l *dlq.Letter, history []dlq.Change) Record {
 	default:
 		s := base64.StdEncoding.EncodeToString(l.Payload)
 		r.PayloadBase64 = &s
+	}
+	if l.EditedID != (gocql.UUID{}) {
+		r.EditedID = l.EditedID.String()
+	}
+	if e := l.Edit; e != nil {
+		r.Edit = &Edit{Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At}
 	}
 	return r
 }
@@ -105,6 +125,17 @@ func (r *Record) Letter() (dlq.Letter, error) {
 	case r.PayloadBase64 != nil:
 		if l.Payload, err = base64.StdEncoding.DecodeString(*r.PayloadBase64); err != nil {
 			return dlq.Letter{}, fmt.Errorf("payload of event %s: %w", r.EventID, err)
+		}
+	}
+	if r.EditedID != "" {
+		if l.EditedID, err = gocql.ParseUUID(r.EditedID); err != nil {
+			return dlq.Letter{}, fmt.Errorf("edited id %q of event %s: %w", r.EditedID, r.EventID, err)
+		}
+	}
+	if e := r.Edit; e != nil {
+		l.Edit = &dlq.Edited{
+			ID: l.EditedID, Edit: dlq.Edit{Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers},
+			Actor: dlq.Actor{Name: e.By, Reason: e.Reason}, At: e.At,
 		}
 	}
 	return l, nil

@@ -97,7 +97,7 @@ func (b *bundle) bury(aggregate string, seq int64, to dlq.Status) gocql.UUID {
 	b.Helper()
 	ctx := b.Context()
 	l := awkward()
-	l.AggregateID, l.Sequence, l.Status, l.Released, l.Outcome, l.ResolvedAt, l.Replays = aggregate, seq, dlq.Pending, false, dlq.Outcome{}, time.Time{}, 0
+	l.AggregateID, l.Sequence, l.Status, l.Released, l.Outcome, l.ResolvedAt, l.Replays, l.EditedID, l.Edit = aggregate, seq, dlq.Pending, false, dlq.Outcome{}, time.Time{}, 0, gocql.UUID{}, nil
 	l.FirstFailedAt, l.LastFailedAt = at(b.now.Load()), at(b.now.Load())
 	if to == dlq.Parked || to == dlq.Manual {
 		l.Status = to
