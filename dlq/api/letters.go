@@ -14,9 +14,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// maxPage is how many letters one answer lists at most.
-const maxPage = 500
-
 type meOutput struct {
 	Body struct {
 		Name string      `json:"name"`
