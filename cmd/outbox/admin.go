@@ -156,7 +156,7 @@ func (c *adminConfig) listen(ctx context.Context) (net.Listener, error) {
 	case errors.Is(err, access.ErrInClear):
 		return nil, usageError{withHint(err, "set admin.tls_cert and admin.tls_key; or --admin-insecure, if something else protects the way, such as a proxy on this machine")}
 	case err != nil:
-		return nil, portHint(err, c.APIAddr, "--admin-api-addr")
+		return nil, portHint(err, c.APIAddr, "the flag for its address (--admin-api-addr; of dev: --admin-addr)")
 	}
 	return ln, nil
 }

@@ -123,9 +123,11 @@ func setup(t testing.TB, change func(*Config)) *bundle {
 	return b
 }
 
-// fault adds a rule for operations on one table of a kind; count 0 means all.
-func (b *bundle) fault(table string, kind engine.OpKind, count int, e faults.Effect) {
-	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}}, Count: count, Effect: e})
+// fault makes operations of a kind on a table time out, all after the first so many.
+func (b *bundle) fault(table string, kind engine.OpKind, skip int) {
+	b.node.Faults().MustAdd(faults.Rule{
+		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}}, Skip: skip, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)},
+	})
 }
 
 // answer is what a request got.
