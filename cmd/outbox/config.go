@@ -21,13 +21,14 @@ import (
 
 // config is every setting, after flags, environment, file and defaults.
 type config struct {
-	Scylla scyllaConfig `koanf:"scylla"`
-	Kafka  kafkaConfig  `koanf:"kafka"`
-	HTTP   httpConfig   `koanf:"http"`
-	Admin  adminConfig  `koanf:"admin"`
-	Relay  relayConfig  `koanf:"relay"`
-	Schema schemaConfig `koanf:"schema"`
-	Log    logConfig    `koanf:"log"`
+	Scylla   scyllaConfig   `koanf:"scylla"`
+	Kafka    kafkaConfig    `koanf:"kafka"`
+	HTTP     httpConfig     `koanf:"http"`
+	Messages messagesConfig `koanf:"messages"`
+	Admin    adminConfig    `koanf:"admin"`
+	Relay    relayConfig    `koanf:"relay"`
+	Schema   schemaConfig   `koanf:"schema"`
+	Log      logConfig      `koanf:"log"`
 }
 
 type scyllaConfig struct {
@@ -113,6 +114,8 @@ type relayConfig struct {
 	MaxInFlightBytes int64         `koanf:"max_in_flight_bytes"`
 	MaxRecordBytes   int32         `koanf:"max_record_bytes"`
 	DrainTimeout     time.Duration `koanf:"drain_timeout"`
+	Schedule         string        `koanf:"schedule"`
+	ScheduleRate     int           `koanf:"schedule_rate"`
 	relayPublishing  `koanf:",squash"`
 	// Tables are several tables instead of Table; see tablesKey.
 	Tables []tableConfig `koanf:"-"`

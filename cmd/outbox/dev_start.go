@@ -33,11 +33,15 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	if d.relay, err = relay.New(conf); err != nil {
 		return usageError{err}
 	}
+	scheduler, err := d.conf.newScheduler(d.session, []relay.Config{conf}, reg, d.log)
+	if err != nil {
+		return err
+	}
 	// The relay ends by stopRelay, not with ctx: what is loaded when a signal
 	// comes is still to be relayed.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	go func() { done <- d.relay.Run(running) }()
+	go func() { done <- withScheduler(running, scheduler, d.relay.Run) }()
 	d.stopRelay = func() error {
 		cancel()
 		err, ok := <-done
@@ -148,8 +152,12 @@ func (d *dev) printTour() {
     curl -s http://%[1]s/v1/orders/ID
     curl -s -X POST http://%[1]s/v1/orders/ID/cancel -H 'Content-Type: application/json' -d '{"reason":"changed my mind"}'
 
+  hand in a message for any topic, at once or for later; list what waits
+    curl -s http://%[1]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'
+    curl -s 'http://%[1]s/v1/messages?state=scheduled'
+
   see metrics
-    curl -s http://%[1]s/metrics | grep -E '^(relay|orders)_'
+    curl -s http://%[1]s/metrics | grep -E '^(relay|orders|messages|schedule)_'
 
 Ctrl-C stops it.
 `, d.httpAddr, d.kafkaAddr, strings.Join(orderEvents, " "))

@@ -14,13 +14,14 @@ import (
 type section string
 
 const (
-	sectionScylla section = "scylla"
-	sectionKafka  section = "kafka"
-	sectionHTTP   section = "http"
-	sectionAdmin  section = "admin"
-	sectionRelay  section = "relay"
-	sectionSchema section = "schema"
-	sectionLog    section = "log"
+	sectionScylla   section = "scylla"
+	sectionKafka    section = "kafka"
+	sectionHTTP     section = "http"
+	sectionMessages section = "messages"
+	sectionAdmin    section = "admin"
+	sectionRelay    section = "relay"
+	sectionSchema   section = "schema"
+	sectionLog      section = "log"
 
 	// sectionAdminAPI are the settings of the admin API: those of the section
 	// admin that the relay has no use for.
@@ -50,7 +51,7 @@ type setting struct {
 
 // settings is every configuration value there is: flags, environment, the keys
 // allowed in a file, and the table in the README come from it.
-var settings = slices.Concat(ownSettings, publishingSettings)
+var settings = slices.Concat(ownSettings, messageSettings, publishingSettings)
 
 var ownSettings = []setting{
 	{sectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port", false},
