@@ -27,7 +27,7 @@ build: ## build the binary into bin/outbox
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
 
 .PHONY: test
-test: lint test-race test-virtual test-peers test-fault fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17 and Maven)
+test: lint test-race test-virtual test-peers test-fault test-api fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17 and Maven)
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -49,6 +49,10 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 .PHONY: test-peers
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
 	go test -tags peers -count=1 -timeout 20m -v -run Peer ./test/... | ./test/tidy-log
+
+.PHONY: test-api
+test-api: ## the running order API against its own description, with schemathesis (needs Python 3 with venv)
+	./test/api/run
 
 .PHONY: test-fault
 test-fault: ## real processes, killed with SIGKILL at random moments

@@ -5,8 +5,8 @@ type Address struct {
 	Name     string `json:"name" minLength:"1" maxLength:"100" doc:"Who receives it"`
 	Street   string `json:"street" minLength:"1" maxLength:"200" doc:"Street and number"`
 	City     string `json:"city" minLength:"1" maxLength:"100"`
-	Region   string `json:"region,omitempty" maxLength:"100"`
-	Postcode string `json:"postcode,omitempty" maxLength:"64"`
+	Region   string `json:"region,omitempty" nullable:"true" maxLength:"100"`
+	Postcode string `json:"postcode,omitempty" nullable:"true" maxLength:"64"`
 }
 
 // MaxAddress is the most characters that any field of an Address has, its street.

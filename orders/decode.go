@@ -216,7 +216,20 @@ func decodeOrder(body []byte) (NewOrder, error) {
 	return decode(body, explainOrder, (*NewOrder).Validate)
 }
 
+// decodeUpdate refuses null, which could mean to leave a field or to empty it.
 func decodeUpdate(body []byte) (Update, error) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) == nil {
+		var bad InvalidError
+		for _, name := range []string{"country", "address", "lines"} {
+			if raw, ok := fields[name]; ok && isNull(raw) {
+				bad.add(name, "must not be null; leave it out to keep what is there", nil)
+			}
+		}
+		if err := bad.orNil(); err != nil {
+			return Update{}, err
+		}
+	}
 	return decode(body, explainUpdate, (*Update).Validate)
 }
 

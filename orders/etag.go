@@ -8,8 +8,11 @@ import (
 // etag is the strong entity tag of a version.
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// maxTags bounds the tags of an If-Match.
-const maxTags = 32
+// maxIfMatch bounds an If-Match, and ifMatchForm is what it looks like.
+const (
+	maxIfMatch  = 512
+	ifMatchForm = `^(\*|(W/)?"[!#-~]*"(, (W/)?"[!#-~]*")*)$`
+)
 
 // parseIfMatch returns the versions that an If-Match (RFC 9110, 13.1.1) names, nil
 // for none and for "*", which every order fulfils that is there. A tag that this
@@ -19,11 +22,14 @@ func parseIfMatch(header string) ([]int64, error) {
 	if rest == "" || rest == "*" {
 		return nil, nil
 	}
+	if len(header) > maxIfMatch {
+		return nil, errIfMatch()
+	}
 	versions := []int64{}
-	for n := 0; ; n++ {
+	for {
 		weak := strings.HasPrefix(rest, "W/")
 		rest = strings.TrimPrefix(rest, "W/")
-		if n == maxTags || !strings.HasPrefix(rest, `"`) {
+		if !strings.HasPrefix(rest, `"`) {
 			return nil, errIfMatch()
 		}
 		tag, after, ok := strings.Cut(rest[1:], `"`)

@@ -3,9 +3,11 @@ package orders
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 )
 
@@ -14,7 +16,20 @@ type listInput struct {
 	From       time.Time `query:"from" doc:"Placed at this time or later"`
 	To         time.Time `query:"to" doc:"Placed before this time"`
 	Limit      int       `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"Orders of a page, at most"`
-	Cursor     string    `query:"cursor" maxLength:"64" doc:"What the page before gave as next"`
+	Cursor     string    `query:"cursor" pattern:"^[A-Za-z0-9_-]{32}$" doc:"What the page before gave as next"`
+}
+
+// Resolve refuses parameters that are there but empty: huma takes them for absent,
+// and a list that is bounded by nothing is not what was meant.
+func (*listInput) Resolve(ctx huma.Context) []error {
+	var errs []error
+	u := ctx.URL()
+	for name, values := range u.Query() {
+		if slices.Contains(values, "") {
+			errs = append(errs, &huma.ErrorDetail{Location: "query." + clip(name), Message: "must not be empty; leave it out"})
+		}
+	}
+	return errs
 }
 
 // listedOrder is an order in a list.

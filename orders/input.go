@@ -21,9 +21,9 @@ const (
 // NewOrder is what a caller asks to store.
 type NewOrder struct {
 	// Invoice is the caller's own reference; optional, not unique.
-	Invoice string `json:"invoice,omitempty" maxLength:"64" doc:"The caller's own reference; optional, need not be unique"`
+	Invoice string `json:"invoice,omitempty" nullable:"true" maxLength:"64" doc:"The caller's own reference; optional, need not be unique"`
 	// CustomerID is nil for a guest.
-	CustomerID *string `json:"customer_id,omitempty" nullable:"true" maxLength:"64" doc:"Null or left out for a guest"`
+	CustomerID *string `json:"customer_id,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"Null or left out for a guest"`
 	Country    string  `json:"country" minLength:"1" maxLength:"100"`
 	// Address is where the order goes; optional.
 	Address *Address `json:"address,omitempty"`
@@ -37,7 +37,7 @@ type NewOrder struct {
 // NewLine is one position of a NewOrder.
 type NewLine struct {
 	SKU         string `json:"sku" minLength:"1" maxLength:"64"`
-	Description string `json:"description,omitempty" maxLength:"200"`
+	Description string `json:"description,omitempty" nullable:"true" maxLength:"200"`
 	Quantity    int    `json:"quantity" minimum:"1" maximum:"1000000"`
 	// UnitPrice is a plain decimal number, such as 3.39.
 	UnitPrice Price `json:"unit_price"`
@@ -46,8 +46,8 @@ type NewLine struct {
 // Cancellation is what a caller says when cancelling.
 type Cancellation struct {
 	// CreditNote is the caller's own reference; optional.
-	CreditNote string `json:"credit_note,omitempty" maxLength:"64" doc:"The caller's own reference"`
-	Reason     string `json:"reason,omitempty" maxLength:"200"`
+	CreditNote string `json:"credit_note,omitempty" nullable:"true" maxLength:"64" doc:"The caller's own reference"`
+	Reason     string `json:"reason,omitempty" nullable:"true" maxLength:"200"`
 	// CancelledAt defaults to now.
 	CancelledAt *time.Time `json:"cancelled_at,omitempty" nullable:"true" doc:"Default: now"`
 }

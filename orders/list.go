@@ -147,10 +147,9 @@ func parseCursor(s string) (cursor, error) {
 	if err != nil || len(b) != 24 {
 		return cursor{}, errCursor
 	}
-	c := cursor{at: time.UnixMilli(int64(binary.BigEndian.Uint64(b))).UTC()}
-	if c.at.Year() < 1 || c.at.Year() > 9999 {
-		return cursor{}, errCursor
-	}
+	// No order is outside of these years; a month would not fit its column.
+	ms := min(max(int64(binary.BigEndian.Uint64(b)), time.Time{}.UnixMilli()), endOfTime.UnixMilli())
+	c := cursor{at: time.UnixMilli(ms).UTC()}
 	copy(c.id[:], b[8:])
 	return c, nil
 }

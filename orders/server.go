@@ -117,6 +117,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	for _, register := range cfg.Routes {
 		register(h)
 	}
+	refine(h.OpenAPI())
 	addExamples(h.OpenAPI())
 	mux.HandleFunc("GET /docs", docs)
 	mux.HandleFunc("GET /docs/", docs)

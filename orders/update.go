@@ -21,8 +21,8 @@ type Confirmation struct{}
 
 // Shipment is what a caller says when an order has left.
 type Shipment struct {
-	Carrier  string `json:"carrier,omitempty" maxLength:"64" doc:"Who brings it"`
-	Tracking string `json:"tracking,omitempty" maxLength:"64" doc:"The carrier's number"`
+	Carrier  string `json:"carrier,omitempty" nullable:"true" maxLength:"64" doc:"Who brings it"`
+	Tracking string `json:"tracking,omitempty" nullable:"true" maxLength:"64" doc:"The carrier's number"`
 	// ShippedAt defaults to now.
 	ShippedAt *time.Time `json:"shipped_at,omitempty" nullable:"true" doc:"Default: now"`
 }

@@ -258,7 +258,7 @@ func TestParseIfMatch(t *testing.T) {
 			t.Errorf("parseIfMatch(%q) = %v, %v, want %v", header, got, err, want)
 		}
 	}
-	for _, header := range []string{"1", `"1`, `"1""2"`, `"1",`, `*,"1"`, strings.Repeat(`"1",`, maxTags) + `"1"`} {
+	for _, header := range []string{"1", `"1`, `"1""2"`, `"1",`, `*,"1"`, strings.Repeat(`"1",`, maxIfMatch) + `"1"`} {
 		if got, err := parseIfMatch(header); err == nil {
 			t.Errorf("parseIfMatch(%q) = %v, want an error", header, got)
 		}

@@ -26,6 +26,7 @@ var forbidden = map[string][]string{
 	"dlq/console":          {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"schedule":             {"relay", "orders", "dlq", "messages", "cmd", "internal/scyllafake"},
 	"messages":             {"relay", "orders", "dlq", "cmd", "internal/scyllafake"},
+	"client":               {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"schema":               {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
 	"internal/access":      {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
 	"notify":               {"relay", "orders", "dlq", "schema", "cmd", "internal"},

@@ -1,0 +1,226 @@
+// Package client is a Go client of the order API.
+//
+// A Client repeats what may be repeated: reads, and changes, each of which it
+// gives an Idempotency-Key of its own unless the caller names one, so that a
+// repetition has the effect and the answer of the first. It waits as long as the
+// service asks it to (Retry-After), otherwise longer each time, and gives up at
+// the context's deadline or after MaxAttempts. What the service refuses is a
+// *Problem.
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mrand "math/rand/v2"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Defaults of Client.
+const (
+	DefaultMaxAttempts = 5
+	DefaultFirstPause  = 100 * time.Millisecond
+	maxPause           = 10 * time.Second
+	maxAnswer          = 8 << 20
+)
+
+// Client asks an order service. Its fields must not be changed once it is in use;
+// it is safe for concurrent use.
+type Client struct {
+	// URL is where the service is, such as http://127.0.0.1:8080.
+	URL string
+	// Token is the bearer token; empty sends none.
+	Token string
+	// HTTP makes the requests. Default http.DefaultClient.
+	HTTP *http.Client
+	// MaxAttempts bounds how often a request is sent. Default 5; 1 never repeats.
+	MaxAttempts int
+	// FirstPause is about how long to wait before the second attempt where the
+	// service does not say; each next wait is twice as long. Default 100 ms.
+	FirstPause time.Duration
+}
+
+// Option changes one request.
+type Option func(*call)
+
+// WithKey makes the request have this Idempotency-Key instead of a random one.
+// With a key of its own a caller who died can ask again, in another process, and
+// get the answer to the first request.
+func WithKey(key string) Option { return func(c *call) { c.header.Set("Idempotency-Key", key) } }
+
+// IfVersion makes a change only if the order is at this version; otherwise the
+// error is a *Problem of the type ProblemStale.
+func IfVersion(version int64) Option {
+	return func(c *call) { c.header.Set("If-Match", strconv.Quote(strconv.FormatInt(version, 10))) }
+}
+
+// WithTrace sends a W3C traceparent, which travels with the event.
+func WithTrace(traceparent string) Option {
+	return func(c *call) { c.header.Set("traceparent", traceparent) }
+}
+
+// Create stores an order.
+func (c *Client) Create(ctx context.Context, o NewOrder, opts ...Option) (Order, error) {
+	return send[Order](ctx, c, http.MethodPost, "/v1/orders", o, opts)
+}
+
+// Get reads an order.
+func (c *Client) Get(ctx context.Context, id string) (Order, error) {
+	return send[Order](ctx, c, http.MethodGet, orderPath(id, ""), nil, nil)
+}
+
+// List reads a page of a customer's orders, the newest first. Page.Next, in
+// ListQuery.Cursor, leads to the next; it is empty after the last.
+func (c *Client) List(ctx context.Context, q ListQuery) (Page, error) {
+	return send[Page](ctx, c, http.MethodGet, "/v1/orders?"+q.values().Encode(), nil, nil)
+}
+
+// Update changes an order that the caller has seen at this version.
+func (c *Client) Update(ctx context.Context, id string, version int64, u Update, opts ...Option) (Order, error) {
+	return send[Order](ctx, c, http.MethodPatch, orderPath(id, ""), u, append([]Option{IfVersion(version)}, opts...))
+}
+
+// Confirm confirms an order.
+func (c *Client) Confirm(ctx context.Context, id string, opts ...Option) (Order, error) {
+	return send[Order](ctx, c, http.MethodPost, orderPath(id, "/confirm"), struct{}{}, opts)
+}
+
+// Ship says that an order has left.
+func (c *Client) Ship(ctx context.Context, id string, s Shipment, opts ...Option) (Order, error) {
+	return send[Order](ctx, c, http.MethodPost, orderPath(id, "/ship"), s, opts)
+}
+
+// Cancel cancels an order.
+func (c *Client) Cancel(ctx context.Context, id string, s Cancellation, opts ...Option) (Order, error) {
+	return send[Order](ctx, c, http.MethodPost, orderPath(id, "/cancel"), s, opts)
+}
+
+func orderPath(id, action string) string { return "/v1/orders/" + url.PathEscape(id) + action }
+
+// call is a request, all its attempts.
+type call struct {
+	method, url string
+	header      http.Header
+	body        []byte
+}
+
+func send[T any](ctx context.Context, c *Client, method, path string, body any, opts []Option) (T, error) {
+	var out T
+	r := call{method: method, url: strings.TrimSuffix(c.URL, "/") + path, header: http.Header{}}
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return out, fmt.Errorf("order API: encode the request: %w", err)
+		}
+		r.body = b
+		r.header.Set("Content-Type", "application/json")
+		r.header.Set("Idempotency-Key", rand.Text())
+	}
+	if c.Token != "" {
+		r.header.Set("Authorization", "Bearer "+c.Token)
+	}
+	for _, o := range opts {
+		o(&r)
+	}
+	b, err := c.repeat(ctx, &r)
+	if err != nil {
+		return out, fmt.Errorf("order API: %s %s: %w", method, path, err)
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		return out, fmt.Errorf("order API: %s %s: decode the answer: %w", method, path, err)
+	}
+	return out, nil
+}
+
+// repeat sends r until there is an answer that another attempt cannot change.
+// The last error is returned when attempts or time run out.
+func (c *Client) repeat(ctx context.Context, r *call) ([]byte, error) {
+	pause := cmp.Or(c.FirstPause, DefaultFirstPause)
+	for attempt := 1; ; attempt++ {
+		b, err := c.once(ctx, r)
+		if err == nil || ctx.Err() != nil || attempt >= cmp.Or(c.MaxAttempts, DefaultMaxAttempts) || !again(err) {
+			return b, err
+		}
+		wait := pause/2 + mrand.N(pause)
+		var p *Problem
+		if errors.As(err, &p) {
+			wait = max(wait, p.RetryAfter)
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+			return nil, err // it would be too late
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, err
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// again tells whether the same request may have another answer. All requests
+// have an Idempotency-Key or change nothing, so an answer that was lost is no
+// reason to stop.
+func again(err error) bool {
+	var p *Problem
+	if !errors.As(err, &p) {
+		return true // no answer
+	}
+	switch p.Status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+func (c *Client) once(ctx context.Context, r *call) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = r.header.Clone()
+	resp, err := cmp.Or(c.HTTP, http.DefaultClient).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode < 300 {
+		return b, nil
+	}
+	p := &Problem{}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if kind != "application/problem+json" || json.Unmarshal(b, p) != nil {
+		p = &Problem{Title: http.StatusText(resp.StatusCode)} // a proxy's
+	}
+	p.Status = resp.StatusCode
+	p.RequestID = resp.Header.Get("X-Request-Id")
+	p.RetryAfter = retryAfter(resp.Header.Get("Retry-After"))
+	return nil, p
+}
+
+// retryAfter reads both forms of the header (RFC 9110, 10.2.3).
+func retryAfter(v string) time.Duration {
+	if s, err := strconv.Atoi(v); err == nil {
+		return time.Duration(max(0, s)) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(0, time.Until(t))
+	}
+	return 0
+}

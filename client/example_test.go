@@ -1,0 +1,131 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http/httptest"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/client"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// serve starts the order API over an embedded database.
+func serve() (url string, stop func()) {
+	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
+	must(err)
+	cluster := gocql.NewCluster("127.0.0.1")
+	cluster.Dialer, cluster.ProtoVersion, cluster.Timeout = dialer{node}, 4, 10*time.Second
+	admin, err := cluster.CreateSession()
+	must(err)
+	must(schema.Migrate(context.Background(), admin, schema.Options{}))
+	admin.Close()
+	cluster.Keyspace = schema.DefaultKeyspace
+	session, err := cluster.CreateSession()
+	must(err)
+	service, err := orders.New(session, orders.Config{})
+	must(err)
+	server, err := orders.NewServer(service, orders.ServerConfig{})
+	must(err)
+	api := httptest.NewServer(server.Handler())
+	return api.URL, func() {
+		api.Close()
+		session.Close()
+		must(node.Close())
+	}
+}
+
+type dialer struct{ node *scyllafake.Server }
+
+func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return d.node.Dial(ctx)
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func Example() {
+	url, stop := serve()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	c := &client.Client{URL: url}
+	customer := "17850"
+	order, err := c.Create(ctx, client.NewOrder{
+		CustomerID: &customer, Country: "Finland", Currency: "EUR",
+		Lines: []client.Line{{SKU: "71053", Description: "Lantern", Quantity: 2, UnitPrice: "3.39"}},
+	})
+	must(err)
+	fmt.Println(order.Status, order.Version, order.Total)
+
+	// Change it, if nobody else did meanwhile.
+	order, err = c.Update(ctx, order.ID, order.Version, client.Update{Lines: []client.Line{{SKU: "71053", Quantity: 3, UnitPrice: "3.39"}}})
+	must(err)
+	fmt.Println(order.Status, order.Version, order.Total)
+
+	order, err = c.Confirm(ctx, order.ID)
+	must(err)
+	order, err = c.Ship(ctx, order.ID, client.Shipment{Carrier: "Posti", Tracking: "JJFI1"})
+	must(err)
+	fmt.Println(order.Status, order.Version)
+
+	page, err := c.List(ctx, client.ListQuery{CustomerID: customer})
+	must(err)
+	fmt.Println(len(page.Orders), page.Orders[0].Status)
+	// Output:
+	// placed 1 6.78
+	// placed 2 10.17
+	// shipped 4
+	// 1 shipped
+}
+
+func ExampleProblem() {
+	url, stop := serve()
+	defer stop()
+	ctx := context.Background()
+	c := &client.Client{URL: url}
+	order, err := c.Create(ctx, client.NewOrder{Country: "EIRE", Currency: "EUR", Lines: []client.Line{{SKU: "a", Quantity: 1, UnitPrice: "1"}}})
+	must(err)
+
+	_, err = c.Ship(ctx, order.ID, client.Shipment{})
+	var p *client.Problem
+	if errors.As(err, &p) {
+		fmt.Println(p.Type == client.ProblemUnconfirmed, p.CurrentStatus)
+	}
+	country := "Finland"
+	_, err = c.Update(ctx, order.ID, 7, client.Update{Country: &country})
+	if errors.As(err, &p) {
+		fmt.Println(p.Type == client.ProblemStale)
+	}
+	// Output:
+	// true placed
+	// true
+}
+
+// A caller who may die between asking and hearing keeps the key, and asks again
+// with it.
+func ExampleWithKey() {
+	url, stop := serve()
+	defer stop()
+	ctx := context.Background()
+	order := client.NewOrder{Country: "EIRE", Currency: "EUR", Lines: []client.Line{{SKU: "a", Quantity: 1, UnitPrice: "1"}}}
+
+	first, err := (&client.Client{URL: url}).Create(ctx, order, client.WithKey("cart-4711"))
+	must(err)
+	again, err := (&client.Client{URL: url}).Create(ctx, order, client.WithKey("cart-4711"))
+	must(err)
+	fmt.Println(first.ID == again.ID)
+	// Output:
+	// true
+}

@@ -1,0 +1,56 @@
+package orders
+
+import "github.com/danielgtaylor/huma/v2"
+
+// The forms of texts: none has control characters, and what must be there is not
+// blank. Spaces are those of unicode.IsSpace.
+const (
+	textForm     = `^[^\x00-\x1f\x7f-\x9f]*$`
+	notBlankForm = `^[^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000][^\x00-\x1f\x7f-\x9f]*$`
+	keyForm      = `^[!-~]{0,255}$`
+)
+
+// refine says in the description what struct tags cannot: the handlers judge
+// bodies and headers on their own, so this changes the description alone.
+func refine(doc *huma.OpenAPI) {
+	schemas := doc.Components.Schemas.Map()
+	for _, name := range []string{"NewOrder", "NewLine", "Address", "Update", "Cancellation", "Shipment"} {
+		for _, p := range schemas[name].Properties {
+			switch {
+			case p.Type != huma.TypeString || p.Format != "" || p.Pattern != "":
+			case p.MinLength != nil && *p.MinLength > 0:
+				p.Pattern = notBlankForm
+			default:
+				p.Pattern = textForm
+			}
+		}
+	}
+	order := schemas["NewOrder"].Properties
+	order["currency"].Pattern = ""
+	for _, code := range Currencies() {
+		order["currency"].Enum = append(order["currency"].Enum, code)
+	}
+	order["address"] = &huma.Schema{OneOf: []*huma.Schema{order["address"], {Type: "null"}}}
+	least := 1
+	schemas["Update"].MinProperties = &least
+	for _, path := range doc.Paths {
+		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch} {
+			if op == nil {
+				continue
+			}
+			for _, p := range op.Parameters {
+				switch p.Name {
+				case "If-Match":
+					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: ifMatchForm, Examples: []any{`"1"`}}
+					p.Required = op.OperationID == "update-order"
+				case "Idempotency-Key":
+					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: keyForm}
+				case "customer_id":
+					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: notBlankForm, MinLength: &least, MaxLength: ptr(MaxReference)}
+				}
+			}
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
