@@ -86,6 +86,13 @@ function frame() {
       h("button", { type: "button", class: "button", "data-key": "retry", onclick: () => live.retry() }, "Try now")));
   };
   live.addEventListener("state", connection);
+  // The server is there and its database is not: what is shown is as old.
+  live.addEventListener("database", ({ detail }) => {
+    if (live.state !== "live") return;
+    document.body.classList.toggle("stale", !detail.reachable);
+    fill(notice, detail.reachable ? null : h("div", { class: "lost" }, icon("warn"), h("span", null, h("b", null, "The database cannot be reached."), ` What you see is from ${clock(Date.now())} and may be wrong by now. The server goes on trying.`)));
+    if (detail.reachable) live.dispatchEvent(new CustomEvent("again"));
+  });
   setInterval(() => {
     const at = notice.querySelector(".next-try");
     if (at) at.textContent = live.retryAt ? `Old for ${span(Date.now() - live.since)}; next try in ${span(Math.max(0, live.retryAt - Date.now()))}.` : "Trying…";

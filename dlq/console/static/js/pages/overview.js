@@ -6,28 +6,40 @@ import { ago, count, known, plural, span } from "../format.js";
 import { live } from "../live.js";
 import { badge, empty, facts, failed, loading, meter, panel } from "../parts.js";
 import { href } from "../router.js";
+import { together } from "./groups.js";
 import { classMeans, open, statusMeans, statuses } from "../words.js";
 
-const kept = 15 * 60_000;
+const kept = 15 * 60_000, every = 2000, over = 20_000;
 // seen is what the stream said since this tab was opened: the charts. It outlives
 // the page, so that going to a letter and back does not empty them.
-const seen = { open: [], in: [], out: [] };
-let last = null;
+const seen = [];
+let latest = null;
 
-live.addEventListener("stats", ({ detail }) => remember(detail));
+// The stream speaks when something changes; silence while it is live means that
+// nothing did. While it is lost there are no points.
+live.addEventListener("stats", ({ detail }) => { latest = detail; sample(); });
+setInterval(() => { if (live.state === "live" && latest) sample(); }, every);
 
-function remember(s) {
+function sample() {
   const now = Date.now();
-  const all = Object.values(s.by_status ?? {}).reduce((a, b) => a + b, 0), openNow = s.open ?? 0, gone = all - openNow;
-  if (last && now > last.now) {
-    const minutes = (now - last.now) / 60_000;
-    // What retention removed makes the sums smaller; that is no rate.
-    seen.in.push([now, s.rate_in ?? Math.max(0, all - last.all) / minutes]);
-    seen.out.push([now, s.rate_out ?? Math.max(0, gone - last.gone) / minutes]);
+  if (seen.length && now - seen[seen.length - 1].at < every / 2) seen.pop();
+  seen.push({ at: now, open: latest.open, total: latest.total });
+  while (seen[0].at < now - kept) seen.shift();
+}
+
+// rates are letters per minute over the last 20 s before each sample. What
+// retention removes makes the total smaller, which is no rate.
+function rates() {
+  const died = [], settled = [];
+  for (let i = 0, j = 0; i < seen.length; i++) {
+    while (seen[j].at < seen[i].at - over) j++;
+    const minutes = (seen[i].at - seen[j].at) / 60_000;
+    if (minutes < 0.05) continue;
+    const all = seen[i].total - seen[j].total, gone = all - (seen[i].open - seen[j].open);
+    died.push([seen[i].at, Math.max(0, all) / minutes]);
+    settled.push([seen[i].at, Math.max(0, gone) / minutes]);
   }
-  seen.open.push([now, openNow]);
-  last = { now, all, gone };
-  for (const k of Object.keys(seen)) while (seen[k].length && seen[k][0][0] < now - kept) seen[k].shift();
+  return [died, settled];
 }
 
 export function overview(ctx) {
@@ -36,6 +48,7 @@ export function overview(ctx) {
   fill(ctx.el, h("div", { class: "stack" }, h("h1", { tabindex: "-1", class: "hidden-text" }, "Overview"), verdict, body));
   fill(body, loading("how things stand"));
   let stats, relays, groups, relaysErr;
+  const drawn = h("div", { class: "charts" });
 
   const read = async () => {
     try {
@@ -43,8 +56,8 @@ export function overview(ctx) {
       stats = s;
       relaysErr = r instanceof Error ? r : null;
       relays = relaysErr ? [] : r.relays ?? [];
-      groups = g?.groups ?? null;
-      if (!last) remember(stats);
+      groups = g ? together(g.groups) : null;
+      if (!latest) { latest = stats; sample(); }
       draw();
     } catch (err) {
       if (!ctx.signal.aborted && !stats) fill(body, failed(err, read));
@@ -54,12 +67,15 @@ export function overview(ctx) {
     if (ctx.signal.aborted || !stats) return;
     fill(verdict, say(stats, relays, relaysErr));
     fill(body,
-      h("div", { class: "stack" }, backlog(stats), charts(), classesOf(stats, groups)),
+      h("div", { class: "stack" }, backlog(stats), panel("Live", { aside: h("span", { class: "small muted" }, "since this tab was opened, 15 min at most") }, drawn), classesOf(stats, groups)),
       h("div", { class: "stack" }, relayPanels(relays, relaysErr)));
   };
   ctx.on(["stats"], (s) => { if (stats) { stats = s; draw(); } });
   ctx.on(["relays"], (r) => { if (stats) { relays = r.relays ?? r; relaysErr = null; draw(); } });
   ctx.soon(["letters"], read, 1000);
+  const again = setInterval(() => fill(drawn, charts()), every);
+  ctx.signal.addEventListener("abort", () => clearInterval(again));
+  fill(drawn, charts());
   read();
 }
 
@@ -95,7 +111,7 @@ function backlog(s) {
 }
 
 function classesOf(s, groups) {
-  const all = Object.entries(s.open_by_error_class ?? s.open_by_class ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  const all = Object.entries(s.open_by_error_class ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   const most = all[0]?.[1] ?? 1;
   return panel("Why they died", { aside: h("a", { href: href("/groups"), "data-key": "groups" }, groups?.length ? plural(groups.length, "group") : "Groups") },
     all.length ? h("ul", { class: "bars" }, all.slice(0, 8).map(([name, n]) => h("li", null,
@@ -105,14 +121,15 @@ function classesOf(s, groups) {
 }
 
 function charts() {
-  const now = Date.now(), from = seen.open.length ? Math.min(seen.open[0][0], now - 60_000) : now - 60_000;
+  const now = Date.now(), from = seen.length ? Math.min(seen[0].at, now - 60_000) : now - 60_000;
   const at = (list) => (list.length ? list[list.length - 1][1] : 0);
-  const since = seen.open.length ? span(now - seen.open[0][0]) : "now";
-  return panel("Live", { aside: h("span", { class: "small muted" }, `the last ${since}, since this tab was opened`) },
-    h("div", { class: "charts" },
-      h("div", null, h("h3", null, "Open letters"), chart({ from, to: now, label: `Open letters over the last ${since}: now ${count(at(seen.open))}`, series: [{ name: "Open", colour: "open", area: true, points: seen.open }] })),
-      h("div", null, h("h3", null, "Letters per minute"), chart({ from, to: now, label: `Letters per minute: ${at(seen.in).toFixed(1)} die, ${at(seen.out).toFixed(1)} are settled`,
-        series: [{ name: "Die", colour: "in", points: seen.in }, { name: "Settled", colour: "out", points: seen.out }] }))));
+  const since = seen.length ? span(Math.max(1000, now - seen[0].at)) : "second";
+  const points = seen.map((s) => [s.at, s.open]), [died, settled] = rates();
+  return [
+    h("div", null, h("h3", null, "Open letters"), chart({ from, to: now, label: `Open letters over the last ${since}: now ${count(at(points))}`, series: [{ name: "Open", colour: "open", area: true, points }] })),
+    h("div", null, h("h3", null, "Letters per minute"), chart({ from, to: now, label: `Letters per minute: ${at(died).toFixed(1)} die, ${at(settled).toFixed(1)} are settled`,
+      series: [{ name: "Die", colour: "in", points: died }, { name: "Settled", colour: "out", points: settled }] })),
+  ];
 }
 
 function relayPanels(relays, err) {
