@@ -73,7 +73,7 @@ says what is missing, 'outbox verify' whether anything was lost.`,
 	})
 	root.AddCommand(
 		newDevCommand(), newOrdersCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
-		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newFakeCommand(), newBenchCommand(), newVersionCommand(),
+		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newFakeCommand(), newBenchCommand(), newVersionCommand(),
 	)
 	return root
 }
