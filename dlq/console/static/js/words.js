@@ -20,6 +20,7 @@ export const classes = {
   record_too_large: ["The broker refuses a record of this size.", "Raise the topic's max.message.bytes and replay, or edit the payload."],
   topic_not_allowed: ["The topic's name is not one that may be written to.", "Correct the relay's topic settings and restart it, then replay."],
   undecodable: ["The row could not be read as an event.", "Look at the raw columns. Mend the row at its writer, then discard this letter or resolve it by hand."],
+  refused: ["The broker refused the record, and will again.", "Read the error; mend the topic or edit the event, then replay."],
   behind: ["An earlier event of its aggregate is a dead letter; this one waits for it.", "Act on the first letter of the aggregate; this one follows."],
   topic_unavailable: ["The topic could not be made or reached.", "See that the topic exists and has a leader, then replay."],
 };
