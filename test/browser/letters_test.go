@@ -13,6 +13,7 @@ import (
 // the letter, looks at the preview, replays it, and watches it resolve; what was
 // parked behind it follows, in order and once.
 func TestLetter_FindPreviewReplayWatch(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.relay()
 	ids := w.store(4000, 10, 10)

@@ -13,6 +13,7 @@ import (
 // A new letter shows by itself, and somebody who is at the keyboard stays where
 // she is.
 func TestLive_ShowsAndKeepsTheFocus(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	first := w.bury(nil).String()
 	b := w.open(access.Operator, "/letters")
@@ -29,6 +30,7 @@ func TestLive_ShowsAndKeepsTheFocus(t *testing.T) {
 // The server goes away: the page says so and since when. It comes back: the page
 // says nothing any more and shows what happened meanwhile.
 func TestLive_LostAndBack(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	b := w.open(access.Operator, "/letters")
 	b.sees("main", "There are no dead letters")
@@ -50,6 +52,7 @@ func TestLive_LostAndBack(t *testing.T) {
 // Many tabs of one browser work side by side, though it opens only so many
 // connections: the stream of a page that was left is given back.
 func TestLive_PagesLeftGiveTheirStreamBack(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	b := w.open(access.Viewer, "/")
 	for range 10 {

@@ -64,6 +64,8 @@ func (w *world) window() *tab {
 		w.t.Fatal(err)
 	}
 	call(b, log.Enable, cdp.Empty{})
+	// Each tab is to believe that it is the one in front.
+	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	b.size(1280, 860)
 	return b
 }
@@ -129,6 +131,14 @@ func eval[T any](b *tab, expr string, args ...any) T {
 	return out
 }
 
+// load runs a script in the page as a developer's tools would.
+func (b *tab) load(script string) {
+	b.t.Helper()
+	if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script+"; true")); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 const inside = `[...document.querySelectorAll(%s)].filter((e) => e.checkVisibility()).some((e) => e.innerText.includes(%s) || (e.value ?? "").includes(%[2]s))`
 
 // sees waits until one of the elements shows a text.
@@ -136,14 +146,6 @@ func (b *tab) sees(selector, text string) {
 	b.t.Helper()
 	if !eventually(func() bool { return eval[bool](b, inside, selector, text) }) {
 		b.t.Fatalf("%q does not come in %s; the page says:\n%s", text, selector, b.text("body"))
-	}
-}
-
-// lacks fails if one of the elements shows the text now.
-func (b *tab) lacks(selector, text string) {
-	b.t.Helper()
-	if eval[bool](b, inside, selector, text) {
-		b.t.Errorf("%q is in %s:\n%s", text, selector, b.text("main"))
 	}
 }
 

@@ -16,6 +16,7 @@ const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</s
 // Whatever an event carries is shown as text: on every page, in every field, and
 // in the dialog before a change.
 func TestSafety_PayloadsDoNotRun(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	id := w.bury(func(l *dlq.Letter) {
 		l.EventType, l.AggregateID, l.AggregateType, l.Topic = hostile, hostile, hostile, hostile
@@ -69,6 +70,7 @@ func (b *tab) unharmed(where string) {
 // The policy holds even if the code were wrong: the browser refuses what would
 // run a text.
 func TestSafety_PolicyStopsWhatCodeMayNot(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	b := w.open(access.Viewer, "/letters")
 	for _, try := range []string{
@@ -100,6 +102,7 @@ func TestSafety_PolicyStopsWhatCodeMayNot(t *testing.T) {
 // cookie. Who has none, or a wrong one, is asked for it and then gets the page
 // of the link.
 func TestSafety_Token(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	id := w.bury(nil).String()
 	b := w.window()
@@ -131,6 +134,7 @@ func TestSafety_Token(t *testing.T) {
 
 // A viewer sees everything and is offered no change, and the API refuses one.
 func TestRoles_OfferedAndRefused(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	id := w.bury(nil).String()
 	for _, c := range []struct {

@@ -149,9 +149,9 @@ function who() {
 function switchTheme() {
   const dark = getComputedStyle(document.documentElement).colorScheme === "dark" || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
   const next = dark ? "light" : "dark";
-  document.documentElement.dataset.theme = next;
   // Going back to what the system has follows the system again.
   const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  if (next === system) delete document.documentElement.dataset.theme; else document.documentElement.dataset.theme = next;
   try { next === system ? localStorage.removeItem("outbox.theme") : localStorage.setItem("outbox.theme", next); } catch { /* for this page only */ }
 }
 

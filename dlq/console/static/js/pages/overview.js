@@ -66,6 +66,7 @@ export function overview(ctx) {
   const draw = () => {
     if (ctx.signal.aborted || !stats) return;
     fill(verdict, say(stats, relays, relaysErr));
+    if (seen.length < 3) fill(drawn, charts());
     fill(body,
       h("div", { class: "stack" }, backlog(stats), panel("Live", { aside: h("span", { class: "small muted" }, "since this tab was opened, 15 min at most") }, drawn), classesOf(stats, groups)),
       h("div", { class: "stack" }, relayPanels(relays, relaysErr)));
