@@ -165,7 +165,10 @@ func (w *world) relay() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.background("relay", r.Run)
+	w.background("relay", func(ctx context.Context) error {
+		go r.Heartbeat(ctx, "test", 200*time.Millisecond)
+		return r.Run(ctx)
+	})
 }
 
 // mend lets the topic take large records.
