@@ -27,6 +27,7 @@ type config struct {
 	Messages messagesConfig `koanf:"messages"`
 	Admin    adminConfig    `koanf:"admin"`
 	Relay    relayConfig    `koanf:"relay"`
+	DLQ      dlqConfig      `koanf:"dlq"`
 	Schema   schemaConfig   `koanf:"schema"`
 	Log      logConfig      `koanf:"log"`
 }
@@ -119,6 +120,11 @@ type relayConfig struct {
 	relayPublishing  `koanf:",squash"`
 	// Tables are several tables instead of Table; see tablesKey.
 	Tables []tableConfig `koanf:"-"`
+}
+
+// dlqConfig is what operators' tools for dead letters want.
+type dlqConfig struct {
+	Schemas string `koanf:"schemas"`
 }
 
 type schemaConfig struct {

@@ -20,6 +20,7 @@ const (
 	sectionMessages section = "messages"
 	sectionAdmin    section = "admin"
 	sectionRelay    section = "relay"
+	sectionDLQ      section = "dlq"
 	sectionSchema   section = "schema"
 	sectionLog      section = "log"
 
@@ -121,6 +122,8 @@ var ownSettings = []setting{
 	{sectionRelay, "max_in_flight_bytes", relay.DefaultMaxInFlightBytes, "their bytes, at most", false},
 	{sectionRelay, "max_record_bytes", relay.DefaultMaxRecordBytes, "size of a record and of a batch, at most; a topic's max.message.bytes bounds it further", false},
 	{sectionRelay, "drain_timeout", relay.DefaultDrainTimeout, "how long acknowledgements may take after SIGTERM", false},
+
+	{sectionDLQ, "schemas", "", "directory of JSON Schemas, <event type>.json, that the payloads of edited dead letters must fit; empty has none", false},
 
 	{sectionSchema, "row_ttl", schema.DefaultRowTTL, "how long outbox rows live; must outlive the longest outage of the relay", false},
 	{sectionSchema, "cdc_ttl", schema.DefaultCDCTTL, "how long the CDC log lives", false},
