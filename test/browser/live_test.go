@@ -45,7 +45,7 @@ func TestLive_LostAndBack(t *testing.T) {
 	w.serve(w.addr)
 	b.click("[data-key=retry]")
 	b.sees("tbody", "meanwhile")
-	b.gone("#notice .lost")
+	b.gone("#notice .lost-bar")
 	b.sees(".live", "Live")
 }
 

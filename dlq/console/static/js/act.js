@@ -4,7 +4,6 @@ import { api } from "./api.js";
 import { dialog, toast } from "./dialog.js";
 import { count, plural, span } from "./format.js";
 import { loading, sentence, tally } from "./parts.js";
-import { href } from "./router.js";
 import { may } from "./session.js";
 import { actions } from "./words.js";
 
@@ -81,7 +80,7 @@ export function act(action, target, done) {
         done?.();
       } else {
         const job = await api.startJob({ action, ...wanted, reason: why, ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}), ...(action === "replay" ? { canary: canary.checked } : {}) });
-        toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.letters, "letter")}.`, { link: href(`/jobs/${job.id}`), label: "Watch it" });
+        toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.letters, "letter")}.`);
         box.close();
         done?.(job);
       }

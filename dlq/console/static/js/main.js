@@ -81,8 +81,8 @@ function frame() {
     fill(state, h("span", { class: `dot ${live.state}`, "aria-hidden": "true" }), h("span", { class: "live-word" }, { live: "Live", connecting: "Connecting", lost: "Not live" }[live.state]));
     document.body.classList.toggle("stale", live.state === "lost");
     if (live.state !== "lost") return fill(notice);
-    if (notice.querySelector(".lost")) return undefined;
-    return fill(notice, h("div", { class: "lost" }, icon("warn"), h("span", { class: "grow" }, h("b", null, `Connection lost at ${clock(live.since)}.`), " What you see is from then and may be wrong by now. ", h("span", { class: "next-try", "aria-live": "off" })),
+    if (notice.querySelector(".lost-bar")) return undefined;
+    return fill(notice, h("div", { class: "lost-bar" }, icon("warn"), h("span", { class: "grow" }, h("b", null, `Connection lost at ${clock(live.since)}.`), " What you see is from then and may be wrong by now. ", h("span", { class: "next-try", "aria-live": "off" })),
       h("button", { type: "button", class: "button", "data-key": "retry", onclick: () => live.retry() }, "Try now")));
   };
   live.addEventListener("state", connection);
@@ -90,7 +90,7 @@ function frame() {
   live.addEventListener("database", ({ detail }) => {
     if (live.state !== "live") return;
     document.body.classList.toggle("stale", !detail.reachable);
-    fill(notice, detail.reachable ? null : h("div", { class: "lost" }, icon("warn"), h("span", null, h("b", null, "The database cannot be reached."), ` What you see is from ${clock(Date.now())} and may be wrong by now. The server goes on trying.`)));
+    fill(notice, detail.reachable ? null : h("div", { class: "lost-bar" }, icon("warn"), h("span", null, h("b", null, "The database cannot be reached."), ` What you see is from ${clock(Date.now())} and may be wrong by now. The server goes on trying.`)));
     if (detail.reachable) live.dispatchEvent(new CustomEvent("again"));
   });
   setInterval(() => {

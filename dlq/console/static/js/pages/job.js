@@ -57,7 +57,7 @@ export function job(ctx) {
         h("div", { class: "stack" },
           panel("Job", {}, facts([["Action", title], ["Letters", filterText(j)], ["By", visible(j.actor)], ["Why", visible(j.reason)], ["Made", [utc(j.created_at), " · ", ago(j.created_at)]], ["Began", known(began) && utc(began)], ["Ended", known(over) && utc(over)],
             ["Took", known(began) && known(over) && span(new Date(over) - new Date(began))], ["Rate", j.rate ? `${count(j.rate)} letters/s at most` : "as fast as it goes"], ["Batch", j.batch_size && plural(j.batch_size, "letter")], ["Canary", j.canary && "1, 2, 5, 20 …; stops if the same error comes back"]])),
-          (j.history ?? []).length > 0 && panel("What was done to it", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, c.what)), h("p", { class: "small muted" }, utc(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
+          (j.history ?? []).length > 0 && panel("What was done to it", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, sentence(c.what).replace(/\.$/, ""))), h("p", { class: "small muted" }, utc(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
   }
 
   function change(action) {

@@ -165,7 +165,7 @@ function relayView(r) {
     (r.problems ?? []).length > 0 && h("ul", { class: "problems" }, r.problems.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
-      ["Cause", b.cause],
+      ["Cause", !(r.problems ?? []).some((p) => p.includes(b.cause)) && b.cause],
       ["Publishes", r.rates && `${r.rates.published.toFixed(r.rates.published < 10 ? 1 : 0)} events/s${r.rates.failures > 0 ? `, ${r.rates.failures.toFixed(1)} failures/s` : ""}`],
       ["Behind", seconds(r.behind_seconds)],
       ["On the way", r.in_flight !== undefined && plural(r.in_flight, "event")],
