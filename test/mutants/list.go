@@ -222,7 +222,7 @@ var mutants = []mutant{
 		new: "",
 	}),
 	{
-		name: "a cancellation does not ask whether the message is out", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations|CutOffLongAgo",
+		name: "a cancellation does not ask whether the message is out", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
 		old: "payload = null, headers = null, content_type = null WHERE id = ? IF state = 'scheduled'\"",
 		new: "payload = null, headers = null, content_type = null WHERE id = ? IF state != 'nothing'\"",
 	},
