@@ -55,6 +55,8 @@ const (
 type dev struct {
 	engines
 	httpAddr string
+	apiAddr  string // of the admin API
+	apiToken string // its only one
 	window   time.Duration
 	poll     time.Duration
 	noHints  bool
@@ -114,6 +116,7 @@ lost, double or out of order.`,
 	f.StringVar(&d.cqlAddr, "cql-addr", "127.0.0.1:9042", "address of the embedded database")
 	f.StringVar(&d.kafkaAddr, "kafka-addr", "127.0.0.1:9092", "address of the embedded broker")
 	f.StringVar(&d.httpAddr, "http-addr", "127.0.0.1:8080", "address of the order API")
+	f.StringVar(&d.apiAddr, "admin-addr", "127.0.0.1:8090", "address of the admin API and its console; --once has none")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "how old a change must be before the sweep reads it")
 	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "wait between two reads by the tail of streams that had no rows")
 	f.BoolVar(&d.noHints, "no-hints", false, "do not let the order API tell the relay of each order stored")
@@ -181,6 +184,11 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	d.httpAddr = api.addr
 	teardown.Add("order API", api.shutdown)
+	if !d.once {
+		if err := d.startAdmin(ctx, teardown, reg); err != nil {
+			return err
+		}
+	}
 	return d.awaitTail(ctx)
 }
 

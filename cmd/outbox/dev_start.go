@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -87,6 +88,25 @@ func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
 	return conn, nil
 }
 
+// startAdmin starts the admin API with a token that this run alone knows.
+func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, reg registry) error {
+	secret, hash := access.NewToken()
+	d.apiToken = secret
+	d.conf.Admin.APIAddr = d.apiAddr
+	d.conf.Admin.Tokens = []access.Token{{Name: "dev", Role: access.Admin, Hash: hash}}
+	gate, err := d.conf.Admin.gate(d.log)
+	if err != nil {
+		return err
+	}
+	a, err := startAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, reg, d.log, teardown)
+	if err != nil {
+		return err
+	}
+	d.apiAddr = a.addr
+	teardown.Add("admin API", a.shutdown)
+	return nil
+}
+
 func (d *dev) dirName() string {
 	if d.dir == "" {
 		return "memory"
@@ -105,13 +125,15 @@ func (d *dev) printWhere() {
 	fmt.Fprintf(d.out, `scylla-outbox %s, all in one process on loopback; never a production database.
 
   order API     http://%s      OpenAPI at /openapi.json, metrics at /metrics
+  admin API     http://%s      OpenAPI at /openapi.json; its token, of this run alone, is
+                %s
   ScyllaDB      %s             scyllafake, keyspace %s
   Kafka         %s             kfake, topics %s
   relay         reads the CDC log at once where the order API says that it wrote, and every
                 %s elsewhere; what that missed it reads when it is %s old, on a cluster %s
   data          %s
 
-`, version, d.httpAddr, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
+`, version, d.httpAddr, d.apiAddr, d.apiToken, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
 		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept())
 }
 
