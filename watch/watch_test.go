@@ -500,7 +500,9 @@ func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 		t.Errorf("the same id again: %+v", m)
 	}
 	for _, bad := range []o{
-		{"type": "subscribe", "topics": []string{"a"}}, {"type": "subscribe", "id": "x"}, {"type": "nonsense"},
+		{"type": "subscribe", "topics": []string{"a"}},
+		{"type": "subscribe", "id": "x"},
+		{"type": "nonsense"},
 		{"type": "subscribe", "id": "x", "topics": []string{"a"}, "resume": "nonsense"},
 	} {
 		say(bad)
