@@ -15,12 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// tokenProtocol is before the bearer token where a browser's WebSocket, which
-// cannot set headers, offers it as a subprotocol; protocol is offered beside it.
-const (
-	tokenProtocol = "bearer."
-	protocol      = "outbox.v1"
-)
+// protocol is the subprotocol that is agreed on; a browser offers its token beside it.
+const protocol = "outbox.v1"
 
 type streamInput struct {
 	Topics      string `query:"topics" required:"true" doc:"Topics, separated by commas; at most 20"`
@@ -60,16 +56,7 @@ func (h *Hub) authenticate(r *http.Request) error {
 	if h.cfg.Gate == nil {
 		return nil
 	}
-	authorization := r.Header.Get("Authorization")
-	if authorization == "" {
-		for _, list := range r.Header.Values("Sec-WebSocket-Protocol") {
-			for p := range strings.SplitSeq(list, ",") {
-				if token, ok := strings.CutPrefix(strings.TrimSpace(p), tokenProtocol); ok {
-					authorization = "Bearer " + token
-				}
-			}
-		}
-	}
+	authorization := access.OrSubprotocol(r.Header.Get("Authorization"), r.Header.Get("Sec-WebSocket-Protocol"))
 	p, err := h.cfg.Gate.Authenticate(r.Context(), authorization, r.RemoteAddr)
 	if err != nil {
 		return err
@@ -148,8 +135,6 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 	}
 	defer s.Close()
 	out := http.NewResponseController(w)
-	// The server's limit on reading a request would end the stream.
-	_ = out.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")

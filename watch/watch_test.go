@@ -562,9 +562,9 @@ func TestSocket_ForeignPagesAndForeignersStayOut(t *testing.T) {
 		"no token":              {websocket.DialOptions{}, 401},
 		"a wrong token":         {websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer x"}}}, 401},
 		"a token":               {websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + secret}}}, 101},
-		"a browser's token":     {websocket.DialOptions{Subprotocols: []string{protocol, tokenProtocol + secret}}, 101},
+		"a browser's token":     {websocket.DialOptions{Subprotocols: []string{protocol, access.Subprotocol + secret}}, 101},
 		"a page of another's":   {websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + secret}, "Origin": {"https://evil.example"}}}, 403},
-		"a browser's bad token": {websocket.DialOptions{Subprotocols: []string{protocol, tokenProtocol + "x"}}, 401},
+		"a browser's bad token": {websocket.DialOptions{Subprotocols: []string{protocol, access.Subprotocol + "x"}}, 401},
 	} {
 		c, resp, err := websocket.Dial(t.Context(), url+"/v1/ws", &tt.opts)
 		if resp == nil || resp.StatusCode != tt.status {
