@@ -31,6 +31,9 @@ type config struct {
 	DLQ      dlqConfig      `koanf:"dlq"`
 	Schema   schemaConfig   `koanf:"schema"`
 	Log      logConfig      `koanf:"log"`
+
+	Notifications notificationsConfig `koanf:"notifications"`
+	Retention     retentionConfig     `koanf:"retention"`
 }
 
 type scyllaConfig struct {
