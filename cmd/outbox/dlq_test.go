@@ -30,7 +30,18 @@ func setupDLQ(t *testing.T) *dlqBundle {
 	if b.store, err = dlq.Open(b.session, "outbox"); err != nil {
 		t.Fatal(err)
 	}
+	b.relaySays("running", "closed", -time.Hour)
 	return b
+}
+
+// relaySays is what a relay said of itself so long ago.
+func (b *dlqBundle) relaySays(state, breaker string, ago time.Duration) {
+	b.t.Helper()
+	status := fmt.Sprintf(`{"state":%q,"breaker":{"state":%q}}`, state, breaker)
+	if err := b.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', ?, 'i', ?, ?)",
+		"outbox.outbox_messages", time.Now().Add(-ago), status).Exec(); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // bury stores a letter of aggregate a, changed by f.
