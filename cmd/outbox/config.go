@@ -25,6 +25,7 @@ type config struct {
 	Kafka    kafkaConfig    `koanf:"kafka"`
 	HTTP     httpConfig     `koanf:"http"`
 	Messages messagesConfig `koanf:"messages"`
+	Watch    watchConfig    `koanf:"watch"`
 	Admin    adminConfig    `koanf:"admin"`
 	Relay    relayConfig    `koanf:"relay"`
 	DLQ      dlqConfig      `koanf:"dlq"`
