@@ -17,6 +17,7 @@ var testTime = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 func TestDLQ_Jobs(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
+	b.relaySays("running", "closed", -time.Hour)
 	for i := range 5 {
 		b.bury(1, func(l *dlq.Letter) { l.AggregateID = fmt.Sprint("j", i) })
 	}

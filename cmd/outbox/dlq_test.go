@@ -30,7 +30,6 @@ func setupDLQ(t *testing.T) *dlqBundle {
 	if b.store, err = dlq.Open(b.session, "outbox"); err != nil {
 		t.Fatal(err)
 	}
-	b.relaySays("running", "closed", -time.Hour)
 	return b
 }
 
@@ -106,6 +105,7 @@ func (b *dlqBundle) status(id string) dlq.Status {
 func TestDLQ_Commands(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
+	b.relaySays("running", "closed", -time.Hour)
 	if out, errOut := b.run(exitOK, "list"); out != "" || !strings.Contains(errOut, "no dead letter matches") {
 		t.Errorf("list of nothing printed %q, %q", out, errOut)
 	}
