@@ -36,9 +36,13 @@ type StalledTopic struct {
 	Holding bool
 }
 
-// stalled returns the topics that acknowledge nothing, by name. Called locked.
+// stalled returns the topics that acknowledge nothing, by name; none while the
+// breaker says that no topic does. Called locked.
 func (p *publisher) stalled() []StalledTopic {
 	var out []StalledTopic
+	if p.breaker.status.State != BreakerClosed {
+		return nil
+	}
 	for topic, f := range p.flows {
 		if f.stalled {
 			out = append(out, StalledTopic{Topic: topic, Since: f.since, Records: f.open, Aggregates: len(f.waiting), Holding: f.holding})

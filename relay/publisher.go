@@ -65,6 +65,7 @@ type publisher struct {
 	refused    map[*lane]struct{}    // lanes that admit sent away
 	flows      map[string]*topicFlow // topics with records outstanding
 	pinging    bool
+	asking     int // callers of attempt
 	letters    *letters
 	sending    map[*lane]struct{} // lanes with records outstanding
 	replaying  map[*lane]struct{}

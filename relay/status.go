@@ -42,6 +42,8 @@ type Status struct {
 	// Tail is what the tail is doing. Its errors are no reason not to be ready:
 	// events come by the sweep then, later.
 	Tail TailStatus
+	// StartErr is why a start does not get on, nil if it does.
+	StartErr error
 	// ReadingBack says that the topics are being read back, before anything is
 	// published, and ReadBackErr why that does not get on.
 	ReadingBack bool
@@ -59,6 +61,7 @@ func (r *Relay) Status() Status {
 	r.mu.Lock()
 	s := Status{Reading: r.reading, Restarts: r.restarts, LastError: r.lastErr}
 	started := r.started
+	s.StartErr = r.stuck
 	r.mu.Unlock()
 	s.Streams = r.streams.count()
 	s.LastWindow = r.streams.lastWindow()
@@ -92,6 +95,8 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	switch {
 	case started.IsZero():
 		say("not started")
+	case s.StartErr != nil:
+		say("starting: %v", s.StartErr)
 	case s.ReadBackErr != nil:
 		say("the topics cannot be read back, and nothing is published before that: %v", s.ReadBackErr)
 	case s.ReadingBack:
