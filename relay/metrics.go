@@ -14,6 +14,7 @@ type metrics struct {
 	repeated         prometheus.Counter
 	late             prometheus.Counter
 	found            [byBackfill + 1]prometheus.Counter
+	swept            [sweptCauses]prometheus.Counter
 	gaps             prometheus.Counter
 	rowsIgnored      prometheus.Counter
 	rowsUndecodable  prometheus.Counter
@@ -60,6 +61,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		checkpointErrors: counter("relay_checkpoint_errors_total", "Checkpoints that could not be saved; they are saved later."),
 	}
 	m.registerTail(reg)
+	m.swept = newSwept(reg)
 	m.readBack = newReadBackMetrics(reg)
 	m.publishingMetrics = newPublishingMetrics(reg)
 	for c := range Permanent + 1 {

@@ -73,7 +73,8 @@ type publisher struct {
 	items      map[gocql.UUID]*item // by event id, those not acknowledged
 	bytes      int64
 	held       map[gocql.UUID]*Hold
-	memory     *memory                      // what is out already
+	memory     *memory // what is out already
+	tailed     tailTrack
 	older      *olderRows                   // what a backfill has still to hand on, nil without one
 	claims     map[gocql.UUID]chan struct{} // aggregates that one caller fills a gap of
 	waiting    map[string][]*lane           // by topic that is being made
@@ -119,6 +120,8 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		woken:      make(chan struct{}, 1),
 		burying:    make(chan struct{}, buryConcurrency),
 	}
+	p.tailed.off, p.tailed.window = cfg.Tail != TailOn, cfg.ConfidenceWindow.Microseconds()
+	p.tailed.left = make(map[gocql.UUID]struct{})
 	client, err := p.newClient(kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes))
 	if err != nil {
 		stop()
