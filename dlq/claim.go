@@ -91,6 +91,10 @@ func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how
 		if err := owned(ActionSettle, l, owner); err != nil {
 			return planned{}, err
 		}
+		how := how
+		if l.EditedID != (gocql.UUID{}) && how.Kind == OutcomeReplayed && how.Note == "" {
+			how.Note = "edited, as event " + l.EditedID.String()
+		}
 		return s.resolved(how, Change{By: owner, Why: how.Note}), nil
 	})
 	return s.resolvedAlready(ctx, err, event, how.Kind)
@@ -210,7 +214,7 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 	if f.Metadata != nil {
 		set = append(set, assignment{"metadata", f.Metadata})
 	}
-	return planned{to: to, set: set, line: Change{By: owner, Why: reason, Outcome: outcome}, change: func(l *Letter) {
+	return planned{to: to, set: set, line: Change{By: owner, Why: reason, Outcome: outcome, Class: f.Class}, change: func(l *Letter) {
 		l.ClaimedBy, l.ClaimedUntil = "", time.Time{}
 		l.ErrorClass, l.Attempts, l.Replays, l.LastFailedAt, l.Strategy, l.NextAttempt = f.Class, attempts, replays, at, strategy, next
 		l.Rule, l.Waiting, l.FailureKey, l.FailureRepeats = f.Rule, waiting, key, repeats

@@ -36,6 +36,9 @@ type ServerConfig struct {
 	DrainTimeout time.Duration
 	// ReadyTimeout bounds the question to the database behind /readyz. Default 2 s.
 	ReadyTimeout time.Duration
+	// Routes are what else is offered at the same address: each is called once
+	// with the API to register its operations with. Problems without a type get one.
+	Routes []func(huma.API)
 	// Gatherer is what /metrics shows. Default: nothing.
 	Gatherer prometheus.Gatherer
 	// Logger gets start, stop and what the HTTP server complains of. Default discards.
@@ -74,11 +77,15 @@ func (c ServerConfig) validate() error {
 
 // Server offers a Service over HTTP:
 //
-//	POST /v1/orders               create
-//	GET  /v1/orders/{id}          read
-//	POST /v1/orders/{id}/cancel   cancel
-//	GET  /openapi.json            the description, OpenAPI 3.1
-//	GET  /healthz /readyz /metrics
+//	POST  /v1/orders               create
+//	GET   /v1/orders               list a customer's
+//	GET   /v1/orders/{id}          read
+//	PATCH /v1/orders/{id}          update
+//	POST  /v1/orders/{id}/confirm  confirm
+//	POST  /v1/orders/{id}/ship     ship
+//	POST  /v1/orders/{id}/cancel   cancel
+//	GET   /openapi.json            the description, OpenAPI 3.1
+//	GET   /healthz /readyz /metrics
 //
 // Every error is a problem document (RFC 9457).
 type Server struct {
@@ -96,7 +103,10 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
-	(&api{service: service}).register(mux, cfg.MaxBodyBytes)
+	h := (&api{service: service}).register(mux, cfg.MaxBodyBytes)
+	for _, register := range cfg.Routes {
+		register(h)
+	}
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
@@ -142,26 +152,40 @@ func (s *Server) Drain() { s.draining.Store(true) }
 // health is the body of /healthz and of a good /readyz.
 type health struct {
 	Status string `json:"status"`
+	// Breaker is the state of that before the database, and the rest what is done
+	// and what waits.
+	Breaker  string `json:"breaker,omitempty"`
+	InFlight *int   `json:"in_flight,omitempty"`
+	Waiting  *int64 `json:"waiting,omitempty"`
 }
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, "application/json", health{"ok"})
+	writeJSON(w, http.StatusOK, "application/json", health{Status: "ok"})
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
-		writeProblem(w, newProblem(http.StatusServiceUnavailable, "about:blank", "The server is stopping."))
+		writeProblem(w, newProblem(http.StatusServiceUnavailable, problemStopping, "The server is stopping."))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadyTimeout)
 	defer cancel()
 	if err := s.service.Ready(ctx); err != nil {
-		p := toProblem(&UnavailableError{RetryAfter: s.service.cfg.RetryAfter, Err: err}, gocql.UUID{}, false)
+		state, left := s.service.store.breaker.look()
+		p := toProblem(&UnavailableError{RetryAfter: max(s.service.cfg.RetryAfter, left), Err: err}, gocql.UUID{}, false)
 		s.cfg.Logger.Warn("not ready", "err", err)
-		writeProblem(w, p.(*problem)) //nolint:forcetypeassert // that is what toProblem makes of it
+		bad := p.(*problem) //nolint:forcetypeassert // that is what toProblem makes of it
+		bad.Detail = "The database cannot be reached; the breaker before it is " + state.String() + "."
+		writeProblem(w, bad)
 		return
 	}
-	writeJSON(w, http.StatusOK, "application/json", health{"ready"})
+	writeJSON(w, http.StatusOK, "application/json", s.service.health("ready"))
+}
+
+func (s *Service) health(status string) health {
+	state, _ := s.store.breaker.look()
+	inFlight, waiting := len(s.room.places), s.room.waiting.Load()
+	return health{Status: status, Breaker: state.String(), InFlight: &inFlight, Waiting: &waiting}
 }
 
 func writeProblem(w http.ResponseWriter, p *problem) {
@@ -188,8 +212,9 @@ func elsewhere(mux *http.ServeMux) http.Handler {
 		}
 		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(&c, r)
-		p := newProblem(c.status, "about:blank", "There is nothing at "+strconv.Quote(clip(r.URL.Path))+"; /openapi.json says what is where.")
+		p := newProblem(c.status, problemNoPath, "There is nothing at "+strconv.Quote(clip(r.URL.Path))+"; /openapi.json says what is where.")
 		if c.status == http.StatusMethodNotAllowed {
+			p.Type = problemMethod
 			p.Detail = "This path takes " + c.header.Get("Allow") + "."
 			p.header.Set("Allow", c.header.Get("Allow"))
 		}

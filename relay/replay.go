@@ -364,6 +364,11 @@ func (r *replayer) eventOf(ctx context.Context, l *dlq.Letter) (outbox.Event, er
 		Sequence: l.Sequence, AggregateType: l.AggregateType, Type: l.EventType,
 		Payload: l.Payload, ContentType: l.ContentType, Headers: l.Headers, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt,
 	}
+	if l.Edit != nil {
+		e.EditOf = e.IDString()
+		e.ID, e.IDText, e.Payload, e.ContentType, e.Headers = l.Edit.ID, "", l.Edit.Payload, l.Edit.ContentType, l.Edit.Headers
+		return e, nil
+	}
 	if l.ErrorClass != classUndecodable && l.Metadata[metaBadRow] == "" {
 		return e, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
 // relayPublishing are the settings of retries, breaker and dead letters.
@@ -47,6 +48,8 @@ var publishingSettings = []setting{
 	{sectionRelay, "orderings", []string(nil), "the same by event type, type=strict or type=relaxed", false},
 	{sectionRelay, "replay_poll", relay.DefaultReplayPoll, "how often the relay asks what operators did to dead letters", false},
 	{sectionRelay, "replay_concurrency", relay.DefaultReplayConcurrency, "aggregates whose dead letters are replayed at the same time", false},
+	{sectionRelay, "schedule", "on", "on: hand scheduled messages to the outbox when they are due; of several relays one does. off: do not", false},
+	{sectionRelay, "schedule_rate", schedule.DefaultRate, "scheduled messages handed over per second, at most", false},
 	{sectionRelay, "claim_for", relay.DefaultClaimFor, "how long a replay may take, unless it is extended, before another worker may take the dead letter", false},
 }
 
