@@ -47,7 +47,7 @@ func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, stop := w.run()
+		_, stop := w.run()
 		write("order-1", 0)
 		time.Sleep(10 * time.Second)
 		reachable := w.unreachable()
@@ -59,7 +59,7 @@ func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		_ = stop()
-		r, stop = w.run()
+		r, stop := w.run()
 		time.Sleep(10 * time.Second)
 		if s := r.Status(); s.DeadLetters < 20 {
 			t.Errorf("%d dead letters, want most of 40", s.DeadLetters)
