@@ -143,6 +143,10 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 	opts = append(opts,
 		kgo.SeedBrokers(p.cfg.Brokers...),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
+		// A broker that goes away hangs up on those who have just connected too. The
+		// client would take that for a wrong setting, and give back a record that an
+		// earlier attempt may have written.
+		kgo.AlwaysRetryEOF(),
 		kgo.RecordPartitioner(partitioner()),
 		// The budget is the bound; the client's own must never be reached.
 		kgo.MaxBufferedRecords(p.cfg.MaxInFlightRecords+p.cfg.ReplayConcurrency+1),
