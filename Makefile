@@ -27,7 +27,7 @@ build: ## build the binary into bin/outbox
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
 
 .PHONY: test
-test: lint test-race test-virtual test-peers test-fault fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17 and Maven)
+test: lint test-race test-virtual test-peers test-fault test-browser fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17, Maven and Chromium)
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -54,6 +54,10 @@ test-peers: java ## conformance with a real Apache Cassandra, end to end on a re
 test-fault: ## real processes, killed with SIGKILL at random moments
 	go test -tags fault -count=1 -timeout 15m -v -run 'Fault' ./test/fault/... | ./test/tidy-log
 
+.PHONY: test-browser
+test-browser: chromium ## the web console in a real Chromium (OUTBOX_SCREENSHOTS=DIR keeps pictures)
+	go test -tags browser -count=1 -timeout 10m ./test/browser
+
 .PHONY: mutants
 mutants: ## break the code in one line at a time; the tests must notice each break
 	go run ./test/mutants
@@ -62,28 +66,28 @@ mutants: ## break the code in one line at a time; the tests must notice each bre
 fuzz-short: ## every fuzz target for a few seconds (FUZZTIME=10m for long)
 	./test/fuzz-all $(FUZZTIME)
 
-.PHONY: bench
-bench: ## the benchmarks
-	go test -run '^$$' -bench . -benchmem ./...
-
 BENCH ?= --runs 5 --duration 8s --drain 500000 --restart --peers tuned,defaults
 
-.PHONY: bench-relay
-bench-relay: build ## measure the relay beside the clients alone (UPDATE=1 puts the table into README)
+.PHONY: bench
+bench: build ## measure the relay beside the clients alone: README's table (UPDATE=1 puts it there)
 	@if [[ -n "$${UPDATE:-}" ]]; then \
 		bin/outbox bench $(BENCH) -o markdown >bin/bench.md; \
 		./test/readme-table bench README.md <bin/bench.md; \
 	else bin/outbox bench $(BENCH); fi
 
+.PHONY: bench-go
+bench-go: ## the Go benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
 .PHONY: bench-smoke
-bench-smoke: ## every benchmark once, so that they keep working
+bench-smoke: ## every Go benchmark once, so that they keep working
 	go test -run '^$$' -bench . -benchtime 1x ./... | ./test/tidy-log
 
 .PHONY: lint
 lint: ## gofumpt, go vet, staticcheck
 	@out=$$(go run $(GOFUMPT) -l $$(git ls-files '*.go')); if [[ -n $$out ]]; then echo "not gofumpt-formatted (make fmt):"; echo "$$out"; exit 1; fi
-	go vet -tags 'peers fault' ./...
-	go run $(STATICCHECK) -tags 'peers,fault' ./...
+	go vet -tags 'peers fault browser' ./...
+	go run $(STATICCHECK) -tags 'peers,fault,browser' ./...
 
 .PHONY: fmt
 fmt: ## format the code
@@ -104,6 +108,10 @@ java:
 .PHONY: cc
 cc:
 	@./test/need cc
+
+.PHONY: chromium
+chromium:
+	@./test/need chromium
 
 .PHONY: clean
 clean: ## remove what the targets made (the data of `make dev` too)

@@ -94,6 +94,7 @@ var ownSettings = []setting{
 	{sectionAdminAPI, "tls_cert", "", "file with its certificate (PEM); beyond loopback it is needed", false},
 	{sectionAdminAPI, "tls_key", "", "file with its key (PEM)", false},
 	{sectionAdminAPI, "insecure", false, "listen beyond loopback without TLS, because something else protects the way", false},
+	{sectionAdminAPI, "trace_url", "", "address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}", false},
 	{sectionAdminAPI, "oidc_issuer", "", "URL of an OpenID Connect issuer whose JWTs are taken as tokens; empty takes none", false},
 	{sectionAdminAPI, "oidc_audience", "", "whom those JWTs must be for: the API's client id", false},
 	{sectionAdminAPI, "oidc_role_claim", access.DefaultRoleClaim, "claim with the roles; dots lead into objects", false},
