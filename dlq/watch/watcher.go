@@ -398,7 +398,7 @@ func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice)
 	}
 	settled := counts[dlq.Resolved] + counts[dlq.Archived]
 	share := math.NaN()
-	if all > 0 {
+	if all >= minResolution {
 		share = float64(settled) / float64(all)
 	}
 	w.metrics.resolution.Set(share)
@@ -406,12 +406,12 @@ func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice)
 	if limit == -1 {
 		return out, nil
 	}
-	enough := all >= minResolution
+	few := math.IsNaN(share)
 	value := share
-	if math.IsNaN(value) {
+	if few {
 		value = 1
 	}
-	return w.limit(out, dlq.RuleResolution, now, value, limit, enough && share < limit, !enough || share >= min(limit+clearRate, 1), func(n *dlq.Notice) {
+	return w.limit(out, dlq.RuleResolution, now, value, limit, share < limit, few || share >= min(limit+clearRate, 1), func(n *dlq.Notice) {
 		n.Title = fmt.Sprintf("only %.0f %% of a day's dead letters are resolved, less than %.0f %%", 100*value, 100*limit)
 		if n.Resolved {
 			n.Title = fmt.Sprintf("%.0f %% of a day's dead letters are resolved", 100*value)
