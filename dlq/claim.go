@@ -218,11 +218,18 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 }
 
 // Unclaim gives a letter back untried, as when the breaker opened: it is
-// pending, due at once, and no replay is counted.
+// pending, due at once, and no replay is counted. One that follows another is
+// parked again.
 func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string) error {
 	_, err := s.change(ctx, event, ActionUnclaim, func(l *Letter) (planned, error) {
 		if err := owned(ActionUnclaim, l, owner); err != nil {
 			return planned{}, err
+		}
+		if l.Strategy == StrategyFollow {
+			return planned{
+				to: Parked, set: unclaimed, line: Change{By: owner, Why: why},
+				change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil = "", time.Time{} },
+			}, nil
 		}
 		at := s.millis()
 		return planned{
