@@ -71,6 +71,9 @@ const (
 // Conditions are all conditions.
 var Conditions = []string{ConditionBreaker, ConditionBroker, ConditionDatabase, ConditionCPU, ConditionMemory}
 
+// RuleNeedsAPerson is the last of DefaultRules.
+const RuleNeedsAPerson = "needs-a-person"
+
 // DefaultRules come after those that are configured; the last is for all letters.
 func DefaultRules() []Rule {
 	return []Rule{
@@ -81,7 +84,7 @@ func DefaultRules() []Rule {
 			ErrorCodes: []string{"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "KAFKA_STORAGE_ERROR", "COORDINATOR_*"},
 		},
 		{Name: "transient", ErrorClasses: []string{"attempts_used"}, Strategy: StrategyImmediate},
-		{Name: "needs-a-person", Strategy: StrategyManual},
+		{Name: RuleNeedsAPerson, Strategy: StrategyManual},
 	}
 }
 
@@ -231,6 +234,14 @@ func (r *Rules) Choose(s *Subject, now time.Time) Choice {
 		return choice
 	}
 	panic("dlq: the last of the rules is not one for all letters") // DefaultRules ends with one
+}
+
+// Strategy is that of the rule called name; empty if there is none.
+func (r *Rules) Strategy(name string) string {
+	if c := r.byName(name); c != nil {
+		return c.Rule.Strategy
+	}
+	return ""
 }
 
 // Conditions are those that must hold for letters of the rule called name; none

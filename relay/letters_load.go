@@ -84,14 +84,17 @@ func (d *deadLetters) note(p *publisher) {
 		if c, ok := p.letters.chains[key]; ok && e.ErrorClass == classBehind {
 			spill = p.letters.known[c.head().id].spill
 		}
-		p.letters.add(key, strict, letterRef{id: e.EventID, seq: e.Sequence, at: notBefore(d.at(e), e.DeliverAt)}, spill)
+		p.letters.add(key, strict, letterRef{
+			id: e.EventID, seq: e.Sequence, at: notBefore(atOfEntry(e, false), e.DeliverAt), group: p.letters.group(e.Rule, e.FailureKey),
+		}, spill)
 	}
 	if n := len(d.entries); n > 0 {
 		p.log.Info("dead letters wait", "letters", n, "chains", len(p.letters.chains))
 	}
 }
 
-func (d *deadLetters) at(e *dlq.ChainEntry) int64 {
+// atOfEntry is when a letter is replayed; asked says that an operator wants it.
+func atOfEntry(e *dlq.ChainEntry, asked bool) int64 {
 	switch e.Status {
 	case dlq.Manual, dlq.Failed:
 		return atOperator
@@ -100,7 +103,7 @@ func (d *deadLetters) at(e *dlq.ChainEntry) int64 {
 	case dlq.Parked:
 		return atOnce
 	}
-	if e.ErrorClass == classBreakerOpen {
+	if !asked && (e.Strategy == dlq.StrategyBreakerClose || e.Strategy == "" && e.ErrorClass == classBreakerOpen) {
 		return atBreaker
 	}
 	if e.NextAttempt.IsZero() {
@@ -154,14 +157,14 @@ func (d *deadLetters) settle(ctx context.Context, r *replayer) {
 		}
 		switch {
 		case out:
-			if r.insist(ctx, e.EventID, "resolve", func() error {
+			if r.insist(e.EventID, "resolve", func() error {
 				return p.letters.store.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
 			}) {
-				r.metrics.replays.WithLabelValues("found").Inc()
+				r.metrics.replays.WithLabelValues(strategyLabel(e.Strategy), "found").Inc()
 				r.drop(e.EventID)
 			}
 		case e.ClaimedBy == r.owner:
-			if r.insist(ctx, e.EventID, "give back", func() error {
+			if r.insist(e.EventID, "give back", func() error {
 				return p.letters.store.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
 			}) {
 				r.later(e.EventID, atOnce)
