@@ -137,8 +137,11 @@ func (r Rule) compile(bad func(format string, args ...any)) *compiled {
 		key    string
 		values []string
 	}{
-		{"error_classes", r.ErrorClasses}, {"error_codes", r.ErrorCodes}, {"event_types", r.EventTypes},
-		{"aggregate_types", r.AggregateTypes}, {"tables", r.Tables},
+		{"error_classes", r.ErrorClasses},
+		{"error_codes", r.ErrorCodes},
+		{"event_types", r.EventTypes},
+		{"aggregate_types", r.AggregateTypes},
+		{"tables", r.Tables},
 	} {
 		for _, v := range list.values {
 			if _, err := path.Match(v, ""); err != nil || v == "" {

@@ -183,6 +183,11 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 		return nil, fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	delete(values, tablesKey)
+	rules, err := rulesFrom(values[rulesKey])
+	if err != nil {
+		return nil, fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	delete(values, rulesKey)
 	if err := k.Load(confmap.Provider(values, "."), nil); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -199,7 +204,7 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c.Relay.Tables = tables
+	c.Relay.Tables, c.Relay.Rules = tables, rules
 	return &c, nil
 }
 
@@ -212,7 +217,7 @@ func readFile(path string) (map[string]any, error) {
 	}
 	var errs []error
 	for _, key := range k.Keys() {
-		if key == tablesKey {
+		if key == tablesKey || key == rulesKey {
 			continue
 		}
 		if !slices.ContainsFunc(settings, func(s setting) bool { return s.key() == key }) {
