@@ -91,9 +91,18 @@ func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how
 		if err := owned(ActionSettle, l, owner); err != nil {
 			return planned{}, err
 		}
+		how := how.of(l)
 		return s.resolved(how, Change{By: owner, Why: how.Note}), nil
 	})
 	return s.resolvedAlready(ctx, err, event, how.Kind)
+}
+
+// of is the outcome of l: of an edited letter it says so.
+func (o Outcome) of(l *Letter) Outcome {
+	if l.EditedID != (gocql.UUID{}) && o.Kind == OutcomeReplayed && o.Note == "" {
+		o.Note = "edited, as event " + l.EditedID.String()
+	}
+	return o
 }
 
 // resolvedAlready makes success of an error that says that the letter has been

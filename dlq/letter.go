@@ -78,11 +78,21 @@ type Letter struct {
 	Outcome    Outcome
 	ResolvedAt time.Time
 
+	// EditedID is the id under which the event is published, since somebody edited
+	// it; zero if nobody did. EventID stays the letter's.
+	EditedID gocql.UUID
+	// Edit, if EditedID is not zero, is what is published in place of Payload,
+	// ContentType and Headers, which stay as they were. Read and Claim fill it in;
+	// lists do not.
+	Edit *Edited
+
 	// Metadata is what the relay knew: source, breaker, lag, host.
 	Metadata map[string]string
 	// Raw is what could be read of a row that is no event, column by column in
 	// the text form of CQL; blobs as 0x….
 	Raw map[string]string
+
+	job gocql.UUID // the bulk job that changed it last
 }
 
 // RowID is the id of a letter for a row that has no event id that can be read:
@@ -180,4 +190,7 @@ type Actor struct {
 	// Job is the bulk job that acts for them, zero without one. A job changes a
 	// letter once: what it did already is not done again.
 	Job gocql.UUID `json:"job,omitzero"`
+	// Version, unless zero, is the letter's that the actor has seen: a letter that
+	// somebody changed since is left alone, with a *VersionError.
+	Version int64 `json:"-"`
 }

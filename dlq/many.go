@@ -2,7 +2,6 @@ package dlq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -84,7 +83,8 @@ func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner str
 		if owned(ActionSettle, &st.Letter, owner) != nil {
 			continue
 		}
-		many[i] = &changing{old: st.Letter, plan: s.resolved(st.How, Change{By: owner, Why: st.How.Note})}
+		how := st.How.of(&st.Letter)
+		many[i] = &changing{old: st.Letter, plan: s.resolved(how, Change{By: owner, Why: how.Note})}
 		good = append(good, many[i])
 	}
 	s.changeMany(ctx, ActionSettle, good)
@@ -156,7 +156,13 @@ func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.U
 		out[l.EventID] = l
 	}
 	if err := iter.Close(); err != nil {
-		return nil, errors.Join(fmt.Errorf("read %d dead letters: %w", len(events), err), ctx.Err())
+		return nil, fmt.Errorf("read %d dead letters: %w", len(events), err)
+	}
+	for id, l := range out {
+		if err := s.readEdit(ctx, &l); err != nil {
+			return nil, err
+		}
+		out[id] = l
 	}
 	return out, nil
 }

@@ -12,13 +12,16 @@ import (
 // relay keeps the order of the aggregate, so a parked letter is refused: it goes
 // out by itself once the one before it is gone.
 func (s *Store) Replay(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionReplay, by, func(l *Letter) (planned, error) {
-		at := s.millis()
-		return planned{
-			to: Pending, set: append(unclaimed, assignment{"next_attempt", at}, assignment{"waiting", nil}),
-			change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Waiting = "", time.Time{}, at, "" },
-		}, nil
-	})
+	return s.operate(ctx, event, ActionReplay, by, func(*Letter) (planned, error) { return s.dueNow(), nil })
+}
+
+// dueNow makes a letter pending, to be published at once.
+func (s *Store) dueNow() planned {
+	at := s.millis()
+	return planned{
+		to: Pending, set: append(unclaimed, assignment{"next_attempt", at}, assignment{"waiting", nil}),
+		change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Waiting = "", time.Time{}, at, "" },
+	}
 }
 
 // Discard ends the letter unpublished, for good, and lets its followers go on.
@@ -142,6 +145,9 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 	}
 	var asked int64
 	_, err := s.change(ctx, event, action, func(l *Letter) (planned, error) {
+		if err := by.expects(l); err != nil {
+			return planned{}, err
+		}
 		if err := s.allowed(action, l); err != nil {
 			return planned{}, err
 		}

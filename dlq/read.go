@@ -14,6 +14,7 @@ func (l *Letter) entryDest() []any {
 		&l.EventID, &l.Version, (*string)(&l.Status), &l.Table, &l.AggregateID, &l.AggregateType, &l.EventType, &l.Sequence, &l.CreatedAt,
 		&l.DeliverAt, &l.WrittenAt, &l.Topic, &l.ErrorClass, &l.Attempts, &l.Replays, &l.FirstFailedAt, &l.LastFailedAt, &l.Strategy,
 		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Released, &l.Rule, &l.Waiting, &l.FailureKey, &l.FailureRepeats,
+		&l.job, &l.EditedID,
 	}
 }
 
@@ -35,7 +36,14 @@ func (l *Letter) Entry() ChainEntry {
 
 // Read returns the letter of an event; ErrNotFound if it has none.
 func (s *Store) Read(ctx context.Context, event gocql.UUID) (Letter, error) {
-	return s.read(ctx, event, s.stmt.letter, (*Letter).dest, s.cons)
+	l, err := s.read(ctx, event, s.stmt.letter, (*Letter).dest, s.cons)
+	if err == nil {
+		err = s.readEdit(ctx, &l)
+	}
+	if err != nil {
+		return Letter{}, err
+	}
+	return l, nil
 }
 
 // read reads a letter by one of the statements. At the serial consistency it

@@ -7,6 +7,7 @@ var entryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
 	"claimed_by", "claimed_until", "released", "rule", "waiting", "failure_key", "failure_repeats",
+	"job_id", "edited_id",
 }
 
 // moreColumns are the others, but for history.
@@ -32,6 +33,7 @@ type statements struct {
 	bucketAdd, buckets, allBuckets                          string
 	requestAdd, requestDrop, requests                       string
 	holdAdd, holdDrop, holds                                string
+	editAdd, editIDAdd, edit, edits, editOf                 string
 	jobs                                                    jobStatements
 }
 
@@ -40,6 +42,8 @@ func newStatements(keyspace string) statements {
 	lookups, buckets, requests := keyspace+".dead_letter_lookups", keyspace+".dead_letter_buckets", keyspace+".dead_letter_requests"
 	holds := keyspace + ".dead_letter_holds"
 	whole := "SELECT " + strings.Join(entryColumns, ", ") + ", " + strings.Join(moreColumns, ", ") + " FROM " + letters
+	edits, editIDs := keyspace+".dead_letter_edits", keyspace+".dead_letter_edit_ids"
+	edit := "SELECT edited_id, payload, content_type, headers, edited_by, reason, edited_at FROM " + edits
 	entry := "SELECT " + strings.Join(entryColumns, ", ") + " FROM " + letters
 	return statements{
 		letters: letters,
@@ -77,6 +81,13 @@ func newStatements(keyspace string) statements {
 		holdAdd:  "INSERT INTO " + holds + " (table_name, rule, failure_key, reason, since, until) VALUES (?, ?, ?, ?, ?, ?)",
 		holdDrop: "DELETE FROM " + holds + " WHERE table_name = ? AND rule = ? AND failure_key = ?",
 		holds:    "SELECT rule, failure_key, reason, since, until FROM " + holds + " WHERE table_name = ?",
-		jobs:     newJobStatements(keyspace),
+		editAdd: "INSERT INTO " + edits + " (event_id, edited_id, payload, content_type, headers, edited_by, reason, edited_at)" +
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		editIDAdd: "INSERT INTO " + editIDs + " (edited_id, event_id) VALUES (?, ?)",
+		edit:      edit + " WHERE event_id = ? AND edited_id = ?",
+		edits:     edit + " WHERE event_id = ?",
+		editOf:    "SELECT event_id FROM " + editIDs + " WHERE edited_id = ?",
+
+		jobs: newJobStatements(keyspace),
 	}
 }

@@ -52,6 +52,7 @@ const (
 	ActionRelease Action = "release"
 	ActionPark    Action = "park"
 	ActionResolve Action = "resolve" // ResolveByHand
+	ActionEdit    Action = "edit"
 	ActionArchive Action = "archive"
 )
 
@@ -59,7 +60,7 @@ const (
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
 
 // OperatorActions are those that are not the relay's.
-var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionArchive}
+var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionArchive}
 
 // transitions says which action leads from where to where. The first status of
 // a list is where the action usually leads.
@@ -89,6 +90,14 @@ var transitions = map[Action]map[Status][]Status{
 		Processing: {Manual},
 		Failed:     {Manual},
 		Manual:     {Manual},
+	},
+	// What waits behind another goes on waiting: it is published so in its turn.
+	ActionEdit: {
+		Pending:    {Pending},
+		Parked:     {Parked},
+		Processing: {Pending},
+		Failed:     {Pending},
+		Manual:     {Pending},
 	},
 	ActionArchive: {Resolved: {Archived}, Failed: {Archived}},
 }

@@ -85,6 +85,9 @@ func (b *bundle) do(t *testing.T, id gocql.UUID, a Action) error {
 		return b.Park(ctx, id, eve)
 	case ActionResolve:
 		return b.ResolveByHand(ctx, id, eve)
+	case ActionEdit:
+		_, err := b.Edit(ctx, id, Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json"}, eve, 0)
+		return err
 	case ActionArchive:
 		return b.Archive(ctx, id, eve)
 	}

@@ -28,9 +28,9 @@ func TestService_Cancel(t *testing.T) {
 	if err != nil || got.CreditNote != "C1" || got.CancelReason != "late" || got.Version != 2 || got.Total.String() != o.Total.String() {
 		t.Errorf("Get() = %+v, %v", got, err)
 	}
-	var cancelled *CancelledError
+	var cancelled *ConflictError
 	if _, err := b.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{}); !errors.As(err, &cancelled) || cancelled.Order.Version != 2 {
-		t.Errorf("second Cancel() = %v, want a *CancelledError with the order", err)
+		t.Errorf("second Cancel() = %v, want a *ConflictError with the order", err)
 	}
 	if _, err := b.Cancel(t.Context(), gocql.UUID{1}, Cancellation{}, WriteOptions{IdempotencyKey: "x"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Cancel() of nothing = %v, want ErrNotFound", err)
@@ -63,7 +63,7 @@ func TestService_CancelAtOnce(t *testing.T) {
 			for range 8 {
 				wg.Go(func() {
 					_, err := b.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{})
-					var cancelled *CancelledError
+					var cancelled *ConflictError
 					switch {
 					case err == nil:
 						won.Add(1)
@@ -131,7 +131,7 @@ func TestService_CancelThroughFaults(t *testing.T) {
 					}
 					b.heal(t)
 					_, again := b.another(t).Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{IdempotencyKey: key})
-					var cancelled *CancelledError
+					var cancelled *ConflictError
 					if again != nil && (key != "" || !errors.As(again, &cancelled)) {
 						t.Errorf("Cancel() again = %v", again)
 					}

@@ -247,7 +247,7 @@ func TestService_KeyBelongsToItsRequest(t *testing.T) {
 	if _, err := b.Cancel(t.Context(), first.Order.ID, Cancellation{}, WriteOptions{IdempotencyKey: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Cancel(t.Context(), second.ID, Cancellation{}, WriteOptions{IdempotencyKey: "c"}); !errors.As(err, &reuse) || reuse.Operation != opCancel {
+	if _, err := b.Cancel(t.Context(), second.ID, Cancellation{}, WriteOptions{IdempotencyKey: "c"}); !errors.As(err, &reuse) || reuse.Operation != ChangeCancel.operation() {
 		t.Errorf("another order: Cancel() = %v, want a *KeyReuseError", err)
 	}
 	b.mustBe(t, second.ID, EventCreated)

@@ -182,6 +182,46 @@ func (b *bundle) mustBe(t testing.TB, id gocql.UUID, types ...string) {
 		!s.order.Total.Equal(want.Total) || len(s.order.Lines) != len(want.Lines) {
 		t.Errorf("order %s: row %+v, last event %+v", id, s.order, want)
 	}
+	b.mustBeListed(t, &want)
+}
+
+// mustBeListed checks that the list of the order's customer has it as it is.
+func (b *bundle) mustBeListed(t testing.TB, o *Order) {
+	t.Helper()
+	if o.CustomerID == nil {
+		return
+	}
+	found := 0
+	for q := (ListQuery{CustomerID: *o.CustomerID, Limit: MaxPageSize}); ; {
+		p, err := b.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range p.Orders {
+			if l.ID != o.ID {
+				continue
+			}
+			found++
+			if l.Version != o.Version || l.Status != o.Status || !l.Total.Equal(o.Total) || l.Lines != len(o.Lines) || !l.PlacedAt.Equal(o.PlacedAt) {
+				t.Errorf("order %s is listed as %+v, is %+v", o.ID, l, o)
+			}
+		}
+		if q.Cursor = p.Next; q.Cursor == "" {
+			break
+		}
+	}
+	if found != 1 {
+		t.Errorf("order %s is listed %d times", o.ID, found)
+	}
+}
+
+// cancelled returns o as a cancellation leaves it, as the service makes it.
+func cancelled(o Order, c Cancellation, me identity) Order {
+	at := me.createdAt
+	o.Version++
+	o.Status, o.EventID, o.UpdatedAt, o.CancelledAt = StatusCancelled, me.eventID, me.createdAt, &at
+	o.CreditNote, o.CancelReason = c.CreditNote, c.Reason
+	return o
 }
 
 // mustCreate creates an order while nothing is wrong.

@@ -111,6 +111,64 @@ const (
 	wantTime = "a time such as 2011-10-14T12:00:00Z"
 )
 
+func explainUpdate(fields map[string]json.RawMessage, bad *InvalidError) Update {
+	var u Update
+	var lines []json.RawMessage
+	take(fields, bad, "", "country", wantText, &u.Country)
+	u.Address = explainAddress(fields, bad)
+	_, hasLines := fields["lines"]
+	take(fields, bad, "", "lines", "a list", &lines)
+	rest(fields, bad, "")
+	if hasLines {
+		u.Lines = explainLines(lines, bad)
+	}
+	return u
+}
+
+func explainAddress(fields map[string]json.RawMessage, bad *InvalidError) *Address {
+	raw, ok := fields["address"]
+	delete(fields, "address")
+	if !ok || isNull(raw) {
+		return nil
+	}
+	var inner map[string]json.RawMessage
+	if json.Unmarshal(raw, &inner) != nil {
+		bad.add("address", "must be an object", shown(raw))
+		return nil
+	}
+	var a Address
+	const at = "address."
+	take(inner, bad, at, addressName, wantText, &a.Name)
+	take(inner, bad, at, addressStreet, wantText, &a.Street)
+	take(inner, bad, at, addressCity, wantText, &a.City)
+	take(inner, bad, at, addressRegion, wantText, &a.Region)
+	take(inner, bad, at, addressPostcode, wantText, &a.Postcode)
+	rest(inner, bad, at)
+	return &a
+}
+
+func explainLines(lines []json.RawMessage, bad *InvalidError) []NewLine {
+	out := make([]NewLine, 0, min(len(lines), MaxLines+1))
+	for i, raw := range lines[:min(len(lines), MaxLines+1)] {
+		out = append(out, explainLine(raw, bad, "lines["+strconv.Itoa(i)+"]"))
+	}
+	return out
+}
+
+func explainConfirmation(fields map[string]json.RawMessage, bad *InvalidError) Confirmation {
+	rest(fields, bad, "")
+	return Confirmation{}
+}
+
+func explainShipment(fields map[string]json.RawMessage, bad *InvalidError) Shipment {
+	var h Shipment
+	take(fields, bad, "", "carrier", wantText, &h.Carrier)
+	take(fields, bad, "", "tracking", wantText, &h.Tracking)
+	take(fields, bad, "", "shipped_at", wantTime, &h.ShippedAt)
+	rest(fields, bad, "")
+	return h
+}
+
 func explainOrder(fields map[string]json.RawMessage, bad *InvalidError) NewOrder {
 	var n NewOrder
 	var lines []json.RawMessage
@@ -120,10 +178,9 @@ func explainOrder(fields map[string]json.RawMessage, bad *InvalidError) NewOrder
 	take(fields, bad, "", "placed_at", wantTime, &n.PlacedAt)
 	take(fields, bad, "", "currency", wantText, &n.Currency)
 	take(fields, bad, "", "lines", "a list", &lines)
+	n.Address = explainAddress(fields, bad)
 	rest(fields, bad, "")
-	for i, raw := range lines[:min(len(lines), MaxLines+1)] {
-		n.Lines = append(n.Lines, explainLine(raw, bad, "lines["+strconv.Itoa(i)+"]"))
-	}
+	n.Lines = explainLines(lines, bad)
 	return n
 }
 
@@ -159,10 +216,27 @@ func decodeOrder(body []byte) (NewOrder, error) {
 	return decode(body, explainOrder, (*NewOrder).Validate)
 }
 
-// decodeCancellation takes an empty body for an empty object.
-func decodeCancellation(body []byte) (Cancellation, error) {
+func decodeUpdate(body []byte) (Update, error) {
+	return decode(body, explainUpdate, (*Update).Validate)
+}
+
+// optional takes an empty body for an empty object.
+func optional[T any](body []byte, explain func(map[string]json.RawMessage, *InvalidError) T, valid func(*T) error) (T, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return Cancellation{}, nil
+		var none T
+		return none, nil
 	}
-	return decode(body, explainCancellation, (*Cancellation).Validate)
+	return decode(body, explain, valid)
+}
+
+func decodeCancellation(body []byte) (Cancellation, error) {
+	return optional(body, explainCancellation, (*Cancellation).Validate)
+}
+
+func decodeConfirmation(body []byte) (Confirmation, error) {
+	return optional(body, explainConfirmation, (*Confirmation).Validate)
+}
+
+func decodeShipment(body []byte) (Shipment, error) {
+	return optional(body, explainShipment, (*Shipment).Validate)
 }

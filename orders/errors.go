@@ -47,15 +47,44 @@ func (e *InvalidError) orNil() error {
 	return e
 }
 
-// CancelledError says that the order was already cancelled, by another request.
-type CancelledError struct {
+// ConflictError says that the order's status does not allow the change, or that
+// it was updated MaxVersion times.
+type ConflictError struct {
+	// Order is the order as it is.
+	Order Order
+	// Change is what was asked for.
+	Change Change
+}
+
+// Error names the order and why.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s order %s: %s", e.Change, e.Order.ID, e.Reason())
+}
+
+// Reason says in a sentence why the change is refused.
+func (e *ConflictError) Reason() string {
+	switch {
+	case e.Order.Status == StatusCancelled:
+		return "The order is already cancelled."
+	case e.Order.Status == StatusShipped:
+		return "The order is already shipped; nothing changes it any more."
+	case e.Change == ChangeConfirm:
+		return "The order is already confirmed."
+	case e.Change == ChangeShip:
+		return "The order is not confirmed; confirm it first."
+	}
+	return fmt.Sprintf("The order was changed %d times, which is as often as an order can be updated.", e.Order.Version-1)
+}
+
+// PreconditionError says that the order is not at a version that the caller asked for.
+type PreconditionError struct {
 	// Order is the order as it is.
 	Order Order
 }
 
-// Error names the order.
-func (e *CancelledError) Error() string {
-	return fmt.Sprintf("order %s is already cancelled", e.Order.ID)
+// Error names the order and its version.
+func (e *PreconditionError) Error() string {
+	return fmt.Sprintf("order %s is at version %d", e.Order.ID, e.Order.Version)
 }
 
 // KeyReuseError says that an Idempotency-Key belongs to another request.

@@ -3,6 +3,7 @@ package orders
 import (
 	"context"
 	"errors"
+	"maps"
 	"mime"
 	"net/http"
 	"reflect"
@@ -16,13 +17,15 @@ import (
 
 // links lead from an order to what can be done with it.
 type links struct {
-	Self   string `json:"self" format:"uri-reference"`
-	Cancel string `json:"cancel" format:"uri-reference"`
+	Self    string `json:"self" format:"uri-reference"`
+	Confirm string `json:"confirm" format:"uri-reference"`
+	Ship    string `json:"ship" format:"uri-reference"`
+	Cancel  string `json:"cancel" format:"uri-reference"`
 }
 
 func linksTo(id gocql.UUID) *links {
 	self := "/v1/orders/" + id.String()
-	return &links{Self: self, Cancel: self + "/cancel"}
+	return &links{Self: self, Confirm: self + "/confirm", Ship: self + "/ship", Cancel: self + "/cancel"}
 }
 
 // orderBody is an order in a response.
@@ -39,7 +42,7 @@ type orderOutput struct {
 }
 
 func newOutput(o Order) *orderOutput {
-	return &orderOutput{ETag: strconv.Quote(strconv.FormatInt(o.Version, 10)), Body: orderBody{Order: o, Links: linksTo(o.ID)}}
+	return &orderOutput{ETag: etag(o.Version), Body: orderBody{Order: o, Links: linksTo(o.ID)}}
 }
 
 func (out *orderOutput) replayed(yes bool) *orderOutput {
@@ -64,12 +67,13 @@ type getInput struct {
 	ID string `path:"id" format:"uuid" doc:"The order's id"`
 }
 
-type cancelInput struct {
+type changeInput struct {
 	ID             string `path:"id" format:"uuid" doc:"The order's id"`
 	ContentType    string `header:"Content-Type" hidden:"true"`
 	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. Up to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
+	IfMatch        string `header:"If-Match" doc:"The ETag of the version to change; the change is refused with 412 if the order is at another one"`
 	RawBody        []byte `contentType:"application/json"`
 }
 
@@ -97,10 +101,11 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	// No $schema member in every answer, and no pages that load scripts from elsewhere.
 	cfg.CreateHooks = nil
 	cfg.DocsPath, cfg.SchemasPath = "", ""
+	cfg.Transformers = append(cfg.Transformers, typeOf)
 	h := humago.New(mux, cfg)
 	h.UseMiddleware(a.observe)
 
-	newOrder, cancellation := &huma.RequestBody{}, &huma.RequestBody{}
+	newOrder := &huma.RequestBody{}
 	huma.Register(h, huma.Operation{
 		OperationID: "create-order", Method: http.MethodPost, Path: "/v1/orders", DefaultStatus: http.StatusCreated,
 		Summary:      "Create an order",
@@ -114,15 +119,77 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 		Responses: problems(h, 404, 422, 503),
 	}, a.get)
 	huma.Register(h, huma.Operation{
-		OperationID: "cancel-order", Method: http.MethodPost, Path: "/v1/orders/{id}/cancel",
-		Summary:      "Cancel an order",
-		Description:  "Stores an OrderCancelled event and cancels the order. Of several requests one succeeds; the others get 409.",
-		MaxBodyBytes: maxBody, RequestBody: cancellation, SkipValidateBody: true,
-		Responses: problems(h, 400, 404, 409, 413, 415, 422, 503),
-	}, a.cancel)
+		OperationID: "list-orders", Method: http.MethodGet, Path: "/v1/orders",
+		Summary:     "List a customer's orders",
+		Description: "The newest first, by the time they were placed. Pages go on at next, with the same other parameters.",
+		Responses:   problems(h, 422, 503),
+	}, a.list)
 	describe[NewOrder](h, newOrder, true)
-	describe[Cancellation](h, cancellation, false)
+	change(a, h, maxBody, huma.Operation{
+		OperationID: "update-order", Method: http.MethodPatch, Path: "/v1/orders/{id}",
+		Summary: "Change lines, address or country",
+		Description: "Stores an OrderUpdated event and changes the order, as long as it is placed or confirmed. What is left out stays; " +
+			"lines are replaced as a whole and the total is computed from them. If-Match is required.",
+		Responses: problems(h, 428),
+	}, decodeUpdate, a.service.Update)
+	change(a, h, maxBody, huma.Operation{
+		OperationID: "confirm-order", Method: http.MethodPost, Path: "/v1/orders/{id}/confirm",
+		Summary:     "Confirm an order",
+		Description: "Stores an OrderUpdated event with the status confirmed. The order must be placed.",
+	}, decodeConfirmation, a.service.Confirm)
+	change(a, h, maxBody, huma.Operation{
+		OperationID: "ship-order", Method: http.MethodPost, Path: "/v1/orders/{id}/ship",
+		Summary:     "Say that an order has left",
+		Description: "Stores an OrderUpdated event with the status shipped. The order must be confirmed. Nothing changes it after that.",
+	}, decodeShipment, a.service.Ship)
+	change(a, h, maxBody, huma.Operation{
+		OperationID: "cancel-order", Method: http.MethodPost, Path: "/v1/orders/{id}/cancel",
+		Summary:     "Cancel an order",
+		Description: "Stores an OrderCancelled event and cancels the order, which must be placed or confirmed. Of several requests one succeeds; the others get 409.",
+	}, decodeCancellation, a.service.Cancel)
 	return h
+}
+
+// change registers an operation that changes an order: decode reads its body, do
+// makes the change.
+func change[T any](
+	a *api, h huma.API, maxBody int64, op huma.Operation,
+	decode func([]byte) (T, error), do func(context.Context, gocql.UUID, T, WriteOptions) (Result, error),
+) {
+	body := &huma.RequestBody{}
+	op.MaxBodyBytes, op.RequestBody, op.SkipValidateBody = maxBody, body, true
+	needsMatch := op.Responses["428"] != nil
+	if op.Responses == nil {
+		op.Responses = map[string]*huma.Response{}
+	}
+	maps.Copy(op.Responses, problems(h, 400, 404, 409, 412, 413, 415, 422, 503))
+	huma.Register(h, op, func(ctx context.Context, in *changeInput) (*orderOutput, error) {
+		keyed := in.IdempotencyKey != ""
+		id, err := gocql.ParseUUID(in.ID)
+		if err != nil {
+			return nil, toProblem(ErrNotFound, id, keyed)
+		}
+		if err := requireJSON(in.ContentType, in.RawBody); err != nil {
+			return nil, err
+		}
+		v, err := decode(in.RawBody)
+		versions, matchErr := parseIfMatch(in.IfMatch)
+		if err := withHeaders(err, matchErr, validateKey(in.IdempotencyKey)); err != nil {
+			return nil, toProblem(err, id, keyed)
+		}
+		if needsMatch && in.IfMatch == "" {
+			return nil, newProblem(http.StatusPreconditionRequired, problemNeedsMatch,
+				"Send If-Match with the ETag of the order that you have seen, so that nobody else's change is lost.").about(id)
+		}
+		r, err := do(ctx, id, v, WriteOptions{
+			IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, IfVersion: versions,
+		})
+		if err != nil {
+			return nil, a.fail(op.OperationID, err, id, keyed)
+		}
+		return newOutput(r.Order).replayed(r.Replayed), nil
+	})
+	describe[T](h, body, needsMatch)
 }
 
 // describe says what a body is. The handlers take bodies as they come and judge
@@ -157,7 +224,7 @@ func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error)
 		return nil, err
 	}
 	n, err := decodeOrder(in.RawBody)
-	if err := withKey(err, in.IdempotencyKey); err != nil {
+	if err := withHeaders(err, validateKey(in.IdempotencyKey)); err != nil {
 		return nil, toProblem(err, gocql.UUID{}, keyed)
 	}
 	r, err := a.service.Create(ctx, n, WriteOptions{IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState})
@@ -181,26 +248,6 @@ func (a *api) get(ctx context.Context, in *getInput) (*orderOutput, error) {
 	return newOutput(o), nil
 }
 
-func (a *api) cancel(ctx context.Context, in *cancelInput) (*orderOutput, error) {
-	keyed := in.IdempotencyKey != ""
-	id, err := gocql.ParseUUID(in.ID)
-	if err != nil {
-		return nil, toProblem(ErrNotFound, id, keyed)
-	}
-	if err := requireJSON(in.ContentType, in.RawBody); err != nil {
-		return nil, err
-	}
-	c, err := decodeCancellation(in.RawBody)
-	if err := withKey(err, in.IdempotencyKey); err != nil {
-		return nil, toProblem(err, id, keyed)
-	}
-	r, err := a.service.Cancel(ctx, id, c, WriteOptions{IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState})
-	if err != nil {
-		return nil, a.fail("cancel", err, id, keyed)
-	}
-	return newOutput(r.Order).replayed(r.Replayed), nil
-}
-
 // fail maps an error, and logs it if only the log can explain it.
 func (a *api) fail(operation string, err error, id gocql.UUID, keyed bool) error {
 	p := toProblem(err, id, keyed)
@@ -211,13 +258,13 @@ func (a *api) fail(operation string, err error, id gocql.UUID, keyed bool) error
 	return p
 }
 
-// withKey joins what is wrong with the body and with the key, so that one
-// answer names both.
-func withKey(err error, key string) error {
-	keyErr := validateKey(key)
+// withHeaders joins what is wrong with the body and with headers, so that one
+// answer names it all.
+func withHeaders(err error, headers ...error) error {
+	headerErr := errors.Join(headers...)
 	var bad *InvalidError
-	if keyErr == nil || err != nil && !errors.As(err, &bad) {
+	if headerErr == nil || err != nil && !errors.As(err, &bad) {
 		return err
 	}
-	return mergeInvalid(errors.Join(err, keyErr))
+	return mergeInvalid(errors.Join(append([]error{err}, headers...)...))
 }

@@ -102,7 +102,7 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 		typ                      string
 		locations                []string
 	}{
-		{"no body", "POST", "/v1/orders", "", nil, 400, "", nil},
+		{"no body", "POST", "/v1/orders", "", nil, 400, problemMalformed, nil},
 		{"no JSON", "POST", "/v1/orders", "{", nil, 400, problemMalformed, nil},
 		{"no object", "POST", "/v1/orders", "[]", nil, 422, problemInvalid, []string{"body"}},
 		{"two values", "POST", "/v1/orders", goodBody + "{}", nil, 400, problemMalformed, nil},
@@ -118,17 +118,31 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 			},
 		},
 		{"good body, bad key", "POST", "/v1/orders", goodBody, []string{"Idempotency-Key", strings.Repeat("x", 256)}, 422, problemInvalid, []string{"header.Idempotency-Key"}},
-		{"too large", "POST", "/v1/orders", `{"country":"` + long + `"}`, nil, 413, "", nil},
+		{"too large", "POST", "/v1/orders", `{"country":"` + long + `"}`, nil, 413, problemTooLarge, nil},
 		{"a form", "POST", "/v1/orders", "country=EIRE", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, problemMedia, nil},
-		{"get: no id", "GET", "/v1/orders/nonsense", "", nil, 422, "", []string{"path.id"}},
-		{"cancel: no id", "POST", "/v1/orders/nonsense/cancel", "", nil, 422, "", []string{"path.id"}},
+		{"get: no id", "GET", "/v1/orders/nonsense", "", nil, 422, problemInvalid, []string{"path.id"}},
+		{"cancel: no id", "POST", "/v1/orders/nonsense/cancel", "", nil, 422, problemInvalid, []string{"path.id"}},
 		{
 			"cancel: every field", "POST", "/v1/orders/" + id + "/cancel", `{"credit_note":true,"reason":"\u0000","at":1}`, nil, 422, problemInvalid,
 			[]string{"body.credit_note", "body.at", "body.reason"},
 		},
-		{"cancel: too large", "POST", "/v1/orders/" + id + "/cancel", `{"reason":"` + long + `"}`, nil, 413, "", nil},
-		{"method", "PUT", "/v1/orders", goodBody, nil, 405, "", nil},
-		{"path", "GET", "/v2/orders", "", nil, 404, "", nil},
+		{"cancel: too large", "POST", "/v1/orders/" + id + "/cancel", `{"reason":"` + long + `"}`, nil, 413, problemTooLarge, nil},
+		{"update: nothing", "PATCH", "/v1/orders/" + id, "{}", nil, 422, problemInvalid, []string{"body"}},
+		{
+			"update: every field", "PATCH", "/v1/orders/" + id, `{"country":1,"address":{"name":"","street":"s","city":"c","zip":1},"lines":[],"total":"1"}`,
+			[]string{"If-Match", "1"},
+			422, problemInvalid,
+			[]string{"body.country", "body.address.zip", "body.total", "body.address.name", "body.lines", "header.If-Match"},
+		},
+		{"update: null lines", "PATCH", "/v1/orders/" + id, `{"lines":null,"country":""}`, nil, 422, problemInvalid, []string{"body.country"}},
+		{"update: without If-Match", "PATCH", "/v1/orders/" + id, `{"country":"EIRE"}`, nil, 428, problemNeedsMatch, nil},
+		{"ship: every field", "POST", "/v1/orders/" + id + "/ship", `{"carrier":1,"tracking":"\u0000","to":1}`, nil, 422, problemInvalid, []string{"body.carrier", "body.to", "body.tracking"}},
+		{"confirm: a field", "POST", "/v1/orders/" + id + "/confirm", `{"by":1}`, nil, 422, problemInvalid, []string{"body.by"}},
+		{"list: of nobody", "GET", "/v1/orders", "", nil, 422, problemInvalid, []string{"query.customer_id"}},
+		{"list: bad times", "GET", "/v1/orders?customer_id=1&from=x&limit=101", "", nil, 422, problemInvalid, []string{"query.from", "query.limit"}},
+		{"list: bad cursor", "GET", "/v1/orders?customer_id=1&cursor=AAAA", "", nil, 422, problemInvalid, []string{"query.cursor"}},
+		{"method", "PUT", "/v1/orders", goodBody, nil, 405, problemMethod, nil},
+		{"path", "GET", "/v2/orders", "", nil, 404, problemNoPath, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,8 +157,8 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 			}
 		})
 	}
-	if r := request(t, h, "PUT", "/v1/orders", ""); r.header.Get("Allow") != "POST" {
-		t.Errorf("Allow = %q, want POST", r.header.Get("Allow"))
+	if r := request(t, h, "PUT", "/v1/orders", ""); r.header.Get("Allow") != "GET, HEAD, POST" {
+		t.Errorf("Allow = %q, want GET, HEAD, POST", r.header.Get("Allow"))
 	}
 }
 
@@ -294,7 +308,11 @@ func TestHTTP_OpenAPI(t *testing.T) {
 	}{
 		{"/v1/orders", "post", "create-order", []string{"Idempotency-Key", "traceparent", "tracestate"}, "NewOrder", []string{"201", "400", "413", "415", "422", "503"}},
 		{"/v1/orders/{id}", "get", "get-order", []string{"id"}, "", []string{"200", "404", "422", "503"}},
-		{"/v1/orders/{id}/cancel", "post", "cancel-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate"}, "Cancellation", []string{"200", "400", "404", "409", "413", "415", "422", "503"}},
+		{"/v1/orders/{id}/cancel", "post", "cancel-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate", "If-Match"}, "Cancellation", []string{"200", "400", "404", "409", "412", "413", "415", "422", "503"}},
+		{"/v1/orders/{id}/ship", "post", "ship-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate", "If-Match"}, "Shipment", []string{"200", "409", "412"}},
+		{"/v1/orders/{id}/confirm", "post", "confirm-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate", "If-Match"}, "Confirmation", []string{"200", "409", "412"}},
+		{"/v1/orders/{id}", "patch", "update-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate", "If-Match"}, "Update", []string{"200", "400", "404", "409", "412", "413", "415", "422", "428", "503"}},
+		{"/v1/orders", "get", "list-orders", []string{"customer_id", "from", "to", "limit", "cursor"}, "", []string{"200", "422", "503"}},
 	} {
 		op := doc.Paths[tt.path][tt.method]
 		var names []string

@@ -14,11 +14,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
-// Operations, as idempotency_keys and the metrics name them.
-const (
-	opCreate = "create order"
-	opCancel = "cancel order"
-)
+// opCreate is creating an order, as idempotency_keys names it; what changes an
+// order is named by Change.operation.
+const opCreate = "create order"
 
 // identity is what a change is written with. A retry that comes with the same
 // Idempotency-Key gets that of the first attempt, and so writes the same order,
@@ -27,13 +25,16 @@ type identity struct {
 	orderID   gocql.UUID
 	eventID   gocql.UUID
 	createdAt time.Time
+	// base is a version of the order from before the change: its event can only
+	// stand after that.
+	base int64
 	// retried: the key was there already, so an earlier attempt may have
 	// written the change.
 	retried bool
 }
 
-const insertKey = "INSERT INTO idempotency_keys (key, operation, request_hash, order_id, event_id, created_at)" +
-	" VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS"
+const insertKey = "INSERT INTO idempotency_keys (key, operation, request_hash, order_id, event_id, created_at, version)" +
+	" VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
 
 // claim decides which request owns key and returns the identity of the owner:
 // fresh if this request is the first, the stored one if it is a retry of it.
@@ -82,7 +83,7 @@ func (s *store) claim(ctx context.Context, r keyRow) (keyRow, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	cells := map[string]any{}
-	applied, err := s.query(ctx, insertKey, r.key, r.operation, r.hash, r.orderID, r.eventID, r.createdAt.UnixMilli()).
+	applied, err := s.query(ctx, insertKey, r.key, r.operation, r.hash, r.orderID, r.eventID, r.createdAt.UnixMilli(), r.base).
 		SerialConsistency(s.serial).MapScanCAS(cells)
 	if err != nil {
 		return keyRow{}, false, fmt.Errorf("claim Idempotency-Key: %w", err)
@@ -96,6 +97,7 @@ func (s *store) claim(ctx context.Context, r keyRow) (keyRow, bool, error) {
 	found.orderID, _ = cells["order_id"].(gocql.UUID)
 	found.eventID, _ = cells["event_id"].(gocql.UUID)
 	found.createdAt, _ = cells["created_at"].(time.Time)
+	found.base, _ = cells["version"].(int64)
 	return found, false, nil
 }
 
@@ -115,12 +117,13 @@ func (s *Service) newIdentity(orderID gocql.UUID) identity {
 	return identity{orderID: orderID, eventID: outbox.NewID(), createdAt: millis(s.cfg.Now())}
 }
 
-// cancelRequest is what the hash of a cancellation covers.
-type cancelRequest struct {
-	OrderID string `json:"order_id"`
-	Cancellation
+// changeRequest is what the hash of a change covers.
+type changeRequest struct {
+	OrderID   string  `json:"order_id"`
+	IfVersion []int64 `json:"if_version,omitempty"`
+	Change    any     `json:"change"`
 }
 
-func newCancelRequest(id gocql.UUID, c Cancellation) cancelRequest {
-	return cancelRequest{OrderID: hex.EncodeToString(id[:]), Cancellation: c}
+func newChangeRequest(id gocql.UUID, change any, opts WriteOptions) changeRequest {
+	return changeRequest{OrderID: hex.EncodeToString(id[:]), IfVersion: opts.IfVersion, Change: change}
 }

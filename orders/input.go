@@ -6,8 +6,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/text/currency"
 )
 
 // Bounds of an order. An order at all of them still fits one batch.
@@ -27,6 +25,8 @@ type NewOrder struct {
 	// CustomerID is nil for a guest.
 	CustomerID *string `json:"customer_id,omitempty" nullable:"true" maxLength:"64" doc:"Null or left out for a guest"`
 	Country    string  `json:"country" minLength:"1" maxLength:"100"`
+	// Address is where the order goes; optional.
+	Address *Address `json:"address,omitempty"`
 	// PlacedAt defaults to now. It is kept in UTC, to the millisecond.
 	PlacedAt *time.Time `json:"placed_at,omitempty" nullable:"true" doc:"Default: now"`
 	// Currency is an ISO 4217 code in upper case.
@@ -61,26 +61,41 @@ func (n *NewOrder) Validate() error {
 	}
 	bad.text("country", n.Country, 1, MaxCountry)
 	bad.time("placed_at", n.PlacedAt)
-	if unit, err := currency.ParseISO(n.Currency); err != nil || unit.String() != n.Currency {
-		bad.add("currency", "must be an ISO 4217 code in upper case, such as GBP", n.Currency)
+	if n.Address != nil {
+		n.Address.validate(&bad, "address.")
 	}
-	if l := len(n.Lines); l < 1 || l > MaxLines {
-		bad.add("lines", fmt.Sprintf("must have from 1 to %d lines", MaxLines), nil)
+	if _, ok := minorUnits(n.Currency); !ok {
+		bad.add("currency", "must be the ISO 4217 code of a currency in use, such as GBP", clip(n.Currency))
 	}
-	for i := range n.Lines[:min(len(n.Lines), MaxLines)] {
-		n.Lines[i].validate(&bad, fmt.Sprintf("lines[%d].", i))
-	}
+	validateLines(&bad, n.Lines, n.Currency)
 	return bad.orNil()
 }
 
-func (l *NewLine) validate(bad *InvalidError, at string) {
+// validateLines holds prices to currency, too, if it is one.
+func validateLines(bad *InvalidError, lines []NewLine, currency string) {
+	if l := len(lines); l < 1 || l > MaxLines {
+		bad.add("lines", fmt.Sprintf("must have from 1 to %d lines", MaxLines), nil)
+	}
+	for i := range lines[:min(len(lines), MaxLines)] {
+		lines[i].validate(bad, fmt.Sprintf("lines[%d].", i), currency)
+	}
+}
+
+func (l *NewLine) validate(bad *InvalidError, at, currency string) {
 	bad.text(at+"sku", l.SKU, 1, MaxReference)
 	bad.text(at+"description", l.Description, 0, MaxDescription)
 	if l.Quantity < 1 || l.Quantity > MaxQuantity {
 		bad.add(at+"quantity", fmt.Sprintf("must be from 1 to %d", MaxQuantity), l.Quantity)
 	}
-	if _, err := ParseMoney(string(l.UnitPrice)); err != nil {
+	price, err := ParseMoney(string(l.UnitPrice))
+	if err != nil {
 		bad.add(at+"unit_price", err.Error(), clip(string(l.UnitPrice)))
+		return
+	}
+	if units, ok := minorUnits(currency); ok {
+		if _, ok := price.Fixed(units); !ok {
+			bad.add(at+"unit_price", fmt.Sprintf("must have at most %d decimal places in %s", units, currency), clip(string(l.UnitPrice)))
+		}
 	}
 }
 
@@ -136,19 +151,29 @@ func (n *NewOrder) build(ids identity) (Order, error) {
 	o := Order{
 		ID: ids.orderID, EventID: ids.eventID, Version: 1, Status: StatusPlaced,
 		Invoice: n.Invoice, CustomerID: n.CustomerID, Country: n.Country, Currency: n.Currency,
-		PlacedAt: ids.createdAt, CreatedAt: ids.createdAt, UpdatedAt: ids.createdAt,
-		Lines: make(Lines, len(n.Lines)),
+		Address: n.Address, PlacedAt: ids.createdAt, CreatedAt: ids.createdAt, UpdatedAt: ids.createdAt,
 	}
 	if n.PlacedAt != nil {
 		o.PlacedAt = millis(*n.PlacedAt)
 	}
-	for i, l := range n.Lines {
+	return o, o.setLines(n.Lines)
+}
+
+// setLines makes o's lines of valid ones, and the total of them. Amounts get the
+// decimal places of the currency.
+func (o *Order) setLines(lines []NewLine) error {
+	units, ok := minorUnits(o.Currency)
+	o.Lines, o.Total = make(Lines, len(lines)), Money{}
+	for i, l := range lines {
 		price, err := ParseMoney(string(l.UnitPrice))
 		if err != nil {
-			return Order{}, err
+			return err
+		}
+		if ok {
+			price, _ = price.Fixed(units)
 		}
 		o.Lines[i] = Line{SKU: l.SKU, Description: l.Description, Quantity: l.Quantity, UnitPrice: price}
 		o.Total = o.Total.Add(price.Times(l.Quantity))
 	}
-	return o, nil
+	return nil
 }

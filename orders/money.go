@@ -34,6 +34,19 @@ func ParseMoney(s string) (Money, error) {
 	return Money{d}, nil
 }
 
+// Fixed returns m with that many decimal places; false means that it needs more.
+func (m Money) Fixed(places int) (Money, bool) {
+	r := m.d.Truncate(int32(places))
+	if !r.Equal(m.d) {
+		return m, false
+	}
+	if missing := int32(places) + r.Exponent(); missing > 0 {
+		ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(missing)), nil)
+		r = decimal.NewFromBigInt(ten.Mul(ten, r.Coefficient()), -int32(places))
+	}
+	return Money{r}, true
+}
+
 // Add returns m + n.
 func (m Money) Add(n Money) Money { return Money{m.d.Add(n.d)} }
 

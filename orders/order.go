@@ -17,16 +17,8 @@ const AggregateType = "order"
 // Event types. Each carries the whole order, as it was after the event, as JSON.
 const (
 	EventCreated   = "OrderCreated"
+	EventUpdated   = "OrderUpdated"
 	EventCancelled = "OrderCancelled"
-)
-
-// Status is where an order stands.
-type Status string
-
-// The statuses of an order.
-const (
-	StatusPlaced    Status = "placed"
-	StatusCancelled Status = "cancelled"
 )
 
 // Order is an order as its last event left it. An Order is a value; its slices
@@ -36,11 +28,12 @@ type Order struct {
 	// Version counts the changes: 1 when created. It is the seq of the event
 	// that made the order what it is.
 	Version int64  `json:"version" doc:"Counts the changes, 1 when created"`
-	Status  Status `json:"status" enum:"placed,cancelled"`
+	Status  Status `json:"status" enum:"placed,confirmed,shipped,cancelled"`
 
 	Invoice    string    `json:"invoice,omitempty" doc:"The caller's own reference"`
 	CustomerID *string   `json:"customer_id" doc:"Null for a guest"`
 	Country    string    `json:"country"`
+	Address    *Address  `json:"address,omitempty" doc:"Where the order goes, if that was said"`
 	PlacedAt   time.Time `json:"placed_at"`
 	Currency   string    `json:"currency" doc:"ISO 4217"`
 	Lines      Lines     `json:"lines"`
@@ -48,6 +41,10 @@ type Order struct {
 
 	CreatedAt    time.Time  `json:"created_at"`
 	UpdatedAt    time.Time  `json:"updated_at"`
+	ConfirmedAt  *time.Time `json:"confirmed_at,omitempty"`
+	ShippedAt    *time.Time `json:"shipped_at,omitempty"`
+	Carrier      string     `json:"carrier,omitempty" doc:"Who brings it, as said when it was shipped"`
+	Tracking     string     `json:"tracking,omitempty" doc:"The carrier's number, as said when it was shipped"`
 	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`
 	CreditNote   string     `json:"credit_note,omitempty"`
 	CancelReason string     `json:"cancel_reason,omitempty"`

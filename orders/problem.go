@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -18,6 +19,8 @@ type problem struct {
 	OrderID string `json:"order_id,omitempty" format:"uuid" doc:"The order in question"`
 	// OutcomeUnknown: the change may be stored, or become so later.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored, or become so later"`
+	// CurrentStatus is the order's, where it is why the change is refused.
+	CurrentStatus Status `json:"current_status,omitempty" enum:"placed,confirmed,shipped,cancelled" doc:"The order's status, where it is why the change is refused"`
 	// Links lead on from here.
 	Links *links `json:"links,omitempty"`
 
@@ -33,11 +36,46 @@ const (
 	problemInvalid     = "urn:scylla-outbox:problem:invalid-fields"
 	problemNotFound    = "urn:scylla-outbox:problem:order-not-found"
 	problemCancelled   = "urn:scylla-outbox:problem:already-cancelled"
+	problemShipped     = "urn:scylla-outbox:problem:already-shipped"
+	problemConfirmed   = "urn:scylla-outbox:problem:already-confirmed"
+	problemUnconfirmed = "urn:scylla-outbox:problem:not-confirmed"
+	problemTooOften    = "urn:scylla-outbox:problem:too-many-changes"
+	problemStale       = "urn:scylla-outbox:problem:stale-version"
+	problemNeedsMatch  = "urn:scylla-outbox:problem:if-match-required"
 	problemKeyReuse    = "urn:scylla-outbox:problem:idempotency-key-reuse"
 	problemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
 	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
 	problemMedia       = "urn:scylla-outbox:problem:unsupported-media-type"
+	problemTooLarge    = "urn:scylla-outbox:problem:body-too-large"
+	problemTimeout     = "urn:scylla-outbox:problem:body-too-slow"
+	problemNoPath      = "urn:scylla-outbox:problem:no-such-path"
+	problemMethod      = "urn:scylla-outbox:problem:method-not-allowed"
+	problemStopping    = "urn:scylla-outbox:problem:stopping"
+	problemInternal    = "urn:scylla-outbox:problem:internal"
 )
+
+// typeOf gives the errors that huma makes by itself the types they lack.
+func typeOf(_ huma.Context, _ string, v any) (any, error) {
+	e, ok := v.(*huma.ErrorModel)
+	if !ok || e.Type != "" {
+		return v, nil
+	}
+	switch e.Status {
+	case http.StatusBadRequest:
+		e.Type = problemMalformed
+	case http.StatusRequestTimeout:
+		e.Type = problemTimeout
+	case http.StatusRequestEntityTooLarge:
+		e.Type = problemTooLarge
+	case http.StatusUnsupportedMediaType:
+		e.Type = problemMedia
+	case http.StatusUnprocessableEntity:
+		e.Type = problemInvalid
+	default:
+		e.Type = problemInternal
+	}
+	return e, nil
+}
 
 func newProblem(status int, typ, detail string) *problem {
 	return &problem{
@@ -54,12 +92,34 @@ func (p *problem) about(id gocql.UUID) *problem {
 	return p
 }
 
+// at is about for an order that is known, whose version it names.
+func (p *problem) at(o *Order) *problem {
+	p.header.Set("ETag", etag(o.Version))
+	return p.about(o.ID)
+}
+
+// problem is the type of the problem that e is.
+func (e *ConflictError) problem() string {
+	switch {
+	case e.Order.Status == StatusCancelled:
+		return problemCancelled
+	case e.Order.Status == StatusShipped:
+		return problemShipped
+	case e.Change == ChangeConfirm:
+		return problemConfirmed
+	case e.Change == ChangeShip:
+		return problemUnconfirmed
+	}
+	return problemTooOften
+}
+
 // toProblem is the one place where the package's errors become HTTP. keyed says
 // whether the request had an Idempotency-Key, which decides about the advice.
 func toProblem(err error, id gocql.UUID, keyed bool) error {
 	var syntax *syntaxError
 	var invalid *InvalidError
-	var cancelled *CancelledError
+	var conflict *ConflictError
+	var stale *PreconditionError
 	var reuse *KeyReuseError
 	var unavailable *UnavailableError
 	switch {
@@ -73,8 +133,13 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 		return p
 	case errors.Is(err, ErrNotFound):
 		return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("There is no order %s.", id))
-	case errors.As(err, &cancelled):
-		return newProblem(http.StatusConflict, problemCancelled, "The order is already cancelled.").about(cancelled.Order.ID)
+	case errors.As(err, &conflict):
+		p := newProblem(http.StatusConflict, conflict.problem(), conflict.Reason()).at(&conflict.Order)
+		p.CurrentStatus = conflict.Order.Status
+		return p
+	case errors.As(err, &stale):
+		return newProblem(http.StatusPreconditionFailed, problemStale, fmt.Sprintf(
+			"The order is at version %d, which If-Match does not name. Read it again and decide anew.", stale.Order.Version)).at(&stale.Order)
 	case errors.As(err, &reuse):
 		return newProblem(http.StatusUnprocessableEntity, problemKeyReuse, fmt.Sprintf(
 			"This Idempotency-Key belongs to another request (%s). Use a new key for a new request, and the same body for a retry.", reuse.Operation))
@@ -94,7 +159,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 	}
 	// What is not named above is a defect; huma answers 500, and the text of
 	// the error stays in the log.
-	return newProblem(http.StatusInternalServerError, "about:blank", "Something unexpected happened; the log has the details.")
+	return newProblem(http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
 }
 
 // location is a field's path as huma writes it.
@@ -102,7 +167,7 @@ func location(field string) string {
 	switch {
 	case field == "":
 		return "body"
-	case len(field) > 7 && field[:7] == "header.":
+	case strings.HasPrefix(field, "header."), strings.HasPrefix(field, "query."):
 		return field
 	}
 	return "body." + field

@@ -96,7 +96,7 @@ func TestService_RandomFaults(t *testing.T) {
 						_, err := insist(func() (Result, error) {
 							return s.Cancel(t.Context(), r.Order.ID, Cancellation{}, WriteOptions{IdempotencyKey: fmt.Sprintf("cancel-%d-%d", i, n)})
 						})
-						var cancelled *CancelledError
+						var cancelled *ConflictError
 						switch {
 						case err == nil:
 							won.Add(1)

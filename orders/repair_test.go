@@ -154,11 +154,11 @@ func TestCrash_BetweenEventAndOrder(t *testing.T) {
 			o := b.mustCreate(t)
 			ctx, cancel := b.detach(t.Context())
 			defer cancel()
-			me, err := b.claim(ctx, "c", opCancel, newCancelRequest(o.ID, Cancellation{}), b.newIdentity(o.ID))
+			me, err := b.claim(ctx, "c", ChangeCancel.operation(), newChangeRequest(o.ID, Cancellation{}, WriteOptions{}), b.newIdentity(o.ID))
 			if err != nil {
 				t.Fatal(err)
 			}
-			dead := o.cancelled(Cancellation{}, me)
+			dead := cancelled(o, Cancellation{}, me)
 			e, err := dead.event(EventCancelled, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -167,15 +167,15 @@ func TestCrash_BetweenEventAndOrder(t *testing.T) {
 				t.Fatal(applied, err)
 			}
 			other := b.another(t)
-			var cancelled *CancelledError
+			var conflict *ConflictError
 			switch step {
 			case "read":
 				if got, err := other.Get(t.Context(), o.ID); err != nil || got.Status != StatusCancelled || got.Version != 2 {
 					t.Errorf("Get() = %+v, %v, want it cancelled", got, err)
 				}
 			case "cancelled by another":
-				if _, err := other.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{}); !errors.As(err, &cancelled) {
-					t.Errorf("Cancel() = %v, want a *CancelledError", err)
+				if _, err := other.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{}); !errors.As(err, &conflict) {
+					t.Errorf("Cancel() = %v, want a *ConflictError", err)
 				}
 			case "retried with its key":
 				r, err := other.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{IdempotencyKey: "c"})

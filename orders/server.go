@@ -36,6 +36,9 @@ type ServerConfig struct {
 	DrainTimeout time.Duration
 	// ReadyTimeout bounds the question to the database behind /readyz. Default 2 s.
 	ReadyTimeout time.Duration
+	// Routes are what else is offered at the same address: each is called once
+	// with the API to register its operations with. Problems without a type get one.
+	Routes []func(huma.API)
 	// Gatherer is what /metrics shows. Default: nothing.
 	Gatherer prometheus.Gatherer
 	// Logger gets start, stop and what the HTTP server complains of. Default discards.
@@ -74,11 +77,15 @@ func (c ServerConfig) validate() error {
 
 // Server offers a Service over HTTP:
 //
-//	POST /v1/orders               create
-//	GET  /v1/orders/{id}          read
-//	POST /v1/orders/{id}/cancel   cancel
-//	GET  /openapi.json            the description, OpenAPI 3.1
-//	GET  /healthz /readyz /metrics
+//	POST  /v1/orders               create
+//	GET   /v1/orders               list a customer's
+//	GET   /v1/orders/{id}          read
+//	PATCH /v1/orders/{id}          update
+//	POST  /v1/orders/{id}/confirm  confirm
+//	POST  /v1/orders/{id}/ship     ship
+//	POST  /v1/orders/{id}/cancel   cancel
+//	GET   /openapi.json            the description, OpenAPI 3.1
+//	GET   /healthz /readyz /metrics
 //
 // Every error is a problem document (RFC 9457).
 type Server struct {
@@ -96,7 +103,10 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
-	(&api{service: service}).register(mux, cfg.MaxBodyBytes)
+	h := (&api{service: service}).register(mux, cfg.MaxBodyBytes)
+	for _, register := range cfg.Routes {
+		register(h)
+	}
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
@@ -150,7 +160,7 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
-		writeProblem(w, newProblem(http.StatusServiceUnavailable, "about:blank", "The server is stopping."))
+		writeProblem(w, newProblem(http.StatusServiceUnavailable, problemStopping, "The server is stopping."))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadyTimeout)
@@ -188,8 +198,9 @@ func elsewhere(mux *http.ServeMux) http.Handler {
 		}
 		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(&c, r)
-		p := newProblem(c.status, "about:blank", "There is nothing at "+strconv.Quote(clip(r.URL.Path))+"; /openapi.json says what is where.")
+		p := newProblem(c.status, problemNoPath, "There is nothing at "+strconv.Quote(clip(r.URL.Path))+"; /openapi.json says what is where.")
 		if c.status == http.StatusMethodNotAllowed {
+			p.Type = problemMethod
 			p.Detail = "This path takes " + c.header.Get("Allow") + "."
 			p.header.Set("Allow", c.header.Get("Allow"))
 		}

@@ -58,6 +58,10 @@ type WriteOptions struct {
 	// TraceParent and TraceState are W3C trace context; they travel with the
 	// event. What is malformed is left out, as that standard asks.
 	TraceParent, TraceState string
+	// IfVersion are the versions of the order of which one must be its version
+	// for the change to be made; otherwise it is refused with a
+	// *PreconditionError. Nil asks for none. Create ignores it.
+	IfVersion []int64
 }
 
 // Result is what a change led to.
@@ -118,6 +122,9 @@ func (s *Service) newBudget(ctx context.Context) *budget {
 	end, _ := ctx.Deadline()
 	return &budget{ctx: ctx, deadline: end.Add(-2 * s.cfg.AttemptTimeout), wait: firstPause}
 }
+
+// left is the time in which another attempt may begin.
+func (b *budget) left() time.Duration { return time.Until(b.deadline) }
 
 // pause waits before another attempt, longer each time and never exactly as
 // long as others do. False means that the time is up.

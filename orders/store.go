@@ -23,17 +23,20 @@ type store struct {
 }
 
 const orderColumns = "id, version, status, invoice, customer_id, country, placed_at, currency, lines, total, " +
-	"created_at, updated_at, cancelled_at, credit_note, cancel_reason, event_id"
+	"created_at, updated_at, cancelled_at, credit_note, cancel_reason, event_id, address, confirmed_at, shipped_at, carrier, tracking"
 
 const (
-	insertOrder = "INSERT INTO orders (" + orderColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
+	insertOrder = "INSERT INTO orders (" + orderColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
 	selectOrder = "SELECT " + orderColumns + " FROM orders WHERE id = ?"
 	selectHead  = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? ORDER BY seq DESC LIMIT 1"
+	selectEvent = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = ?"
+	selectIDs   = "SELECT seq, event_id FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq > ?"
 )
 
-// create writes the order and its event in one logged batch. eventTime is the
+// create writes the order, its place in the list of its customer and its event
+// in one logged batch. eventTime is the
 // batch's write timestamp in microseconds; zero lets the server choose. The
-// order's own row always has that of its version.
+// order's own rows always have that of its version.
 func (s *store) create(ctx context.Context, o *Order, e outbox.Event, eventTime int64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -44,7 +47,7 @@ func (s *store) create(ctx context.Context, o *Order, e outbox.Event, eventTime 
 	} else {
 		b.DefaultTimestamp(false)
 	}
-	b.Query(insertOrder, orderValues(o)...)
+	addOrder(b, o)
 	if err := s.events.Append(b, e); err != nil {
 		return err
 	}
@@ -54,12 +57,24 @@ func (s *store) create(ctx context.Context, o *Order, e outbox.Event, eventTime 
 	return nil
 }
 
-// apply writes the order's row alone, for a version whose event stands in the
+// addOrder adds to b what an order is outside of the outbox.
+func addOrder(b *gocql.Batch, o *Order) {
+	b.Query(insertOrder, orderValues(o)...)
+	if o.CustomerID != nil {
+		b.Query(insertListed, listedValues(o)...)
+		b.Query(insertMonth, *o.CustomerID, monthOf(o.PlacedAt), o.writeTime())
+	}
+}
+
+// apply writes the order's rows alone, for a version whose event stands in the
 // outbox. It may be repeated at will.
 func (s *store) apply(ctx context.Context, o *Order) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.query(ctx, insertOrder, orderValues(o)...).Idempotent(true).Exec(); err != nil {
+	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(neverAgain{})
+	b.SetConsistency(s.cons)
+	addOrder(b, o)
+	if err := b.Exec(); err != nil {
 		return fmt.Errorf("apply version %d to order %s: %w", o.Version, o.ID, err)
 	}
 	return nil
@@ -85,18 +100,23 @@ func (s *store) order(ctx context.Context, id gocql.UUID) (Order, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var o Order
-	var cancelledAt time.Time
+	var cancelledAt, confirmedAt, shippedAt time.Time
+	var address map[string]string
 	err := s.query(ctx, selectOrder, id).Idempotent(true).RetryPolicy(otherNode{}).Scan(
 		&o.ID, &o.Version, &o.Status, &o.Invoice, &o.CustomerID, &o.Country, &o.PlacedAt, &o.Currency, &o.Lines, &o.Total,
-		&o.CreatedAt, &o.UpdatedAt, &cancelledAt, &o.CreditNote, &o.CancelReason, &o.EventID)
+		&o.CreatedAt, &o.UpdatedAt, &cancelledAt, &o.CreditNote, &o.CancelReason, &o.EventID,
+		&address, &confirmedAt, &shippedAt, &o.Carrier, &o.Tracking)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return Order{}, false, nil
 	}
 	if err != nil {
 		return Order{}, false, fmt.Errorf("read order %s: %w", id, err)
 	}
-	if !cancelledAt.IsZero() {
-		o.CancelledAt = &cancelledAt
+	o.Address = addressOf(address)
+	for at, dst := range map[*time.Time]**time.Time{&cancelledAt: &o.CancelledAt, &confirmedAt: &o.ConfirmedAt, &shippedAt: &o.ShippedAt} {
+		if !at.IsZero() {
+			*dst = at
+		}
 	}
 	return o, true, nil
 }
@@ -120,6 +140,35 @@ func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 	return outbox.Event{}, false, fmt.Errorf("read the last event of order %s: %w", id, err)
 }
 
+// find looks among the events after version for that of the given id; false means
+// that none of them is.
+func (s *store) find(ctx context.Context, aggregate, event gocql.UUID, version int64) (outbox.Event, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var seq, at int64
+	var id gocql.UUID
+	iter := s.query(ctx, selectIDs, aggregate, version).Idempotent(true).RetryPolicy(otherNode{}).Iter()
+	for iter.Scan(&seq, &id) {
+		if id == event {
+			at = seq
+		}
+	}
+	err := iter.Close()
+	if err == nil && at == 0 {
+		return outbox.Event{}, false, nil
+	}
+	if err == nil {
+		var sc outbox.Scanner
+		if err = s.query(ctx, selectEvent, aggregate, at).Idempotent(true).RetryPolicy(otherNode{}).Scan(sc.Dest()...); err == nil {
+			var e outbox.Event
+			if e, err = sc.Event(); err == nil {
+				return e, true, nil
+			}
+		}
+	}
+	return outbox.Event{}, false, fmt.Errorf("look for event %s of order %s: %w", event, aggregate, err)
+}
+
 // ready asks for a row that does not exist, which takes the same replicas and
 // tables as one that does.
 func (s *store) ready(ctx context.Context) error {
@@ -139,18 +188,26 @@ func (s *store) query(ctx context.Context, stmt string, args ...any) *gocql.Quer
 // unset rather than null, so that it writes no tombstones; no later version
 // ever takes a value away.
 func orderValues(o *Order) []any {
-	var customer, cancelledAt any = gocql.UnsetValue, gocql.UnsetValue
+	var customer, address any = gocql.UnsetValue, gocql.UnsetValue
 	if o.CustomerID != nil {
 		customer = *o.CustomerID
 	}
-	if o.CancelledAt != nil {
-		cancelledAt = o.CancelledAt.UnixMilli()
+	if o.Address != nil {
+		address = o.Address.cells()
 	}
 	return []any{
 		o.ID, o.Version, string(o.Status), unsetIfEmpty(o.Invoice), customer, o.Country, o.PlacedAt.UnixMilli(), o.Currency,
-		o.Lines, o.Total, o.CreatedAt.UnixMilli(), o.UpdatedAt.UnixMilli(), cancelledAt, unsetIfEmpty(o.CreditNote),
-		unsetIfEmpty(o.CancelReason), o.EventID, o.writeTime(),
+		o.Lines, o.Total, o.CreatedAt.UnixMilli(), o.UpdatedAt.UnixMilli(), unsetIfNil(o.CancelledAt), unsetIfEmpty(o.CreditNote),
+		unsetIfEmpty(o.CancelReason), o.EventID, address, unsetIfNil(o.ConfirmedAt), unsetIfNil(o.ShippedAt),
+		unsetIfEmpty(o.Carrier), unsetIfEmpty(o.Tracking), o.writeTime(),
 	}
+}
+
+func unsetIfNil(t *time.Time) any {
+	if t == nil {
+		return gocql.UnsetValue
+	}
+	return t.UnixMilli()
 }
 
 func unsetIfEmpty(s string) any {

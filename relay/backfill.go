@@ -304,18 +304,20 @@ func (b *backfill) run(ctx context.Context) error {
 }
 
 // left is how long it takes until the log has lost what the oldest position
-// stands before; the CDC ttl as long as no stream is read.
+// stands before; the CDC ttl as long as no stream is read. While the streams of
+// one generation are closed and those of the next not open yet, it is where they
+// were last.
 func (b *backfill) left(now time.Time) time.Duration {
 	position, ok := b.streams.oldestPosition()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !ok {
-		position = b.position
+	if ok {
+		b.position = position
 	}
-	if position.IsZero() {
+	if b.position.IsZero() {
 		return b.facts.cdcTTL
 	}
-	return b.facts.cdcTTL - now.Sub(position)
+	return b.facts.cdcTTL - now.Sub(b.position)
 }
 
 // settler returns what counts the events of a range; the range is finished when

@@ -234,3 +234,27 @@ func TestOlderFound_IsBounded(t *testing.T) {
 		t.Errorf("%d events are kept, it says %d, want at most %d", kept, f.kept, f.most)
 	}
 }
+
+// Between two generations no stream is open. The relay is no further behind than
+// it was, however long it has been running.
+func TestBackfill_IsNotOutrunBetweenGenerations(t *testing.T) {
+	t.Parallel()
+	s, _, m := newTestStreams(t)
+	began, now := testStart, testStart.Add(100*time.Hour)
+	b := &backfill{streams: s, facts: tableFacts{cdcTTL: 72 * time.Hour}, position: began}
+	p := open(t, m, began, "a")
+	p.idle(gocql.MaxTimeUUID(now.Add(-2 * time.Minute)))
+	want := 72*time.Hour - 2*time.Minute
+	if got := b.left(now); got.Round(time.Second) != want {
+		t.Fatalf("left() = %s with a stream, want %s", got, want)
+	}
+	if err := m.StartGeneration(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count(); n != 0 {
+		t.Fatalf("%d streams are open, want none", n)
+	}
+	if got := b.left(now); got.Round(time.Second) != want {
+		t.Errorf("left() = %s between the generations, want %s: the relay would start anew", got, want)
+	}
+}

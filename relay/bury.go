@@ -17,10 +17,11 @@ import (
 // buryConcurrency is how many dead letters are written at the same time.
 const buryConcurrency = 64
 
-// Metadata of a dead letter whose table keeps ids as text or as numbers.
+// Metadata of a dead letter.
 const (
-	metaIDText        = "id_text"
-	metaAggregateText = "aggregate_text"
+	metaIDText        = "id_text"        // where the table keeps ids as text or as numbers
+	metaAggregateText = "aggregate_text" // so too
+	metaBadRow        = "bad_row"        // the letter has what could be read of a row; a replay reads the row again
 )
 
 var errBreakerOpen = errors.New("the breaker is open")
@@ -205,6 +206,9 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 	}
 	if e.AggregateText != "" {
 		letter.Metadata[metaAggregateText] = e.AggregateText
+	}
+	if _, ok := errors.AsType[*outbox.RowError](it.topicErr); ok {
+		letter.Metadata[metaBadRow] = "true"
 	}
 	if it.written > 0 {
 		letter.Metadata["lag"] = now.Sub(time.UnixMicro(it.written)).Round(time.Millisecond).String()

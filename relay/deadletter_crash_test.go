@@ -25,6 +25,19 @@ func (w *world) lettersFail() (end func()) {
 	}
 }
 
+// readsFail lets no row of the table be read until it is called off.
+func (w *world) readsFail(table string) (end func()) {
+	id := w.db.Faults().MustAdd(faults.Rule{
+		Name: "no reads of " + table, Match: faults.Match{Table: table, Kinds: []engine.OpKind{engine.OpRead}},
+		Effect: faults.Effect{Failure: faults.Unavailable(2, 1)},
+	})
+	return func() {
+		if err := w.db.Faults().Remove(id); err != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
 // No checkpoint passes an event before its dead letter is written.
 func TestDeadLetters_TheCheckpointWaitsForTheLetter(t *testing.T) {
 	t.Parallel()

@@ -129,6 +129,20 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		for _, e := range open {
 			tried += min(e.Attempts, 1)
 		}
+		// The breaker was half-open twice: what was claimed then, and not published,
+		// was given back. None of that was a replay that failed.
+		if n := count(r.metrics.replays.WithLabelValues(dlq.StrategyBreakerClose, "called_off")); n == 0 {
+			t.Error("no replay was called off: the breaker let none begin")
+		}
+		for id := range open {
+			letter, err := w.letters().Read(t.Context(), id)
+			if err != nil {
+				t.Fatalf("Read() error = %v", err)
+			}
+			if letter.Replays != 0 || letter.ErrorClass == classBreakerOpen && letter.Strategy != dlq.StrategyBreakerClose {
+				t.Errorf("dead letter %s counts %d replays, strategy %s: an open breaker costs none", id, letter.Replays, letter.Strategy)
+			}
+		}
 		if tried > len(open)/2 {
 			t.Errorf("%d of %d dead letters used up attempts, want those alone that were sent before the breaker opened", tried, len(open))
 		}
@@ -406,6 +420,17 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 		if s := r.Status(); s.DeadLetters != 3 {
 			t.Errorf("%d dead letters after a replay of what was not mended, want 3", s.DeadLetters)
 		}
+		// While the row cannot be read nothing new is known of it.
+		readable := w.readsFail("outbox_messages")
+		if err := w.letters().Replay(t.Context(), bad.ID, by); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		readable()
+		time.Sleep(time.Minute)
+		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != classUndecodable || l.Status != dlq.Manual {
+			t.Errorf("Read() = %s, %s, %v after a replay while the database did not answer, want it undecodable still, manual", l.ErrorClass, l.Status, err)
+		}
 		if err := w.session.Query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence).Exec(); err != nil {
 			t.Fatal(err)
 		}
@@ -420,6 +445,43 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
+
+// A replay of a mended row that the broker does not take is tried again with the
+// row, not with what could be read of it when it was none.
+func TestDeadLetters_AMendedRowStaysMended(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.BreakerFailures, c.BreakerMinCalls = 1000, 1000 })
+		defer w.close()
+		r, stop := w.run()
+		bad := event(0, 1, "OrderUpdated")
+		if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, payload, created_at) VALUES (?, ?, ?, ?, ?, ?)",
+			bad.AggregateID, bad.Sequence, bad.ID, bad.AggregateType, bad.Payload, bad.CreatedAt).Exec(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if err := w.session.Query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence).Exec(); err != nil {
+			t.Fatal(err)
+		}
+		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, Count: -1})
+		if err := w.letters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != classAttemptsUsed {
+			t.Fatalf("Read() = %s, %v, want a replay that used up its attempts", l.ErrorClass, err)
+		}
+		fault.Remove()
+		time.Sleep(10 * time.Minute)
+		if s := r.Status(); s.DeadLetters != 0 {
+			t.Errorf("%d dead letters are left", s.DeadLetters)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), []outbox.Event{bad})
 	})
 }
 

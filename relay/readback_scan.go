@@ -130,6 +130,7 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 	r.bytes()  // key: the aggregate, which is in a header too
 	r.bytes()  // value
 	var found int
+	var original []byte
 	for range r.varint() {
 		key, value := r.bytes(), r.bytes()
 		if r.bad {
@@ -152,6 +153,8 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 			e.ours = string(value) == s.source
 		case outbox.HeaderBackfill:
 			e.scanned = true
+		case outbox.HeaderOriginalID:
+			original = value
 		}
 		if !good {
 			return e, false, nil // somebody else's
@@ -159,6 +162,9 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 	}
 	if r.bad {
 		return e, false, errBatch
+	}
+	if len(original) > 0 {
+		e.id = outbox.IDOf(original) // an edited dead letter: the event in the outbox is out
 	}
 	return e, found == 3, nil
 }

@@ -149,7 +149,7 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 		ended(replayEnd{err: errCalledOff})
 	case b.r.isOut(letter.EventID):
 		ended(replayEnd{found: true})
-	case letter.ErrorClass == classUndecodable:
+	case mustReadAgain(letter):
 		b.wg.Go(func() { // it is read again
 			e, err := b.r.eventOf(b.r.p.ctx, letter)
 			if err != nil {
@@ -198,7 +198,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 	}
 	b.do(w, func() {
 		switch {
-		case errors.Is(end.err, errStalled):
+		case errors.Is(end.err, errStalled), errors.Is(end.err, errNotRead):
 			r.calledOff(ref, letter, end.err, time.Now().Add(r.p.cfg.BreakerOpen).UnixMilli())
 		case errors.Is(end.err, errBreakerOpen):
 			r.calledOff(ref, letter, end.err, atBreaker)

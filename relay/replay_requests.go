@@ -36,7 +36,7 @@ func (r *replayer) answer(q *dlq.Request) {
 	defer p.mu.Unlock()
 	r.log.Info("an operator changed a dead letter", "action", q.Action, "actor", q.Actor,
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
-	r.follow(e, q.Action == dlq.ActionReplay)
+	r.follow(e, q.Action == dlq.ActionReplay || q.Action == dlq.ActionEdit)
 	if l, ok := p.lanes[outbox.IDOf(e.AggregateID)]; ok {
 		p.pump(l)
 	}

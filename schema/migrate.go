@@ -200,7 +200,7 @@ func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error
 }
 
 // addColumn is a statement that adds one column to a table.
-var addColumn = regexp.MustCompile(`(?i)^ALTER\s+TABLE\s+(\w+)\.(\w+)\s+ADD\s+(\w+)\s+\w+$`)
+var addColumn = regexp.MustCompile(`(?i)^ALTER\s+TABLE\s+(\w+)\.(\w+)\s+ADD\s+(\w+)\s+[\w<>, ]+$`)
 
 // hasColumn tells whether stmt adds a column that the table has already.
 func (m *migrator) hasColumn(ctx context.Context, stmt string) (bool, error) {

@@ -26,7 +26,7 @@ import (
 
 // orderEvents are the event types of the order service, and so the topics of a
 // relay that names its topics by event type.
-var orderEvents = []string{"OrderCreated", "OrderCancelled"}
+var orderEvents = []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
 
 const (
 	// devTokens keeps the number of CDC streams small, and with it the reading of idle ones.

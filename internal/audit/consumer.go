@@ -114,6 +114,9 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 			b.Problem = fmt.Sprintf("%s[%d]@%d: %v", r.Topic, r.Partition, r.Offset, err)
 			continue
 		}
+		if e.EditOf != "" {
+			e.ID = outbox.IDOf(e.EditOf) // an edited dead letter stands for the event in the outbox
+		}
 		b.Records = append(b.Records, Record{
 			Event: e.ID, Aggregate: e.AggregateID, Seq: e.Sequence, Topic: r.Topic, Partition: r.Partition,
 			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Seen: now.UnixMicro(),

@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -189,6 +190,20 @@ func TestHeaders_RoundTrip(t *testing.T) {
 	_ = append(hs[0].Value, "XXXX"...)
 	if string(hs[4].Value) != "abcd0102-0304-4006-8708-090a0b0c0dff" {
 		t.Errorf("ce_subject became %q", hs[4].Value)
+	}
+}
+
+// An edited event says which event of the outbox it stands for.
+func TestHeaders_NameTheOriginalOfAnEdit(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	e.EditOf = "018f0102-0304-7006-8708-090a0b0c0dff"
+	hs := AppendHeaders[kafkaHeader](nil, &e, "/outbox/orders")
+	if !slices.ContainsFunc(hs, func(h kafkaHeader) bool { return h.Key == "ce_originalid" && string(h.Value) == e.EditOf }) {
+		t.Errorf("AppendHeaders() = %q", hs)
+	}
+	if got, _, err := FromRecord(e.Key(), e.Payload, hs); err != nil || !equal(got, e) || got.EditOf != e.EditOf {
+		t.Errorf("FromRecord() = %+v, %v, want %+v", got, err, e)
 	}
 }
 

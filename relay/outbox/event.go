@@ -25,6 +25,10 @@ type Event struct {
 	// ID is then IDOf of it. Empty where the id is a UUID. What is published is
 	// IDString.
 	IDText string
+	// EditOf is the id, as it would be published, of the event in the outbox whose
+	// place this one takes: somebody edited it when it was a dead letter. Empty in
+	// every event that was not edited; no outbox table keeps it.
+	EditOf string
 	// AggregateID is the aggregate, the partition key of the outbox table and, in its text form, the record key.
 	AggregateID gocql.UUID
 	// AggregateText is the aggregate's id in a table that keeps it as text or as

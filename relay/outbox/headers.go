@@ -25,6 +25,9 @@ const (
 	// HeaderBackfill stands on events, with the value 1, that a scan of the outbox
 	// table handed on because the CDC log did not have them any more.
 	HeaderBackfill = "ce_backfill"
+	// HeaderOriginalID stands on events that somebody edited when they were dead
+	// letters: the id of the event in the outbox, whose place this one takes.
+	HeaderOriginalID = "ce_originalid"
 	// HeaderPartitionKey is the record key of an event that shall not have its
 	// aggregate's id: CloudEvents' Partitioning extension. An event brings it in
 	// Headers. All events of an aggregate must have the same, or their order is lost.
@@ -77,11 +80,11 @@ func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	if contentType == "" {
 		contentType = DefaultContentType
 	}
-	n := max(36, len(e.IDText)) + max(36, len(e.AggregateText)) + len(timeFormat) + 20 + len(source) + len(SpecVersion) + len(e.Type) + len(e.AggregateType) + len(contentType)
+	n := max(36, len(e.IDText)) + len(e.EditOf) + max(36, len(e.AggregateText)) + len(timeFormat) + 20 + len(source) + len(SpecVersion) + len(e.Type) + len(e.AggregateType) + len(contentType)
 	for _, v := range e.Headers {
 		n += len(v)
 	}
-	w := headerWriter[H]{dst: slices.Grow(dst, 9+len(e.Headers)), buf: make([]byte, 0, n)}
+	w := headerWriter[H]{dst: slices.Grow(dst, 10+len(e.Headers)), buf: make([]byte, 0, n)}
 	w.buf = appendID(w.buf, e.IDText, e.ID)
 	w.end(HeaderID)
 	w.text(HeaderSource, source)
@@ -96,6 +99,9 @@ func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 		w.end(HeaderSequence)
 	}
 	w.text(HeaderAggregateType, e.AggregateType)
+	if e.EditOf != "" {
+		w.text(HeaderOriginalID, e.EditOf)
+	}
 	w.text(HeaderContentType, contentType)
 	if len(e.Headers) == 1 { // traceparent alone, the usual case, needs no sorting
 		for k, v := range e.Headers {
@@ -207,6 +213,8 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 		}
 	case HeaderAggregateType:
 		e.AggregateType = string(value)
+	case HeaderOriginalID:
+		e.EditOf = string(value)
 	case HeaderContentType:
 		e.ContentType = string(value)
 	default:

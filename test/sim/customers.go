@@ -157,7 +157,7 @@ func (c *customer) cancelOnce(id gocql.UUID) cancelAnswer {
 	unknown := false
 	for attempt := 0; ; attempt++ {
 		var lost *orders.UnavailableError
-		var already *orders.CancelledError
+		var already *orders.ConflictError
 		_, err := c.service().Cancel(context.Background(), id, orders.Cancellation{Reason: "simulated"}, opts)
 		switch {
 		case err == nil:
@@ -167,7 +167,7 @@ func (c *customer) cancelOnce(id gocql.UUID) cancelAnswer {
 		case errors.As(err, &already):
 			return cancelLost
 		case !errors.As(err, &lost):
-			c.w.t.Errorf("%s: Cancel() error = %v, want none, *CancelledError or *UnavailableError", c.name, err)
+			c.w.t.Errorf("%s: Cancel() error = %v, want none, *ConflictError or *UnavailableError", c.name, err)
 			return cancelDone
 		}
 		unknown = unknown || lost.Unknown

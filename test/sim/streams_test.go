@@ -43,15 +43,19 @@ func TestGeneration_CheckpointsCannotBeSaved(t *testing.T) {
 }
 
 // The relay is stopped while it waits for a broker at the end of a generation,
-// with two more to come.
+// with two more to come. It holds events rather than spilling them: those that
+// are dead letters no generation has to wait for.
 func TestGeneration_StoppedAtTheEndOfOne(t *testing.T) {
-	seen := simulate(t, 20, nil, func(w *world) {
+	seen := simulate(t, 20, func(s *settings) { s.relay.WhenOpen = relay.WhenOpenHold }, func(w *world) {
 		w.traffic(200, time.Hour)
 		time.Sleep(10 * time.Minute)
 		w.net.cut(broker)
 		for range 3 {
 			w.newGeneration(1)
 			time.Sleep(5 * time.Minute)
+		}
+		if s := w.relay().relay.Status(); s.InFlight == 0 {
+			t.Error("the relay holds nothing of the generation that it is to wait for")
 		}
 		w.stopRelay()
 		w.startRelay()

@@ -1,0 +1,163 @@
+// Package console is the web console for dead letters: static pages, embedded in
+// the binary, that talk to the HTTP API beside them.
+//
+// It serves files and nothing else: no data, no session, no cookie. The pages
+// authenticate to the API with a bearer token that lives in the browser tab.
+// DESIGN.md says how they are built and why they need no build step.
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed static
+var embedded embed.FS
+
+// Prefix is where the console must be served: its files and links name it.
+const Prefix = "/console"
+
+// policy lets the pages load what this handler serves, talk to their own origin,
+// and nothing else: no inline script or style, no frame around them, and no
+// assignment of text to anything that would parse it as HTML.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// types are those of the files there are; the system's own table may be wrong
+// or missing, and a browser refuses a module of another type.
+var types = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+	".json": "application/json",
+}
+
+// Option changes what Handler serves.
+type Option func(*settings)
+
+// settings are what the pages are told about where they run.
+type settings struct {
+	// TraceURL is the address of a trace, with {trace_id} and {span_id} in it.
+	TraceURL string `json:"trace_url,omitempty"`
+}
+
+// WithTraceURL makes a letter's page link to its trace: template is an http or
+// https address with {trace_id}, and {span_id} if it is wanted. Empty means none.
+// Check it with ValidTraceURL first; Handler panics on one that is not.
+func WithTraceURL(template string) Option {
+	return func(s *settings) { s.TraceURL = template }
+}
+
+// ValidTraceURL says what is wrong with a template for WithTraceURL.
+func ValidTraceURL(template string) error {
+	if template == "" {
+		return nil
+	}
+	u, err := url.Parse(strings.NewReplacer("{trace_id}", "0", "{span_id}", "0").Replace(template))
+	if err != nil {
+		return fmt.Errorf("trace address %q: %w", template, err)
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return fmt.Errorf("trace address %q: use http://… or https://…", template)
+	}
+	if !strings.Contains(template, "{trace_id}") {
+		return fmt.Errorf("trace address %q: it needs {trace_id}", template)
+	}
+	return nil
+}
+
+// file is what is served under one name.
+type file struct {
+	body        []byte
+	contentType string
+	etag        string
+}
+
+// Handler serves the console at Prefix and below. It answers GET and HEAD; a path
+// that is no file is a page, and gets the document that draws it. Safe for
+// concurrent use.
+func Handler(opts ...Option) http.Handler {
+	var s settings
+	for _, o := range opts {
+		o(&s)
+	}
+	if err := ValidTraceURL(s.TraceURL); err != nil {
+		panic(err)
+	}
+	files := load(s)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serve(w, r, files)
+	})
+}
+
+// load reads what is embedded, once.
+func load(s settings) map[string]file {
+	files := make(map[string]file)
+	add := func(name string, body []byte) {
+		sum := sha256.Sum256(body)
+		files[name] = file{body, types[path.Ext(name)], `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+	}
+	err := fs.WalkDir(embedded, "static", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		body, err := embedded.ReadFile(name)
+		if err == nil {
+			add(name, body)
+		}
+		return err
+	})
+	if err != nil {
+		panic(fmt.Sprintf("console: read the embedded files: %v", err)) // they are in the binary
+	}
+	conf, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("console: %v", err)) // a struct of strings
+	}
+	add("static/settings.json", conf)
+	return files
+}
+
+func serve(w http.ResponseWriter, r *http.Request, files map[string]file) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "the console only serves pages", http.StatusMethodNotAllowed)
+		return
+	}
+	name, ok := strings.CutPrefix(path.Clean(r.URL.Path), Prefix)
+	if !ok || (name != "" && name[0] != '/') {
+		http.NotFound(w, r)
+		return
+	}
+	f, ok := files["static/index.html"], true
+	if strings.HasPrefix(name, "/static/") {
+		f, ok = files[name[1:]]
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	h.Set("Content-Type", f.contentType)
+	h.Set("ETag", f.etag)
+	// Asked for every time, answered with 304: a new binary shows at once.
+	h.Set("Cache-Control", "no-cache")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
+}

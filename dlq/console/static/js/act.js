@@ -1,0 +1,118 @@
+// Every change goes through here: what it would do, why it is done, yes or no.
+import { h, fill } from "./dom.js";
+import { api } from "./api.js";
+import { dialog, toast } from "./dialog.js";
+import { count, plural, span } from "./format.js";
+import { loading, sentence, tally } from "./parts.js";
+import { href } from "./router.js";
+import { may } from "./session.js";
+import { actions } from "./words.js";
+
+// act previews an action and, once it is confirmed with a reason, does it.
+// target is {id} for one letter, {ids} or {filter} for many, which is a job.
+// done is called after it was taken.
+export function act(action, target, done) {
+  const a = actions[action], one = Boolean(target.id);
+  const body = h("div", { class: "stack" }, loading("what it would do"));
+  let preview = null, busy = false;
+
+  const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, cause, what was mended", oninput: update, "data-key": "reason", autofocus: true });
+  const typed = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", oninput: update, "data-key": "typed" });
+  const rate = h("input", { type: "number", min: 1, step: 1, placeholder: "no limit" });
+  const canary = h("input", { type: "checkbox", checked: action === "replay" });
+  const trouble = h("p", { class: "danger-text", role: "alert" });
+  const yes = h("button", { type: "submit", class: `button primary ${a.danger ? "danger" : ""}`, disabled: true, "data-key": "yes" }, a.title);
+  const box = dialog({
+    title: one ? `${a.title} this letter` : `${a.title} letters`, content: body,
+    buttons: [h("span", { class: "grow small muted" }, "Kept in the audit with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Cancel"), yes],
+  });
+  box.el.querySelector("form").addEventListener("submit", confirm);
+
+  const wanted = one ? { ids: [target.id] } : target.ids ? { ids: target.ids } : { filter: target.filter };
+  look();
+
+  async function look() {
+    try {
+      preview = await api.preview({ action, ...wanted });
+    } catch (err) {
+      return fill(body, h("p", { class: "danger-text", role: "alert" }, `There is no preview: ${sentence(err.message)}`), h("p", { class: "muted" }, "Nothing was changed, and without a preview nothing will be."),
+        h("div", null, h("button", { type: "button", class: "button", onclick: () => { fill(body, loading("what it would do")); look(); } }, "Try again")));
+    }
+    fill(body, previewView(preview, a, one), form());
+    update();
+    reason.focus();
+  }
+
+  function form() {
+    if (!preview.letters) return null;
+    return [
+      h("label", null, "Why", reason),
+      !one && h("details", null, h("summary", null, "How fast"), h("div", { class: "row top" },
+        h("label", { class: "grow" }, "Letters per second, at most", rate),
+        action === "replay" && h("label", { class: "check grow" }, canary, " Canary: 1, 2, 5, 20 … and stop if the same error comes back"))),
+      guarded() && h("label", null, `Type ${preview.letters} to discard so many`, typed),
+      trouble,
+    ];
+  }
+
+  function guarded() { return a.danger && preview.letters > 1; }
+
+  function update() {
+    yes.textContent = preview?.letters > 1 || !one ? `${a.title} ${count(preview?.letters ?? 0)}` : a.title;
+    yes.disabled = busy || !preview?.letters || !reason.value.trim() || (guarded() && typed.value.replace(/\D/g, "") !== String(preview.letters));
+  }
+
+  async function confirm(e) {
+    e.preventDefault();
+    if (yes.disabled) return;
+    busy = true; update(); fill(trouble);
+    const why = reason.value.trim();
+    try {
+      if (one) {
+        await api.act(target.id, action, { reason: why });
+        toast(a.done);
+        box.close();
+        done?.();
+      } else {
+        const job = await api.startJob({ action, ...wanted, reason: why, ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}), ...(action === "replay" ? { canary: canary.checked } : {}) });
+        toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.letters, "letter")}.`, { link: href(`/jobs/${job.id}`), label: "Watch it" });
+        box.close();
+        done?.(job);
+      }
+    } catch (err) {
+      fill(trouble, sentence(err.message), ...err.errors.map((x) => [h("br"), [x.location, x.message].filter(Boolean).join(": ")]));
+    }
+    busy = false; update();
+  }
+}
+
+// previewView says what an action would do.
+function previewView(p, a, one) {
+  const refused = Object.entries(p.refused ?? {}).filter(([, n]) => n > 0), none = !p.letters;
+  const many = (map) => Object.keys(map ?? {}).length > 1 || !one;
+  return [
+    none
+      ? h("p", { class: "callout warn" }, one ? "This letter does not stand where this can be done." : "There is no letter with which this can be done.")
+      : h("p", { class: `callout ${a.danger ? "bad" : ""}` }, h("b", null, plural(p.letters, "letter")), ` of ${plural(p.aggregates, "aggregate")}. `, one ? a.one : a.many),
+    !none && h("div", { class: "preview" },
+      many(p.by_status) && h("div", null, h("h3", null, "Status"), tally(p.by_status)),
+      h("div", null, h("h3", null, "Error"), tally(p.by_error_class, { name: (k) => k || "(none)" })),
+      h("div", null, h("h3", null, "Topic"), tally(p.by_topic, { name: (k) => k || "(not known)" })),
+      h("div", null, h("h3", null, "Parked behind"), h("p", null, p.followers ? `${plural(p.followers, "event")}, then free to go` : "nothing", p.followers && p.followers_of_aggregates < p.aggregates ? h("span", { class: "muted" }, ` (of ${count(p.followers_of_aggregates)} aggregates)`) : null)),
+      seconds(p) !== null && h("div", null, h("h3", null, "Takes about"), h("p", null, span(Math.max(1000, seconds(p) * 1000))))),
+    refused.length > 0 && h("p", { class: "muted" }, `Left alone, because it cannot be done from where they stand: ${refused.map(([s, n]) => `${count(n)} ${s}`).join(", ")}.`),
+    p.truncated && h("p", { class: "warn-text" }, "There are more than the preview counts."),
+  ];
+}
+
+const seconds = (p) => p.estimated_seconds ?? p.estimate_seconds ?? null;
+
+// possible are the actions that the role may do on letters of these statuses.
+export const possible = (all) => Object.keys(actions).filter((name) => may(name) && all.some((s) => actions[name].from.includes(s)));
+
+// buttons are those for what the role may do; all of them, or null.
+export function buttons(names, run, primary = "replay") {
+  return names.map((name) => h("button", {
+    type: "button", class: `button ${actions[name].danger ? "danger" : ""} ${name === primary ? "primary" : ""}`, "data-key": `act-${name}`, onclick: () => run(name),
+  }, actions[name].title));
+}

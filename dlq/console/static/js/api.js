@@ -1,0 +1,72 @@
+// Talks to the API beside the console: JSON, a bearer token, problem+json.
+import { token } from "./session.js";
+
+// Problem is an answer that is not the one asked for; status 0 means none came.
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body?.detail || body?.title || (status ? `the API answered ${status}` : "the API does not answer"));
+    this.status = status;
+    this.errors = body?.errors ?? [];
+    this.body = body;
+  }
+}
+
+const patience = 30_000;
+let onUnauthorized = () => {};
+export const whenUnauthorized = (f) => { onUnauthorized = f; };
+
+export async function open(path, { method = "GET", query, body, headers, signal } = {}) {
+  const url = new URL(path, location.origin);
+  for (const [k, v] of Object.entries(query ?? {})) if (v !== undefined && v !== null && v !== "") url.searchParams.set(k, v);
+  let res;
+  try {
+    res = await fetch(url, {
+      method, signal, cache: "no-store", credentials: "omit", redirect: "error",
+      headers: { Accept: "application/json, application/problem+json", Authorization: `Bearer ${token() ?? ""}`, ...(body ? { "Content-Type": "application/json" } : {}), ...headers },
+      body: body ? JSON.stringify(body) : undefined,
+    });
+  } catch (err) {
+    if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw err;
+    throw new Problem(0, { detail: signal?.reason?.name === "TimeoutError" ? `the API did not answer within ${patience / 1000} s` : "the API does not answer" });
+  }
+  if (res.ok) return res;
+  const problem = new Problem(res.status, await res.json().catch(() => null));
+  if (res.status === 401) onUnauthorized(problem);
+  throw problem;
+}
+
+async function call(path, options = {}) {
+  const limit = AbortSignal.timeout(patience);
+  const res = await open(path, { ...options, signal: options.signal ? AbortSignal.any([options.signal, limit]) : limit });
+  const value = res.status === 204 ? {} : await res.json();
+  const etag = res.headers.get("ETag");
+  if (etag && value && typeof value === "object") Object.defineProperty(value, "etag", { value: etag });
+  return value;
+}
+
+const id = encodeURIComponent;
+const get = (path, query, signal) => call(path, { query, signal });
+const post = (path, body, headers) => call(path, { method: "POST", body: body ?? {}, headers });
+
+export const api = {
+  me: () => get("/v1/me"),
+  stats: (s) => get("/v1/dlq/stats", null, s),
+  groups: (s) => get("/v1/dlq/groups", null, s),
+  relays: (s) => get("/v1/relays", null, s),
+  letters: (query, s) => get("/v1/dlq/letters", query, s),
+  letter: (event, s) => get(`/v1/dlq/letters/${id(event)}`, null, s),
+  event: (event, s) => get(`/v1/events/${id(event)}`, null, s),
+  act: (event, action, body) => post(`/v1/dlq/letters/${id(event)}/${action}`, body),
+  edit: (event, body, etag) => post(`/v1/dlq/letters/${id(event)}/edit`, body, { "If-Match": etag }),
+  preview: (body) => post("/v1/dlq/preview", body),
+  jobs: (s) => get("/v1/dlq/jobs", null, s),
+  job: (job, s) => get(`/v1/dlq/jobs/${id(job)}`, null, s),
+  startJob: (body) => post("/v1/dlq/jobs", body),
+  changeJob: (job, action, body) => post(`/v1/dlq/jobs/${id(job)}/${action}`, body),
+  audit: (query, s) => get("/v1/dlq/audit", query, s),
+};
+
+export async function settings() {
+  const res = await fetch("/console/static/settings.json");
+  return res.ok ? res.json() : {};
+}

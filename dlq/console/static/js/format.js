@@ -1,0 +1,61 @@
+// Numbers, sizes and times for people. Times are UTC, as in logs and the CLI.
+import { h } from "./dom.js";
+
+const group = new Intl.NumberFormat("en-US");
+export const count = (n) => group.format(n ?? 0);
+export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many ?? one + "s"}`;
+
+export function bytes(n) {
+  if (n < 1024) return plural(n, "byte");
+  if (n < 1048576) return `${(n / 1024).toFixed(1)} KiB`;
+  return `${(n / 1048576).toFixed(1)} MiB`;
+}
+
+// span is a duration in milliseconds in one or two units.
+export function span(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (ms < 1000 && ms > 0) return `${Math.round(ms)} ms`;
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return s < 600 && s % 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${Math.floor(s / 60)} min`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h${s % 3600 >= 60 ? ` ${Math.floor((s % 3600) / 60)} min` : ""}`;
+  return `${Math.floor(s / 86400)} d${s % 86400 >= 3600 ? ` ${Math.floor((s % 86400) / 3600)} h` : ""}`;
+}
+
+export function utc(at) {
+  const d = new Date(at);
+  return Number.isNaN(d.getTime()) ? String(at) : d.toISOString().replace("T", " ").replace(/\.(\d{3})Z$/, (_, ms) => (ms === "000" ? "Z" : `.${ms}Z`));
+}
+
+export const clock = (at) => new Date(at).toISOString().slice(11, 19) + "Z";
+
+// Go's zero time stands for none.
+export const known = (at) => Boolean(at) && !String(at).startsWith("0001-");
+
+function relative(at) {
+  const ms = Date.now() - new Date(at).getTime();
+  if (Math.abs(ms) < 2000) return "now";
+  const s = Math.abs(ms) / 1000;
+  const text = s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`;
+  return ms > 0 ? `${text} ago` : `in ${text}`;
+}
+
+// ago is a moment as its distance from now, kept right, with the time itself behind it.
+export function ago(at, none = "–") {
+  if (!known(at)) return h("span", { class: "muted" }, none);
+  return h("time", { datetime: new Date(at).toISOString(), title: utc(at), "data-ago": "" }, relative(at));
+}
+
+setInterval(() => {
+  for (const t of document.querySelectorAll("time[data-ago]")) {
+    const text = relative(t.getAttribute("datetime"));
+    if (t.textContent !== text) t.textContent = text;
+  }
+}, 1000);
+
+// short is an id that fits a table; its title and its link have all of it.
+export const short = (id) => (id && id.length > 20 ? `${id.slice(0, 8)}…${id.slice(-5)}` : id ?? "");
+
+// visible shows control characters, and those that turn text around, as what
+// they are: an error text must not look like something else.
+export const visible = (s) => String(s ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
+  (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);

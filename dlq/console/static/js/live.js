@@ -1,0 +1,89 @@
+// The stream of what changes: server-sent events over fetch, because EventSource
+// cannot send the token. Says at once when it is lost, and since when.
+import { open } from "./api.js";
+
+const silence = 40_000; // the server says something every few seconds
+const waits = [1000, 2000, 4000, 8000, 15000];
+
+class Live extends EventTarget {
+  state = "connecting"; // connecting, live, lost
+  heard = Date.now();
+  since = null; // when it was lost
+  retryAt = null;
+  #stop = null;
+  #wake = null;
+
+  async run() {
+    for (let failed = 0; ; ) {
+      this.#stop = new AbortController();
+      try {
+        await this.#read(() => { failed = 0; });
+      } catch (err) {
+        if (err.status === 401) return;
+      }
+      if (this.state !== "lost") this.#set("lost");
+      const wait = waits[Math.min(failed++, waits.length - 1)];
+      this.retryAt = Date.now() + wait;
+      this.#tell("state");
+      await new Promise((resolve) => { this.#wake = resolve; setTimeout(resolve, wait); });
+    }
+  }
+
+  // retry does not wait for the next try.
+  retry() { this.#wake?.(); }
+
+  async #read(opened) {
+    const { signal } = this.#stop;
+    const watch = setInterval(() => { if (Date.now() - this.heard > silence) this.#stop.abort(); }, 1000);
+    try {
+      this.heard = Date.now();
+      const res = await open("/v1/dlq/live", { headers: { Accept: "text/event-stream" }, signal });
+      const again = this.state === "lost";
+      this.heard = Date.now();
+      opened();
+      this.#set("live");
+      if (again) this.#tell("again");
+      const reader = res.body.pipeThrough(new TextDecoderStream()).getReader();
+      const parse = parser((name, data) => this.#tell(name, data));
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        this.heard = Date.now();
+        parse(value);
+      }
+    } finally {
+      clearInterval(watch);
+      this.#stop.abort();
+    }
+  }
+
+  #set(state) {
+    if (state === "lost") this.since = this.heard;
+    this.state = state;
+    this.retryAt = null;
+    this.#tell("state");
+  }
+
+  #tell(name, detail) { this.dispatchEvent(new CustomEvent(name, { detail })); }
+}
+
+// parser takes a stream of text apart into events, as the HTML standard has it.
+export function parser(emit) {
+  let rest = "", name = "", data = [];
+  return (chunk) => {
+    const lines = (rest + chunk).split(/\r\n|\n|\r(?!$)/);
+    rest = lines.pop();
+    for (const line of lines) {
+      if (line === "") {
+        if (data.length) { try { emit(name || "message", JSON.parse(data.join("\n"))); } catch { /* not ours */ } }
+        name = ""; data = [];
+      } else if (!line.startsWith(":")) {
+        const i = line.indexOf(":"), field = i < 0 ? line : line.slice(0, i), value = i < 0 ? "" : line.slice(i + 1).replace(/^ /, "");
+        if (field === "event") name = value;
+        if (field === "data") data.push(value);
+      }
+    }
+  };
+}
+
+export const live = new Live();

@@ -1,0 +1,182 @@
+// Starts the console: sign-in, frame, pages, shortcuts.
+import { api, settings, whenUnauthorized } from "./api.js";
+import { dialog } from "./dialog.js";
+import { fill, h, icon } from "./dom.js";
+import { clock, span } from "./format.js";
+import * as keys from "./keys.js";
+import { live } from "./live.js";
+import { empty, failed, loading, sentence } from "./parts.js";
+import { go, href, route, start } from "./router.js";
+import { askOtherTabs, keep, leave, me, token } from "./session.js";
+import { roleMeans } from "./words.js";
+import { audit } from "./pages/audit.js";
+import { edit } from "./pages/edit.js";
+import { event } from "./pages/event.js";
+import { groups } from "./pages/groups.js";
+import { job } from "./pages/job.js";
+import { jobs } from "./pages/jobs.js";
+import { letter } from "./pages/letter.js";
+import { letters } from "./pages/letters.js";
+import { overview } from "./pages/overview.js";
+
+const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/letters", "Letters", "l"], ["/jobs", "Jobs", "j"], ["/audit", "Audit", "a"]];
+const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
+const conf = {};
+let leavePage = () => {};
+let framed = false;
+
+async function boot() {
+  if (!token()) {
+    const other = await askOtherTabs();
+    if (other) keep(other);
+  }
+  if (!token()) return signIn();
+  try {
+    Object.assign(me, await api.me());
+    Object.assign(conf, await settings());
+  } catch (err) {
+    if (err.status === 401) return signIn("The API does not know this token, or it has run out.");
+    document.title = "Dead letters";
+    return fill(main, h("h1", { tabindex: "-1" }, "The API does not answer"), failed(err, boot));
+  }
+  frame();
+  live.run();
+}
+
+whenUnauthorized(() => { if (framed) signIn("The API no longer takes this token. Nothing was changed."); });
+
+// signIn keeps the address, so that a shared link works after it.
+function signIn(why) {
+  framed = false;
+  leavePage(); leavePage = () => {};
+  keep(null);
+  fill(bar, h("div", { class: "bar-in" }, brand()));
+  fill(notice);
+  document.title = "Sign in · Dead letters";
+  const input = h("input", { type: "password", name: "token", autocomplete: "off", spellcheck: "false", required: true, autofocus: true, "data-key": "token" });
+  fill(main, h("form", { class: "panel signin stack", onsubmit: (e) => { e.preventDefault(); keep(input.value.trim()); fill(main, loading("who you are")); boot(); } },
+    h("h1", { tabindex: "-1" }, "Sign in"),
+    h("p", { class: why ? "danger-text" : "muted", role: why ? "alert" : null }, why ?? "The console needs a token of the API. It stays in this browser tab and is gone when you close it."),
+    h("label", null, "Token", input),
+    h("div", null, h("button", { class: "button primary", type: "submit" }, "Open the console")),
+    h("p", { class: "small muted" }, "A link may carry it: ", h("code", null, "/console#token=…"), ". It is taken out of the address at once.")));
+  input.focus();
+}
+
+const brand = () => h("a", { class: "brand", href: href("/"), "data-key": "brand" },
+  h("svg", { viewBox: "0 0 32 32", "aria-hidden": "true" }, h("rect", { width: 32, height: 32, rx: 7 }), h("path", { d: "M7 10.5h18v12H7zM7 11l9 7 9-7" })), "Dead letters");
+
+function frame() {
+  framed = true;
+  const links = nav.map(([path, name]) => h("a", { href: href(path), "data-path": path }, name));
+  const state = h("span", { class: "live" });
+  fill(bar, h("div", { class: "bar-in" }, brand(),
+    h("nav", { class: "tabs", "aria-label": "Pages" }, links),
+    h("div", { class: "row bar-end" }, state,
+      h("button", { type: "button", class: "button quiet who", onclick: who, title: `${me.role}: ${roleMeans[me.role] ?? ""}` }, icon("user"), h("span", { class: "who-name" }, me.name), h("span", { class: "role" }, me.role)),
+      h("button", { type: "button", class: "button quiet square", onclick: switchTheme, "aria-label": "Switch between light and dark", title: "Light or dark (t)" }, icon("sun")),
+      h("button", { type: "button", class: "button quiet square", onclick: help, "aria-label": "Shortcuts and help", title: "Shortcuts and help (?)" }, "?"))));
+
+  const connection = () => {
+    fill(state, h("span", { class: `dot ${live.state}`, "aria-hidden": "true" }), h("span", { class: "live-word" }, { live: "Live", connecting: "Connecting", lost: "Not live" }[live.state]));
+    document.body.classList.toggle("stale", live.state === "lost");
+    if (live.state !== "lost") return fill(notice);
+    if (notice.querySelector(".lost")) return undefined;
+    return fill(notice, h("div", { class: "lost" }, icon("warn"), h("span", { class: "grow" }, h("b", null, `Connection lost at ${clock(live.since)}.`), " What you see is from then and may be wrong by now. ", h("span", { class: "next-try", "aria-live": "off" })),
+      h("button", { type: "button", class: "button", "data-key": "retry", onclick: () => live.retry() }, "Try now")));
+  };
+  live.addEventListener("state", connection);
+  setInterval(() => {
+    const at = notice.querySelector(".next-try");
+    if (at) at.textContent = live.retryAt ? `Old for ${span(Date.now() - live.since)}; next try in ${span(Math.max(0, live.retryAt - Date.now()))}.` : "Trying…";
+  }, 1000);
+  connection();
+
+  start((page, params, first) => {
+    leavePage();
+    keys.leavePage();
+    const path = location.pathname.slice("/console".length) || "/";
+    for (const a of links) {
+      const on = a.dataset.path === "/" ? path === "/" : path.startsWith(a.dataset.path);
+      if (on) a.setAttribute("aria-current", "page"); else a.removeAttribute("aria-current");
+    }
+    scrollTo(0, 0);
+    leavePage = render(page ?? missing, params);
+    if (!first) main.querySelector("h1")?.focus({ preventScroll: true });
+  });
+}
+
+// render gives a page a place and takes back what it started.
+function render(page, params) {
+  const gone = new AbortController();
+  const ctx = {
+    params, conf, el: main, signal: gone.signal,
+    title(text) { document.title = `${text} · Dead letters`; },
+    // on listens to the live stream for as long as the page is shown.
+    on(names, f) { for (const n of names) live.addEventListener(n, (e) => f(e.detail, n), { signal: gone.signal }); },
+    // soon calls f once for many changes, and again when the connection is back.
+    soon(names, f, ms = 400) {
+      let timer = 0;
+      const later = () => { timer ||= setTimeout(() => { timer = 0; if (!gone.signal.aborted) f(); }, ms); };
+      ctx.on([...names, "again"], later);
+      gone.signal.addEventListener("abort", () => clearTimeout(timer));
+    },
+  };
+  page(ctx);
+  return () => gone.abort();
+}
+
+function missing(ctx) {
+  ctx.title("No such page");
+  fill(ctx.el, h("h1", { tabindex: "-1" }, "No such page"), empty("There is no page at this address.", `${location.pathname} leads nowhere. It may be cut off.`, h("a", { class: "button", href: href("/") }, "To the overview")));
+}
+
+function who() {
+  dialog({
+    title: "Who you are",
+    content: h("div", { class: "stack tight" }, h("p", null, h("b", null, me.name), ` is ${me.role === "operator" || me.role === "admin" ? "an" : "a"} ${me.role}.`), h("p", { class: "muted" }, sentence(`That role ${roleMeans[me.role] ?? "is not known to the console"}`))),
+    buttons: [h("span", { class: "grow" }), h("button", { type: "button", class: "button", onclick: leave }, "Sign out of all tabs")],
+  });
+}
+
+function switchTheme() {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark" || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+  const next = dark ? "light" : "dark";
+  document.documentElement.dataset.theme = next;
+  // Going back to what the system has follows the system again.
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  try { next === system ? localStorage.removeItem("outbox.theme") : localStorage.setItem("outbox.theme", next); } catch { /* for this page only */ }
+}
+
+function help() {
+  const row = (s) => [h("dt", null, [...s.keys].map((k) => [h("kbd", null, k), " "])), h("dd", null, s.says)];
+  const all = keys.list();
+  dialog({
+    title: "Shortcuts and help",
+    wide: true,
+    content: h("div", { class: "stack" },
+      h("div", { class: "help" },
+        all.some((s) => s.page) && h("div", null, h("h3", null, "On this page"), h("dl", { class: "keys" }, all.filter((s) => s.page).map(row))),
+        h("div", null, h("h3", null, "Everywhere"), h("dl", { class: "keys" }, all.filter((s) => !s.page).map(row), h("dt", null, h("kbd", null, "Esc")), h("dd", null, "close a dialog, change nothing")))),
+      h("label", { class: "check" }, h("input", { type: "checkbox", checked: keys.enabled(), onchange: (e) => keys.enable(e.target.checked) }), " Shortcuts are on. Tab and Enter reach everything without them."),
+      h("div", { class: "prose small muted" },
+        h("p", null, "A dead letter is an event that the relay could not publish. In strict order the later events of its aggregate are parked behind it until it is replayed, released, resolved or discarded."),
+        h("p", null, "Only the relay publishes: an action here changes the letter, and the relay acts on it within a second or so. Every change is shown before it is made, asks why, and stands in the audit. Times are UTC. On a terminal, ", h("code", null, "outbox dlq"), " does the same."))),
+  });
+}
+
+keys.shortcut("?", "this help", help);
+for (const [path, name, key] of nav) keys.shortcut(`g${key}`, `go to ${name.toLowerCase()}`, () => framed && go(path));
+keys.shortcut("t", "light or dark", switchTheme);
+
+route("/", overview);
+route("/groups", groups);
+route("/letters", letters);
+route("/letters/:id", letter);
+route("/letters/:id/edit", edit);
+route("/events/:id", event);
+route("/jobs", jobs);
+route("/jobs/:id", job);
+route("/audit", audit);
+
+boot();

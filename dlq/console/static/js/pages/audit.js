@@ -1,0 +1,43 @@
+// Who changed what, and why; newest first.
+import { api } from "../api.js";
+import { fill, h } from "../dom.js";
+import { short, utc, visible } from "../format.js";
+import { empty, failed, loading } from "../parts.js";
+import { go, href, query, search } from "../router.js";
+
+export function audit(ctx) {
+  ctx.title("Audit");
+  const q = query(), body = h("div", null, loading("the audit"));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change that was asked for through the API and the console: who, what, why, and what came of it. Times are UTC.")), body));
+  let page = null;
+  const read = async () => {
+    try {
+      page = await api.audit({ limit: 50, cursor: q.cursor }, ctx.signal);
+      draw();
+    } catch (err) {
+      if (!ctx.signal.aborted && !page) fill(body, failed(err, read));
+    }
+  };
+  const draw = () => {
+    const all = page.entries ?? page.audit ?? [];
+    fill(body, all.length ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),
+      h("thead", null, h("tr", null, ["When", "Who", "What", "On", "Why", "Came of it"].map((t) => h("th", { scope: "col" }, t)))),
+      h("tbody", null, all.map((e, i) => h("tr", null,
+        h("td", { "data-label": "When", class: "nowrap" }, utc(e.at)),
+        h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor ?? e.by)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
+        h("td", { "data-label": "What" }, e.action),
+        h("td", { "data-label": "On" }, on(e, i)),
+        h("td", { "data-label": "Why", class: "break" }, visible(e.reason ?? e.why)),
+        h("td", { "data-label": "Came of it", class: "break" }, visible(e.outcome ?? e.result)))))))
+      , h("div", { class: "row between pager" }, h("span", { class: "muted" }, "Newest first"), h("div", { class: "row" }, q.cursor && h("button", { type: "button", class: "button", onclick: () => go("/audit") }, "Newest"), page.next && h("button", { type: "button", class: "button", "data-key": "next", onclick: () => go(`/audit${search({ cursor: page.next })}`) }, "Older")))]
+      : empty("Nothing was changed yet.", "The first replay, discard or edit will stand here, with the name of who asked for it and the reason.", h("a", { class: "button", href: href("/letters") }, "To the letters")));
+  };
+  const on = (e, i) => {
+    const job = e.job_id ?? e.job, event = e.event_id;
+    if (event) return h("a", { class: "mono", href: href(`/letters/${event}`), title: event, "data-key": `a-${i}` }, short(event));
+    if (job) return h("a", { class: "mono", href: href(`/jobs/${job}`), title: job, "data-key": `a-${i}` }, short(job));
+    return h("span", { class: "break" }, visible(e.target ?? ""));
+  };
+  ctx.soon(["letters", "job"], read, 1500);
+  read();
+}

@@ -1,0 +1,85 @@
+// One job: how far it is, what became of its letters, who did what to it.
+import { api } from "../api.js";
+import { dialog, toast } from "../dialog.js";
+import { fill, h } from "../dom.js";
+import { ago, count, known, plural, span, utc, visible } from "../format.js";
+import { facts, failed, loading, meter, panel, sentence, tally } from "../parts.js";
+import { href } from "../router.js";
+import { may } from "../session.js";
+import { actions } from "../words.js";
+import { filterText, progressBar, share, stateBadge } from "./jobs.js";
+
+const offered = { queued: ["pause", "cancel"], running: ["pause", "cancel"], paused: ["resume", "cancel"] };
+const says = {
+  pause: ["Pause", "It acts on no further letter until somebody resumes it. What it has done stays done."],
+  resume: ["Resume", "It goes on where it stopped."],
+  cancel: ["Cancel the job", "It acts on no further letter, for good. What it has done stays done."],
+};
+
+export function job(ctx) {
+  const id = ctx.params.id;
+  ctx.title("Job");
+  fill(ctx.el, h("h1", { tabindex: "-1" }, "Job"), loading("the job"));
+  let j = null, timer = 0;
+  const read = async () => {
+    clearTimeout(timer);
+    try {
+      j = await api.job(id, ctx.signal);
+      draw();
+      // The stream tells of changes; this is for a stream that is cut off.
+      if (!ended(j)) timer = setTimeout(read, 5000);
+    } catch (err) {
+      if (!ctx.signal.aborted && !j) fill(ctx.el, h("h1", { tabindex: "-1" }, "Job"), failed(err, read));
+    }
+  };
+  ctx.signal.addEventListener("abort", () => clearTimeout(timer));
+  const ended = (x) => ["done", "cancelled", "failed"].includes(x.state) && (x.state !== "cancelled" || known(x.finished_at ?? x.finished));
+
+  function draw() {
+    const p = j.progress ?? {}, title = actions[j.action]?.title ?? j.action, again = Object.values(p.failed_again ?? {}).reduce((a, b) => a + b, 0), skipped = Object.values(p.skipped ?? {}).reduce((a, b) => a + b, 0);
+    ctx.title(`${title}: ${j.state}`);
+    const began = j.started_at ?? j.started, over = j.finished_at ?? j.finished;
+    fill(ctx.el, h("div", { class: "stack" },
+      h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/jobs"), "data-key": "crumb" }, "Jobs"), " / ", h("span", { class: "mono break" }, j.id)),
+        h("div", { class: "row between" }, h("div", { class: "row title" }, h("h1", { tabindex: "-1" }, `${title}: ${filterText(j)}`), stateBadge(j.state)),
+          h("div", { class: "row actions" }, (offered[j.state] ?? []).filter(may).map((a) => h("button", { type: "button", class: `button ${a === "cancel" ? "danger" : a === "resume" ? "primary" : ""}`, "data-key": `job-${a}`, onclick: () => change(a) }, says[a][0]))))),
+      j.error && h("p", { class: `callout ${j.state === "failed" ? "bad" : "warn"}` }, sentence(j.error)),
+      h("div", { class: "letter" },
+        h("div", { class: "stack" },
+          panel(ended(j) ? "Report" : "Progress", { aside: h("span", { class: "small muted" }, p.total ? `${share(p).toFixed(0)} %` : "not begun") },
+            h("div", { class: "stack" }, progressBar(j), h("p", null, h("b", null, `${count(p.done ?? 0)} of ${count(p.total ?? 0)}`), " letters looked at, ", h("b", null, count(p.changed ?? 0)), " changed."),
+            h("div", { class: "outcomes" }, [
+              j.action === "replay" && ["Published", p.replayed, "resolved"], j.action === "replay" && ["Died again", again, "failed"], j.action === "replay" && ["Not known yet", p.waiting, "pending"], ["Left alone", skipped, "archived"],
+            ].filter(Boolean).map(([name, n, tone]) => h("p", { class: `outcome o-${tone}` }, h("b", null, count(n ?? 0)), h("span", null, name)))),
+            j.action === "replay" && meter([{ name: "resolved", value: p.replayed ?? 0 }, { name: "failed", value: again }, { name: "pending", value: p.waiting ?? 0 }, { name: "archived", value: skipped }]),
+            again > 0 && h("div", null, h("h3", null, "Died again of"), tally(p.failed_again, { link: (c) => href("/letters", { status: "open", error_class: c }) })),
+            skipped > 0 && h("div", null, h("h3", null, "Left alone because"), tally(p.skipped, { name: (k) => ({ claimed: "claimed by a relay just then", missing: "gone meanwhile" })[k] ?? `${k}: it cannot be done from there` }))))),
+        h("div", { class: "stack" },
+          panel("Job", {}, facts([["Action", title], ["Letters", filterText(j)], ["By", j.actor?.name ?? j.actor], ["Why", visible(j.reason ?? j.actor?.reason ?? "")], ["Made", [utc(j.created_at ?? j.created), " · ", ago(j.created_at ?? j.created)]], ["Began", known(began) && utc(began)], ["Ended", known(over) && utc(over)],
+            ["Took", known(began) && known(over) && span(new Date(over) - new Date(began))], ["Rate", j.rate ? `${count(j.rate)} letters/s at most` : "as fast as it goes"], ["Batch", j.batch_size && plural(j.batch_size, "letter")], ["Canary", j.canary && "1, 2, 5, 20 …; stops if the same error comes back"]])),
+          (j.history ?? []).length > 0 && panel("What was done to it", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, c.what)), h("p", { class: "small muted" }, utc(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
+  }
+
+  function change(action) {
+    const reason = h("input", { type: "text", maxlength: 500, required: true, autocomplete: "off", autofocus: true, oninput: () => { yes.disabled = !reason.value.trim(); }, "data-key": "reason" });
+    const trouble = h("p", { class: "danger-text", role: "alert" });
+    const yes = h("button", { type: "submit", class: `button primary ${action === "cancel" ? "danger" : ""}`, disabled: true, "data-key": "yes" }, says[action][0]);
+    const p = j.progress ?? {};
+    const box = dialog({ title: says[action][0], content: h("div", { class: "stack" }, h("p", { class: "callout" }, `${count(p.done ?? 0)} of ${count(p.total ?? 0)} letters are looked at. `, says[action][1]), h("label", null, "Why", reason), trouble),
+      buttons: [h("span", { class: "grow small muted" }, "Kept in the audit with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Leave it"), yes] });
+    box.el.querySelector("form").addEventListener("submit", async (e) => {
+      e.preventDefault();
+      yes.disabled = true;
+      try {
+        await api.changeJob(id, action, { reason: reason.value.trim() });
+        box.close();
+        toast({ pause: "The job pauses.", resume: "The job goes on.", cancel: "The job is cancelled." }[action]);
+        read();
+      } catch (err) { fill(trouble, sentence(err.message)); yes.disabled = false; }
+    });
+  }
+
+  ctx.on(["job"], (x) => { if (!x?.id || x.id === id) read(); });
+  ctx.soon([], read);
+  read();
+}

@@ -1,0 +1,164 @@
+// One letter: what it carries, why it died, what was done, what waits behind it.
+import { act, buttons, possible } from "../act.js";
+import { api } from "../api.js";
+import { fill, h, icon } from "../dom.js";
+import { ago, bytes, count, known, plural, short, utc, visible } from "../format.js";
+import { pretty, prettyText, prettyView } from "../json.js";
+import * as keys from "../keys.js";
+import { badge, copyButton, facts, failed, loading, panel, tabs } from "../parts.js";
+import { go, href } from "../router.js";
+import { may } from "../session.js";
+import { actions, classMeans, statusMeans } from "../words.js";
+import { biography } from "./event.js";
+
+export function letter(ctx) {
+  const id = ctx.params.id;
+  ctx.title(`Letter ${short(id)}`);
+  fill(ctx.el, h("h1", { tabindex: "-1" }, "Letter"), loading("the letter"));
+  const state = { view: "", life: null };
+  let l = null;
+
+  const read = async () => {
+    try {
+      const [now, life] = await Promise.all([api.letter(id, ctx.signal), api.event(id, ctx.signal).catch(() => null)]);
+      l = now;
+      state.life = life;
+      state.view ||= l.payload_base64 !== undefined ? "hex" : pretty(l.payload_text ?? "") ? "pretty" : "raw";
+      draw();
+    } catch (err) {
+      if (ctx.signal.aborted) return;
+      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such letter"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is no dead letter."), h("p", { class: "muted" }, "It may have been published without trouble, or retention has removed its letter."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/events/${id}`) }, "What became of the event"), h("a", { class: "button", href: href("/letters") }, "All letters"))));
+      if (!l) fill(ctx.el, h("h1", { tabindex: "-1" }, "Letter"), failed(err, read));
+    }
+  };
+  const run = (name) => act(name, { id }, read);
+  const draw = () => {
+    const names = possible([l.status]);
+    const [why, help] = classMeans(l.error_class);
+    fill(ctx.el, h("div", { class: "stack" },
+      h("header", { class: "letter-head" },
+        h("p", { class: "crumbs small" }, h("a", { href: href("/letters", { status: "open" }), "data-key": "crumb" }, "Letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")),
+        h("div", { class: "row between" },
+          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, l.event_type || "Event"), badge(l.status, l.released), h("span", { class: "muted" }, statusMeans[l.status])),
+          h("div", { class: "row actions" }, buttons(names, run),
+            may("edit") && editable(l) && h("a", { class: "button", href: href(`/letters/${id}/edit`), "data-key": "edit" }, "Edit and replay"),
+            !names.length && h("span", { class: "muted small" }, may("replay") ? "It is settled; nothing is left to do." : "Your role may look, and change nothing.")))),
+      standing(l),
+      h("div", { class: "letter" },
+        h("div", { class: "stack" },
+          panel("Why it died", { aside: h("a", { href: href("/letters", { status: "open", error_class: l.error_class }), "data-key": "same" }, "Others like it") },
+            h("p", null, h("b", null, l.error_class), l.error_code && h("span", { class: "code-tag mono" }, l.error_code)), h("p", null, why, " ", h("span", { class: "muted" }, help)),
+            l.error_text && h("pre", { class: "code error-text", tabindex: "0", "aria-label": "Error text" }, visible(l.error_text)),
+            (l.error_chain ?? []).length > 0 && h("details", { open: true }, h("summary", null, `Error chain, ${plural(l.error_chain.length, "step")}`), h("ol", { class: "chain" }, l.error_chain.map((s) => h("li", { class: "mono break" }, visible(s)))))),
+          payload(l, state, draw),
+          table("Headers", l.headers, "It has no headers."),
+          Object.keys(l.raw ?? {}).length > 0 && table("Raw columns", l.raw, "", "What could be read of a row that is no event."),
+          Object.keys(l.metadata ?? {}).length > 0 && table("What the relay knew", l.metadata)),
+        h("div", { class: "stack" },
+          details(l, ctx.conf),
+          timeline(l),
+          followers(l),
+          biography(state.life)))));
+  };
+
+  ctx.soon(["letters"], read);
+  for (const [key, name] of [["r", "replay"], ["l", "release"], ["s", "resolve"], ["d", "discard"]]) {
+    if (may(name)) keys.onPage(key, actions[name].title.toLowerCase(), () => ctx.el.querySelector(`[data-key="act-${name}"]`)?.click());
+  }
+  if (may("edit")) keys.onPage("e", "edit and replay", () => l && editable(l) && go(`/letters/${id}/edit`));
+  keys.onPage("u", "up to the letters", () => go("/letters?status=open"));
+  read();
+}
+
+export const editable = (l) => ["pending", "failed", "manual"].includes(l.status);
+
+// standing says what holds this letter, and what to do about it.
+function standing(l) {
+  const p = l.position ?? {}, head = p.head_event_id ?? p.behind;
+  if (l.status === "parked") return h("p", { class: "callout" }, "It waits behind ", head && head !== l.event_id ? h("a", { href: href(`/letters/${head}`), "data-key": "head" }, "the first letter of its aggregate") : "the first letter of its aggregate", p.ahead > 1 ? ` and ${plural(p.ahead - 1, "other")}` : "", ", and goes out by itself after it.");
+  if (l.status === "processing") return h("p", { class: "callout" }, `Claimed by ${l.claimed_by || "a relay"} until `, known(l.claimed_until) ? utc(l.claimed_until) : "its claim runs out", ". Until then nobody else may act on it.");
+  if (l.status === "resolved" && l.outcome) return h("p", { class: "callout good" }, h("b", null, sentenceOf(l.outcome)), known(l.resolved_at) ? [" ", ago(l.resolved_at)] : "", l.outcome_note ? ` “${l.outcome_note}”` : "");
+  if (l.status === "pending") return h("p", { class: "callout" }, "Replayed by itself ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${utc(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”.` : ".");
+  if (l.status === "failed") return h("p", { class: "callout bad" }, `${plural(l.replays ?? 0, "replay")} failed; there is no further one by itself. `, l.loop_guard || l.note || "");
+  return null;
+}
+
+const sentenceOf = (o) => { const t = typeof o === "string" ? o : o.text ?? o.kind ?? ""; return t ? `${t[0].toUpperCase()}${t.slice(1).replaceAll("_", " ")}.` : ""; };
+
+function details(l, conf) {
+  const trace = traceLink(l, conf);
+  return panel("Event", {}, facts([
+    ["Aggregate", h("span", null, l.aggregate_type ? `${l.aggregate_type} ` : "", h("a", { class: "mono", href: href("/letters", { aggregate: l.aggregate_id }), "data-key": "aggregate" }, l.aggregate_id))],
+    ["Sequence", l.seq ? count(l.seq) : null], ["Topic", l.topic], ["Table", l.table],
+    ["Stored", known(l.created_at) ? utc(l.created_at) : null], ["Deliver at", known(l.deliver_at) ? utc(l.deliver_at) : null],
+    ["Died first", [utc(l.first_failed_at), " · ", ago(l.first_failed_at)]], ["Died last", l.last_failed_at !== l.first_failed_at ? [utc(l.last_failed_at), " · ", ago(l.last_failed_at)] : null],
+    ["Attempts", count(l.attempts)], ["Failed replays", l.replays ? count(l.replays) : null],
+    ["Next try", known(l.next_attempt) && l.status === "pending" ? utc(l.next_attempt) : null], ["Strategy", l.strategy],
+    ["Edited from", l.edited_from && h("a", { class: "mono", href: href(`/letters/${l.edited_from}`) }, l.edited_from)],
+    ["Replaced by", l.replaced_by && h("a", { class: "mono", href: href(`/events/${l.replaced_by}`) }, l.replaced_by)],
+    ["Trace", trace && (trace.href ? h("a", { href: trace.href, target: "_blank", rel: "noopener noreferrer", "data-key": "trace" }, h("span", { class: "mono" }, trace.id), " ", icon("out")) : h("span", { class: "mono" }, trace.id))],
+  ]));
+}
+
+// traceLink reads traceparent (W3C Trace Context): 00-trace-span-flags.
+function traceLink(l, conf) {
+  const m = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}/.exec(l.headers?.traceparent ?? "");
+  if (!m) return null;
+  const url = conf.trace_url?.replaceAll("{trace_id}", m[1]).replaceAll("{span_id}", m[2]);
+  return { id: m[1], href: url && /^https?:\/\//.test(url) ? url : null };
+}
+
+function payload(l, state, draw) {
+  const text = l.payload_text ?? null, raw = l.payload_base64 !== undefined && l.payload_base64 !== null ? Uint8Array.from(atob(l.payload_base64), (c) => c.charCodeAt(0)) : null;
+  const size = raw ? raw.length : new TextEncoder().encode(text ?? "").length;
+  const lines = text !== null ? pretty(text) : null;
+  const views = [lines && ["pretty", "Pretty"], text !== null && ["raw", "Raw"], ["hex", "Hex"]].filter(Boolean);
+  const none = text === null && !raw;
+  const most = 200_000, big = size > most && !state.whole;
+  const shown = (t) => visible(big ? t.slice(0, most) : t);
+  const body = none ? h("p", { class: "muted" }, "It has no payload (null).") : h("pre", { class: "code payload", tabindex: "0", "aria-label": "Payload" },
+    state.view === "hex" ? hex(raw ?? new TextEncoder().encode(text), big ? 65536 : Infinity) : state.view === "pretty" && lines && !big ? prettyView(lines) : shown(text ?? ""));
+  return panel("Payload", { aside: h("div", { class: "row" }, h("span", { class: "small muted" }, `${l.content_type || "no content type"} · ${bytes(size)}`), !none && views.length > 1 && tabs("How the payload is shown", views, state.view, (v) => { state.view = v; draw(); }),
+    !none && copyButton(state.view === "pretty" && text ? prettyText(text) ?? text : text ?? l.payload_base64, "payload")) },
+  body, big && h("p", { class: "row" }, h("span", { class: "muted" }, "It is large; this is its beginning."), h("button", { type: "button", class: "button", "data-key": "whole", onclick: () => { state.whole = true; draw(); } }, "Show all of it")));
+}
+
+function hex(data, most) {
+  const out = [];
+  for (let i = 0; i < Math.min(data.length, most); i += 16) {
+    const row = [...data.subarray(i, i + 16)];
+    out.push(`${i.toString(16).padStart(8, "0")}  ${row.map((b) => b.toString(16).padStart(2, "0")).join(" ").padEnd(47)}  ${row.map((b) => (b >= 32 && b < 127 ? String.fromCharCode(b) : "·")).join("")}`);
+  }
+  return out.join("\n");
+}
+
+function table(title, map, none, says) {
+  const all = Object.entries(map ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+  return panel(title, { aside: says && h("span", { class: "small muted" }, says) }, all.length
+    ? h("table", { class: "pairs" }, h("caption", { class: "hidden-text" }, title), h("tbody", null, all.map(([k, v]) => h("tr", null, h("th", { scope: "row", class: "mono" }, visible(k)), h("td", { class: "mono break" }, visible(v))))))
+    : h("p", { class: "muted" }, none));
+}
+
+// timeline is the letter's history: every change there was, newest last.
+function timeline(l) {
+  const all = l.history ?? [];
+  return panel("What was done", { aside: h("span", { class: "small muted" }, plural(all.length, "change")) }, h("ol", { class: "timeline" }, all.map((c, i) => h("li", { class: `t-${c.to}` },
+    h("p", null, h("b", null, said[c.action] ?? c.action), " ", h("span", { class: "muted" }, c.from && c.from !== c.to ? `${c.from} → ${c.to}` : c.to)),
+    h("p", { class: "small muted break" }, utc(c.at), i ? ` · ${gap(all[i - 1].at, c.at)} later` : "", c.by ? ` · ${c.by}` : ""),
+    c.why && h("p", { class: "small break" }, visible(c.why)), c.outcome && h("p", { class: "small break" }, visible(c.outcome))))));
+}
+
+const gap = (a, b) => { const ms = new Date(b) - new Date(a); return ms < 1000 ? `${Math.max(0, ms)} ms` : ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : ms < 3600_000 ? `${Math.round(ms / 60_000)} min` : `${(ms / 3600_000).toFixed(1)} h`; };
+
+const said = {
+  bury: "Died", claim: "Replay begun", extend: "Claim extended", unclaim: "Replay called off", fail: "Replay failed", settle: "Published",
+  replay: "Replay asked for", discard: "Discarded", release: "Released", park: "Put aside", resolve: "Resolved by hand", archive: "Archived", edit: "Edited",
+};
+
+function followers(l) {
+  const f = l.followers, all = Array.isArray(f) ? f : f?.letters ?? [];
+  const n = Array.isArray(f) ? f.length : f?.count ?? all.length;
+  return panel("Parked behind it", { aside: h("span", { class: "small muted" }, n ? plural(n, "event") : "") }, all.length
+    ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.seq ? h("span", { class: "muted" }, `#${count(x.seq)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/letters", { aggregate: l.aggregate_id, status: "parked" }) }, `and ${count(n - 50)} more`)))
+    : h("p", { class: "muted" }, "No later event of its aggregate waits for it."));
+}

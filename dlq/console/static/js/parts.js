@@ -1,0 +1,63 @@
+// Parts that several pages use.
+import { h, icon } from "./dom.js";
+import { toast } from "./dialog.js";
+import { count } from "./format.js";
+import { statusMeans } from "./words.js";
+
+export const badge = (status, released) => h("span", { class: `badge b-${status}`, title: statusMeans[status] }, status, released && h("span", null, " · released"));
+
+export const panel = (title, { aside, id, cls } = {}, ...content) => h("section", { class: `panel ${cls ?? ""}`, "aria-label": title, id },
+  h("header", { class: "row between" }, h("h2", null, title), aside), content);
+
+// empty explains why there is nothing, and where to go from here.
+export const empty = (title, says, ...more) => h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", { class: "muted" }, says), more.length ? h("div", { class: "row" }, more) : null);
+
+export const loading = (what) => h("p", { class: "muted loading", "aria-busy": "true" }, `Reading ${what}…`);
+
+export function failed(err, again) {
+  const says = err.status === 403 ? "Your role may not see this." : err.status === 404 ? "There is none." : "Nothing was changed.";
+  return h("div", { class: "empty bad", role: "alert" }, h("p", { class: "empty-title" }, sentence(err.message)), h("p", { class: "muted" }, says),
+    again && h("div", { class: "row" }, h("button", { type: "button", class: "button", onclick: again, "data-key": "again" }, "Try again")));
+}
+
+export const sentence = (s) => { const t = String(s || "").trim(); return t ? t[0].toUpperCase() + t.slice(1) + (/[.!?]$/.test(t) ? "" : ".") : ""; };
+
+export function copyButton(text, what) {
+  const b = h("button", { type: "button", class: "button quiet square", "aria-label": `Copy ${what}`, title: `Copy ${what}`, "data-key": `copy-${what}`, onclick: async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      b.replaceChildren(icon("check"));
+      setTimeout(() => b.replaceChildren(icon("copy")), 1500);
+    } catch { toast("The browser does not let the page copy; select the text instead.", { bad: true }); }
+  } }, icon("copy"));
+  return b;
+}
+
+export const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, v]) => v !== null && v !== undefined && v !== "" && v !== false).map(([k, v]) => [h("dt", null, k), h("dd", { class: "break" }, v)]));
+
+// meter is a bar of parts; the numbers stand beside it, so it is decoration.
+export const meter = (parts) => {
+  const all = parts.reduce((n, p) => n + p.value, 0);
+  return h("div", { class: "meter", "aria-hidden": "true" }, all ? parts.filter((p) => p.value > 0).map((p) => h("span", { class: `m-${p.name}`, css: { "--share": `${(p.value / all) * 100}%` } })) : null);
+};
+
+export const tally = (map, { name = (k) => k, link } = {}) => h("ul", { class: "tally" }, Object.entries(map ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1])
+  .map(([k, n]) => h("li", null, h("b", null, count(n)), " ", link ? h("a", { href: link(k) }, name(k)) : name(k))));
+
+// tabs switches views by arrow keys, as the ARIA pattern has it.
+export function tabs(label, views, chosen, choose) {
+  const list = h("div", { class: "switch", role: "tablist", "aria-label": label });
+  const draw = (now) => list.replaceChildren(...views.map(([key, name]) => h("button", {
+    type: "button", role: "tab", "aria-selected": key === now ? "true" : "false", tabindex: key === now ? "0" : "-1", "data-key": `tab-${label}-${key}`,
+    onclick: () => { draw(key); list.querySelector("[aria-selected=true]").focus(); choose(key); },
+  }, name)));
+  list.addEventListener("keydown", (e) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[e.key];
+    if (!step) return;
+    e.preventDefault();
+    const all = [...list.children], i = all.findIndex((b) => b.getAttribute("aria-selected") === "true");
+    all[(i + step + all.length) % all.length].click();
+  });
+  draw(chosen);
+  return list;
+}

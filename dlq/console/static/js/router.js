@@ -1,0 +1,60 @@
+// Addresses of pages. Every page, filter and selection of a tab is in the
+// address, so that a link shows a colleague the same.
+
+export const base = "/console";
+const routes = [];
+let show = () => {};
+
+// route maps a pattern such as "/letters/:id" to a page.
+export function route(pattern, page) {
+  routes.push([new RegExp(`^${pattern.replace(/:(\w+)/g, "(?<$1>[^/]+)")}/?$`), page]);
+}
+
+export function start(onPage) {
+  show = onPage;
+  addEventListener("popstate", () => open(false));
+  document.addEventListener("click", (e) => {
+    const a = e.target.closest?.("a[href]");
+    if (!a || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey || a.target || a.origin !== location.origin) return;
+    if (a.pathname === location.pathname && a.search === location.search && a.hash) return;
+    if (!(a.pathname === base || a.pathname.startsWith(`${base}/`)) || a.pathname.startsWith(`${base}/static/`)) return;
+    e.preventDefault();
+    go(a.pathname.slice(base.length) + a.search);
+  });
+  open(true);
+}
+
+export function go(path, { replace = false } = {}) {
+  const to = base + (path === "/" ? "/" : path);
+  if (replace) history.replaceState(null, "", to);
+  else history.pushState(null, "", to);
+  open(false);
+}
+
+// note changes the address without drawing the page again.
+export function note(query) {
+  const s = search(query);
+  if (s !== location.search) history.replaceState(null, "", location.pathname + s);
+}
+
+export function search(query) {
+  const p = new URLSearchParams();
+  for (const [k, v] of Object.entries(query)) if (v) p.set(k, v);
+  const s = p.toString();
+  return s ? `?${s}` : "";
+}
+
+export const href = (path, query) => base + path + (query ? search(query) : "");
+export const query = () => Object.fromEntries(new URLSearchParams(location.search));
+
+function open(first) {
+  const path = decodeURI(location.pathname).slice(base.length) || "/";
+  for (const [re, page] of routes) {
+    const m = re.exec(path);
+    if (m) {
+      const params = Object.fromEntries(Object.entries(m.groups ?? {}).map(([k, v]) => [k, decodeURIComponent(v)]));
+      return show(page, params, first);
+    }
+  }
+  return show(null, { path }, first);
+}

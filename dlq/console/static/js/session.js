@@ -1,0 +1,52 @@
+// Who uses the console: the token of this tab, and what its role may do.
+// The token is in sessionStorage and in the Authorization header, never in a
+// cookie, so no other site can act in the user's name.
+
+const key = "outbox.token";
+let held = null;
+
+export function token() {
+  try { held = sessionStorage.getItem(key) ?? held; } catch { /* held alone */ }
+  return held;
+}
+
+export function keep(value) {
+  held = value;
+  try { value ? sessionStorage.setItem(key, value) : sessionStorage.removeItem(key); } catch { /* this page keeps it */ }
+}
+
+// Tabs of one browser share the token, so that a link opened in a new tab works.
+const tabs = "BroadcastChannel" in window ? new BroadcastChannel("outbox-console") : null;
+const asking = new Set();
+if (tabs) tabs.onmessage = ({ data }) => {
+  if (data?.ask && token()) tabs.postMessage({ token: token() });
+  if (data?.token) for (const answer of asking) answer(data.token);
+  if (data?.leave) { keep(null); location.reload(); }
+};
+
+export function askOtherTabs() {
+  if (!tabs) return Promise.resolve(null);
+  return new Promise((resolve) => {
+    const done = (value) => { asking.delete(done); clearTimeout(timer); resolve(value); };
+    const timer = setTimeout(() => done(null), 200);
+    asking.add(done);
+    tabs.postMessage({ ask: true });
+  });
+}
+
+export function leave() {
+  keep(null);
+  tabs?.postMessage({ leave: true });
+  location.reload();
+}
+
+const ranks = { viewer: 0, operator: 1, admin: 2 };
+const needs = {
+  replay: "operator", release: "operator", park: "operator", resolve: "operator", pause: "operator", resume: "operator",
+  discard: "admin", edit: "admin", purge: "admin", cancel: "admin",
+};
+
+export const me = { name: "", role: "viewer" };
+// may says whether the role has the right. The API decides by itself; this only
+// keeps what it would refuse off the page.
+export const may = (action) => (ranks[me.role] ?? 0) >= ranks[needs[action] ?? "admin"];

@@ -1,0 +1,62 @@
+// What statuses, errors and actions mean, in a sentence each.
+
+export const statuses = ["pending", "parked", "processing", "failed", "manual", "resolved", "archived"];
+export const open = ["pending", "parked", "processing", "failed", "manual"];
+
+export const statusMeans = {
+  pending: "The relay replays it by itself when its time has come.",
+  parked: "It waits behind an earlier letter of its aggregate, so that order holds.",
+  processing: "A relay has claimed it and is replaying it now.",
+  failed: "Its automatic replays are used up. It waits for you.",
+  manual: "Nobody tries it until you say so.",
+  resolved: "It is settled.",
+  archived: "Retention has moved it to the archive.",
+};
+
+// Why an event died, and what usually helps.
+export const classes = {
+  breaker_open: ["The circuit breaker was open, so the relay did not try to publish.", "Nothing to do: it goes out by itself once the breaker closes."],
+  attempts_used: ["All attempts to publish failed for a reason that may pass.", "See that the broker is well, then replay."],
+  record_too_large: ["The broker refuses a record of this size.", "Raise the topic's max.message.bytes and replay, or edit the payload."],
+  topic_not_allowed: ["The topic's name is not one that may be written to.", "Correct the relay's topic settings and restart it, then replay."],
+  undecodable: ["The row could not be read as an event.", "Look at the raw columns. Mend the row at its writer, then discard this letter or resolve it by hand."],
+  behind: ["An earlier event of its aggregate is a dead letter; this one waits for it.", "Act on the first letter of the aggregate; this one follows."],
+  topic_unavailable: ["The topic could not be made or reached.", "See that the topic exists and has a leader, then replay."],
+};
+
+export const classMeans = (name) => classes[name] ?? ["The relay could not publish it.", "Read the error below; replay once its cause is gone."];
+
+// from are the statuses from which an action can begin (dlq/status.go).
+export const actions = {
+  replay: {
+    title: "Replay", done: "The relay was asked to replay it.", from: ["pending", "processing", "failed", "manual"],
+    one: "The relay publishes it again, in the order of its aggregate.",
+    many: "The relay publishes them again, in the order of each aggregate.",
+  },
+  release: {
+    title: "Release", done: "Released: later events of its aggregate pass it.", from: ["pending", "processing", "failed", "manual"],
+    one: "Later events of its aggregate pass it. The letter stays, to be replayed or discarded; a replay is then out of order.",
+    many: "Later events of their aggregates pass them. The letters stay, to be replayed or discarded; a replay is then out of order.",
+  },
+  park: {
+    title: "Put aside", done: "Put aside: nobody tries it until you say so.", from: ["pending", "parked", "processing", "failed"],
+    one: "Nobody tries it until you say so. Later events of its aggregate keep waiting.",
+    many: "Nobody tries them until you say so. Later events of their aggregates keep waiting.",
+  },
+  resolve: {
+    title: "Resolve by hand", done: "Resolved by hand.", from: open,
+    one: "It was settled elsewhere. It is not published, and what is parked behind it goes on.",
+    many: "They were settled elsewhere. They are not published, and what is parked behind them goes on.",
+  },
+  discard: {
+    title: "Discard", done: "Discarded.", danger: true, from: open,
+    one: "It is never published. What is parked behind it goes on without it. This cannot be undone.",
+    many: "They are never published. What is parked behind them goes on without them. This cannot be undone.",
+  },
+};
+
+export const roleMeans = {
+  viewer: "may look, and change nothing",
+  operator: "may replay, release, put aside and resolve; pause and resume jobs",
+  admin: "may do everything: also discard, edit and cancel",
+};

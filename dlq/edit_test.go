@@ -1,0 +1,259 @@
+package dlq
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+)
+
+var edit2 = Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json", Headers: map[string]string{"x": "y"}}
+
+// original fails the test unless the letter's event is as it was buried.
+func original(t *testing.T, got, want *Letter) {
+	t.Helper()
+	if string(got.Payload) != string(want.Payload) || got.ContentType != want.ContentType || !(Edit{Headers: got.Headers}).Equal(Edit{Headers: want.Headers}) {
+		t.Errorf("the original became %s %s %v", got.Payload, got.ContentType, got.Headers)
+	}
+	if got.EventID != want.EventID || got.Sequence != want.Sequence || got.WrittenAt != want.WrittenAt || got.AggregateID != want.AggregateID {
+		t.Errorf("the letter's place became %+v", got)
+	}
+}
+
+func TestEdit_KeepsTheOriginalAndItsPlace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	for _, from := range []Status{Pending, Failed, Manual, Parked} {
+		id := b.bring(t, from)
+		before := b.mustRead(t, id)
+		b.clock.advance(time.Minute)
+		first, err := b.Edit(ctx, id, edit2, eve, before.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := b.Edit(ctx, id, Edit{Payload: []byte("3")}, eve, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := b.mustRead(t, id)
+		original(t, &l, &before)
+		if l.EditedID != second || l.Edit == nil || l.Edit.ID != second || !l.Content().Equal(Edit{Payload: []byte("3")}) || first == second {
+			t.Errorf("the letter is to be published as %s: %+v, want %s", l.EditedID, l.Edit, second)
+		}
+		if from == Parked {
+			if l.Status != Parked {
+				t.Errorf("an edited parked letter is %s", l.Status)
+			}
+		} else if l.Status != Pending || !l.NextAttempt.Equal(b.clock.at) {
+			t.Errorf("an edited %s letter is %s, due %s", from, l.Status, l.NextAttempt)
+		}
+		edits, err := b.Edits(ctx, id)
+		if err != nil || len(edits) != 2 || edits[0].ID != first || edits[1].ID != second || !edits[0].Equal(edit2) || edits[0].Actor != eve {
+			t.Errorf("Edits() = %+v, %v", edits, err)
+		}
+		if of, err := b.OriginalOf(ctx, first); err != nil || of != id {
+			t.Errorf("OriginalOf() = %s, %v", of, err)
+		}
+		claimed, err := b.Claim(ctx, id, me, time.Minute)
+		if err != nil || claimed.Edit == nil || claimed.Edit.ID != second {
+			t.Errorf("Claim() = %+v, %v", claimed.Edit, err)
+		}
+		if err := b.Resolve(ctx, id, me, Outcome{Kind: OutcomeReplayed, Topic: "T"}); err != nil {
+			t.Fatal(err)
+		}
+		if h := b.mustHistory(t, id); !strings.Contains(h[len(h)-1].Why, second.String()) {
+			t.Errorf("the history does not say as what it was published: %+v", h[len(h)-1])
+		}
+	}
+	if _, err := b.OriginalOf(ctx, gocql.MustRandomUUID()); !errors.Is(err, ErrNotFound) {
+		t.Errorf("OriginalOf() of no edit = %v", err)
+	}
+}
+
+func TestEdit_Refuses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	id := b.bring(t, Pending)
+	before := b.mustRead(t, id)
+	unread := testLetter("b", 1)
+	unread.EventType = ""
+	b.mustBury(t, unread)
+	for name, tt := range map[string]struct {
+		id     gocql.UUID
+		e      Edit
+		by     Actor
+		expect int64
+		want   error
+	}{
+		"another version":       {id, edit2, eve, 7, ErrRefused},
+		"nothing changed":       {id, before.Content(), eve, 0, ErrInvalidEdit},
+		"a header of the relay": {id, Edit{Headers: map[string]string{"ce_id": "x"}}, eve, 0, ErrInvalidEdit},
+		"a large payload":       {id, Edit{Payload: make([]byte, 2_000_000)}, eve, 0, ErrInvalidEdit},
+		"no event":              {unread.EventID, edit2, eve, 0, ErrInvalidEdit},
+		"no letter":             {gocql.MustRandomUUID(), edit2, eve, 0, ErrNotFound},
+		"resolved":              {b.bring(t, Resolved), edit2, eve, 0, ErrRefused},
+		"claimed":               {b.bring(t, Processing), edit2, eve, 0, ErrRefused},
+	} {
+		if _, err := b.Edit(ctx, tt.id, tt.e, tt.by, tt.expect); !errors.Is(err, tt.want) {
+			t.Errorf("%s: Edit() = %v, want %v", name, err, tt.want)
+		}
+	}
+	var version *VersionError
+	if _, err := b.Edit(ctx, id, edit2, eve, 7); !errors.As(err, &version) || version.Have != 1 || version.Want != 7 {
+		t.Errorf("Edit() of another version = %v", err)
+	}
+	if _, err := b.Edit(ctx, id, edit2, Actor{}, 0); err == nil {
+		t.Error("Edit() by nobody = nil")
+	}
+	if after := b.mustRead(t, id); after.Version != before.Version || after.Edit != nil {
+		t.Errorf("refused edits left %+v", after)
+	}
+	if edits, err := b.Edits(ctx, id); err != nil || len(edits) != 0 {
+		t.Errorf("Edits() = %+v, %v: those that were refused are none", edits, err)
+	}
+}
+
+// An edit fails at any of its statements, once or until the process gives up. The
+// letter then publishes the original or the whole edit, never a part and never
+// both, and never loses its place.
+func TestEdit_ThroughFaultsAndCrashes(t *testing.T) {
+	t.Parallel()
+	for _, at := range []struct {
+		table string
+		kind  engine.OpKind
+	}{
+		{"dead_letter_edit_ids", engine.OpWrite},
+		{"dead_letter_edits", engine.OpWrite},
+		{"dead_letter_requests", engine.OpWrite},
+		{"dead_letter_queue", engine.OpCAS},
+	} {
+		for name, effect := range casFaults {
+			if at.kind != engine.OpCAS && effect.Fate == engine.FateDecided {
+				continue
+			}
+			for _, count := range counts() {
+				t.Run(fmt.Sprintf("%s %s count=%d", at.table, name, count), func(t *testing.T) {
+					t.Parallel()
+					b := setup(t)
+					id := b.bring(t, Manual)
+					before := b.mustRead(t, id)
+					hits := b.fault(at.table, at.kind, 0, count, effect)
+					edited, err := b.another(t, patience(count)).Edit(t.Context(), id, edit2, eve, before.Version)
+					if hits() == 0 {
+						t.Fatal("nothing was hit")
+					}
+					if err != nil && count == 1 {
+						t.Errorf("Edit() = %v, with one fault", err)
+					}
+					b.heal(t)
+					if _, err := b.history(t.Context(), id, b.serial); err != nil { // completes what was decided
+						t.Fatal(err)
+					}
+					l := b.mustRead(t, id) // fails if the letter names an edit that is not there
+					original(t, &l, &before)
+					switch {
+					case l.Edit != nil && (l.Status != Pending || !l.Content().Equal(edit2)):
+						t.Errorf("half an edit: %s %+v", l.Status, l.Edit)
+					case l.Edit == nil && (l.Status != Manual || l.Version != before.Version):
+						t.Errorf("no edit, and the letter is %s, version %d", l.Status, l.Version)
+					case err == nil && l.EditedID != edited:
+						t.Errorf("Edit() = %s, and the letter says %s", edited, l.EditedID)
+					}
+					if chain, err := b.Chain(t.Context(), testTable, "a"); err != nil || len(chain) != 1 || chain[0].EventID != id {
+						t.Errorf("the chain is %+v, %v", chain, err)
+					}
+					if edits, err := b.Edits(t.Context(), id); err != nil || (len(edits) == 1) != (l.Edit != nil) {
+						t.Errorf("Edits() = %+v, %v, and the letter's is %+v", edits, err, l.Edit)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	was := Edit{Payload: []byte(`{"a":1,"b":2}`), ContentType: "application/json", Headers: map[string]string{"k": "1", "gone": "x"}}
+	d := Diff(was, Edit{Payload: []byte(`{"a":1,"b":3}`), ContentType: "text/plain", Headers: map[string]string{"k": "2", "new": "y"}})
+	for _, want := range []string{"-  \"b\": 2\n", "+  \"b\": 3\n"} {
+		if !strings.Contains(d.Payload, want) {
+			t.Errorf("the payload's difference lacks %q:\n%s", want, d.Payload)
+		}
+	}
+	var names []string
+	for _, h := range d.Headers {
+		names = append(names, h.Name)
+	}
+	if got := strings.Join(names, " "); got != "content-type gone k new" || d.Headers[1].New != nil || d.Headers[3].Old != nil || *d.Headers[2].New != "2" {
+		t.Errorf("the headers' difference is %q: %+v", got, d.Headers)
+	}
+	if d := Diff(was, was); !d.Empty() {
+		t.Errorf("no difference: %+v", d)
+	}
+	if d := Diff(was, Edit{Payload: []byte(`{"a": 1, "b": 2}`), ContentType: was.ContentType, Headers: was.Headers}); d.Payload == "" {
+		t.Error("white space is a difference too")
+	}
+	if d := Diff(Edit{Payload: []byte{0xff, 1}}, Edit{Payload: []byte{0xff, 2}}); !strings.Contains(d.Payload, "+00000000  ff 02") {
+		t.Errorf("bytes: %s", d.Payload)
+	}
+}
+
+func TestSchemas(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("OrderCreated.json", `{"type":"object","required":["id"],"properties":{"id":{"type":"integer"},"at":{"$ref":"at.json"}}}`)
+	write("at.json", `{"type":"string","format":"date-time"}`)
+	write("README.md", "no schema")
+	s, err := LoadSchemas(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for payload, want := range map[string]string{
+		`{"id":1,"at":"2026-01-02T03:04:05Z"}`: "",
+		`{"at":"x","id":"1"}`:                  "/at",
+		`{}`:                                   "id",
+		`{`:                                    "no JSON",
+	} {
+		err := s.Validate("OrderCreated", []byte(payload))
+		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrInvalidEdit) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("Validate(%s) = %v, want it to say %q", payload, err, want)
+		}
+	}
+	if err := s.Validate("Other", []byte("{")); err != nil || s.Has("Other") {
+		t.Errorf("a type without schema: %v", err)
+	}
+	var none *Schemas
+	if none.Has("x") || none.Validate("x", nil) != nil || none.Types() != nil {
+		t.Error("no schemas have something")
+	}
+	for name, text := range map[string]string{
+		"syntax":   `{`,
+		"a file":   `{"$ref":"file:///etc/passwd"}`,
+		"above":    `{"$ref":"../x.json"}`,
+		"network":  `{"$ref":"http://localhost:1/x.json"}`,
+		"no chema": `{"type":"objekt"}`,
+	} {
+		write("Bad.json", text)
+		if _, err := LoadSchemas(dir); err == nil || !strings.Contains(err.Error(), "Bad.json") {
+			t.Errorf("%s: LoadSchemas() = %v, want it to name the file", name, err)
+		}
+	}
+	if _, err := LoadSchemas(filepath.Join(dir, "none")); err == nil {
+		t.Error("LoadSchemas() of no directory = nil")
+	}
+}

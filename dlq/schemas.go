@@ -1,0 +1,138 @@
+package dlq
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// Schemas are the JSON Schemas of event types that payloads must fit. A nil
+// *Schemas has none. It is safe for concurrent use.
+type Schemas struct{ byType map[string]*jsonschema.Schema }
+
+// SchemaError says where a payload does not fit its event type's schema.
+type SchemaError struct {
+	EventType string
+	// Problems name the place, as a JSON pointer, and what is wrong there.
+	Problems []string
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("the payload does not fit the schema of %s: %s", e.EventType, strings.Join(e.Problems, "; "))
+}
+
+// Is makes errors.Is(err, ErrInvalidEdit) true.
+func (e *SchemaError) Is(target error) bool { return target == ErrInvalidEdit }
+
+// LoadSchemas compiles the schemas of a directory, one file <event type>.json
+// each; other files are there for them to refer to, and nothing outside the
+// directory is read. An empty name means no schemas.
+func LoadSchemas(dir string) (*Schemas, error) {
+	if dir == "" {
+		return nil, nil //nolint:nilnil // no schemas is what was asked for, and a nil one has none
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the schemas of event types: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the schemas of event types: %w", err)
+	}
+	defer func() { _ = root.Close() }() // it was read from alone
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	compiler.UseLoader(within{root.FS()})
+	s := &Schemas{byType: make(map[string]*jsonschema.Schema)}
+	var errs []error
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), ".json")
+		if !ok || f.IsDir() {
+			continue
+		}
+		schema, err := compiler.Compile(schemaRoot + f.Name())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("schema %s: %w", filepath.Join(dir, f.Name()), err))
+			continue
+		}
+		s.byType[name] = schema
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// schemaRoot is where the compiler thinks that the files lie.
+const schemaRoot = "file:///"
+
+// within loads files of a directory alone.
+type within struct{ files fs.FS }
+
+// Load reads and parses a file.
+func (w within) Load(url string) (any, error) {
+	name, ok := strings.CutPrefix(url, schemaRoot)
+	if !ok {
+		return nil, fmt.Errorf("%s: only files beside the schema are read", url)
+	}
+	b, err := fs.ReadFile(w.files, name)
+	if err != nil {
+		return nil, err
+	}
+	return jsonschema.UnmarshalJSON(bytes.NewReader(b))
+}
+
+// Types are the event types that have a schema, sorted.
+func (s *Schemas) Types() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.byType))
+}
+
+// Has tells whether the event type has a schema.
+func (s *Schemas) Has(eventType string) bool { return s != nil && s.byType[eventType] != nil }
+
+// Validate returns nil if the payload fits the schema of its event type, or if
+// that has none, and a *SchemaError if not.
+func (s *Schemas) Validate(eventType string, payload []byte) error {
+	if !s.Has(eventType) {
+		return nil
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
+	if err != nil {
+		return &SchemaError{eventType, []string{"it is no JSON: " + err.Error()}}
+	}
+	var bad *jsonschema.ValidationError
+	switch err := s.byType[eventType].Validate(v); {
+	case err == nil:
+		return nil
+	case errors.As(err, &bad):
+		e := &SchemaError{EventType: eventType}
+		e.gather(bad)
+		return e
+	default:
+		return fmt.Errorf("validate a payload of %s: %w", eventType, err)
+	}
+}
+
+// gather lists the ends of the tree of causes, which say what is wrong.
+func (e *SchemaError) gather(v *jsonschema.ValidationError) {
+	if len(v.Causes) == 0 {
+		text := v.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+		e.Problems = append(e.Problems, fmt.Sprintf("/%s: %s", strings.Join(v.InstanceLocation, "/"), text))
+	}
+	for _, c := range v.Causes {
+		e.gather(c)
+	}
+}

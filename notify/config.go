@@ -1,0 +1,71 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// targetName is what a target may be called: it is a label.
+var targetName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,40}$`)
+
+// webhookScheme is before the URL of our own signed webhook.
+const webhookScheme = "webhook+"
+
+// ParseTargets reads "name=URL" each. A URL may be given as file:PATH or
+// env:NAME, see Reveal; webhook+https://… is a signed webhook, which needs the
+// secrets; everything else is shoutrrr's. Every problem is reported, without the
+// URLs.
+func ParseTargets(targets, webhookSecrets []string) (map[string]Target, error) {
+	out := make(map[string]Target)
+	var errs []error
+	var keys Keys
+	if len(webhookSecrets) > 0 {
+		var secrets []string
+		for i, s := range webhookSecrets {
+			v, err := Reveal(s)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("webhook secret %d: %w", i+1, err))
+				continue
+			}
+			secrets = append(secrets, v)
+		}
+		var err error
+		if keys, err = ParseKeys(secrets...); err != nil && len(errs) == 0 {
+			errs = append(errs, err)
+		}
+	}
+	for i, pair := range targets {
+		name, setting, ok := strings.Cut(pair, "=")
+		if !ok || !targetName.MatchString(name) {
+			errs = append(errs, fmt.Errorf("target %d of %d: write name=URL, the name of letters, digits, - and _", i+1, len(targets)))
+			continue
+		}
+		if _, twice := out[name]; twice {
+			errs = append(errs, fmt.Errorf("target %s: the name is taken", name))
+			continue
+		}
+		t, err := parseTarget(setting, keys)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("target %s: %w", name, err))
+			continue
+		}
+		out[name] = t
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func parseTarget(setting string, keys Keys) (Target, error) {
+	raw, err := Reveal(setting)
+	if err != nil {
+		return nil, err
+	}
+	if rest, ok := strings.CutPrefix(raw, webhookScheme); ok {
+		return NewWebhook(rest, keys)
+	}
+	return NewURL(raw)
+}

@@ -1,0 +1,281 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Defaults of Config.
+const (
+	DefaultQueueSize    = 100
+	DefaultAttempts     = 8
+	DefaultTimeout      = 10 * time.Second
+	DefaultBackoff      = time.Second
+	DefaultMaxBackoff   = 5 * time.Minute
+	DefaultDrainTimeout = 5 * time.Second
+)
+
+// Config of a Dispatcher. Zero means default.
+type Config struct {
+	// Targets by name. A name is a metric's label and in the log: no secret, and
+	// few of them.
+	Targets map[string]Target
+	// QueueSize is how many messages wait for one target; what comes on top is
+	// dropped. At least 1.
+	QueueSize int
+	// Attempts is how often a message is sent to a target at most.
+	Attempts int
+	// Timeout bounds one attempt.
+	Timeout time.Duration
+	// Backoff is the wait after the first attempt; it doubles up to MaxBackoff.
+	// Half of each is by chance.
+	Backoff, MaxBackoff time.Duration
+	// DrainTimeout is how long what is queued may take once Run is to stop; each
+	// message is tried once more.
+	DrainTimeout time.Duration
+	// Logger is told of what is given up. Default discards.
+	Logger *slog.Logger
+	// Registerer gets the metrics; nil means none.
+	Registerer prometheus.Registerer
+}
+
+func (c Config) withDefaults() Config {
+	or := func(d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+	}
+	if c.QueueSize == 0 {
+		c.QueueSize = DefaultQueueSize
+	}
+	if c.Attempts == 0 {
+		c.Attempts = DefaultAttempts
+	}
+	or(&c.Timeout, DefaultTimeout)
+	or(&c.Backoff, DefaultBackoff)
+	or(&c.MaxBackoff, DefaultMaxBackoff)
+	or(&c.DrainTimeout, DefaultDrainTimeout)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if c.QueueSize < 1 {
+		errs = append(errs, fmt.Errorf("queue size %d: must be at least 1", c.QueueSize))
+	}
+	if c.Attempts < 1 {
+		errs = append(errs, fmt.Errorf("attempts %d: must be at least 1", c.Attempts))
+	}
+	if c.Timeout < 0 || c.Backoff < 0 || c.DrainTimeout < 0 || c.MaxBackoff < c.Backoff {
+		errs = append(errs, fmt.Errorf("timeout %s, backoff %s to %s, drain timeout %s: none may be negative, nor the longest backoff below the first",
+			c.Timeout, c.Backoff, c.MaxBackoff, c.DrainTimeout))
+	}
+	for name, t := range c.Targets {
+		if name == "" || t == nil {
+			errs = append(errs, fmt.Errorf("target %q has no name or is nil", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Dispatcher hands messages to targets. It is safe for concurrent use.
+type Dispatcher struct {
+	conf    Config
+	workers map[string]*worker
+}
+
+// New returns a Dispatcher that delivers once Run is called. What is notified
+// before that waits in the queues.
+func New(conf Config) (*Dispatcher, error) {
+	conf = conf.withDefaults()
+	if err := conf.validate(); err != nil {
+		return nil, fmt.Errorf("notifications: %w", err)
+	}
+	d := &Dispatcher{conf: conf, workers: make(map[string]*worker)}
+	m := newMetrics(conf.Registerer)
+	for name, t := range conf.Targets {
+		d.workers[name] = &worker{
+			conf: &d.conf, target: t, queue: make(chan Message, conf.QueueSize), log: conf.Logger.With("target", name), metrics: m.of(name),
+		}
+	}
+	return d, nil
+}
+
+// Targets are the names of the targets, sorted.
+func (d *Dispatcher) Targets() []string { return slices.Sorted(maps.Keys(d.workers)) }
+
+// Notify queues m for every target, or for those named. It never waits: a
+// target whose queue is full does not get m, which is counted and, once until
+// the target takes something again, logged. It returns the number of queues
+// that took m.
+func (d *Dispatcher) Notify(m Message, targets ...string) int {
+	m.Title, m.Text = line(m.Title), lines(m.Text)
+	n := 0
+	for name, w := range d.workers {
+		if len(targets) == 0 || slices.Contains(targets, name) {
+			if w.offer(m) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Run delivers until ctx ends, and then for at most DrainTimeout what is
+// queued. It returns nil; a target that hangs does not hold it up.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var wg sync.WaitGroup
+		for _, w := range d.workers {
+			wg.Go(func() { w.run(ctx, work) })
+		}
+		wg.Wait()
+	}()
+	select {
+	case <-done: // without targets
+		return nil
+	case <-ctx.Done():
+	}
+	t := time.NewTimer(d.conf.DrainTimeout)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+		cancel()
+		<-done
+	}
+	return nil
+}
+
+// worker delivers to one target.
+type worker struct {
+	conf    *Config
+	target  Target
+	queue   chan Message
+	log     *slog.Logger
+	metrics targetMetrics
+
+	mu   sync.Mutex
+	full bool // said so, and nothing was taken since
+}
+
+func (w *worker) offer(m Message) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case w.queue <- m:
+		w.metrics.queued.Set(float64(len(w.queue)))
+		return true
+	default:
+	}
+	w.metrics.dropped.Inc()
+	if !w.full {
+		w.full = true
+		w.log.Error("notifications are dropped: the target takes none and its queue is full", "queue", cap(w.queue), "type", m.Type)
+	}
+	return false
+}
+
+// run delivers until stop ends, then what is queued until work ends.
+func (w *worker) run(stop, work context.Context) {
+	for {
+		var m Message
+		select {
+		case m = <-w.queue:
+		case <-stop.Done():
+			select {
+			case m = <-w.queue:
+			default:
+				return
+			}
+		}
+		w.metrics.queued.Set(float64(len(w.queue)))
+		if work.Err() != nil {
+			w.metrics.dropped.Inc()
+			continue // only to count
+		}
+		w.deliver(stop, work, m)
+	}
+}
+
+// deliver sends m until it is taken, the attempts are used up or nothing helps.
+// Once stop has ended there is no further attempt.
+func (w *worker) deliver(stop, work context.Context, m Message) {
+	pause := w.conf.Backoff
+	for attempt := 1; ; attempt++ {
+		err := w.attempt(work, m)
+		if err == nil {
+			w.metrics.sent.Inc()
+			w.mu.Lock()
+			w.full = false
+			w.mu.Unlock()
+			return
+		}
+		w.metrics.errors.Inc()
+		if permanent(err) || attempt == w.conf.Attempts || stop.Err() != nil {
+			w.metrics.failed.Inc()
+			w.log.Error("a notification was not delivered", "type", m.Type, "id", m.ID, "attempt", attempt, "err", err)
+			return
+		}
+		d := pause/2 + rand.N(pause/2+1)
+		if asked := wait(err); asked > 0 {
+			d = asked + rand.N(asked/10+1)
+		}
+		d = min(d, w.conf.MaxBackoff)
+		pause = min(2*pause, w.conf.MaxBackoff)
+		w.log.Debug("a notification was not taken; trying again", "type", m.Type, "attempt", attempt, "wait", d, "err", err)
+		t := time.NewTimer(d)
+		select {
+		case <-t.C:
+		case <-stop.Done(): // one more, at once
+		}
+		t.Stop()
+	}
+}
+
+// attempt calls Send. It returns when Send does, or when work ends: the target
+// gets nothing else meanwhile, so one that hangs costs one goroutine.
+func (w *worker) attempt(work context.Context, m Message) error {
+	ctx, cancel := context.WithTimeout(work, w.conf.Timeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- Permanent(fmt.Errorf("the target panicked: %v", p))
+			}
+		}()
+		done <- w.target.Send(ctx, m)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	if work.Err() == nil {
+		w.metrics.stuck.Set(1)
+		defer w.metrics.stuck.Set(0)
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-work.Done():
+		return fmt.Errorf("the target hangs: %w", context.Cause(work))
+	}
+}

@@ -1,0 +1,261 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// recorder is a target that remembers, and answers with the next of errs.
+type recorder struct {
+	mu   sync.Mutex
+	errs []error
+	got  []Message
+	at   []time.Time
+}
+
+func (r *recorder) Send(_ context.Context, m Message) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got, r.at = append(r.got, m), append(r.at, time.Now())
+	if len(r.errs) == 0 {
+		return nil
+	}
+	err := r.errs[0]
+	r.errs = r.errs[1:]
+	return err
+}
+
+func (r *recorder) ids() (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.got {
+		out = append(out, m.ID)
+	}
+	return out
+}
+
+// running is a dispatcher under way in a bubble.
+type running struct {
+	*Dispatcher
+	log  *lockedBuffer
+	stop func() time.Duration // and wait; how long that took
+	reg  *prometheus.Registry
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func start(t *testing.T, conf Config) *running {
+	t.Helper()
+	r := &running{log: &lockedBuffer{}, reg: prometheus.NewRegistry()}
+	conf.Logger = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	conf.Registerer = r.reg
+	var err error
+	if r.Dispatcher, err = New(conf); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := r.Run(ctx); err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	}()
+	r.stop = sync.OnceValue(func() time.Duration {
+		began := time.Now()
+		cancel()
+		<-done
+		return time.Since(began)
+	})
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+func (r *running) metric(t *testing.T, name, target string) float64 {
+	t.Helper()
+	families, err := r.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if m.GetLabel()[0].GetValue() == target {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Errorf("no metric %s of %s", name, target)
+	return -1
+}
+
+func TestDispatcher_HangingTargetCostsTheOthersNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		hangs := TargetFunc(func(context.Context, Message) error { <-release; return nil }) // does not even look at its context
+		good := &recorder{}
+		d := start(t, Config{Targets: map[string]Target{"hangs": hangs, "good": good}, QueueSize: 10})
+		for i := range 30 {
+			began := time.Now()
+			d.Notify(Message{ID: fmt.Sprint(i)})
+			if took := time.Since(began); took != 0 {
+				t.Fatalf("Notify() waited %s", took)
+			}
+			synctest.Wait()
+		}
+		if got := len(good.ids()); got != 30 {
+			t.Errorf("the good target has %d messages, want all 30", got)
+		}
+		// One is under way, ten wait.
+		if got := d.metric(t, "notify_dropped_total", "hangs"); got != 19 {
+			t.Errorf("%v dropped, want 19", got)
+		}
+		if n := strings.Count(d.log.String(), "notifications are dropped"); n != 1 {
+			t.Errorf("the dropping was logged %d times, want once:\n%s", n, d.log)
+		}
+		time.Sleep(time.Hour)
+		if got := d.metric(t, "notify_target_stuck", "hangs"); got != 1 {
+			t.Errorf("stuck = %v", got)
+		}
+		if took := d.stop(); took > DefaultDrainTimeout {
+			t.Errorf("stopping took %s, want at most the drain timeout", took)
+		}
+		close(release)
+	})
+}
+
+func TestDispatcher_TriesAgainAndGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fails := errors.New("500")
+		flaky := &recorder{errs: []error{fails, fails, After(fails, 90*time.Second)}}
+		dead := &recorder{errs: []error{fails, fails, fails, fails, fails}}
+		wrong := &recorder{errs: []error{Permanent(errors.New("400"))}}
+		d := start(t, Config{Targets: map[string]Target{"flaky": flaky, "dead": dead, "wrong": wrong}, Attempts: 4, Backoff: time.Second})
+		d.Notify(Message{ID: "a"})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := flaky.ids(); fmt.Sprint(got) != "[a a a a]" {
+			t.Errorf("flaky got %v", got)
+		}
+		for i, want := range []struct{ min, max time.Duration }{{500 * time.Millisecond, time.Second}, {time.Second, 2 * time.Second}, {90 * time.Second, 99 * time.Second}} {
+			if gap := flaky.at[i+1].Sub(flaky.at[i]); gap < want.min || gap > want.max {
+				t.Errorf("wait %d was %s, want %s to %s", i+1, gap, want.min, want.max)
+			}
+		}
+		if len(dead.ids()) != 4 || len(wrong.ids()) != 1 {
+			t.Errorf("dead was tried %d times, want 4; wrong %d times, want 1", len(dead.ids()), len(wrong.ids()))
+		}
+		for target, want := range map[string]float64{"flaky": 0, "dead": 1, "wrong": 1} {
+			if got := d.metric(t, "notify_failed_total", target); got != want {
+				t.Errorf("%s: %v failed, want %v", target, got, want)
+			}
+		}
+		d.Notify(Message{ID: "b"}) // what was given up holds up nothing
+		synctest.Wait()
+		if got := wrong.ids(); fmt.Sprint(got) != "[a b]" {
+			t.Errorf("wrong got %v", got)
+		}
+		d.stop()
+	})
+}
+
+func TestDispatcher_StopDeliversWhatIsQueued(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := &recorder{}
+		target := TargetFunc(func(ctx context.Context, m Message) error {
+			time.Sleep(time.Second)
+			return slow.Send(ctx, m)
+		})
+		waits := &recorder{errs: []error{errors.New("x"), errors.New("x")}}
+		d := start(t, Config{Targets: map[string]Target{"slow": target, "waits": waits}, Backoff: time.Minute, MaxBackoff: time.Minute})
+		for i := range 3 {
+			d.Notify(Message{ID: fmt.Sprint(i)})
+		}
+		synctest.Wait()
+		if took := d.stop(); took > 4*time.Second {
+			t.Errorf("stopping took %s", took)
+		}
+		if got := slow.ids(); fmt.Sprint(got) != "[0 1 2]" {
+			t.Errorf("slow got %v", got)
+		}
+		if got := waits.ids(); fmt.Sprint(got) != "[0 0 1 2]" { // 0 once more, at once, and given up
+			t.Errorf("waits got %v", got)
+		}
+	})
+}
+
+func TestDispatcher_PanicIsAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, Config{Targets: map[string]Target{"mad": TargetFunc(func(context.Context, Message) error { panic("boo") })}})
+		d.Notify(Message{ID: "a"})
+		synctest.Wait()
+		if !strings.Contains(d.log.String(), "panicked: boo") {
+			t.Errorf("log: %s", d.log)
+		}
+		d.stop()
+	})
+}
+
+func TestConfig_Validate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]Config{
+		"queue": {QueueSize: -1}, "attempts": {Attempts: -1}, "backoff": {Backoff: time.Hour, MaxBackoff: time.Second},
+		"timeout": {Timeout: -1}, "nil target": {Targets: map[string]Target{"a": nil}},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	d, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := d.Notify(Message{}); n != 0 {
+		t.Errorf("Notify() without targets = %d", n)
+	}
+	if err := d.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetrics_StartAtZero(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	if _, err := New(Config{Targets: map[string]Target{"a": &recorder{}}, Registerer: reg}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := testutil.GatherAndCount(reg); n != 6 || err != nil {
+		t.Errorf("%d metrics, %v, want 6", n, err)
+	}
+}

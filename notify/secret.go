@@ -1,0 +1,112 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// Reveal returns the value that a setting means: what follows "file:" is a file
+// that holds it, what follows "env:" an environment variable; anything else is
+// the value itself. The error never has the value.
+func Reveal(setting string) (string, error) {
+	switch {
+	case strings.HasPrefix(setting, "file:"):
+		b, err := os.ReadFile(strings.TrimPrefix(setting, "file:"))
+		if err != nil {
+			return "", fmt.Errorf("read a secret: %w", err)
+		}
+		v := strings.TrimSpace(string(b))
+		if v == "" {
+			return "", fmt.Errorf("the file %s is empty", strings.TrimPrefix(setting, "file:"))
+		}
+		return v, nil
+	case strings.HasPrefix(setting, "env:"):
+		name := strings.TrimPrefix(setting, "env:")
+		v := strings.TrimSpace(os.Getenv(name))
+		if v == "" {
+			return "", fmt.Errorf("the environment variable %s is not set", name)
+		}
+		return v, nil
+	}
+	return setting, nil
+}
+
+// minSecret is how long a part of a URL must be to be taken for a secret;
+// shorter ones would black out ordinary words.
+const minSecret = 4
+
+// redactor removes a URL's parts from the text of errors.
+type redactor struct{ replacer *strings.Replacer }
+
+// newRedactor takes everything that a URL holds but its scheme for secret: which
+// part is one differs from service to service.
+func newRedactor(raw string) redactor {
+	parts := []string{raw}
+	add := func(s string) {
+		if len(s) >= minSecret {
+			parts = append(parts, s, url.PathEscape(s), url.QueryEscape(s))
+		}
+	}
+	if _, rest, ok := strings.Cut(raw, "://"); ok {
+		add(rest)
+		for _, p := range strings.FieldsFunc(rest, func(r rune) bool { return strings.ContainsRune("/:@?&=#,", r) }) {
+			add(p)
+		}
+	}
+	if u, err := url.Parse(raw); err == nil {
+		if u.User != nil {
+			add(u.User.Username())
+			p, _ := u.User.Password()
+			add(p)
+		}
+		add(u.Path)
+		for _, p := range strings.Split(u.Path, "/") {
+			add(p)
+		}
+		for _, vs := range u.Query() {
+			for _, v := range vs {
+				add(v)
+			}
+		}
+	}
+	// The longest first: a part of one may be another.
+	var pairs []string
+	for _, p := range byLength(parts) {
+		pairs = append(pairs, p, "***")
+	}
+	return redactor{strings.NewReplacer(pairs...)}
+}
+
+func byLength(parts []string) []string {
+	seen := make(map[string]bool)
+	var out []string
+	for _, p := range parts {
+		if p == "" || seen[p] {
+			continue
+		}
+		seen[p] = true
+		i := 0
+		for i < len(out) && len(out[i]) >= len(p) {
+			i++
+		}
+		out = append(out[:i], append([]string{p}, out[i:]...)...)
+	}
+	return out
+}
+
+// err is an error without secrets; it wraps nothing, so that nobody finds them
+// further down.
+func (r redactor) err(err error) error {
+	if err == nil {
+		return nil
+	}
+	var u *url.Error
+	text := err.Error()
+	if errors.As(err, &u) { // it names the URL that was really asked for, which may be another
+		text = strings.ReplaceAll(text, u.URL, "***")
+	}
+	return errors.New(r.replacer.Replace(text))
+}

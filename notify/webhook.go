@@ -1,0 +1,181 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// The headers of a signed webhook, as in standardwebhooks.com.
+const (
+	HeaderID        = standardwebhooks.HeaderWebhookID
+	HeaderTimestamp = standardwebhooks.HeaderWebhookTimestamp
+	HeaderSignature = standardwebhooks.HeaderWebhookSignature
+)
+
+const (
+	// secretPrefix is what a secret in text form begins with.
+	secretPrefix = "whsec_"
+	// minKey and maxKey bound a key, in bytes, as the specification does.
+	minKey, maxKey = 24, 64
+)
+
+// Keys are the secrets of a webhook. While a secret is replaced there are two:
+// the sender signs with each, the receiver takes either.
+type Keys []*standardwebhooks.Webhook
+
+// ParseKeys reads secrets as "whsec_" and base64 of 24 to 64 random bytes, such as
+// from "whsec_$(openssl rand -base64 32)". Errors do not show them.
+func ParseKeys(secrets ...string) (Keys, error) {
+	var keys Keys
+	for i, s := range secrets {
+		text, ok := strings.CutPrefix(s, secretPrefix)
+		key, err := decodeKey(text)
+		if !ok || err != nil || len(key) < minKey || len(key) > maxKey {
+			return nil, fmt.Errorf("webhook secret %d of %d: write whsec_ and base64 of %d to %d random bytes", i+1, len(secrets), minKey, maxKey)
+		}
+		w, err := standardwebhooks.NewWebhookRaw(key)
+		if err != nil {
+			return nil, fmt.Errorf("webhook secret %d of %d cannot be used", i+1, len(secrets))
+		}
+		keys = append(keys, w)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("a webhook needs a secret: without one nobody can tell who sent it")
+	}
+	return keys, nil
+}
+
+// Sign sets the headers of a request with the body. The signature of each key is
+// base64 of HMAC-SHA256 over "id.timestamp.body".
+func (k Keys) Sign(h http.Header, id string, at time.Time, body []byte) error {
+	var signatures []string
+	for _, w := range k {
+		s, err := w.Sign(id, at, body)
+		if err != nil {
+			return fmt.Errorf("sign webhook %s: %w", id, err)
+		}
+		signatures = append(signatures, s)
+	}
+	h.Set(HeaderID, id)
+	h.Set(HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
+	h.Set(HeaderSignature, strings.Join(signatures, " "))
+	return nil
+}
+
+// ErrNotSigned is the error of Verify, whatever was wrong.
+var ErrNotSigned = errors.New("the webhook is not signed with a known secret, or is older than 5 minutes")
+
+// Verify is for receivers: it returns nil if the request was signed with one of
+// the secrets within the last five minutes, and ErrNotSigned if not. body is the
+// request's, to the byte. A receiver also drops ids that it has had, because a
+// message that it did not answer in time comes again.
+func Verify(h http.Header, body []byte, keys Keys) error {
+	for _, w := range keys {
+		if w.Verify(body, h) == nil {
+			return nil
+		}
+	}
+	return ErrNotSigned
+}
+
+// webhook is a Target: it posts messages as JSON, signed.
+type webhook struct {
+	url    string
+	keys   Keys
+	client *http.Client
+	redact redactor
+	now    func() time.Time
+}
+
+// maxAnswer is how much of an answer is read, so that the connection can be
+// used again.
+const maxAnswer = 64 << 10
+
+// NewWebhook returns a Target that posts each Message as JSON to an http or https
+// URL, signed with every key. Any status 2xx takes the message; 408, 429 and 5xx
+// are tried again, after Retry-After if there is one; everything else is final.
+// Redirects are not followed.
+func NewWebhook(rawURL string, keys Keys) (Target, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, errors.New("a webhook needs a URL such as https://host/path")
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("a webhook needs a secret: without one nobody can tell who sent it")
+	}
+	transport := http.DefaultTransport
+	if t, ok := transport.(*http.Transport); ok {
+		transport = t.Clone()
+	}
+	return &webhook{
+		url: rawURL, keys: keys, redact: newRedactor(rawURL), now: time.Now,
+		client: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// Send posts m.
+func (w *webhook) Send(ctx context.Context, m Message) error {
+	body, err := m.body()
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return Permanent(w.redact.err(err))
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "scylla-outbox")
+	if err := w.keys.Sign(req.Header, m.ID, w.now(), body); err != nil { // a new time for each attempt
+		return Permanent(err)
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return w.redact.err(err)
+	}
+	defer func() { _ = resp.Body.Close() }()               // it was read
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)      // only for the connection's sake
+	return answered(resp.StatusCode, resp.Header, w.now()) // nil for 2xx
+}
+
+// answered is the error of an HTTP status.
+func answered(status int, h http.Header, now time.Time) error {
+	if status >= 200 && status < 300 {
+		return nil
+	}
+	err := fmt.Errorf("the receiver answered %d %s", status, http.StatusText(status))
+	if status != http.StatusRequestTimeout && status != http.StatusTooManyRequests && status < 500 {
+		return Permanent(err)
+	}
+	if d := retryAfter(h.Get("Retry-After"), now); d > 0 {
+		return After(err, d)
+	}
+	return err
+}
+
+// retryAfter reads seconds or a date; 0 is neither.
+func retryAfter(s string, now time.Time) time.Duration {
+	if n, err := strconv.Atoi(s); err == nil {
+		return time.Duration(min(n, 24*3600)) * time.Second
+	}
+	if t, err := http.ParseTime(s); err == nil {
+		return t.Sub(now)
+	}
+	return 0
+}
+
+// decodeKey reads standard base64, padded.
+func decodeKey(s string) ([]byte, error) { return base64.StdEncoding.DecodeString(s) }

@@ -1,0 +1,53 @@
+package orders
+
+// Address is where an order goes, in the order's country.
+type Address struct {
+	Name     string `json:"name" minLength:"1" maxLength:"100" doc:"Who receives it"`
+	Street   string `json:"street" minLength:"1" maxLength:"200" doc:"Street and number"`
+	City     string `json:"city" minLength:"1" maxLength:"100"`
+	Region   string `json:"region,omitempty" maxLength:"100"`
+	Postcode string `json:"postcode,omitempty" maxLength:"64"`
+}
+
+// MaxAddress is the most characters that any field of an Address has, its street.
+const MaxAddress = 200
+
+func (a *Address) validate(bad *InvalidError, at string) {
+	bad.text(at+"name", a.Name, 1, MaxCountry)
+	bad.text(at+"street", a.Street, 1, MaxAddress)
+	bad.text(at+"city", a.City, 1, MaxCountry)
+	bad.text(at+"region", a.Region, 0, MaxCountry)
+	bad.text(at+"postcode", a.Postcode, 0, MaxReference)
+}
+
+// The keys of an address in the database.
+const (
+	addressName     = "name"
+	addressStreet   = "street"
+	addressCity     = "city"
+	addressRegion   = "region"
+	addressPostcode = "postcode"
+)
+
+// cells is the address as the database has it; what is empty is left out.
+func (a *Address) cells() map[string]string {
+	m := make(map[string]string, 5)
+	for k, v := range map[string]string{
+		addressName: a.Name, addressStreet: a.Street, addressCity: a.City, addressRegion: a.Region, addressPostcode: a.Postcode,
+	} {
+		if v != "" {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+// addressOf is the reverse of cells; nil for none.
+func addressOf(m map[string]string) *Address {
+	if len(m) == 0 {
+		return nil
+	}
+	return &Address{
+		Name: m[addressName], Street: m[addressStreet], City: m[addressCity], Region: m[addressRegion], Postcode: m[addressPostcode],
+	}
+}

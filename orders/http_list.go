@@ -1,0 +1,67 @@
+package orders
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+type listInput struct {
+	CustomerID string    `query:"customer_id" required:"true" minLength:"1" maxLength:"64" doc:"Whose orders; guests' orders are in no list"`
+	From       time.Time `query:"from" doc:"Placed at this time or later"`
+	To         time.Time `query:"to" doc:"Placed before this time"`
+	Limit      int       `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"Orders of a page, at most"`
+	Cursor     string    `query:"cursor" maxLength:"64" doc:"What the page before gave as next"`
+}
+
+// listedOrder is an order in a list.
+type listedOrder struct {
+	Summary
+	Links *links `json:"links"`
+}
+
+type listOutput struct {
+	Body listBody
+}
+
+type listBody struct {
+	Orders []listedOrder `json:"orders" nullable:"false"`
+	Next   string        `json:"next,omitempty" doc:"The cursor of the page after this one; left out if there is none"`
+	Links  listLinks     `json:"links"`
+}
+
+type listLinks struct {
+	Next string `json:"next,omitempty" format:"uri-reference" doc:"The page after this one; left out if there is none"`
+}
+
+func (a *api) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	q := ListQuery{CustomerID: in.CustomerID, Limit: in.Limit, Cursor: in.Cursor}
+	if !in.From.IsZero() {
+		q.From = &in.From
+	}
+	if !in.To.IsZero() {
+		q.To = &in.To
+	}
+	p, err := a.service.List(ctx, q)
+	if err != nil {
+		return nil, a.fail("list", err, gocql.UUID{}, false)
+	}
+	out := &listOutput{Body: listBody{Orders: make([]listedOrder, len(p.Orders)), Next: p.Next}}
+	for i, o := range p.Orders {
+		out.Body.Orders[i] = listedOrder{o, linksTo(o.ID)}
+	}
+	if p.Next != "" {
+		v := url.Values{"customer_id": {in.CustomerID}, "limit": {strconv.Itoa(in.Limit)}, "cursor": {p.Next}}
+		if q.From != nil {
+			v.Set("from", in.From.Format(time.RFC3339Nano))
+		}
+		if q.To != nil {
+			v.Set("to", in.To.Format(time.RFC3339Nano))
+		}
+		out.Body.Links.Next = "/v1/orders?" + v.Encode()
+	}
+	return out, nil
+}

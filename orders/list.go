@@ -1,0 +1,157 @@
+package orders
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Bounds of a page of List.
+const (
+	DefaultPageSize = 50
+	MaxPageSize     = 100
+)
+
+// Summary is an order as a list shows it.
+type Summary struct {
+	ID        gocql.UUID `json:"id" format:"uuid" doc:"The order's id"`
+	Version   int64      `json:"version" doc:"Counts the changes, 1 when created"`
+	Status    Status     `json:"status" enum:"placed,confirmed,shipped,cancelled"`
+	Invoice   string     `json:"invoice,omitempty" doc:"The caller's own reference"`
+	Country   string     `json:"country"`
+	PlacedAt  time.Time  `json:"placed_at"`
+	Currency  string     `json:"currency" doc:"ISO 4217"`
+	Total     Money      `json:"total" doc:"Sum of quantity times unit price"`
+	Lines     int        `json:"lines" doc:"How many lines it has"`
+	CreatedAt time.Time  `json:"created_at"`
+	UpdatedAt time.Time  `json:"updated_at"`
+}
+
+// ListQuery says which orders are listed.
+type ListQuery struct {
+	// CustomerID is whose orders; guests' orders are in no list.
+	CustomerID string
+	// From and To bound the time an order was placed, From included and To not;
+	// nil does not.
+	From, To *time.Time
+	// Limit is the most orders of a page; zero means DefaultPageSize. At most MaxPageSize.
+	Limit int
+	// Cursor is Page.Next of the page before, with the same other fields; empty for the first.
+	Cursor string
+}
+
+// Page is a part of a list.
+type Page struct {
+	Orders []Summary
+	// Next leads to the page after this one; empty if there is none.
+	Next string
+}
+
+// List returns a customer's orders by the time they were placed, newest first.
+// Orders that come or go between two pages make no other order come twice or be
+// left out.
+//
+// A page is what the lists of orders say: an order whose change was decided by a
+// process that died before it applied it is shown as before, until somebody reads
+// the order. Errors are *InvalidError and *UnavailableError.
+func (s *Service) List(ctx context.Context, q ListQuery) (Page, error) {
+	start, err := q.start()
+	if err != nil {
+		return Page{}, err
+	}
+	limit := cmp.Or(q.Limit, DefaultPageSize)
+	first := 0
+	if q.From != nil {
+		first = monthOf(*q.From)
+	}
+	months, err := s.store.months(ctx, q.CustomerID, first, monthOf(start.at), limit+2)
+	if err != nil {
+		return Page{}, s.unavailable(gocql.UUID{}, false, err)
+	}
+	var p Page
+	for _, month := range months {
+		rows, err := s.store.listed(ctx, q.CustomerID, month, start, limit+1-len(p.Orders))
+		if err != nil {
+			return Page{}, s.unavailable(gocql.UUID{}, false, err)
+		}
+		for i := range rows {
+			switch {
+			case q.From != nil && rows[i].PlacedAt.Before(*q.From):
+				return p, nil
+			case len(p.Orders) == limit:
+				last := &p.Orders[limit-1]
+				p.Next = cursor{last.PlacedAt, last.ID}.String()
+				return p, nil
+			}
+			p.Orders = append(p.Orders, rows[i])
+		}
+	}
+	return p, nil
+}
+
+// endOfTime is after every order: years have four digits.
+var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// start is where the page begins, or an *InvalidError.
+func (q *ListQuery) start() (cursor, error) {
+	var bad InvalidError
+	bad.text("query.customer_id", q.CustomerID, 1, MaxReference)
+	bad.time("query.from", q.From)
+	bad.time("query.to", q.To)
+	if q.Limit < 0 || q.Limit > MaxPageSize {
+		bad.add("query.limit", fmt.Sprintf("must be from 1 to %d", MaxPageSize), q.Limit)
+	}
+	c := cursor{at: endOfTime}
+	if q.To != nil {
+		c.at = millis(q.To.Add(time.Millisecond - 1)) // rounded up: what is before To in its millisecond is listed
+	}
+	if q.Cursor != "" {
+		got, err := parseCursor(q.Cursor)
+		if err != nil {
+			bad.add("query.cursor", "must be what the page before gave as next", nil)
+		} else if got.at.Before(c.at) {
+			c = got
+		}
+	}
+	return c, bad.orNil()
+}
+
+// cursor is a place in a list: what is older follows, and at the same time what
+// has a smaller id.
+type cursor struct {
+	at time.Time
+	id gocql.UUID
+}
+
+// String is the form in which callers get it.
+func (c cursor) String() string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 24), uint64(c.at.UnixMilli()))
+	return base64.RawURLEncoding.EncodeToString(append(b, c.id[:]...))
+}
+
+var errCursor = errors.New("orders: no cursor")
+
+func parseCursor(s string) (cursor, error) {
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil || len(b) != 24 {
+		return cursor{}, errCursor
+	}
+	c := cursor{at: time.UnixMilli(int64(binary.BigEndian.Uint64(b))).UTC()}
+	if c.at.Year() < 1 || c.at.Year() > 9999 {
+		return cursor{}, errCursor
+	}
+	copy(c.id[:], b[8:])
+	return c, nil
+}
+
+// monthOf is the partition of an order placed at t.
+func monthOf(t time.Time) int {
+	t = t.UTC()
+	return t.Year()*100 + int(t.Month())
+}

@@ -1,0 +1,60 @@
+package orders
+
+import (
+	"context"
+	"fmt"
+)
+
+const (
+	listColumns  = "placed_at, id, version, status, invoice, country, currency, total, lines, created_at, updated_at"
+	insertListed = "INSERT INTO orders_by_customer (customer_id, month, " + listColumns + ")" +
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
+	insertMonth  = "INSERT INTO customer_months (customer_id, month) VALUES (?, ?) USING TIMESTAMP ?"
+	selectListed = "SELECT " + listColumns + " FROM orders_by_customer" +
+		" WHERE customer_id = ? AND month = ? AND (placed_at, id) < (?, ?) LIMIT ?"
+	selectMonths = "SELECT month FROM customer_months WHERE customer_id = ? AND month >= ? AND month <= ? LIMIT ?"
+)
+
+// listedValues are the arguments of insertListed, for an order with a customer.
+func listedValues(o *Order) []any {
+	return []any{
+		*o.CustomerID, monthOf(o.PlacedAt), o.PlacedAt.UnixMilli(), o.ID, o.Version, string(o.Status), unsetIfEmpty(o.Invoice),
+		o.Country, o.Currency, o.Total, len(o.Lines), o.CreatedAt.UnixMilli(), o.UpdatedAt.UnixMilli(), o.writeTime(),
+	}
+}
+
+// months are the last months, up to to, in which the customer has orders, the
+// newest first. Each of them has at least one.
+func (s *store) months(ctx context.Context, customer string, from, to, limit int) ([]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	iter := s.query(ctx, selectMonths, customer, from, to, limit).Idempotent(true).RetryPolicy(otherNode{}).Iter()
+	var out []int
+	for month := 0; iter.Scan(&month); {
+		out = append(out, month)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("list the months of a customer: %w", err)
+	}
+	return out, nil
+}
+
+// listed are orders of a customer in a month, the newest first, that come after start.
+func (s *store) listed(ctx context.Context, customer string, month int, start cursor, limit int) ([]Summary, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	iter := s.query(ctx, selectListed, customer, month, start.at.UnixMilli(), start.id, limit).
+		Idempotent(true).RetryPolicy(otherNode{}).Iter()
+	var out []Summary
+	for {
+		var o Summary // a new one: scanning null leaves a text as it is
+		if !iter.Scan(&o.PlacedAt, &o.ID, &o.Version, &o.Status, &o.Invoice, &o.Country, &o.Currency, &o.Total, &o.Lines, &o.CreatedAt, &o.UpdatedAt) {
+			break
+		}
+		out = append(out, o)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("list the orders of a customer: %w", err)
+	}
+	return out, nil
+}

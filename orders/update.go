@@ -1,0 +1,116 @@
+package orders
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Update is what a caller wants changed; what is nil stays. Lines are replaced as
+// a whole, and the total follows from them.
+type Update struct {
+	Country *string   `json:"country,omitempty" minLength:"1" maxLength:"100"`
+	Address *Address  `json:"address,omitempty" doc:"Replaces the address as a whole"`
+	Lines   []NewLine `json:"lines,omitempty" minItems:"1" maxItems:"500" nullable:"false" doc:"Replace all lines"`
+}
+
+// Confirmation is what a caller says when confirming: nothing yet.
+type Confirmation struct{}
+
+// Shipment is what a caller says when an order has left.
+type Shipment struct {
+	Carrier  string `json:"carrier,omitempty" maxLength:"64" doc:"Who brings it"`
+	Tracking string `json:"tracking,omitempty" maxLength:"64" doc:"The carrier's number"`
+	// ShippedAt defaults to now.
+	ShippedAt *time.Time `json:"shipped_at,omitempty" nullable:"true" doc:"Default: now"`
+}
+
+// Validate returns nil or an *InvalidError that names every bad field. Prices
+// are held to the currency when the order is known.
+func (u *Update) Validate() error {
+	var bad InvalidError
+	if u.Country == nil && u.Address == nil && u.Lines == nil {
+		bad.add("", "must have country, address or lines", nil)
+	}
+	if u.Country != nil {
+		bad.text("country", *u.Country, 1, MaxCountry)
+	}
+	if u.Address != nil {
+		u.Address.validate(&bad, "address.")
+	}
+	if u.Lines != nil {
+		validateLines(&bad, u.Lines, "")
+	}
+	return bad.orNil()
+}
+
+// Validate returns nil: there is nothing to be wrong.
+func (*Confirmation) Validate() error { return nil }
+
+// Validate returns nil or an *InvalidError that names every bad field.
+func (h *Shipment) Validate() error {
+	var bad InvalidError
+	bad.text("carrier", h.Carrier, 0, MaxReference)
+	bad.text("tracking", h.Tracking, 0, MaxReference)
+	bad.time("shipped_at", h.ShippedAt)
+	return bad.orNil()
+}
+
+// Update changes lines, address or country of an order that is placed or
+// confirmed and stores its OrderUpdated event.
+//
+// Errors are those of Cancel; a price that the order's currency cannot have is an
+// *InvalidError, too, and nothing is stored.
+func (s *Service) Update(ctx context.Context, id gocql.UUID, u Update, opts WriteOptions) (Result, error) {
+	if err := errors.Join(u.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
+		return Result{}, mergeInvalid(err)
+	}
+	return s.change(ctx, id, edit{ChangeUpdate, newChangeRequest(id, u, opts), func(o *Order, _ time.Time) error {
+		if u.Country != nil {
+			o.Country = *u.Country
+		}
+		if u.Address != nil {
+			o.Address = u.Address
+		}
+		if u.Lines == nil {
+			return nil
+		}
+		var bad InvalidError
+		validateLines(&bad, u.Lines, o.Currency)
+		if err := bad.orNil(); err != nil {
+			return err
+		}
+		return o.setLines(u.Lines)
+	}}, opts)
+}
+
+// Confirm confirms an order that is placed. Its event is an OrderUpdated with
+// the status confirmed. Errors are those of Cancel.
+func (s *Service) Confirm(ctx context.Context, id gocql.UUID, c Confirmation, opts WriteOptions) (Result, error) {
+	if err := validateKey(opts.IdempotencyKey); err != nil {
+		return Result{}, err
+	}
+	return s.change(ctx, id, edit{ChangeConfirm, newChangeRequest(id, c, opts), func(o *Order, at time.Time) error {
+		o.ConfirmedAt = &at
+		return nil
+	}}, opts)
+}
+
+// Ship says that a confirmed order has left. Its event is an OrderUpdated with
+// the status shipped. Nothing changes an order after that. Errors are those of
+// Cancel.
+func (s *Service) Ship(ctx context.Context, id gocql.UUID, h Shipment, opts WriteOptions) (Result, error) {
+	if err := errors.Join(h.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
+		return Result{}, mergeInvalid(err)
+	}
+	return s.change(ctx, id, edit{ChangeShip, newChangeRequest(id, h, opts), func(o *Order, at time.Time) error {
+		if h.ShippedAt != nil {
+			at = millis(*h.ShippedAt)
+		}
+		o.ShippedAt = &at
+		o.Carrier, o.Tracking = h.Carrier, h.Tracking
+		return nil
+	}}, opts)
+}

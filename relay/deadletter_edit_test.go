@@ -1,0 +1,111 @@
+package relay
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// An edited event goes out once, under its new id, in the place of the original
+// and before what waits behind it; the original never does. That holds when the
+// relay dies after it was published and before it could note that, too.
+func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"goes on", "dies before the edit", "dies before it can note it"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow = time.Minute
+					c.Kafka = append(c.Kafka, noCompression)
+				})
+				defer w.close()
+				all := events(3, 4, "OrderUpdated")
+				bad := all[3] // aggregate 0, number 2
+				end := w.refuse(bad.ID, kerr.InvalidRecord)
+				_, stop := w.run()
+				time.Sleep(5 * time.Second)
+				for _, e := range all {
+					w.write(e)
+				}
+				time.Sleep(5 * time.Second)
+				if got := w.statuses(); got[dlq.Manual] != 1 || got[dlq.Parked] != 2 {
+					t.Fatalf("dead letters %v, want one and two behind it", got)
+				}
+				end()
+				if how == "dies before the edit" {
+					_ = stop()
+				}
+				noted := func() {}
+				if how == "dies before it can note it" {
+					var once sync.Once
+					w.cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+						once.Do(func() { noted = w.lettersFail() })
+						return nil, nil, false
+					})
+				}
+				edit := dlq.Edit{Payload: []byte(`{"mended":true}`), ContentType: "application/json", Headers: map[string]string{"mended": "1"}}
+				id, err := w.letters().Edit(t.Context(), bad.ID, edit, dlq.Actor{Name: "ada", Reason: "test"}, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if how != "goes on" {
+					time.Sleep(5 * time.Second)
+					if how == "dies before it can note it" {
+						_ = stop()
+						noted()
+						if got := w.open(); len(got) == 0 {
+							t.Fatal("the letter was settled, so the relay did not die before that")
+						}
+					}
+					_, stop = w.run()
+				}
+				time.Sleep(5 * time.Minute)
+				if err := stop(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+				got := w.consume("OrderUpdated")
+				wanted := without(all, bad.ID)
+				mended := bad
+				mended.ID = id
+				checkOrder(t, got, append(wanted, mended))
+				for _, d := range got {
+					if d.ID == id && (d.EditOf != bad.ID.String() || string(d.Payload) != string(edit.Payload) || d.Headers["mended"] != "1") {
+						t.Errorf("the edited event is %+v", d.Event)
+					}
+				}
+				if open := w.open(); len(open) != 0 {
+					t.Errorf("dead letters are left: %+v", open)
+				}
+				l, err := w.letters().Read(t.Context(), bad.ID)
+				if err != nil || string(l.Payload) != string(bad.Payload) || l.EditedID != id || l.Status != dlq.Resolved {
+					t.Errorf("the letter is %+v, %v", l, err)
+				}
+			})
+		})
+	}
+}
+
+// A record of an edited event says that the event in the outbox is out.
+func TestReadBack_AnEditStandsForTheOriginal(t *testing.T) {
+	t.Parallel()
+	for _, original := range []string{gocql.MustRandomUUID().String(), "order-7/2"} {
+		e := event(1, 2, "OrderUpdated")
+		e.EditOf = original
+		var got []topicEvent
+		if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e topicEvent) { got = append(got, e) }); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || got[0].id != outbox.IDOf(original) || got[0].sequence != 2 {
+			t.Errorf("an edit of %s is read back as %+v", original, got)
+		}
+	}
+}
