@@ -219,7 +219,7 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 	if f.Metadata != nil {
 		set = append(set, assignment{"metadata", f.Metadata})
 	}
-	return planned{to: to, set: set, line: Change{By: owner, Why: reason, Outcome: outcome}, change: func(l *Letter) {
+	return planned{to: to, set: set, line: Change{By: owner, Why: reason, Outcome: outcome, Class: f.Class}, change: func(l *Letter) {
 		l.ClaimedBy, l.ClaimedUntil = "", time.Time{}
 		l.ErrorClass, l.Attempts, l.Replays, l.LastFailedAt, l.Strategy, l.NextAttempt = f.Class, attempts, replays, at, strategy, next
 		l.Rule, l.Waiting, l.FailureKey, l.FailureRepeats = f.Rule, waiting, key, repeats

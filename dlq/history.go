@@ -27,6 +27,10 @@ type Change struct {
 	Why string `json:"why,omitempty"`
 	// Outcome is what came of it.
 	Outcome string `json:"outcome,omitempty"`
+	// Class is the error class of a replay that failed.
+	Class string `json:"class,omitempty"`
+	// Job is the bulk job that made the change, zero without one.
+	Job gocql.UUID `json:"job,omitzero"`
 }
 
 // maxHistory is how many changes a letter remembers; older ones are dropped.

@@ -149,10 +149,13 @@ type Progress struct {
 	Done int `json:"done"`
 	// Changed is how many it has changed.
 	Changed int `json:"changed"`
-	// Replayed, of a replay, are in their topics now, or settled otherwise.
+	// Replayed, of a replay, are in their topics now.
 	Replayed int `json:"replayed"`
 	// FailedAgain, of a replay, died again, by error class.
 	FailedAgain map[string]int `json:"failed_again,omitempty"`
+	// Overtaken, of a replay, were discarded, resolved, parked or released by
+	// somebody before the relay came to them.
+	Overtaken int `json:"overtaken,omitempty"`
 	// Waiting, of a replay, are those of which nothing is known yet. In the report
 	// of a finished job the time was up.
 	Waiting int `json:"waiting"`
@@ -215,25 +218,66 @@ type JobChange struct {
 	Why  string    `json:"why,omitempty"`
 }
 
-// cursor is where a job goes on.
+// cursor is where a job goes on, and what is counted so far.
 type cursor struct {
-	// After is the last letter of the batches so far; of a job with ids, At is how many.
+	// After is the last letter of the batches so far, and At how many they had.
 	After Position `json:"after,omitzero"`
 	At    int      `json:"at,omitempty"`
 	// End says that there is no batch after the current one.
 	End bool `json:"end,omitempty"`
-	// Followed are the batches, from the first on, of which everything is known
-	// or given up, and Known what became of them.
+	// Canary is how many batches were sized by the canary.
+	Canary int `json:"canary,omitempty"`
+	// Warned is up to which batch the canary has paused the job already.
+	Warned int64 `json:"warned,omitempty"`
+	// Acted is what became of the batches before the current one.
+	Acted acted `json:"acted,omitzero"`
+	// Followed are the batches, from the first on, of whose letters everything is
+	// known or given up, and Known what that is.
 	Followed int64    `json:"followed,omitempty"`
 	Known    followed `json:"known,omitzero"`
-	// Canary is the step of the canary.
-	Canary int `json:"canary,omitempty"`
 }
 
-// followed is what became of letters that were replayed.
+// acted counts what was done to letters.
+type acted struct {
+	Changed int            `json:"changed,omitempty"`
+	Skipped map[string]int `json:"skipped,omitempty"`
+}
+
+func (a acted) plus(b acted) acted {
+	return acted{a.Changed + b.Changed, sum(a.Skipped, b.Skipped)}
+}
+
+// followed counts what became of letters that were replayed.
 type followed struct {
-	Replayed int            `json:"replayed,omitempty"`
-	Failed   map[string]int `json:"failed,omitempty"`
-	Skipped  map[string]int `json:"skipped,omitempty"`
-	Waiting  int            `json:"waiting,omitempty"`
+	Replayed  int            `json:"replayed,omitempty"`
+	Overtaken int            `json:"overtaken,omitempty"`
+	Failed    map[string]int `json:"failed,omitempty"`
+}
+
+func (f followed) plus(g followed) followed {
+	return followed{f.Replayed + g.Replayed, f.Overtaken + g.Overtaken, sum(f.Failed, g.Failed)}
+}
+
+func sum(a, b map[string]int) map[string]int {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	out := make(map[string]int, len(a)+len(b))
+	for _, m := range []map[string]int{a, b} {
+		for k, n := range m {
+			out[k] += n
+		}
+	}
+	return out
+}
+
+// progress is what the counts of a job make.
+func (j *Job) progress(a acted, f followed) Progress {
+	p := Progress{Total: j.Progress.Total, Changed: a.Changed, Skipped: a.Skipped}
+	p.Done = p.Changed + p.SkippedAll()
+	if j.Action == ActionReplay {
+		p.Replayed, p.Overtaken, p.FailedAgain = f.Replayed, f.Overtaken, f.Failed
+		p.Waiting = p.Changed - p.Replayed - p.Overtaken - p.Failed()
+	}
+	return p
 }

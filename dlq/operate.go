@@ -148,6 +148,9 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 		if err := by.expects(l); err != nil {
 			return planned{}, err
 		}
+		if did, err := s.didFor(ctx, l, by.Job); err != nil || did {
+			return planned{done: did}, err
+		}
 		if err := s.allowed(action, l); err != nil {
 			return planned{}, err
 		}
@@ -156,6 +159,12 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 			return p, err
 		}
 		p.line.By, p.line.Why = by.Name, by.Reason
+		if by.Job != (gocql.UUID{}) {
+			p.line.Job = by.Job
+			p.set = append(p.set, assignment{"job_id", by.Job})
+			change := p.change
+			p.change = func(l *Letter) { change(l); l.job = by.Job }
+		}
 		if l.Status.Open() && asked != l.Version+1 {
 			if err := s.ask(ctx, l, action, by.Name); err != nil {
 				return planned{}, err

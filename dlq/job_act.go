@@ -1,0 +1,232 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// doers are the operators' actions that a job can do.
+var doers = map[Action]func(*Store, context.Context, gocql.UUID, Actor) error{
+	ActionReplay:  (*Store).Replay,
+	ActionDiscard: (*Store).Discard,
+	ActionRelease: (*Store).Release,
+	ActionResolve: (*Store).ResolveByHand,
+	ActionPark:    (*Store).Park,
+}
+
+// didFor tells whether the job has changed the letter already. Only if another
+// job did since has the history to be asked.
+func (s *Store) didFor(ctx context.Context, l *Letter, job gocql.UUID) (bool, error) {
+	none := gocql.UUID{}
+	if job == none || l.job == none || l.job == job {
+		return job != none && l.job == job, nil
+	}
+	version, err := s.didAt(ctx, l.EventID, job)
+	return version > 0, err
+}
+
+// didAt is the version that the job's change made of a letter; 0 if it has not
+// changed it.
+func (s *Store) didAt(ctx context.Context, event, job gocql.UUID) (int64, error) {
+	lines, err := s.history(ctx, event, s.serial)
+	if err != nil {
+		return 0, err
+	}
+	if i := slices.IndexFunc(lines, func(c Change) bool { return c.Job == job }); i >= 0 {
+		return lines[i].Version, nil
+	}
+	return 0, nil
+}
+
+// result is what a job did to a letter.
+type result struct {
+	event   gocql.UUID
+	version int64  // of the letter after the change; 0: it was passed over
+	class   string // its error class before
+	skipped string // why it was passed over
+}
+
+// act does a job's action to a letter, once however often it is called. look
+// only finds out whether it was done. A letter that was neither changed nor
+// passed over has no version and no reason.
+func (s *Store) act(ctx context.Context, j *Job, event gocql.UUID, look bool) (result, error) {
+	r := result{event: event}
+	if !look {
+		err := doers[j.Action](s, ctx, event, Actor{Name: j.Actor.Name, Reason: j.Actor.Reason, Job: j.ID})
+		var refused *RefusedError
+		switch {
+		case errors.Is(err, ErrNotFound):
+			r.skipped = "missing"
+			return r, nil
+		case errors.As(err, &refused) && refused.Status == Processing:
+			r.skipped = "claimed"
+			return r, nil
+		case errors.As(err, &refused):
+			r.skipped = string(refused.Status)
+			return r, nil
+		case err != nil:
+			return r, err
+		}
+	}
+	var err error
+	r.version, err = s.didAt(ctx, event, j.ID)
+	if errors.Is(err, ErrNotFound) {
+		err = nil
+	}
+	if err == nil && r.version == 0 && !look {
+		r.skipped = "as wanted already"
+	}
+	return r, err
+}
+
+// count is what the results make.
+func count(results []result) (a acted) {
+	for _, r := range results {
+		switch {
+		case r.version > 0:
+			a.Changed++
+		case r.skipped != "":
+			a = a.plus(acted{Skipped: map[string]int{r.skipped: 1}})
+		}
+	}
+	return a
+}
+
+// keepResults writes down what a batch changed. It may be repeated.
+func (s *Store) keepResults(ctx context.Context, j *Job, results []result) error {
+	at := s.millis()
+	for some := range slices.Chunk(results, maxLookup) {
+		b := s.batch()
+		for _, r := range some {
+			if r.version > 0 {
+				b.Query(s.stmt.jobs.acted, j.ID, j.batch, r.event, r.version, r.class, at)
+			}
+		}
+		if b.Size() == 0 {
+			continue
+		}
+		if err := s.execute(ctx, b); err != nil {
+			return fmt.Errorf("keep what job %s did in batch %d: %w", j.ID, j.batch, err)
+		}
+	}
+	return nil
+}
+
+// actedOn is a letter that a job replayed.
+type actedOn struct {
+	event   gocql.UUID
+	version int64
+	class   string
+	at      time.Time
+	fate    fate
+}
+
+// fate is what became of it.
+type fate struct {
+	known     bool
+	replayed  bool
+	overtaken bool
+	failed    string // the error class
+}
+
+// letters are what a batch of a job changed.
+func (s *Store) jobLetters(ctx context.Context, job gocql.UUID, batch int64) (out []actedOn, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	iter := s.selects(ctx, s.stmt.jobs.actedOn, job, batch).Iter()
+	var a actedOn
+	for iter.Scan(&a.event, &a.version, &a.class, &a.at) {
+		out = append(out, a)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read what job %s did in batch %d: %w", job, batch, err)
+	}
+	return out, nil
+}
+
+// JobLetters calls f for every letter that the job changed, in batches, until f
+// returns an error, which JobLetters returns.
+func (s *Store) JobLetters(ctx context.Context, j *Job, f func(event gocql.UUID, version int64) error) error {
+	for batch := int64(1); batch <= j.batch; batch++ {
+		letters, err := s.jobLetters(ctx, j.ID, batch)
+		if err != nil {
+			return err
+		}
+		for _, l := range letters {
+			if err := f(l.event, l.version); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// learn finds out what became of letters since a job replayed them.
+func (s *Store) learn(ctx context.Context, letters []actedOn) error {
+	var ids []gocql.UUID
+	for _, l := range letters {
+		if !l.fate.known {
+			ids = append(ids, l.event)
+		}
+	}
+	now, err := s.ReadMany(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i := range letters {
+		l := &letters[i]
+		if stands, ok := now[l.event]; l.fate.known || ok && stands.Version == l.version {
+			continue
+		}
+		lines, err := s.History(ctx, l.event)
+		if errors.Is(err, ErrNotFound) { // retention was faster
+			l.fate = fate{known: true, overtaken: true}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l.fate = fateOf(lines, l.version)
+	}
+	return nil
+}
+
+// fateOf is what a history says of a letter after a version.
+func fateOf(lines []Change, version int64) fate {
+	for _, c := range lines {
+		if c.Version <= version {
+			continue
+		}
+		switch c.Action {
+		case ActionSettle:
+			return fate{known: true, replayed: true}
+		case ActionFail:
+			return fate{known: true, failed: c.Class}
+		case ActionDiscard, ActionResolve, ActionPark, ActionRelease, ActionArchive:
+			return fate{known: true, overtaken: true}
+		}
+	}
+	return fate{}
+}
+
+// tell counts fates.
+func tell(letters []actedOn) (f followed, waiting int) {
+	for _, l := range letters {
+		switch {
+		case !l.fate.known:
+			waiting++
+		case l.fate.replayed:
+			f.Replayed++
+		case l.fate.overtaken:
+			f.Overtaken++
+		default:
+			f = f.plus(followed{Failed: map[string]int{l.fate.failed: 1}})
+		}
+	}
+	return f, waiting
+}

@@ -1,0 +1,192 @@
+package dlq
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
+)
+
+// Defaults of a Runner.
+const (
+	// DefaultRunnerPoll is how often a runner looks for jobs, and at the ones that
+	// it runs: so soon it hears that one was paused.
+	DefaultRunnerPoll = time.Second
+	// DefaultRunnerJobs is how many jobs it runs at the same time.
+	DefaultRunnerJobs = 2
+	// DefaultRunnerConcurrency is how many letters of a job it changes at the same time.
+	DefaultRunnerConcurrency = 8
+)
+
+// RunnerConfig is how a Runner works. Zero values mean the defaults.
+type RunnerConfig struct {
+	// Owner tells runners apart. Default: the host, the process, and a random part.
+	Owner string
+	// Lease is how long a job is kept from other runners after this one's last
+	// sign of life. Default DefaultClaim.
+	Lease time.Duration
+	// Poll defaults to DefaultRunnerPoll.
+	Poll time.Duration
+	// Jobs defaults to DefaultRunnerJobs.
+	Jobs int
+	// Concurrency defaults to DefaultRunnerConcurrency.
+	Concurrency int
+	// Logger gets what happens to jobs. Default discards.
+	Logger *slog.Logger
+}
+
+// Runner runs jobs. Any number of runners in any number of processes may share
+// the jobs of a keyspace: a job is one runner's at a time, and if that one dies
+// another goes on where the job was. A letter is changed once by a job, even if a
+// runner that lost its job does not know that yet.
+type Runner struct {
+	store *Store
+	cfg   RunnerConfig
+	log   *slog.Logger
+}
+
+// NewRunner returns a runner; it does nothing before Run or RunJob.
+func NewRunner(s *Store, cfg RunnerConfig) *Runner {
+	if cfg.Owner == "" {
+		host, _ := os.Hostname() // without one the rest tells runners apart
+		cfg.Owner = fmt.Sprintf("%s/%d/%s", host, os.Getpid(), gocql.MustRandomUUID().String()[:8])
+	}
+	cfg.Lease = cmp.Or(max(cfg.Lease, 0), DefaultClaim)
+	cfg.Poll = cmp.Or(max(cfg.Poll, 0), DefaultRunnerPoll)
+	cfg.Jobs = cmp.Or(max(cfg.Jobs, 0), DefaultRunnerJobs)
+	cfg.Concurrency = cmp.Or(max(cfg.Concurrency, 0), DefaultRunnerConcurrency)
+	r := &Runner{store: s, cfg: cfg, log: cfg.Logger}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	return r
+}
+
+// Run runs jobs until ctx ends, and then gives those that it has back; other
+// runners go on with them. It returns nil: what fails is logged and tried again.
+func (r *Runner) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var mu sync.Mutex
+	mine := make(map[gocql.UUID]bool)
+	tick := time.NewTicker(r.cfg.Poll)
+	defer tick.Stop()
+	for {
+		jobs, err := r.store.OpenJobs(ctx)
+		if err != nil && ctx.Err() == nil {
+			r.log.Warn("cannot look for jobs on dead letters; trying again", "err", err)
+		}
+		for _, j := range jobs {
+			mu.Lock()
+			start := !mine[j.ID] && len(mine) < r.cfg.Jobs && r.wants(j)
+			if start {
+				mine[j.ID] = true
+			}
+			mu.Unlock()
+			if !start {
+				continue
+			}
+			wg.Go(func() {
+				r.once(ctx, j.ID)
+				mu.Lock()
+				defer mu.Unlock()
+				delete(mine, j.ID)
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// RunJob runs one job, or waits while another runner has it, until its report is
+// final, it pauses, or ctx ends; then it gives the job back and returns ctx's
+// error.
+func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
+	for {
+		j, err := r.store.Job(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case !j.Finished.IsZero(), j.State == JobPaused:
+			return j, nil
+		case r.wants(j):
+			r.once(ctx, id)
+			if ctx.Err() == nil {
+				if j, err = r.store.Job(ctx, id); err == nil && (!j.Finished.IsZero() || j.State == JobPaused) {
+					return j, nil
+				}
+			}
+		}
+		if err := wait(ctx, r.cfg.Poll); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// wants tells whether the job is anybody's to run.
+func (r *Runner) wants(j *Job) bool {
+	return j.Finished.IsZero() && j.State != JobPaused &&
+		(j.ClaimedBy == "" || j.ClaimedBy == r.cfg.Owner || !r.store.now().Before(j.ClaimedUntil))
+}
+
+// errLostJob says that another runner has the job.
+var errLostJob = fmt.Errorf("the job is another runner's: %w", ErrRefused)
+
+// once claims a job and runs it for as long as it goes.
+func (r *Runner) once(ctx context.Context, id gocql.UUID) {
+	s := r.store
+	j, err := s.changeJob(ctx, id, "claim", func(j *Job) (bool, error) {
+		if !r.wants(j) {
+			return false, errLostJob
+		}
+		if j.State == JobQueued {
+			j.State = JobRunning
+		}
+		if j.Started.IsZero() {
+			j.Started = s.millis()
+		}
+		j.ClaimedBy, j.ClaimedUntil = r.cfg.Owner, s.millis().Add(r.cfg.Lease)
+		return true, nil
+	})
+	if err != nil {
+		if !errors.Is(err, ErrRefused) && ctx.Err() == nil {
+			r.log.Warn("cannot take a job on dead letters", "job", id, "err", err)
+		}
+		return
+	}
+	r.log.Info("running a job on dead letters", "job", id, "action", j.Action, "actor", j.Actor.Name)
+	limit := rate.NewLimiter(rate.Inf, 1)
+	if j.Rate > 0 {
+		limit = rate.NewLimiter(rate.Limit(j.Rate), 1)
+	}
+	w := &worker{Runner: r, id: id, j: j, limit: limit, batches: make(map[int64][]actedOn)}
+	err = w.run(ctx)
+	switch {
+	case err == nil, errors.Is(err, errLostJob), ctx.Err() != nil:
+	default:
+		r.log.Warn("a job on dead letters is interrupted; trying again", "job", id, "err", err)
+	}
+	w.giveBack(ctx)
+	r.log.Info("a job on dead letters is let go", "job", id, "state", w.j.State, "done", w.j.Progress.Done, "of", w.j.Progress.Total)
+}

@@ -1,0 +1,399 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+// setupJobs is setup with a clock that goes.
+func setupJobs(t *testing.T) *bundle {
+	b := setup(t)
+	b.Store = b.another(t, WithClock(time.Now))
+	return b
+}
+
+// buryMany buries letters of as many aggregates.
+func (b *bundle) buryMany(t testing.TB, n int, f func(i int, l *Letter)) (ids []gocql.UUID) {
+	t.Helper()
+	for i := range n {
+		l := testLetter(fmt.Sprint("many-", i), 1)
+		l.Status = Manual
+		if f != nil {
+			f(i, l)
+		}
+		b.mustBury(t, l)
+		ids = append(ids, l.EventID)
+	}
+	return ids
+}
+
+// quick finds out soon.
+func quick(owner string) RunnerConfig { return RunnerConfig{Owner: owner, Poll: 5 * time.Millisecond} }
+
+// start runs a runner until stop is called.
+func start(t testing.TB, s *Store, cfg RunnerConfig) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := NewRunner(s, cfg).Run(ctx); err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// jobWhen waits until the job is as wanted.
+func (b *bundle) jobWhen(t testing.TB, id gocql.UUID, what string, ok func(*Job) bool) *Job {
+	t.Helper()
+	var j *Job
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if j = b.mustJob(t, id); ok(j) {
+			return j
+		}
+	}
+	t.Fatalf("the job is not %s: %s %+v %q", what, j.State, j.Progress, j.Error)
+	return nil
+}
+
+func finished(j *Job) bool { return !j.Finished.IsZero() }
+
+// actedOnce checks that the job changed each letter as often as wanted.
+func (b *bundle) actedOnce(t testing.TB, job gocql.UUID, want int, ids []gocql.UUID) (changed int) {
+	t.Helper()
+	for _, id := range ids {
+		n := 0
+		for _, c := range b.mustHistory(t, id) {
+			if c.Job == job {
+				n++
+			}
+		}
+		if n > 1 || want >= 0 && n != want {
+			t.Errorf("the job changed letter %s %d times, want %d", id, n, want)
+		}
+		changed += n
+	}
+	return changed
+}
+
+// relay answers to what operators ask, as a relay does: fail says of which error
+// class a letter dies again; none means that it is published.
+func (b *bundle) relay(t *testing.T, fail func(*Letter) string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			found, err := b.Requests(ctx, testTable)
+			if err != nil {
+				continue
+			}
+			for _, q := range found {
+				if q.Entry.Status == Pending {
+					b.publish(ctx, q.EventID, fail)
+				}
+				_ = b.Done(ctx, q)
+			}
+			_ = wait(ctx, 5*time.Millisecond)
+		}
+	})
+}
+
+func (b *bundle) publish(ctx context.Context, id gocql.UUID, fail func(*Letter) string) {
+	l, err := b.Claim(ctx, id, "relay", time.Minute)
+	if err != nil {
+		return
+	}
+	if class := fail(&l); class != "" {
+		_, _ = b.Fail(ctx, id, "relay", Failure{Class: class, Text: "again"})
+		return
+	}
+	_ = b.Resolve(ctx, id, "relay", Outcome{Kind: OutcomeReplayed, Topic: "T"})
+}
+
+func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ids := b.buryMany(t, 25, func(i int, l *Letter) {
+		switch {
+		case i < 5:
+			l.Metadata = map[string]string{"fail": "refused"}
+		case i < 8:
+			l.Status = Parked
+		}
+	})
+	if _, err := b.Claim(t.Context(), b.buryMany(t, 1, func(_ int, l *Letter) { l.Status = Pending })[0], "relay-2", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	other := b.buryMany(t, 3, func(_ int, l *Letter) { l.EventType = "Other" })
+	b.relay(t, func(l *Letter) string { return l.Metadata["fail"] })
+	start(t, b.Store, quick("r1"))
+	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, Filter: Filter{EventType: "OrderCreated"}, BatchSize: 10})
+	late := b.buryMany(t, 2, nil) // died after the job was made
+	j = b.jobWhen(t, j.ID, "done", finished)
+	want := Progress{
+		Total: 26, Done: 26, Changed: 22, Replayed: 17, FailedAgain: map[string]int{"refused": 5},
+		Skipped: map[string]int{"parked": 3, "claimed": 1},
+	}
+	if j.State != JobDone || !reflect.DeepEqual(j.Progress, want) || j.Error != "" || j.Started.IsZero() || j.ClaimedBy != "" {
+		t.Errorf("the report is %s %+v %q, want %+v", j.State, j.Progress, j.Error, want)
+	}
+	b.actedOnce(t, j.ID, 1, append(ids[:5:5], ids[8:]...))
+	b.actedOnce(t, j.ID, 0, append(append(ids[5:8:8], other...), late...))
+	if h := b.mustHistory(t, ids[20]); h[1].By != eve.Name || h[1].Why != eve.Reason {
+		t.Errorf("the history says %+v, want the job's actor and reason", h[1])
+	}
+	n := 0
+	if err := b.JobLetters(t.Context(), j, func(gocql.UUID, int64) error { n++; return nil }); err != nil || n != 22 {
+		t.Errorf("JobLetters() = %d letters, %v, want 22", n, err)
+	}
+	if open, err := b.OpenJobs(t.Context()); err != nil || len(open) != 0 {
+		t.Errorf("OpenJobs() = %d jobs, %v", len(open), err)
+	}
+}
+
+// What nobody publishes in time is reported as waiting, and what somebody else
+// settles as overtaken.
+func TestRunner_SaysWhatStillWaits(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ids := b.buryMany(t, 4, nil)
+	start(t, b.Store, quick("r1"))
+	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: append(ids, gocql.MustRandomUUID()), Follow: 500 * time.Millisecond})
+	b.jobWhen(t, j.ID, "acting", func(j *Job) bool { return j.Progress.Changed == 4 })
+	if err := b.Discard(t.Context(), ids[0], eve); err != nil {
+		t.Fatal(err)
+	}
+	j = b.jobWhen(t, j.ID, "done", finished)
+	want := Progress{Total: 5, Done: 5, Changed: 4, Overtaken: 1, Waiting: 3, Skipped: map[string]int{"missing": 1}}
+	if !reflect.DeepEqual(j.Progress, want) {
+		t.Errorf("the report is %+v, want %+v", j.Progress, want)
+	}
+	j = b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: ids[1:], Follow: -1})
+	if j = b.jobWhen(t, j.ID, "done", finished); j.Progress.Waiting != 3 {
+		t.Errorf("without following the report is %+v", j.Progress)
+	}
+}
+
+func TestRunner_EveryAction(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	start(t, b.Store, quick("r1"))
+	for action, want := range map[Action]Status{
+		ActionDiscard: Resolved, ActionResolve: Resolved, ActionRelease: Manual, ActionPark: Manual, ActionReplay: Pending,
+	} {
+		ids := b.buryMany(t, 5, func(_ int, l *Letter) { l.Status, l.EventType = Pending, string(action) })
+		j := b.mustCreateJob(t, JobSpec{Action: action, Filter: Filter{EventType: string(action)}, Limit: 3, BatchSize: 2, Follow: -1})
+		j = b.jobWhen(t, j.ID, "done", finished)
+		if j.Progress.Total != 3 || j.Progress.Changed != 3 {
+			t.Errorf("%s: the report is %+v, want 3 letters", action, j.Progress)
+		}
+		n := 0
+		for _, id := range ids {
+			if l := b.mustRead(t, id); l.job == j.ID {
+				if n++; l.Status != want {
+					t.Errorf("%s: a letter is %s, want %s", action, l.Status, want)
+				}
+			}
+		}
+		if n != 3 {
+			t.Errorf("%s changed %d letters, want 3", action, n)
+		}
+	}
+}
+
+func TestRunner_PauseResumeCancel(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ctx := t.Context()
+	ids := b.buryMany(t, 40, nil)
+	start(t, b.Store, quick("r1"))
+	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids, Rate: 50, BatchSize: 100})
+	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done >= 3 })
+	if err := b.PauseJob(ctx, j.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	b.jobWhen(t, j.ID, "let go", func(j *Job) bool { return j.ClaimedBy == "" })
+	paused := b.actedOnce(t, j.ID, -1, ids)
+	if paused < 3 || paused > 38 {
+		t.Errorf("paused after %d of %d letters", paused, len(ids))
+	}
+	time.Sleep(100 * time.Millisecond) // nothing must happen
+	if n := b.actedOnce(t, j.ID, -1, ids); n != paused {
+		t.Errorf("a paused job changed %d letters", n-paused)
+	}
+	if err := b.ResumeJob(ctx, j.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	b.jobWhen(t, j.ID, "running again", func(j *Job) bool { return j.Progress.Done > paused })
+	if err := b.CancelJob(ctx, j.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	j = b.jobWhen(t, j.ID, "finished", finished)
+	n := b.actedOnce(t, j.ID, -1, ids)
+	if j.State != JobCancelled || j.Progress.Changed != n || n <= paused || n == len(ids) {
+		t.Errorf("cancelled with %d letters changed, the report is %s %+v", n, j.State, j.Progress)
+	}
+	if len(j.History) != 4 {
+		t.Errorf("history %+v, want create, pause, resume, cancel", j.History)
+	}
+}
+
+// The canary stops a replay that fails as before, and lets go on one that does not.
+func TestRunner_Canary(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ctx := t.Context()
+	ids := b.buryMany(t, 40, func(i int, l *Letter) { l.Metadata = map[string]string{"i": fmt.Sprint(i)} })
+	b.relay(t, func(l *Letter) string {
+		switch l.Metadata["i"] {
+		case "0":
+			return "another" // is no reason to stop
+		case "2":
+			return l.ErrorClass
+		}
+		return ""
+	})
+	start(t, b.Store, quick("r1"))
+	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: ids, Canary: true})
+	j = b.jobWhen(t, j.ID, "paused", func(j *Job) bool { return j.State == JobPaused && j.ClaimedBy == "" })
+	if n := b.actedOnce(t, j.ID, -1, ids); n != 3 || j.Error == "" || j.Progress.Failed() < 1 {
+		t.Errorf("paused after %d letters: %q %+v, want 1 and 2", n, j.Error, j.Progress)
+	}
+	if err := b.ResumeJob(ctx, j.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	j = b.jobWhen(t, j.ID, "done", finished)
+	if j.State != JobDone || j.Progress.Replayed != 38 || j.Progress.Failed() != 2 || j.Error != "" {
+		t.Errorf("the report is %s %+v %q", j.State, j.Progress, j.Error)
+	}
+	b.actedOnce(t, j.ID, 1, ids)
+}
+
+// Two runners that both believe to have a job change each letter once, and the
+// report is right. They do so because neither says in time that it lives.
+func TestRunner_TwoNeverActTwice(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ids := b.buryMany(t, 60, nil)
+	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.03, Effect: casFaults["decided"]})
+	for i := range 3 {
+		start(t, b.another(t, WithClock(time.Now)), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond, Lease: time.Millisecond})
+	}
+	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: ids, BatchSize: 7, Follow: -1})
+	j = b.jobWhen(t, j.ID, "done", finished)
+	if j.State != JobDone || j.Progress.Changed != len(ids) || j.Progress.Done != len(ids) {
+		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
+	}
+	b.actedOnce(t, j.ID, 1, ids)
+}
+
+// Another job in between does not make the first one act again.
+func TestJob_ActsOnceBesideAnother(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ctx := t.Context()
+	id := b.buryMany(t, 1, nil)[0]
+	first, second := Actor{Name: "a", Job: gocql.TimeUUID()}, Actor{Name: "b", Job: gocql.TimeUUID()}
+	for _, by := range []Actor{first, second, first, second, first} {
+		if err := b.Replay(ctx, id, by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if h := b.mustHistory(t, id); len(h) != 3 || h[1].Job != first.Job || h[2].Job != second.Job {
+		t.Errorf("history %+v, want one line of each job", h)
+	}
+}
+
+// A runner dies at any of its writes. The next one ends the job: each letter is
+// changed once, and counted once.
+func TestRunner_CrashesAtEveryWrite(t *testing.T) {
+	t.Parallel()
+	step := 1
+	if testing.Short() {
+		step = 9
+	}
+	var mu sync.Mutex
+	done := false // a runner lived to the end
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for k := 0; k < 200; k += step {
+		mu.Lock()
+		end := done
+		mu.Unlock()
+		if end {
+			break
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			t.Run(fmt.Sprint("after ", k), func(t *testing.T) {
+				if crashAt(t, k) {
+					mu.Lock()
+					defer mu.Unlock()
+					done = true
+				}
+			})
+		})
+	}
+	wg.Wait()
+	if !done {
+		t.Error("no runner lived to the end: there are more writes to die at")
+	}
+}
+
+// crashAt lets a runner die after k writes and another end its job; it returns
+// true if the first one had ended it.
+func crashAt(t *testing.T, k int) bool {
+	b := setupJobs(t)
+	ids := b.buryMany(t, 5, func(i int, l *Letter) { l.Status = []Status{Pending, Parked, Manual}[i%3] })
+	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, Filter: Filter{EventType: "OrderCreated"}, BatchSize: 2, Follow: -1})
+	rule := b.node.Faults().MustAdd(faults.Rule{
+		Match:  faults.Match{Kinds: []engine.OpKind{engine.OpCAS, engine.OpWrite, engine.OpUnloggedBatch}},
+		Skip:   k,
+		Effect: faults.Effect{Failure: faults.Unavailable(0, 1), Fate: []engine.Fate{0, engine.FateApply}[k%2]},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	dying := b.another(t, WithClock(time.Now), WithTimeouts(100*time.Millisecond, 200*time.Millisecond))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := NewRunner(dying, RunnerConfig{Owner: "r1", Poll: time.Hour, Concurrency: 1}).RunJob(ctx, j.ID)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			t.Logf("RunJob() = %v", err)
+		}
+	})
+	lived := false
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if lived = finished(b.mustJob(t, j.ID)); lived || b.node.Faults().Hits(rule) > 0 {
+			break
+		}
+	}
+	cancel()
+	wg.Wait()
+	died := b.node.Faults().Hits(rule) > 0
+	b.node.Faults().Clear()
+	next := b.another(t, WithClock(func() time.Time { return time.Now().Add(time.Hour) })) // the claim has run out
+	start(t, next, quick("r2"))
+	j = b.jobWhen(t, j.ID, "done", finished)
+	want := Progress{Total: 5, Done: 5, Changed: 3, Waiting: 3, Skipped: map[string]int{"parked": 2}}
+	if j.State != JobDone || !reflect.DeepEqual(j.Progress, want) {
+		t.Errorf("the report is %s %+v, want %+v", j.State, j.Progress, want)
+	}
+	if n := b.actedOnce(t, j.ID, -1, ids); n != 3 {
+		t.Errorf("%d letters were changed, want 3", n)
+	}
+	return !died
+}

@@ -1,0 +1,404 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
+)
+
+// worker runs a job that its runner has claimed.
+//
+// A batch is written down in the job's row before it is acted on, and counted
+// there in the transaction that names the next one. So a runner that goes on
+// after a crash acts on the same letters, finds out which were changed already,
+// and counts each once.
+type worker struct {
+	*Runner
+	id    gocql.UUID
+	j     *Job // as it was saved last
+	limit *rate.Limiter
+
+	batches map[int64][]actedOn // those that are followed
+	mu      sync.Mutex
+	acting  acted    // of the current batch, so far
+	seen    followed // of the batches that are followed, so far
+}
+
+// canary are the sizes of the first batches of a job with a canary.
+var canary = []int{1, 2, 5, 20}
+
+// followBatches is how many batches are followed at the same time.
+const followBatches = 50
+
+// run goes on with the job until it is finished, paused or lost, or until
+// something fails that may be tried again.
+func (w *worker) run(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		switch cancelled := w.j.State == JobCancelled; {
+		case w.j.State == JobPaused, !w.j.Finished.IsZero():
+			return nil
+		case len(w.j.ids) > 0:
+			err = w.batch(ctx, cancelled)
+		case !cancelled && !w.j.cursor.End && w.mayPlan():
+			err = w.plan(ctx)
+		case w.followedAll():
+			return w.finish(ctx, JobDone, nil)
+		default:
+			if err = w.follow(ctx); err == nil && !w.followedAll() && !w.mayPlan() {
+				err = w.during(ctx, func(ctx context.Context) error { return wait(ctx, w.cfg.Poll) })
+			}
+		}
+		switch {
+		case err == nil:
+		case hopeless(err) && ctx.Err() == nil:
+			return w.finish(ctx, JobFailed, err)
+		default:
+			return err
+		}
+	}
+}
+
+// complete is how many batches were acted on.
+func (w *worker) complete() int64 {
+	if len(w.j.ids) > 0 {
+		return w.j.batch - 1
+	}
+	return w.j.batch
+}
+
+func (w *worker) follows() bool { return w.j.Action == ActionReplay && w.j.Follow >= 0 }
+
+func (w *worker) followedAll() bool { return !w.follows() || w.j.cursor.Followed >= w.complete() }
+
+// mayPlan says that the next batch need not wait for what becomes of those
+// before.
+func (w *worker) mayPlan() bool {
+	if w.j.cursor.End || w.j.State != JobRunning {
+		return false
+	}
+	if w.j.Canary && w.j.cursor.Canary <= len(canary) {
+		return w.followedAll()
+	}
+	return !w.follows() || w.complete()-w.j.cursor.Followed < followBatches
+}
+
+// save changes the job's row, if it is still this runner's.
+func (w *worker) save(ctx context.Context, f func(*Job)) error {
+	j, err := w.store.changeJob(ctx, w.id, "run", func(j *Job) (bool, error) {
+		if j.ClaimedBy != w.cfg.Owner {
+			return false, errLostJob
+		}
+		j.ClaimedUntil = w.store.millis().Add(w.cfg.Lease)
+		if f != nil {
+			f(j)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		j.Progress = j.progress(j.cursor.Acted.plus(w.acting), j.cursor.Known.plus(w.seen))
+		return true, nil
+	})
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.j = j
+	}
+	return err
+}
+
+// errStopActing ends what a worker is at because the job was paused or cancelled.
+var errStopActing = errors.New("the job was paused or cancelled")
+
+// during runs f and, meanwhile, keeps the job, saves its progress, and looks
+// whether it was paused or cancelled: then f's context ends, and w.j says so.
+func (w *worker) during(ctx context.Context, f func(context.Context) error) error {
+	inner, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	state, until := w.j.State, w.j.ClaimedUntil
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(w.cfg.Poll)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-inner.Done():
+				return
+			case <-tick.C:
+			}
+			err := w.save(inner, nil)
+			switch {
+			case errors.Is(err, errLostJob), errors.Is(err, ErrNoJob):
+				stop(err)
+			case err == nil:
+				w.mu.Lock()
+				until = w.j.ClaimedUntil
+				if w.j.State != state {
+					stop(errStopActing)
+				}
+				w.mu.Unlock()
+			case !w.store.now().Before(until):
+				stop(errLostJob)
+			}
+		}
+	})
+	err := f(inner)
+	close(done)
+	stop(nil)
+	wg.Wait()
+	switch cause := context.Cause(inner); {
+	case errors.Is(cause, errStopActing):
+		return nil
+	case errors.Is(cause, errLostJob), errors.Is(cause, ErrNoJob):
+		return cause
+	}
+	return err
+}
+
+// plan writes down the next batch.
+func (w *worker) plan(ctx context.Context) error {
+	if w.j.Progress.Total == 0 && len(w.j.IDs) == 0 {
+		total, j := 0, w.j
+		if err := w.during(ctx, func(ctx context.Context) (err error) {
+			total, err = w.store.countLetters(ctx, j)
+			return err
+		}); err != nil || w.j.State != JobRunning {
+			return err
+		}
+		if err := w.save(ctx, func(j *Job) { j.Progress.Total = total }); err != nil || w.j.State != JobRunning {
+			return err
+		}
+	}
+	size := w.j.BatchSize
+	if w.j.Canary && w.j.cursor.Canary < len(canary) {
+		size = min(size, canary[w.j.cursor.Canary])
+	}
+	if w.j.Limit > 0 {
+		size = min(size, w.j.Limit-w.j.cursor.At)
+	}
+	var ids []gocql.UUID
+	after := w.j.cursor.After
+	if len(w.j.IDs) > 0 {
+		from := min(w.j.cursor.At, len(w.j.IDs))
+		ids = w.j.IDs[from:min(from+size, len(w.j.IDs))]
+	} else if size > 0 {
+		f := w.j.Filter
+		if w.j.cursor.At > 0 {
+			f.After = after
+		}
+		if err := w.store.List(ctx, f, func(l *Letter) error {
+			ids = append(ids, l.EventID)
+			after = l.Position()
+			if len(ids) == size {
+				return ErrStop
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return w.save(ctx, func(j *Job) {
+		if len(ids) < size || size == 0 {
+			j.cursor.End = true
+		}
+		if len(ids) == 0 || j.State != JobRunning {
+			return
+		}
+		j.ids = ids
+		j.batch = w.complete() + 1
+		j.cursor.After = after
+		j.cursor.At = w.j.cursor.At + len(ids)
+		j.cursor.Canary = w.j.cursor.Canary + 1
+	})
+}
+
+// countLetters is how many letters the job is about.
+func (s *Store) countLetters(ctx context.Context, j *Job) (n int, err error) {
+	err = s.List(ctx, j.Filter, func(*Letter) error {
+		if n++; j.Limit > 0 && n == j.Limit {
+			return ErrStop
+		}
+		return nil
+	})
+	return n, err
+}
+
+// batch acts on the current batch and counts it. Of a cancelled job it only
+// finds out what was done.
+func (w *worker) batch(ctx context.Context, look bool) error {
+	j := w.j
+	before, err := w.store.ReadMany(ctx, j.ids)
+	if err != nil {
+		return err
+	}
+	results := make([]result, len(j.ids))
+	err = w.during(ctx, func(ctx context.Context) error {
+		return each(ctx, w.cfg.Concurrency, len(j.ids), func(ctx context.Context, i int) error {
+			if !look {
+				if err := w.limit.Wait(ctx); err != nil {
+					return err
+				}
+			}
+			r, err := w.store.act(ctx, j, j.ids[i], look)
+			if err != nil {
+				return fmt.Errorf("%s dead letter %s: %w", j.Action, j.ids[i], err)
+			}
+			r.class = before[r.event].ErrorClass
+			results[i] = r
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.acting = w.acting.plus(count(results[i : i+1]))
+			return nil
+		})
+	})
+	if err != nil || !look && w.j.State != JobRunning {
+		w.forget()
+		return err
+	}
+	if err := w.store.keepResults(ctx, j, results); err != nil {
+		w.forget()
+		return err
+	}
+	w.forget()
+	return w.save(ctx, func(now *Job) {
+		if now.batch != j.batch || len(now.ids) == 0 {
+			return // an answer was lost, and this was counted
+		}
+		now.ids = nil
+		now.cursor.Acted = now.cursor.Acted.plus(count(results))
+	})
+}
+
+// forget takes what was counted of the current batch back: it is counted whole,
+// or again.
+func (w *worker) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acting = acted{}
+}
+
+// each calls f for 0 to n-1, so many at a time, until one fails.
+func each(ctx context.Context, workers, n int, f func(context.Context, int) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	next := make(chan int, n)
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	var wg sync.WaitGroup
+	for range min(workers, n) {
+		wg.Go(func() {
+			for i := range next {
+				if ctx.Err() != nil {
+					return
+				}
+				if err := f(ctx, i); err != nil {
+					stop(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// follow learns what became of the letters that were replayed, and saves it.
+func (w *worker) follow(ctx context.Context) error {
+	if !w.follows() {
+		return nil
+	}
+	last := min(w.complete(), w.j.cursor.Followed+followBatches)
+	known, at := w.j.cursor.Known, w.j.cursor.Followed
+	var seen followed
+	var same string
+	for batch := at + 1; batch <= last; batch++ {
+		letters, ok := w.batches[batch]
+		if !ok {
+			var err error
+			if letters, err = w.store.jobLetters(ctx, w.id, batch); err != nil {
+				return err
+			}
+			w.batches[batch] = letters
+		}
+		if err := w.store.learn(ctx, letters); err != nil {
+			return err
+		}
+		for _, l := range letters {
+			if batch > w.j.cursor.Warned && l.fate.failed != "" && l.fate.failed == l.class {
+				same = l.class
+			}
+		}
+		f, waiting := tell(letters)
+		late := len(letters) > 0 && w.store.now().Sub(letters[0].at) > w.j.Follow
+		if batch == at+1 && (waiting == 0 || late) {
+			at, known = batch, known.plus(f)
+		} else {
+			seen = seen.plus(f)
+		}
+	}
+	err := w.save(ctx, func(j *Job) {
+		w.mu.Lock()
+		w.seen = seen
+		w.mu.Unlock()
+		j.cursor.Followed, j.cursor.Known = at, known
+		if same != "" && j.Canary && j.State == JobRunning && !j.cursor.End {
+			j.State, j.cursor.Warned = JobPaused, last
+			j.Error = "canary: letters died again of " + same + "; resume goes on all the same, cancel ends the job"
+			j.History = append(j.History, JobChange{At: w.store.millis(), What: "pause", By: "canary", Why: "died again of " + same})
+		}
+	})
+	if err == nil {
+		for batch := range w.batches {
+			if batch <= at {
+				delete(w.batches, batch)
+			}
+		}
+	}
+	return err
+}
+
+// finish makes the job's report final.
+func (w *worker) finish(ctx context.Context, state JobState, why error) error {
+	return w.save(ctx, func(j *Job) {
+		if j.State == JobPaused {
+			return // at the last moment
+		}
+		if !j.State.Ended() {
+			j.State = state
+		}
+		if why != nil {
+			j.Error = why.Error()
+		}
+		j.Finished, j.ClaimedBy, j.ClaimedUntil = w.store.millis(), "", time.Time{}
+	})
+}
+
+// giveBack lets other runners have the job, at once if that can be said.
+func (w *worker) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.store.timeout)
+	defer cancel()
+	j, err := w.store.changeJob(ctx, w.id, "give back", func(j *Job) (bool, error) {
+		if j.ClaimedBy != w.cfg.Owner {
+			return false, nil
+		}
+		j.ClaimedBy, j.ClaimedUntil = "", time.Time{}
+		return true, nil
+	})
+	if err != nil {
+		w.log.Debug("a job on dead letters is kept until its claim runs out", "job", w.id, "err", err)
+		return
+	}
+	w.j = j
+}
