@@ -412,6 +412,13 @@ func (r *replayer) adopt(id gocql.UUID) {
 			e := l.Entry()
 			r.p.mu.Lock()
 			r.follow(&e, false)
+			// Not at once: two who take the letter from each other would do nothing else.
+			soon := time.Now().Add(time.Second).UnixMilli()
+			r.p.letters.set(id, func(ref *letterRef) {
+				if ref.at != atOperator {
+					ref.at = max(ref.at, soon)
+				}
+			})
 			r.p.mu.Unlock()
 			return
 		case ctx.Err() != nil:
