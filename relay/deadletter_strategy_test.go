@@ -76,6 +76,9 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 		if held < 30 {
 			t.Errorf("letters wait for %v, want most of 40 for the next canary, and the error", waits)
 		}
+		if p := r.publisher.Load(); p.waitingUnder(dlq.StrategyImmediate) != 40 || p.waitingUnder(dlq.StrategyFollow) != 40 || p.waitingUnder(dlq.StrategyManual) != 0 {
+			t.Errorf("%v letters wait by strategy, want 40 immediate and 40 that follow", p.letters.counts)
+		}
 		if n := count(r.metrics.canaryStops); n == 0 {
 			t.Error("no stop was counted")
 		}
@@ -83,6 +86,11 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		if s := r.Status(); s.DeadLetters != 0 {
 			t.Errorf("%d dead letters are left though the broker takes them", s.DeadLetters)
+		}
+		for strategy, n := range r.publisher.Load().letters.counts {
+			if n != 0 {
+				t.Errorf("%d letters wait as %s, want none", n, strategy)
+			}
 		}
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)

@@ -105,6 +105,16 @@ func (p *publisher) isLetter(event gocql.UUID) bool {
 	return p.letters.has(event)
 }
 
+// waitingUnder is how many dead letters wait under a strategy.
+func (p *publisher) waitingUnder(strategy string) int {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.letters.counts[strategy]
+}
+
 // blocks says that events of the aggregate wait behind a dead letter.
 func (d *letters) blocks(aggregate gocql.UUID) bool {
 	c, ok := d.chains[aggregate]
