@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,9 @@ type planned struct {
 	change func(l *Letter) // the same to the letter in memory
 	line   Change          // who, why and what came of it
 	silent bool            // no line in the history
-	done   bool            // the letter stands as wanted already
+	// past, unless nil, becomes the history before the line.
+	past map[int64]string
+	done bool // the letter stands as wanted already
 }
 
 // change decides a change of a letter, by one lightweight transaction on the
@@ -157,7 +160,14 @@ func (s *Store) update(ctx context.Context, m *move, p *planned) (bool, error) {
 		b.WriteString(a.column + " = ?")
 		args = append(args, a.value)
 	}
-	if !p.silent {
+	switch {
+	case p.silent:
+	case p.past != nil:
+		past := maps.Clone(p.past)
+		past[l.Version] = p.line.text()
+		b.WriteString(", history = ?")
+		args = append(args, past)
+	default:
 		b.WriteString(", history[?] = ?")
 		args = append(args, l.Version, p.line.text())
 		if l.Version > maxHistory {

@@ -78,6 +78,11 @@ type Letter struct {
 	Outcome    Outcome
 	ResolvedAt time.Time
 
+	// PurgedAt is when all but the letter's outline was removed; zero while it is
+	// whole. A purged letter is archived, and on the list of its status alone.
+	PurgedAt time.Time
+	// Archive is where its copy is, if it was purged with one.
+	Archive string
 	// EditedID is the id under which the event is published, since somebody edited
 	// it; zero if nobody did. EventID stays the letter's.
 	EditedID gocql.UUID

@@ -13,7 +13,7 @@ import (
 // shelf is a list of letters in dead_letter_lookups, without its bucket.
 type shelf struct{ kind, value string }
 
-// The kinds of shelves. A letter stands on one of each, on the open ones while
+// The kinds of shelves. A letter that is whole stands on one of each, on the open ones while
 // it is open and on the closed ones after.
 const (
 	kindStatus    = "status"
@@ -28,6 +28,9 @@ const (
 
 // shelves are where a letter stands.
 func shelves(l *Letter) []shelf {
+	if !l.PurgedAt.IsZero() {
+		return []shelf{{kindStatus, string(l.Status)}}
+	}
 	class, typ := kindDoneClass, kindDoneType
 	if l.Status.Open() {
 		class, typ = kindOpenClass, kindOpenType

@@ -165,7 +165,7 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 			change := p.change
 			p.change = func(l *Letter) { change(l); l.job = by.Job }
 		}
-		if l.Status.Open() && asked != l.Version+1 {
+		if (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
 			if err := s.ask(ctx, l, action, by.Name); err != nil {
 				return planned{}, err
 			}

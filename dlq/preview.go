@@ -1,8 +1,13 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
 )
 
 // Preview is what an operator's action would do, without doing it.
@@ -16,6 +21,8 @@ type Preview struct {
 	ByTopic  map[string]int `json:"by_topic"`
 	// Aggregates is how many aggregates they are of.
 	Aggregates int `json:"aggregates"`
+	// Sample are up to PreviewSample of them, those with most letters first.
+	Sample []PreviewAggregate `json:"aggregates_sample,omitempty"`
 	// Followers are the letters parked behind them, which go on once those before
 	// them are gone. Beyond MaxPreviewed aggregates they are not counted, and
 	// FollowersOf says of how many aggregates they are.
@@ -23,7 +30,24 @@ type Preview struct {
 	FollowersOf int `json:"followers_of_aggregates"`
 	// Refused counts letters on which the action cannot begin, by status.
 	Refused map[Status]int `json:"refused"`
+	// Estimated is how long a job would take, in seconds; 0 if there is nothing to
+	// go by. EstimatedBy says by what: "rate", or "jobs before".
+	Estimated   float64 `json:"estimated_seconds,omitempty"`
+	EstimatedBy string  `json:"estimated_by,omitempty"`
 }
+
+// PreviewAggregate is an aggregate of which letters would be changed.
+type PreviewAggregate struct {
+	Table       string `json:"table"`
+	AggregateID string `json:"aggregate_id"`
+	// Letters would be changed, and Followers are parked behind them; of aggregates
+	// beyond MaxPreviewed they are not counted.
+	Letters   int `json:"letters"`
+	Followers int `json:"followers"`
+}
+
+// PreviewSample is how many aggregates a preview names.
+const PreviewSample = 10
 
 // MaxPreviewed is of how many aggregates a preview looks at the chain.
 const MaxPreviewed = 1000
@@ -70,9 +94,46 @@ func (s *Store) Preview(ctx context.Context, action Action, letters []Letter) (P
 		if err != nil {
 			return Preview{}, nil, err
 		}
-		p.Followers += followers(chain, ids)
+		n := followers(chain, ids)
+		p.Followers += n
+		p.Sample = append(p.Sample, PreviewAggregate{Table: a.table, AggregateID: a.id, Letters: len(ids), Followers: n})
 	}
+	slices.SortFunc(p.Sample, func(a, b PreviewAggregate) int {
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(b.Followers, a.Followers), cmp.Compare(a.AggregateID, b.AggregateID))
+	})
+	p.Sample = p.Sample[:min(len(p.Sample), PreviewSample)]
 	return p, may, nil
+}
+
+// measuredJobs is how many jobs before an estimate looks at.
+const measuredJobs = 100
+
+// Estimate fills in how long a job would take for what p previews: at so many
+// letters per second, 0 for as fast as it goes, and not faster than jobs of the
+// same action went before.
+func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
+	if rate > 0 {
+		p.Estimated, p.EstimatedBy = float64(p.Letters)/rate, "rate"
+	}
+	jobs, err := s.Jobs(ctx, gocql.UUID{}, measuredJobs)
+	if err != nil {
+		return err
+	}
+	var letters int
+	var took time.Duration
+	for _, j := range jobs {
+		if j.Action == p.Action && j.State == JobDone && j.Rate == 0 && j.Progress.Waiting == 0 && len(j.History) == 1 {
+			letters += j.Progress.Done
+			took += j.Finished.Sub(j.Started)
+		}
+	}
+	if letters == 0 {
+		return nil
+	}
+	if d := took.Seconds() / float64(letters) * float64(p.Letters); d > p.Estimated {
+		p.Estimated, p.EstimatedBy = d, "jobs before"
+	}
+	return nil
 }
 
 // followers counts the parked letters of a chain that stand behind one of ids.

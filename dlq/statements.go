@@ -7,13 +7,14 @@ var entryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
 	"claimed_by", "claimed_until", "released", "rule", "waiting", "failure_key", "failure_repeats",
+	"purged_at",
 	"job_id", "edited_id",
 }
 
 // moreColumns are the others, but for history.
 var moreColumns = []string{
 	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw",
-	"outcome", "outcome_topic", "outcome_partition", "outcome_offset", "outcome_note", "resolved_at",
+	"outcome", "outcome_topic", "outcome_partition", "outcome_offset", "outcome_note", "resolved_at", "archive",
 }
 
 // buryColumns are what a new letter has.

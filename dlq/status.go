@@ -19,7 +19,8 @@ const (
 	Manual Status = "manual"
 	// Resolved: published, found in its topic, discarded, or settled by hand.
 	Resolved Status = "resolved"
-	// Archived: moved out by retention.
+	// Archived: put away. It may be purged too: then its outline is left, so that
+	// the event is known, and its copy may be in an archive.
 	Archived Status = "archived"
 )
 
@@ -54,13 +55,15 @@ const (
 	ActionResolve Action = "resolve" // ResolveByHand
 	ActionEdit    Action = "edit"
 	ActionArchive Action = "archive"
+	ActionPurge   Action = "purge"
+	ActionRestore Action = "restore"
 )
 
 // Actions are all changes of a letter that exists.
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
 
 // OperatorActions are those that are not the relay's.
-var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionArchive}
+var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionArchive, ActionPurge, ActionRestore}
 
 // transitions says which action leads from where to where. The first status of
 // a list is where the action usually leads.
@@ -100,6 +103,9 @@ var transitions = map[Action]map[Status][]Status{
 		Manual:     {Pending},
 	},
 	ActionArchive: {Resolved: {Archived}, Failed: {Archived}},
+	// Failed and Manual only if it is forced.
+	ActionPurge:   {Resolved: {Archived}, Archived: {Archived}, Failed: {Archived}, Manual: {Archived}},
+	ActionRestore: {Archived: {Resolved, Manual}},
 }
 
 // operators is where an operator may act: on open letters, on claimed ones only

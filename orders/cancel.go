@@ -13,8 +13,8 @@ import (
 //
 // Of any number of requests that cancel one order, one succeeds and the others
 // get a *ConflictError; there is one event. Other errors are ErrNotFound,
-// *InvalidError, *PreconditionError, *KeyReuseError and *UnavailableError; after
-// the last with Unknown set, the same request with the same Idempotency-Key finds
+// *InvalidError, *PreconditionError, *KeyReuseError, *OverloadedError and
+// *UnavailableError; after the last with Unknown set, the same request with the same Idempotency-Key finds
 // out.
 func (s *Service) Cancel(ctx context.Context, id gocql.UUID, c Cancellation, opts WriteOptions) (Result, error) {
 	if err := errors.Join(c.Validate(), validateKey(opts.IdempotencyKey)); err != nil {

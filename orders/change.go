@@ -25,15 +25,20 @@ type edit struct {
 // change decides a change of an order and applies it.
 //
 // Errors are ErrNotFound, *ConflictError, *PreconditionError, *KeyReuseError,
-// *InvalidError of apply and *UnavailableError.
+// *InvalidError of apply, *OverloadedError and *UnavailableError.
 func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteOptions) (Result, error) {
+	leave, err := s.room.enter(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer leave()
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 
 	me := s.newIdentity(id)
 	if opts.IdempotencyKey != "" {
 		// A key must not be spent on an order that is not there.
-		o, err := s.Get(ctx, id)
+		o, err := s.get(ctx, id)
 		if err != nil {
 			return Result{}, err
 		}
@@ -66,7 +71,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 			return Order{}, err
 		case err != nil:
 			s.metrics.attempt(stepSettle, fateOf(err))
-			if !b.pause() {
+			if errors.Is(err, errBreakerOpen) && !unknown || !b.pause() {
 				return Order{}, s.unavailable(me.orderID, unknown, err)
 			}
 			continue

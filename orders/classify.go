@@ -23,6 +23,9 @@ func fateOf(err error) fate {
 	if bad, ok := errors.AsType[*outbox.InvalidEventError](err); ok && bad != nil {
 		return fateInvalid
 	}
+	if errors.Is(err, errBreakerOpen) {
+		return fateRefused
+	}
 	return cqlcode.FateOf(err)
 }
 

@@ -51,6 +51,11 @@ type Config struct {
 	// the outbox table.
 	RepairWindow time.Duration
 
+	// Breaker is when the database is not asked for a while.
+	Breaker Breaker
+	// Load bounds what is done at once.
+	Load Load
+
 	// Logger gets repairs at Info and unknown outcomes at Warn. Default discards.
 	Logger *slog.Logger
 	// Registerer gets the metrics. Default: they are kept nowhere.
@@ -72,6 +77,7 @@ func (c Config) withDefaults() Config {
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
 	c.RepairAfter = cmp.Or(c.RepairAfter, max(DefaultRepairAfter, c.WriteBudget))
 	c.RepairWindow = cmp.Or(c.RepairWindow, DefaultRepairWindow)
+	c.Breaker, c.Load = c.Breaker.withDefaults(), c.Load.withDefaults()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -113,6 +119,7 @@ func (c Config) validate() error {
 	if c.RepairWindow < c.RepairAfter {
 		errs = append(errs, fmt.Errorf("repair window %s: must not be below repair after, %s", c.RepairWindow, c.RepairAfter))
 	}
+	errs = append(errs, c.Breaker.validate(), c.Load.validate())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("orders config: %w", err)
 	}

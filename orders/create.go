@@ -10,7 +10,7 @@ import (
 
 // Create stores an order and its OrderCreated event, both or neither.
 //
-// Errors are *InvalidError, *KeyReuseError or *UnavailableError. After the
+// Errors are *InvalidError, *KeyReuseError, *OverloadedError or *UnavailableError. After the
 // last with Unknown set, the same request with the same Idempotency-Key finds
 // out and completes it; without a key, Get of the error's OrderID tells whether
 // it was stored.
@@ -18,12 +18,16 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 	if err := errors.Join(n.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
 		return Result{}, mergeInvalid(err)
 	}
+	leave, err := s.room.enter(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer leave()
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 
 	id := s.newIdentity(outbox.NewID())
 	if opts.IdempotencyKey != "" {
-		var err error
 		if id, err = s.claim(ctx, opts.IdempotencyKey, opCreate, n, id); err != nil {
 			return Result{}, err
 		}

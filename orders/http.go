@@ -111,18 +111,18 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 		Summary:      "Create an order",
 		Description:  "Stores the order and its OrderCreated event, both or neither.",
 		MaxBodyBytes: maxBody, RequestBody: newOrder, SkipValidateBody: true,
-		Responses: problems(h, 400, 413, 415, 422, 503),
+		Responses: problems(h, 400, 413, 415, 422, 429, 503),
 	}, a.create)
 	huma.Register(h, huma.Operation{
 		OperationID: "get-order", Method: http.MethodGet, Path: "/v1/orders/{id}",
 		Summary:   "Get an order",
-		Responses: problems(h, 404, 422, 503),
+		Responses: problems(h, 404, 422, 429, 503),
 	}, a.get)
 	huma.Register(h, huma.Operation{
 		OperationID: "list-orders", Method: http.MethodGet, Path: "/v1/orders",
 		Summary:     "List a customer's orders",
 		Description: "The newest first, by the time they were placed. Pages go on at next, with the same other parameters.",
-		Responses:   problems(h, 422, 503),
+		Responses:   problems(h, 422, 429, 503),
 	}, a.list)
 	describe[NewOrder](h, newOrder, true)
 	change(a, h, maxBody, huma.Operation{
@@ -162,7 +162,7 @@ func change[T any](
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
-	maps.Copy(op.Responses, problems(h, 400, 404, 409, 412, 413, 415, 422, 503))
+	maps.Copy(op.Responses, problems(h, 400, 404, 409, 412, 413, 415, 422, 429, 503))
 	huma.Register(h, op, func(ctx context.Context, in *changeInput) (*orderOutput, error) {
 		keyed := in.IdempotencyKey != ""
 		id, err := gocql.ParseUUID(in.ID)
@@ -210,7 +210,7 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 			Description: http.StatusText(code),
 			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
 		}
-		if code == http.StatusServiceUnavailable {
+		if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
 			r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
 		}
 		out[strconv.Itoa(code)] = r

@@ -79,7 +79,12 @@ type keyRow struct {
 }
 
 // claim inserts r if its key is free, otherwise it returns the row that is there.
-func (s *store) claim(ctx context.Context, r keyRow) (keyRow, bool, error) {
+func (s *store) claim(ctx context.Context, r keyRow) (_ keyRow, _ bool, err error) {
+	done, err := s.breaker.call()
+	if err != nil {
+		return keyRow{}, false, err
+	}
+	defer func() { done(err) }()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	cells := map[string]any{}

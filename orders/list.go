@@ -59,12 +59,17 @@ type Page struct {
 //
 // A page is what the lists of orders say: an order whose change was decided by a
 // process that died before it applied it is shown as before, until somebody reads
-// the order. Errors are *InvalidError and *UnavailableError.
+// the order. Errors are *InvalidError, *OverloadedError and *UnavailableError.
 func (s *Service) List(ctx context.Context, q ListQuery) (Page, error) {
 	start, err := q.start()
 	if err != nil {
 		return Page{}, err
 	}
+	leave, err := s.room.enter(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	defer leave()
 	limit := cmp.Or(q.Limit, DefaultPageSize)
 	first := 0
 	if q.From != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -48,6 +49,7 @@ const (
 	problemMedia       = "urn:scylla-outbox:problem:unsupported-media-type"
 	problemTooLarge    = "urn:scylla-outbox:problem:body-too-large"
 	problemTimeout     = "urn:scylla-outbox:problem:body-too-slow"
+	problemOverload    = "urn:scylla-outbox:problem:overloaded"
 	problemNoPath      = "urn:scylla-outbox:problem:no-such-path"
 	problemMethod      = "urn:scylla-outbox:problem:method-not-allowed"
 	problemStopping    = "urn:scylla-outbox:problem:stopping"
@@ -92,6 +94,10 @@ func (p *problem) about(id gocql.UUID) *problem {
 	return p
 }
 
+func (p *problem) retryAfter(d time.Duration) {
+	p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
+}
+
 // at is about for an order that is known, whose version it names.
 func (p *problem) at(o *Order) *problem {
 	p.header.Set("ETag", etag(o.Version))
@@ -121,6 +127,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 	var conflict *ConflictError
 	var stale *PreconditionError
 	var reuse *KeyReuseError
+	var overloaded *OverloadedError
 	var unavailable *UnavailableError
 	switch {
 	case errors.As(err, &syntax):
@@ -143,6 +150,10 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 	case errors.As(err, &reuse):
 		return newProblem(http.StatusUnprocessableEntity, problemKeyReuse, fmt.Sprintf(
 			"This Idempotency-Key belongs to another request (%s). Use a new key for a new request, and the same body for a retry.", reuse.Operation))
+	case errors.As(err, &overloaded):
+		p := newProblem(http.StatusTooManyRequests, problemOverload, "There is more to do than this service can do at once. This request was not begun; ask again later.")
+		p.retryAfter(overloaded.RetryAfter)
+		return p
 	case errors.As(err, &unavailable):
 		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached. This request stored nothing; ask again later.")
 		if unavailable.Unknown {
@@ -154,7 +165,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 			p.OutcomeUnknown = true
 			p.about(unavailable.OrderID)
 		}
-		p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(unavailable.RetryAfter.Seconds())))))
+		p.retryAfter(unavailable.RetryAfter)
 		return p
 	}
 	// What is not named above is a defect; huma answers 500, and the text of

@@ -152,10 +152,15 @@ func (s *Server) Drain() { s.draining.Store(true) }
 // health is the body of /healthz and of a good /readyz.
 type health struct {
 	Status string `json:"status"`
+	// Breaker is the state of that before the database, and the rest what is done
+	// and what waits.
+	Breaker  string `json:"breaker,omitempty"`
+	InFlight *int   `json:"in_flight,omitempty"`
+	Waiting  *int64 `json:"waiting,omitempty"`
 }
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, "application/json", health{"ok"})
+	writeJSON(w, http.StatusOK, "application/json", health{Status: "ok"})
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
@@ -166,12 +171,21 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadyTimeout)
 	defer cancel()
 	if err := s.service.Ready(ctx); err != nil {
-		p := toProblem(&UnavailableError{RetryAfter: s.service.cfg.RetryAfter, Err: err}, gocql.UUID{}, false)
+		state, left := s.service.store.breaker.look()
+		p := toProblem(&UnavailableError{RetryAfter: max(s.service.cfg.RetryAfter, left), Err: err}, gocql.UUID{}, false)
 		s.cfg.Logger.Warn("not ready", "err", err)
-		writeProblem(w, p.(*problem)) //nolint:forcetypeassert // that is what toProblem makes of it
+		bad := p.(*problem) //nolint:forcetypeassert // that is what toProblem makes of it
+		bad.Detail = "The database cannot be reached; the breaker before it is " + state.String() + "."
+		writeProblem(w, bad)
 		return
 	}
-	writeJSON(w, http.StatusOK, "application/json", health{"ready"})
+	writeJSON(w, http.StatusOK, "application/json", s.service.health("ready"))
+}
+
+func (s *Service) health(status string) health {
+	state, _ := s.store.breaker.look()
+	inFlight, waiting := len(s.room.places), s.room.waiting.Load()
+	return health{Status: status, Breaker: state.String(), InFlight: &inFlight, Waiting: &waiting}
 }
 
 func writeProblem(w http.ResponseWriter, p *problem) {

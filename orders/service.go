@@ -23,6 +23,7 @@ type Service struct {
 	store   store
 	log     *slog.Logger
 	metrics *metrics
+	room    *room
 }
 
 // New returns a Service on the tables in session's keyspace. It reaches no
@@ -36,14 +37,20 @@ func New(session *gocql.Session, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := newRoom(cfg.Load, m)
+	if err := m.watch(cfg.Registerer, r); err != nil {
+		return nil, err
+	}
 	return &Service{
-		cfg: cfg,
+		cfg:  cfg,
+		room: r,
 		store: store{
 			session: session,
 			events:  outbox.DefaultTable,
 			cons:    cfg.Consistency,
 			serial:  cfg.SerialConsistency,
 			timeout: cfg.AttemptTimeout,
+			breaker: newBreaker(cfg.Breaker, cfg.Logger, m),
 		},
 		log:     cfg.Logger,
 		metrics: m,
@@ -72,10 +79,19 @@ type Result struct {
 	Replayed bool
 }
 
-// Get returns the order, or ErrNotFound, or an *UnavailableError. If a writer
+// Get returns the order, or ErrNotFound, *OverloadedError or *UnavailableError. If a writer
 // died between storing an event and applying it to the order, Get returns the
 // order with that event applied, and repairs the row.
 func (s *Service) Get(ctx context.Context, id gocql.UUID) (Order, error) {
+	leave, err := s.room.enter(ctx)
+	if err != nil {
+		return Order{}, err
+	}
+	defer leave()
+	return s.get(ctx, id)
+}
+
+func (s *Service) get(ctx context.Context, id gocql.UUID) (Order, error) {
 	o, err := s.load(ctx, id, s.cfg.Consistency, repairOld)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Order{}, s.unavailable(id, false, err)
@@ -92,11 +108,19 @@ func (s *Service) unavailable(id gocql.UUID, unknown bool, err error) error {
 	if fateOf(err) == fateInvalid {
 		level = slog.LevelError // the database is wrongly set up: no retry mends it
 	}
+	if errors.Is(err, errBreakerOpen) && !unknown {
+		level = slog.LevelDebug // the breaker has said so, once
+	}
 	s.log.Log(context.Background(), level, "database unavailable", "aggregate_id", id, "outcome_unknown", unknown, "err", err)
 	if unknown {
 		s.metrics.unknown.Inc()
 	}
-	return &UnavailableError{OrderID: id, Unknown: unknown, RetryAfter: s.cfg.RetryAfter, Err: err}
+	after := s.cfg.RetryAfter
+	if errors.Is(err, errBreakerOpen) {
+		_, left := s.store.breaker.look()
+		after = max(after, left)
+	}
+	return &UnavailableError{OrderID: id, Unknown: unknown, RetryAfter: after, Err: err}
 }
 
 // detach gives a change the time it may take, whatever becomes of the caller.

@@ -20,6 +20,7 @@ type store struct {
 	cons    gocql.Consistency
 	serial  gocql.Consistency
 	timeout time.Duration
+	breaker *breaker
 }
 
 const orderColumns = "id, version, status, invoice, customer_id, country, placed_at, currency, lines, total, " +
@@ -37,7 +38,12 @@ const (
 // in one logged batch. eventTime is the
 // batch's write timestamp in microseconds; zero lets the server choose. The
 // order's own rows always have that of its version.
-func (s *store) create(ctx context.Context, o *Order, e outbox.Event, eventTime int64) error {
+func (s *store) create(ctx context.Context, o *Order, e outbox.Event, eventTime int64) (err error) {
+	done, err := s.breaker.call()
+	if err != nil {
+		return err
+	}
+	defer func() { done(err) }()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(neverAgain{})
@@ -68,7 +74,12 @@ func addOrder(b *gocql.Batch, o *Order) {
 
 // apply writes the order's rows alone, for a version whose event stands in the
 // outbox. It may be repeated at will.
-func (s *store) apply(ctx context.Context, o *Order) error {
+func (s *store) apply(ctx context.Context, o *Order) (err error) {
+	done, err := s.breaker.call()
+	if err != nil {
+		return err
+	}
+	defer func() { done(err) }()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(neverAgain{})
@@ -82,6 +93,11 @@ func (s *store) apply(ctx context.Context, o *Order) error {
 
 // appendEvent adds e if no event stands at its place yet, and tells whether it did.
 func (s *store) appendEvent(ctx context.Context, e outbox.Event) (applied bool, err error) {
+	done, err := s.breaker.call()
+	if err != nil {
+		return false, err
+	}
+	defer func() { done(err) }()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	stmt, args, err := s.events.InsertIfNotExists(e)
@@ -96,13 +112,18 @@ func (s *store) appendEvent(ctx context.Context, e outbox.Event) (applied bool, 
 }
 
 // order reads the order's row; false means there is none.
-func (s *store) order(ctx context.Context, id gocql.UUID) (Order, bool, error) {
+func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err error) {
+	done, err := s.breaker.call()
+	if err != nil {
+		return Order{}, false, err
+	}
+	defer func() { done(err) }()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var o Order
 	var cancelledAt, confirmedAt, shippedAt time.Time
 	var address map[string]string
-	err := s.query(ctx, selectOrder, id).Idempotent(true).RetryPolicy(otherNode{}).Scan(
+	err = s.query(ctx, selectOrder, id).Idempotent(true).RetryPolicy(otherNode{}).Scan(
 		&o.ID, &o.Version, &o.Status, &o.Invoice, &o.CustomerID, &o.Country, &o.PlacedAt, &o.Currency, &o.Lines, &o.Total,
 		&o.CreatedAt, &o.UpdatedAt, &cancelledAt, &o.CreditNote, &o.CancelReason, &o.EventID,
 		&address, &confirmedAt, &shippedAt, &o.Carrier, &o.Tracking)
@@ -123,11 +144,16 @@ func (s *store) order(ctx context.Context, id gocql.UUID) (Order, bool, error) {
 
 // head reads the last event of an order; false means there is none. At SERIAL
 // it first completes a conditional insert that was decided but left undone.
-func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (outbox.Event, bool, error) {
+func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (_ outbox.Event, _ bool, err error) {
+	done, err := s.breaker.call()
+	if err != nil {
+		return outbox.Event{}, false, err
+	}
+	defer func() { done(err) }()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var sc outbox.Scanner
-	err := s.query(ctx, selectHead, id).Consistency(cons).Idempotent(true).RetryPolicy(otherNode{}).Scan(sc.Dest()...)
+	err = s.query(ctx, selectHead, id).Consistency(cons).Idempotent(true).RetryPolicy(otherNode{}).Scan(sc.Dest()...)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return outbox.Event{}, false, nil
 	}
@@ -142,7 +168,12 @@ func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 
 // find looks among the events after version for that of the given id; false means
 // that none of them is.
-func (s *store) find(ctx context.Context, aggregate, event gocql.UUID, version int64) (outbox.Event, bool, error) {
+func (s *store) find(ctx context.Context, aggregate, event gocql.UUID, version int64) (_ outbox.Event, _ bool, err error) {
+	done, err := s.breaker.call()
+	if err != nil {
+		return outbox.Event{}, false, err
+	}
+	defer func() { done(err) }()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var seq, at int64
@@ -153,7 +184,7 @@ func (s *store) find(ctx context.Context, aggregate, event gocql.UUID, version i
 			at = seq
 		}
 	}
-	err := iter.Close()
+	err = iter.Close()
 	if err == nil && at == 0 {
 		return outbox.Event{}, false, nil
 	}

@@ -15,17 +15,21 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // config is every setting, after flags, environment, file and defaults.
 type config struct {
-	Scylla scyllaConfig `koanf:"scylla"`
-	Kafka  kafkaConfig  `koanf:"kafka"`
-	HTTP   httpConfig   `koanf:"http"`
-	Admin  adminConfig  `koanf:"admin"`
-	Relay  relayConfig  `koanf:"relay"`
-	Schema schemaConfig `koanf:"schema"`
-	Log    logConfig    `koanf:"log"`
+	Scylla   scyllaConfig   `koanf:"scylla"`
+	Kafka    kafkaConfig    `koanf:"kafka"`
+	HTTP     httpConfig     `koanf:"http"`
+	Messages messagesConfig `koanf:"messages"`
+	Admin    adminConfig    `koanf:"admin"`
+	Relay    relayConfig    `koanf:"relay"`
+	DLQ      dlqConfig      `koanf:"dlq"`
+	Schema   schemaConfig   `koanf:"schema"`
+	Log      logConfig      `koanf:"log"`
 }
 
 type scyllaConfig struct {
@@ -70,6 +74,17 @@ type httpConfig struct {
 type adminConfig struct {
 	Addr     string `koanf:"addr"`
 	Profiles bool   `koanf:"profiles"`
+
+	APIAddr        string `koanf:"api_addr"`
+	TLSCert        string `koanf:"tls_cert"`
+	TLSKey         string `koanf:"tls_key"`
+	Insecure       bool   `koanf:"insecure"`
+	OIDCIssuer     string `koanf:"oidc_issuer"`
+	OIDCAudience   string `koanf:"oidc_audience"`
+	OIDCRoleClaim  string `koanf:"oidc_role_claim"`
+	OIDCRolePrefix string `koanf:"oidc_role_prefix"`
+	// Tokens are those of the admin API; see adminTokensKey.
+	Tokens []access.Token `koanf:"-"`
 }
 
 type relayConfig struct {
@@ -100,9 +115,16 @@ type relayConfig struct {
 	MaxInFlightBytes int64         `koanf:"max_in_flight_bytes"`
 	MaxRecordBytes   int32         `koanf:"max_record_bytes"`
 	DrainTimeout     time.Duration `koanf:"drain_timeout"`
+	Schedule         string        `koanf:"schedule"`
+	ScheduleRate     int           `koanf:"schedule_rate"`
 	relayPublishing  `koanf:",squash"`
 	// Tables are several tables instead of Table; see tablesKey.
 	Tables []tableConfig `koanf:"-"`
+}
+
+// dlqConfig is what operators' tools for dead letters want.
+type dlqConfig struct {
+	Schemas string `koanf:"schemas"`
 }
 
 type schemaConfig struct {
@@ -188,6 +210,11 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 		return nil, fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	delete(values, rulesKey)
+	tokens, err := tokensFrom(adminTokensKey, values[adminTokensKey])
+	if err != nil {
+		return nil, fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	delete(values, adminTokensKey)
 	if err := k.Load(confmap.Provider(values, "."), nil); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -204,7 +231,7 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c.Relay.Tables, c.Relay.Rules = tables, rules
+	c.Relay.Tables, c.Relay.Rules, c.Admin.Tokens = tables, rules, tokens
 	return &c, nil
 }
 
@@ -217,7 +244,7 @@ func readFile(path string) (map[string]any, error) {
 	}
 	var errs []error
 	for _, key := range k.Keys() {
-		if key == tablesKey || key == rulesKey {
+		if key == tablesKey || key == rulesKey || key == adminTokensKey {
 			continue
 		}
 		if !slices.ContainsFunc(settings, func(s setting) bool { return s.key() == key }) {
@@ -236,7 +263,7 @@ func suggest(key string) string {
 		if s.Name == name || strings.HasSuffix(key, s.Name) {
 			return fmt.Sprintf("; did you mean %q?", s.key())
 		}
-		if string(s.Section) == sec {
+		if s.Section.name() == sec {
 			same = append(same, s.key())
 		}
 	}

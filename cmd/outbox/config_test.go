@@ -14,7 +14,7 @@ import (
 func testConfig(t *testing.T, yaml string, env map[string]string, args ...string) (*config, error) {
 	t.Helper()
 	cmd := &cobra.Command{}
-	addFlags(cmd, sectionScylla, sectionKafka, sectionHTTP, sectionAdmin, sectionRelay, sectionSchema, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionHTTP, sectionAdmin, sectionAdminAPI, sectionRelay, sectionSchema, sectionLog)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -32,11 +33,15 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	if d.relay, err = relay.New(conf); err != nil {
 		return usageError{err}
 	}
+	scheduler, err := d.conf.newScheduler(d.session, []relay.Config{conf}, reg, d.log)
+	if err != nil {
+		return err
+	}
 	// The relay ends by stopRelay, not with ctx: what is loaded when a signal
 	// comes is still to be relayed.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	go func() { done <- d.relay.Run(running) }()
+	go func() { done <- withScheduler(running, scheduler, d.relay.Run) }()
 	d.stopRelay = func() error {
 		cancel()
 		err, ok := <-done
@@ -83,6 +88,25 @@ func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
 	return conn, nil
 }
 
+// startAdmin starts the admin API with a token that this run alone knows.
+func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, reg registry) error {
+	secret, hash := access.NewToken()
+	d.apiToken = secret
+	d.conf.Admin.APIAddr = d.apiAddr
+	d.conf.Admin.Tokens = []access.Token{{Name: "dev", Role: access.Admin, Hash: hash}}
+	gate, err := d.conf.Admin.gate(d.log)
+	if err != nil {
+		return err
+	}
+	a, err := startAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, reg, d.log, teardown)
+	if err != nil {
+		return err
+	}
+	d.apiAddr = a.addr
+	teardown.Add("admin API", a.shutdown)
+	return nil
+}
+
 func (d *dev) dirName() string {
 	if d.dir == "" {
 		return "memory"
@@ -101,13 +125,15 @@ func (d *dev) printWhere() {
 	fmt.Fprintf(d.out, `scylla-outbox %s, all in one process on loopback; never a production database.
 
   order API     http://%s      OpenAPI at /openapi.json, metrics at /metrics
+  admin API     http://%s      OpenAPI at /openapi.json; its token, of this run alone, is
+                %s
   ScyllaDB      %s             scyllafake, keyspace %s
   Kafka         %s             kfake, topics %s
   relay         reads the CDC log at once where the order API says that it wrote, and every
                 %s elsewhere; what that missed it reads when it is %s old, on a cluster %s
   data          %s
 
-`, version, d.httpAddr, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
+`, version, d.httpAddr, d.apiAddr, d.apiToken, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
 		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept())
 }
 
@@ -126,8 +152,12 @@ func (d *dev) printTour() {
     curl -s http://%[1]s/v1/orders/ID
     curl -s -X POST http://%[1]s/v1/orders/ID/cancel -H 'Content-Type: application/json' -d '{"reason":"changed my mind"}'
 
+  hand in a message for any topic, at once or for later; list what waits
+    curl -s http://%[1]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'
+    curl -s 'http://%[1]s/v1/messages?state=scheduled'
+
   see metrics
-    curl -s http://%[1]s/metrics | grep -E '^(relay|orders)_'
+    curl -s http://%[1]s/metrics | grep -E '^(relay|orders|messages|schedule)_'
 
 Ctrl-C stops it.
 `, d.httpAddr, d.kafkaAddr, strings.Join(orderEvents, " "))

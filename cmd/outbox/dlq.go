@@ -23,7 +23,11 @@ aggregate are parked behind it, so that the order is kept. These commands change
 letters in the database; the relay sees it within a second and does the rest.
 
 Each change shows first what it would do. On a terminal it asks; elsewhere it
-needs --yes. --dry-run only shows it.`,
+needs --yes. --dry-run only shows it.
+
+Exit status: 0 all was done; 1 it failed, or some letters were refused, were not
+found, or died again; 2 the command line or the configuration is wrong; 3 all was
+asked for, and the relay had not published all of it when --wait was up.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -31,6 +35,7 @@ needs --yes. --dry-run only shows it.`,
 	for _, c := range dlqChanges {
 		cmd.AddCommand(newDLQChangeCommand(c))
 	}
+	cmd.AddCommand(newDLQEditCommand(), newDLQJobsCommand())
 	return cmd
 }
 
@@ -50,6 +55,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl.StringVar(&f.start, "start-date", "", "letters that died then or later: a date, a time (RFC 3339), or how long ago, such as 24h; UTC")
 	fl.StringVar(&f.end, "end-date", "", "letters that died before; a date includes its day")
 	fl.IntVar(&f.limit, "limit", limit, "this many letters at most, newest first; 0 means all")
+	f.complete(cmd)
 }
 
 // filter is what the flags say.
@@ -147,6 +153,11 @@ func (c *config) dlqOptions() ([]dlq.Option, error) {
 
 // withDLQ runs f with the store of the command's configuration.
 func withDLQ(cmd *cobra.Command, f func(*dlq.Store) error) error {
+	return withDLQConfig(cmd, func(_ *config, s *dlq.Store) error { return f(s) })
+}
+
+// withDLQConfig is withDLQ for who needs more of the configuration.
+func withDLQConfig(cmd *cobra.Command, f func(*config, *dlq.Store) error) error {
 	c, err := loadConfig(cmd)
 	if err != nil {
 		return usageError{err}
@@ -156,7 +167,7 @@ func withDLQ(cmd *cobra.Command, f func(*dlq.Store) error) error {
 		return err
 	}
 	defer closeSession()
-	return f(s)
+	return f(c, s)
 }
 
 // eventIDs reads the ids on the command line.

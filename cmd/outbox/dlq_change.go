@@ -9,14 +9,11 @@ import (
 	"os"
 	"os/user"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
@@ -25,55 +22,63 @@ import (
 type dlqChange struct {
 	action      dlq.Action
 	short, long string
-	do          func(*dlq.Store, context.Context, gocql.UUID, dlq.Actor) error
 }
 
 var dlqChanges = []dlqChange{
 	{
 		dlq.ActionReplay, "Have the relay publish letters now",
 		`Have the relay publish letters now, in the order of their aggregates. Letters
-parked behind them follow by themselves. One that fails again waits as before.`, (*dlq.Store).Replay,
+parked behind them follow by themselves. One that fails again waits as before.
+
+Before that it looks whether a relay runs, whether its breaker is closed and
+whether the broker answers; --force goes on all the same. Afterwards it waits for
+what becomes of the letters, for as long as --wait says.`,
 	},
 	{
 		dlq.ActionDiscard, "Give letters up for good: they will never be published",
 		`Give letters up for good: they will never be published, and consumers lack them.
-The letters stay to be looked at; those parked behind them go on.`, (*dlq.Store).Discard,
+The letters stay to be looked at; those parked behind them go on.`,
 	},
 	{
 		dlq.ActionRelease, "Let the later events of an aggregate pass a letter",
 		`Let the later events of an aggregate pass a letter. The letter stays, manual, and
-can be replayed later, out of order, or discarded.`, (*dlq.Store).Release,
+can be replayed later, out of order, or discarded.`,
 	},
 	{
 		dlq.ActionResolve, "Close letters that were settled elsewhere",
 		`Close letters that were settled elsewhere, such as by hand in the systems that
-consume them. They will not be published; those parked behind them go on.`, (*dlq.Store).ResolveByHand,
+consume them. They will not be published; those parked behind them go on.`,
 	},
 	{
 		dlq.ActionPark, "Put letters aside: no automatic replay until somebody says so",
 		`Put letters aside: they are manual, not replayed by themselves, and hold back the
-later events of their aggregates until they are replayed, discarded or released.`, (*dlq.Store).Park,
+later events of their aggregates until they are replayed, discarded or released.`,
 	},
 }
 
 // dlqChangeFlags are those of every change.
 type dlqChangeFlags struct {
 	dlqFilter
-	all, dryRun, yes      bool
-	reason, actor, output string
-	rate                  float64
+	dlqConfirm
+	dlqActor
+	dlqRun
+	all, canary, force bool
+	output             string
+	rate               float64
+	batchSize          int
 }
 
 func newDLQChangeCommand(c dlqChange) *cobra.Command {
 	var f dlqChangeFlags
+	replay := c.action == dlq.ActionReplay
 	cmd := &cobra.Command{
 		Use:   string(c.action) + " [EVENT_ID...]",
 		Short: c.short,
 		Long: c.long + `
 
 Name events, or say which by filters, or --all. Without --status only open
-letters are meant. What would be done is shown first. Exit status 1 if a letter
-could not be changed.`,
+letters are meant. What would be done is shown first. It is done by a job, which
+is kept: an interruption pauses it, and 'outbox dlq jobs resume' goes on.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
@@ -84,20 +89,51 @@ could not be changed.`,
 			if err != nil {
 				return err
 			}
-			return withDLQ(cmd, func(s *dlq.Store) error { return f.change(cmd, s, c, ids, filter) })
+			return withDLQConfig(cmd, func(conf *config, s *dlq.Store) error { return f.change(cmd, conf, s, c.action, ids, filter) })
 		},
 	}
-	f.addFlags(cmd, 0)
+	f.dlqFilter.addFlags(cmd, 0)
+	f.dlqConfirm.addFlags(cmd)
+	f.dlqActor.addFlags(cmd)
+	f.dlqRun.addFlags(cmd, replay)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.all, "all", false, "all open letters, without any filter")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
-	fl.BoolVarP(&f.yes, "yes", "y", false, "do it without asking")
-	fl.StringVar(&f.reason, "reason", "", "why; kept in the letters' history")
-	fl.StringVar(&f.actor, "actor", "", "who; kept in the letters' history (default the user of this machine)")
 	fl.Float64Var(&f.rate, "rate", 0, "letters per second at most; 0 means as fast as it goes")
+	fl.IntVar(&f.batchSize, "batch-size", dlq.DefaultBatchSize, "letters between two saves of the job's progress")
 	outputFlag(cmd, &f.output)
-	addFlags(cmd, sectionScylla)
+	sections := []section{sectionScylla}
+	if replay {
+		fl.BoolVar(&f.canary, "canary", false, "begin with 1, 2, 5 and 20 letters, and pause if one dies of the same error again")
+		fl.BoolVar(&f.force, "force", false, "replay though no relay, breaker or broker is well")
+		sections = append(sections, sectionKafka)
+	}
+	addFlags(cmd, sections...)
 	return cmd
+}
+
+// dlqConfirm are the flags of what asks before it changes something.
+type dlqConfirm struct{ dryRun, yes bool }
+
+func (f *dlqConfirm) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do it without asking")
+}
+
+// dlqActor are the flags that say who changes something, and why.
+type dlqActor struct{ reason, actor string }
+
+func (f *dlqActor) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why; kept in the history")
+	cmd.Flags().StringVar(&f.actor, "actor", "", "who; kept in the history (default the user of this machine)")
+}
+
+// by is who changes something.
+func (f *dlqActor) by() dlq.Actor {
+	by := dlq.Actor{Name: f.actor, Reason: f.reason}
+	if by.Name == "" {
+		by.Name = thisUser()
+	}
+	return by
 }
 
 // check returns the filter that the flags mean; named says that the command
@@ -118,6 +154,8 @@ func (f *dlqChangeFlags) check(named bool, now time.Time) (dlq.Filter, error) {
 		return filter, usageError{errors.New("--all and filters do not go together: use one or the other")}
 	case f.rate < 0:
 		return filter, usageError{fmt.Errorf("--rate %v must not be negative", f.rate)}
+	case f.batchSize < 1 || f.batchSize > dlq.MaxBatchSize:
+		return filter, usageError{fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, dlq.MaxBatchSize)}
 	}
 	if len(filter.Status) == 0 {
 		for _, s := range dlq.Statuses {
@@ -133,37 +171,41 @@ func (f *dlqChangeFlags) check(named bool, now time.Time) (dlq.Filter, error) {
 type changed struct {
 	Preview dlq.Preview `json:"preview"`
 	DryRun  bool        `json:"dry_run,omitempty"`
-	Changed int64       `json:"changed"`
+	Changed int         `json:"changed"`
 	// Refused are letters that were named and stand where the action cannot begin,
 	// and those that moved on since the preview.
-	Refused int64 `json:"refused"`
+	Refused int `json:"refused"`
 	// Missing are event ids that have no letter.
 	Missing []string `json:"missing,omitempty"`
-	// Failed are letters of which the database could not say what became.
-	Failed int64 `json:"failed"`
+	// Failed are letters that were replayed and died again.
+	Failed int `json:"failed"`
 	// Skipped says what the change leaves out and what goes on behind it; the
 	// letters' histories say it of each.
 	Skipped string   `json:"skipped,omitempty"`
 	Errors  []string `json:"errors,omitempty"`
+	// Job did it.
+	Job *jobView `json:"job,omitempty"`
 }
 
-// refuse counts a letter that was refused. One goroutine at a time may call it.
+// refuse counts a letter that was refused.
 func (c *changed) refuse(err error) {
 	c.Refused++
-	c.explain(err)
-}
-
-func (c *changed) explain(err error) {
 	if len(c.Errors) < dlqErrors {
 		c.Errors = append(c.Errors, err.Error())
 	}
 }
 
-func (f *dlqChangeFlags) change(cmd *cobra.Command, s *dlq.Store, c dlqChange, ids []gocql.UUID, filter dlq.Filter) error {
+// dlqErrors is how many errors are shown.
+const dlqErrors = 10
+
+func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *config, s *dlq.Store, action dlq.Action, ids []gocql.UUID, filter dlq.Filter) error {
 	ctx := cmd.Context()
-	var letters []dlq.Letter
 	var out changed
+	var letters []dlq.Letter
 	var err error
+	if filter.Until.IsZero() && len(ids) == 0 {
+		filter.Until = time.Now().UTC() // what dies after the preview is not meant
+	}
 	if len(ids) > 0 {
 		letters, out.Missing, err = readLetters(ctx, s, ids)
 	} else {
@@ -173,47 +215,97 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, s *dlq.Store, c dlqChange, i
 		return err
 	}
 	var may []dlq.Letter
-	if out.Preview, may, err = s.Preview(ctx, c.action, letters); err != nil {
+	if out.Preview, may, err = s.Preview(ctx, action, letters); err == nil {
+		err = s.Estimate(ctx, &out.Preview, f.rate)
+	}
+	if err != nil {
 		return err
 	}
 	if len(ids) > 0 {
 		for i := range letters {
-			if err := s.Check(c.action, &letters[i]); err != nil {
+			if err := s.Check(action, &letters[i]); err != nil {
 				out.refuse(err)
 			}
 		}
 	}
 	if f.output == "table" || !f.dryRun {
-		f.printPreview(cmd.ErrOrStderr(), &out)
+		printPreview(cmd.ErrOrStderr(), &out)
 	}
+	var jobErr error
 	switch {
 	case f.dryRun:
 		out.DryRun = true
 	case len(may) > 0:
-		if err := f.confirm(cmd, c.action, len(may)); err != nil {
+		if action == dlq.ActionReplay {
+			if err := f.healthy(cmd, conf, may); err != nil {
+				return err
+			}
+		}
+		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", action, plural(len(may), "letter"))); err != nil {
 			return err
 		}
-		if err := f.run(cmd, s, c, may, &out); err != nil {
+		job, err := f.dlqRun.create(cmd, s, f.spec(s, action, ids, may, filter), f.by())
+		if job == nil {
 			return err
+		}
+		jobErr = err
+		out.Job = viewOfJob(job)
+		out.Changed, out.Failed = job.Progress.Changed, job.Progress.Failed()
+		out.Refused += job.Progress.SkippedAll()
+	}
+	out.Skipped = skipped(action, &out)
+	return errors.Join(jobErr, f.report(cmd, action, &out))
+}
+
+// spec is the job that changes the letters of the preview.
+func (f *dlqChangeFlags) spec(s *dlq.Store, action dlq.Action, ids []gocql.UUID, may []dlq.Letter, filter dlq.Filter) dlq.JobSpec {
+	spec := dlq.JobSpec{Action: action, Rate: f.rate, BatchSize: f.batchSize, Canary: f.canary, Follow: f.follow()}
+	if len(ids) > 0 || f.limit > 0 && len(may) <= dlq.MaxJobIDs {
+		for i := range may { // those that were shown, and no other
+			spec.IDs = append(spec.IDs, may[i].EventID)
+		}
+		return spec
+	}
+	spec.Filter, spec.Limit = filter, f.limit
+	spec.Filter.Status = nil
+	for _, st := range filter.Status {
+		if s.Check(action, &dlq.Letter{Status: st}) == nil {
+			spec.Filter.Status = append(spec.Filter.Status, st)
 		}
 	}
-	out.Skipped = skipped(c.action, &out)
-	if f.output != "table" {
-		err = printAs(cmd.OutOrStdout(), f.output, out)
-	} else if !f.dryRun {
-		if out.Skipped != "" {
-			defer fmt.Fprintln(cmd.OutOrStdout(), out.Skipped)
+	return spec
+}
+
+// report prints what was done, and returns the error that the exit status is of.
+func (f *dlqChangeFlags) report(cmd *cobra.Command, action dlq.Action, out *changed) error {
+	w := cmd.OutOrStdout()
+	var err error
+	switch {
+	case f.output != "table":
+		err = printAs(w, f.output, out)
+	case !f.dryRun:
+		fmt.Fprintf(w, "%s: %d changed, %d refused, %d failed again, %d not found\n", action, out.Changed, out.Refused, out.Failed, len(out.Missing))
+		if out.Job != nil {
+			printReport(w, out.Job)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d changed, %d refused, %d failed, %d not found\n",
-			c.action, out.Changed, out.Refused, out.Failed, len(out.Missing))
+		if out.Skipped != "" {
+			fmt.Fprintln(w, out.Skipped)
+		}
 	}
 	for _, e := range out.Errors {
 		fmt.Fprintln(cmd.ErrOrStderr(), "  "+clean(e, 300))
 	}
-	if err == nil && !f.dryRun && (out.Failed+out.Refused > 0 || len(out.Missing) > 0) {
-		err = quietError{}
+	switch {
+	case err != nil:
+		return err
+	case f.dryRun:
+		return nil
+	case out.Refused > 0 || len(out.Missing) > 0:
+		return quietError{}
+	case out.Job != nil:
+		return out.Job.status()
 	}
-	return err
+	return nil
 }
 
 // skipped is what a change left out, in words; empty if it leaves out nothing.
@@ -249,16 +341,28 @@ func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters [
 	return letters, missing, nil
 }
 
-func (f *dlqChangeFlags) printPreview(w io.Writer, out *changed) {
+func printPreview(w io.Writer, out *changed) {
 	p := &out.Preview
 	fmt.Fprintf(w, "%s %s of %s", p.Action, plural(p.Letters, "letter"), plural(p.Aggregates, "aggregate"))
-	if f.rate > 0 {
-		fmt.Fprintf(w, ", in %s at %v a second", time.Duration(float64(p.Letters)/f.rate*float64(time.Second)).Round(time.Second), f.rate)
+	if p.Estimated > 0 {
+		by := map[string]string{"rate": "at the given rate", "jobs before": "as jobs before went"}[p.EstimatedBy]
+		fmt.Fprintf(w, ", in about %s %s", time.Duration(p.Estimated*float64(time.Second)).Round(time.Second), by)
 	}
 	fmt.Fprintln(w)
 	counts(w, "by status", wide(p.ByStatus))
 	counts(w, "by error", wide(p.ByClass))
 	counts(w, "by topic", wide(p.ByTopic))
+	if len(p.Sample) > 0 {
+		title := "aggregates"
+		if len(p.Sample) < p.Aggregates {
+			title = fmt.Sprintf("aggregates, %d of %d", len(p.Sample), p.Aggregates)
+		}
+		of := make(map[string]int64, len(p.Sample))
+		for _, a := range p.Sample {
+			of[a.AggregateID] = int64(a.Letters)
+		}
+		counts(w, title, of)
+	}
 	switch more := ""; {
 	case p.Followers > 0:
 		if p.FollowersOf < p.Aggregates {
@@ -289,7 +393,7 @@ func wide[K ~string](m map[K]int) map[K]int64 {
 }
 
 // confirm returns nil if the change may be made.
-func (f *dlqChangeFlags) confirm(cmd *cobra.Command, action dlq.Action, n int) error {
+func (f *dlqConfirm) confirm(cmd *cobra.Command, question string) error {
 	if f.yes {
 		return nil
 	}
@@ -297,7 +401,7 @@ func (f *dlqChangeFlags) confirm(cmd *cobra.Command, action dlq.Action, n int) e
 	if !isFile || !term.IsTerminal(int(in.Fd())) {
 		return usageError{withHint(errors.New("nothing was changed: there is no terminal to ask on"), "--yes does it without asking")}
 	}
-	return ask(in, cmd.ErrOrStderr(), fmt.Sprintf("%s %s?", action, plural(n, "letter")))
+	return ask(in, cmd.ErrOrStderr(), question)
 }
 
 // ask asks a question to which only yes is an assent.
@@ -311,65 +415,6 @@ func ask(in io.Reader, out io.Writer, question string) error {
 		return errors.New("nothing was changed")
 	}
 	return nil
-}
-
-const (
-	// dlqWorkers is how many letters are changed at the same time.
-	dlqWorkers = 8
-	// dlqErrors is how many errors are shown.
-	dlqErrors = 10
-)
-
-// run changes the letters and counts in out what became of them.
-func (f *dlqChangeFlags) run(cmd *cobra.Command, s *dlq.Store, c dlqChange, letters []dlq.Letter, out *changed) error {
-	by := dlq.Actor{Name: f.actor, Reason: f.reason}
-	if by.Name == "" {
-		by.Name = thisUser()
-	}
-	limit := rate.NewLimiter(rate.Inf, 1)
-	if f.rate > 0 {
-		limit = rate.NewLimiter(rate.Limit(f.rate), 1)
-	}
-	var next, done atomic.Int64
-	var mu sync.Mutex // of out
-	work := func() error {
-		var wg sync.WaitGroup
-		for range min(dlqWorkers, len(letters)) {
-			wg.Go(func() {
-				for limit.Wait(cmd.Context()) == nil {
-					i := int(next.Add(1)) - 1
-					if i >= len(letters) {
-						return
-					}
-					err := c.do(s, cmd.Context(), letters[i].EventID, by)
-					done.Add(1)
-					mu.Lock()
-					switch {
-					case err == nil:
-						out.Changed++
-					case errors.Is(err, dlq.ErrRefused):
-						out.refuse(err)
-					default:
-						out.Failed++
-						out.explain(err)
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		return nil
-	}
-	var err error
-	if len(letters) > dlqListed {
-		err = showing(cmd.Context(), newProgress(cmd.ErrOrStderr(), int64(len(letters)), done.Load, nil), work)
-	} else {
-		err = work()
-	}
-	if left := int64(len(letters)) - done.Load(); left > 0 && err == nil {
-		err = withHint(fmt.Errorf("interrupted: %d changed, %d to do", out.Changed, left), "the same command goes on with the rest")
-	}
-	return err
 }
 
 // thisUser names who runs the command.

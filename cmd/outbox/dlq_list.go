@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -97,8 +99,60 @@ func printLetters(out, errOut io.Writer, output string, letters []dlq.Letter, mo
 type shown struct {
 	letterView
 	History []dlq.Change `json:"history"`
+	// Edits are what took the event's place, oldest first; the last one counts.
+	Edits []editView `json:"edits,omitempty"`
 	// Chain are the open letters of the aggregate, in order.
 	Chain []chainView `json:"chain"`
+}
+
+// editView is an edit of a letter.
+type editView struct {
+	EditedID    string            `json:"edited_id"`
+	By          string            `json:"by"`
+	Reason      string            `json:"reason,omitempty"`
+	At          time.Time         `json:"at"`
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	// Payload is set if the payload is text, PayloadBase64 if not.
+	Payload       *string `json:"payload,omitempty"`
+	PayloadBase64 []byte  `json:"payload_base64,omitempty"`
+	// Difference is to what would have been published before.
+	Difference dlq.Difference `json:"difference"`
+}
+
+// readEither reads the letter of an event, or that of which an edit has the id.
+func readEither(ctx context.Context, s *dlq.Store, id gocql.UUID) (dlq.Letter, error) {
+	l, err := s.Read(ctx, id)
+	if !errors.Is(err, dlq.ErrNotFound) {
+		return l, err
+	}
+	event, editErr := s.OriginalOf(ctx, id)
+	switch {
+	case errors.Is(editErr, dlq.ErrNotFound):
+		return l, err
+	case editErr != nil:
+		return l, editErr
+	}
+	return s.Read(ctx, event)
+}
+
+// editsOf are the edits of a letter.
+func editsOf(ctx context.Context, s *dlq.Store, l *dlq.Letter) (out []editView, err error) {
+	if l.Edit == nil {
+		return nil, nil
+	}
+	edits, err := s.Edits(ctx, l.EventID)
+	before := dlq.Edit{Payload: l.Payload, ContentType: l.ContentType, Headers: l.Headers}
+	for i := range edits {
+		e := &edits[i]
+		v := editView{
+			EditedID: e.ID.String(), By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At.UTC(), ContentType: e.ContentType, Headers: e.Headers,
+			Difference: dlq.Diff(before, e.Edit),
+		}
+		v.Payload, v.PayloadBase64 = textOrBytes(e.Payload)
+		out, before = append(out, v), e.Edit
+	}
+	return out, err
 }
 
 type chainView struct {
@@ -125,7 +179,7 @@ func newDLQShowCommand() *cobra.Command {
 				return err
 			}
 			return withDLQ(cmd, func(s *dlq.Store) error {
-				l, err := s.Read(cmd.Context(), ids[0])
+				l, err := readEither(cmd.Context(), s, ids[0])
 				if errors.Is(err, dlq.ErrNotFound) {
 					return withHint(err, "outbox dlq list shows which there are")
 				}
@@ -139,6 +193,9 @@ func newDLQShowCommand() *cobra.Command {
 				}
 				v.Waiting = l.WaitsFor(holds, time.Now())
 				if v.History, err = s.History(cmd.Context(), l.EventID); err != nil {
+					return err
+				}
+				if v.Edits, err = editsOf(cmd.Context(), s, &l); err != nil {
 					return err
 				}
 				chain, err := s.Chain(cmd.Context(), l.Table, l.AggregateID)
@@ -184,6 +241,7 @@ func printShown(w io.Writer, v *shown) error {
 	field("resolved at", at(v.ResolvedAt))
 	field("claimed by", v.ClaimedBy)
 	field("claimed until", at(v.ClaimedUntil))
+	field("published as", v.EditedID)
 	field("type", v.EventType)
 	field("aggregate", strings.TrimSpace(v.AggregateType+" "+v.AggregateID))
 	field("sequence", fmt.Sprint(v.Sequence))
@@ -224,6 +282,10 @@ func printShown(w io.Writer, v *shown) error {
 	}
 	if err := tw.Flush(); err != nil {
 		return err
+	}
+	for _, e := range v.Edits {
+		fmt.Fprintf(w, "\nedited by %s at %s, to be published as event %s in its place: %s\n", clean(e.By, 40), e.At.Format(time.RFC3339), e.EditedID, clean(e.Reason, 120))
+		printDifference(w, &e.Difference)
 	}
 	if len(v.Chain) > 0 {
 		fmt.Fprintf(w, "\nopen letters of the aggregate, in order:\n")

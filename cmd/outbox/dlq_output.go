@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/gocql/gocql"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -48,6 +49,7 @@ type letterView struct {
 	CreatedAt     *time.Time        `json:"created_at,omitempty"`
 	DeliverAt     *time.Time        `json:"deliver_at,omitempty"`
 	Version       int64             `json:"version"`
+	EditedID      string            `json:"edited_id,omitempty"`
 	ContentType   string            `json:"content_type,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
 	// Payload is set if the payload is text, PayloadBase64 if not.
@@ -70,15 +72,23 @@ func viewOf(l *dlq.Letter) letterView {
 	if l.Outcome.Kind != "" {
 		v.Outcome = l.Outcome.String()
 	}
-	switch {
-	case l.Payload == nil:
-	case utf8.Valid(l.Payload):
-		s := string(l.Payload)
-		v.Payload = &s
-	default:
-		v.PayloadBase64 = l.Payload
+	v.Payload, v.PayloadBase64 = textOrBytes(l.Payload)
+	if l.EditedID != (gocql.UUID{}) {
+		v.EditedID = l.EditedID.String()
 	}
 	return v
+}
+
+// textOrBytes is a payload as text, or as bytes if it is none.
+func textOrBytes(payload []byte) (*string, []byte) {
+	switch {
+	case payload == nil:
+		return nil, nil
+	case utf8.Valid(payload):
+		s := string(payload)
+		return &s, nil
+	}
+	return nil, payload
 }
 
 func timeOrNil(t time.Time) *time.Time {

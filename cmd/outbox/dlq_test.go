@@ -54,7 +54,11 @@ func (b *dlqBundle) bury(seq int64, f func(*dlq.Letter)) string {
 func (b *dlqBundle) run(want int, args ...string) (out, errOut string) {
 	b.t.Helper()
 	var o, e bytes.Buffer
-	code := run(append(append([]string{"dlq"}, args...), "--scylla-hosts", b.e.cqlAddr), &o, &e)
+	args = append(append([]string{"dlq"}, args...), "--scylla-hosts", b.e.cqlAddr)
+	if args[1] == "replay" {
+		args = append(args, "--kafka-seeds", b.e.kafkaAddr)
+	}
+	code := run(args, &o, &e)
 	if code != want {
 		b.t.Errorf("dlq %v: exit status %d, want %d\n%s%s", args, code, want, o.String(), e.String())
 	}
@@ -216,7 +220,7 @@ func TestDLQ_Commands(t *testing.T) {
 		if _, errOut := b.run(exitFailed, "replay", next, "--yes"); !strings.Contains(errOut, "act on the first") {
 			t.Errorf("replay of a parked letter says %q", errOut)
 		}
-		out, _ := b.run(exitOK, "replay", "--all", "--yes", "--reason", "mended", "--actor", "eve", "-o", "json")
+		out, _ := b.run(exitWaits, "replay", "--all", "--yes", "--wait", "0", "--reason", "mended", "--actor", "eve", "-o", "json")
 		var v changed
 		if err := json.Unmarshal([]byte(out), &v); err != nil || v.Changed != 2 || v.Preview.Refused[dlq.Parked] != 1 || v.Preview.Followers != 1 {
 			t.Errorf("replay --all printed %s, %v", out, err)

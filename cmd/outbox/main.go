@@ -23,6 +23,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // what was asked for did not succeed
 	exitUsage  = 2 // the command line or the configuration is wrong
+	exitWaits  = 3 // it was asked for, and the time to wait for it is up
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -40,6 +41,10 @@ func run(args []string, out, errOut io.Writer) int {
 	var quiet quietError
 	if errors.As(err, &quiet) {
 		return exitFailed
+	}
+	var waits waitsError
+	if errors.As(err, &waits) {
+		return exitWaits
 	}
 	fmt.Fprintln(errOut, "outbox: "+err.Error())
 	var h hint
@@ -73,7 +78,7 @@ says what is missing, 'outbox verify' whether anything was lost.`,
 	})
 	root.AddCommand(
 		newDevCommand(), newOrdersCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
-		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newFakeCommand(), newBenchCommand(), newVersionCommand(),
+		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newFakeCommand(), newBenchCommand(), newVersionCommand(),
 	)
 	return root
 }
@@ -112,6 +117,12 @@ func (u usageError) Unwrap() error { return u.error }
 type quietError struct{}
 
 func (quietError) Error() string { return "failed" }
+
+// waitsError is no failure: what was asked for is not done yet, and the command has
+// said so itself.
+type waitsError struct{}
+
+func (waitsError) Error() string { return "not done yet" }
 
 // oneOf checks the value of a flag that has a few allowed ones.
 func oneOf(flag, value string, allowed ...string) error {

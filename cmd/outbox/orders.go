@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ import (
 func newOrdersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "orders",
-		Short: "Serve the order API, until SIGTERM",
+		Short: "Serve the API of orders and messages, until SIGTERM",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
@@ -32,7 +33,7 @@ func newOrdersCommand() *cobra.Command {
 			return runOrders(cmd, c)
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionHTTP, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionHTTP, sectionMessages, sectionLog)
 	return cmd
 }
 
@@ -98,8 +99,12 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	if err != nil {
 		return nil, errors.Join(usageError{err}, closeHints())
 	}
+	intake, err := c.newMessages(session, consistency, conf.Committed, reg, log)
+	if err != nil {
+		return nil, errors.Join(err, closeHints())
+	}
 	server, err := orders.NewServer(service, orders.ServerConfig{
-		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log,
+		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Routes: []func(huma.API){intake.Register},
 	})
 	if err != nil {
 		return nil, errors.Join(usageError{err}, closeHints())

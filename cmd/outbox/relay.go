@@ -114,6 +114,10 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	if err != nil {
 		return err
 	}
+	scheduler, err := c.newScheduler(session, confs, reg, log)
+	if err != nil {
+		return err
+	}
 	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, relays.readiness()), log)
 	if err != nil {
 		return withHint(err, "another process has that port; --admin-addr names another")
@@ -125,7 +129,7 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 		stop := showBackfill(ctx, cmd.ErrOrStderr(), relays.all[0])
 		defer stop()
 	}
-	err = relays.run(ctx)
+	err = withScheduler(ctx, scheduler, relays.run)
 	if err == nil {
 		log.Info("relay stopped", "cause", context.Cause(ctx))
 	}

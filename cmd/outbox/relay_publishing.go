@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
 // relayPublishing are the settings of retries, breaker and dead letters.
@@ -88,6 +89,8 @@ var publishingSettings = []setting{
 	{sectionRelay, "replay_concurrency", relay.DefaultReplayConcurrency, "dead letters that are replayed at the same time", false},
 	{sectionRelay, "replay_rate", float64(relay.DefaultReplayRate), "dead letters that are replayed per second, at most; -1 does not bound it", false},
 	{sectionRelay, "replay_canary", relay.DefaultReplayCanary, "more dead letters with equal errors than this are replayed behind canaries: 1, 2, 5, 20, 100, and when one dies of the same error again, the others wait; -1 sends none", false},
+	{sectionRelay, "schedule", "on", "on: hand scheduled messages to the outbox when they are due; of several relays one does. off: do not", false},
+	{sectionRelay, "schedule_rate", schedule.DefaultRate, "scheduled messages handed over per second, at most", false},
 	{sectionRelay, "claim_for", relay.DefaultClaimFor, "how long a replay may take, unless it is extended, before another worker may take the dead letter", false},
 	{sectionRelay, "strategy_poll", relay.DefaultStrategyPoll, "how often it is looked at whether what waits for a window or a condition may be replayed", false},
 	{sectionRelay, "condition_broker", relay.DefaultConditionBroker, "condition broker_healthy: how long no call to the broker may have failed", false},

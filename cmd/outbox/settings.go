@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -13,14 +14,28 @@ import (
 type section string
 
 const (
-	sectionScylla section = "scylla"
-	sectionKafka  section = "kafka"
-	sectionHTTP   section = "http"
-	sectionAdmin  section = "admin"
-	sectionRelay  section = "relay"
-	sectionSchema section = "schema"
-	sectionLog    section = "log"
+	sectionScylla   section = "scylla"
+	sectionKafka    section = "kafka"
+	sectionHTTP     section = "http"
+	sectionMessages section = "messages"
+	sectionAdmin    section = "admin"
+	sectionRelay    section = "relay"
+	sectionDLQ      section = "dlq"
+	sectionSchema   section = "schema"
+	sectionLog      section = "log"
+
+	// sectionAdminAPI are the settings of the admin API: those of the section
+	// admin that the relay has no use for.
+	sectionAdminAPI section = "admin API"
 )
+
+// name is the section's in a file.
+func (s section) name() string {
+	if s == sectionAdminAPI {
+		return string(sectionAdmin)
+	}
+	return string(s)
+}
 
 // setting is one configuration value. Its key in the file is Section.Name, its
 // flag --section-name with dashes, its environment variable
@@ -37,7 +52,7 @@ type setting struct {
 
 // settings is every configuration value there is: flags, environment, the keys
 // allowed in a file, and the table in the README come from it.
-var settings = slices.Concat(ownSettings, publishingSettings)
+var settings = slices.Concat(ownSettings, messageSettings, publishingSettings)
 
 var ownSettings = []setting{
 	{sectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port", false},
@@ -71,6 +86,14 @@ var ownSettings = []setting{
 
 	{sectionAdmin, "addr", "127.0.0.1:9090", "address of the relay's /metrics, /healthz and /readyz", false},
 	{sectionAdmin, "profiles", false, "serve Go's profiles there too, under /debug/pprof/", false},
+	{sectionAdminAPI, "api_addr", "127.0.0.1:8090", "address of the admin API and its console; who may use it are admin.tokens, a list of {name, role, hash} in the file", false},
+	{sectionAdminAPI, "tls_cert", "", "file with its certificate (PEM); beyond loopback it is needed", false},
+	{sectionAdminAPI, "tls_key", "", "file with its key (PEM)", false},
+	{sectionAdminAPI, "insecure", false, "listen beyond loopback without TLS, because something else protects the way", false},
+	{sectionAdminAPI, "oidc_issuer", "", "URL of an OpenID Connect issuer whose JWTs are taken as tokens; empty takes none", false},
+	{sectionAdminAPI, "oidc_audience", "", "whom those JWTs must be for: the API's client id", false},
+	{sectionAdminAPI, "oidc_role_claim", access.DefaultRoleClaim, "claim with the roles; dots lead into objects", false},
+	{sectionAdminAPI, "oidc_role_prefix", access.DefaultRolePrefix, "what stands before viewer, operator and admin there", false},
 
 	{sectionRelay, "name", relay.DefaultName, "name of the relay; each name has checkpoints of its own", false},
 	{sectionRelay, "table", relay.DefaultTable, "outbox table", false},
@@ -100,6 +123,8 @@ var ownSettings = []setting{
 	{sectionRelay, "max_record_bytes", relay.DefaultMaxRecordBytes, "size of a record and of a batch, at most; a topic's max.message.bytes bounds it further", false},
 	{sectionRelay, "drain_timeout", relay.DefaultDrainTimeout, "how long acknowledgements may take after SIGTERM", false},
 
+	{sectionDLQ, "schemas", "", "directory of JSON Schemas, <event type>.json, that the payloads of edited dead letters must fit; empty has none", false},
+
 	{sectionSchema, "row_ttl", schema.DefaultRowTTL, "how long outbox rows live; must outlive the longest outage of the relay", false},
 	{sectionSchema, "cdc_ttl", schema.DefaultCDCTTL, "how long the CDC log lives", false},
 	{sectionSchema, "tablets", "auto", "auto, vnodes or tablets", false},
@@ -109,4 +134,4 @@ var ownSettings = []setting{
 }
 
 // key is the setting's key in a file.
-func (s setting) key() string { return string(s.Section) + "." + s.Name }
+func (s setting) key() string { return s.Section.name() + "." + s.Name }

@@ -29,6 +29,8 @@ type Scan struct {
 	Table string
 	// Topic names the topic of an event; an error makes the row unreadable. Required.
 	Topic func(eventType, aggregateType string) (string, error)
+	// Skip leaves out the rows of some aggregate types. Default: none.
+	Skip func(aggregateType string) bool
 	// Since leaves out rows that were written before, but for the last of them
 	// in each aggregate. Zero means all.
 	Since time.Time
@@ -177,6 +179,9 @@ func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, err
 		if waiting++; waiting >= limit.Burst() {
 			err = limit.WaitN(ctx, waiting)
 			waiting = 0
+		}
+		if s.Skip != nil && s.Skip(aggregateType) {
+			continue
 		}
 		if problem := s.complete(&row, eventType, aggregateType, deliver); problem != "" {
 			out.Unreadable = append(out.Unreadable, Unreadable{row.Aggregate, row.Seq, problem})

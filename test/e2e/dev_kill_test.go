@@ -13,8 +13,8 @@ import (
 func TestDev_IsKilledDuringItsLoad(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	addrs := harness.FreeAddrs(t, 3)
-	d := harness.Start(t, "dev", "dev", "--data-dir", dir, "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2])
+	addrs := harness.FreeAddrs(t, 4)
+	d := harness.Start(t, "dev", "dev", "--data-dir", dir, "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2], "--admin-addr", addrs[3])
 	for i := range 3 {
 		if i > 0 {
 			d.Restart()

@@ -24,6 +24,8 @@ var forbidden = map[string][]string{
 	"orders":               {"relay", "dlq", "cmd", "internal/scyllafake"},
 	"dlq":                  {"relay", "orders", "cmd", "internal/scyllafake"},
 	"dlq/console":          {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"schedule":             {"relay", "orders", "dlq", "messages", "cmd", "internal/scyllafake"},
+	"messages":             {"relay", "orders", "dlq", "cmd", "internal/scyllafake"},
 	"schema":               {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
 	"internal/access":      {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
 	"notify":               {"relay", "orders", "dlq", "schema", "cmd", "internal"},

@@ -256,4 +256,57 @@ var mutants = []mutant{
 		old: "		p.memory.addFresh(id, written)\n",
 		new: "",
 	}),
+	{
+		name: "a cancellation does not ask whether the message is out", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations|CutOffLongAgo",
+		old: "payload = null, headers = null, content_type = null WHERE id = ? IF state = 'scheduled'\"",
+		new: "payload = null, headers = null, content_type = null WHERE id = ? IF state != 'nothing'\"",
+	},
+	{
+		name: "a release does not ask whether the message was cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
+		old: "release_at = ? WHERE id = ? IF state = 'scheduled'\"", new: "release_at = ? WHERE id = ? IF state != 'nothing'\"",
+	},
+	{
+		name: "writing a scheduled message again covers what was decided", file: "schedule/store.go", pkg: "./schedule", run: "RevivesNothing",
+		old: "b.Query(putRow, m.CreatedAt.Add(-ClockSkew).UnixMicro()", new: "b.Query(putRow, now.Add(ClockSkew).UnixMicro()",
+	},
+	{
+		name: "a release taken up again has a write time of its own", file: "schedule/release.go", pkg: "./schedule", run: "Cancellations|CutOff",
+		old: "		at := time.Now()\n		won, err := s.store.release(ctx, &m, at)", new: "		at := time.Now()\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
+	},
+	{
+		name: "a release taken up late keeps its write time", file: "schedule/release.go", pkg: "./schedule", run: "CutOffLongAgo",
+		old: "		m.releaseAt = at.UnixMicro()\n	}\n	serverTime", new: "	}\n	serverTime",
+	},
+	{
+		name: "a message goes out before its time", file: "schedule/scheduler.go", pkg: "./schedule", run: "NothingEarly",
+		old: "if wait = s.pending[0].at.Sub(now); wait > 0 {", new: "if wait = s.pending[0].at.Sub(now) - time.Second; wait > 0 {",
+	},
+	{
+		name: "memory has room for all that waits", file: "schedule/scheduler.go", pkg: "./schedule", run: "LittleMemory",
+		old: "room: make(chan struct{}, cfg.MaxPending)", new: "room: make(chan struct{}, 1<<20)",
+	},
+	{
+		name: "a page of the list forgets those of the same time", file: "schedule/slots.go", pkg: "./schedule", run: "ListsByTime",
+		old: "	if after.ID != (gocql.UUID{}) {\n		if err", new: "	if after.ID != (gocql.UUID{}) && limit < 0 {\n		if err",
+	},
+	{
+		name: "a retried batch has ids of its own", file: "messages/service.go", pkg: "./messages", run: "Batch",
+		old: "one.id = outbox.NameID(id.id, strconv.Itoa(i))", new: "one.id = outbox.NewID()",
+	},
+	{
+		name: "a message that was taken back comes back with its Idempotency-Key", file: "messages/service.go", pkg: "./messages", run: "SameKey",
+		old: "		if found && state != Scheduled {", new: "		if found && state == Queued {",
+	},
+	{
+		name: "a write that timed out counts as not made", file: "messages/service.go", pkg: "./messages", run: "AnswersAreTrue",
+		old: "		case fate == cqlcode.Unknown:\n			unknown = true", new: "		case fate == cqlcode.Unknown:\n			unknown = false",
+	},
+	{
+		name: "any topic may be written to", file: "messages/message.go", pkg: "./messages", run: "NamesEveryBadField",
+		old: "	case !c.allowed(n.Topic):", new: "	case false && !c.allowed(n.Topic):",
+	},
+	{
+		name: "a message's topic follows the relay's template", file: "relay/topics.go", pkg: "./relay", run: "TestConfig_TopicOf",
+		old: "	if e.AggregateType == outbox.MessageAggregate {", new: "	if e.AggregateType == outbox.MessageAggregate+\"s\" {",
+	},
 }

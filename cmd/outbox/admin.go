@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+func newAdminCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "admin",
+		Short: "Serve the HTTP API to dead letters and relays, until SIGTERM",
+		Long: `Serve the HTTP API to dead letters and relays, until SIGTERM. It describes
+itself at /openapi.json.
+
+Who may use it stands in the configuration file, as admin.tokens: 'outbox admin
+token NAME --role viewer' prints a token, and the line for the file, which has
+only its hash. Or an OpenID Connect issuer says so: admin.oidc_issuer.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			return runAdmin(cmd, c)
+		},
+	}
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionLog)
+	cmd.AddCommand(newAdminTokenCommand())
+	return cmd
+}
+
+func newAdminTokenCommand() *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use:   "token NAME",
+		Short: "Make a bearer token, and the line for the configuration that lets it in",
+		Long: `Make a bearer token of 256 random bits and print it, once: it is kept nowhere.
+The configuration has its hash alone, so that who reads it cannot use it.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			secret, hash := access.NewToken()
+			t := access.Token{Name: args[0], Role: access.Role(role), Hash: hash}
+			if _, err := access.New(access.Config{Tokens: []access.Token{t}}); err != nil {
+				return usageError{err}
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), "The token, which is shown once:")
+			fmt.Fprintln(cmd.OutOrStdout(), secret)
+			fmt.Fprintf(cmd.ErrOrStderr(), "\nIn the configuration file:\nadmin:\n  tokens:\n    - {name: %s, role: %s, hash: \"%s\"}\n", t.Name, t.Role, t.Hash)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&role, "role", string(access.Viewer), "viewer (reads), operator (also replays, releases, parks, resolves) or admin (also discards, edits, cancels)")
+	return cmd
+}
+
+func runAdmin(cmd *cobra.Command, c *config) (err error) {
+	ctx := cmd.Context()
+	log, err := c.Log.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return usageError{err}
+	}
+	teardown := daemon.Teardown{Logger: log}
+	defer func() { err = errors.Join(err, teardown.Run()) }()
+	gate, err := c.Admin.gate(log)
+	if err != nil {
+		return usageError{err}
+	}
+	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	teardown.AddFunc("scylla session", session.Close)
+	a, err := startAdmin(ctx, c, gate, session, newRegistry(), log, &teardown)
+	if err != nil {
+		return err
+	}
+	log.Info("admin API is up", "addr", a.addr, "tls", c.Admin.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
+	return a.wait()
+}
+
+// gate is who may use the admin API.
+func (c *adminConfig) gate(log *slog.Logger) (*access.Gate, error) {
+	g, err := access.New(access.Config{
+		Tokens: c.Tokens, Logger: log,
+		OIDC: access.OIDC{Issuer: c.OIDCIssuer, Audience: c.OIDCAudience, RoleClaim: c.OIDCRoleClaim, RolePrefix: c.OIDCRolePrefix},
+	})
+	if err != nil {
+		return nil, withHint(err, "'outbox admin token NAME --role viewer' makes a token and shows where it goes")
+	}
+	return g, nil
+}
+
+// adminAPI is a running admin API.
+type adminAPI struct {
+	addr string
+	stop context.CancelFunc
+	done chan error // delivers what ended it, once
+}
+
+// startAdmin starts the admin API; it listens when startAdmin returns. It ends with
+// ctx, or by shutdown.
+func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, reg registry, log *slog.Logger, teardown *daemon.Teardown) (*adminAPI, error) {
+	opts, err := c.dlqOptions()
+	if err != nil {
+		return nil, err
+	}
+	letters, err := dlq.Open(session, c.Scylla.Keyspace, append(opts, dlq.WithLogger(log))...)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
+	}
+	kafka, err := c.Kafka.client()
+	if err != nil {
+		return nil, err
+	}
+	teardown.AddFunc("kafka client", kafka.Close)
+	server, err := api.New(api.Config{
+		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
+		Kafka: kafka, Relay: c.Relay.Name, Tables: c.tableNames(), Console: consoleHandler(), Registerer: reg, Gatherer: reg, Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ln, err := c.Admin.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(ctx)
+	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
+	go func() { a.done <- server.Serve(running, ln) }()
+	return a, nil
+}
+
+// consoleHandler serves the web console; nil without one.
+func consoleHandler() http.Handler { return nil }
+
+// listen listens where the configuration says.
+func (c *adminConfig) listen(ctx context.Context) (net.Listener, error) {
+	ln, err := access.Listen(ctx, c.APIAddr, c.TLSCert, c.TLSKey, c.Insecure)
+	switch {
+	case errors.Is(err, access.ErrInClear):
+		return nil, usageError{withHint(err, "set admin.tls_cert and admin.tls_key; or --admin-insecure, if something else protects the way, such as a proxy on this machine")}
+	case err != nil:
+		return nil, portHint(err, c.APIAddr, "the flag for its address (--admin-api-addr; of dev: --admin-addr)")
+	}
+	return ln, nil
+}
+
+// tableNames are the outbox tables of the configuration's relay, "keyspace.table".
+func (c *config) tableNames() (out []string) {
+	confs, err := c.relayConfigs()
+	if err != nil {
+		return []string{c.Scylla.Keyspace + "." + c.Relay.Table}
+	}
+	for i := range confs {
+		out = append(out, tableName(&confs[i]))
+	}
+	return out
+}
+
+// wait returns what ended the API; nil after a requested stop.
+func (a *adminAPI) wait() error {
+	defer a.stop()
+	return <-a.done
+}
+
+// shutdown lets the requests under way finish and returns.
+func (a *adminAPI) shutdown() error {
+	a.stop()
+	return a.wait()
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// completionTime bounds how long a shell waits for the database.
+const completionTime = 2 * time.Second
+
+// complete lets the shell complete the filter's flags.
+func (f *dlqFilter) complete(cmd *cobra.Command) {
+	for flag, values := range map[string]func(*cobra.Command) []string{
+		"status": func(*cobra.Command) []string { return statusNames() },
+		"error-type": func(cmd *cobra.Command) []string {
+			return statsKeys(cmd, func(s *dlq.Stats) map[string]int64 { return s.OpenByClass })
+		},
+		"event-type": func(cmd *cobra.Command) []string {
+			return statsKeys(cmd, func(s *dlq.Stats) map[string]int64 { return s.OpenByType })
+		},
+	} {
+		err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return values(cmd), cobra.ShellCompDirectiveNoFileComp
+		})
+		if err != nil {
+			panic(err) // there is no such flag
+		}
+	}
+}
+
+// forCompletion asks the database, if it answers soon.
+func forCompletion(cmd *cobra.Command, ask func(context.Context, *dlq.Store) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+	defer cancel()
+	_ = withDLQ(cmd, func(s *dlq.Store) error { return ask(ctx, s) }) // the shell has no use for an error
+}
+
+func statsKeys(cmd *cobra.Command, of func(*dlq.Stats) map[string]int64) (keys []string) {
+	forCompletion(cmd, func(ctx context.Context, s *dlq.Store) error {
+		stats, err := s.Stats(ctx)
+		if err == nil {
+			keys = slices.Sorted(maps.Keys(of(&stats)))
+		}
+		return err
+	})
+	return keys
+}
+
+// completeJobs completes the id of a job, with what it is about.
+func completeJobs(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	forCompletion(cmd, func(ctx context.Context, s *dlq.Store) error {
+		jobs, err := s.Jobs(ctx, gocql.UUID{}, 20)
+		for _, j := range jobs {
+			ids = append(ids, j.ID.String()+"\t"+string(j.State)+" "+string(j.Action)+" by "+clean(j.Actor.Name, 30))
+		}
+		return err
+	})
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// dlqEditFlags are those of outbox dlq edit.
+type dlqEditFlags struct {
+	dlqConfirm
+	dlqActor
+	payloadFile, contentType, output string
+	headers, without                 []string
+}
+
+func newDLQEditCommand() *cobra.Command {
+	var f dlqEditFlags
+	cmd := &cobra.Command{
+		Use:   "edit EVENT_ID",
+		Short: "Change the payload or the headers of a dead event, and have it published",
+		Long: `Change the payload or the headers of a dead event, and have it published in its
+place in the order of its aggregate, under a new id. The record names the original
+in its header ce_originalid. The original stays as it was; outbox dlq show shows
+both.
+
+Without --payload-file, --header, --without-header or --content-type it opens the
+payload in $VISUAL or $EDITOR; JSON is indented there, and stored without white
+space. A payload whose event type has a JSON Schema (dlq.schemas) must fit it. The
+difference is shown first.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := eventIDs(args)
+			if err == nil {
+				err = checkOutput(f.output)
+			}
+			if err != nil {
+				return err
+			}
+			return withDLQConfig(cmd, func(c *config, s *dlq.Store) error {
+				schemas, err := dlq.LoadSchemas(c.DLQ.Schemas)
+				if err != nil {
+					return usageError{withHint(err, "--dlq-schemas names the directory")}
+				}
+				l, err := s.Read(cmd.Context(), ids[0])
+				if errors.Is(err, dlq.ErrNotFound) {
+					return withHint(err, "outbox dlq list shows which there are")
+				}
+				if err != nil {
+					return err
+				}
+				return f.edit(cmd, s, schemas, &l)
+			})
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.payloadFile, "payload-file", "", "read the new payload from this file, - for standard input")
+	fl.StringArrayVar(&f.headers, "header", nil, "set a header, name=value; may be repeated")
+	fl.StringArrayVar(&f.without, "without-header", nil, "remove a header; may be repeated")
+	fl.StringVar(&f.contentType, "content-type", "", "set the content type")
+	f.dlqConfirm.addFlags(cmd)
+	f.dlqActor.addFlags(cmd)
+	outputFlag(cmd, &f.output)
+	addFlags(cmd, sectionScylla, sectionDLQ)
+	return cmd
+}
+
+// edited is what an edit prints as JSON.
+type edited struct {
+	EventID    string         `json:"event_id"`
+	EditedID   string         `json:"edited_id,omitempty"`
+	DryRun     bool           `json:"dry_run,omitempty"`
+	Difference dlq.Difference `json:"difference"`
+}
+
+func (f *dlqEditFlags) edit(cmd *cobra.Command, s *dlq.Store, schemas *dlq.Schemas, l *dlq.Letter) error {
+	if err := s.Check(dlq.ActionEdit, l); err != nil {
+		return err
+	}
+	e, err := f.changed(cmd, l.Content())
+	if err != nil {
+		return err
+	}
+	diff := dlq.Diff(l.Content(), e)
+	if diff.Empty() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed")
+		return nil
+	}
+	if err := schemas.Validate(l.EventType, e.Payload); err != nil {
+		return withHint(err, "nothing was changed; the schema is %s.json in the directory of --dlq-schemas", l.EventType)
+	}
+	out := edited{EventID: l.EventID.String(), Difference: diff, DryRun: f.dryRun}
+	if f.output == "table" || !f.dryRun {
+		printDifference(cmd.ErrOrStderr(), &diff)
+		checked := "its event type has no schema"
+		if schemas.Has(l.EventType) {
+			checked = "the payload fits the schema of " + clean(l.EventType, 60)
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s; %s seq %d of %s goes out in its place, under a new id\n", checked, clean(l.EventType, 60), l.Sequence, clean(l.AggregateID, 60))
+	}
+	if !f.dryRun {
+		if err := f.confirm(cmd, "edit the event and publish it?"); err != nil {
+			return err
+		}
+		id, err := s.Edit(cmd.Context(), l.EventID, e, f.by(), l.Version)
+		if err != nil {
+			return err
+		}
+		out.EditedID = id.String()
+	}
+	if f.output != "table" {
+		return printAs(cmd.OutOrStdout(), f.output, out)
+	}
+	if !f.dryRun {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "event %s is to be published as %s\n", out.EventID, out.EditedID)
+	}
+	return err
+}
+
+// printDifference shows a difference; its text is of unknown origin.
+func printDifference(w io.Writer, d *dlq.Difference) {
+	for line := range strings.Lines(d.Payload) {
+		fmt.Fprintln(w, clean(strings.TrimSuffix(line, "\n"), 0))
+	}
+	for _, h := range d.Headers {
+		if h.Old != nil {
+			fmt.Fprintf(w, "-%s: %s\n", clean(h.Name, 0), clean(*h.Old, 0))
+		}
+		if h.New != nil {
+			fmt.Fprintf(w, "+%s: %s\n", clean(h.Name, 0), clean(*h.New, 0))
+		}
+	}
+}
+
+// changed is what the flags, or the editor, make of the content.
+func (f *dlqEditFlags) changed(cmd *cobra.Command, e dlq.Edit) (dlq.Edit, error) {
+	e.Headers = maps.Clone(e.Headers)
+	for _, name := range f.without {
+		if _, ok := e.Headers[name]; !ok {
+			return e, usageError{fmt.Errorf("--without-header %q: the event has no such header", name)}
+		}
+		delete(e.Headers, name)
+	}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" {
+			return e, usageError{fmt.Errorf("--header %q: write name=value", h)}
+		}
+		if e.Headers == nil {
+			e.Headers = make(map[string]string)
+		}
+		e.Headers[name] = value
+	}
+	if f.contentType != "" {
+		e.ContentType = f.contentType
+	}
+	var err error
+	switch {
+	case f.payloadFile == "-":
+		e.Payload, err = io.ReadAll(cmd.InOrStdin())
+	case f.payloadFile != "":
+		e.Payload, err = os.ReadFile(f.payloadFile)
+	case len(f.headers)+len(f.without) == 0 && f.contentType == "":
+		e.Payload, err = editPayload(cmd, e.Payload)
+	}
+	if err != nil {
+		return e, fmt.Errorf("read the new payload: %w", err)
+	}
+	return e, nil
+}
+
+// editPayload lets somebody edit a payload.
+func editPayload(cmd *cobra.Command, payload []byte) ([]byte, error) {
+	in, isFile := cmd.InOrStdin().(*os.File)
+	if !isFile || !term.IsTerminal(int(in.Fd())) {
+		return nil, usageError{withHint(errors.New("there is no terminal to edit on"), "use --payload-file, --header, --without-header or --content-type")}
+	}
+	return editWith(cmd.Context(), editor(), payload, in, cmd.ErrOrStderr())
+}
+
+// editor is the command that edits a file.
+func editor() string {
+	for _, name := range []string{"VISUAL", "EDITOR"} {
+		if v := os.Getenv(name); v != "" {
+			return v
+		}
+	}
+	return "vi"
+}
+
+// editWith opens a payload in an editor and returns what was saved. JSON is
+// indented for it, and compacted after; what was not touched comes back to the
+// byte.
+func editWith(ctx context.Context, editor string, payload []byte, in io.Reader, out io.Writer) (_ []byte, err error) {
+	shown, name := payload, "payload-*.txt"
+	var pretty bytes.Buffer
+	isJSON := json.Indent(&pretty, payload, "", "  ") == nil
+	if isJSON {
+		pretty.WriteByte('\n')
+		shown, name = pretty.Bytes(), "payload-*.json"
+	}
+	file, err := os.CreateTemp("", name) // for its owner alone
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
+	_, err = file.Write(shown)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	words := append(strings.Fields(editor), file.Name())
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, out
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("editor %q: %w", editor, err)
+	}
+	saved, err := os.ReadFile(file.Name())
+	if err != nil || bytes.Equal(saved, shown) {
+		return payload, err
+	}
+	var compact bytes.Buffer
+	if isJSON && json.Compact(&compact, saved) == nil {
+		return compact.Bytes(), nil
+	}
+	return saved, nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+func TestDLQ_Edit(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("OrderCreated.json", `{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}`)
+	good, bad := write("good", `{"id":2}`), write("bad", `{"id":"2"}`)
+	id := b.bury(1, func(l *dlq.Letter) { l.CreatedAt = testTime })
+	schemas := []string{"--dlq-schemas", dir}
+	edit := func(want int, args ...string) (string, string) {
+		t.Helper()
+		return b.run(want, append(append([]string{"edit", id}, args...), schemas...)...)
+	}
+	if _, errOut := edit(exitUsage); !strings.Contains(errOut, "no terminal to edit on") {
+		t.Errorf("edit without a terminal says %q", errOut)
+	}
+	if _, errOut := edit(exitUsage, "--payload-file", good); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, `+  "id": 2`) {
+		t.Errorf("edit without leave says %q", errOut)
+	}
+	if _, errOut := edit(exitFailed, "--payload-file", bad, "--yes"); !strings.Contains(errOut, "/id") {
+		t.Errorf("edit that does not fit says %q", errOut)
+	}
+	edit(exitFailed, "--header", "ce_id=x", "--yes")
+	edit(exitUsage, "--header", "x", "--yes")
+	edit(exitUsage, "--without-header", "x", "--yes")
+	if out, _ := edit(exitOK, "--header", "k=v", "--dry-run", "-o", "json"); !strings.Contains(out, `"dry_run": true`) {
+		t.Errorf("edit --dry-run printed %q", out)
+	}
+	if _, errOut := edit(exitOK, "--header", "traceparent=00", "--yes"); !strings.Contains(errOut, "nothing was changed") {
+		t.Errorf("an edit that changes nothing says %q", errOut)
+	}
+	u, _ := gocql.ParseUUID(id)
+	if l, err := b.store.Read(t.Context(), u); err != nil || l.Edit != nil || l.Version != 1 {
+		t.Fatalf("edits that were not made left %+v, %v", l, err)
+	}
+	out, errOut := edit(exitOK, "--payload-file", good, "--header", "k=v", "--without-header", "traceparent", "--yes", "-o", "json", "--reason", "typo")
+	var v edited
+	if err := json.Unmarshal([]byte(out), &v); err != nil || v.EditedID == "" || len(v.Difference.Headers) != 2 {
+		t.Fatalf("edit printed %q, %v", out, err)
+	}
+	if !strings.Contains(errOut, "fits the schema") {
+		t.Errorf("edit says %q", errOut)
+	}
+	l, err := b.store.Read(t.Context(), u)
+	if err != nil || l.EditedID.String() != v.EditedID || string(l.Edit.Payload) != `{"id":2}` || string(l.Payload) != `{"id":1}` || l.Edit.Headers["k"] != "v" {
+		t.Errorf("the letter is %+v, %v", l, err)
+	}
+	out, _ = b.run(exitOK, "show", id)
+	for _, want := range []string{v.EditedID, `{"id":1}`, `+  "id": 2`, "typo"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("show lacks %q:\n%s", want, out)
+		}
+	}
+	if shown, _ := b.run(exitOK, "show", v.EditedID); shown != out {
+		t.Errorf("show of the new id printed %q", shown)
+	}
+	schemas = []string{"--dlq-schemas", filepath.Join(dir, "none")}
+	edit(exitUsage, "--payload-file", good, "--yes")
+	b.run(exitFailed, "edit", gocql.MustRandomUUID().String(), "--payload-file", good, "--yes")
+}
+
+func TestEditWith_AnEditor(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, payload, editor, want string }{
+		{"untouched, to the byte", `{"a" : 1}`, "true", `{"a" : 1}`},
+		{"JSON is indented", `{"a":1,"b":2}`, `sed -i s/^..\"a\":.1,$/\"a\":7,/`, `{"a":7,"b":2}`},
+		{"text", "abc", "sed -i s/b/x/", "axc"},
+		{"no JSON any more", `{"a":1}`, "sed -i s/{/</", "<\n  \"a\": 1\n}\n"},
+	} {
+		got, err := editWith(t.Context(), tt.editor, []byte(tt.payload), strings.NewReader(""), io.Discard)
+		if err != nil || string(got) != tt.want {
+			t.Errorf("%s: %q, %v, want %q", tt.name, got, err, tt.want)
+		}
+	}
+	if _, err := editWith(t.Context(), "false", nil, strings.NewReader(""), io.Discard); err == nil || errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an editor that fails: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// relaySilent is for how long a relay may say nothing before it counts as gone.
+const relaySilent = 15 * time.Second
+
+// healthy returns nil if a replay of the letters may begin, and says what speaks
+// against it.
+func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *config, letters []dlq.Letter) error {
+	tables := make(map[string]bool)
+	for i := range letters {
+		tables[letters[i].Table] = true
+	}
+	problems := append(relayProblems(cmd.Context(), cmd.ErrOrStderr(), c, tables), brokerProblems(cmd.Context(), c)...)
+	if len(problems) == 0 {
+		return nil
+	}
+	text := strings.Join(problems, "; ")
+	if f.force {
+		fmt.Fprintln(cmd.ErrOrStderr(), "not well: "+text+"; going on, as --force says")
+		return nil
+	}
+	return withHint(errors.New("nothing was replayed: "+text), "mend it, or say --force: the relay publishes the letters once it can")
+}
+
+// brokerProblems says whether the broker cannot be reached.
+func brokerProblems(ctx context.Context, c *config) []string {
+	client, err := c.Kafka.client()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer client.Close()
+	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}
+
+// said is what is wanted of a relay's last word.
+type said struct {
+	State   string `json:"state"`
+	Breaker struct {
+		State string `json:"state"`
+	} `json:"breaker"`
+}
+
+// relayProblems says for which tables no relay runs, or has its breaker open.
+func relayProblems(ctx context.Context, w io.Writer, c *config, tables map[string]bool) (problems []string) {
+	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer session.Close()
+	alive := make(map[string]said)
+	iter := session.Query("SELECT table_name, at, status FROM relay_instances WHERE scope = ?", "keyspace").WithContext(ctx).Idempotent(true).Iter()
+	var table, status string
+	var at time.Time
+	some := false
+	for iter.Scan(&table, &at, &status) {
+		some = true
+		var v said
+		if json.Unmarshal([]byte(status), &v) == nil && v.State != "stopped" && time.Since(at) < relaySilent {
+			alive[table] = v
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return []string{"read which relays run: " + err.Error()}
+	}
+	if !some {
+		fmt.Fprintln(w, "no relay says that it runs; letters wait until one does")
+		return nil
+	}
+	for t := range tables {
+		v, ok := alive[t]
+		switch {
+		case !ok:
+			problems = append(problems, "no relay of "+t+" runs")
+		case v.Breaker.State == "open":
+			problems = append(problems, "the breaker of the relay of "+t+" is open")
+		}
+	}
+	return problems
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// jobView is a job for people and scripts.
+type jobView struct {
+	ID        string          `json:"id"`
+	State     dlq.JobState    `json:"state"`
+	Action    dlq.Action      `json:"action"`
+	Filter    *dlq.Filter     `json:"filter,omitempty"`
+	IDs       int             `json:"ids,omitempty"`
+	Limit     int             `json:"limit,omitempty"`
+	Rate      float64         `json:"rate,omitempty"`
+	BatchSize int             `json:"batch_size"`
+	Canary    bool            `json:"canary,omitempty"`
+	Actor     string          `json:"actor"`
+	Reason    string          `json:"reason,omitempty"`
+	Progress  dlq.Progress    `json:"progress"`
+	Error     string          `json:"error,omitempty"`
+	RunBy     string          `json:"run_by,omitempty"`
+	Created   time.Time       `json:"created_at"`
+	Started   *time.Time      `json:"started_at,omitempty"`
+	Finished  *time.Time      `json:"finished_at,omitempty"`
+	Version   int64           `json:"version"`
+	History   []dlq.JobChange `json:"history"`
+}
+
+func viewOfJob(j *dlq.Job) *jobView {
+	v := &jobView{
+		ID: j.ID.String(), State: j.State, Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize,
+		Canary: j.Canary, Actor: j.Actor.Name, Reason: j.Actor.Reason, Progress: j.Progress, Error: j.Error, RunBy: j.ClaimedBy,
+		Created: j.Created(), Started: timeOrNil(j.Started), Finished: timeOrNil(j.Finished), Version: j.Version, History: j.History,
+	}
+	if len(j.IDs) == 0 {
+		v.Filter = &j.Filter
+	}
+	return v
+}
+
+// status is the error that the exit status is of.
+func (v *jobView) status() error {
+	switch {
+	case v.State == dlq.JobFailed, v.State == dlq.JobCancelled, v.State == dlq.JobPaused, v.Progress.Failed() > 0:
+		return quietError{}
+	case v.Finished == nil, v.Progress.Waiting > 0:
+		return waitsError{}
+	}
+	return nil
+}
+
+// printReport says what became of a job's letters.
+func printReport(w io.Writer, v *jobView) {
+	p := &v.Progress
+	if v.Action == dlq.ActionReplay && v.Started != nil {
+		fmt.Fprintf(w, "%d published, %d died again, %d still waiting", p.Replayed, p.Failed(), p.Waiting)
+		if p.Overtaken > 0 {
+			fmt.Fprintf(w, ", %d changed by somebody else meanwhile", p.Overtaken)
+		}
+		fmt.Fprintln(w)
+	}
+	counts(w, "died again, by error", wideText(p.FailedAgain))
+	counts(w, "left as they are", wideText(p.Skipped))
+	if v.Error != "" {
+		fmt.Fprintln(w, clean(v.Error, 0))
+	}
+	fmt.Fprintf(w, "job %s is %s\n", v.ID, v.State)
+}
+
+func wideText(m map[string]int) map[string]int64 { return wide(m) }
+
+func newDLQJobsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List jobs, which change letters in bulk; pause, resume, cancel and watch them",
+		Long: `List jobs, which change letters in bulk; pause, resume, cancel and watch them.
+
+Every change by outbox dlq, the console and the HTTP API over more than one letter
+is a job in the database. One process at a time runs it; if that one dies, another
+goes on where it was. A job changes a letter once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newDLQJobsListCommand(), newDLQJobsShowCommand(), newDLQJobsWatchCommand(),
+		newDLQJobsSteerCommand("pause", "Have a job stop between two letters", (*dlq.Store).PauseJob),
+		newDLQJobsSteerCommand("resume", "Let a paused job go on where it was, here", (*dlq.Store).ResumeJob),
+		newDLQJobsSteerCommand("cancel", "End a job; what it did stays done", (*dlq.Store).CancelJob))
+	return cmd
+}
+
+func newDLQJobsListCommand() *cobra.Command {
+	var output string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List jobs, the newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if limit < 1 {
+				return usageError{fmt.Errorf("--limit %d must be at least 1", limit)}
+			}
+			return withDLQ(cmd, func(s *dlq.Store) error {
+				jobs, err := s.Jobs(cmd.Context(), gocql.UUID{}, limit)
+				if err != nil {
+					return err
+				}
+				return printJobs(cmd.OutOrStdout(), cmd.ErrOrStderr(), output, jobs)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 20, "this many jobs at most")
+	outputFlag(cmd, &output)
+	addFlags(cmd, sectionScylla)
+	return cmd
+}
+
+func printJobs(out, errOut io.Writer, output string, jobs []*dlq.Job) error {
+	if output != "table" {
+		views := make([]*jobView, len(jobs))
+		for i, j := range jobs {
+			views[i] = viewOfJob(j)
+		}
+		return printAs(out, output, views)
+	}
+	if len(jobs) == 0 {
+		_, err := fmt.Fprintln(errOut, "there are no jobs")
+		return err
+	}
+	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "JOB\tSTATE\tACTION\tDONE\tTOTAL\tDIED AGAIN\tWAITING\tACTOR\tCREATED")
+	for _, j := range jobs {
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Progress.Failed(),
+			j.Progress.Waiting, clean(j.Actor.Name, 30), j.Created().Format(dlqTime))
+	}
+	return tw.Flush()
+}
+
+// findJob reads the job of an argument.
+func findJob(ctx context.Context, s *dlq.Store, arg string) (*dlq.Job, error) {
+	id, err := jobID(arg)
+	if err != nil {
+		return nil, err
+	}
+	j, err := s.Job(ctx, id)
+	if errors.Is(err, dlq.ErrNoJob) {
+		return nil, withHint(err, "outbox dlq jobs list shows which there are")
+	}
+	return j, err
+}
+
+func newDLQJobsShowCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:               "show JOB",
+		Short:             "Show all of a job: what it is to do, how far it is, who did what to it",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return withDLQ(cmd, func(s *dlq.Store) error {
+				j, err := findJob(cmd.Context(), s, args[0])
+				if err != nil {
+					return err
+				}
+				return printJob(cmd.OutOrStdout(), output, viewOfJob(j))
+			})
+		},
+	}
+	outputFlag(cmd, &output)
+	addFlags(cmd, sectionScylla)
+	return cmd
+}
+
+func printJob(w io.Writer, output string, v *jobView) error {
+	if output != "table" {
+		return printAs(w, output, v)
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	field := func(name string, value any) { fmt.Fprintf(tw, "%s\t%s\n", name, clean(fmt.Sprint(value), 0)) }
+	field("job", v.ID)
+	field("state", v.State)
+	field("action", v.Action)
+	if v.Filter != nil {
+		f := v.Filter
+		field("status", f.Status)
+		for _, x := range []struct{ name, value string }{{"error", f.ErrorClass}, {"type", f.EventType}, {"aggregate", f.Aggregate}} {
+			if x.value != "" {
+				field(x.name, x.value)
+			}
+		}
+		if !f.Since.IsZero() {
+			field("died since", f.Since.UTC().Format(time.RFC3339))
+		}
+		field("died before", f.Until.UTC().Format(time.RFC3339))
+	} else {
+		field("letters named", v.IDs)
+	}
+	if v.Rate > 0 {
+		field("rate", fmt.Sprintf("%v/s", v.Rate))
+	}
+	field("batch size", v.BatchSize)
+	field("done", fmt.Sprintf("%d of %d, %d changed", v.Progress.Done, v.Progress.Total, v.Progress.Changed))
+	if v.RunBy != "" {
+		field("run by", v.RunBy)
+	}
+	for _, x := range []struct {
+		name string
+		at   *time.Time
+	}{{"created", &v.Created}, {"started", v.Started}, {"finished", v.Finished}} {
+		if x.at != nil {
+			field(x.name, x.at.UTC().Format(time.RFC3339))
+		}
+	}
+	for _, c := range v.History {
+		field(c.At.UTC().Format(time.RFC3339), c.What+" by "+c.By+": "+c.Why)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	printReport(w, v)
+	return nil
+}
+
+func newDLQJobsWatchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "watch JOB",
+		Short:             "Look on until a job is finished or paused, without running it",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDLQ(cmd, func(s *dlq.Store) error {
+				j, err := findJob(cmd.Context(), s, args[0])
+				if err != nil {
+					return err
+				}
+				if err := showingJob(cmd, s, j, func() error {
+					for err == nil && j.Finished.IsZero() && j.State != dlq.JobPaused {
+						select {
+						case <-cmd.Context().Done():
+							return cmd.Context().Err()
+						case <-time.After(jobPoll):
+						}
+						j, err = s.Job(cmd.Context(), j.ID)
+					}
+					return err
+				}); err != nil {
+					return err
+				}
+				printReport(cmd.OutOrStdout(), viewOfJob(j))
+				return viewOfJob(j).status()
+			})
+		},
+	}
+	addFlags(cmd, sectionScylla)
+	return cmd
+}
+
+func newDLQJobsSteerCommand(what, short string, do func(*dlq.Store, context.Context, gocql.UUID, dlq.Actor) error) *cobra.Command {
+	var who dlqActor
+	var sure dlqConfirm
+	var detach bool
+	var output string
+	cmd := &cobra.Command{
+		Use:               what + " JOB",
+		Short:             short,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return withDLQ(cmd, func(s *dlq.Store) error {
+				j, err := findJob(cmd.Context(), s, args[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d letters done\n", j.Action, j.Created().Format(dlqTime), clean(j.Actor.Name, 40),
+					j.State, j.Progress.Done, j.Progress.Total)
+				if sure.dryRun {
+					return nil
+				}
+				if what != "pause" { // which anybody may want at once, and which can be undone
+					if err := sure.confirm(cmd, what+" the job?"); err != nil {
+						return err
+					}
+				}
+				if err := do(s, cmd.Context(), j.ID, who.by()); err != nil {
+					return err
+				}
+				if j, err = s.Job(cmd.Context(), j.ID); err != nil {
+					return err
+				}
+				if what == "resume" && !detach {
+					if j, err = runJob(cmd, s, j, who.by()); err != nil {
+						return err
+					}
+				}
+				if err := printJob(cmd.OutOrStdout(), output, viewOfJob(j)); err != nil || what != "resume" || detach {
+					return err
+				}
+				return viewOfJob(j).status()
+			})
+		},
+	}
+	who.addFlags(cmd)
+	sure.addFlags(cmd)
+	if what == "resume" {
+		cmd.Flags().BoolVar(&detach, "detach", false, "leave the job to 'outbox admin', and return at once")
+	}
+	outputFlag(cmd, &output)
+	addFlags(cmd, sectionScylla)
+	return cmd
+}

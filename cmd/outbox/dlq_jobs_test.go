@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+var testTime = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func TestDLQ_Jobs(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	for i := range 5 {
+		b.bury(1, func(l *dlq.Letter) { l.AggregateID = fmt.Sprint("j", i) })
+	}
+	if _, errOut := b.run(exitOK, "jobs", "list"); !strings.Contains(errOut, "there are no jobs") {
+		t.Errorf("jobs list of nothing says %q", errOut)
+	}
+	out, _ := b.run(exitWaits, "discard", "--all", "--yes", "--detach", "-o", "json", "--batch-size", "2")
+	var c changed
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.State != dlq.JobQueued || c.Job.BatchSize != 2 {
+		t.Fatalf("discard --detach printed %s, %v", out, err)
+	}
+	id := c.Job.ID
+	if got := b.ids(); len(got) != 5 || b.status(got[0]) != dlq.Pending {
+		t.Errorf("a job that nobody runs did something")
+	}
+	b.run(exitOK, "jobs", "pause", id)
+	b.run(exitFailed, "jobs", "watch", id)
+	b.run(exitUsage, "jobs", "resume", id)
+	b.run(exitUsage, "jobs", "cancel", id)
+	b.run(exitOK, "jobs", "cancel", id, "--dry-run")
+	if out, _ := b.run(exitOK, "jobs", "resume", id, "--yes", "--actor", "eve", "--reason", "go"); !strings.Contains(out, "5 of 5, 5 changed") || !strings.Contains(out, "resume by eve: go") {
+		t.Errorf("jobs resume printed %q", out)
+	}
+	b.run(exitFailed, "jobs", "pause", id)
+	if out, _ := b.run(exitOK, "jobs", "watch", id); !strings.Contains(out, "job "+id+" is done") {
+		t.Errorf("jobs watch printed %q", out)
+	}
+	for _, st := range b.ids("--status", "pending") {
+		t.Errorf("letter %s is left", st)
+	}
+	one := b.bury(1, nil)
+	out, _ = b.run(exitWaits, "replay", one, "--yes", "--wait", "300ms", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Changed != 1 || c.Job.Progress.Waiting != 1 || c.Job.Finished == nil {
+		t.Errorf("replay without a relay printed %s, %v", out, err)
+	}
+	out, _ = b.run(exitOK, "jobs", "list", "-o", "json")
+	var jobs []jobView
+	if err := json.Unmarshal([]byte(out), &jobs); err != nil || len(jobs) != 2 || jobs[1].ID != id || jobs[0].Action != dlq.ActionReplay {
+		t.Errorf("jobs list printed %s, %v", out, err)
+	}
+	if out, _ := b.run(exitOK, "jobs", "list", "--limit", "1"); strings.Count(out, "\n") != 2 {
+		t.Errorf("jobs list --limit 1 printed %q", out)
+	}
+	b.run(exitOK, "jobs", "show", id, "-o", "yaml")
+	b.run(exitFailed, "jobs", "show", gocql.TimeUUID().String())
+	b.run(exitUsage, "jobs", "show", "x")
+	b.run(exitUsage, "jobs", "list", "--limit", "0")
+	b.run(exitUsage, "replay", one, "--batch-size", "0")
+
+	t.Run("completion", func(t *testing.T) {
+		for flag, want := range map[string]string{"--status": "processing", "--error-type": "record_too_large", "--event-type": "OrderCreated"} {
+			if out := b.complete("list", flag, ""); !strings.Contains(out, want) {
+				t.Errorf("%s completes to %q, want %s", flag, out, want)
+			}
+		}
+		if out := b.complete("jobs", "show", ""); !strings.Contains(out, id) {
+			t.Errorf("jobs complete to %q", out)
+		}
+	})
+}
+
+// complete is what the shell is told.
+func (b *dlqBundle) complete(args ...string) string {
+	b.t.Helper()
+	var out strings.Builder
+	all := append([]string{"__complete", "dlq"}, args[:len(args)-2]...)
+	if args[0] == "jobs" {
+		all = append(all, "show", "--scylla-hosts", b.e.cqlAddr, "")
+	} else {
+		all = append(all, "--scylla-hosts", b.e.cqlAddr, args[1], "")
+	}
+	run(all, &out, &out)
+	return out.String()
+}
+
+// A replay looks first whether anybody will publish the letters.
+func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	id := b.bury(1, nil)
+	say := func(state, breaker string, age time.Duration) {
+		t.Helper()
+		status := fmt.Sprintf(`{"state":%q,"breaker":{"state":%q}}`, state, breaker)
+		if err := b.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', ?, 'i', ?, ?)",
+			"outbox.outbox_messages", time.Now().Add(-age), status).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replay := func(want int, args ...string) string {
+		t.Helper()
+		_, errOut := b.run(want, append([]string{"replay", id, "--yes", "--wait", "0"}, args...)...)
+		return errOut
+	}
+	for _, tt := range []struct {
+		state, breaker string
+		age            time.Duration
+		want           string
+	}{
+		{"running", "open", 0, "breaker of the relay of outbox.outbox_messages is open"},
+		{"stopped", "closed", 0, "no relay of outbox.outbox_messages runs"},
+		{"running", "closed", time.Minute, "no relay of outbox.outbox_messages runs"},
+	} {
+		say(tt.state, tt.breaker, tt.age)
+		if errOut := replay(exitFailed); !strings.Contains(errOut, tt.want) || !strings.Contains(errOut, "--force") {
+			t.Errorf("%+v: replay says %q", tt, errOut)
+		}
+		if jobs, err := b.store.Jobs(t.Context(), gocql.UUID{}, 10); err != nil || len(jobs) != 0 {
+			t.Fatalf("a replay that was refused made a job: %v, %v", jobs, err)
+		}
+	}
+	say("running", "closed", 0)
+	replay(exitWaits)
+	say("running", "open", 0)
+	if errOut := replay(exitWaits, "--force"); !strings.Contains(errOut, "going on") {
+		t.Errorf("replay --force says %q", errOut)
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// jobPoll is how often a job that this process runs or watches is looked at.
+const jobPoll = 250 * time.Millisecond
+
+// dlqRun are the flags of what runs a job.
+type dlqRun struct {
+	detach bool
+	wait   time.Duration
+}
+
+func (f *dlqRun) addFlags(cmd *cobra.Command, replay bool) {
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin', and return at once")
+	if replay {
+		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long to wait for what becomes of the letters; 0 does not wait")
+	}
+}
+
+// follow is how long the job waits for what becomes of letters.
+func (f *dlqRun) follow() time.Duration {
+	switch {
+	case f.wait > 0:
+		return f.wait
+	case f.detach:
+		return dlq.DefaultFollow
+	}
+	return -1
+}
+
+// create makes a job and runs it. The job is nil if there is none.
+func (f *dlqRun) create(cmd *cobra.Command, s *dlq.Store, spec dlq.JobSpec, by dlq.Actor) (*dlq.Job, error) {
+	job, err := s.CreateJob(cmd.Context(), spec, by)
+	if err != nil {
+		return nil, err
+	}
+	if f.detach {
+		return job, nil
+	}
+	return runJob(cmd, s, job, by)
+}
+
+// runJob runs a job in this process, or looks on while another one does. An
+// interruption pauses it.
+func runJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, by dlq.Actor) (*dlq.Job, error) {
+	ctx := cmd.Context()
+	runner := dlq.NewRunner(s, dlq.RunnerConfig{Poll: jobPoll})
+	var err error
+	last := job
+	run := func() error {
+		var end *dlq.Job
+		if end, err = runner.RunJob(ctx, job.ID); end != nil {
+			last = end
+		}
+		return err
+	}
+	err = showingJob(cmd, s, job, run)
+	if ctx.Err() == nil {
+		return last, err
+	}
+	// Whoever stops the command wants no other process to go on.
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	by.Reason = "the command was interrupted"
+	if err := s.PauseJob(detached, job.ID, by); err != nil && !errors.Is(err, dlq.ErrRefused) {
+		return last, withHint(fmt.Errorf("interrupted, and job %s is not paused: %w", job.ID, err), "outbox dlq jobs pause %s", job.ID)
+	}
+	if now, err := s.Job(detached, job.ID); err == nil {
+		last = now
+	}
+	return last, withHint(fmt.Errorf("interrupted: job %s is %s after %d of %d letters", job.ID, last.State, last.Progress.Done, last.Progress.Total),
+		"outbox dlq jobs resume %s goes on with the rest", job.ID)
+}
+
+// showingJob shows a job's progress while run runs, if there is much to show.
+func showingJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, run func() error) error {
+	var seen atomic.Pointer[dlq.Job]
+	seen.Store(job)
+	p := newProgress(cmd.ErrOrStderr(), 0, func() int64 { return int64(seen.Load().Progress.Done) }, func() string { return jobDetail(seen.Load()) })
+	p.total = func() int64 { return int64(seen.Load().Progress.Total) }
+	if job.Progress.Total <= dlqListed && len(job.IDs) > 0 && job.Rate == 0 && !p.terminal {
+		return run()
+	}
+	ctx, stop := context.WithCancel(cmd.Context())
+	look := func() {
+		if j, err := s.Job(ctx, job.ID); err == nil {
+			seen.Store(j)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			look()
+			select {
+			case <-ctx.Done():
+			case <-time.After(jobPoll):
+			}
+		}
+	})
+	err := showing(cmd.Context(), p, func() error {
+		err := run()
+		look()
+		return err
+	})
+	stop()
+	wg.Wait()
+	return err
+}
+
+// jobDetail is what a progress bar says beside the numbers.
+func jobDetail(j *dlq.Job) string {
+	if j.Action != dlq.ActionReplay {
+		return string(j.State)
+	}
+	p := &j.Progress
+	return fmt.Sprintf("%s, %d published, %d died again, %d waiting", j.State, p.Replayed, p.Failed(), p.Waiting)
+}
+
+// jobIDs reads the ids of jobs on the command line.
+func jobID(arg string) (gocql.UUID, error) {
+	id, err := gocql.ParseUUID(arg)
+	if err != nil {
+		return id, usageError{fmt.Errorf("%q is no job's id: write it as outbox dlq jobs list shows it", arg)}
+	}
+	return id, nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/whereis"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+)
+
+// messagesConfig is what messages the order API takes, and from whom.
+type messagesConfig struct {
+	Topics         []string `koanf:"topics"`
+	MaxBytes       int      `koanf:"max_bytes"`
+	MaxBatchBytes  int64    `koanf:"max_batch_bytes"`
+	PerSecond      float64  `koanf:"per_second"`
+	BytesPerSecond float64  `koanf:"bytes_per_second"`
+}
+
+// messageSettings are in the table of settings.
+var messageSettings = []setting{
+	{sectionMessages, "topics", []string{"*"}, "topics that messages may be handed in for, with * for any characters; those that begin with _ never", false},
+	{sectionMessages, "max_bytes", messages.DefaultMaxMessageBytes, "payload, key and headers of one message, at most", false},
+	{sectionMessages, "max_batch_bytes", messages.DefaultMaxBatchBytes, "body of a batch, at most", false},
+	{sectionMessages, "per_second", 0.0, "messages that one client may hand in, a token's owner or an address; twice as many, or one full batch, at once; 0 for any number", false},
+	{sectionMessages, "bytes_per_second", 0.0, "the same in bytes of payload, key and headers", false},
+}
+
+// newMessages returns the API of messages on the session. committed may be nil.
+func (c *config) newMessages(session *gocql.Session, cons gocql.Consistency, committed func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
+	letters, err := dlq.Open(session, c.Scylla.Keyspace)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := c.Kafka.options()
+	if err != nil {
+		return nil, err
+	}
+	service, err := messages.NewService(session, messages.Config{
+		Topics: c.Messages.Topics, MaxMessageBytes: c.Messages.MaxBytes, MaxBatchBytes: c.Messages.MaxBatchBytes,
+		MessagesPerSecond: c.Messages.PerSecond, BytesPerSecond: c.Messages.BytesPerSecond,
+		Consistency: cons, Letters: messageLetters{letters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
+		Committed: committed, Logger: log, Registerer: reg,
+	})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return messages.NewAPI(service), nil
+}
+
+// messageLetters tells messages of their dead letters.
+type messageLetters struct{ store *dlq.Store }
+
+// Letter implements messages.Letters.
+func (l messageLetters) Letter(ctx context.Context, event gocql.UUID) (messages.Letter, bool, error) {
+	x, err := l.store.Read(ctx, event)
+	if errors.Is(err, dlq.ErrNotFound) {
+		return messages.Letter{}, false, nil
+	}
+	if err != nil {
+		return messages.Letter{}, false, err
+	}
+	out := messages.Letter{State: messages.DLQPending, Since: x.FirstFailedAt.UTC(), At: x.LastFailedAt.UTC(), Error: x.ErrorClass}
+	if x.ErrorText != "" {
+		out.Error += ": " + x.ErrorText
+	}
+	switch x.Status {
+	case dlq.Pending:
+		if x.Replays > 0 {
+			out.State = messages.Retrying
+		}
+	case dlq.Processing:
+		out.State = messages.DLQProcessing
+	case dlq.Failed:
+		out.State = messages.Failed
+	case dlq.Resolved:
+		out.State, out.At = messages.Resolved, x.ResolvedAt.UTC()
+	case dlq.Archived:
+		out.State, out.At = messages.Archived, x.ResolvedAt.UTC()
+	}
+	return out, true, nil
+}
+
+// messageFinder looks for messages in their topics.
+type messageFinder struct{ finder *whereis.Finder }
+
+// Find implements messages.Finder.
+func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (messages.Place, bool, error) {
+	p, found, err := f.finder.Find(ctx, topic, key, event, since)
+	return messages.Place(p), found, err
+}
+
+// newScheduler returns what hands scheduled messages to the outbox; nil where
+// it is off, or where no relay carries that table.
+func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
+	switch c.Relay.Schedule {
+	case "on":
+	case "off":
+		return nil, nil
+	default:
+		return nil, usageError{fmt.Errorf("relay.schedule %q: write on or off", c.Relay.Schedule)}
+	}
+	carried := false
+	for i := range confs {
+		keyspace := confs[i].Keyspace
+		carried = carried || confs[i].Table == outbox.DefaultTableName && (keyspace == "" || keyspace == c.Scylla.Keyspace)
+	}
+	if !carried {
+		return nil, nil
+	}
+	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
+	}
+	s, err := schedule.New(schedule.Config{
+		Store: schedule.NewStore(session, consistency, c.Scylla.Timeout), Rate: c.Relay.ScheduleRate, Logger: log, Registerer: reg,
+	})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return s, nil
+}
+
+// withScheduler runs the scheduler, if there is one, for as long as run runs.
+func withScheduler(ctx context.Context, s *schedule.Scheduler, run func(context.Context) error) error {
+	if s == nil {
+		return run(ctx)
+	}
+	beside, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(beside) }()
+	err := run(ctx)
+	stop()
+	return errors.Join(err, <-ended)
+}

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// Defaults of Config.
+const (
+	DefaultTimeout      = 5 * time.Second
+	DefaultLiveInterval = time.Second
+	DefaultMaxListeners = 64
+	DefaultDrainTimeout = 10 * time.Second
+)
+
+// Config is how a Server behaves.
+type Config struct {
+	// Session reads and writes the keyspace's tables. Required, as are Keyspace,
+	// Letters and Gate.
+	Session  *gocql.Session
+	Keyspace string
+	// Letters is the store of the same keyspace.
+	Letters *dlq.Store
+	// Gate says who may come in.
+	Gate *access.Gate
+	// Consistency is that of what the API reads and writes itself. Default
+	// LOCAL_QUORUM.
+	Consistency gocql.Consistency
+	// Timeout bounds one statement. Default 5 s.
+	Timeout time.Duration
+
+	// Kafka is what the topics are looked at with for an event's biography. It
+	// consumes nothing by itself. Without one, biographies say that the topics are
+	// not known.
+	Kafka *kgo.Client
+	// Relay and Tables name whose topics those are: the relay's name, and its
+	// outbox tables as "keyspace.table".
+	Relay  string
+	Tables []string
+
+	// Console, if there is one, is served below /console/.
+	Console http.Handler
+	// LiveInterval is how often the database is asked for what changed, as long as
+	// anybody listens. Default 1 s.
+	LiveInterval time.Duration
+	// MaxListeners bounds how many may listen at the same time. Default 64.
+	MaxListeners int
+	// DrainTimeout is how long requests may still run when the server stops.
+	// Default 10 s.
+	DrainTimeout time.Duration
+
+	// Registerer gets the metrics, which Gatherer shows on /metrics. Default:
+	// they are kept nowhere.
+	Registerer prometheus.Registerer
+	Gatherer   prometheus.Gatherer
+	// Logger gets each change that was asked for at Info. Default discards.
+	Logger *slog.Logger
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	// Zero is ANY, which no read may use.
+	c.Consistency = cmp.Or(c.Consistency, gocql.LocalQuorum)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.LiveInterval = cmp.Or(c.LiveInterval, DefaultLiveInterval)
+	c.MaxListeners = cmp.Or(c.MaxListeners, DefaultMaxListeners)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
+	if c.Registerer == nil {
+		c.Registerer = prometheus.NewRegistry()
+	}
+	if c.Gatherer == nil {
+		c.Gatherer = prometheus.NewRegistry()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if c.Session == nil || c.Letters == nil || c.Keyspace == "" {
+		errs = append(errs, errors.New("session, keyspace and letters: none may be missing"))
+	}
+	if c.Gate == nil {
+		errs = append(errs, errors.New("gate: it may not be missing, or the API would be open to all"))
+	}
+	if c.Timeout < 0 || c.LiveInterval < 0 || c.DrainTimeout < 0 || c.MaxListeners < 0 {
+		errs = append(errs, errors.New("timeout, live interval, drain timeout and listeners: must not be negative"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("admin API: %w", err)
+	}
+	return nil
+}

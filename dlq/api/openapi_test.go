@@ -1,0 +1,98 @@
+package api
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// TestOpenAPI_Golden keeps the description, and with it the contract, from changing
+// unseen; and holds it to itself.
+func TestOpenAPI_Golden(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	a := b.ask(t, "", "GET", "/openapi.json", "")
+	var doc map[string]any
+	a.into(t, 200, &doc)
+	if doc["openapi"] != "3.1.0" {
+		t.Errorf("openapi: %v", doc["openapi"])
+	}
+	if yaml := b.ask(t, "", "GET", "/openapi.yaml", ""); yaml.code != 200 || !strings.Contains(string(yaml.body), "openapi: 3.1.0") {
+		t.Errorf("/openapi.yaml = %d", yaml.code)
+	}
+	pretty, err := json.MarshalIndent(doc, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pretty = append(pretty, '\n')
+	const golden = "testdata/openapi.json"
+	if *update {
+		if err := os.WriteFile(golden, pretty, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || string(want) != string(pretty) {
+		t.Errorf("the description is not that of %s (%v); go test ./dlq/api -run Golden -update", golden, err)
+	}
+
+	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
+	var refs func(v any)
+	refs = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if ref, ok := v["$ref"].(string); ok {
+				if name, ok := strings.CutPrefix(ref, "#/components/schemas/"); !ok || schemas[name] == nil {
+					t.Errorf("%s leads nowhere", ref)
+				}
+			}
+			for _, w := range v {
+				refs(w)
+			}
+		case []any:
+			for _, w := range v {
+				refs(w)
+			}
+		}
+	}
+	refs(doc)
+	ids := make(map[string]bool)
+	for path, item := range doc["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			op := op.(map[string]any)
+			id, _ := op["operationId"].(string)
+			if ids[id] || id == "" || op["summary"] == "" || op["security"] == nil {
+				t.Errorf("%s %s: operation id %q, summary %v, security %v", method, path, id, op["summary"], op["security"])
+			}
+			ids[id] = true
+			if role, _ := op["x-role"].(string); !slices.Contains(access.Roles, access.Role(role)) {
+				t.Errorf("%s needs the role %q", id, role)
+			}
+			var named []string
+			for _, part := range strings.Split(path, "/") {
+				if strings.HasPrefix(part, "{") {
+					named = append(named, strings.Trim(part, "{}"))
+				}
+			}
+			params, _ := op["parameters"].([]any)
+			for _, p := range params {
+				if p := p.(map[string]any); p["in"] == "path" {
+					named = slices.DeleteFunc(named, func(n string) bool { return n == p["name"] })
+				}
+			}
+			if len(named) > 0 {
+				t.Errorf("%s describes no parameter %v", id, named)
+			}
+		}
+	}
+	if len(ids) < 15 {
+		t.Errorf("only %d operations", len(ids))
+	}
+}

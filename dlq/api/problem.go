@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+)
+
+// problem is an RFC 9457 problem document with this API's own members.
+type problem struct {
+	huma.ErrorModel
+	LetterStatus dlq.Status `json:"letter_status,omitempty" doc:"Where the letter stands that could not be changed"`
+	Hint         string     `json:"hint,omitempty" doc:"What would help"`
+	ClaimedUntil *time.Time `json:"claimed_until,omitempty" doc:"Until when the relay has the letter"`
+	// OutcomeUnknown: the change may be made, or become so later.
+	OutcomeUnknown bool   `json:"outcome_unknown,omitempty" doc:"The change may have been made; look before asking again"`
+	RequestID      string `json:"request_id,omitempty" doc:"The request, as the log and the audit name it"`
+
+	header http.Header
+}
+
+// GetHeaders are the response headers that go with the problem.
+func (p *problem) GetHeaders() http.Header { return p.header }
+
+// Problem types. They identify the kind of problem and are no addresses.
+const (
+	problemInvalid     = "urn:scylla-outbox:problem:invalid-fields"
+	problemNotFound    = "urn:scylla-outbox:problem:not-found"
+	problemRefused     = "urn:scylla-outbox:problem:refused"
+	problemChanged     = "urn:scylla-outbox:problem:changed-meanwhile"
+	problemNoVersion   = "urn:scylla-outbox:problem:version-missing"
+	problemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
+	problemBusy        = "urn:scylla-outbox:problem:too-many-listeners"
+	problemBlank       = "about:blank"
+)
+
+// retryAfter is what a caller is told to wait when the database is away.
+const retryAfter = "2"
+
+func newProblem(ctx context.Context, status int, typ, detail string) *problem {
+	return &problem{
+		ErrorModel: huma.ErrorModel{Type: typ, Title: http.StatusText(status), Status: status, Detail: detail},
+		RequestID:  access.RequestIDOf(ctx), header: http.Header{},
+	}
+}
+
+// invalid is the problem of one bad field, in huma's way to name it.
+func invalid(ctx context.Context, location, message string, value any) *problem {
+	p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The request has bad fields; errors names each of them.")
+	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message, Value: value}}
+	return p
+}
+
+// toProblem is the one place where errors become HTTP. changing says that the
+// request was to change something.
+func (s *Server) toProblem(ctx context.Context, err error, changing bool) error {
+	var p *problem
+	var refused *dlq.RefusedError
+	var version *dlq.VersionError
+	var job *dlq.JobStateError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, dlq.ErrNotFound):
+		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no dead letter of this event.")
+	case errors.Is(err, dlq.ErrNoJob):
+		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
+	case errors.As(err, &version):
+		p = newProblem(ctx, http.StatusPreconditionFailed, problemChanged, "Somebody changed the letter meanwhile; look at it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
+		p.header.Set("ETag", etag(version.Have))
+		return p
+	case errors.As(err, &refused):
+		p = newProblem(ctx, http.StatusConflict, problemRefused, refused.Error())
+		p.LetterStatus, p.Hint = refused.Status, refused.Hint
+		if refused.Status == dlq.Processing {
+			p.ClaimedUntil = when(refused.ClaimedUntil)
+		}
+		return p
+	case errors.As(err, &job):
+		return newProblem(ctx, http.StatusConflict, problemRefused, job.Error())
+	case defect(err):
+		s.log.Error("request failed", "request_id", access.RequestIDOf(ctx), "err", err)
+		return newProblem(ctx, http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details.")
+	}
+	if ctx.Err() == nil {
+		s.log.Warn("request failed", "request_id", access.RequestIDOf(ctx), "err", err)
+	}
+	p = newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached; ask again later.")
+	if changing {
+		p.Detail, p.OutcomeUnknown = "The database cannot be reached. The change may have been made; look before asking again.", true
+	}
+	p.header.Set("Retry-After", retryAfter)
+	return p
+}
+
+// defect tells whether an error says that this program, or what it was set up
+// with, is wrong, rather than that the database is away.
+func defect(err error) bool {
+	switch cqlcode.Of(err) {
+	case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:
+		return true
+	}
+	var json *json.UnmarshalTypeError
+	return errors.Is(err, gocql.ErrSessionClosed) || errors.As(err, &json)
+}
+
+func writeProblem(w http.ResponseWriter, p *problem) {
+	for k, v := range p.header {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // a caller that hung up misses nothing
+}

@@ -1,0 +1,234 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// Server is the API. Its Handler answers as it is; Serve also stops well.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	letters *dlq.Store
+	audit   *audit
+	metrics *metrics
+	live    *live
+	handler http.Handler
+	api     huma.API
+	heavy   chan struct{} // holds one token for each expensive read under way
+	stats   *remembered[statsBody]
+}
+
+// maxHeavy is how many reads of many letters are made at the same time; others wait.
+const maxHeavy = 4
+
+// New returns a Server. It listens nowhere yet.
+func New(cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, letters: cfg.Letters, metrics: m, heavy: make(chan struct{}, maxHeavy),
+		audit: newAudit(&cfg, m),
+	}
+	s.stats = newRemembered(cfg.LiveInterval, s.readStats)
+	s.live = newLive(s)
+	mux := http.NewServeMux()
+	s.register(mux)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("GET /metrics", s.viewers(promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{})))
+	if cfg.Console != nil {
+		mux.Handle("/console/", cfg.Console)
+		mux.Handle("GET /{$}", http.RedirectHandler("/console/", http.StatusFound))
+		mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusFound))
+	}
+	s.handler = access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(elsewhere(mux)))))
+	return s, nil
+}
+
+// register adds the operations.
+func (s *Server) register(mux *http.ServeMux) {
+	conf := huma.DefaultConfig("Dead letters", "1.0.0")
+	conf.Info.Description = "Looks at dead letters and changes them, shows the relays, and tells what became of single events."
+	// No $schema member in every answer, and no pages that load scripts from elsewhere.
+	conf.CreateHooks = nil
+	conf.DocsPath, conf.SchemasPath = "", ""
+	access.Describe(&conf)
+	s.api = humago.New(mux, conf)
+	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma)
+	s.registerLetters()
+	s.registerActions()
+	s.registerGroups()
+	s.registerJobs()
+	s.registerAudit()
+	s.registerRelays()
+	s.registerLive()
+}
+
+// Handler returns the routes, for a caller who has an HTTP server.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// OpenAPI is the API's description as JSON.
+func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
+
+// Serve answers on l until ctx ends, then takes no new requests, ends the streams,
+// lets other requests finish within DrainTimeout, and returns nil. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	var err error
+	select {
+	case err = <-done:
+		s.live.close()
+		return fmt.Errorf("serve admin API: %w", err)
+	case <-ctx.Done():
+	}
+	s.live.close()
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
+	defer cancel()
+	if err := srv.Shutdown(drain); err != nil {
+		return errors.Join(fmt.Errorf("drain admin API: %w", err), srv.Close())
+	}
+	return nil
+}
+
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer cancel()
+	var day time.Time
+	if err := s.audit.query(ctx, s.audit.stmt.ready, dayOf(s.cfg.Now())).Scan(&day); err != nil && !none(err) {
+		s.log.Warn("not ready", "err", err)
+		p := newProblem(r.Context(), http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached.")
+		p.header.Set("Retry-After", retryAfter)
+		writeProblem(w, p)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+// viewers lets in who may look.
+func (s *Server) viewers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := s.cfg.Gate.Authenticate(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr)
+		var refused *access.Error
+		if errors.As(err, &refused) {
+			p := newProblem(r.Context(), refused.Status, problemBlank, refused.Detail)
+			refused.Header(p.header)
+			writeProblem(w, p)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recovering answers 500 where a handler panics, and says where in the log.
+func (s *Server) recovering(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { //nolint:errorlint // it is the value itself, by its contract
+				panic(v)
+			}
+			s.log.Error("request panicked", "request_id", access.RequestIDOf(r.Context()), "path", r.URL.Path, "err", v, "stack", string(debug.Stack()))
+			writeProblem(w, newProblem(r.Context(), http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details."))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// elsewhere makes problems of the plain texts with which ServeMux answers what it
+// has no route for.
+func elsewhere(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
+		h.ServeHTTP(&c, r)
+		path := r.URL.Path
+		p := newProblem(r.Context(), c.status, problemBlank, "There is nothing at "+strconv.Quote(path[:min(len(path), 100)])+"; /openapi.json says what is where.")
+		switch {
+		case c.status == http.StatusMethodNotAllowed:
+			p.Detail = "This path takes " + c.header.Get("Allow") + "."
+			p.header.Set("Allow", c.header.Get("Allow"))
+		case c.header.Get("Location") != "":
+			p.header.Set("Location", c.header.Get("Location"))
+		}
+		writeProblem(w, p)
+	})
+}
+
+// statusCatcher keeps what a handler says and throws away what it writes.
+type statusCatcher struct {
+	header http.Header
+	status int
+}
+
+func (c *statusCatcher) Header() http.Header         { return c.header }
+func (c *statusCatcher) Write(b []byte) (int, error) { return len(b), nil }
+func (c *statusCatcher) WriteHeader(status int)      { c.status = status }
+
+// heavily runs a read of many letters when few others run.
+func (s *Server) heavily(ctx context.Context, f func() error) error {
+	select {
+	case s.heavy <- struct{}{}:
+		defer func() { <-s.heavy }()
+		return f()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// describe adds the error responses to an operation, and who may use it.
+func (s *Server) describe(role access.Role, op huma.Operation, codes ...int) huma.Operation {
+	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")
+	if op.Responses == nil {
+		op.Responses = make(map[string]*huma.Response)
+	}
+	for _, code := range append([]int{401, 403, 422, 429, 503}, codes...) {
+		r := &huma.Response{
+			Description: http.StatusText(code),
+			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
+		}
+		if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
+			r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
+		}
+		op.Responses[strconv.Itoa(code)] = r
+	}
+	op.Tags = []string{strings.Split(op.Path, "/")[2]}
+	return access.Needs(role, op)
+}

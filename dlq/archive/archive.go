@@ -1,0 +1,425 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/klauspost/compress/zstd"
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/fileblob" // file:///path
+	"gocloud.dev/gcerrors"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+const (
+	objectSuffix   = ".jsonl.zst"
+	manifestSuffix = ".manifest.json"
+	// maxLine bounds a line when objects are read: a payload of some 64 MiB.
+	maxLine = 128 << 20
+)
+
+var (
+	// ErrNotFound is returned for an object or an event that the archive lacks.
+	ErrNotFound = errors.New("not in the archive")
+	// ErrDamaged is returned for an object that is not what its manifest says.
+	ErrDamaged = errors.New("the archive's object is damaged")
+)
+
+// Manifest describes an object. It lies beside it and is written after the object
+// was read back: an object without a manifest is not part of the archive.
+type Manifest struct {
+	// Object is the key of the object, YYYY/MM/DD/….jsonl.zst, by the day on which
+	// it was written.
+	Object string `json:"object"`
+	// Letters is how many lines it has, Bytes its size, SHA256 its checksum, both
+	// compressed.
+	Letters int    `json:"letters"`
+	Bytes   int64  `json:"bytes"`
+	SHA256  string `json:"sha256"`
+	// From and To are when the first and the last of the letters died first.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// ByStatus counts the letters by what they were.
+	ByStatus  map[dlq.Status]int `json:"by_status"`
+	CreatedAt time.Time          `json:"created_at"`
+	By        string             `json:"by"`
+	// Events are the event ids of the letters, in the object's order.
+	Events []string `json:"events"`
+}
+
+// Archive is a bucket with letters. It is safe for concurrent use.
+type Archive struct {
+	bucket *blob.Bucket
+	dir    string // of a bucket in the file system
+	now    func() time.Time
+	stored func(key string) // tests come in between here
+}
+
+// Open opens the archive at a URL of gocloud.dev/blob, such as s3://bucket?region=…,
+// or a path of a folder, which is made if it is missing.
+func Open(ctx context.Context, where string) (*Archive, error) {
+	bucketURL := where
+	if !strings.Contains(where, "://") {
+		dir, err := filepath.Abs(where)
+		if err != nil {
+			return nil, fmt.Errorf("open the archive %s: %w", where, err)
+		}
+		bucketURL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String()
+	}
+	var folder string
+	if dir, ok := strings.CutPrefix(bucketURL, "file://"); ok {
+		path, query, _ := strings.Cut(dir, "?")
+		var err error
+		if folder, err = url.PathUnescape(path); err == nil {
+			err = os.MkdirAll(folder, 0o750)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open the archive %s: %w", where, err)
+		}
+		// Without these, an object would be made in the system's folder of temporary
+		// files, maybe on another disk, and have its metadata in a file beside it.
+		bucketURL = "file://" + dir
+		for _, option := range []string{"no_tmp_dir=true", "metadata=skip"} {
+			if !strings.Contains(query, strings.SplitN(option, "=", 2)[0]) {
+				sep := "?"
+				if strings.Contains(bucketURL, "?") {
+					sep = "&"
+				}
+				bucketURL += sep + option
+			}
+		}
+	}
+	b, err := blob.OpenBucket(ctx, bucketURL)
+	if scheme, _, _ := strings.Cut(bucketURL, "://"); err != nil && !blob.DefaultURLMux().ValidBucketScheme(scheme) {
+		return nil, fmt.Errorf("open the archive %s: this build knows %s; make build links s3, gs and azblob (-tags cloud)",
+			hideQuery(where), strings.Join(blob.DefaultURLMux().BucketSchemes(), ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the archive %s: %w", hideQuery(where), err)
+	}
+	a := New(b)
+	a.dir = folder
+	return a, nil
+}
+
+// hideQuery takes off a URL what may hold keys.
+func hideQuery(s string) string {
+	head, _, cut := strings.Cut(s, "?")
+	if cut {
+		return head + "?…"
+	}
+	return head
+}
+
+// New is the archive in a bucket that is open. Close closes it.
+func New(b *blob.Bucket) *Archive { return &Archive{bucket: b, now: time.Now} }
+
+// Close closes the bucket.
+func (a *Archive) Close() error { return a.bucket.Close() }
+
+// Write stores records as one object, reads it back, and only when that is what
+// was written stores its manifest. After an error the object may be there, without
+// a manifest, and is not part of the archive.
+func (a *Archive) Write(ctx context.Context, records []Record, by string) (Manifest, error) {
+	if len(records) == 0 {
+		return Manifest{}, errors.New("write an archive object: no letters")
+	}
+	now := a.now().UTC()
+	m := Manifest{CreatedAt: now.Truncate(time.Millisecond), By: by, Letters: len(records), ByStatus: make(map[dlq.Status]int)}
+	m.Object = now.Format("2006/01/02/150405") + "-" + strings.ToLower(rand.Text()[:10]) + objectSuffix
+	var object bytes.Buffer
+	enc, err := zstd.NewWriter(&object)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("compress %s: %w", m.Object, err)
+	}
+	for i := range records {
+		r := &records[i]
+		line, err := r.line()
+		if err != nil {
+			return Manifest{}, err
+		}
+		if _, err := enc.Write(line); err != nil {
+			return Manifest{}, fmt.Errorf("compress %s: %w", m.Object, err)
+		}
+		m.Events = append(m.Events, r.EventID)
+		m.ByStatus[r.Status]++
+		if m.From.IsZero() || r.FirstFailedAt.Before(m.From) {
+			m.From = r.FirstFailedAt.UTC()
+		}
+		if r.FirstFailedAt.After(m.To) {
+			m.To = r.FirstFailedAt.UTC()
+		}
+	}
+	if err := enc.Close(); err != nil {
+		return Manifest{}, fmt.Errorf("compress %s: %w", m.Object, err)
+	}
+	sum := sha256.Sum256(object.Bytes())
+	m.Bytes, m.SHA256 = int64(object.Len()), hex.EncodeToString(sum[:])
+	if err := a.store(ctx, m.Object, object.Bytes(), "application/zstd"); err != nil {
+		return Manifest{}, err
+	}
+	if err := a.check(ctx, &m, records); err != nil {
+		return Manifest{}, err
+	}
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return Manifest{}, fmt.Errorf("manifest of %s: %w", m.Object, err)
+	}
+	if err := a.store(ctx, m.Object+manifestSuffix, b, "application/json"); err != nil {
+		return Manifest{}, err
+	}
+	return m, nil
+}
+
+// store writes a file of the bucket, so that it is there after a loss of power too.
+func (a *Archive) store(ctx context.Context, key string, content []byte, contentType string) error {
+	if err := a.bucket.WriteAll(ctx, key, content, &blob.WriterOptions{ContentType: contentType}); err != nil {
+		return fmt.Errorf("write %s: %w", key, err)
+	}
+	if a.stored != nil {
+		a.stored(key)
+	}
+	if a.dir == "" {
+		return nil // object stores answer when it is durable
+	}
+	// The file, and the folders that lead to it, which may be new.
+	for path := filepath.Join(a.dir, filepath.FromSlash(key)); ; path = filepath.Dir(path) {
+		if err := sync(path); err != nil {
+			return fmt.Errorf("write %s to the disk: %w", key, err)
+		}
+		if path == filepath.Clean(a.dir) {
+			return nil
+		}
+	}
+}
+
+func sync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// check reads an object back and holds it to what was to be written, line by line.
+func (a *Archive) check(ctx context.Context, m *Manifest, want []Record) error {
+	i := 0
+	err := a.read(ctx, m, func(line []byte) error {
+		if i == len(want) {
+			return fmt.Errorf("%s has more lines than %d: %w", m.Object, len(want), ErrDamaged)
+		}
+		w, err := want[i].line()
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(line, bytes.TrimSuffix(w, []byte("\n"))) {
+			return fmt.Errorf("%s line %d is not what was written: %w", m.Object, i+1, ErrDamaged)
+		}
+		i++
+		return nil
+	})
+	if err == nil && i != len(want) {
+		err = fmt.Errorf("%s has %d lines, want %d: %w", m.Object, i, len(want), ErrDamaged)
+	}
+	return err
+}
+
+// read calls f for each line of an object, and fails with ErrDamaged if the
+// object is not the one that m describes.
+func (a *Archive) read(ctx context.Context, m *Manifest, f func(line []byte) error) (err error) {
+	r, err := a.bucket.NewReader(ctx, m.Object, nil)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return fmt.Errorf("%s: %w", m.Object, ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", m.Object, err)
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	sum := sha256.New()
+	count := &counter{}
+	tee := io.TeeReader(r, io.MultiWriter(sum, count))
+	dec, err := zstd.NewReader(tee, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+	if err != nil {
+		return fmt.Errorf("read %s: %w: %w", m.Object, ErrDamaged, err)
+	}
+	defer dec.Close()
+	lines := bufio.NewScanner(dec)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+	for lines.Scan() {
+		if err := f(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read %s: %w: %w", m.Object, ErrDamaged, err)
+	}
+	if _, err := io.Copy(io.Discard, tee); err != nil {
+		return fmt.Errorf("read %s: %w", m.Object, err)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != m.SHA256 || count.n != m.Bytes {
+		return fmt.Errorf("%s has %d bytes with SHA-256 %s, its manifest says %d with %s: %w", m.Object, count.n, got, m.Bytes, m.SHA256, ErrDamaged)
+	}
+	return nil
+}
+
+type counter struct{ n int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}
+
+// List calls f for every manifest, by day, oldest first; stop ends it early when
+// f returns dlq.ErrStop. Days before since are left out; zero leaves out none.
+func (a *Archive) List(ctx context.Context, since time.Time, f func(Manifest) error) error {
+	it := a.bucket.List(nil)
+	for {
+		o, err := it.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list the archive: %w", err)
+		}
+		if !strings.HasSuffix(o.Key, objectSuffix+manifestSuffix) {
+			continue
+		}
+		if day, err := time.Parse("2006/01/02", o.Key[:min(10, len(o.Key))]); err == nil && day.AddDate(0, 0, 1).Before(since) {
+			continue
+		}
+		m, err := a.Manifest(ctx, strings.TrimSuffix(o.Key, manifestSuffix))
+		if errors.Is(err, ErrNotFound) {
+			continue // it was removed just now
+		}
+		if err != nil {
+			return err
+		}
+		if err := f(m); err != nil {
+			if errors.Is(err, dlq.ErrStop) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// Manifest is that of an object; ErrNotFound if the archive has no such object.
+func (a *Archive) Manifest(ctx context.Context, object string) (Manifest, error) {
+	b, err := a.bucket.ReadAll(ctx, object+manifestSuffix)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return Manifest{}, fmt.Errorf("%s: %w", object, ErrNotFound)
+	}
+	if err != nil {
+		return Manifest{}, fmt.Errorf("read the manifest of %s: %w", object, err)
+	}
+	var m Manifest
+	if err := json.Unmarshal(b, &m); err != nil {
+		return Manifest{}, fmt.Errorf("manifest of %s: %w: %w", object, ErrDamaged, err)
+	}
+	if m.Object != object {
+		return Manifest{}, fmt.Errorf("the manifest beside %s is that of %q: %w", object, m.Object, ErrDamaged)
+	}
+	return m, nil
+}
+
+// Records calls f for every letter of an object, in its order, and fails with
+// ErrDamaged, after the last, if the object is not what its manifest says. Who
+// acts upon records does so after Records has returned nil.
+func (a *Archive) Records(ctx context.Context, object string, f func(Record) error) error {
+	m, err := a.Manifest(ctx, object)
+	if err != nil {
+		return err
+	}
+	n := 0
+	if err := a.read(ctx, &m, func(line []byte) error {
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("%s line %d: %w: %w", object, n+1, ErrDamaged, err)
+		}
+		n++
+		return f(r)
+	}); err != nil {
+		return err
+	}
+	if n != m.Letters {
+		return fmt.Errorf("%s has %d letters, its manifest says %d: %w", object, n, m.Letters, ErrDamaged)
+	}
+	return nil
+}
+
+// Letter reads one letter of an object, which is checked as a whole.
+func (a *Archive) Letter(ctx context.Context, object string, event gocql.UUID) (Record, error) {
+	var found *Record
+	id := event.String()
+	if err := a.Records(ctx, object, func(r Record) error {
+		if r.EventID == id {
+			found = &r
+		}
+		return nil
+	}); err != nil {
+		return Record{}, err
+	}
+	if found == nil {
+		return Record{}, fmt.Errorf("event %s in %s: %w", event, object, ErrNotFound)
+	}
+	return *found, nil
+}
+
+// Remove removes an object: first its manifest, so that what is left by a crash is
+// no part of the archive.
+func (a *Archive) Remove(ctx context.Context, object string) error {
+	for _, key := range []string{object + manifestSuffix, object} {
+		if err := a.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			return fmt.Errorf("remove %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// orphanAge is how old an object without a manifest is before it is taken for one
+// whose writer has died.
+const orphanAge = 24 * time.Hour
+
+// RemoveOrphans removes objects whose manifest was never written. Their letters
+// are whole in the database.
+func (a *Archive) RemoveOrphans(ctx context.Context) (n int, err error) {
+	it := a.bucket.List(nil)
+	for {
+		o, err := it.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, fmt.Errorf("list the archive: %w", err)
+		}
+		if !strings.HasSuffix(o.Key, objectSuffix) || a.now().Sub(o.ModTime) < orphanAge {
+			continue
+		}
+		ok, err := a.bucket.Exists(ctx, o.Key+manifestSuffix)
+		if err != nil {
+			return n, fmt.Errorf("look for the manifest of %s: %w", o.Key, err)
+		}
+		if ok {
+			continue
+		}
+		if err := a.bucket.Delete(ctx, o.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			return n, fmt.Errorf("remove %s: %w", o.Key, err)
+		}
+		n++
+	}
+}

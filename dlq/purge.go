@@ -1,0 +1,207 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Purge says how a letter is purged.
+type Purge struct {
+	// Archive is where the whole letter is, already written and checked; empty
+	// means nowhere: what is purged then is gone.
+	Archive string
+	// Force admits failed and manual letters, of which nobody has decided what
+	// becomes. Their followers go on, as if they had been discarded.
+	Force bool
+}
+
+// purged are the columns that a purged letter lacks.
+var purgedColumns = []string{"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw"}
+
+// Purge removes a letter but for its outline: ids, times, error class and
+// outcome. The outline tells the relay that the event was dealt with, so that it
+// is not published when its row comes again, and tells everybody where the
+// letter is. It is archived, and on the list of archived letters alone.
+//
+// Resolved and archived letters can be purged; failed and manual ones if it is
+// forced; others, which the relay works on, never. Of the history only this
+// change is left; edits stay with the outline. Purging again is no error. by.Version guards against a change
+// since the letter was copied.
+func (s *Store) Purge(ctx context.Context, event gocql.UUID, how Purge, by Actor) error {
+	return s.operate(ctx, event, ActionPurge, by, func(l *Letter) (planned, error) {
+		if !l.PurgedAt.IsZero() {
+			return planned{done: true}, nil
+		}
+		if err := how.check(l); err != nil {
+			return planned{}, err
+		}
+		at := s.millis()
+		p := planned{
+			to: Archived, past: map[int64]string{},
+			set:    []assignment{{"purged_at", at}, {"archive", how.Archive}, {"next_attempt", nil}},
+			change: func(l *Letter) { l.PurgedAt, l.Archive, l.NextAttempt = at, how.Archive, time.Time{} },
+		}
+		for _, c := range purgedColumns {
+			p.set = append(p.set, assignment{c, nil})
+		}
+		p.line.Outcome = "removed but for its outline; in no archive"
+		if how.Archive != "" {
+			p.line.Outcome = "moved to " + how.Archive
+		}
+		if l.Status.Open() {
+			return s.skip(ctx, l, p, "is not published")
+		}
+		return p, nil
+	})
+}
+
+func (how Purge) check(l *Letter) error {
+	if (l.Status == Failed || l.Status == Manual) && !how.Force {
+		return refused(ActionPurge, l, "its event is in no topic: discard or resolve it first, or force it")
+	}
+	return nil
+}
+
+// CheckPurge returns nil if Purge could begin on the letter as it stands in l, and
+// a *RefusedError if not.
+func (s *Store) CheckPurge(l *Letter, how Purge) error {
+	if err := s.allowed(ActionPurge, l); err != nil {
+		return err
+	}
+	if !l.PurgedAt.IsZero() {
+		return refused(ActionPurge, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339))
+	}
+	return how.check(l)
+}
+
+// Restore brings an archived letter back as it was: resolved, or, if it was never
+// resolved, manual and released, because its aggregate has gone on. copy is the
+// letter with its history from its archive; nil for one that was archived and
+// not purged.
+func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Letter, history []Change, by Actor) error {
+	return s.operate(ctx, event, ActionRestore, by, func(l *Letter) (planned, error) {
+		whole := l
+		if !l.PurgedAt.IsZero() {
+			if copied == nil {
+				return planned{}, refused(ActionRestore, l, "it was purged: its copy from the archive is needed")
+			}
+			if copied.EventID != event {
+				return planned{}, fmt.Errorf("restore dead letter %s: the copy is of event %s", event, copied.EventID)
+			}
+			whole = copied
+		}
+		outcome, err := s.outcomeOf(ctx, event)
+		if err != nil {
+			return planned{}, err
+		}
+		p := planned{to: Resolved, set: []assignment{{"purged_at", nil}, {"archive", nil}}}
+		if outcome == "" {
+			p.to = Manual
+			p.set = append(p.set, assignment{"released", true}, assignment{"strategy", StrategyManual}, assignment{"waiting", "restored from the archive"})
+		}
+		p.change = func(l *Letter) {
+			l.PurgedAt, l.Archive = time.Time{}, ""
+			if outcome == "" {
+				l.Released, l.Strategy, l.Waiting = true, StrategyManual, "restored from the archive"
+			}
+		}
+		if !l.PurgedAt.IsZero() {
+			p.set = append(p.set, []assignment{
+				{"payload", blobOrNull(whole.Payload)},
+				{"content_type", whole.ContentType},
+				{"headers", mapOrNull(whole.Headers)},
+				{"error_code", whole.ErrorCode},
+				{"error_text", whole.ErrorText},
+				{"error_chain", listOrNull(whole.ErrorChain)},
+				{"metadata", mapOrNull(whole.Metadata)},
+				{"raw", mapOrNull(whole.Raw)},
+			}...)
+			now, err := s.history(ctx, event, s.cons)
+			if err != nil {
+				return planned{}, err
+			}
+			p.past = make(map[int64]string, len(history)+len(now))
+			for _, c := range append(history[min(max(0, len(history)-maxHistory+len(now)+1), len(history)):], now...) {
+				p.past[c.Version] = c.text()
+			}
+			p.line.Outcome = "restored from " + l.Archive
+		}
+		return p, nil
+	})
+}
+
+// outcomeOf is how a letter was resolved; empty if it was not.
+func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var kind string
+	if err := s.selects(ctx, "SELECT outcome FROM "+s.stmt.letters+" WHERE event_id = ?", event).Scan(&kind); err != nil {
+		return "", fmt.Errorf("read the outcome of dead letter %s: %w", event, err)
+	}
+	return OutcomeKind(kind), nil
+}
+
+// Forget removes the outline of a purged letter, so that nothing is left of it.
+// After that nobody knows that the event was dealt with: its row in the outbox
+// must be gone for good. It is refused for a letter that was not purged.
+func (s *Store) Forget(ctx context.Context, event gocql.UUID) error {
+	for a := s.again(ctx); ; {
+		err := s.forget(ctx, event)
+		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrRefused) || hopeless(err) || !a.pause() {
+			return err
+		}
+	}
+}
+
+func (s *Store) forget(ctx context.Context, event gocql.UUID) error {
+	l, err := s.read(ctx, event, s.stmt.entry, (*Letter).entryDest, s.serial)
+	if err != nil {
+		return err
+	}
+	if l.PurgedAt.IsZero() {
+		return refused(ActionPurge, &l, "it is whole: purge it before it is forgotten")
+	}
+	qctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	applied, err := s.query(qctx, "DELETE FROM "+s.stmt.letters+" WHERE event_id = ? IF version = ?", event, l.Version).
+		SerialConsistency(s.serial).MapScanCAS(map[string]any{})
+	if err != nil {
+		return fmt.Errorf("forget dead letter %s: %w", event, err)
+	}
+	if !applied {
+		return fmt.Errorf("forget dead letter %s: somebody changed it meanwhile", event)
+	}
+	// Edits are named by the letter alone.
+	if err := s.query(qctx, "DELETE FROM "+s.keyspace+".dead_letter_edits WHERE event_id = ?", event).Idempotent(true).Exec(); err != nil {
+		s.log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", event, "err", err)
+	}
+	if err := s.drop(ctx, &l, l.Version, shelves(&l), false); err != nil {
+		s.log.Debug("an entry without a letter stays for its readers", "event_id", event, "err", err)
+	}
+	return nil
+}
+
+func blobOrNull(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+func mapOrNull(m map[string]string) any {
+	if m == nil {
+		return nil
+	}
+	return m
+}
+
+func listOrNull(l []string) any {
+	if l == nil {
+		return nil
+	}
+	return l
+}

@@ -1,0 +1,207 @@
+package dlq
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// resolved is a letter of all columns that was replayed.
+func (b *bundle) resolvedLetter(t *testing.T) *Letter {
+	t.Helper()
+	l := testLetter("a", 1)
+	l.Payload, l.Raw = []byte{0, 0xff, '\n'}, map[string]string{"c": "0x00"}
+	b.mustBury(t, l)
+	if _, err := b.Claim(t.Context(), l.EventID, me, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Resolve(t.Context(), l.EventID, me, Outcome{Kind: OutcomeReplayed, Topic: "OrderCreated", Partition: 1, Offset: 2}); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.resolvedLetter(t)
+	before, history := b.mustRead(t, l.EventID), b.mustHistory(t, l.EventID)
+	seen := eve
+	seen.Version = before.Version - 1
+	var v *VersionError
+	if err := b.Purge(t.Context(), l.EventID, Purge{Archive: "x"}, seen); !errors.As(err, &v) {
+		t.Fatalf("a letter that has changed since it was copied: %v, want a *VersionError", err)
+	}
+	seen.Version = before.Version
+	if err := b.Purge(t.Context(), l.EventID, Purge{Archive: "2026/01/02/x.jsonl.zst"}, seen); err != nil {
+		t.Fatal(err)
+	}
+	outline := b.mustRead(t, l.EventID)
+	if outline.Payload != nil || outline.Headers != nil || outline.ErrorText != "" || outline.ErrorChain != nil || outline.Metadata != nil || outline.Raw != nil {
+		t.Errorf("a purged letter still has %+v", outline)
+	}
+	if outline.Status != Archived || outline.PurgedAt.IsZero() || outline.Archive != "2026/01/02/x.jsonl.zst" || outline.Outcome != before.Outcome ||
+		outline.WrittenAt != l.WrittenAt || outline.Table != l.Table || outline.ErrorClass != l.ErrorClass {
+		t.Errorf("the outline is %+v", outline)
+	}
+	b.mustBeListed(t, l.EventID)
+	if h := b.mustHistory(t, l.EventID); len(h) != 1 || h[0].Action != ActionPurge || h[0].By != eve.Name || h[0].Why != eve.Reason {
+		t.Errorf("history %+v", h)
+	}
+
+	// The event's row comes again: it is known, and nothing comes back.
+	if st, err := b.Bury(t.Context(), l); err != nil || st != Archived {
+		t.Errorf("Bury() of a purged event = %s, %v", st, err)
+	}
+	b.mustBeListed(t, l.EventID)
+	if err := b.Purge(t.Context(), l.EventID, Purge{}, eve); err != nil {
+		t.Errorf("purging again: %v", err)
+	}
+	if again := b.mustRead(t, l.EventID); again.Version != outline.Version || again.Archive != outline.Archive {
+		t.Errorf("purging again changed it: %+v", again)
+	}
+
+	if err := b.Restore(t.Context(), l.EventID, nil, nil, eve); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "copy") {
+		t.Errorf("Restore() without the copy = %v", err)
+	}
+	other := before
+	other.EventID = gocql.MustRandomUUID()
+	if err := b.Restore(t.Context(), l.EventID, &other, nil, eve); err == nil {
+		t.Error("Restore() took the copy of another event")
+	}
+	if err := b.Restore(t.Context(), l.EventID, &before, history, eve); err != nil {
+		t.Fatal(err)
+	}
+	after := b.mustRead(t, l.EventID)
+	after.Version = before.Version
+	if !reflect.DeepEqual(after, before) {
+		t.Errorf("restored\n%+v\nwant\n%+v", after, before)
+	}
+	h := b.mustHistory(t, l.EventID)
+	if len(h) != len(history)+2 || !reflect.DeepEqual(h[:len(history)], history) || h[len(h)-2].Action != ActionPurge || h[len(h)-1].Action != ActionRestore {
+		t.Errorf("history after all %+v", h)
+	}
+	b.mustBeListed(t, l.EventID)
+}
+
+func TestPurge_OpenLettersOnlyByForce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, from := range []Status{Pending, Parked, Processing} {
+		id := b.bring(t, from)
+		b.clock.advance(time.Hour) // claims have run out
+		if err := b.Purge(t.Context(), id, Purge{Force: true}, eve); !errors.Is(err, ErrRefused) {
+			t.Errorf("purge of a %s letter = %v, want it refused", from, err)
+		}
+	}
+	for _, from := range []Status{Failed, Manual} {
+		id := b.bring(t, from)
+		if err := b.Purge(t.Context(), id, Purge{}, eve); !errors.Is(err, ErrRefused) {
+			t.Errorf("purge of a %s letter without force = %v, want it refused", from, err)
+		}
+		whole := b.mustRead(t, id)
+		if err := b.CheckPurge(&whole, Purge{}); !errors.Is(err, ErrRefused) {
+			t.Errorf("CheckPurge() = %v", err)
+		}
+		if err := b.Purge(t.Context(), id, Purge{Force: true, Archive: "x"}, eve); err != nil {
+			t.Fatal(err)
+		}
+		b.mustBeListed(t, id)
+		rs, err := b.Requests(t.Context(), testTable)
+		if err != nil || len(rs) == 0 || rs[len(rs)-1].EventID != id || rs[len(rs)-1].Entry.Status != Archived {
+			t.Errorf("the relay is told %+v, %v", rs, err)
+		}
+		if err := b.Restore(t.Context(), id, &whole, nil, eve); err != nil {
+			t.Fatal(err)
+		}
+		if l := b.mustRead(t, id); l.Status != Manual || !l.Released || string(l.Payload) != string(whole.Payload) {
+			t.Errorf("restored: %+v", l)
+		}
+		b.mustBeListed(t, id)
+	}
+}
+
+func TestForget_OnlyWhatWasPurged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.resolvedLetter(t)
+	if err := b.Forget(t.Context(), l.EventID); !errors.Is(err, ErrRefused) {
+		t.Fatalf("Forget() of a whole letter = %v", err)
+	}
+	if err := b.Purge(t.Context(), l.EventID, Purge{}, eve); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Forget(t.Context(), l.EventID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Read(t.Context(), l.EventID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Read() = %v", err)
+	}
+	var n int
+	if err := b.session.Query("SELECT COUNT(*) FROM dead_letter_lookups").Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d entries of lists are left, %v", n, err)
+	}
+	if err := b.Forget(t.Context(), l.EventID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Forget() again = %v", err)
+	}
+}
+
+func TestDuty_OneAtATime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	duty := func(owner string, ttl time.Duration) *Duty {
+		d, err := b.Duty("watch", owner, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	one, two := duty("one", time.Hour), duty("two", time.Hour)
+	take := func(d *Duty, want bool) {
+		t.Helper()
+		if ok, err := d.Take(t.Context()); ok != want || err != nil {
+			t.Fatalf("Take() = %v, %v, want %v", ok, err, want)
+		}
+	}
+	if s, err := one.State(t.Context()); s != "" || err != nil {
+		t.Fatalf("State() = %q, %v", s, err)
+	}
+	take(one, true)
+	take(one, true)
+	if ok, err := one.Save(t.Context(), "mine"); !ok || err != nil {
+		t.Fatalf("Save() = %v, %v", ok, err)
+	}
+	if ok, err := two.Save(t.Context(), "theirs"); ok || err != nil {
+		t.Fatalf("Save() of another = %v, %v", ok, err)
+	}
+	if err := two.Leave(t.Context()); err != nil { // it has nothing to leave
+		t.Fatal(err)
+	}
+	take(two, false)
+	take(duty("one", time.Second), true) // which makes it end sooner
+	deadline := time.Now().Add(time.Minute)
+	for { // until the claim has run out
+		ok, err := two.Take(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the claim does not run out")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if s, err := two.State(t.Context()); s != "mine" || err != nil {
+		t.Errorf("State() = %q, %v, want what the one before kept", s, err)
+	}
+	if err := two.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	take(one, true)
+}

@@ -1,0 +1,128 @@
+// Package whereis finds the record of an event in its topic.
+package whereis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+const (
+	// margin is how much the clocks of whoever wrote since and of the relay may differ.
+	margin = 10 * time.Second
+	// limit bounds one search.
+	limit = 3 * time.Second
+	// parallel bounds the searches under way: each is a client of its own.
+	parallel = 8
+)
+
+// ErrUnfinished says that a search ended before it had seen all records.
+var ErrUnfinished = errors.New("too much to look through")
+
+// Place is where a record stands.
+type Place struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	At        time.Time
+}
+
+// Finder looks for records. It is safe for concurrent use, and holds no
+// connection between searches.
+type Finder struct {
+	opts []kgo.Opt
+	busy chan struct{}
+}
+
+// New returns a Finder whose clients have the options.
+func New(opts ...kgo.Opt) *Finder {
+	return &Finder{opts: opts, busy: make(chan struct{}, parallel)}
+}
+
+// Find looks for an event's record in the partition that the relay chooses for
+// its key, among the records since since. False means that it was not there
+// when the search began. In a topic whose partitions have become more since it
+// was published it may be in another. An error says that nobody knows.
+func (f *Finder) Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (Place, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case f.busy <- struct{}{}:
+		defer func() { <-f.busy }()
+	case <-ctx.Done():
+		return Place{}, false, fmt.Errorf("look for event %s in %s: %w", event, topic, ErrUnfinished)
+	}
+	place, found, err := f.find(ctx, topic, key, event.String(), since)
+	if err != nil {
+		return Place{}, false, fmt.Errorf("look for event %s in %s: %w", event, topic, err)
+	}
+	return place, found, nil
+}
+
+func (f *Finder) find(ctx context.Context, topic string, key []byte, event string, since time.Time) (Place, bool, error) {
+	client, err := kgo.NewClient(f.opts...)
+	if err != nil {
+		return Place{}, false, err
+	}
+	defer client.Close()
+	adm := kadm.NewClient(client)
+	ends, err := adm.ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return Place{}, false, nil
+	}
+	if err != nil {
+		return Place{}, false, err
+	}
+	partition := int32(kgo.StickyKeyPartitioner(nil).ForTopic(topic).Partition(&kgo.Record{Key: key}, len(ends[topic])))
+	starts, err := adm.ListOffsetsAfterMilli(ctx, since.Add(-margin).UnixMilli(), topic)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return Place{}, false, err
+	}
+	from, _ := starts.Lookup(topic, partition)
+	end, ok := ends.Lookup(topic, partition)
+	if !ok || from.Offset >= end.Offset || from.Offset < 0 {
+		return Place{}, false, nil
+	}
+	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(from.Offset)}})
+	for {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return Place{}, false, ErrUnfinished
+		}
+		if err := fetches.Err(); err != nil {
+			return Place{}, false, err
+		}
+		for it := fetches.RecordIter(); !it.Done(); {
+			r := it.Next()
+			if isEvent(r, event) {
+				return Place{r.Topic, r.Partition, r.Offset, r.Timestamp.UTC()}, true, nil
+			}
+			if r.Offset+1 >= end.Offset {
+				return Place{}, false, nil
+			}
+		}
+	}
+}
+
+func isEvent(r *kgo.Record, event string) bool {
+	for i := range r.Headers {
+		if r.Headers[i].Key == outbox.HeaderID {
+			return string(r.Headers[i].Value) == event
+		}
+	}
+	return false
+}

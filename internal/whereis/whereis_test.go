@@ -1,0 +1,59 @@
+package whereis
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+func TestFinder_FindsTheRecordOfAnEvent(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(5, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	now := time.Now()
+	want := map[gocql.UUID]*kgo.Record{}
+	for i := range 50 {
+		e := outbox.Event{ID: outbox.NewID(), AggregateID: outbox.NewID(), Sequence: 1, AggregateType: "message", Type: "t", CreatedAt: now}
+		if i%2 == 0 {
+			e.Headers = map[string]string{outbox.HeaderPartitionKey: "key-" + strconv.Itoa(i)}
+		}
+		r := &kgo.Record{Topic: "t", Key: e.Key(), Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		want[e.ID] = r
+	}
+	f := New(kgo.SeedBrokers(broker.ListenAddrs()...))
+	for id, r := range want {
+		if got, found, err := f.Find(t.Context(), "t", r.Key, id, now); err != nil || !found || got.Partition != r.Partition || got.Offset != r.Offset {
+			t.Errorf("Find() = %+v, %t, %v, want it at %d of partition %d", got, found, err, r.Offset, r.Partition)
+		}
+		if _, found, err := f.Find(t.Context(), "t", r.Key, outbox.NewID(), now); err != nil || found {
+			t.Errorf("Find() of an event that is not there = %t, %v", found, err)
+		}
+		if _, found, err := f.Find(t.Context(), "t", r.Key, id, now.Add(time.Hour)); err != nil || found {
+			t.Errorf("Find() among later records = %t, %v", found, err)
+		}
+	}
+	if _, found, err := f.Find(t.Context(), "none", []byte("k"), outbox.NewID(), now); err != nil || found {
+		t.Errorf("Find() in a topic that is not there = %t, %v", found, err)
+	}
+	broker.Close()
+	if _, _, err := f.Find(t.Context(), "t", []byte("k"), outbox.NewID(), now); err == nil {
+		t.Error("Find() without a broker says that it knows")
+	}
+}

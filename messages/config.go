@@ -1,0 +1,139 @@
+package messages
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxMessageBytes = 256 << 10
+	DefaultMaxBatchBytes   = 8 << 20
+	DefaultConcurrency     = 256
+	DefaultAttemptTimeout  = 3 * time.Second
+	DefaultWriteBudget     = 10 * time.Second
+	DefaultRetryAfter      = 2 * time.Second
+)
+
+// MaxBatch is the most that one batch may hold.
+const MaxBatch = 1000
+
+// Config is how a Service behaves. The zero value is usable.
+type Config struct {
+	// Topics are patterns of the topics that messages may be for; * stands for
+	// any characters. Default: all. Topics that begin with _ are never allowed:
+	// they are the broker's own.
+	Topics []string
+	// MaxMessageBytes bounds payload, key and headers of one message. Default 256
+	// KiB, at most outbox.MaxEventBytes.
+	MaxMessageBytes int
+	// MaxBatchBytes bounds the body of a batch. Default 8 MiB.
+	MaxBatchBytes int64
+	// MessagesPerSecond and BytesPerSecond are what one client may send; twice as
+	// much, or one full batch, at once. Default 0: as much as it likes.
+	MessagesPerSecond, BytesPerSecond float64
+	// Concurrency bounds the writes under way, of all requests. Default 256.
+	Concurrency int
+
+	// Consistency is that of reads and writes. Default LOCAL_QUORUM; LOCAL_QUORUM,
+	// QUORUM or ALL.
+	Consistency gocql.Consistency
+	// AttemptTimeout bounds one statement. Default 3 s.
+	AttemptTimeout time.Duration
+	// WriteBudget bounds how long a write is repeated until its outcome is
+	// known. Default 10 s; at least AttemptTimeout.
+	WriteBudget time.Duration
+	// RetryAfter is what a caller is told to wait when the database is away.
+	// Default 2 s.
+	RetryAfter time.Duration
+
+	// Letters finds dead letters. Default: there are none.
+	Letters Letters
+	// Finder finds records in topics. Default: none is found, so that a message
+	// stays queued for whoever asks.
+	Finder Finder
+	// Committed is told of each message that was stored for at once, from any
+	// goroutine; it must not wait. Default: nobody is told.
+	Committed func(aggregate gocql.UUID)
+	// Logger gets what the database does not do, at Warn. Default discards.
+	Logger *slog.Logger
+	// Registerer gets the metrics. Default: they are kept nowhere.
+	Registerer prometheus.Registerer
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if len(c.Topics) == 0 {
+		c.Topics = []string{"*"}
+	}
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, DefaultMaxBatchBytes)
+	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.Consistency = cmp.Or(c.Consistency, gocql.LocalQuorum)
+	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, DefaultAttemptTimeout)
+	c.WriteBudget = cmp.Or(c.WriteBudget, max(DefaultWriteBudget, c.AttemptTimeout))
+	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
+	if c.Letters == nil {
+		c.Letters = noLetters{}
+	}
+	if c.Finder == nil {
+		c.Finder = noFinder{}
+	}
+	if c.Committed == nil {
+		c.Committed = func(gocql.UUID) {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registerer == nil {
+		c.Registerer = prometheus.NewRegistry()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	for _, p := range c.Topics {
+		if _, err := path.Match(p, "x"); err != nil || p == "" {
+			errs = append(errs, fmt.Errorf("topics %q: is no pattern; write names, with * for any characters", p))
+		}
+	}
+	if c.MaxMessageBytes < 1 || c.MaxMessageBytes > outbox.MaxEventBytes {
+		errs = append(errs, fmt.Errorf("max message bytes %d: must be from 1 to %d", c.MaxMessageBytes, outbox.MaxEventBytes))
+	}
+	if c.MaxBatchBytes < int64(c.MaxMessageBytes) {
+		errs = append(errs, fmt.Errorf("max batch bytes %d: must not be below max message bytes, %d", c.MaxBatchBytes, c.MaxMessageBytes))
+	}
+	if c.MessagesPerSecond < 0 || c.BytesPerSecond < 0 {
+		errs = append(errs, fmt.Errorf("quota of %g messages and %g bytes a second: must not be negative; 0 is no quota", c.MessagesPerSecond, c.BytesPerSecond))
+	}
+	if c.Concurrency < 1 {
+		errs = append(errs, fmt.Errorf("concurrency %d: must be positive", c.Concurrency))
+	}
+	switch c.Consistency {
+	case gocql.LocalQuorum, gocql.Quorum, gocql.All:
+	default:
+		errs = append(errs, fmt.Errorf("consistency %s: use LOCAL_QUORUM, QUORUM or ALL", c.Consistency))
+	}
+	if c.AttemptTimeout <= 0 || c.RetryAfter <= 0 || c.WriteBudget < c.AttemptTimeout {
+		errs = append(errs, fmt.Errorf("attempt timeout %s, write budget %s, retry after %s: must be positive, and the budget not below the timeout",
+			c.AttemptTimeout, c.WriteBudget, c.RetryAfter))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("messages config: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// ErrNotFound says that there is no message with that id, or none any more.
+var ErrNotFound = errors.New("no such message")
+
+// ErrTooLate says that a message is in the outbox, or beyond, and cannot be taken back.
+var ErrTooLate = errors.New("the message is on its way")
+
+// FieldError is one bad field of a message.
+type FieldError struct {
+	// Field is its path in the body, such as headers.x, or begins with header.
+	Field string
+	// Problem says what the field must be.
+	Problem string
+}
+
+// InvalidError lists every bad field of a message.
+type InvalidError struct{ Fields []FieldError }
+
+// Error names every field.
+func (e *InvalidError) Error() string {
+	parts := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		parts[i] = f.Field + " " + f.Problem
+	}
+	return "invalid message: " + strings.Join(parts, "; ")
+}
+
+func (e *InvalidError) add(field, problem string) {
+	e.Fields = append(e.Fields, FieldError{field, problem})
+}
+
+func (e *InvalidError) orNil() error {
+	if len(e.Fields) == 0 {
+		return nil
+	}
+	return e
+}
+
+// KeyReuseError says that an Idempotency-Key belongs to another request of the client.
+type KeyReuseError struct{}
+
+// Error says so.
+func (*KeyReuseError) Error() string { return "this Idempotency-Key was used for another request" }
+
+// QuotaError says that a client has used up what it may send.
+type QuotaError struct {
+	// RetryAfter is when there is room for the request again; zero if it is
+	// larger than there can ever be.
+	RetryAfter time.Duration
+}
+
+// Error says so.
+func (e *QuotaError) Error() string { return "the client's quota is used up" }
+
+// UnavailableError says that the database could not do it in time.
+type UnavailableError struct {
+	// ID is the message in question; zero if none has an id yet.
+	ID gocql.UUID
+	// Unknown: the message may be stored, or become so later. Otherwise this
+	// request has stored nothing.
+	Unknown bool
+	// RetryAfter is when asking again makes sense.
+	RetryAfter time.Duration
+	// Err is what the database said last.
+	Err error
+}
+
+// Error says what is known.
+func (e *UnavailableError) Error() string {
+	if e.Unknown {
+		return fmt.Sprintf("message %s: outcome unknown: %v", e.ID, e.Err)
+	}
+	return fmt.Sprintf("database unavailable: %v", e.Err)
+}
+
+// Unwrap returns what the database said last.
+func (e *UnavailableError) Unwrap() error { return e.Err }

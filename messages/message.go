@@ -1,0 +1,213 @@
+package messages
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+)
+
+// HeaderPriority is the record header that carries a message's priority.
+const HeaderPriority = "priority"
+
+// maxPriority is the highest priority.
+const maxPriority = 9
+
+// NewMessage is a message to be stored.
+type NewMessage struct {
+	// Topic is where it is published.
+	Topic string `json:"topic" doc:"Where it is published" example:"billing.events"`
+	// Key is its record key; empty means its id.
+	Key string `json:"key,omitempty" doc:"Record key: messages with one key reach one partition. Their order is that of publication, which is not promised to be that of the requests. Left out, it is the message's id." example:"customer-42"`
+	// One of the three is the payload; none is a record with an empty value.
+	Payload       json.RawMessage `json:"payload,omitempty" doc:"Any JSON value; published as it is written here"`
+	PayloadText   *string         `json:"payload_text,omitempty" doc:"A text, instead of payload"`
+	PayloadBase64 *[]byte         `json:"payload_base64,omitempty" doc:"Bytes in base64, instead of payload"`
+	// ContentType is the payload's media type.
+	ContentType string            `json:"content_type,omitempty" doc:"Media type; application/json, text/plain or application/octet-stream by the kind of payload where it is left out"`
+	Headers     map[string]string `json:"headers,omitempty" doc:"Record headers"`
+	// Delay or DeliverAt say when; neither says at once.
+	Delay     string     `json:"delay,omitempty" doc:"How long to wait, such as 90s, 15m or 36h; at most 366 days" example:"15m"`
+	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"When to deliver it, instead of delay; one that has passed means at once"`
+	// Priority travels in the header priority.
+	Priority *int `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"Carried in the record header priority, for consumers; the outbox delivers in order of time"`
+}
+
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// allowed says whether messages may be for the topic.
+func (c *Config) allowed(topic string) bool {
+	return !strings.HasPrefix(topic, "_") && slices.ContainsFunc(c.Topics, func(p string) bool {
+		ok, _ := path.Match(p, topic)
+		return ok
+	})
+}
+
+// size is what a message counts for.
+func (n *NewMessage) size() int {
+	size := len(n.Key) + len(n.bytes())
+	for k, v := range n.Headers {
+		size += len(k) + len(v)
+	}
+	return size
+}
+
+func (n *NewMessage) bytes() []byte {
+	switch {
+	case n.PayloadText != nil:
+		return []byte(*n.PayloadText)
+	case n.PayloadBase64 != nil:
+		return *n.PayloadBase64
+	case n.Payload != nil:
+		return n.Payload
+	}
+	return []byte{}
+}
+
+func (n *NewMessage) contentType() string {
+	switch {
+	case n.ContentType != "":
+		return n.ContentType
+	case n.PayloadText != nil:
+		return "text/plain; charset=utf-8"
+	case n.PayloadBase64 != nil:
+		return "application/octet-stream"
+	}
+	return outbox.DefaultContentType
+}
+
+// validate returns an *InvalidError that names every bad field.
+func (n *NewMessage) validate(c *Config, now time.Time) error {
+	var bad InvalidError
+	switch {
+	case n.Topic == "":
+		bad.add("topic", "is missing")
+	case !topicName.MatchString(n.Topic) || n.Topic == "." || n.Topic == "..":
+		bad.add("topic", "must be letters, digits and . _ -, at most 249")
+	case !c.allowed(n.Topic):
+		bad.add("topic", "is none that messages may be sent to; allowed are "+strings.Join(c.Topics, ", "))
+	}
+	kinds := 0
+	for _, given := range []bool{n.Payload != nil, n.PayloadText != nil, n.PayloadBase64 != nil} {
+		if given {
+			kinds++
+		}
+	}
+	if kinds > 1 {
+		bad.add("payload", "is given more than once: use one of payload, payload_text and payload_base64")
+	}
+	if n.Priority != nil && (*n.Priority < 0 || *n.Priority > maxPriority) {
+		bad.add("priority", fmt.Sprintf("must be from 0 to %d", maxPriority))
+	}
+	if _, there := n.Headers[HeaderPriority]; there && n.Priority != nil {
+		bad.add("headers."+HeaderPriority, "is what priority says; give one of them")
+	}
+	at, problem := n.deliverAt(now)
+	switch {
+	case n.Delay != "" && n.DeliverAt != nil:
+		bad.add("delay", "and deliver_at exclude each other; give one of them")
+	case problem != "":
+		bad.add("delay", problem)
+	case at.After(now.Add(schedule.MaxAhead)):
+		field := "deliver_at"
+		if n.Delay != "" {
+			field = "delay"
+		}
+		bad.add(field, fmt.Sprintf("must be at most %d days ahead", schedule.MaxAhead/(24*time.Hour)))
+	}
+	if size := n.size(); size > c.MaxMessageBytes {
+		bad.add("payload", fmt.Sprintf("takes %d bytes with key and headers, more than %d", size, c.MaxMessageBytes))
+	}
+	n.validateEvent(&bad, now)
+	return bad.orNil()
+}
+
+// validateEvent asks the outbox about what it knows better.
+func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
+	probe := *n
+	if probe.Topic == "" {
+		probe.Topic = "x"
+	}
+	m := probe.message(identity{id: gocql.UUID{15: 1}, createdAt: now}, "", now)
+	e := m.Event()
+	err := e.Validate()
+	if err == nil {
+		return
+	}
+	invalid, ok := err.(*outbox.InvalidEventError) //nolint:errorlint // Validate returns it bare
+	if !ok {
+		bad.add("", err.Error())
+		return
+	}
+	for _, f := range invalid.Fields {
+		problem := f.Problem + ": " + f.Fix
+		switch key, isHeader := strings.CutPrefix(f.Field, "Headers["); {
+		case isHeader:
+			name, err := strconv.Unquote(strings.TrimSuffix(key, "]"))
+			if name == outbox.HeaderPartitionKey && n.Headers[name] == "" && err == nil {
+				bad.add("key", problem)
+			} else {
+				bad.add("headers."+name, problem)
+			}
+		case f.Field == "ContentType":
+			bad.add("content_type", problem)
+		case f.Field == "Payload":
+			bad.add("payload", problem)
+		case f.Field == "Type": // said already
+		default:
+			bad.add(f.Field, problem)
+		}
+	}
+}
+
+// deliverAt is when the message is to be delivered, for one that was taken at
+// now; problem says what is wrong with the delay.
+func (n *NewMessage) deliverAt(now time.Time) (at time.Time, problem string) {
+	switch {
+	case n.DeliverAt != nil:
+		return n.DeliverAt.UTC(), ""
+	case n.Delay == "":
+		return now, ""
+	}
+	d, err := time.ParseDuration(n.Delay)
+	if err != nil || d < 0 {
+		return now, "must be a duration such as 90s, 15m or 36h"
+	}
+	return now.Add(d), ""
+}
+
+// message is what is stored: with the times in milliseconds, rounded up, so that
+// it is never early.
+func (n *NewMessage) message(id identity, client string, at time.Time) schedule.Message {
+	headers := n.Headers
+	if n.Priority != nil || id.traceParent != "" {
+		headers = make(map[string]string, len(n.Headers)+3)
+		maps.Copy(headers, n.Headers)
+		if n.Priority != nil {
+			headers[HeaderPriority] = strconv.Itoa(*n.Priority)
+		}
+		if _, own := headers[outbox.HeaderTraceParent]; !own && id.traceParent != "" {
+			headers[outbox.HeaderTraceParent] = id.traceParent
+			if id.traceState != "" {
+				headers["tracestate"] = id.traceState
+			}
+		}
+	}
+	if up := at.Truncate(time.Millisecond); up.Before(at) {
+		at = up.Add(time.Millisecond)
+	}
+	return schedule.Message{
+		ID: id.id, Topic: n.Topic, Key: n.Key, Payload: n.bytes(), ContentType: n.contentType(), Headers: headers,
+		Client: client, CreatedAt: id.createdAt, DeliverAt: at.UTC(),
+	}
+}

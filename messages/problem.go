@@ -1,0 +1,119 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+)
+
+// messageProblem is an RFC 9457 problem document with this API's own members.
+type messageProblem struct {
+	huma.ErrorModel
+	// MessageID is the message in question, where there is one.
+	MessageID string `json:"message_id,omitempty" format:"uuid" doc:"The message in question"`
+	// OutcomeUnknown: the message may be stored, or become so later.
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored, or become so later"`
+
+	header http.Header
+}
+
+// GetHeaders are the response headers that go with the problem.
+func (p *messageProblem) GetHeaders() http.Header { return p.header }
+
+// Problem types. They identify the kind of problem and are no addresses.
+const (
+	problemMalformed   = "urn:scylla-outbox:problem:malformed-body"
+	problemInvalid     = "urn:scylla-outbox:problem:invalid-fields"
+	problemNotFound    = "urn:scylla-outbox:problem:message-not-found"
+	problemTooLate     = "urn:scylla-outbox:problem:message-too-late"
+	problemKeyReuse    = "urn:scylla-outbox:problem:idempotency-key-reuse"
+	problemQuota       = "urn:scylla-outbox:problem:quota-used-up"
+	problemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
+	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
+	problemMedia       = "urn:scylla-outbox:problem:unsupported-media-type"
+)
+
+func newProblem(status int, typ, detail string) *messageProblem {
+	return &messageProblem{
+		ErrorModel: huma.ErrorModel{Type: typ, Title: http.StatusText(status), Status: status, Detail: detail},
+		header:     http.Header{},
+	}
+}
+
+func (p *messageProblem) about(id gocql.UUID) *messageProblem {
+	if id != (gocql.UUID{}) {
+		p.MessageID = id.String()
+	}
+	return p
+}
+
+func (p *messageProblem) retryAfter(d time.Duration) *messageProblem {
+	p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
+	return p
+}
+
+// toProblem is the one place where the package's errors become HTTP. keyed says
+// whether the request had an Idempotency-Key, which decides about the advice.
+func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
+	if p, ok := errors.AsType[*messageProblem](err); ok {
+		return p
+	}
+	var (
+		syntax      *syntaxError
+		invalid     *InvalidError
+		reuse       *KeyReuseError
+		quota       *QuotaError
+		unavailable *UnavailableError
+	)
+	switch {
+	case errors.As(err, &syntax):
+		return newProblem(http.StatusBadRequest, problemMalformed, "The "+syntax.Error()+".")
+	case errors.As(err, &invalid):
+		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The message cannot be taken; errors names every field that is wrong.")
+		for _, f := range invalid.Fields {
+			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: location(f.Field), Message: f.Problem})
+		}
+		return p
+	case errors.Is(err, ErrNotFound):
+		return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("There is no message %s, or it is too long ago.", id)).about(id)
+	case errors.Is(err, ErrTooLate):
+		return newProblem(http.StatusConflict, problemTooLate, "The message is in the outbox or beyond: it cannot be taken back.").about(id)
+	case errors.As(err, &reuse):
+		return newProblem(http.StatusUnprocessableEntity, problemKeyReuse,
+			"This Idempotency-Key belongs to another request. Use a new key for a new request, and the same body for a retry.")
+	case errors.As(err, &quota):
+		if quota.RetryAfter == 0 {
+			return newProblem(http.StatusTooManyRequests, problemQuota, "The request is larger than your quota ever is; send less at once.")
+		}
+		return newProblem(http.StatusTooManyRequests, problemQuota, "Your quota is used up; ask again later.").retryAfter(quota.RetryAfter)
+	case errors.As(err, &unavailable):
+		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached. Nothing was stored; ask again later.")
+		if unavailable.Unknown {
+			p = newProblem(http.StatusServiceUnavailable, problemUnknown, "The outcome is unknown: look at the message before asking again.").about(unavailable.ID)
+			if keyed {
+				p.Detail = "The outcome is unknown. Ask again with the same Idempotency-Key."
+			}
+			p.OutcomeUnknown = true
+		}
+		return p.retryAfter(unavailable.RetryAfter)
+	}
+	// What is not named above is a defect; the text of the error stays in the log.
+	return newProblem(http.StatusInternalServerError, "about:blank", "Something unexpected happened; the log has the details.")
+}
+
+// location is a field's path as huma writes it.
+func location(field string) string {
+	switch {
+	case field == "":
+		return "body"
+	case len(field) > 7 && (field[:7] == "header." || field[:6] == "query."):
+		return field
+	}
+	return "body." + field
+}

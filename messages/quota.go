@@ -1,0 +1,68 @@
+package messages
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// maxClients bounds the clients whose quotas are remembered. Beyond it all begin anew.
+const maxClients = 10_000
+
+// quotas are what each client may send.
+type quotas struct {
+	messages, bytes float64 // per second; 0 for no bound
+	minBytes        int
+
+	mu      sync.Mutex
+	clients map[string]*quota
+}
+
+type quota struct{ messages, bytes *rate.Limiter }
+
+func newQuotas(c *Config) *quotas {
+	return &quotas{
+		messages: c.MessagesPerSecond, bytes: c.BytesPerSecond, minBytes: int(c.MaxBatchBytes),
+		clients: make(map[string]*quota),
+	}
+}
+
+// take takes so many messages and bytes of a client's quota, or none of it and
+// returns a *QuotaError.
+func (q *quotas) take(client string, messages, bytes int, now time.Time) error {
+	if q.messages == 0 && q.bytes == 0 {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := q.clients[client]
+	if c == nil {
+		if len(q.clients) >= maxClients {
+			clear(q.clients)
+		}
+		c = &quota{limiter(q.messages, MaxBatch), limiter(q.bytes, q.minBytes)}
+		q.clients[client] = c
+	}
+	one := c.messages.ReserveN(now, messages)
+	two := c.bytes.ReserveN(now, bytes)
+	if !one.OK() || !two.OK() {
+		one.CancelAt(now)
+		two.CancelAt(now)
+		return &QuotaError{}
+	}
+	if wait := max(one.DelayFrom(now), two.DelayFrom(now)); wait > 0 {
+		one.CancelAt(now)
+		two.CancelAt(now)
+		return &QuotaError{RetryAfter: wait}
+	}
+	return nil
+}
+
+// limiter lets a second's worth, or what one request may bring, through at once.
+func limiter(perSecond float64, least int) *rate.Limiter {
+	if perSecond == 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(perSecond), max(int(2*perSecond), least))
+}

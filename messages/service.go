@@ -1,0 +1,352 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+)
+
+// Service stores messages. It is safe for concurrent use by any number of
+// callers, in any number of processes on one keyspace.
+//
+// A write that has begun is carried to a known outcome within WriteBudget even
+// if the caller's context ends.
+type Service struct {
+	cfg      Config
+	store    store
+	schedule *schedule.Store
+	quotas   *quotas
+	metrics  *metrics
+	writing  chan struct{} // holds one for each write under way
+}
+
+// NewService returns a Service on the tables in session's keyspace. It reaches
+// no database. The session stays the caller's to close.
+func NewService(session *gocql.Session, cfg Config) (*Service, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{
+		cfg:      cfg,
+		store:    store{session: session, events: outbox.DefaultTable, cons: cfg.Consistency, timeout: cfg.AttemptTimeout},
+		schedule: schedule.NewStore(session, cfg.Consistency, cfg.AttemptTimeout),
+		quotas:   newQuotas(&cfg),
+		metrics:  m,
+		writing:  make(chan struct{}, cfg.Concurrency),
+	}, nil
+}
+
+// Options go with a request.
+type Options struct {
+	// Client is who asks: quotas and Idempotency-Keys are each client's own.
+	Client string
+	// IdempotencyKey makes a repeated request have the effect and the answer of
+	// the first; empty for none.
+	IdempotencyKey string
+	// TraceParent and TraceState are W3C trace context; they travel with the message.
+	TraceParent, TraceState string
+}
+
+// Accepted is a message that is stored.
+type Accepted struct {
+	ID gocql.UUID
+	// State is Queued, Scheduled, or what has become of it if it is Replayed.
+	State     State
+	CreatedAt time.Time
+	// DeliverAt is when it is due; zero for at once.
+	DeliverAt time.Time
+	// Replayed: an earlier request with the same Idempotency-Key had stored it.
+	Replayed bool
+}
+
+// Accept stores one message. Errors are *InvalidError, *KeyReuseError,
+// *QuotaError or *UnavailableError. After the last with Unknown set, the same
+// request with the same Idempotency-Key finds out and completes it.
+func (s *Service) Accept(ctx context.Context, n NewMessage, opts Options) (Accepted, error) {
+	results, err := s.acceptAll(ctx, []Item{{NewMessage: n}}, n, opts, false)
+	if err != nil {
+		return Accepted{}, err
+	}
+	return results[0].Accepted, results[0].Err
+}
+
+// Item is one of a batch: a message, or why it could not be read as one.
+type Item struct {
+	NewMessage
+	Err error
+}
+
+// Result is what became of one item: stored, unless there is an error as Accept
+// has them.
+type Result struct {
+	Accepted
+	Err error
+}
+
+// AcceptBatch stores up to MaxBatch messages, each on its own: some may be
+// stored and others not. An error is about all of them: a *KeyReuseError, a
+// *QuotaError, or an *UnavailableError with nothing stored.
+func (s *Service) AcceptBatch(ctx context.Context, items []Item, opts Options) ([]Result, error) {
+	request := make([]any, len(items))
+	for i := range items {
+		request[i] = items[i].NewMessage
+		if items[i].Err != nil {
+			request[i] = items[i].Err.Error()
+		}
+	}
+	return s.acceptAll(ctx, items, request, opts, true)
+}
+
+func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts Options, batch bool) ([]Result, error) {
+	now := s.cfg.Now().UTC().Truncate(time.Millisecond)
+	results := make([]Result, len(items))
+	size, good := 0, 0
+	for i := range items {
+		err := items[i].Err
+		if err == nil {
+			err = items[i].validate(&s.cfg, now)
+		}
+		if results[i].Err = err; err != nil {
+			s.metrics.results.WithLabelValues(resultInvalid).Inc()
+			continue
+		}
+		size, good = size+items[i].size(), good+1
+	}
+	if err := validateKey(opts.IdempotencyKey); err != nil {
+		return nil, err
+	}
+	if good == 0 {
+		return results, nil
+	}
+	if err := s.quotas.take(opts.Client, good, size, now); err != nil {
+		s.metrics.results.WithLabelValues(resultQuota).Add(float64(good))
+		return nil, err
+	}
+	ctx, cancel := s.detach(ctx)
+	defer cancel()
+	id := identity{id: outbox.NewID(), createdAt: now}
+	if validTrace(opts.TraceParent) {
+		id.traceParent, id.traceState = opts.TraceParent, opts.TraceState
+	}
+	if opts.IdempotencyKey != "" {
+		var err error
+		if id, err = s.claim(ctx, opts, request, id); err != nil {
+			if errors.As(err, new(*UnavailableError)) {
+				s.metrics.results.WithLabelValues(resultUnavailable).Add(float64(good))
+			}
+			return nil, err
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(s.cfg.Concurrency)
+	for i := range items {
+		if results[i].Err != nil {
+			continue
+		}
+		one := id
+		switch {
+		case batch && opts.IdempotencyKey != "":
+			one.id = outbox.NameID(id.id, strconv.Itoa(i))
+		case batch:
+			one.id = outbox.NewID()
+		}
+		g.Go(func() error {
+			results[i].Accepted, results[i].Err = s.accept(ctx, &items[i].NewMessage, one, opts.Client)
+			s.count(&results[i])
+			return nil
+		})
+	}
+	return results, g.Wait()
+}
+
+func (s *Service) count(r *Result) {
+	result := resultQueued
+	switch u := (*UnavailableError)(nil); {
+	case errors.As(r.Err, &u) && u.Unknown:
+		result = resultUnknown
+	case r.Err != nil:
+		result = resultUnavailable
+	case r.Replayed:
+		result = resultReplayed
+	case r.State == Scheduled:
+		result = resultScheduled
+	}
+	s.metrics.results.WithLabelValues(result).Inc()
+}
+
+// claim decides which request owns the client's key.
+func (s *Service) claim(ctx context.Context, opts Options, request any, fresh identity) (identity, error) {
+	hash, err := hashOf(request)
+	if err != nil {
+		return identity{}, err
+	}
+	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
+		id, same, err := s.store.claim(ctx, opts.Client, opts.IdempotencyKey, hash, fresh)
+		switch fate := cqlcode.FateOf(err); {
+		case fate == cqlcode.Done && !same:
+			return identity{}, &KeyReuseError{}
+		case fate == cqlcode.Done:
+			return id, nil
+		case fate != cqlcode.Unknown || !wait.again():
+			// Repeating settles an unknown outcome. No message was written yet.
+			return identity{}, s.unavailable(gocql.UUID{}, false, err)
+		}
+	}
+}
+
+// accept stores one message that is valid.
+func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client string) (Accepted, error) {
+	at, _ := n.deliverAt(id.createdAt)
+	m := n.message(id, client, at)
+	later := at.After(s.cfg.Now())
+	out := Accepted{ID: id.id, State: Queued, CreatedAt: id.createdAt}
+	if at.After(id.createdAt) {
+		out.DeliverAt = m.DeliverAt
+	}
+	if later {
+		out.State = Scheduled
+	}
+	if id.retried {
+		// What is there is left alone, whatever has become of it.
+		state, found, err := s.stateOf(ctx, id.id)
+		if err != nil {
+			return Accepted{}, s.unavailable(id.id, true, err)
+		}
+		out.Replayed = found
+		if found && state != Scheduled {
+			out.State = state
+			return out, nil
+		}
+		later = later || found // scheduled: written again, so that nothing of it is missing
+	}
+	var err error
+	if later {
+		out.State = Scheduled
+		err = s.write(ctx, id, func(ctx context.Context, _ int64) error { return s.schedule.Put(ctx, &m, s.cfg.Now()) })
+	} else {
+		e := m.Event()
+		if !e.DeliverAt.After(e.CreatedAt) {
+			e.DeliverAt = time.Time{}
+		}
+		if err = s.write(ctx, id, func(ctx context.Context, micros int64) error { return s.store.insert(ctx, &e, micros) }); err == nil {
+			s.cfg.Committed(id.id)
+		}
+	}
+	if err != nil {
+		return Accepted{ID: id.id}, err
+	}
+	return out, nil
+}
+
+// stateOf tells what is stored of a message.
+func (s *Service) stateOf(ctx context.Context, id gocql.UUID) (State, bool, error) {
+	m, err := s.schedule.Read(ctx, id)
+	if err == nil {
+		return ofSchedule[m.State], true, nil
+	}
+	if !errors.Is(err, schedule.ErrNotFound) {
+		return "", false, err
+	}
+	_, found, err := s.store.event(ctx, id)
+	return Queued, found, err
+}
+
+// write makes an attempt after the other until one is known to have succeeded.
+//
+// No write timeout says what became of the write, so it is done again with the
+// same ids, content and timestamp: the relay takes copies of a row for one event.
+// That of a retried request has a new timestamp, since its row must not come in
+// where the relay's sweep has been.
+func (s *Service) write(ctx context.Context, id identity, attempt func(ctx context.Context, micros int64) error) error {
+	micros := id.createdAt.UnixMicro()
+	if id.retried {
+		micros = s.cfg.Now().UnixMicro()
+	}
+	unknown := id.retried
+	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
+		s.writing <- struct{}{} // attempts end by their timeout
+		err := attempt(ctx, micros)
+		<-s.writing
+		fate := cqlcode.FateOf(err)
+		s.metrics.attempts.WithLabelValues(fate.String()).Inc()
+		switch {
+		case fate == cqlcode.Done:
+			return nil
+		case fate == cqlcode.Unknown:
+			unknown = true
+		case fate == cqlcode.Invalid && micros != 0:
+			// ScyllaDB refuses timestamps before the current CDC generation and those
+			// too far ahead of its clock. Its own clock is always right.
+			micros = 0
+			continue
+		}
+		if !unknown || !wait.again() {
+			return s.unavailable(id.id, unknown, err)
+		}
+	}
+}
+
+func (s *Service) unavailable(id gocql.UUID, unknown bool, err error) error {
+	s.cfg.Logger.Warn("database unavailable", "event_id", id, "outcome_unknown", unknown, "err", err)
+	return &UnavailableError{ID: id, Unknown: unknown, RetryAfter: s.cfg.RetryAfter, Err: err}
+}
+
+// detach gives a request the time it may take, whatever becomes of the caller.
+func (s *Service) detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), s.cfg.WriteBudget+s.cfg.AttemptTimeout)
+}
+
+// pause waits before another attempt, longer each time and never exactly as
+// long as others do.
+type pause struct {
+	ctx  context.Context
+	end  time.Time
+	wait time.Duration
+}
+
+func newPause(ctx context.Context, attempt time.Duration) *pause {
+	end, _ := ctx.Deadline()
+	return &pause{ctx, end.Add(-attempt), 50 * time.Millisecond}
+}
+
+// again is false when the time is up.
+func (p *pause) again() bool {
+	d := p.wait/2 + rand.N(p.wait)
+	p.wait = min(2*p.wait, time.Second)
+	if time.Until(p.end) < d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// maxKey bounds an Idempotency-Key.
+const maxKey = 255
+
+func validateKey(key string) error {
+	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return &InvalidError{[]FieldError{{"header.Idempotency-Key", "must be at most 255 printable ASCII characters"}}}
+	}
+	return nil
+}

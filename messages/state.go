@@ -1,0 +1,235 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+)
+
+// State is where a message stands.
+type State string
+
+// The states of a message.
+const (
+	// Received: it was handed in. It is the first line of each history, no state that lasts.
+	Received State = "received"
+	// Scheduled: it waits for its time.
+	Scheduled State = "scheduled"
+	// Cancelled: it was taken back in time and is never published.
+	Cancelled State = "cancelled"
+	// Processing: its time has come, and it is on its way into the outbox.
+	Processing State = "processing"
+	// Queued: it is in the outbox, and not found in its topic yet.
+	Queued State = "queued"
+	// Completed: it is in its topic.
+	Completed State = "completed"
+	// Retrying: a replay of its dead letter failed, and there will be another.
+	Retrying State = "retrying"
+	// DLQPending: it is a dead letter that waits.
+	DLQPending State = "dlq_pending"
+	// DLQProcessing: its dead letter is being replayed.
+	DLQProcessing State = "dlq_processing"
+	// Resolved: its dead letter was published or settled by hand.
+	Resolved State = "resolved"
+	// Failed: the replays of its dead letter are used up.
+	Failed State = "failed"
+	// Archived: its dead letter was put away.
+	Archived State = "archived"
+)
+
+// States are all states.
+var States = []State{Received, Scheduled, Cancelled, Processing, Queued, Completed, Retrying, DLQPending, DLQProcessing, Resolved, Failed, Archived}
+
+var ofSchedule = map[schedule.State]State{schedule.Waiting: Scheduled, schedule.Released: Processing, schedule.Cancelled: Cancelled}
+
+// Letter is what a message's dead letter says.
+type Letter struct {
+	// State is one of Retrying to Archived.
+	State State
+	// Since is when it became a dead letter, At when it last changed.
+	Since, At time.Time
+	// Error is why, in one line.
+	Error string
+}
+
+// Letters finds the dead letter of an event; false means there is none. It is
+// safe for concurrent use.
+type Letters interface {
+	Letter(ctx context.Context, event gocql.UUID) (Letter, bool, error)
+}
+
+// Place is where a record stands.
+type Place struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	At        time.Time
+}
+
+// Finder finds the record of an event in a topic, among those with the key that
+// are no older than since; false means that it is not there. It is safe for
+// concurrent use.
+type Finder interface {
+	Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (Place, bool, error)
+}
+
+type (
+	noLetters struct{}
+	noFinder  struct{}
+)
+
+func (noLetters) Letter(context.Context, gocql.UUID) (Letter, bool, error) {
+	return Letter{}, false, nil
+}
+
+func (noFinder) Find(context.Context, string, []byte, gocql.UUID, time.Time) (Place, bool, error) {
+	return Place{}, false, nil
+}
+
+// Step is one line of a message's history.
+type Step struct {
+	State  State     `json:"state"`
+	At     time.Time `json:"at"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// View is what is known of a message.
+type View struct {
+	ID         gocql.UUID
+	State      State
+	Topic, Key string
+	CreatedAt  time.Time
+	DeliverAt  time.Time // zero for at once
+	History    []Step
+	Record     *Place // where it is, once Completed
+	// Note says what could not be looked up.
+	Note string
+}
+
+// Get tells where a message stands, for as long as it waits and for as long
+// after as the outbox keeps its rows. Errors are ErrNotFound or *UnavailableError.
+func (s *Service) Get(ctx context.Context, id gocql.UUID) (View, error) {
+	m, err := s.schedule.Read(ctx, id)
+	if err == nil {
+		return ofScheduled(&m), nil
+	}
+	if !errors.Is(err, schedule.ErrNotFound) {
+		return View{}, s.unavailable(id, false, err)
+	}
+	e, found, err := s.store.event(ctx, id)
+	if err != nil {
+		return View{}, s.unavailable(id, false, err)
+	}
+	if !found {
+		return View{}, ErrNotFound
+	}
+	v := View{
+		ID: id, State: Queued, Topic: e.Type, Key: e.Headers[outbox.HeaderPartitionKey], CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt,
+		History: []Step{{State: Received, At: e.CreatedAt}},
+	}
+	if !e.DeliverAt.IsZero() {
+		v.History = append(v.History, Step{Scheduled, e.CreatedAt, "for " + e.DeliverAt.UTC().Format(time.RFC3339Nano)})
+	}
+	v.add(Queued, e.writtenAt, "")
+	letter, dead, err := s.cfg.Letters.Letter(ctx, id)
+	if err != nil {
+		return View{}, s.unavailable(id, false, err)
+	}
+	if dead {
+		v.History = append(v.History, Step{DLQPending, letter.Since, letter.Error})
+		if letter.State != DLQPending {
+			v.History = append(v.History, Step{letter.State, letter.At, ""})
+		}
+		v.State = letter.State
+		return v, nil
+	}
+	place, out, err := s.cfg.Finder.Find(ctx, e.Type, e.Key(), id, e.writtenAt)
+	switch {
+	case err != nil:
+		s.cfg.Logger.Warn("cannot look for a message in its topic", "event_id", id, "topic", e.Type, "err", err)
+		v.Note = "The topic cannot be read just now, so that this does not say whether the message is there."
+	case out:
+		v.Record = &place
+		v.add(Completed, place.At, "")
+	}
+	return v, nil
+}
+
+func ofScheduled(m *schedule.Message) View {
+	v := View{
+		ID: m.ID, State: ofSchedule[m.State], Topic: m.Topic, Key: m.Key, CreatedAt: m.CreatedAt.UTC(), DeliverAt: m.DeliverAt.UTC(),
+		History: []Step{{State: Received, At: m.CreatedAt.UTC()}, {Scheduled, m.CreatedAt.UTC(), "for " + m.DeliverAt.UTC().Format(time.RFC3339Nano)}},
+	}
+	if v.State != Scheduled {
+		v.add(v.State, m.ChangedAt.UTC(), "")
+	}
+	return v
+}
+
+func (v *View) add(state State, at time.Time, detail string) {
+	v.State = state
+	v.History = append(v.History, Step{state, at, detail})
+}
+
+// Cancel takes a message back: after nil it is never published. Errors are
+// ErrNotFound, ErrTooLate, or an *UnavailableError, after which it may be
+// cancelled or not.
+func (s *Service) Cancel(ctx context.Context, id gocql.UUID) error {
+	ctx, cancel := s.detach(ctx)
+	defer cancel()
+	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
+		err := s.cancelOnce(ctx, id)
+		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrTooLate) {
+			return err
+		}
+		if !wait.again() {
+			return s.unavailable(id, true, err)
+		}
+	}
+}
+
+func (s *Service) cancelOnce(ctx context.Context, id gocql.UUID) error {
+	m, err := s.schedule.Read(ctx, id)
+	if err == nil {
+		err = s.schedule.Cancel(ctx, &m, s.cfg.Now())
+	}
+	switch {
+	case errors.Is(err, schedule.ErrReleased):
+		return ErrTooLate
+	case !errors.Is(err, schedule.ErrNotFound):
+		return err
+	}
+	_, found, err := s.store.event(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case found:
+		return ErrTooLate
+	}
+	return ErrNotFound
+}
+
+// List returns messages that wait, the next to be delivered first. Errors are
+// *UnavailableError.
+func (s *Service) List(ctx context.Context, after schedule.Position, until time.Time, topic string, limit int) ([]View, schedule.Position, bool, error) {
+	page, next, more, err := s.schedule.List(ctx, after, until, topic, limit)
+	if err != nil {
+		return nil, schedule.Position{}, false, s.unavailable(gocql.UUID{}, false, err)
+	}
+	out := make([]View, len(page))
+	for i := range page {
+		out[i] = ofScheduled(&page[i])
+	}
+	return out, next, more, nil
+}
+
+// traceParent is version-format of W3C Trace Context.
+var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+func validTrace(s string) bool { return traceParent.MatchString(s) && s[:2] != "ff" }

@@ -1,0 +1,122 @@
+package messages
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// store is the CQL of the service: one method, one statement, one attempt. What
+// an error means, cqlcode.FateOf says.
+type store struct {
+	session *gocql.Session
+	events  outbox.Table
+	cons    gocql.Consistency
+	timeout time.Duration
+}
+
+const (
+	insertKey   = "INSERT INTO message_keys (client, key, request_hash, message_id, created_at) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS"
+	selectEvent = "SELECT writetime(event_type), " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = 1"
+)
+
+// insert writes an event. micros is its write time; zero lets the server choose.
+func (s *store) insert(ctx context.Context, e *outbox.Event, micros int64) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(cqlcode.NeverAgain{})
+	b.SetConsistency(s.cons)
+	if micros > 0 {
+		b.WithTimestamp(micros)
+	} else {
+		b.DefaultTimestamp(false)
+	}
+	if err := s.events.Append(b, *e); err != nil {
+		return err
+	}
+	if err := b.Exec(); err != nil {
+		return fmt.Errorf("store message %s: %w", e.ID, err)
+	}
+	return nil
+}
+
+// stored is a message's outbox row.
+type stored struct {
+	outbox.Event
+	writtenAt time.Time
+}
+
+// event reads a message's outbox row; false means there is none.
+func (s *store) event(ctx context.Context, id gocql.UUID) (stored, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var sc outbox.Scanner
+	var micros int64
+	err := s.query(ctx, selectEvent, id).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(append([]any{&micros}, sc.Dest()...)...)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return stored{}, false, nil
+	}
+	if err == nil {
+		var e outbox.Event
+		if e, err = sc.Event(); err == nil {
+			return stored{e, time.UnixMicro(micros).UTC()}, e.AggregateType == outbox.MessageAggregate, nil
+		}
+	}
+	return stored{}, false, fmt.Errorf("read the event of message %s: %w", id, err)
+}
+
+// identity is what a message is stored with. A retry with the same
+// Idempotency-Key gets that of the first attempt.
+type identity struct {
+	id        gocql.UUID
+	createdAt time.Time
+	// retried: the key was there already, so the message may be stored.
+	retried                 bool
+	traceParent, traceState string
+}
+
+// claim inserts a client's key if it is free, otherwise it returns the identity
+// that is there; same says that it was claimed for the same request.
+func (s *store) claim(ctx context.Context, client, key string, hash []byte, fresh identity) (id identity, same bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	cells := map[string]any{}
+	applied, err := s.query(ctx, insertKey, client, key, hash, fresh.id, fresh.createdAt.UnixMilli()).
+		SerialConsistency(gocql.Serial).MapScanCAS(cells)
+	if err != nil {
+		return identity{}, false, fmt.Errorf("claim Idempotency-Key: %w", err)
+	}
+	if applied {
+		return fresh, true, nil
+	}
+	id = fresh
+	found, _ := cells["request_hash"].([]byte)
+	id.id, _ = cells["message_id"].(gocql.UUID)
+	id.createdAt, _ = cells["created_at"].(time.Time)
+	id.createdAt = id.createdAt.UTC()
+	id.retried = id.id != fresh.id // otherwise it is our own insert, whose answer was lost
+	return id, bytes.Equal(found, hash), nil
+}
+
+func (s *store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(cqlcode.NeverAgain{})
+}
+
+// hashOf identifies a request by what it asks for.
+func hashOf(request any) ([]byte, error) {
+	b, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("hash request: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:], nil
+}

@@ -1,0 +1,179 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// bundle is a store on a node in memory.
+type bundle struct {
+	*Store
+	node    *scyllafake.Server
+	session *gocql.Session
+}
+
+func setup(t testing.TB) *bundle {
+	t.Helper()
+	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	admin := connect(t, node, "")
+	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace)}
+	b.Store = NewStore(b.session, gocql.LocalQuorum, 2*time.Second)
+	return b
+}
+
+// dialer reaches a node over its in-memory listener.
+type dialer struct{ node *scyllafake.Server }
+
+func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return d.node.Dial(ctx)
+}
+
+func connect(t testing.TB, node *scyllafake.Server, keyspace string) *gocql.Session {
+	t.Helper()
+	c := gocql.NewCluster("127.0.0.1")
+	c.Dialer = dialer{node}
+	c.ProtoVersion = 4
+	c.Timeout = 10 * time.Second
+	c.Keyspace = keyspace
+	c.ReconnectInterval = 100 * time.Millisecond
+	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
+	s, err := c.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// scheduler returns one that looks often; change may alter it.
+func (b *bundle) scheduler(t testing.TB, change ...func(*Config)) *Scheduler {
+	t.Helper()
+	cfg := Config{Store: b.Store, Poll: 20 * time.Millisecond, Sweep: 200 * time.Millisecond, Lease: 3 * time.Second}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// start runs it until the test ends, or until stop is called.
+func start(t testing.TB, s *Scheduler) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Run(ctx); err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
+}
+
+// message is one for a time.
+func message(at time.Time) *Message {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	return &Message{
+		ID: outbox.NewID(), Topic: "reminders", Key: "customer-7", Payload: []byte(`{"n":1}`), ContentType: "application/json",
+		Headers: map[string]string{"a": "b"}, Client: "test", CreatedAt: now, DeliverAt: at.UTC().Truncate(time.Millisecond),
+	}
+}
+
+// put stores messages as if handed in at when.
+func (b *bundle) put(t testing.TB, when time.Time, ms ...*Message) {
+	t.Helper()
+	for _, m := range ms {
+		if err := b.Put(t.Context(), m, when); err != nil {
+			t.Fatalf("Put() = %v", err)
+		}
+	}
+}
+
+// eventually waits for something that must become true, whatever the machine is doing.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+// written is a message's event with the time of its write.
+type written struct {
+	outbox.Event
+	at time.Time
+}
+
+// outboxed are the events of the outbox by id, each of which the CDC log must
+// have at one time only: the relay may take copies of a row for one event.
+func (b *bundle) outboxed(t testing.TB) map[gocql.UUID]written {
+	t.Helper()
+	out := map[gocql.UUID]written{}
+	var sc outbox.Scanner
+	var micros int64
+	iter := b.session.Query("SELECT writetime(payload), " + outbox.Columns + " FROM outbox_messages").Iter()
+	for iter.Scan(append([]any{&micros}, sc.Dest()...)...) {
+		e, err := sc.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[e.ID] = written{e, time.UnixMicro(micros)}
+	}
+	if err := iter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logged := map[gocql.UUID][]string{}
+	iter = b.session.Query(`SELECT event_id, "cdc$time" FROM outbox_messages_scylla_cdc_log`).Iter()
+	var id, at gocql.UUID
+	for iter.Scan(&id, &at) {
+		if x := fmt.Sprint(at.Timestamp()); !slices.Contains(logged[id], x) {
+			logged[id] = append(logged[id], x)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for id := range out {
+		if len(logged[id]) != 1 {
+			t.Errorf("event %s is in the CDC log at the times %v, want one", id, logged[id])
+		}
+	}
+	return out
+}
+
+// count is how many rows a table has.
+func (b *bundle) count(t testing.TB, table string) int {
+	t.Helper()
+	var n int
+	if err := b.session.Query("SELECT count(*) FROM " + table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

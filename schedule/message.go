@@ -1,0 +1,89 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// MaxAhead is how far ahead a message may be scheduled: a year and a day.
+const MaxAhead = 366 * 24 * time.Hour
+
+// State is where a scheduled message stands.
+type State string
+
+// The states of a scheduled message.
+const (
+	// Waiting: its time has not come.
+	Waiting State = "scheduled"
+	// Released: it is on its way into the outbox and cannot be taken back.
+	Released State = "released"
+	// Cancelled: taken back; it is never published.
+	Cancelled State = "cancelled"
+)
+
+// Message is one that waits, or waited, for its time. All times are UTC, to the millisecond.
+type Message struct {
+	ID    gocql.UUID
+	State State
+	// Topic is where it is to be published, Key its record key; empty means its id.
+	Topic, Key  string
+	Payload     []byte
+	ContentType string
+	Headers     map[string]string
+	// Client is who handed it in.
+	Client               string
+	CreatedAt, DeliverAt time.Time
+	// ChangedAt is when it was cancelled or released; zero before.
+	ChangedAt time.Time
+
+	releaseAt int64 // write time of its outbox row, in microseconds, once released
+}
+
+// Event is the event that the message becomes: an aggregate of its own, whose
+// id is also the event's.
+func (m *Message) Event() outbox.Event {
+	headers := m.Headers
+	if m.Key != "" {
+		headers = make(map[string]string, len(m.Headers)+1)
+		maps.Copy(headers, m.Headers)
+		headers[outbox.HeaderPartitionKey] = m.Key
+	}
+	return outbox.Event{
+		ID: m.ID, AggregateID: m.ID, Sequence: 1, AggregateType: outbox.MessageAggregate, Type: m.Topic,
+		Payload: m.Payload, ContentType: m.ContentType, Headers: headers, CreatedAt: m.CreatedAt, DeliverAt: m.DeliverAt,
+	}
+}
+
+const (
+	shards     = 8
+	bucketSize = time.Minute
+)
+
+func shardOf(id gocql.UUID) int { return int(id[15]) % shards }
+
+func bucketOf(t time.Time) time.Time { return t.UTC().Truncate(bucketSize) }
+
+func monthOf(t time.Time) string { return t.UTC().Format("2006-01") }
+
+// months are the names of the months that from to until touch, in order.
+func months(from, until time.Time) []string {
+	from, until = from.UTC(), until.UTC()
+	var out []string
+	for m := time.Date(from.Year(), from.Month(), 1, 0, 0, 0, 0, time.UTC); !m.After(until); m = m.AddDate(0, 1, 0) {
+		out = append(out, monthOf(m))
+	}
+	return out
+}
+
+// TooFarError says that a message cannot wait for so long.
+type TooFarError struct{ DeliverAt time.Time }
+
+// Error names the time and the bound.
+func (e *TooFarError) Error() string {
+	return fmt.Sprintf("deliver at %s: a message waits for at most %d days", e.DeliverAt.Format(time.RFC3339), MaxAhead/(24*time.Hour))
+}

@@ -1,0 +1,43 @@
+package schedule
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the scheduler's. They have no labels.
+type metrics struct {
+	released prometheus.Counter
+	failed   prometheus.Counter
+	pending  prometheus.Gauge
+	working  prometheus.Gauge
+	late     prometheus.Histogram
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		released: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "schedule_released_total", Help: "Scheduled messages that were handed to the outbox.",
+		}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "schedule_failures_total", Help: "Looks at scheduled messages, and releases, that failed and are tried again.",
+		}),
+		pending: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "schedule_pending_messages", Help: "Scheduled messages in memory because their time has nearly come.",
+		}),
+		working: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "schedule_working", Help: "1 if this scheduler has the lease.",
+		}),
+		late: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "schedule_lateness_seconds", Help: "Time from when a message was due to its event in the outbox.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600},
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.released, m.failed, m.pending, m.working, m.late} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register schedule metrics: %w", err)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,110 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+)
+
+// stale is how old the write time of an outbox row may be when it is written
+// again: well below the relay's confidence window, which a row with an older
+// time would come too late for.
+const stale = 30 * time.Second
+
+const (
+	handAttempts = 5
+	handPause    = 50 * time.Millisecond
+)
+
+// release takes one message from waiting to the outbox. It may be interrupted
+// at any point and done again, by anyone:
+//
+//  1. a lightweight transaction makes it released, with the outbox row's write
+//     time; a cancellation that was first has won, and one that comes later is refused
+//  2. the outbox row is written with that time
+//  3. the message is removed, and then its slot, by which it is found
+func (s *Scheduler) release(ctx context.Context, x slot) error {
+	m, err := s.store.Read(ctx, x.id)
+	if errors.Is(err, ErrNotFound) {
+		if time.Since(x.at) < CloseAfter {
+			return nil // the other half of its batch may still come
+		}
+		return s.store.dropSlot(ctx, x)
+	}
+	if err != nil {
+		return err
+	}
+	if m.State == Waiting {
+		if m.DeliverAt.After(time.Now()) {
+			return nil // a slot that is too early; there is another at its time
+		}
+		at := time.Now()
+		won, err := s.store.release(ctx, &m, at)
+		if err != nil {
+			return err
+		}
+		if won {
+			m.State, m.releaseAt = Released, at.UnixMicro()
+		} else if m, err = s.store.read(ctx, x.id, s.store.serial); errors.Is(err, ErrNotFound) {
+			return s.store.dropSlot(ctx, x) // somebody else was first, and is done
+		} else if err != nil {
+			return err
+		}
+	}
+	switch m.State {
+	case Cancelled:
+		return s.store.dropSlot(ctx, x)
+	case Released:
+	default:
+		return fmt.Errorf("message %s is %q although its release was refused", m.ID, m.State)
+	}
+	if err := s.hand(ctx, &m); err != nil {
+		return err
+	}
+	s.cfg.Committed(m.ID)
+	s.metrics.released.Inc()
+	s.metrics.late.Observe(time.Since(m.DeliverAt).Seconds())
+	if err := s.store.forget(ctx, m.ID); err != nil {
+		return err
+	}
+	return s.store.dropSlot(ctx, x)
+}
+
+// hand writes the outbox row until it is known to be stored.
+func (s *Scheduler) hand(ctx context.Context, m *Message) error {
+	if time.Since(time.UnixMicro(m.releaseAt)) > stale {
+		// Somebody was interrupted. What is there was written in time.
+		there, err := s.store.handed(ctx, m.ID)
+		if err != nil || there {
+			return err
+		}
+		at := time.Now()
+		won, err := s.store.rerelease(ctx, m, at)
+		if err != nil {
+			return err
+		}
+		if !won {
+			return nil // somebody else is at it
+		}
+		m.releaseAt = at.UnixMicro()
+	}
+	serverTime := false
+	for n := 1; ; n++ {
+		err := s.store.hand(ctx, m, serverTime)
+		switch fate := cqlcode.FateOf(err); {
+		case fate == cqlcode.Done:
+			return nil
+		case fate == cqlcode.Invalid && !serverTime:
+			// ScyllaDB refuses times before the current CDC generation, and those
+			// too far ahead of its clock.
+			serverTime = true
+		case fate == cqlcode.Invalid || n == handAttempts:
+			return err
+		default:
+			time.Sleep(handPause << n)
+		}
+	}
+}

@@ -1,0 +1,307 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
+)
+
+// Scheduler releases messages when they are due, in the order of their times.
+//
+// Each is released once, whatever dies in between and however many schedulers
+// there are: a lightweight transaction decides between release and cancellation
+// and fixes the write time of the outbox row, so whoever repeats the release
+// writes the same row. After an outage all that is due goes out, the oldest
+// first, at the configured rate.
+type Scheduler struct {
+	cfg     Config
+	store   *Store
+	metrics *metrics
+	limiter *rate.Limiter
+	room    chan struct{} // holds one for each message in memory
+
+	mu         sync.Mutex
+	pending    queue
+	known      map[gocql.UUID]struct{} // in pending or being released
+	leaseUntil time.Time
+	complained map[string]time.Time
+	wake       chan struct{}
+}
+
+// New returns a Scheduler. It starts nothing.
+func New(cfg Config) (*Scheduler, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Scheduler{
+		cfg: cfg, store: cfg.Store, metrics: m, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), max(1, cfg.Rate/10)),
+		room: make(chan struct{}, cfg.MaxPending), known: make(map[gocql.UUID]struct{}),
+		complained: make(map[string]time.Time), wake: make(chan struct{}, 1),
+	}, nil
+}
+
+// Run works until ctx ends and returns nil. What is being released then is
+// finished first.
+func (s *Scheduler) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	all.Go(func() { s.keepLease(ctx) })
+	all.Go(func() { s.dispatch(ctx) })
+	var swept time.Time
+	for {
+		if s.working() {
+			began := time.Now()
+			full := began.Sub(swept) >= s.cfg.Sweep
+			err := s.look(ctx, began, full)
+			if full && err == nil {
+				swept = began
+			}
+			if err != nil && ctx.Err() == nil {
+				s.fail("look", "cannot look for due messages; trying again", err)
+			}
+		} else {
+			swept = time.Time{}
+			s.forgetAll()
+		}
+		if !sleep(ctx, s.cfg.Poll) {
+			break
+		}
+	}
+	all.Wait()
+	s.forgetAll()
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// keepLease has the lease whenever it can. It counts from before the question.
+func (s *Scheduler) keepLease(ctx context.Context) {
+	for {
+		began := time.Now()
+		mine, err := s.store.lease(ctx, s.cfg.Owner, s.cfg.Lease)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.fail("lease", "cannot take the scheduler's lease; trying again", err)
+		case mine:
+			s.mu.Lock()
+			s.leaseUntil = began.Add(s.cfg.Lease)
+			s.mu.Unlock()
+			s.metrics.working.Set(1)
+		case err == nil:
+			s.metrics.working.Set(0)
+		}
+		if !sleep(ctx, s.cfg.Lease/4) {
+			break
+		}
+	}
+	s.mu.Lock()
+	s.leaseUntil = time.Time{}
+	s.mu.Unlock()
+	if err := s.store.unlease(context.WithoutCancel(ctx), s.cfg.Owner); err != nil {
+		s.fail("unlease", "the next scheduler waits until the lease ends", err)
+	}
+}
+
+// working says that this scheduler has the lease. It only saves work: a release
+// is safe without.
+func (s *Scheduler) working() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.leaseUntil)
+}
+
+// fail counts a failure and logs it, the same kind once a minute.
+func (s *Scheduler) fail(kind, text string, err error) {
+	s.metrics.failed.Inc()
+	s.mu.Lock()
+	again := time.Since(s.complained[kind]) < time.Minute
+	if !again {
+		s.complained[kind] = time.Now()
+	}
+	s.mu.Unlock()
+	if !again {
+		s.cfg.Logger.Warn(text, "err", err)
+	}
+}
+
+// look reads the slots that are due soon into memory, or, if full, also all that
+// should be gone. It waits while memory is full.
+func (s *Scheduler) look(ctx context.Context, now time.Time, full bool) error {
+	until := now.Add(s.cfg.LookAhead)
+	from := now.Add(-ClockSkew)
+	if full {
+		from = now.Add(-MaxAhead - 30*24*time.Hour) // whatever waited for as long as anything can
+	}
+	for {
+		buckets, err := s.store.buckets(ctx, from, until, maxBuckets)
+		if err != nil {
+			return err
+		}
+		for _, b := range buckets {
+			if err := s.lookInto(ctx, b, Position{DeliverAt: later(b, from)}, earlier(until, b.Add(bucketSize-time.Millisecond)), now); err != nil {
+				return err
+			}
+		}
+		if len(buckets) < maxBuckets {
+			return nil
+		}
+		from = buckets[len(buckets)-1].Add(bucketSize)
+	}
+}
+
+const maxBuckets = 5000
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+var errLeaseLost = errors.New("another scheduler has the lease")
+
+// lookInto reads the slots of one bucket, and closes it if nothing can come any more.
+func (s *Scheduler) lookInto(ctx context.Context, bucket time.Time, after Position, until, now time.Time) error {
+	found := 0
+	for first := after; ; {
+		slots, more, err := s.store.slotsOf(ctx, bucket, after, until, max(1, min(s.cfg.MaxPending/shards, 500)))
+		if err != nil {
+			return err
+		}
+		found += len(slots)
+		for _, x := range slots {
+			if err := s.add(ctx, x); err != nil {
+				return err
+			}
+		}
+		if !more {
+			// What was written that long ago would have been seen.
+			if at := now.Add(-CloseAfter); found == 0 && first.DeliverAt.Equal(bucket) && at.After(bucket.Add(bucketSize)) {
+				return s.store.closeBucket(ctx, bucket, at)
+			}
+			return nil
+		}
+		after = slots[len(slots)-1].position()
+	}
+}
+
+// add takes a slot into memory unless it is there. It waits for room.
+func (s *Scheduler) add(ctx context.Context, x slot) error {
+	s.mu.Lock()
+	_, known := s.known[x.id]
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	select {
+	case s.room <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !s.working() {
+		<-s.room
+		return errLeaseLost
+	}
+	s.mu.Lock()
+	s.known[x.id] = struct{}{}
+	s.pending.push(x)
+	s.metrics.pending.Set(float64(len(s.pending)))
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// done lets go of a message: it is out, or is to be looked at again.
+func (s *Scheduler) done(id gocql.UUID) {
+	s.mu.Lock()
+	delete(s.known, id)
+	s.mu.Unlock()
+	<-s.room
+}
+
+// forgetAll lets go of all that is not being released.
+func (s *Scheduler) forgetAll() {
+	s.mu.Lock()
+	n := len(s.pending)
+	for _, x := range s.pending {
+		delete(s.known, x.id)
+	}
+	s.pending = nil
+	s.metrics.pending.Set(0)
+	s.metrics.working.Set(0)
+	s.mu.Unlock()
+	for range n {
+		<-s.room
+	}
+}
+
+// next takes the first message if it is due; otherwise wait is how long to wait.
+func (s *Scheduler) next(now time.Time) (x slot, wait time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) == 0 {
+		return slot{}, time.Hour, false
+	}
+	if wait = s.pending[0].at.Sub(now); wait > 0 {
+		return slot{}, wait, false
+	}
+	x = s.pending.pop()
+	s.metrics.pending.Set(float64(len(s.pending)))
+	return x, 0, true
+}
+
+// dispatch releases what is due, in order, Concurrency at once.
+func (s *Scheduler) dispatch(ctx context.Context) {
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	slots := make(chan struct{}, s.cfg.Concurrency)
+	for {
+		x, wait, ok := s.next(time.Now())
+		if !ok {
+			t := time.NewTimer(wait)
+			select {
+			case <-t.C:
+			case <-s.wake:
+				t.Stop()
+			case <-ctx.Done():
+				t.Stop()
+				return
+			}
+			continue
+		}
+		if s.limiter.Wait(ctx) != nil {
+			s.done(x.id)
+			return
+		}
+		slots <- struct{}{} // a release ends by itself, in the time of its statements
+		busy.Go(func() {
+			defer func() { <-slots; s.done(x.id) }()
+			if !s.working() {
+				return
+			}
+			if err := s.release(context.WithoutCancel(ctx), x); err != nil {
+				s.fail("release", "cannot release a message; trying again", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,333 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+func TestScheduler_ReleasesWhatIsDueAndNothingEarly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	start(t, b.scheduler(t))
+	now := time.Now()
+	var ms []*Message
+	for i := range 60 {
+		ms = append(ms, message(now.Add(time.Duration(i)*25*time.Millisecond)))
+	}
+	later := message(now.Add(time.Hour))
+	b.put(t, now, append(ms, later)...)
+	eventually(t, "60 messages go out", func() bool { return b.count(t, "outbox_messages") == len(ms) })
+	events := b.outboxed(t)
+	for _, m := range ms {
+		e, ok := events[m.ID]
+		if !ok {
+			t.Fatalf("message %s is not in the outbox", m.ID)
+		}
+		if e.at.Before(m.DeliverAt) {
+			t.Errorf("message for %s was written at %s", m.DeliverAt, e.at)
+		}
+		if e.Type != m.Topic || string(e.Key()) != m.Key || string(e.Payload) != string(m.Payload) || e.ContentType != m.ContentType ||
+			e.Headers["a"] != "b" || !e.CreatedAt.Equal(m.CreatedAt) || !e.DeliverAt.Equal(m.DeliverAt) || e.AggregateID != m.ID || e.Sequence != 1 {
+			t.Errorf("event %+v of message %+v", e.Event, m)
+		}
+	}
+	eventually(t, "what is out is forgotten", func() bool {
+		return b.count(t, "scheduled_messages") == 1 && b.count(t, "schedule_slots") == 1
+	})
+	if m, err := b.Read(t.Context(), later.ID); err != nil || m.State != Waiting {
+		t.Errorf("Read() of the later one = %+v, %v", m, err)
+	}
+}
+
+func TestScheduler_AYearAheadAndLongAfter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	year := message(now.Add(200 * time.Millisecond))
+	b.put(t, now.Add(-MaxAhead+time.Second), year)
+	// Due for a year, because nothing ran.
+	old := message(now.Add(-365 * 24 * time.Hour))
+	b.put(t, now.Add(-366*24*time.Hour), old)
+	if err := b.Put(t.Context(), message(now.Add(MaxAhead+time.Second)), now); !errors.As(err, new(*TooFarError)) {
+		t.Errorf("Put() further ahead than MaxAhead = %v", err)
+	}
+	// A minute that was used up while nothing ran.
+	used := bucketOf(now.Add(-100 * 24 * time.Hour))
+	if err := b.session.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?) USING TIMESTAMP ?", monthOf(used), used, used.UnixMicro()).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	start(t, b.scheduler(t))
+	eventually(t, "both go out", func() bool { return b.count(t, "outbox_messages") == 2 })
+	// The other two were written just now: something may still come.
+	eventually(t, "the minute without messages is closed", func() bool { return b.count(t, "schedule_buckets") == 2 })
+}
+
+func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	var ms []*Message
+	for range 300 { // many of one time, over several minutes
+		ms = append(ms, message(now.Add(-time.Duration(1+rand.IntN(5))*time.Minute)))
+	}
+	b.put(t, now.Add(-time.Hour), ms...)
+	s := b.scheduler(t, func(c *Config) { c.MaxPending, c.Concurrency = shards, 1 })
+	most := 0
+	s.cfg.Committed = func(gocql.UUID) {
+		s.mu.Lock()
+		most = max(most, len(s.known))
+		s.mu.Unlock()
+	}
+	stop := start(t, s)
+	eventually(t, "all go out", func() bool { return b.count(t, "outbox_messages") == len(ms) })
+	stop()
+	if most > shards {
+		t.Errorf("%d messages were in memory, want at most %d", most, shards)
+	}
+	events := b.outboxed(t)
+	for _, x := range ms {
+		for _, y := range ms {
+			if x.DeliverAt.Before(y.DeliverAt) && events[y.ID].at.Before(events[x.ID].at) {
+				t.Fatalf("the message for %s went out before that for %s", y.DeliverAt, x.DeliverAt)
+			}
+		}
+	}
+}
+
+// Whoever cancels with success never sees the message published; whoever is too
+// late always does. Schedulers race with each other too, with and without a lease.
+func TestScheduler_CancellationsRace(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	b := setup(t)
+	one, two := b.scheduler(t), b.scheduler(t)
+	for _, s := range []*Scheduler{one, two} {
+		s.leaseUntil = time.Now().Add(time.Hour)
+	}
+	const n = 150
+	cancelled := map[gocql.UUID]bool{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range n {
+		m := message(time.Now().Add(-time.Second))
+		b.put(t, time.Now().Add(-time.Minute), m)
+		x := slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID}
+		for _, s := range []*Scheduler{one, two} {
+			wait := time.Duration(r.IntN(2000)) * time.Microsecond
+			all.Go(func() {
+				time.Sleep(wait)
+				if err := s.release(context.Background(), x); err != nil {
+					t.Errorf("release() = %v", err)
+				}
+			})
+		}
+		wait := time.Duration(r.IntN(2000)) * time.Microsecond
+		all.Go(func() {
+			time.Sleep(wait)
+			err := b.Cancel(context.Background(), m, time.Now())
+			if err != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrNotFound) {
+				t.Errorf("Cancel() = %v", err)
+			}
+			mu.Lock()
+			cancelled[m.ID] = err == nil
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	events := b.outboxed(t)
+	taken := 0
+	for id, yes := range cancelled {
+		if yes {
+			taken++
+		}
+		if _, out := events[id]; out == yes {
+			t.Errorf("message %s: cancelled %t, in the outbox %t", id, yes, out)
+		}
+	}
+	t.Logf("%d of %d cancelled", taken, n)
+}
+
+func TestStore_WritingAgainRevivesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	gone, out := message(now.Add(time.Hour)), message(now)
+	b.put(t, now, gone, out)
+	if err := b.Cancel(t.Context(), gone, now); err != nil {
+		t.Fatal(err)
+	}
+	s := b.scheduler(t)
+	s.leaseUntil = now.Add(time.Hour)
+	if err := s.release(t.Context(), slot{bucket: bucketOf(out.DeliverAt), at: out.DeliverAt, id: out.ID}); err != nil {
+		t.Fatal(err)
+	}
+	b.put(t, now, gone, out)
+	if m, err := b.Read(t.Context(), gone.ID); err != nil || m.State != Cancelled || m.Payload != nil || m.Topic != gone.Topic {
+		t.Errorf("Read() of the cancelled one = %+v, %v", m, err)
+	}
+	if m, err := b.Read(t.Context(), out.ID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Read() of the delivered one = %+v, %v", m, err)
+	}
+	if err := b.Cancel(t.Context(), gone, now); err != nil {
+		t.Errorf("Cancel() again = %v", err)
+	}
+	if err := b.Cancel(t.Context(), out, now); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Cancel() of the delivered one = %v", err)
+	}
+}
+
+// A release is cut off at each of its writes, with the write carried out, left
+// out, or decided and invisible. Nothing that follows is carried out: the
+// scheduler has died. One that knows nothing of it takes over.
+func TestScheduler_CutOffAtAnyStep(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]engine.Fate{"lost": engine.FateNormal, "carried out": engine.FateApply, "decided": engine.FateDecided} {
+		for step := range int32(4) { // released, handed over, forgotten, without a slot
+			counted := []engine.OpKind{engine.OpCAS, engine.OpWrite, engine.OpUnloggedBatch, engine.OpLoggedBatch}
+			if fate == engine.FateDecided {
+				if counted = counted[:1]; step > 1 {
+					continue // two are conditional
+				}
+			}
+			t.Run(fmt.Sprintf("%s at write %d", name, step), func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				now := time.Now()
+				m := message(now.Add(-time.Second))
+				b.put(t, now.Add(-time.Minute), m)
+				var writes atomic.Int32
+				kinds := []engine.OpKind{engine.OpCAS, engine.OpWrite, engine.OpUnloggedBatch, engine.OpLoggedBatch}
+				b.node.Faults().MustAdd(faults.Rule{
+					Match:  faults.Match{Kinds: counted, Func: func(engine.Op) bool { return writes.Add(1) == step+1 }},
+					Effect: faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1), Fate: fate},
+				})
+				b.node.Faults().MustAdd(faults.Rule{
+					Match:  faults.Match{Kinds: kinds, Func: func(engine.Op) bool { return writes.Load() >= step+1 }},
+					Effect: faults.Effect{Failure: faults.Unavailable(0, 1)},
+				})
+				first := b.scheduler(t)
+				first.leaseUntil = now.Add(time.Hour)
+				err := first.release(t.Context(), slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID})
+				if err == nil {
+					t.Fatal("release() = nil although a write failed")
+				}
+				if writes.Load() < step+1 {
+					t.Fatalf("only %d writes were made", writes.Load())
+				}
+				b.node.Faults().Clear()
+				start(t, b.scheduler(t))
+				eventually(t, "another scheduler completes it", func() bool {
+					return b.count(t, "outbox_messages") == 1 && b.count(t, "scheduled_messages") == 0
+				})
+				if e := b.outboxed(t)[m.ID]; string(e.Payload) != string(m.Payload) {
+					t.Errorf("event %+v", e)
+				}
+			})
+		}
+	}
+}
+
+// Long after a release was cut off the outbox row would come too late for the
+// relay with its first write time; it gets a new one.
+func TestScheduler_CutOffLongAgo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	m := message(now.Add(-time.Hour))
+	b.put(t, now.Add(-2*time.Hour), m)
+	if won, err := b.release(t.Context(), m, now.Add(-2*stale)); err != nil || !won {
+		t.Fatalf("release() = %t, %v", won, err)
+	}
+	if err := b.Cancel(t.Context(), m, now); !errors.Is(err, ErrReleased) {
+		t.Errorf("Cancel() of a released message = %v", err)
+	}
+	start(t, b.scheduler(t))
+	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
+	if at := b.outboxed(t)[m.ID].at; at.Before(now) {
+		t.Errorf("its event was written at %s, before the release was taken up again at %s", at, now)
+	}
+}
+
+func TestStore_ListsByTimeInPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now().UTC().Truncate(time.Minute)
+	want := map[gocql.UUID]bool{}
+	for i := range 120 {
+		m := message(now.Add(time.Hour)) // a crowd at one moment
+		if i%3 == 0 {
+			m.DeliverAt = now.Add(time.Duration(rand.IntN(60*24)) * time.Hour)
+		}
+		if i%5 == 0 {
+			m.Topic = "others"
+		}
+		if i == 7 {
+			m.ID = outbox.NameID(m.ID, "another version of uuid")
+		}
+		b.put(t, now, m)
+		if i%10 == 1 {
+			if err := b.Cancel(t.Context(), m, now); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if m.Topic == "reminders" && m.DeliverAt.Before(now.Add(30*24*time.Hour)) {
+			want[m.ID] = true
+		}
+	}
+	for _, limit := range []int{1, 7, 1000} {
+		seen := map[gocql.UUID]bool{}
+		last := time.Time{}
+		after, more := Position{DeliverAt: now}, true
+		for more {
+			var page []Message
+			var err error
+			page, after, more, err = b.List(t.Context(), after, now.Add(30*24*time.Hour), "reminders", limit)
+			if err != nil || len(page) > limit {
+				t.Fatalf("List() = %d, %v", len(page), err)
+			}
+			for _, m := range page {
+				if seen[m.ID] || !want[m.ID] || m.DeliverAt.Before(last) {
+					t.Errorf("limit %d: message %s for %s: seen %t, wanted %t, after %s", limit, m.ID, m.DeliverAt, seen[m.ID], want[m.ID], last)
+				}
+				seen[m.ID], last = true, m.DeliverAt
+			}
+		}
+		if len(seen) != len(want) {
+			t.Errorf("limit %d: listed %d, want %d", limit, len(seen), len(want))
+		}
+	}
+}
+
+func TestScheduler_AnotherTakesOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one, two := b.scheduler(t), b.scheduler(t)
+	stop := start(t, one)
+	eventually(t, "the first has the lease", one.working)
+	start(t, two)
+	m := message(time.Now())
+	b.put(t, time.Now(), m)
+	eventually(t, "the first releases", func() bool { return b.count(t, "outbox_messages") == 1 })
+	if two.working() {
+		t.Error("both have the lease")
+	}
+	stop()
+	eventually(t, "the second has the lease", two.working)
+	b.put(t, time.Now(), message(time.Now()))
+	eventually(t, "the second releases", func() bool { return b.count(t, "outbox_messages") == 2 })
+}

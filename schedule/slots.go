@@ -1,0 +1,146 @@
+package schedule
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+)
+
+// slot points to a message, at the time when it is to be looked at.
+type slot struct {
+	bucket time.Time
+	at     time.Time
+	id     gocql.UUID
+	topic  string
+}
+
+// compare orders slots as their table does: uuids of different versions by version.
+func (a slot) compare(b slot) int {
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id.Version(), b.id.Version()), bytes.Compare(a.id[:], b.id[:]))
+}
+
+func (a slot) position() Position { return Position{a.at, a.id} }
+
+// slotsOf reads a bucket's slots after a position until a time, inclusive, in
+// order: at most perShard of each shard. more says that others follow the last
+// of them; up to it nothing is missing.
+func (s *Store) slotsOf(ctx context.Context, bucket time.Time, after Position, until time.Time, perShard int) (out []slot, more bool, err error) {
+	var read [shards][]slot
+	g, ctx := errgroup.WithContext(ctx)
+	for shard := range shards {
+		g.Go(func() (err error) {
+			read[shard], err = s.slots(ctx, bucket, shard, after, until, perShard)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, false, err
+	}
+	// What is later than the last of a full page may have others before it.
+	var last slot
+	for _, one := range read {
+		out = append(out, one...)
+		if len(one) == perShard && (!more || one[perShard-1].compare(last) < 0) {
+			last, more = one[perShard-1], true
+		}
+	}
+	slices.SortFunc(out, slot.compare)
+	if more {
+		n, _ := slices.BinarySearchFunc(out, last, slot.compare)
+		out = out[:n+1]
+	}
+	return out, more, nil
+}
+
+// slots reads one shard of a bucket. A position without an id is before all of its time.
+func (s *Store) slots(ctx context.Context, bucket time.Time, shard int, after Position, until time.Time, limit int) ([]slot, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var out []slot
+	read := func(stmt string, args ...any) error {
+		iter := s.query(ctx, stmt, args...).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).PageSize(limit + 1).Iter()
+		for x := (slot{bucket: bucket}); iter.Scan(&x.at, &x.id, &x.topic); {
+			x.at = x.at.UTC()
+			out = append(out, x)
+		}
+		if err := iter.Close(); err != nil {
+			return fmt.Errorf("read slots of %s: %w", bucket.Format(time.RFC3339), err)
+		}
+		return nil
+	}
+	from := after.DeliverAt
+	if after.ID != (gocql.UUID{}) {
+		if err := read(selectSlotsAt, bucket, shard, from.UnixMilli(), after.ID, limit); err != nil {
+			return nil, err
+		}
+		from = from.Add(time.Millisecond)
+	}
+	if len(out) == limit {
+		return out, nil
+	}
+	return out, read(selectSlots, bucket, shard, from.UnixMilli(), until.UnixMilli(), limit-len(out))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (s *Store) dropSlot(ctx context.Context, x slot) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := s.query(ctx, dropSlot, x.bucket, shardOf(x.id), x.at.UnixMilli(), x.id).Idempotent(true).Exec()
+	if err != nil {
+		return fmt.Errorf("remove slot of message %s: %w", x.id, err)
+	}
+	return nil
+}
+
+// buckets are the minutes from from to until that may hold something, in order, at most limit.
+func (s *Store) buckets(ctx context.Context, from, until time.Time, limit int) ([]time.Time, error) {
+	var out []time.Time
+	for _, month := range months(from, until) {
+		more, err := s.bucketsOf(ctx, month, bucketOf(from), until, limit-len(out))
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, more...); len(out) >= limit {
+			break
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) bucketsOf(ctx context.Context, month string, from, until time.Time, limit int) ([]time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	iter := s.query(ctx, selectBuckets, month, from, until, limit).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Iter()
+	var out []time.Time
+	for bucket := (time.Time{}); iter.Scan(&bucket); {
+		out = append(out, bucket.UTC())
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the buckets of %s: %w", month, err)
+	}
+	return out, nil
+}
+
+// closeBucket forgets an empty bucket, as of at: one that is written later stays.
+func (s *Store) closeBucket(ctx context.Context, bucket, at time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.query(ctx, dropBucket, at.UnixMicro(), monthOf(bucket), bucket).Idempotent(true).Exec(); err != nil {
+		return fmt.Errorf("close bucket %s: %w", bucket.Format(time.RFC3339), err)
+	}
+	return nil
+}
