@@ -68,7 +68,7 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 	if err != nil {
 		return gocql.UUID{}, fmt.Errorf("edit: %w", err)
 	}
-	if err := e.fits(&letter); err != nil {
+	if err := e.Fits(&letter); err != nil {
 		return gocql.UUID{}, err
 	}
 	// The edit comes first: a letter that names one has it.
@@ -81,7 +81,7 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 		}
 	}
 	err = s.operate(ctx, event, ActionEdit, by, func(l *Letter) (planned, error) {
-		if l.EditedID != letter.EditedID { // what e.fits looked at
+		if l.EditedID != letter.EditedID { // what Fits looked at
 			return planned{}, &VersionError{EventID: event, Have: l.Version, Want: letter.Version}
 		}
 		if l.Status == Parked {
@@ -109,8 +109,9 @@ func (e *Edited) line() string { return "to be published as event " + e.ID.Strin
 // published, or that changes nothing.
 var ErrInvalidEdit = errors.New("invalid edit")
 
-// fits tells whether the letter can be published so.
-func (e Edit) fits(l *Letter) error {
+// Fits returns nil if the letter, from Read, could be published so, and an error with
+// ErrInvalidEdit in its chain if not.
+func (e Edit) Fits(l *Letter) error {
 	if e.Equal(l.Content()) {
 		return fmt.Errorf("edit dead letter %s: %w: it changes nothing; replay publishes the event as it is", l.EventID, ErrInvalidEdit)
 	}

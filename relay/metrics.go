@@ -72,13 +72,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "relay_events_found_total",
 		Help: "Events handed on, by who found them first: the tail, the sweep, a look-up by key because a later one of their aggregate came first, or a backfill.",
 	}, []string{"by"})
-	for by, name := range [...]string{bySweep: "sweep", byTail: "tail", byKey: "key", byBackfill: "backfill"} {
+	for by, name := range foundBy {
 		m.found[by] = found.WithLabelValues(name)
 	}
 	reg.MustRegister(found, m.published, m.publishSeconds, m.commitSeconds, m.failures, m.repeated, m.late, m.gaps,
 		m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors, m.checkpointSaves, m.checkpointErrors)
 	return m
 }
+
+// foundBy are the values of the label by.
+var foundBy = [...]string{bySweep: "sweep", byTail: "tail", byKey: "key", byBackfill: "backfill"}
 
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/dlq/console"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
@@ -131,7 +131,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	teardown.AddFunc("kafka client", kafka.Close)
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: kafka, Relay: c.Relay.Name, Tables: c.tableNames(), Console: consoleHandler(), Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: kafka, Relay: c.Relay.Name, Tables: c.tableNames(), Console: console.Handler(), Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -145,9 +145,6 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	go func() { a.done <- server.Serve(running, ln) }()
 	return a, nil
 }
-
-// consoleHandler serves the web console; nil without one.
-func consoleHandler() http.Handler { return nil }
 
 // listen listens where the configuration says.
 func (c *adminConfig) listen(ctx context.Context) (net.Listener, error) {

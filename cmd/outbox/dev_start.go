@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -41,7 +42,15 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	// comes is still to be relayed.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	go func() { done <- withScheduler(running, scheduler, d.relay.Run) }()
+	beats, stopBeating := context.WithCancel(context.WithoutCancel(ctx))
+	var beating sync.WaitGroup
+	beating.Go(func() { d.relay.Heartbeat(beats, version, 0) })
+	go func() {
+		err := withScheduler(running, scheduler, d.relay.Run)
+		stopBeating()
+		beating.Wait()
+		done <- err
+	}()
 	d.stopRelay = func() error {
 		cancel()
 		err, ok := <-done

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +46,13 @@ func (c *config) newRelays(confs []relay.Config, session *gocql.Session, log *sl
 // run runs all of them until ctx ends. A relay ends by itself only if it is
 // wrongly set up; then all do, and the error names its table.
 func (r *relays) run(ctx context.Context) error {
+	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beating sync.WaitGroup
+	for _, one := range r.all {
+		beating.Go(func() { one.Heartbeat(beats, version, 0) })
+	}
+	defer beating.Wait()
+	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	for i, one := range r.all {
 		g.Go(func() error {

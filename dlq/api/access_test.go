@@ -20,8 +20,8 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		"GET /v1/dlq/live": access.Viewer, "POST /v1/dlq/preview": access.Viewer,
 		"POST /v1/dlq/letters/{event_id}/replay": access.Operator, "POST /v1/dlq/letters/{event_id}/release": access.Operator,
 		"POST /v1/dlq/letters/{event_id}/park": access.Operator, "POST /v1/dlq/letters/{event_id}/resolve": access.Operator,
-		"POST /v1/dlq/letters/{event_id}/discard": access.Admin,
-		"POST /v1/dlq/jobs":                       access.Operator, "POST /v1/dlq/jobs/{id}/pause": access.Operator,
+		"POST /v1/dlq/letters/{event_id}/discard": access.Admin, "POST /v1/dlq/letters/{event_id}/edit": access.Admin,
+		"POST /v1/dlq/jobs": access.Operator, "POST /v1/dlq/jobs/{id}/pause": access.Operator,
 		"POST /v1/dlq/jobs/{id}/resume": access.Operator, "POST /v1/dlq/jobs/{id}/cancel": access.Admin,
 	}
 	b := setup(t, nil)

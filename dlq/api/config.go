@@ -49,6 +49,8 @@ type Config struct {
 	Relay  string
 	Tables []string
 
+	// Schemas are what edited payloads must fit. Nil has none.
+	Schemas *dlq.Schemas
 	// Console, if there is one, is served below /console/.
 	Console http.Handler
 	// LiveInterval is how often the database is asked for what changed, as long as

@@ -64,13 +64,37 @@ type letterBody struct {
 	Raw           map[string]string `json:"raw,omitempty" doc:"What could be read of a row that is no event, in CQL's text form"`
 	Outcome       *outcomeBody      `json:"outcome,omitempty"`
 	ResolvedAt    *time.Time        `json:"resolved_at,omitempty"`
-	EditedTo      string            `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
+	EditedTo      string            `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place, since somebody edited it"`
+	Edit          *contentBody      `json:"edit,omitempty" doc:"What is published in place of the payload and the headers above"`
 	History       []dlq.Change      `json:"history" doc:"Its changes, oldest first"`
 	Position      int               `json:"position,omitempty" doc:"Its place among the open letters of its aggregate, from 1; absent if it is not open"`
 	ChainLength   int               `json:"chain_length,omitempty" doc:"How many open letters its aggregate has"`
 	Followers     []follower        `json:"followers" doc:"The first of those parked behind it"`
 	FollowerCount int               `json:"follower_count" doc:"How many are parked behind it"`
 	May           []dlq.Action      `json:"may" doc:"The actions that can begin where it stands, whatever the role"`
+}
+
+// contentBody is what is published of an edited letter.
+type contentBody struct {
+	PayloadText   *string           `json:"payload_text,omitempty"`
+	PayloadBase64 *string           `json:"payload_base64,omitempty"`
+	ContentType   string            `json:"content_type"`
+	Headers       map[string]string `json:"headers"`
+	By            string            `json:"by"`
+	Reason        string            `json:"reason,omitempty"`
+	At            time.Time         `json:"at"`
+}
+
+func contentOf(e *dlq.Edited) *contentBody {
+	if e == nil {
+		return nil
+	}
+	b := &contentBody{ContentType: e.ContentType, Headers: e.Headers, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At.UTC()}
+	if b.Headers == nil {
+		b.Headers = map[string]string{}
+	}
+	b.PayloadText, b.PayloadBase64 = forms(e.Payload)
+	return b
 }
 
 // outcomeBody is how a letter ended.
@@ -104,18 +128,18 @@ type follower struct {
 // maxFollowers is how many followers a letter's page shows.
 const maxFollowers = 100
 
-// payload sets the forms of the payload.
-func (b *letterBody) payload(p []byte) {
+// forms are the two forms of a payload: text if it is UTF-8, and base64; none of a
+// null one.
+func forms(p []byte) (text, coded *string) {
 	if p == nil {
-		return
+		return nil, nil
 	}
-	b.PayloadBytes = len(p)
-	coded := base64.StdEncoding.EncodeToString(p)
-	b.PayloadBase64 = &coded
+	c := base64.StdEncoding.EncodeToString(p)
 	if utf8.Valid(p) {
-		text := string(p)
-		b.PayloadText = &text
+		t := string(p)
+		text = &t
 	}
+	return text, &c
 }
 
 // chain sets where the letter stands among those of its aggregate.

@@ -213,7 +213,11 @@ func (s *Server) wholeLetter(ctx context.Context, id gocql.UUID) (*letterOutput,
 	if l.WrittenAt != 0 {
 		b.WrittenAt = when(time.UnixMicro(l.WrittenAt))
 	}
-	b.payload(l.Payload)
+	b.PayloadText, b.PayloadBase64 = forms(l.Payload)
+	b.PayloadBytes = len(l.Payload)
+	if l.EditedID != (gocql.UUID{}) {
+		b.EditedTo, b.Edit = l.EditedID.String(), contentOf(l.Edit)
+	}
 	if h, err := s.letters.History(ctx, id); err != nil && !errors.Is(err, dlq.ErrNotFound) {
 		return nil, err
 	} else if len(h) > 0 {
@@ -226,7 +230,7 @@ func (s *Server) wholeLetter(ctx context.Context, id gocql.UUID) (*letterOutput,
 		}
 		b.chain(&l, chain)
 	}
-	for _, a := range actions {
+	for _, a := range append(actions[:len(actions):len(actions)], actionKind{action: dlq.ActionEdit}) {
 		if s.letters.Check(a.action, &l) == nil {
 			b.May = append(b.May, a.action)
 		}

@@ -96,7 +96,7 @@ func TestLetter_HasAllOfIt(t *testing.T) {
 	if got.ErrorCode != "MESSAGE_TOO_LARGE" || len(got.ErrorChain) != 2 || got.Metadata["host"] != "h1" || got.Headers["traceparent"] != "00-1" || len(got.History) != 1 || got.History[0].Action != dlq.ActionBury {
 		t.Errorf("its parts: %s", a.body)
 	}
-	if want := []dlq.Action{dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve, dlq.ActionDiscard}; !slices.Equal(got.May, want) {
+	if want := []dlq.Action{dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve, dlq.ActionDiscard, dlq.ActionEdit}; !slices.Equal(got.May, want) {
 		t.Errorf("may = %v, want %v", got.May, want)
 	}
 	got = letterBody{}

@@ -1,11 +1,11 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,15 +17,83 @@ import (
 // it says something every two seconds.
 const silentAfter = 10 * time.Second
 
-// relayBody is what a relay last said of itself.
+// relayBody is a relay, and what it last said of itself.
 type relayBody struct {
-	Relay    string    `json:"relay" doc:"The relay's name"`
+	Name     string    `json:"name"`
 	Table    string    `json:"table" doc:"Its outbox table, keyspace.table"`
 	Instance string    `json:"instance" doc:"Which process"`
 	At       time.Time `json:"at" doc:"When it last said something"`
 	Silent   bool      `json:"silent" doc:"It has said nothing for 10 s, and did not say that it stops"`
-	// Status is as the relay wrote it; package relay says what is in it.
-	Status json.RawMessage `json:"status" doc:"What it said: state, version, host, breaker, lag, rates, memory, problems"`
+	RelayStatus
+}
+
+// RelayStatus is what a relay writes (relay/heartbeat.go). A relay of another
+// version may leave something out. It is exported for huma alone, like Summary.
+type RelayStatus struct {
+	State     string       `json:"state" doc:"starting, running or stopped"`
+	Ready     bool         `json:"ready"`
+	Problems  []string     `json:"problems" doc:"Why it is not ready, a sentence each"`
+	Host      string       `json:"host"`
+	Version   string       `json:"version"`
+	StartedAt *time.Time   `json:"started_at,omitempty"`
+	Breaker   relayBreaker `json:"breaker"`
+
+	Streams int         `json:"streams" doc:"CDC streams that it reads"`
+	Behind  float64     `json:"behind_seconds" doc:"How far the stream is behind that is furthest behind, the confidence window included"`
+	Lag     []streamLag `json:"lag" doc:"The streams that are furthest behind"`
+
+	InFlight         int      `json:"in_flight" doc:"Events read and not yet acknowledged"`
+	OldestUnacked    float64  `json:"oldest_unacknowledged_seconds"`
+	DeadLetters      int      `json:"dead_letters"`
+	Spilled          int      `json:"spilled" doc:"Dead letters that an open breaker made"`
+	ParkedAggregates int      `json:"parked_aggregates"`
+	HeldAggregates   int      `json:"held_aggregates"`
+	HeldStreams      int      `json:"held_streams"`
+	Holding          bool     `json:"holding" doc:"The breaker is open and nothing more is spilled"`
+	StalledTopics    []string `json:"stalled_topics" doc:"Topics that acknowledge nothing while others do"`
+	ReaderRestarts   int      `json:"reader_restarts"`
+
+	Tail        relayTail     `json:"tail"`
+	Backfill    relayBackfill `json:"backfill"`
+	Rates       relayRates    `json:"rates"`
+	MemoryBytes int64         `json:"memory_bytes" doc:"Of the process's heap"`
+	Goroutines  int           `json:"goroutines"`
+}
+
+type relayBreaker struct {
+	State string     `json:"state" doc:"closed, half-open or open"`
+	Since *time.Time `json:"since,omitempty"`
+	Cause string     `json:"cause,omitempty"`
+}
+
+type streamLag struct {
+	Name          string  `json:"name"`
+	BehindSeconds float64 `json:"behind_seconds"`
+}
+
+type relayTail struct {
+	On         bool       `json:"on"`
+	Streams    int        `json:"streams"`
+	Groups     int        `json:"groups" doc:"In how many queries it reads them"`
+	IntervalMS float64    `json:"interval_ms" doc:"Mean wait between two readings of a group"`
+	LastRead   *time.Time `json:"last_read,omitempty"`
+	Waiting    int        `json:"aggregates_waiting"`
+	Paused     bool       `json:"waits_for_sweep"`
+	Error      string     `json:"error,omitempty"`
+}
+
+type relayBackfill struct {
+	Running bool   `json:"running"`
+	Reason  string `json:"reason,omitempty"`
+	Done    int    `json:"ranges_done"`
+	Ranges  int    `json:"ranges"`
+	Error   string `json:"error,omitempty"`
+}
+
+type relayRates struct {
+	Published float64            `json:"published" doc:"Events per second, since the heartbeat before"`
+	Failures  float64            `json:"failures"`
+	Found     map[string]float64 `json:"found" doc:"Events per second by who found them: tail, sweep, key, backfill"`
 }
 
 type relaysOutput struct {
@@ -62,19 +130,14 @@ func (s *Server) readRelays(ctx context.Context) ([]relayBody, error) {
 	for {
 		var r relayBody
 		var status string
-		if !iter.Scan(&r.Relay, &r.Table, &r.Instance, &r.At, &status) {
+		if !iter.Scan(&r.Name, &r.Table, &r.Instance, &r.At, &status) {
 			break
 		}
+		if err := json.Unmarshal([]byte(status), &r.RelayStatus); err != nil {
+			r.RelayStatus = RelayStatus{Problems: []string{"what it says cannot be read: " + err.Error()}}
+		}
 		r.At = r.At.UTC()
-		r.Status = json.RawMessage(status)
-		if !json.Valid(r.Status) {
-			r.Status = json.RawMessage("null")
-		}
-		var said struct {
-			State string `json:"state"`
-		}
-		_ = json.Unmarshal(r.Status, &said) // a relay of another version may say something else
-		r.Silent = said.State != "stopped" && s.cfg.Now().Sub(r.At) > silentAfter
+		r.Silent = r.State != "stopped" && s.cfg.Now().Sub(r.At) > silentAfter
 		out = append(out, r)
 	}
 	if err := iter.Close(); err != nil {
@@ -85,14 +148,7 @@ func (s *Server) readRelays(ctx context.Context) ([]relayBody, error) {
 
 // sameRelays tells whether nobody said anything in between.
 func sameRelays(a, b []relayBody) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		x, y := &a[i], &b[i]
-		if x.Relay != y.Relay || x.Table != y.Table || x.Instance != y.Instance || !x.At.Equal(y.At) || x.Silent != y.Silent || !bytes.Equal(x.Status, y.Status) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y relayBody) bool {
+		return x.Name == y.Name && x.Table == y.Table && x.Instance == y.Instance && x.At.Equal(y.At) && x.Silent == y.Silent
+	})
 }

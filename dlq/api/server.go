@@ -80,6 +80,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma)
 	s.registerLetters()
 	s.registerActions()
+	s.registerEdit()
 	s.registerGroups()
 	s.registerJobs()
 	s.registerAudit()

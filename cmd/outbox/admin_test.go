@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// token runs outbox admin token and returns the token and the file with its line.
+func token(t *testing.T, role string) (secret, file string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	if code := run([]string{"admin", "token", "ann", "--role", role}, &out, &errOut); code != exitOK {
+		t.Fatalf("exit status %d: %s", code, errOut.String())
+	}
+	secret = strings.TrimSpace(out.String())
+	_, lines, ok := strings.Cut(errOut.String(), "In the configuration file:\n")
+	if !ok || strings.Contains(errOut.String(), secret) {
+		t.Fatalf("what it says beside the token: %s", errOut.String())
+	}
+	file = filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return secret, file
+}
+
+// The line that 'outbox admin token' prints lets the token in that it prints.
+func TestAdmin_TokenIsLetIn(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	event := b.bury(1, nil)
+	secret, file := token(t, "operator")
+	yaml, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := testConfig(t, string(yaml), nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--admin-api-addr", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	gate, err := c.Admin.gate(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var teardown daemon.Teardown
+	a, err := startAdmin(t.Context(), c, gate, b.session, newRegistry(), log, &teardown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.shutdown(); err != nil {
+			t.Error(err)
+		}
+		if err := teardown.Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	get := func(path, secret string) (int, []byte) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.addr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+secret)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, body
+	}
+	if code, body := get("/v1/me", secret); code != 200 || string(bytes.TrimSpace(body)) != `{"name":"ann","role":"operator"}` {
+		t.Errorf("/v1/me = %d %s", code, body)
+	}
+	if code, _ := get("/v1/me", secret+"x"); code != 401 {
+		t.Errorf("another token = %d, want 401", code)
+	}
+	if code, body := get("/v1/dlq/letters/"+event, secret); code != 200 || !strings.Contains(string(body), event) {
+		t.Errorf("the letter = %d %s", code, body)
+	}
+	if code, body := get("/console/", secret); code != 200 || !strings.Contains(string(body), "<html") {
+		t.Errorf("/console/ = %d %.200s", code, body)
+	}
+	if code, body := get("/metrics", secret); code != 200 || !strings.Contains(string(body), "dlq_api_request_duration_seconds") {
+		t.Errorf("/metrics = %d", code)
+	}
+
+	// What a relay writes is what the API describes, to the last field.
+	conf, err := c.relayConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.Session = b.session
+	r, err := relay.New(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // it writes once, and that it stopped
+	r.Heartbeat(ctx, "v9", time.Hour)
+	var said string
+	if err := b.session.Query("SELECT status FROM outbox.relay_instances WHERE scope = 'keyspace'").Scan(&said); err != nil {
+		t.Fatal(err)
+	}
+	var status api.RelayStatus
+	d := json.NewDecoder(strings.NewReader(said))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&status); err != nil {
+		t.Errorf("the API does not know all of %s: %v", said, err)
+	}
+	var relays struct {
+		Relays []struct {
+			Name, Table, State, Version string
+			Silent                      bool
+		}
+	}
+	if code, body := get("/v1/relays", secret); code != 200 || json.Unmarshal(body, &relays) != nil || len(relays.Relays) != 1 ||
+		fmt.Sprint(relays.Relays[0]) != "{"+conf.Name+" outbox.outbox_messages stopped v9 false}" {
+		t.Errorf("/v1/relays = %d %s", code, body)
+	}
+}
+
+func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
+	t.Parallel()
+	_, file := token(t, "viewer")
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no token", []string{"admin"}, "nobody could come in"},
+		{"a role that does not exist", []string{"admin", "token", "x", "--role", "root"}, `role "root"`},
+		{"an odd name", []string{"admin", "token", "a b"}, "name"},
+		{"OIDC without an audience", []string{"admin", "--config", file, "--admin-oidc-issuer", "https://id.example.com"}, "audience"},
+		{"OIDC in the clear", []string{"admin", "--config", file, "--admin-oidc-issuer", "http://id.example.com", "--admin-oidc-audience", "x"}, "https"},
+	} {
+		var out, errOut bytes.Buffer
+		if code := run(tt.args, &out, &errOut); code != exitUsage || !strings.Contains(errOut.String(), tt.want) {
+			t.Errorf("%s: exit status %d: %s", tt.name, code, errOut.String())
+		}
+	}
+	c := adminConfig{APIAddr: "0.0.0.0:0"}
+	if _, err := c.listen(t.Context()); err == nil || !strings.Contains(err.Error(), access.ErrInClear.Error()) {
+		t.Errorf("listening everywhere without TLS: %v", err)
+	}
+}
+
+func TestConfig_AdminTokens(t *testing.T) {
+	t.Parallel()
+	c, err := testConfig(t, "admin:\n  tokens:\n    - {name: a, role: viewer, hash: \"sha256:00\"}\n    - {name: b, role: admin, hash: x}\n", nil)
+	if err != nil || len(c.Admin.Tokens) != 2 || c.Admin.Tokens[1] != (access.Token{Name: "b", Role: access.Admin, Hash: "x"}) {
+		t.Errorf("tokens %+v, %v", c, err)
+	}
+	for _, bad := range []string{"tokens: x", "tokens: [{name: a, rolle: viewer}]", "tokens: [a]"} {
+		if _, err := testConfig(t, "admin:\n  "+bad+"\n", nil); err == nil || !regexp.MustCompile(`admin\.tokens`).MatchString(err.Error()) {
+			t.Errorf("%s: %v, want it to name admin.tokens", bad, err)
+		}
+	}
+}

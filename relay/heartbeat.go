@@ -1,0 +1,256 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	runtimemetrics "runtime/metrics"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+const (
+	// DefaultHeartbeat is how often a relay says what it does.
+	DefaultHeartbeat = 2 * time.Second
+	// heartbeatLife is how long what it said last is kept: one that died is still
+	// to be seen the next day's morning of whoever is called, and then goes by itself.
+	heartbeatLife = 12 * time.Hour
+	// heartbeatTimeout bounds one write.
+	heartbeatTimeout = 2 * time.Second
+	// mostBehind is of how many streams a heartbeat says how far they are behind.
+	mostBehind = 8
+)
+
+// heartbeat is what a relay says of itself, as JSON in relay_instances.
+type heartbeat struct {
+	State     string     `json:"state"` // starting, running, stopped
+	Ready     bool       `json:"ready"`
+	Problems  []string   `json:"problems"`
+	Host      string     `json:"host"`
+	Version   string     `json:"version"`
+	StartedAt *time.Time `json:"started_at,omitempty"` // of the process's heartbeat
+	Breaker   struct {
+		State string     `json:"state"`
+		Since *time.Time `json:"since,omitempty"`
+		Cause string     `json:"cause,omitempty"`
+	} `json:"breaker"`
+	Streams int `json:"streams"`
+	// BehindSeconds is how far the stream is behind that is furthest behind, the
+	// confidence window included, and Lag those that are furthest.
+	BehindSeconds float64     `json:"behind_seconds"`
+	Lag           []streamLag `json:"lag"`
+
+	InFlight             int      `json:"in_flight"`
+	OldestUnackedSeconds float64  `json:"oldest_unacknowledged_seconds"`
+	DeadLetters          int      `json:"dead_letters"`
+	Spilled              int      `json:"spilled"`
+	ParkedAggregates     int      `json:"parked_aggregates"`
+	HeldAggregates       int      `json:"held_aggregates"`
+	HeldStreams          int      `json:"held_streams"`
+	Holding              bool     `json:"holding"`
+	StalledTopics        []string `json:"stalled_topics"`
+	ReaderRestarts       int      `json:"reader_restarts"`
+
+	Tail struct {
+		On         bool       `json:"on"`
+		Streams    int        `json:"streams"`
+		Groups     int        `json:"groups"`
+		IntervalMS float64    `json:"interval_ms"`
+		LastRead   *time.Time `json:"last_read,omitempty"`
+		Waiting    int        `json:"aggregates_waiting"`
+		Paused     bool       `json:"waits_for_sweep"`
+		Error      string     `json:"error,omitempty"`
+	} `json:"tail"`
+	Backfill struct {
+		Running bool   `json:"running"`
+		Reason  string `json:"reason,omitempty"`
+		Done    int    `json:"ranges_done"`
+		Ranges  int    `json:"ranges"`
+		Error   string `json:"error,omitempty"`
+	} `json:"backfill"`
+
+	// Rates are per second, since the heartbeat before.
+	Rates struct {
+		Published float64            `json:"published"`
+		Failures  float64            `json:"failures"`
+		Found     map[string]float64 `json:"found"` // events handed on, by who found them
+	} `json:"rates"`
+	MemoryBytes uint64 `json:"memory_bytes"` // of the process's heap
+	Goroutines  int    `json:"goroutines"`
+}
+
+// streamLag is how far a stream is behind.
+type streamLag struct {
+	Name          string  `json:"name"`
+	BehindSeconds float64 `json:"behind_seconds"`
+}
+
+// Heartbeat writes what the relay is doing into the table relay_instances, now and
+// every so often (DefaultHeartbeat, if zero) until ctx ends, and then that it
+// stopped. It is for people who want to see all relays at one place.
+//
+// It looks at the relay as Status does and takes no part in its work: a database
+// that is away, or slow, keeps nothing back but the heartbeat.
+func (r *Relay) Heartbeat(ctx context.Context, version string, every time.Duration) {
+	b := beating{r: r, version: version, instance: fmt.Sprintf("%s/%d", hostname(), os.Getpid()), started: time.Now()}
+	tick := time.NewTicker(cmp.Or(every, DefaultHeartbeat))
+	defer tick.Stop()
+	for {
+		b.beat(ctx, "running")
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			b.beat(context.WithoutCancel(ctx), "stopped")
+			return
+		}
+	}
+}
+
+// beating is a heartbeat under way.
+type beating struct {
+	r                 *Relay
+	version, instance string
+	started           time.Time
+	silent            bool // the last one could not be written
+	last              counted
+}
+
+// counted is where counters stood.
+type counted struct {
+	at                  time.Time
+	published, failures float64
+	found               [byBackfill + 1]float64
+}
+
+// beat writes once. What goes wrong is logged when it begins and when it ends.
+func (b *beating) beat(ctx context.Context, state string) {
+	text, err := json.Marshal(b.says(state, time.Now()))
+	if err == nil {
+		cfg := &b.r.cfg
+		write, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+		defer cancel()
+		err = cfg.Session.Query("INSERT INTO "+cfg.Keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
+			cfg.Name, cfg.TableKeyspace+"."+cfg.Table, b.instance, time.Now(), string(text), int(heartbeatLife.Seconds())).
+			WithContext(write).Idempotent(true).Exec()
+	}
+	switch {
+	case err != nil && ctx.Err() == nil && !b.silent:
+		b.silent = true
+		b.r.log.Warn("heartbeat not written; others do not see what this relay does, which goes on", "err", err)
+	case err == nil && b.silent:
+		b.silent = false
+		b.r.log.Info("heartbeat written again")
+	}
+}
+
+// says is what the relay is doing.
+func (b *beating) says(state string, now time.Time) *heartbeat {
+	s := b.r.Status()
+	h := &heartbeat{
+		State: state, Ready: len(s.Problems) == 0 && state == "running", Problems: s.Problems, Host: hostname(), Version: b.version, StartedAt: utc(b.started),
+		Streams: s.Streams, BehindSeconds: s.Behind.Seconds(), Lag: b.r.streams.furthestBehind(now, mostBehind),
+		InFlight: s.InFlight, OldestUnackedSeconds: s.OldestUnacknowledged.Seconds(), DeadLetters: s.DeadLetters, Spilled: s.Spilled,
+		ParkedAggregates: s.ParkedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,
+		StalledTopics: b.r.publisher.Load().stalledTopics(), ReaderRestarts: s.Restarts, Goroutines: runtime.NumGoroutine(),
+	}
+	if h.Problems == nil {
+		h.Problems = []string{}
+	}
+	if state == "running" && s.LastWindow.IsZero() && s.Tail.LastRead.IsZero() {
+		h.State = "starting"
+	}
+	h.Breaker.State, h.Breaker.Since, h.Breaker.Cause = s.Breaker.State.String(), utc(s.Breaker.Since), message(s.Breaker.Cause)
+	t := &h.Tail
+	t.On, t.Streams, t.Groups, t.LastRead, t.Waiting, t.Paused, t.Error = s.Tail.On, s.Tail.Streams, s.Tail.Groups, utc(s.Tail.LastRead), s.Tail.Waiting, s.Tail.Paused, message(s.Tail.Err)
+	t.IntervalMS = float64(s.Tail.Interval.Microseconds()) / 1000
+	f := &h.Backfill
+	f.Running, f.Reason, f.Done, f.Ranges, f.Error = s.Backfill.Running, s.Backfill.Reason, s.Backfill.Done, s.Backfill.Ranges, message(s.Backfill.Err)
+	b.rates(h, now)
+	heap := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	runtimemetrics.Read(heap)
+	if heap[0].Value.Kind() == runtimemetrics.KindUint64 {
+		h.MemoryBytes = heap[0].Value.Uint64()
+	}
+	return h
+}
+
+// rates says how much happened since the last time.
+func (b *beating) rates(h *heartbeat, now time.Time) {
+	m := b.r.metrics
+	c := counted{at: now, published: sum(m.published), failures: sum(m.failures)}
+	for i, f := range m.found {
+		c.found[i] = sum(f)
+	}
+	h.Rates.Found = make(map[string]float64, len(foundBy))
+	if seconds := now.Sub(b.last.at).Seconds(); !b.last.at.IsZero() && seconds > 0 {
+		h.Rates.Published, h.Rates.Failures = (c.published-b.last.published)/seconds, (c.failures-b.last.failures)/seconds
+		for i, name := range foundBy {
+			h.Rates.Found[name] = (c.found[i] - b.last.found[i]) / seconds
+		}
+	}
+	b.last = c
+}
+
+// sum adds up the counters of a collector.
+func sum(c prometheus.Collector) (total float64) {
+	ch := make(chan prometheus.Metric)
+	go func() {
+		c.Collect(ch)
+		close(ch)
+	}()
+	for m := range ch {
+		var d dto.Metric
+		if m.Write(&d) == nil {
+			total += d.GetCounter().GetValue()
+		}
+	}
+	return total
+}
+
+func utc(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// stalledTopics are those that acknowledge nothing while others do; nil-safe.
+func (p *publisher) stalledTopics() []string {
+	out := []string{}
+	if p == nil {
+		return out
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for topic, f := range p.flows {
+		if f.stalled {
+			out = append(out, topic)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// furthestBehind are up to n streams, those that are furthest behind now.
+func (s *streams) furthestBehind(now time.Time, n int) []streamLag {
+	out := []streamLag{}
+	for _, p := range s.all() {
+		out = append(out, streamLag{p.stream.String(), now.Sub(p.reached()).Seconds()})
+	}
+	slices.SortFunc(out, func(a, b streamLag) int { return cmp.Compare(b.BehindSeconds, a.BehindSeconds) })
+	return out[:min(n, len(out))]
+}

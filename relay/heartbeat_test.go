@@ -1,0 +1,106 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+// lastBeat is what stands in relay_instances.
+func (w *world) lastBeat() (h heartbeat, at time.Time, ttl int) {
+	w.t.Helper()
+	var text string
+	err := w.session.Query("SELECT at, status, TTL(status) FROM outbox.relay_instances WHERE scope = 'keyspace'").Scan(&at, &text, &ttl)
+	if err != nil {
+		w.t.Fatalf("read the heartbeat: %v", err)
+	}
+	if err := json.Unmarshal([]byte(text), &h); err != nil {
+		w.t.Fatalf("heartbeat %s: %v", text, err)
+	}
+	return h, at, ttl
+}
+
+// A relay says what it does; while the database does not take that, the relay
+// carries events as before, and says it again afterwards. At its end it says so.
+func TestHeartbeat_SaysWhatTheRelayDoesAndDisturbsNothing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		r, stop := w.run()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { r.Heartbeat(ctx, "v1.2.3", 0); close(done) }()
+
+		all := events(30, 1, "OrderCreated")
+		for _, e := range all[:20] {
+			w.write(e)
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		h, at, ttl := w.lastBeat()
+		if h.State != "running" || !h.Ready || h.Version != "v1.2.3" || h.Host == "" || h.Breaker.State != "closed" || h.Streams == 0 || len(h.Lag) == 0 || h.BehindSeconds < h.Lag[0].BehindSeconds-1 || h.MemoryBytes == 0 || !h.Tail.On {
+			t.Errorf("heartbeat %+v", h)
+		}
+		if age := time.Since(at); age > DefaultHeartbeat+time.Second || ttl < int(heartbeatLife.Seconds())-10 {
+			t.Errorf("it is %s old and lives for %d s", age, ttl)
+		}
+
+		id := w.db.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "relay_instances", Kinds: []engine.OpKind{engine.OpWrite}}, Effect: faults.Effect{Delay: time.Hour}})
+		for _, e := range all[20:] {
+			w.write(e)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		if hits := w.db.Faults().Hits(id); hits == 0 {
+			t.Error("no heartbeat was tried")
+		}
+		if _, since, _ := w.lastBeat(); time.Since(since) < 15*time.Second {
+			t.Error("the heartbeat was written in spite of the fault")
+		}
+		if n := sum(r.metrics.published); n != 30 {
+			t.Errorf("%v events published while no heartbeat could be written, want 30", n)
+		}
+		w.db.Faults().Remove(id)
+		time.Sleep(3 * DefaultHeartbeat)
+		if _, since, _ := w.lastBeat(); time.Since(since) > DefaultHeartbeat+heartbeatTimeout {
+			t.Errorf("the last heartbeat is %s old though the database takes them again", time.Since(since))
+		}
+
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		<-done
+		if h, _, _ := w.lastBeat(); h.State != "stopped" || h.Ready {
+			t.Errorf("at the end: %+v", h)
+		}
+	})
+}
+
+func TestHeartbeat_RatesAndBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Brokers: []string{"127.0.0.1:1"}, DeadLetters: DeadLettersOff}
+	b := &beating{r: &Relay{cfg: cfg.withDefaults()}}
+	b.r.metrics = newMetrics(b.r.cfg.Registerer)
+	b.r.streams = newStreams(nil, 1, b.r.log, b.r.metrics)
+	now := time.Unix(1_700_000_000, 0)
+	if h := b.says("running", now); h.State != "starting" || h.Ready || len(h.Problems) == 0 || h.Rates.Published != 0 || len(h.Lag) != 0 {
+		t.Errorf("before the start: %+v", h)
+	}
+	b.r.metrics.published.WithLabelValues("a").Add(10)
+	b.r.metrics.published.WithLabelValues("b").Add(30)
+	b.r.metrics.found[bySweep].Add(4)
+	h := b.says("running", now.Add(2*time.Second))
+	if h.Rates.Published != 20 || h.Rates.Found["sweep"] != 2 || h.Rates.Found["tail"] != 0 || h.Rates.Failures != 0 {
+		t.Errorf("rates %+v, want 20 published and 2 found by the sweep each second", h.Rates)
+	}
+	if h := b.says("running", now.Add(4*time.Second)); h.Rates.Published != 0 {
+		t.Errorf("rates %+v when nothing happened", h.Rates)
+	}
+}
