@@ -262,7 +262,11 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 	b, c, _ = three()
 	end = follow(a, b, c)
 	w.write(a)
-	time.Sleep(20 * time.Second)
+	for _, state := range []BreakerState{BreakerOpen, BreakerHalfOpen, BreakerOpen} { // and it stays open for long enough
+		for r.Status().Breaker.State != state {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	w.write(b)
 	time.Sleep(time.Second)
 	w.write(c)
