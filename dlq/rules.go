@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Rule chooses the strategy of letters. Every criterion that is not empty must
+// StrategyRule chooses the strategy of letters. Every criterion that is not empty must
 // hold; a rule without any is one for all letters.
-type Rule struct {
+type StrategyRule struct {
 	// Name is shown with the letter; required, each name once.
 	Name string `koanf:"name"`
 
@@ -50,7 +50,7 @@ type Rule struct {
 	SameError  int `koanf:"same_error"`
 }
 
-// Defaults of Rule.
+// Defaults of StrategyRule.
 const (
 	DefaultSameError    = 3
 	DefaultWindowLength = time.Hour
@@ -71,12 +71,12 @@ const (
 // Conditions are all conditions.
 var Conditions = []string{ConditionBreaker, ConditionBroker, ConditionDatabase, ConditionCPU, ConditionMemory}
 
-// RuleNeedsAPerson is the last of DefaultRules.
+// RuleNeedsAPerson is the last of DefaultStrategyRules.
 const RuleNeedsAPerson = "needs-a-person"
 
-// DefaultRules come after those that are configured; the last is for all letters.
-func DefaultRules() []Rule {
-	return []Rule{
+// DefaultStrategyRules come after those that are configured; the last is for all letters.
+func DefaultStrategyRules() []StrategyRule {
+	return []StrategyRule{
 		{Name: "breaker-open", ErrorClasses: []string{"breaker_open"}, Strategy: StrategyBreakerClose},
 		{Name: "quota", ErrorClasses: []string{"attempts_used"}, ErrorCodes: []string{"THROTTLING_QUOTA_EXCEEDED"}, Strategy: StrategyScheduled},
 		{
@@ -89,22 +89,22 @@ func DefaultRules() []Rule {
 }
 
 // Rules choose strategies. They are safe for concurrent use.
-type Rules struct{ rules []*compiled }
+type StrategyRules struct{ rules []*compiled }
 
 // compiled is a rule that was checked.
 type compiled struct {
-	Rule
+	StrategyRule
 	schedule *schedule
 }
 
-// NewRules checks rules and puts DefaultRules behind them. The error names every
+// NewStrategyRules checks rules and puts DefaultStrategyRules behind them. The error names every
 // problem, with its rule and what to write instead.
-func NewRules(rules []Rule) (*Rules, error) {
-	var out Rules
+func NewStrategyRules(rules []StrategyRule) (*StrategyRules, error) {
+	var out StrategyRules
 	var errs []error
 	seen := make(map[string]bool)
 	own := len(rules)
-	for i, r := range slices.Concat(rules, DefaultRules()) {
+	for i, r := range slices.Concat(rules, DefaultStrategyRules()) {
 		if i >= own && seen[r.Name] {
 			continue // a rule of that name takes its place
 		}
@@ -131,8 +131,8 @@ func NewRules(rules []Rule) (*Rules, error) {
 }
 
 // compile checks the rule, which is the caller's copy, and fills in defaults.
-func (r Rule) compile(bad func(format string, args ...any)) *compiled {
-	c := &compiled{Rule: r}
+func (r StrategyRule) compile(bad func(format string, args ...any)) *compiled {
+	c := &compiled{StrategyRule: r}
 	for _, list := range []struct {
 		key    string
 		values []string
@@ -221,7 +221,7 @@ type Choice struct {
 }
 
 // Choose applies the first rule that is one for the letter.
-func (r *Rules) Choose(s *Subject, now time.Time) Choice {
+func (r *StrategyRules) Choose(s *Subject, now time.Time) Choice {
 	for _, c := range r.rules {
 		if !c.matches(s, now) {
 			continue
@@ -236,20 +236,20 @@ func (r *Rules) Choose(s *Subject, now time.Time) Choice {
 		choice.NextAttempt = choice.NextAttempt.UTC().Truncate(time.Millisecond)
 		return choice
 	}
-	panic("dlq: the last of the rules is not one for all letters") // DefaultRules ends with one
+	panic("dlq: the last of the rules is not one for all letters") // DefaultStrategyRules ends with one
 }
 
 // Strategy is that of the rule called name; empty if there is none.
-func (r *Rules) Strategy(name string) string {
+func (r *StrategyRules) Strategy(name string) string {
 	if c := r.byName(name); c != nil {
-		return c.Rule.Strategy
+		return c.StrategyRule.Strategy
 	}
 	return ""
 }
 
 // Conditions are those that must hold for letters of the rule called name; none
 // for one that is not conditional, or not there any more.
-func (r *Rules) Conditions(name string) []string {
+func (r *StrategyRules) Conditions(name string) []string {
 	if c := r.byName(name); c != nil {
 		return c.Conditions
 	}
@@ -258,7 +258,7 @@ func (r *Rules) Conditions(name string) []string {
 
 // Window says whether letters of the rule called name may be replayed at now,
 // and if not, when the next window begins. Rules without windows always may.
-func (r *Rules) Window(name string, now time.Time) (open bool, next time.Time) {
+func (r *StrategyRules) Window(name string, now time.Time) (open bool, next time.Time) {
 	c := r.byName(name)
 	if c == nil || c.schedule == nil || c.schedule.open(now) {
 		return true, time.Time{}
@@ -266,7 +266,7 @@ func (r *Rules) Window(name string, now time.Time) (open bool, next time.Time) {
 	return false, c.schedule.next(now)
 }
 
-func (r *Rules) byName(name string) *compiled {
+func (r *StrategyRules) byName(name string) *compiled {
 	for _, c := range r.rules {
 		if c.Name == name {
 			return c

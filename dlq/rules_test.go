@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-func mustRules(t *testing.T, rules ...Rule) *Rules {
+func mustRules(t *testing.T, rules ...StrategyRule) *StrategyRules {
 	t.Helper()
-	r, err := NewRules(rules)
+	r, err := NewStrategyRules(rules)
 	if err != nil {
-		t.Fatalf("NewRules() error = %v", err)
+		t.Fatalf("NewStrategyRules() error = %v", err)
 	}
 	return r
 }
@@ -20,10 +20,10 @@ func TestRules_FirstMatchWins(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 30, 0, 0, time.UTC)
 	rules := mustRules(t,
-		Rule{Name: "payments", EventTypes: []string{"Payment*"}, ErrorClasses: []string{"attempts_used"}, Strategy: StrategyConditional, Conditions: []string{ConditionCPU}},
-		Rule{Name: "old", OlderThan: 24 * time.Hour, Strategy: StrategyManual},
-		Rule{Name: "stubborn", FailedReplays: 3, ErrorClasses: []string{"attempts_used"}, Strategy: StrategyScheduled, TimeZone: "Europe/Berlin"},
-		Rule{Name: "shop", Tables: []string{"shop.*"}, AggregateTypes: []string{"basket"}, Strategy: StrategyImmediate, Delays: []time.Duration{10 * time.Second, time.Minute}},
+		StrategyRule{Name: "payments", EventTypes: []string{"Payment*"}, ErrorClasses: []string{"attempts_used"}, Strategy: StrategyConditional, Conditions: []string{ConditionCPU}},
+		StrategyRule{Name: "old", OlderThan: 24 * time.Hour, Strategy: StrategyManual},
+		StrategyRule{Name: "stubborn", FailedReplays: 3, ErrorClasses: []string{"attempts_used"}, Strategy: StrategyScheduled, TimeZone: "Europe/Berlin"},
+		StrategyRule{Name: "shop", Tables: []string{"shop.*"}, AggregateTypes: []string{"basket"}, Strategy: StrategyImmediate, Delays: []time.Duration{10 * time.Second, time.Minute}},
 	)
 	minutes := func(n int) time.Time { return now.Add(time.Duration(n) * time.Minute) }
 	fresh := now.Add(-time.Minute)
@@ -64,11 +64,11 @@ func TestRules_FirstMatchWins(t *testing.T) {
 func TestRules_Limits(t *testing.T) {
 	t.Parallel()
 	rules := mustRules(t,
-		Rule{Name: "i", ErrorClasses: []string{"i"}, Strategy: StrategyImmediate},
-		Rule{Name: "c", ErrorClasses: []string{"c"}, Strategy: StrategyConditional},
-		Rule{Name: "own", ErrorClasses: []string{"o"}, Strategy: StrategyScheduled, MaxReplays: 9, SameError: 4},
-		Rule{Name: "none", ErrorClasses: []string{"n"}, Strategy: StrategyScheduled, SameError: -1},
-		Rule{Name: "transient", ErrorClasses: []string{"attempts_used"}, Strategy: StrategyManual}, // takes the place of a default one
+		StrategyRule{Name: "i", ErrorClasses: []string{"i"}, Strategy: StrategyImmediate},
+		StrategyRule{Name: "c", ErrorClasses: []string{"c"}, Strategy: StrategyConditional},
+		StrategyRule{Name: "own", ErrorClasses: []string{"o"}, Strategy: StrategyScheduled, MaxReplays: 9, SameError: 4},
+		StrategyRule{Name: "none", ErrorClasses: []string{"n"}, Strategy: StrategyScheduled, SameError: -1},
+		StrategyRule{Name: "transient", ErrorClasses: []string{"attempts_used"}, Strategy: StrategyManual}, // takes the place of a default one
 	)
 	for class, want := range map[string]Choice{
 		"i": {MaxReplays: 5}, "c": {MaxReplays: 5, SameError: 3}, "o": {MaxReplays: 9, SameError: 4}, "n": {MaxReplays: 5},
@@ -85,7 +85,7 @@ func TestRules_Limits(t *testing.T) {
 // What is wrong with a rule is said with its name and what to write.
 func TestRules_BadOnesAreNamed(t *testing.T) {
 	t.Parallel()
-	for want, r := range map[string]Rule{
+	for want, r := range map[string]StrategyRule{
 		`rule number 1: name ""`: {Strategy: StrategyManual},
 		`rule a: strategy "soon": use one of [immediate scheduled co`: {Name: "a", Strategy: "soon"},
 		`rule a: strategy "follow"`:                                   {Name: "a", Strategy: StrategyFollow},
@@ -101,13 +101,13 @@ func TestRules_BadOnesAreNamed(t *testing.T) {
 		`rule a: same_error 1 is not between 2 and 1000`:              {Name: "a", Strategy: StrategyScheduled, SameError: 1},
 		`rule a: older_than -1s is negative`:                          {Name: "a", Strategy: StrategyManual, OlderThan: -time.Second},
 	} {
-		if _, err := NewRules([]Rule{r}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("NewRules(%+v) error = %v, want %q", r, err, want)
+		if _, err := NewStrategyRules([]StrategyRule{r}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("NewStrategyRules(%+v) error = %v, want %q", r, err, want)
 		}
 	}
-	twice := Rule{Name: "a", Strategy: StrategyManual}
-	if _, err := NewRules([]Rule{twice, twice}); err == nil || !strings.Contains(err.Error(), "two of this name") {
-		t.Errorf("NewRules(twice) error = %v", err)
+	twice := StrategyRule{Name: "a", Strategy: StrategyManual}
+	if _, err := NewStrategyRules([]StrategyRule{twice, twice}); err == nil || !strings.Contains(err.Error(), "two of this name") {
+		t.Errorf("NewStrategyRules(twice) error = %v", err)
 	}
 }
 
@@ -124,11 +124,11 @@ func TestSchedule_OverChangesOfTheClock(t *testing.T) {
 		}
 		return tm
 	}
-	all := Rule{Name: "a", Strategy: StrategyScheduled, TimeZone: "Europe/Berlin"}
+	all := StrategyRule{Name: "a", Strategy: StrategyScheduled, TimeZone: "Europe/Berlin"}
 	one := all
 	one.Windows = []string{"30 2 * * *"}
 	for name, tt := range map[string]struct {
-		rule      Rule
+		rule      StrategyRule
 		now, next string
 	}{
 		"winter":                          {all, "2026-01-10T12:00:00Z", "2026-01-11T01:00:00Z"},

@@ -18,7 +18,7 @@ type schedule struct {
 // maxWindow bounds how long a window lasts.
 const maxWindow = 7 * 24 * time.Hour
 
-func newSchedule(r *Rule, bad func(format string, args ...any)) *schedule {
+func newSchedule(r *StrategyRule, bad func(format string, args ...any)) *schedule {
 	s := &schedule{length: r.WindowLength}
 	if s.length == 0 {
 		s.length = DefaultWindowLength

@@ -266,8 +266,8 @@ type Config struct {
 	// ReplayCanary is how many letters with equal errors are replayed without
 	// canaries before them. Default DefaultReplayCanary; -1 never sends canaries.
 	ReplayCanary int
-	// Rules choose the strategy of dead letters, before those of dlq.DefaultRules.
-	Rules []dlq.Rule
+	// Rules choose the strategy of dead letters, before those of dlq.DefaultStrategyRules.
+	Rules []dlq.StrategyRule
 	// StrategyPoll is how often it is looked at whether what waits for a window or
 	// a condition may go. Default DefaultStrategyPoll.
 	StrategyPoll time.Duration
@@ -304,8 +304,8 @@ type Config struct {
 	// not ready. Default DefaultStallAfter.
 	StallAfter time.Duration
 
-	letters  *dlq.Store // nil without dead letters; set by New
-	rules    *dlq.Rules // of Rules; nil if they are wrong, which rulesErr says
+	letters  *dlq.Store         // nil without dead letters; set by New
+	rules    *dlq.StrategyRules // of Rules; nil if they are wrong, which rulesErr says
 	rulesErr error
 
 	// Logger receives the relay's log. Nil discards it.

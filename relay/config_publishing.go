@@ -91,7 +91,7 @@ func (c *Config) publishingDefaults() {
 	if c.Load == nil {
 		c.Load = machineLoad
 	}
-	c.rules, c.rulesErr = dlq.NewRules(c.Rules)
+	c.rules, c.rulesErr = dlq.NewStrategyRules(c.Rules)
 }
 
 func (c *Config) validatePublishing(bad func(format string, args ...any)) {

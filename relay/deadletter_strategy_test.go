@@ -16,9 +16,9 @@ import (
 )
 
 // retried is a rule that tries refused events again.
-func retried(r dlq.Rule) func(*Config) {
+func retried(r dlq.StrategyRule) func(*Config) {
 	r.Name, r.ErrorClasses = "retried", []string{classRefused}
-	return func(c *Config) { c.Rules = []dlq.Rule{r} }
+	return func(c *Config) { c.Rules = []dlq.StrategyRule{r} }
 }
 
 // all reads the letters of a world, whole, and what each waits for.
@@ -45,7 +45,7 @@ func (w *world) all() (letters []dlq.Letter, waits map[string]int) {
 func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.Rule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Minute}}))
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.StrategyRule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Minute}}))
 		defer w.close()
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})
 		r, stop := w.run()
@@ -107,7 +107,7 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 		var busy atomic.Bool
 		busy.Store(true)
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
-			retried(dlq.Rule{Strategy: dlq.StrategyConditional, Conditions: []string{dlq.ConditionCPU, dlq.ConditionBreaker}})(c)
+			retried(dlq.StrategyRule{Strategy: dlq.StrategyConditional, Conditions: []string{dlq.ConditionCPU, dlq.ConditionBreaker}})(c)
 			c.Load = func(context.Context) (Load, error) {
 				if busy.Load() {
 					return Load{CPU: 97, Memory: 50}, nil
@@ -153,7 +153,7 @@ func all[T any](one ...T) []T { return one }
 func TestDeadLetters_WaitForTheWindow(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.Rule{
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.StrategyRule{
 			Strategy: dlq.StrategyScheduled, Windows: []string{"30 * * * *"}, WindowLength: 5 * time.Minute, TimeZone: "Asia/Kolkata", // at the full hour UTC
 		}))
 		defer w.close()

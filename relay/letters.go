@@ -41,7 +41,7 @@ type letters struct {
 	groups map[groupKey]*letterGroup // of equal errors under one rule
 	gated  map[*letterGroup]struct{} // those with chains that are due and wait
 	counts map[string]int            // letters by the strategy that they wait under
-	rules  *dlq.Rules
+	rules  *dlq.StrategyRules
 	// spilled are the letters that an open breaker or used-up attempts made.
 	spilled int
 	// writing is how many are being written, strict how many chains hold back an

@@ -39,7 +39,7 @@ type relayPublishing struct {
 	ConditionCPU      float64       `koanf:"condition_cpu"`
 	ConditionMemory   float64       `koanf:"condition_memory"`
 	// Rules choose the strategies of dead letters; see rulesKey.
-	Rules []dlq.Rule `koanf:"-"`
+	Rules []dlq.StrategyRule `koanf:"-"`
 }
 
 // rulesKey is the key of the list of rules. Like the list of tables it has no
@@ -48,11 +48,11 @@ const rulesKey = "relay.rules"
 
 // rulesFrom reads the list of rules as the file has it. What is wrong with one is
 // an error that names it.
-func rulesFrom(list any) ([]dlq.Rule, error) {
+func rulesFrom(list any) ([]dlq.StrategyRule, error) {
 	if list == nil {
 		return nil, nil
 	}
-	var out []dlq.Rule
+	var out []dlq.StrategyRule
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
 		Result: &out, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: mapstructure.StringToTimeDurationHookFunc(),
 	})
@@ -63,7 +63,7 @@ func rulesFrom(list any) ([]dlq.Rule, error) {
 		return nil, fmt.Errorf("%s: %w: each rule has name, error_classes, error_codes, event_types, aggregate_types, tables, failed_replays, older_than, "+
 			"strategy, delays, windows, time_zone, window_length, conditions, max_replays, same_error", rulesKey, err)
 	}
-	if _, err := dlq.NewRules(out); err != nil {
+	if _, err := dlq.NewStrategyRules(out); err != nil {
 		return nil, fmt.Errorf("%s: %w", rulesKey, err)
 	}
 	return out, nil
