@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
@@ -20,9 +21,9 @@ import (
 func newAdminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "Serve the HTTP API to dead letters and relays, until SIGTERM",
-		Long: `Serve the HTTP API to dead letters and relays, until SIGTERM. It describes
-itself at /openapi.json.
+		Short: "Serve the HTTP API to dead letters and relays, and the web console, until SIGTERM",
+		Long: `Serve the HTTP API to dead letters and relays, and the web console on it at
+/console/, until SIGTERM. The API describes itself at /openapi.json.
 
 Who may use it stands in the configuration file, as admin.tokens: 'outbox admin
 token NAME --role viewer' prints a token, and the line for the file, which has
@@ -124,6 +125,10 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
 	}
+	pages, err := c.Admin.console()
+	if err != nil {
+		return nil, err
+	}
 	kafka, err := c.Kafka.client()
 	if err != nil {
 		return nil, err
@@ -131,7 +136,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	teardown.AddFunc("kafka client", kafka.Close)
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: kafka, Relay: c.Relay.Name, Tables: c.tableNames(), Console: console.Handler(), Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: kafka, Relay: c.Relay.Name, Tables: c.tableNames(), Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -144,6 +149,14 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
 	go func() { a.done <- server.Serve(running, ln) }()
 	return a, nil
+}
+
+// console serves the web console.
+func (c *adminConfig) console() (http.Handler, error) {
+	if err := console.ValidTraceURL(c.TraceURL); err != nil {
+		return nil, usageError{fmt.Errorf("admin.trace_url: %w", err)}
+	}
+	return console.Handler(console.WithTraceURL(c.TraceURL)), nil
 }
 
 // listen listens where the configuration says.
