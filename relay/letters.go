@@ -47,6 +47,8 @@ type letters struct {
 	// writing is how many are being written, strict how many chains hold back an
 	// aggregate, underWay how many are being replayed.
 	writing, strict, underWay int
+	// died is when the last event without a number became a dead letter.
+	died time.Time
 }
 
 type letterKey struct {

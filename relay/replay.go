@@ -379,7 +379,11 @@ func strategyLabel(s string) string {
 // the claim was lost, of which the letter says what follows, or that the relay
 // stops, and the next start finds the letter claimed.
 func (r *replayer) insist(id gocql.UUID, what string, f func() error) bool {
-	ctx := r.p.ctx
+	return r.insistUntil(r.p.ctx, id, what, f)
+}
+
+// insistUntil is insist for as long as ctx.
+func (r *replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, f func() error) bool {
 	for attempt := 1; ; attempt++ {
 		err := f()
 		switch {
