@@ -20,9 +20,10 @@ import (
 func newAdminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "Serve the HTTP API to dead letters and relays, until SIGTERM",
+		Short: "Serve the HTTP API and the web console to dead letters and relays, until SIGTERM",
 		Long: `Serve the HTTP API to dead letters and relays, until SIGTERM. It describes
-itself at /openapi.json.
+itself at /openapi.json, has the web console at /console/, and runs the jobs that
+are made through it.
 
 Who may use it stands in the configuration file, as admin.tokens: 'outbox admin
 token NAME --role viewer' prints a token, and the line for the file, which has
@@ -36,7 +37,7 @@ only its hash. Or an OpenID Connect issuer says so: admin.oidc_issuer.`,
 			return runAdmin(cmd, c)
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionLog)
 	cmd.AddCommand(newAdminTokenCommand())
 	return cmd
 }
@@ -124,6 +125,10 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
 	}
+	schemas, err := dlq.LoadSchemas(c.DLQ.Schemas)
+	if err != nil {
+		return nil, usageError{withHint(err, "dlq.schemas names the directory")}
+	}
 	kafka, err := c.Kafka.client()
 	if err != nil {
 		return nil, err
@@ -131,7 +136,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	teardown.AddFunc("kafka client", kafka.Close)
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: kafka, Relay: c.Relay.Name, Tables: c.tableNames(), Console: console.Handler(), Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: kafka, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Console: console.Handler(), Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -142,7 +147,17 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	}
 	running, stop := context.WithCancel(ctx)
 	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
-	go func() { a.done <- server.Serve(running, ln) }()
+	runner := dlq.NewRunner(letters, dlq.RunnerConfig{Logger: log})
+	go func() {
+		// Whoever lets jobs be made sees to it that somebody runs them; of several
+		// runners one takes each.
+		jobs, stopJobs := context.WithCancel(context.WithoutCancel(running))
+		ran := make(chan error, 1)
+		go func() { ran <- runner.Run(jobs) }()
+		err := server.Serve(running, ln)
+		stopJobs()
+		a.done <- errors.Join(err, <-ran)
+	}()
 	return a, nil
 }
 
