@@ -83,7 +83,7 @@ func runAdmin(cmd *cobra.Command, c *config) (err error) {
 		return stopped(ctx, err)
 	}
 	teardown.AddFunc("scylla session", session.Close)
-	a, err := startAdmin(ctx, c, gate, session, newRegistry(), log, &teardown)
+	a, err := startAdmin(ctx, c, gate, session, newRegistry(), log)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ type adminAPI struct {
 
 // startAdmin starts the admin API; it listens when startAdmin returns. It ends with
 // ctx, or by shutdown.
-func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, reg registry, log *slog.Logger, teardown *daemon.Teardown) (*adminAPI, error) {
+func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, reg registry, log *slog.Logger) (*adminAPI, error) {
 	opts, err := c.dlqOptions()
 	if err != nil {
 		return nil, err
@@ -129,14 +129,12 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, usageError{withHint(err, "dlq.schemas names the directory")}
 	}
-	kafka, err := c.Kafka.client()
-	if err != nil {
+	if _, err := c.Kafka.options(); err != nil {
 		return nil, err
 	}
-	teardown.AddFunc("kafka client", kafka.Close)
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: kafka, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Console: console.Handler(), Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Console: console.Handler(), Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
 		return nil, err
