@@ -6,6 +6,10 @@
 // claims and resolves; operators change letters by the methods that take an
 // Actor, which leave a Request that wakes the relay.
 //
+// A bulk operation is a Job, which a Runner in any process runs: it changes each
+// letter once, whoever dies meanwhile. An edit replaces what is published of a
+// letter, under a new id; the letter keeps the event as it was.
+//
 // Every change of a letter is one lightweight transaction that expects the
 // letter's version, and it carries its line of the letter's history. DESIGN.md
 // has the states, the tables and why they cannot disagree for long.

@@ -72,7 +72,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 		case err != nil:
 			s.metrics.attempt(stepSettle, fateOf(err))
 			if errors.Is(err, errBreakerOpen) && !unknown || !b.pause() {
-				return Order{}, s.unavailable(me.orderID, unknown, err)
+				return Order{}, s.unavailable(ctx, me.orderID, unknown, err)
 			}
 			continue
 		case mine != nil:
@@ -108,7 +108,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 			unknown = true
 		case fateRefused, fateInvalid:
 			if !unknown {
-				return Order{}, s.unavailable(me.orderID, false, err)
+				return Order{}, s.unavailable(ctx, me.orderID, false, err)
 			}
 		}
 		if !b.pause() {
@@ -151,7 +151,7 @@ func (s *Service) lastLook(ctx context.Context, c edit, me identity, opts WriteO
 	head, mine, err := s.look(ctx, &me, true)
 	switch {
 	case err != nil:
-		return Order{}, s.unavailable(me.orderID, unknown, cause)
+		return Order{}, s.unavailable(ctx, me.orderID, unknown, cause)
 	case mine != nil:
 		return *mine, nil
 	case head.Version > base: // the place of the last attempt is another's
@@ -159,9 +159,9 @@ func (s *Service) lastLook(ctx context.Context, c edit, me identity, opts WriteO
 			return Order{}, err
 		}
 		// Another request with the same key may still be at it.
-		return Order{}, s.unavailable(me.orderID, me.retried, cause)
+		return Order{}, s.unavailable(ctx, me.orderID, me.retried, cause)
 	}
-	return Order{}, s.unavailable(me.orderID, unknown, cause)
+	return Order{}, s.unavailable(ctx, me.orderID, unknown, cause)
 }
 
 // next returns the order as c leaves head, or why c is refused.

@@ -38,7 +38,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 		case err == nil:
 			return Result{Order: o, Replayed: true}, nil
 		case !errors.Is(err, ErrNotFound):
-			return Result{}, s.unavailable(id.orderID, true, err)
+			return Result{}, s.unavailable(ctx, id.orderID, true, err)
 		}
 	}
 	o, err := n.build(id)
@@ -92,14 +92,14 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 			continue
 		}
 		if !unknown {
-			return s.unavailable(o.ID, false, err)
+			return s.unavailable(ctx, o.ID, false, err)
 		}
 		more := b.pause()
 		if (repeated || !more) && s.isStored(ctx, o) {
 			return nil
 		}
 		if !more {
-			return s.unavailable(o.ID, true, err)
+			return s.unavailable(ctx, o.ID, true, err)
 		}
 	}
 }
@@ -111,14 +111,24 @@ func (s *Service) isStored(ctx context.Context, o *Order) bool {
 	return err == nil && got != nil && event != nil && got.Version >= o.Version && event.Sequence >= o.Version
 }
 
+// HeaderRequestID is the event header, and so the record header, that holds the
+// id of the request which made the event.
+const HeaderRequestID = "x-request-id"
+
 // headers are what of opts travels with the event.
 func (opts WriteOptions) headers() map[string]string {
-	if !validTraceParent(opts.TraceParent) {
-		return nil
+	h := make(map[string]string, 3)
+	if opts.RequestID != "" && len(opts.RequestID) <= MaxKey && isASCII(opts.RequestID) {
+		h[HeaderRequestID] = opts.RequestID
 	}
-	h := map[string]string{outbox.HeaderTraceParent: opts.TraceParent}
-	if validTraceState(opts.TraceState) {
-		h["tracestate"] = opts.TraceState
+	if validTraceParent(opts.TraceParent) {
+		h[outbox.HeaderTraceParent] = opts.TraceParent
+		if validTraceState(opts.TraceState) {
+			h["tracestate"] = opts.TraceState
+		}
+	}
+	if len(h) == 0 {
+		return nil
 	}
 	return h
 }

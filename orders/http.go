@@ -13,6 +13,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // links lead from an order to what can be done with it.
@@ -92,38 +94,47 @@ func requireJSON(contentType string, body []byte) error {
 // api are the handlers on a Service.
 type api struct {
 	service *Service
+	// gate is who may come in; nil lets everybody.
+	gate *access.Gate
 }
 
 // register adds the order operations to mux and returns the API description.
 func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	cfg := huma.DefaultConfig("Orders", "1.0.0")
-	cfg.Info.Description = "Stores orders and their events together: each change that succeeds publishes exactly one event."
+	cfg.Info.Description = "Stores orders and their events together: each change that succeeds publishes exactly one event." + describeProblems()
+	cfg.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
 	// No $schema member in every answer, and no pages that load scripts from elsewhere.
 	cfg.CreateHooks = nil
 	cfg.DocsPath, cfg.SchemasPath = "", ""
 	cfg.Transformers = append(cfg.Transformers, typeOf)
+	if a.gate != nil {
+		access.Describe(&cfg)
+	}
 	h := humago.New(mux, cfg)
 	h.UseMiddleware(a.observe)
+	if a.gate != nil {
+		h.UseMiddleware(a.admit)
+	}
 
 	newOrder := &huma.RequestBody{}
-	huma.Register(h, huma.Operation{
+	huma.Register(h, a.needs(h, access.Operator, huma.Operation{
 		OperationID: "create-order", Method: http.MethodPost, Path: "/v1/orders", DefaultStatus: http.StatusCreated,
 		Summary:      "Create an order",
 		Description:  "Stores the order and its OrderCreated event, both or neither.",
 		MaxBodyBytes: maxBody, RequestBody: newOrder, SkipValidateBody: true,
-		Responses: problems(h, 400, 413, 415, 422, 429, 503),
-	}, a.create)
-	huma.Register(h, huma.Operation{
+		Responses: problems(h, 400, 408, 413, 415, 422, 429, 500, 503),
+	}), a.create)
+	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
 		OperationID: "get-order", Method: http.MethodGet, Path: "/v1/orders/{id}",
 		Summary:   "Get an order",
-		Responses: problems(h, 404, 422, 429, 503),
-	}, a.get)
-	huma.Register(h, huma.Operation{
+		Responses: problems(h, 404, 422, 429, 500, 503),
+	}), a.get)
+	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
 		OperationID: "list-orders", Method: http.MethodGet, Path: "/v1/orders",
 		Summary:     "List a customer's orders",
 		Description: "The newest first, by the time they were placed. Pages go on at next, with the same other parameters.",
-		Responses:   problems(h, 422, 429, 503),
-	}, a.list)
+		Responses:   problems(h, 422, 429, 500, 503),
+	}), a.list)
 	describe[NewOrder](h, newOrder, true)
 	change(a, h, maxBody, huma.Operation{
 		OperationID: "update-order", Method: http.MethodPatch, Path: "/v1/orders/{id}",
@@ -162,8 +173,8 @@ func change[T any](
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
-	maps.Copy(op.Responses, problems(h, 400, 404, 409, 412, 413, 415, 422, 429, 503))
-	huma.Register(h, op, func(ctx context.Context, in *changeInput) (*orderOutput, error) {
+	maps.Copy(op.Responses, problems(h, 400, 404, 408, 409, 412, 413, 415, 422, 429, 500, 503))
+	huma.Register(h, a.needs(h, access.Operator, op), func(ctx context.Context, in *changeInput) (*orderOutput, error) {
 		keyed := in.IdempotencyKey != ""
 		id, err := gocql.ParseUUID(in.ID)
 		if err != nil {
@@ -183,9 +194,10 @@ func change[T any](
 		}
 		r, err := do(ctx, id, v, WriteOptions{
 			IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, IfVersion: versions,
+			RequestID: access.RequestIDOf(ctx),
 		})
 		if err != nil {
-			return nil, a.fail(op.OperationID, err, id, keyed)
+			return nil, a.fail(ctx, op.OperationID, err, id, keyed)
 		}
 		return newOutput(r.Order).replayed(r.Replayed), nil
 	})
@@ -208,7 +220,7 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 	for _, code := range codes {
 		r := &huma.Response{
 			Description: http.StatusText(code),
-			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
+			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema, Examples: problemExamples(code)}},
 		}
 		if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
 			r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
@@ -227,9 +239,9 @@ func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error)
 	if err := withHeaders(err, validateKey(in.IdempotencyKey)); err != nil {
 		return nil, toProblem(err, gocql.UUID{}, keyed)
 	}
-	r, err := a.service.Create(ctx, n, WriteOptions{IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState})
+	r, err := a.service.Create(ctx, n, WriteOptions{IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)})
 	if err != nil {
-		return nil, a.fail("create", err, gocql.UUID{}, keyed)
+		return nil, a.fail(ctx, "create", err, gocql.UUID{}, keyed)
 	}
 	out := newOutput(r.Order).replayed(r.Replayed)
 	out.Location = out.Body.Links.Self
@@ -243,17 +255,17 @@ func (a *api) get(ctx context.Context, in *getInput) (*orderOutput, error) {
 	}
 	o, err := a.service.Get(ctx, id)
 	if err != nil {
-		return nil, a.fail("get", err, id, false)
+		return nil, a.fail(ctx, "get", err, id, false)
 	}
 	return newOutput(o), nil
 }
 
 // fail maps an error, and logs it if only the log can explain it.
-func (a *api) fail(operation string, err error, id gocql.UUID, keyed bool) error {
+func (a *api) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) error {
 	p := toProblem(err, id, keyed)
 	var se huma.StatusError
 	if errors.As(p, &se) && se.GetStatus() == http.StatusInternalServerError {
-		a.service.log.Error("request failed", "operation", operation, "aggregate_id", id, "err", err)
+		a.service.log.Error("request failed", "operation", operation, "aggregate_id", id, "request_id", access.RequestIDOf(ctx), "err", err)
 	}
 	return p
 }

@@ -47,7 +47,7 @@ func (a *api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	}
 	p, err := a.service.List(ctx, q)
 	if err != nil {
-		return nil, a.fail("list", err, gocql.UUID{}, false)
+		return nil, a.fail(ctx, "list", err, gocql.UUID{}, false)
 	}
 	out := &listOutput{Body: listBody{Orders: make([]listedOrder, len(p.Orders)), Next: p.Next}}
 	for i, o := range p.Orders {

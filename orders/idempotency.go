@@ -65,7 +65,7 @@ func (s *Service) claim(ctx context.Context, key, op string, request any, fresh 
 			// Repeating settles an unknown outcome: a conditional statement
 			// completes what an earlier one on its key has left undone. This
 			// request has not written an order yet in any case.
-			return identity{}, s.unavailable(gocql.UUID{}, false, err)
+			return identity{}, s.unavailable(ctx, gocql.UUID{}, false, err)
 		}
 	}
 }

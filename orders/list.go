@@ -77,13 +77,13 @@ func (s *Service) List(ctx context.Context, q ListQuery) (Page, error) {
 	}
 	months, err := s.store.months(ctx, q.CustomerID, first, monthOf(start.at), limit+2)
 	if err != nil {
-		return Page{}, s.unavailable(gocql.UUID{}, false, err)
+		return Page{}, s.unavailable(ctx, gocql.UUID{}, false, err)
 	}
 	var p Page
 	for _, month := range months {
 		rows, err := s.store.listed(ctx, q.CustomerID, month, start, limit+1-len(p.Orders))
 		if err != nil {
-			return Page{}, s.unavailable(gocql.UUID{}, false, err)
+			return Page{}, s.unavailable(ctx, gocql.UUID{}, false, err)
 		}
 		for i := range rows {
 			switch {

@@ -17,6 +17,8 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // Defaults of ServerConfig.
@@ -36,8 +38,14 @@ type ServerConfig struct {
 	DrainTimeout time.Duration
 	// ReadyTimeout bounds the question to the database behind /readyz. Default 2 s.
 	ReadyTimeout time.Duration
+	// Gate is who may come in: reading needs a viewer, the rest an operator. Nil lets
+	// everybody do everything, which is for loopback alone. /openapi.json, /docs,
+	// /problems, /healthz, /readyz and /metrics need no token.
+	Gate *access.Gate
 	// Routes are what else is offered at the same address: each is called once
-	// with the API to register its operations with. Problems without a type get one.
+	// with the API to register its operations with. Problems without a type get one; with a Gate
+	// an operation needs the role that access.Needs gives it, or else a viewer to
+	// read and an operator for the rest.
 	Routes []func(huma.API)
 	// Gatherer is what /metrics shows. Default: nothing.
 	Gatherer prometheus.Gatherer
@@ -85,6 +93,8 @@ func (c ServerConfig) validate() error {
 //	POST  /v1/orders/{id}/ship     ship
 //	POST  /v1/orders/{id}/cancel   cancel
 //	GET   /openapi.json            the description, OpenAPI 3.1
+//	GET   /docs                    the same as a page to try it on
+//	GET   /problems                the error catalogue
 //	GET   /healthz /readyz /metrics
 //
 // Every error is a problem document (RFC 9457).
@@ -103,14 +113,18 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
-	h := (&api{service: service}).register(mux, cfg.MaxBodyBytes)
+	h := (&api{service: service, gate: cfg.Gate}).register(mux, cfg.MaxBodyBytes)
 	for _, register := range cfg.Routes {
 		register(h)
 	}
+	addExamples(h.OpenAPI())
+	mux.HandleFunc("GET /docs", docs)
+	mux.HandleFunc("GET /docs/", docs)
+	mux.HandleFunc("GET /problems", problemList)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
-	s.handler = elsewhere(mux)
+	s.handler = access.WithRequestIDs(elsewhere(mux))
 	return s, nil
 }
 
@@ -180,6 +194,10 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, "application/json", s.service.health("ready"))
+}
+
+func problemList(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, "application/json", map[string]any{"problems": catalogue})
 }
 
 func (s *Service) health(status string) health {

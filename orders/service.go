@@ -9,6 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -65,6 +66,9 @@ type WriteOptions struct {
 	// TraceParent and TraceState are W3C trace context; they travel with the
 	// event. What is malformed is left out, as that standard asks.
 	TraceParent, TraceState string
+	// RequestID is the id of the request; it travels with the event, and stands in
+	// the log.
+	RequestID string
 	// IfVersion are the versions of the order of which one must be its version
 	// for the change to be made; otherwise it is refused with a
 	// *PreconditionError. Nil asks for none. Create ignores it.
@@ -94,7 +98,7 @@ func (s *Service) Get(ctx context.Context, id gocql.UUID) (Order, error) {
 func (s *Service) get(ctx context.Context, id gocql.UUID) (Order, error) {
 	o, err := s.load(ctx, id, s.cfg.Consistency, repairOld)
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return Order{}, s.unavailable(id, false, err)
+		return Order{}, s.unavailable(ctx, id, false, err)
 	}
 	return o, err
 }
@@ -103,7 +107,7 @@ func (s *Service) get(ctx context.Context, id gocql.UUID) (Order, error) {
 func (s *Service) Ready(ctx context.Context) error { return s.store.ready(ctx) }
 
 // unavailable builds the error and leaves a trace of it.
-func (s *Service) unavailable(id gocql.UUID, unknown bool, err error) error {
+func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
 	level := slog.LevelWarn
 	if fateOf(err) == fateInvalid {
 		level = slog.LevelError // the database is wrongly set up: no retry mends it
@@ -111,7 +115,7 @@ func (s *Service) unavailable(id gocql.UUID, unknown bool, err error) error {
 	if errors.Is(err, errBreakerOpen) && !unknown {
 		level = slog.LevelDebug // the breaker has said so, once
 	}
-	s.log.Log(context.Background(), level, "database unavailable", "aggregate_id", id, "outcome_unknown", unknown, "err", err)
+	s.log.Log(ctx, level, "database unavailable", "aggregate_id", id, "request_id", access.RequestIDOf(ctx), "outcome_unknown", unknown, "err", err)
 	if unknown {
 		s.metrics.unknown.Inc()
 	}

@@ -30,6 +30,9 @@ type config struct {
 	DLQ      dlqConfig      `koanf:"dlq"`
 	Schema   schemaConfig   `koanf:"schema"`
 	Log      logConfig      `koanf:"log"`
+
+	Notifications notificationsConfig `koanf:"notifications"`
+	Retention     retentionConfig     `koanf:"retention"`
 }
 
 type scyllaConfig struct {
@@ -66,6 +69,9 @@ type httpConfig struct {
 	Addr            string        `koanf:"addr"`
 	TLSCert         string        `koanf:"tls_cert"`
 	TLSKey          string        `koanf:"tls_key"`
+	Tokens          []string      `koanf:"tokens"`
+	TokenRate       float64       `koanf:"token_rate"`
+	Insecure        bool          `koanf:"insecure"`
 	HintAddrs       []string      `koanf:"hint_addrs"`
 	HintKey         string        `koanf:"hint_key"`
 	ShutdownTimeout time.Duration `koanf:"shutdown_timeout"`

@@ -36,6 +36,7 @@ asked for, and the relay had not published all of it when --wait was up.`,
 		cmd.AddCommand(newDLQChangeCommand(c))
 	}
 	cmd.AddCommand(newDLQEditCommand(), newDLQJobsCommand())
+	cmd.AddCommand(newDLQPurgeCommand(), newDLQArchiveCommand(), newDLQWatchCommand())
 	return cmd
 }
 

@@ -17,6 +17,9 @@ import (
 // jobPoll is how often a job that this process runs or watches is looked at.
 const jobPoll = 250 * time.Millisecond
 
+// jobLease is for how long a job waits for a command that was killed.
+const jobLease = 10 * time.Second
+
 // dlqRun are the flags of what runs a job.
 type dlqRun struct {
 	detach bool
@@ -57,7 +60,7 @@ func (f *dlqRun) create(cmd *cobra.Command, s *dlq.Store, spec dlq.JobSpec, by d
 // interruption pauses it.
 func runJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, by dlq.Actor) (*dlq.Job, error) {
 	ctx := cmd.Context()
-	runner := dlq.NewRunner(s, dlq.RunnerConfig{Poll: jobPoll})
+	runner := dlq.NewRunner(s, dlq.RunnerConfig{Poll: jobPoll, Lease: jobLease})
 	var err error
 	last := job
 	run := func() error {

@@ -77,7 +77,7 @@ says what is missing, 'outbox verify' whether anything was lost.`,
 		return usageError{withHint(err, "%s --help lists the flags", c.CommandPath())}
 	})
 	root.AddCommand(
-		newDevCommand(), newOrdersCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
+		newDevCommand(), newOrdersCommand(), newTokenCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
 		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newFakeCommand(), newBenchCommand(), newVersionCommand(),
 	)
 	return root

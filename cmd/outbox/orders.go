@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -103,8 +101,12 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	if err != nil {
 		return nil, errors.Join(err, closeHints())
 	}
+	gate, err := c.HTTP.gate(log)
+	if err != nil {
+		return nil, errors.Join(usageError{err}, closeHints())
+	}
 	server, err := orders.NewServer(service, orders.ServerConfig{
-		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Routes: []func(huma.API){intake.Register},
+		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, Routes: []func(huma.API){intake.Register},
 	})
 	if err != nil {
 		return nil, errors.Join(usageError{err}, closeHints())
@@ -158,23 +160,4 @@ func (a *orderAPI) wait() error {
 func (a *orderAPI) shutdown() error {
 	a.stop()
 	return a.wait()
-}
-
-// listen listens on the configured address, with TLS if there is a certificate.
-func (c httpConfig) listen(ctx context.Context) (net.Listener, error) {
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return nil, usageError{errors.New("http.tls_cert and http.tls_key go together: one is missing")}
-	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen for HTTP on %s: %w", c.Addr, err)
-	}
-	if c.TLSCert == "" {
-		return ln, nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("http.tls_cert: %w", err), ln.Close())
-	}
-	return tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}), nil
 }

@@ -48,7 +48,7 @@ same time asks once, so the flag may stay where it is.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "backfill-from", "", "publish every event written since this time (RFC 3339) that is not in its topic, once for the same time")
-	addFlags(cmd, sectionScylla, sectionKafka, sectionAdmin, sectionRelay, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdmin, sectionRelay, sectionNotifications, sectionRetention, sectionLog)
 	return cmd
 }
 
@@ -114,6 +114,10 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	if err != nil {
 		return err
 	}
+	upkeep, err := c.newUpkeep(ctx, session, reg, log, &teardown)
+	if err != nil {
+		return err
+	}
 	scheduler, err := c.newScheduler(session, confs, reg, log)
 	if err != nil {
 		return err
@@ -129,7 +133,7 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 		stop := showBackfill(ctx, cmd.ErrOrStderr(), relays.all[0])
 		defer stop()
 	}
-	err = withScheduler(ctx, scheduler, relays.run)
+	err = upkeep.run(ctx, func(ctx context.Context) error { return withScheduler(ctx, scheduler, relays.run) })
 	if err == nil {
 		log.Info("relay stopped", "cause", context.Cause(ctx))
 	}

@@ -52,7 +52,7 @@ type setting struct {
 
 // settings is every configuration value there is: flags, environment, the keys
 // allowed in a file, and the table in the README come from it.
-var settings = slices.Concat(ownSettings, messageSettings, publishingSettings)
+var settings = slices.Concat(ownSettings, messageSettings, publishingSettings, upkeepSettings)
 
 var ownSettings = []setting{
 	{sectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port", false},
@@ -80,6 +80,9 @@ var ownSettings = []setting{
 	{sectionHTTP, "addr", "127.0.0.1:8080", "address of the order API", false},
 	{sectionHTTP, "tls_cert", "", "file with the server certificate (PEM); with tls_key it turns TLS on", false},
 	{sectionHTTP, "tls_key", "", "file with the server key (PEM)", false},
+	{sectionHTTP, "tokens", []string{}, "who may use the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; viewers read, operators also write; empty lets everybody, on loopback alone", true},
+	{sectionHTTP, "token_rate", 1000.0, "requests per second with one token; twice as many at once", false},
+	{sectionHTTP, "insecure", false, "serve beyond loopback without TLS or without tokens, because something else protects the way", false},
 	{sectionHTTP, "hint_addrs", []string{}, "relays to tell of each order stored, host:port by UDP, so that they read it at once; a name stands for all its addresses; empty tells none", false},
 	{sectionHTTP, "hint_key", "", "key shared with the relays that signs the hints, at least 16 characters", true},
 	{sectionHTTP, "shutdown_timeout", orders.DefaultDrainTimeout, "how long requests under way may take after SIGTERM", false},

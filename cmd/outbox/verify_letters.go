@@ -82,6 +82,17 @@ func closedLetter(l *dlq.Letter, since time.Time) (audit.Letter, bool) {
 		if !l.ResolvedAt.Before(since) {
 			return audit.Letter{Event: l.EventID, State: audit.LetterLate}, true
 		}
+	case "":
+		// Retention, or an operator by force, put it away before anybody settled it: the
+		// event is in no topic, and that is known.
+		detail := "dead letter, archived and never published"
+		switch {
+		case l.Archive != "":
+			detail += fmt.Sprintf(": outbox dlq archive show %s", l.EventID)
+		case !l.PurgedAt.IsZero():
+			detail += fmt.Sprintf(": purged at %s", l.PurgedAt.UTC().Format(time.RFC3339))
+		}
+		return audit.Letter{Event: l.EventID, State: audit.LetterClosed, Detail: detail}, true
 	}
 	return audit.Letter{}, false
 }

@@ -148,3 +148,12 @@ func (r *Record) line() ([]byte, error) {
 	}
 	return append(b, '\n'), nil
 }
+
+// JSON is the line, without its end.
+func (r Record) JSON() string {
+	b, err := r.line()
+	if err != nil {
+		return "{}" // plain fields can always be marshalled
+	}
+	return string(b[:len(b)-1])
+}

@@ -97,8 +97,11 @@ func (c *cluster) order(lines int) (id string) {
 func (c *cluster) command(want int, into any, args ...string) {
 	c.t.Helper()
 	args = append(args, "--scylla-hosts", c.cqlAddr, "-o", "json")
-	if args[0] == "verify" {
+	switch {
+	case args[0] == "verify":
 		args = append(args, "--kafka-seeds", c.kafkaAddr, "--until", "0s")
+	case args[1] == "replay":
+		args = append(args, "--kafka-seeds", c.kafkaAddr)
 	}
 	out, stderr, code := harness.Run(c.t, time.Minute, args...)
 	if err := json.Unmarshal([]byte(out), into); err != nil || code != want {

@@ -274,4 +274,44 @@ var mutants = []mutant{
 		name: "a message's topic follows the relay's template", file: "relay/topics.go", pkg: "./relay", run: "TestConfig_TopicOf",
 		old: "	if e.AggregateType == outbox.MessageAggregate {", new: "	if e.AggregateType == outbox.MessageAggregate+\"s\" {",
 	},
+	{
+		name: "dlq: a job acts on a letter again", file: "dlq/job_act.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
+		old: "	return version > 0, err", new: "	return version < 0, err",
+	},
+	{
+		name: "dlq: a runner that goes on acts again", file: "dlq/job_act.go", pkg: "./dlq", run: "CrashesAtEveryWrite|TwoNeverActTwice",
+		old: "		return job != none && l.job == job, nil", new: "		return false, nil",
+	},
+	{
+		name: "dlq: a batch is counted when it begins, too", file: "dlq/worker.go", pkg: "./dlq", run: "CrashesAtEveryWrite|ReplaysFollows",
+		old: "		j.batch = w.complete() + 1", new: "		j.batch = w.complete() + 1\n		j.cursor.Acted.Changed += len(ids)",
+	},
+	{
+		name: "dlq: a paused job goes on to the end of its batch", file: "dlq/worker.go", pkg: "./dlq", run: "PauseResumeCancel",
+		old: "					stop(errStopActing)", new: "					_ = errStopActing",
+	},
+	{
+		name: "dlq: the canary does not stop a job", file: "dlq/worker.go", pkg: "./dlq", run: "Canary",
+		old: "		if same != \"\" && j.Canary", new: "		if same == \"none\" && j.Canary",
+	},
+	{
+		name: "dlq: a letter names an edit that is not kept", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_",
+		old: "		if err = s.keepEdit(ctx, event, &edited); err == nil {", new: "		if edited.ID != (gocql.UUID{}) {",
+	},
+	{
+		name: "dlq: an edit passes over what somebody changed since", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_Refuses",
+		old: "	by.Version = expect", new: "	by.Version = 0",
+	},
+	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
+		name: "an edited event does not say which it stands for", file: "relay/replay.go",
+		old: "		e.EditOf = e.IDString()\n", new: "",
+	}),
+	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
+		name: "read-back takes an edited event for another", file: "relay/readback_scan.go",
+		old: "	if len(original) > 0 {", new: "	if len(original) > 1000 {",
+	}),
+	{
+		name: "dlq: what is parked is replayed when it is edited", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
+		old: "		if l.Status == Parked {", new: "		if l.Status == Archived {",
+	},
 }

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+)
+
+func (b *dlqBundle) id(s string) gocql.UUID {
+	b.t.Helper()
+	id, err := gocql.ParseUUID(s)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return id
+}
+
+func (b *dlqBundle) discard(id string) {
+	b.t.Helper()
+	if err := b.store.Discard(b.t.Context(), b.id(id), dlq.Actor{Name: "eve"}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestDLQ_PurgeAndRestore(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	dir := filepath.Join(t.TempDir(), "archive")
+	done := b.bury(1, nil)
+	b.discard(done)
+	open := b.bury(1, func(l *dlq.Letter) { l.AggregateID = "b" })
+	manual := b.bury(1, func(l *dlq.Letter) { l.AggregateID, l.Status = "c", dlq.Manual })
+	in := func(args ...string) []string { return append(args, "--retention-archive", dir) }
+
+	if _, errOut := b.run(exitUsage, "purge", "--all", "--yes"); !strings.Contains(errOut, "would be lost") {
+		t.Errorf("purge without an archive said %q", errOut)
+	}
+	if _, errOut := b.run(exitUsage, in("purge", "--all")...); !strings.Contains(errOut, "nothing was changed") {
+		t.Errorf("purge without a terminal and --yes said %q", errOut)
+	}
+	if out, errOut := b.run(exitOK, in("purge", "--all", "--dry-run")...); out != "" || !strings.Contains(errOut, "purge 1 letter of 1 aggregate") {
+		t.Errorf("purge --dry-run printed %q, %q", out, errOut)
+	}
+	if b.status(done) != dlq.Resolved {
+		t.Fatal("a dry run or a refused purge changed the letter")
+	}
+	if out, _ := b.run(exitOK, in("purge", "--all", "--yes", "--actor", "ann", "--reason", "GDPR")...); !strings.Contains(out, "1 purged, 0 refused") {
+		t.Errorf("purge printed %q", out)
+	}
+	for id, want := range map[string]dlq.Status{done: dlq.Archived, open: dlq.Pending, manual: dlq.Manual} {
+		if got := b.status(id); got != want {
+			t.Errorf("after the purge %s is %s, want %s", id, got, want)
+		}
+	}
+	history, err := b.store.History(t.Context(), b.id(done))
+	if err != nil || len(history) != 1 || history[0].By != "ann" || history[0].Why != "GDPR" {
+		t.Errorf("history %+v, %v", history, err)
+	}
+	b.run(exitFailed, in("purge", open, "--yes", "--force")...)
+	b.run(exitFailed, in("purge", manual, "--yes")...)
+
+	out, _ := b.run(exitOK, in("archive", "show", done)...)
+	var rec struct {
+		EventID string `json:"event_id"`
+		Payload string `json:"payload"`
+		History []dlq.Change
+	}
+	if err := json.Unmarshal([]byte(out), &rec); err != nil || rec.EventID != done || rec.Payload != `{"id":1}` || len(rec.History) != 2 {
+		t.Errorf("archive show printed %s, %v", out, err)
+	}
+	out = b.archive(exitOK, "list", "-o", "json", "--retention-archive", dir)
+	var objects []manifestView
+	if err := json.Unmarshal([]byte(out), &objects); err != nil || len(objects) != 1 || objects[0].Letters != 1 || objects[0].Expires == nil {
+		t.Fatalf("archive list printed %s, %v", out, err)
+	}
+	if out := b.archive(exitOK, "list", "--retention-archive", dir); !strings.Contains(out, objects[0].Object) {
+		t.Errorf("archive list printed %s", out)
+	}
+	b.archive(exitFailed, "show", "2026/01/02/nosuch", "--retention-archive", dir)
+	if _, errOut := b.run(exitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 letter") {
+		t.Errorf("restore --dry-run said %q", errOut)
+	}
+	b.run(exitOK, in("archive", "restore", done, "--yes")...)
+	if l, err := b.store.Read(t.Context(), b.id(done)); err != nil || l.Status != dlq.Resolved || string(l.Payload) != `{"id":1}` {
+		t.Errorf("restored %+v, %v", l, err)
+	}
+
+	// For good: only if it is said so.
+	b.run(exitOK, "purge", manual, done, "--force", "--no-archive", "--yes")
+	if _, errOut := b.run(exitFailed, in("archive", "restore", manual, "--yes")...); !strings.Contains(errOut, "is in no archive") {
+		t.Errorf("restore of what is lost said %q", errOut)
+	}
+}
+
+// archive runs outbox dlq archive, which needs no database.
+func (b *dlqBundle) archive(want int, args ...string) string {
+	b.t.Helper()
+	var out, errOut bytes.Buffer
+	if code := run(append([]string{"dlq", "archive"}, args...), &out, &errOut); code != want && want == exitOK {
+		b.t.Errorf("archive %v: exit status %d, want %d\n%s%s", args, code, want, out.String(), errOut.String())
+	}
+	return out.String()
+}
+
+func TestDLQ_ArchiveRun(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	old := time.Now().Add(-48 * time.Hour)
+	id := b.bury(1, func(l *dlq.Letter) { l.FirstFailedAt, l.LastFailedAt = old, old })
+	clock, err := dlq.Open(b.session, "outbox", dlq.WithClock(func() time.Time { return old }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := clock.Discard(t.Context(), b.id(id), dlq.Actor{Name: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "archive")
+	if out, _ := b.run(exitOK, "archive", "run", "--retention-archive", dir); !strings.HasPrefix(out, "0 resolved") {
+		t.Errorf("with 30 days: %q", out)
+	}
+	if out, _ := b.run(exitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed letters moved to 1 object") {
+		t.Errorf("with a day: %q", out)
+	}
+	b.run(exitUsage, "archive", "run", "--retention-archive", dir, "--retention-resolved", "1m")
+	b.run(exitUsage, "archive", "run")
+	if ttl, err := rowTTL(t.Context(), b.session, "outbox.outbox_messages"); err != nil || ttl != 7*24*time.Hour {
+		t.Errorf("rowTTL() = %s, %v, want a week", ttl, err)
+	}
+}
+
+func TestVerify_ArchivedLettersAreNotMissing(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		l      dlq.Letter
+		detail string
+		ok     bool
+	}{
+		"in the archive": {dlq.Letter{Archive: "2026/x", PurgedAt: time.Now()}, "outbox dlq archive show", true},
+		"purged":         {dlq.Letter{PurgedAt: time.Now()}, "purged at", true},
+		"discarded":      {dlq.Letter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeDiscarded}}, "discarded", true},
+		"replayed":       {dlq.Letter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeReplayed}, ResolvedAt: time.Now().Add(-time.Hour)}, "", false},
+	} {
+		tt.l.Status = dlq.Archived
+		got, ok := closedLetter(&tt.l, time.Now().Add(-time.Minute))
+		if ok != tt.ok || ok && (got.State != audit.LetterClosed || !strings.Contains(got.Detail, tt.detail)) {
+			t.Errorf("%s: %+v, %v", name, got, ok)
+		}
+	}
+}

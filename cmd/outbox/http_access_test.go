@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+func TestHTTP_GateReadsTokens(t *testing.T) {
+	t.Parallel()
+	secret, hash := access.NewToken()
+	log := slog.New(slog.DiscardHandler)
+	c := &httpConfig{Tokens: []string{"shop:operator:" + hash}, TokenRate: 1000}
+	g, err := c.gate(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := g.Authenticate(context.Background(), "Bearer "+secret, "127.0.0.1:1"); err != nil || p.Name != "shop" || p.Role != access.Operator {
+		t.Errorf("Authenticate() = %+v, %v", p, err)
+	}
+	if g, err := (&httpConfig{}).gate(log); g != nil || err != nil {
+		t.Errorf("without tokens: %v, %v, want nobody asked", g, err)
+	}
+	for _, bad := range []string{"shop", "shop:operator", "shop:king:" + hash, "shop:viewer:sha256:12", ":viewer:" + hash} {
+		if _, err := (&httpConfig{Tokens: []string{bad}, TokenRate: 1}).gate(log); err == nil || !strings.Contains(err.Error(), "http.tokens") {
+			t.Errorf("gate(%q) = %v, want an error that names http.tokens", bad, err)
+		}
+	}
+}
+
+// Beyond loopback neither orders nor tokens travel in the clear, and nobody
+// writes without a token, unless told so.
+func TestHTTP_ListenBeyondLoopback(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		conf httpConfig
+		ok   bool
+	}{
+		"loopback":          {httpConfig{Addr: "127.0.0.1:0"}, true},
+		"elsewhere":         {httpConfig{Addr: "0.0.0.0:0"}, false},
+		"elsewhere, tokens": {httpConfig{Addr: "0.0.0.0:0", Tokens: []string{"x"}}, false},
+		"told so":           {httpConfig{Addr: "0.0.0.0:0", Insecure: true}, true},
+		"half a pair":       {httpConfig{Addr: "127.0.0.1:0", TLSCert: "cert.pem"}, false},
+	} {
+		ln, err := tt.conf.listen(t.Context())
+		if (err == nil) != tt.ok {
+			t.Errorf("%s: listen() = %v, want ok %v", name, err, tt.ok)
+		}
+		if ln != nil && err == nil {
+			if err := ln.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

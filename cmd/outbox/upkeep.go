@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	_ "github.com/scylla-outbox/scylla-outbox/dlq/archive/cloud"
+	"github.com/scylla-outbox/scylla-outbox/dlq/watch"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/notify"
+)
+
+const (
+	sectionNotifications section = "notifications"
+	sectionRetention     section = "retention"
+)
+
+type notificationsConfig struct {
+	Targets        []string      `koanf:"targets"`
+	WebhookSecrets []string      `koanf:"webhook_secrets"`
+	ConsoleURL     string        `koanf:"console_url"`
+	Interval       time.Duration `koanf:"interval"`
+	GroupWindow    time.Duration `koanf:"group_window"`
+	Samples        int           `koanf:"samples"`
+	Backlog        int           `koanf:"backlog"`
+	RatePerMinute  float64       `koanf:"rate_per_minute"`
+	ResolutionRate float64       `koanf:"resolution_rate"`
+	ParkedAge      time.Duration `koanf:"parked_age"`
+	Repeat         time.Duration `koanf:"repeat"`
+}
+
+type retentionConfig struct {
+	Archive  string        `koanf:"archive"`
+	Resolved time.Duration `koanf:"resolved"`
+	Failed   time.Duration `koanf:"failed"`
+	Keep     time.Duration `koanf:"keep"`
+	Interval time.Duration `koanf:"interval"`
+	Rate     float64       `koanf:"rate"`
+}
+
+var upkeepSettings = []setting{
+	{sectionNotifications, "targets", []string{}, "who is told of dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME stand for a URL kept there", true},
+	{sectionNotifications, "webhook_secrets", []string{}, "secrets that sign webhooks, whsec_ and base64, all at once while one is replaced; file: and env: too", true},
+	{sectionNotifications, "console_url", "", "where the console is, for links in notifications", false},
+	{sectionNotifications, "interval", watch.DefaultInterval, "how often the dead letters are looked at", false},
+	{sectionNotifications, "group_window", watch.DefaultGroupWindow, "how long new dead letters of one error class and event type are gathered before they are told again; -1ns tells of none", false},
+	{sectionNotifications, "samples", watch.DefaultSamples, "how many letters a notification names; -1 is none", false},
+	{sectionNotifications, "backlog", watch.DefaultBacklog, "how many dead letters may be open; -1 is no limit", false},
+	{sectionNotifications, "rate_per_minute", float64(watch.DefaultRatePerMinute), "how many events may become dead letters per minute; -1 is no limit", false},
+	{sectionNotifications, "resolution_rate", watch.DefaultResolutionRate, "share of a day's dead letters that must be resolved, 0 to 1; -1 is no limit", false},
+	{sectionNotifications, "parked_age", watch.DefaultParkedAge, "how long an event may be parked behind a dead letter; -1ns is no limit", false},
+	{sectionNotifications, "repeat", watch.DefaultRepeat, "after how long what still holds is told again; -1ns is never", false},
+
+	{sectionRetention, "archive", "", "where old dead letters go: a folder, or file://, s3://, gs:// or azblob:// (those three in builds with -tags cloud); empty keeps all in the database", false},
+	{sectionRetention, "resolved", archive.DefaultResolved, "how long resolved dead letters stay in the database; -1ns is for good", false},
+	{sectionRetention, "failed", archive.DefaultFailed, "how long failed dead letters stay in the database, unless others wait behind them; -1ns is for good", false},
+	{sectionRetention, "keep", archive.DefaultKeep, "how long the archive keeps them; -1ns is for good", false},
+	{sectionRetention, "interval", archive.DefaultInterval, "how often the database is swept", false},
+	{sectionRetention, "rate", float64(archive.DefaultRate), "letters per second that a sweep reads at most", false},
+}
+
+// upkeep is what some process does for all: telling people of dead letters, and
+// moving old ones to the archive.
+type upkeep struct {
+	watcher *watch.Watcher
+	sweeper *archive.Sweeper // nil without an archive
+}
+
+// newUpkeep makes it; what it opens teardown closes.
+func (c *config) newUpkeep(ctx context.Context, session *gocql.Session, reg registry, log *slog.Logger, teardown *daemon.Teardown) (*upkeep, error) {
+	opts, err := c.dlqOptions()
+	if err != nil {
+		return nil, err
+	}
+	store, err := dlq.Open(session, c.Scylla.Keyspace, append(opts, dlq.WithLogger(log))...)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	n := &c.Notifications
+	targets, err := notify.ParseTargets(n.Targets, n.WebhookSecrets)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("notifications.targets: %w", err)}
+	}
+	u := &upkeep{}
+	if u.watcher, err = watch.New(watch.Config{
+		Store: store, Owner: processName(), Targets: targets, ConsoleURL: n.ConsoleURL, Interval: n.Interval, GroupWindow: n.GroupWindow,
+		Samples: n.Samples, Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ResolutionRate: n.ResolutionRate, ParkedAge: n.ParkedAge,
+		Repeat: n.Repeat, Logger: log, Registerer: reg,
+	}); err != nil {
+		return nil, usageError{err}
+	}
+	if c.Retention.Archive == "" {
+		return u, nil
+	}
+	a, err := archive.Open(ctx, c.Retention.Archive)
+	if err != nil {
+		return nil, fmt.Errorf("retention.archive: %w", err)
+	}
+	teardown.Add("archive", a.Close)
+	conf := c.sweep(store, a, session)
+	conf.Logger, conf.Registerer = log, reg
+	if u.sweeper, err = archive.NewSweeper(conf); err != nil {
+		return nil, usageError{err}
+	}
+	return u, nil
+}
+
+// sweep is the configuration of a sweeper.
+func (c *config) sweep(store *dlq.Store, a *archive.Archive, session *gocql.Session) archive.Config {
+	r := &c.Retention
+	return archive.Config{
+		Store: store, Archive: a, Owner: processName(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep, Interval: r.Interval, Rate: r.Rate,
+		RowTTL: func(ctx context.Context, table string) (time.Duration, error) { return rowTTL(ctx, session, table) },
+	}
+}
+
+// run runs beside something else, whose end it waits for: nothing waits for it.
+func (u *upkeep) run(ctx context.Context, beside func(context.Context) error) error {
+	own, cancel := context.WithCancel(ctx)
+	g, gctx := errgroup.WithContext(own)
+	g.Go(func() error { return u.watcher.Run(gctx) })
+	if u.sweeper != nil {
+		g.Go(func() error { return u.sweeper.Run(gctx) })
+	}
+	err := beside(ctx)
+	cancel()
+	return errors.Join(err, g.Wait())
+}
+
+// processName is different in every process.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:6])
+}
+
+// rowTTL is how long a table keeps its rows; 0 is for good.
+func rowTTL(ctx context.Context, session *gocql.Session, table string) (time.Duration, error) {
+	keyspace, name := tableParts(table)
+	var seconds int
+	err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, name).
+		WithContext(ctx).Scan(&seconds)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return 0, nil // it may be made again from a backup
+	}
+	return time.Duration(seconds) * time.Second, err
+}
+
+func newDLQWatchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Tell people of dead letters and move old ones to the archive, until SIGTERM",
+		Long: `Tell people of dead letters and move old ones to the archive, until SIGTERM.
+
+The relay does so too. Of all processes one at a time is on duty; a process of
+its own is for those who do not want it in the relay's, or who keep the secrets of
+its targets elsewhere. Metrics are at the admin address.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			return runWatch(cmd, c)
+		},
+	}
+	addFlags(cmd, sectionScylla, sectionAdmin, sectionNotifications, sectionRetention, sectionLog)
+	return cmd
+}
+
+func runWatch(cmd *cobra.Command, c *config) (err error) {
+	ctx := cmd.Context()
+	log, err := c.Log.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return usageError{err}
+	}
+	teardown := daemon.Teardown{Logger: log}
+	defer func() { err = errors.Join(err, teardown.Run()) }()
+	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	teardown.AddFunc("scylla session", session.Close)
+	reg := newRegistry()
+	u, err := c.newUpkeep(ctx, session, reg, log, &teardown)
+	if err != nil {
+		return err
+	}
+	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, struct{}{} }), log)
+	if err != nil {
+		return withHint(err, "another process has that port; --admin-addr names another")
+	}
+	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
+	log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", "http://"+admin.Addr())
+	return u.run(ctx, func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	})
+}

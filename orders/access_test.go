@@ -1,0 +1,111 @@
+package orders
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+func TestHTTP_Access(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	reader, readerHash := access.NewToken()
+	writer, writerHash := access.NewToken()
+	gate, err := access.New(access.Config{
+		Tokens:            []access.Token{{Name: "reader", Role: access.Viewer, Hash: readerHash}, {Name: "writer", Role: access.Operator, Hash: writerHash}},
+		RequestsPerSecond: 0.001, RequestsBurst: 14,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHandler(t, b.Service, ServerConfig{Gate: gate})
+	as := func(token, method, path, body string) reply {
+		return request(t, h, method, path, body, "Authorization", "Bearer "+token, "If-Match", `"1"`)
+	}
+	for _, op := range [][2]string{
+		{"POST", "/v1/orders"},
+		{"GET", "/v1/orders?customer_id=1"},
+		{"GET", "/v1/orders/" + exampleID},
+		{"PATCH", "/v1/orders/" + exampleID},
+		{"POST", "/v1/orders/" + exampleID + "/confirm"},
+		{"POST", "/v1/orders/" + exampleID + "/ship"},
+		{"POST", "/v1/orders/" + exampleID + "/cancel"},
+	} {
+		r := request(t, h, op[0], op[1], goodBody)
+		r.mustBeProblem(t, 401, problemUnauthorized)
+		if !strings.HasPrefix(r.header.Get("WWW-Authenticate"), "Bearer") {
+			t.Errorf("%s %s: no WWW-Authenticate", op[0], op[1])
+		}
+		if op[0] != "GET" {
+			as(reader, op[0], op[1], goodBody).mustBeProblem(t, 403, problemForbidden)
+		}
+	}
+	as("obx_wrong", "GET", "/v1/orders?customer_id=1", "").mustBeProblem(t, 401, problemUnauthorized)
+	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 0 {
+		t.Fatalf("%d orders were stored by who may not", n)
+	}
+	created := as(writer, "POST", "/v1/orders", goodBody)
+	id, _ := created.body["id"].(string)
+	if created.status != 201 {
+		t.Fatalf("create = %d %s", created.status, created.text)
+	}
+	if r := as(reader, "GET", "/v1/orders/"+id, ""); r.status != 200 {
+		t.Errorf("get = %d %s", r.status, r.text)
+	}
+	// The rest needs no token.
+	for _, path := range []string{"/openapi.json", "/docs", "/problems", "/healthz", "/readyz", "/metrics"} {
+		if r := request(t, h, "GET", path, ""); r.status != 200 {
+			t.Errorf("%s = %d without a token", path, r.status)
+		}
+	}
+	var limited reply
+	for range 20 {
+		if limited = as(reader, "GET", "/v1/orders/"+id, ""); limited.status == http.StatusTooManyRequests {
+			break
+		}
+	}
+	limited.mustBeProblem(t, 429, problemRate)
+	if limited.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	if r := as(writer, "GET", "/v1/orders/"+id, ""); r.status != 200 {
+		t.Errorf("another token = %d, want its own limit", r.status)
+	}
+	doc := request(t, h, "GET", "/openapi.json", "")
+	for _, want := range []string{`"securitySchemes"`, `"x-role":"operator"`, `"401"`} {
+		if !strings.Contains(doc.text, want) {
+			t.Errorf("the description lacks %s", want)
+		}
+	}
+}
+
+// A request's id and trace come back and travel with the event.
+func TestHTTP_RequestIDAndTrace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	h := newHandler(t, b.Service, ServerConfig{})
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	r := request(t, h, "POST", "/v1/orders", goodBody, "X-Request-Id", "req-1", "traceparent", trace)
+	id, _ := r.body["id"].(string)
+	confirmed := request(t, h, "POST", "/v1/orders/"+id+"/confirm", "")
+	made := confirmed.header.Get("X-Request-Id")
+	if r.header.Get("X-Request-Id") != "req-1" || made == "" {
+		t.Errorf("X-Request-Id = %q and %q, want req-1 and one that was made", r.header.Get("X-Request-Id"), made)
+	}
+	uuid, err := gocql.ParseUUID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := b.stored(t, uuid).events
+	if h := events[0].Headers; h[HeaderRequestID] != "req-1" || h[outbox.HeaderTraceParent] != trace {
+		t.Errorf("headers of the first event = %v", h)
+	}
+	if h := events[1].Headers; h[HeaderRequestID] != made || h[outbox.HeaderTraceParent] != "" {
+		t.Errorf("headers of the second event = %v, want %s and no trace", h, made)
+	}
+}

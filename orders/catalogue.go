@@ -1,0 +1,168 @@
+package orders
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// problemKind is an entry of the error catalogue.
+type problemKind struct {
+	// Type is the problem's type.
+	Type string `json:"type" format:"uri"`
+	// Status is the HTTP status it comes with.
+	Status int `json:"status"`
+	// Meaning says what happened, and Do what to do about it.
+	Meaning string `json:"meaning"`
+	Do      string `json:"do"`
+	// Retry says whether the same request may succeed later.
+	Retry bool `json:"retry" doc:"The same request may succeed later"`
+}
+
+// catalogue is every problem there is. It is at /problems, in the description of
+// the API, and what the examples of its responses are made of.
+var catalogue = []problemKind{
+	{problemMalformed, 400, "The body is not JSON.", "Mend the body.", false},
+	{problemUnauthorized, 401, "There is no token, or it is nobody's.", "Send Authorization: Bearer and a token.", false},
+	{problemForbidden, 403, "The token's role does not allow this.", "Use a token with the role that detail names.", false},
+	{problemNotFound, 404, "There is no order with that id.", "Check the id.", false},
+	{problemNoPath, 404, "There is nothing at that path.", "See /openapi.json.", false},
+	{problemMethod, 405, "The path does not take that method.", "Use one of those that the header Allow names.", false},
+	{problemTimeout, 408, "The body came too slowly.", "Send it again.", true},
+	{problemCancelled, 409, "The order is cancelled, and nothing changes it any more.", "Read the order.", false},
+	{problemShipped, 409, "The order is shipped, and nothing changes it any more.", "Read the order.", false},
+	{problemConfirmed, 409, "The order is already confirmed.", "Nothing: it is as you want it.", false},
+	{problemUnconfirmed, 409, "Only an order that is confirmed can be shipped.", "Confirm it first.", false},
+	{problemTooOften, 409, fmt.Sprintf("The order was updated until version %d, beyond which it can only be confirmed, shipped or cancelled.", MaxVersion), "Cancel it and create another.", false},
+	{problemStale, 412, "If-Match names another version than the order's. The header ETag has the order's.", "Read the order again and decide anew.", false},
+	{problemTooLarge, 413, fmt.Sprintf("The body is larger than %d bytes.", DefaultMaxBodyBytes), "Make it smaller.", false},
+	{problemMedia, 415, "The body says that it is not JSON.", "Send it as application/json.", false},
+	{problemInvalid, 422, "Fields, headers or parameters are wrong; errors names each of them.", "Mend what errors names.", false},
+	{problemKeyReuse, 422, "The Idempotency-Key belongs to another request.", "Use a new key for a new request, and the same body for a retry.", false},
+	{problemNeedsMatch, 428, "The change needs If-Match.", "Send the ETag of the order that you have seen.", false},
+	{problemOverload, 429, "There is more to do than the service can do at once. Nothing was begun.", "Ask again after Retry-After.", true},
+	{problemRate, 429, "Too many requests came with this token, or too many wrong tokens from this address.", "Ask again after Retry-After.", true},
+	{problemInternal, 500, "A defect; the log has the details under the request's id.", "Tell whoever runs the service, with X-Request-Id.", false},
+	{problemUnavailable, 503, "The database cannot be reached. The request stored nothing.", "Ask again after Retry-After.", true},
+	{problemUnknown, 503, "The change may be stored, or become so within a minute.", "Ask again with the same Idempotency-Key; without one, read the order first.", true},
+	{problemIdentity, 503, "It cannot be found out whose token it is.", "Ask again after Retry-After.", true},
+	{problemStopping, 503, "The server is stopping.", "Ask another one.", true},
+}
+
+// describeProblems describes all problems in Markdown.
+func describeProblems() string {
+	var b strings.Builder
+	b.WriteString("\n\n## Problems\n\nEvery error is a problem document (RFC 9457) with one of these types. They identify, and lead nowhere; `GET /problems` lists them for programs.\n\n" +
+		"| status | type | meaning | what to do |\n|---|---|---|---|\n")
+	for _, p := range catalogue {
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s |\n", p.Status, p.Type, p.Meaning, p.Do)
+	}
+	return b.String()
+}
+
+// problemExamples are the problems that a response with the status may be.
+func problemExamples(status int) map[string]*huma.Example {
+	out := map[string]*huma.Example{}
+	for _, p := range catalogue {
+		if p.Status != status || p.Type == problemNoPath || p.Type == problemStopping {
+			continue
+		}
+		name := p.Type[strings.LastIndexByte(p.Type, ':')+1:]
+		v := map[string]any{"type": p.Type, "title": http.StatusText(status), "status": status, "detail": p.Meaning}
+		switch p.Type {
+		case problemInvalid:
+			v["errors"] = []map[string]any{{"location": "body.lines[0].quantity", "message": fmt.Sprintf("must be from 1 to %d", MaxQuantity), "value": 0}}
+		case problemCancelled:
+			v["current_status"] = StatusCancelled
+		case problemShipped:
+			v["current_status"] = StatusShipped
+		case problemConfirmed:
+			v["current_status"] = StatusConfirmed
+		case problemUnconfirmed:
+			v["current_status"] = StatusPlaced
+		case problemUnknown:
+			v["outcome_unknown"], v["order_id"] = true, exampleID
+		}
+		out[name] = &huma.Example{Summary: p.Meaning, Value: v}
+	}
+	return out
+}
+
+// exampleID is the order of all examples.
+const exampleID = "01a1fdab-a873-7804-8159-8f6ba00d992c"
+
+func exampleOrder(version int, status Status, more map[string]any) map[string]any {
+	self := "/v1/orders/" + exampleID
+	o := map[string]any{
+		"id": exampleID, "version": version, "status": status, "customer_id": "17850", "country": "Finland",
+		"placed_at": "2026-11-21T10:34:07.859Z", "currency": "EUR",
+		"lines": []map[string]any{{"sku": "71053", "description": "Lantern", "quantity": 2, "unit_price": "3.39"}},
+		"total": "6.78", "created_at": "2026-11-21T10:34:07.859Z", "updated_at": "2026-11-21T10:34:07.859Z",
+		"links": map[string]any{"self": self, "confirm": self + "/confirm", "ship": self + "/ship", "cancel": self + "/cancel"},
+	}
+	for k, v := range more {
+		o[k] = v
+	}
+	return o
+}
+
+// exampleRequests and exampleAnswers are by operation.
+var (
+	exampleRequests = map[string]any{
+		"create-order": map[string]any{
+			"customer_id": "17850", "country": "Finland", "currency": "EUR",
+			"lines": []map[string]any{{"sku": "71053", "description": "Lantern", "quantity": 2, "unit_price": "3.39"}},
+		},
+		"update-order": map[string]any{
+			"address": map[string]any{"name": "A. Virtanen", "street": "Mannerheimintie 1", "city": "Helsinki", "postcode": "00100"},
+			"lines":   []map[string]any{{"sku": "71053", "description": "Lantern", "quantity": 3, "unit_price": "3.39"}},
+		},
+		"confirm-order": map[string]any{},
+		"ship-order":    map[string]any{"carrier": "Posti", "tracking": "JJFI1"},
+		"cancel-order":  map[string]any{"reason": "changed my mind"},
+	}
+	exampleAnswers = map[string]any{
+		"create-order":  exampleOrder(1, StatusPlaced, nil),
+		"get-order":     exampleOrder(1, StatusPlaced, nil),
+		"update-order":  exampleOrder(2, StatusPlaced, map[string]any{"address": map[string]any{"name": "A. Virtanen", "street": "Mannerheimintie 1", "city": "Helsinki", "postcode": "00100"}}),
+		"confirm-order": exampleOrder(2, StatusConfirmed, map[string]any{"confirmed_at": "2026-11-21T10:35:00.000Z"}),
+		"ship-order":    exampleOrder(3, StatusShipped, map[string]any{"confirmed_at": "2026-11-21T10:35:00.000Z", "shipped_at": "2026-11-21T12:00:00.000Z", "carrier": "Posti", "tracking": "JJFI1"}),
+		"cancel-order":  exampleOrder(2, StatusCancelled, map[string]any{"cancelled_at": "2026-11-21T10:36:00.000Z", "cancel_reason": "changed my mind"}),
+		"list-orders": map[string]any{
+			"orders": []map[string]any{{
+				"id": exampleID, "version": 1, "status": StatusPlaced, "country": "Finland", "placed_at": "2026-11-21T10:34:07.859Z", "currency": "EUR",
+				"total": "6.78", "lines": 1, "created_at": "2026-11-21T10:34:07.859Z", "updated_at": "2026-11-21T10:34:07.859Z",
+				"links": map[string]any{
+					"self": "/v1/orders/" + exampleID, "confirm": "/v1/orders/" + exampleID + "/confirm",
+					"ship": "/v1/orders/" + exampleID + "/ship", "cancel": "/v1/orders/" + exampleID + "/cancel",
+				},
+			}},
+			"links": map[string]any{},
+		},
+	}
+)
+
+// addExamples puts the examples where the operations are described.
+func addExamples(doc *huma.OpenAPI) {
+	for _, path := range doc.Paths {
+		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch} {
+			if op == nil {
+				continue
+			}
+			if v, ok := exampleRequests[op.OperationID]; ok && op.RequestBody != nil {
+				for _, media := range op.RequestBody.Content {
+					media.Example = v
+				}
+			}
+			if v, ok := exampleAnswers[op.OperationID]; ok {
+				for code, r := range op.Responses {
+					if media := r.Content["application/json"]; code[0] == '2' && media != nil {
+						media.Example = v
+					}
+				}
+			}
+		}
+	}
+}

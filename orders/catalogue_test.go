@@ -1,0 +1,154 @@
+package orders
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Every type of problem that the code knows stands in the catalogue, once.
+func TestCatalogue_IsComplete(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "problem.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]int{}
+	for _, p := range catalogue {
+		listed[p.Type]++
+		if http.StatusText(p.Status) == "" || p.Meaning == "" || p.Do == "" {
+			t.Errorf("%+v is not whole", p)
+		}
+	}
+	found := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		lit, ok := n.(*ast.BasicLit)
+		if !ok || lit.Kind != token.STRING {
+			return true
+		}
+		if v, err := strconv.Unquote(lit.Value); err == nil && strings.HasPrefix(v, "urn:") {
+			found++
+			if listed[v] != 1 {
+				t.Errorf("%s is in the catalogue %d times", v, listed[v])
+			}
+		}
+		return true
+	})
+	if found != len(catalogue) || found < 20 {
+		t.Errorf("%d types in the code, %d in the catalogue", found, len(catalogue))
+	}
+	h := withoutDatabase(t)
+	r := request(t, h, "GET", "/problems", "")
+	var list struct{ Problems []problemKind }
+	if err := json.Unmarshal([]byte(r.text), &list); err != nil || len(list.Problems) != len(catalogue) {
+		t.Errorf("/problems = %s, %v", r.text, err)
+	}
+	doc := request(t, h, "GET", "/openapi.json", "")
+	for _, p := range catalogue {
+		if !strings.Contains(doc.text, p.Type) {
+			t.Errorf("the description does not name %s", p.Type)
+		}
+	}
+}
+
+// Every example is valid by its schema, and every operation has one of what is
+// asked and of what is answered.
+func TestOpenAPI_ExamplesAreValid(t *testing.T) {
+	t.Parallel()
+	s, err := New(nil, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := (&api{service: s}).register(http.NewServeMux(), DefaultMaxBodyBytes)
+	doc := h.OpenAPI()
+	addExamples(doc)
+	count := 0
+	check := func(where string, schema *huma.Schema, mode huma.ValidateMode, v any) {
+		t.Helper()
+		count++
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plain any
+		if err := json.Unmarshal(b, &plain); err != nil {
+			t.Fatal(err)
+		}
+		var result huma.ValidateResult
+		huma.Validate(doc.Components.Schemas, schema, huma.NewPathBuffer(nil, 0), mode, plain, &result)
+		for _, err := range result.Errors {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	for path, item := range doc.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch} {
+			if op == nil {
+				continue
+			}
+			where := op.OperationID + " of " + path
+			if op.RequestBody != nil {
+				media := op.RequestBody.Content["application/json"]
+				if media.Example == nil {
+					t.Errorf("%s has no example of a request", where)
+				}
+				check(where+" request", media.Schema, huma.ModeWriteToServer, media.Example)
+			}
+			for code, r := range op.Responses {
+				for kind, media := range r.Content {
+					if media.Example == nil && len(media.Examples) == 0 {
+						t.Errorf("%s %s has no example of %s", where, code, kind)
+					}
+					if media.Example != nil {
+						check(where+" "+code, media.Schema, huma.ModeReadFromServer, media.Example)
+					}
+					for name, e := range media.Examples {
+						check(where+" "+code+" "+name, media.Schema, huma.ModeReadFromServer, e.Value)
+					}
+				}
+			}
+		}
+	}
+	if count < 50 {
+		t.Errorf("looked at %d examples", count)
+	}
+}
+
+// The page needs nothing but this server.
+func TestHTTP_DocsWorkOffline(t *testing.T) {
+	t.Parallel()
+	h := withoutDatabase(t)
+	page := request(t, h, "GET", "/docs", "")
+	if page.status != 200 || !strings.HasPrefix(page.header.Get("Content-Type"), "text/html") || strings.Contains(page.header.Get("Content-Security-Policy"), "http") {
+		t.Fatalf("/docs = %d %v", page.status, page.header)
+	}
+	refs := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page.text, -1)
+	if len(refs) < 4 {
+		t.Errorf("the page refers to %v", refs)
+	}
+	for _, ref := range refs {
+		if !strings.HasPrefix(ref[1], "/") {
+			t.Errorf("the page refers to %s", ref[1])
+		}
+		if r := request(t, h, "GET", ref[1], ""); r.status != 200 || len(r.text) < 50 {
+			t.Errorf("%s = %d, %d bytes", ref[1], r.status, len(r.text))
+		}
+	}
+	plain := request(t, h, "GET", "/docs/swagger-ui-bundle.js", "")
+	packed := request(t, h, "GET", "/docs/swagger-ui-bundle.js", "", "Accept-Encoding", "gzip, br")
+	if !strings.Contains(plain.text, "SwaggerUIBundle") || packed.header.Get("Content-Encoding") != "gzip" || len(packed.text) > len(plain.text)/2 {
+		t.Errorf("the bundle has %d bytes, %d packed as %q", len(plain.text), len(packed.text), packed.header.Get("Content-Encoding"))
+	}
+	for _, path := range []string{"/docs/../server.go", "/docs/none", "/docs/swagger-ui-bundle.js.gz"} {
+		if r := request(t, h, "GET", path, ""); r.status == 200 {
+			t.Errorf("%s is served", path)
+		}
+	}
+}

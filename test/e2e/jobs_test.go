@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+// limited makes OrderCreated a topic that takes small records alone; grow ends
+// that.
+func (c *cluster) limited() (grow func()) {
+	c.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(client.Close)
+	admin := kadm.NewClient(client)
+	small, large := "3000", "1048576"
+	if _, err := admin.CreateTopic(c.t.Context(), 6, 1, map[string]*string{"max.message.bytes": &small}, "OrderCreated"); err != nil {
+		c.t.Fatal(err)
+	}
+	return func() {
+		c.t.Helper()
+		if _, err := admin.AlterTopicConfigs(c.t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// published are the events of an aggregate in the topics, by broker time.
+func (c *cluster) published(aggregate string, n int) (out []outbox.Event) {
+	c.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr), kgo.ConsumeTopics(topics...))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for deadline := time.Now().Add(30 * time.Second); len(records) < n && time.Now().Before(deadline); {
+		client.PollFetches(c.t.Context()).EachRecord(func(r *kgo.Record) {
+			if string(r.Key) == aggregate {
+				records = append(records, r)
+			}
+		})
+	}
+	slices.SortStableFunc(records, func(a, b *kgo.Record) int { return a.Timestamp.Compare(b.Timestamp) })
+	for _, r := range records {
+		e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// An order is too large for its topic. An operator mends the event: it is
+// published under a new id, in its place, before what waits behind it; the
+// original stays in the dead letters, and outbox verify finds nothing missing.
+func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, "")
+	c.limited()
+	c.order(1)
+	refused := c.order(60)
+	c.post("/v1/orders/"+refused+"/cancel", map[string]string{"reason": "too much"})
+	c.readyWhen("ready with two dead letters", func(r *ready) bool {
+		return r.Ready && r.DeadLetters == 2 && r.ParkedAggregates == 1 && r.InFlight == 0
+	})
+	var list []letter
+	c.command(0, &list, "dlq", "list", "--aggregate", refused, "--status", "manual")
+	if len(list) != 1 {
+		t.Fatalf("dlq list = %+v, want the order", list)
+	}
+	id, dir := list[0].EventID, t.TempDir()
+	payload := filepath.Join(dir, "payload")
+	for name, text := range map[string]string{payload: `{"mended":true}`, filepath.Join(dir, "OrderCreated.json"): `{"type":"object","required":["mended"]}`} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var edited struct {
+		EditedID string `json:"edited_id"`
+	}
+	c.command(0, &edited, "dlq", "edit", id, "--payload-file", payload, "--dlq-schemas", dir, "--header", "mended=by hand", "--yes")
+	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.ParkedAggregates == 0 })
+	got := c.published(refused, 2)
+	if len(got) != 2 || got[0].ID.String() != edited.EditedID || got[0].EditOf != id || string(got[0].Payload) != `{"mended":true}` ||
+		got[0].Headers["mended"] != "by hand" || got[0].Sequence != 1 || got[1].Sequence != 2 || got[1].EditOf != "" {
+		t.Errorf("the aggregate's events are %+v, want the edited one and then its cancellation", got)
+	}
+	var v verified
+	if c.command(0, &v, "verify"); !v.OK || v.Rows != 3 || v.Published != 3 || v.Dead+v.Parked != 0 {
+		t.Errorf("verify = %+v, want all three published", v)
+	}
+	var shown struct {
+		letter
+		Payload string `json:"payload"`
+	}
+	if c.command(0, &shown, "dlq", "show", edited.EditedID); shown.EventID != id || shown.Status != "resolved" || len(shown.Payload) < 3000 {
+		t.Errorf("dlq show = %+v, want the original to the byte", shown)
+	}
+	c.relay.Stop()
+}
+
+// A command that replays dead letters is killed. Another one goes on with its
+// job: each letter is changed once, everything is published, and the report says so.
+func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, "")
+	grow := c.limited()
+	const n = 24
+	for range n {
+		c.order(60)
+	}
+	c.readyWhen("ready with all of them dead", func(r *ready) bool { return r.Ready && r.DeadLetters == n && r.InFlight == 0 })
+	grow()
+	replay := harness.Start(t, "replay", "dlq", "replay", "--error-type", "record_too_large", "--yes", "--rate", "8", "--batch-size", "5",
+		"--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr)
+	type job struct {
+		ID       string `json:"id"`
+		State    string `json:"state"`
+		Progress struct {
+			Total, Done, Changed, Replayed, Waiting int
+		} `json:"progress"`
+	}
+	var jobs []job
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if c.command(0, &jobs, "dlq", "jobs", "list"); len(jobs) == 1 && jobs[0].Progress.Done >= 3 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the job does not begin: %+v", jobs)
+		}
+	}
+	replay.Kill()
+	c.command(0, &jobs, "dlq", "jobs", "list")
+	if len(jobs) != 1 || jobs[0].State != "running" || jobs[0].Progress.Changed == n {
+		t.Fatalf("after the kill the job is %+v, want it half done", jobs)
+	}
+	var end job
+	c.command(0, &end, "dlq", "jobs", "resume", jobs[0].ID, "--yes")
+	if end.State != "done" || end.Progress.Total != n || end.Progress.Changed != n || end.Progress.Replayed != n || end.Progress.Waiting != 0 {
+		t.Errorf("the report is %+v, want %d letters replayed", end, n)
+	}
+	var all []struct {
+		EventID string `json:"event_id"`
+	}
+	if c.command(0, &all, "dlq", "list", "--status", "resolved"); len(all) != n {
+		t.Errorf("%d letters are resolved, want %d", len(all), n)
+	}
+	for _, l := range all {
+		var shown struct {
+			History []struct {
+				Action string `json:"action"`
+				Job    string `json:"job"`
+			} `json:"history"`
+		}
+		c.command(0, &shown, "dlq", "show", l.EventID)
+		asked := 0
+		for _, h := range shown.History {
+			if h.Action == "replay" && h.Job == end.ID {
+				asked++
+			}
+		}
+		if asked != 1 {
+			t.Errorf("letter %s was replayed %d times by the job: %+v", l.EventID, asked, shown.History)
+		}
+	}
+	var v verified
+	if c.command(0, &v, "verify"); !v.OK || v.Published != n {
+		t.Errorf("verify = %+v, want %d published", v, n)
+	}
+	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(30 * time.Second); !r.OK() || r.Duplicates != 0 || r.Events != n {
+		t.Errorf("%s, want %d events, each once", fmt.Sprint(r), n)
+	}
+	c.relay.Stop()
+}
