@@ -134,15 +134,16 @@ func (d *dev) printWhere() {
 	fmt.Fprintf(d.out, `scylla-outbox %s, all in one process on loopback; never a production database.
 
   order API     http://%s      OpenAPI at /openapi.json, metrics at /metrics
-  admin API     http://%s      OpenAPI at /openapi.json; its token, of this run alone, is
+  admin API     http://%s      OpenAPI at /openapi.json, with the token, of this run alone,
                 %s
+  console       http://%s/console/#token=%s
   ScyllaDB      %s             scyllafake, keyspace %s
   Kafka         %s             kfake, topics %s
   relay         reads the CDC log at once where the order API says that it wrote, and every
                 %s elsewhere; what that missed it reads when it is %s old, on a cluster %s
   data          %s
 
-`, version, d.httpAddr, d.apiAddr, d.apiToken, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
+`, version, d.httpAddr, d.apiAddr, d.apiToken, d.apiAddr, d.apiToken, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
 		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept())
 }
 
