@@ -27,7 +27,7 @@ build: ## build the binary into bin/outbox
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
 
 .PHONY: test
-test: lint test-race test-virtual test-peers test-fault fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17 and Maven)
+test: lint test-race test-virtual test-peers test-fault test-browser fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17, Maven and Chromium)
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -53,6 +53,10 @@ test-peers: java ## conformance with a real Apache Cassandra, end to end on a re
 .PHONY: test-fault
 test-fault: ## real processes, killed with SIGKILL at random moments
 	go test -tags fault -count=1 -timeout 15m -v -run 'Fault' ./test/fault/... | ./test/tidy-log
+
+.PHONY: test-browser
+test-browser: chromium ## the web console in a real Chromium (OUTBOX_SCREENSHOTS=DIR keeps pictures)
+	go test -tags browser -count=1 -timeout 10m ./test/browser
 
 .PHONY: mutants
 mutants: ## break the code in one line at a time; the tests must notice each break
@@ -82,8 +86,8 @@ bench-smoke: ## every benchmark once, so that they keep working
 .PHONY: lint
 lint: ## gofumpt, go vet, staticcheck
 	@out=$$(go run $(GOFUMPT) -l $$(git ls-files '*.go')); if [[ -n $$out ]]; then echo "not gofumpt-formatted (make fmt):"; echo "$$out"; exit 1; fi
-	go vet -tags 'peers fault' ./...
-	go run $(STATICCHECK) -tags 'peers,fault' ./...
+	go vet -tags 'peers fault browser' ./...
+	go run $(STATICCHECK) -tags 'peers,fault,browser' ./...
 
 .PHONY: fmt
 fmt: ## format the code
@@ -104,6 +108,10 @@ java:
 .PHONY: cc
 cc:
 	@./test/need cc
+
+.PHONY: chromium
+chromium:
+	@./test/need chromium
 
 .PHONY: clean
 clean: ## remove what the targets made (the data of `make dev` too)

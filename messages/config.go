@@ -22,6 +22,7 @@ const (
 	DefaultAttemptTimeout  = 3 * time.Second
 	DefaultWriteBudget     = 10 * time.Second
 	DefaultRetryAfter      = 2 * time.Second
+	DefaultBreakerOpen     = 5 * time.Second
 )
 
 // MaxBatch is the most that one batch may hold.
@@ -55,6 +56,9 @@ type Config struct {
 	// RetryAfter is what a caller is told to wait when the database is away.
 	// Default 2 s.
 	RetryAfter time.Duration
+	// BreakerOpen is how long the breaker before the database stays open before
+	// writes may probe it. Default 5 s.
+	BreakerOpen time.Duration
 
 	// Letters finds dead letters. Default: there are none.
 	Letters Letters
@@ -83,6 +87,7 @@ func (c Config) withDefaults() Config {
 	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, DefaultAttemptTimeout)
 	c.WriteBudget = cmp.Or(c.WriteBudget, max(DefaultWriteBudget, c.AttemptTimeout))
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
+	c.BreakerOpen = cmp.Or(c.BreakerOpen, DefaultBreakerOpen)
 	if c.Letters == nil {
 		c.Letters = noLetters{}
 	}
@@ -128,9 +133,9 @@ func (c Config) validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("consistency %s: use LOCAL_QUORUM, QUORUM or ALL", c.Consistency))
 	}
-	if c.AttemptTimeout <= 0 || c.RetryAfter <= 0 || c.WriteBudget < c.AttemptTimeout {
-		errs = append(errs, fmt.Errorf("attempt timeout %s, write budget %s, retry after %s: must be positive, and the budget not below the timeout",
-			c.AttemptTimeout, c.WriteBudget, c.RetryAfter))
+	if c.AttemptTimeout <= 0 || c.RetryAfter <= 0 || c.BreakerOpen <= 0 || c.WriteBudget < c.AttemptTimeout {
+		errs = append(errs, fmt.Errorf("attempt timeout %s, write budget %s, retry after %s, breaker open %s: must be positive, and the budget not below the timeout",
+			c.AttemptTimeout, c.WriteBudget, c.RetryAfter, c.BreakerOpen))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("messages config: %w", err)

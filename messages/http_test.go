@@ -429,3 +429,28 @@ func TestHTTP_AnswersAreTrueWhenWritesFail(t *testing.T) {
 		})
 	}
 }
+
+func TestHTTP_BreakerOpensAndCloses(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.BreakerOpen = 300 * time.Millisecond })
+	hits := b.fault(0, faults.Effect{Failure: faults.Unavailable(0, 1)}, engine.OpWrite)
+	for range breakerFailures {
+		if r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`); r.status != 503 {
+			t.Fatalf("POST = %d %s", r.status, r.text)
+		}
+	}
+	asked := hits()
+	r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
+	if r.status != 503 || r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != nil || hits() != asked {
+		t.Errorf("POST with an open breaker = %d %v %s, and the database was asked %d times", r.status, r.header, r.text, hits()-asked)
+	}
+	b.node.Faults().Clear()
+	for end := time.Now().Add(30 * time.Second); r.status != 202; time.Sleep(10 * time.Millisecond) {
+		if r = request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`); time.Now().After(end) {
+			t.Fatalf("the breaker does not close: %d %s", r.status, r.text)
+		}
+	}
+	if n := len(b.events(t)); n != 1 {
+		t.Errorf("%d events, want one", n)
+	}
+}

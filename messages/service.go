@@ -27,6 +27,7 @@ type Service struct {
 	schedule *schedule.Store
 	quotas   *quotas
 	metrics  *metrics
+	breaker  *breaker
 	writing  chan struct{} // holds one for each write under way
 }
 
@@ -47,6 +48,7 @@ func NewService(session *gocql.Session, cfg Config) (*Service, error) {
 		schedule: schedule.NewStore(session, cfg.Consistency, cfg.AttemptTimeout),
 		quotas:   newQuotas(&cfg),
 		metrics:  m,
+		breaker:  newBreaker(cfg.BreakerOpen, cfg.Logger),
 		writing:  make(chan struct{}, cfg.Concurrency),
 	}, nil
 }
@@ -196,8 +198,13 @@ func (s *Service) claim(ctx context.Context, opts Options, request any, fresh id
 		return identity{}, err
 	}
 	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
-		id, same, err := s.store.claim(ctx, opts.Client, opts.IdempotencyKey, hash, fresh)
-		switch fate := cqlcode.FateOf(err); {
+		var id identity
+		var same bool
+		err := s.breaker.do(func() (err error) {
+			id, same, err = s.store.claim(ctx, opts.Client, opts.IdempotencyKey, hash, fresh)
+			return err
+		})
+		switch fate := fateOf(err); {
 		case fate == cqlcode.Done && !same:
 			return identity{}, &KeyReuseError{}
 		case fate == cqlcode.Done:
@@ -280,9 +287,9 @@ func (s *Service) write(ctx context.Context, id identity, attempt func(ctx conte
 	unknown := id.retried
 	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
 		s.writing <- struct{}{} // attempts end by their timeout
-		err := attempt(ctx, micros)
+		err := s.breaker.do(func() error { return attempt(ctx, micros) })
 		<-s.writing
-		fate := cqlcode.FateOf(err)
+		fate := fateOf(err)
 		s.metrics.attempts.WithLabelValues(fate.String()).Inc()
 		switch {
 		case fate == cqlcode.Done:
@@ -302,8 +309,13 @@ func (s *Service) write(ctx context.Context, id identity, attempt func(ctx conte
 }
 
 func (s *Service) unavailable(id gocql.UUID, unknown bool, err error) error {
-	s.cfg.Logger.Warn("database unavailable", "event_id", id, "outcome_unknown", unknown, "err", err)
-	return &UnavailableError{ID: id, Unknown: unknown, RetryAfter: s.cfg.RetryAfter, Err: err}
+	retry := s.cfg.RetryAfter
+	if errors.Is(err, errBreakerOpen) {
+		retry = max(retry, s.cfg.BreakerOpen) // the log has why it opened
+	} else {
+		s.cfg.Logger.Warn("database unavailable", "event_id", id, "outcome_unknown", unknown, "err", err)
+	}
+	return &UnavailableError{ID: id, Unknown: unknown, RetryAfter: retry, Err: err}
 }
 
 // detach gives a request the time it may take, whatever becomes of the caller.

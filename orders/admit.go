@@ -22,7 +22,8 @@ func (a *api) needs(h huma.API, role access.Role, op huma.Operation) huma.Operat
 
 // admit lets a request in, or answers why not. It comes before the body is read.
 func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
-	p, err := a.gate.Authenticate(ctx.Context(), ctx.Header("Authorization"), ctx.RemoteAddr())
+	authorization := access.OrSubprotocol(ctx.Header("Authorization"), ctx.Header("Sec-WebSocket-Protocol"))
+	p, err := a.gate.Authenticate(ctx.Context(), authorization, ctx.RemoteAddr())
 	if err == nil {
 		needed, ok := ctx.Operation().Extensions["x-role"].(access.Role)
 		if !ok {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
@@ -20,10 +21,10 @@ import (
 func newAdminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "Serve the HTTP API and the web console to dead letters and relays, until SIGTERM",
-		Long: `Serve the HTTP API to dead letters and relays, until SIGTERM. It describes
-itself at /openapi.json, has the web console at /console/, and runs the jobs that
-are made through it.
+		Short: "Serve the HTTP API to dead letters and relays, and the web console, until SIGTERM",
+		Long: `Serve the HTTP API to dead letters and relays, and the web console on it at
+/console/, until SIGTERM. The API describes itself at /openapi.json. The process
+also runs the jobs that are made through it.
 
 Who may use it stands in the configuration file, as admin.tokens: 'outbox admin
 token NAME --role viewer' prints a token, and the line for the file, which has
@@ -125,6 +126,10 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
 	}
+	pages, err := c.Admin.console()
+	if err != nil {
+		return nil, err
+	}
 	schemas, err := dlq.LoadSchemas(c.DLQ.Schemas)
 	if err != nil {
 		return nil, usageError{withHint(err, "dlq.schemas names the directory")}
@@ -134,7 +139,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	}
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Console: console.Handler(), Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -157,6 +162,14 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 		a.done <- errors.Join(err, <-ran)
 	}()
 	return a, nil
+}
+
+// console serves the web console.
+func (c *adminConfig) console() (http.Handler, error) {
+	if err := console.ValidTraceURL(c.TraceURL); err != nil {
+		return nil, usageError{fmt.Errorf("admin.trace_url: %w", err)}
+	}
+	return console.Handler(console.WithTraceURL(c.TraceURL)), nil
 }
 
 // listen listens where the configuration says.

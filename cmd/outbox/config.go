@@ -25,6 +25,7 @@ type config struct {
 	Kafka    kafkaConfig    `koanf:"kafka"`
 	HTTP     httpConfig     `koanf:"http"`
 	Messages messagesConfig `koanf:"messages"`
+	Watch    watchConfig    `koanf:"watch"`
 	Admin    adminConfig    `koanf:"admin"`
 	Relay    relayConfig    `koanf:"relay"`
 	DLQ      dlqConfig      `koanf:"dlq"`
@@ -85,6 +86,7 @@ type adminConfig struct {
 	TLSCert        string `koanf:"tls_cert"`
 	TLSKey         string `koanf:"tls_key"`
 	Insecure       bool   `koanf:"insecure"`
+	TraceURL       string `koanf:"trace_url"`
 	OIDCIssuer     string `koanf:"oidc_issuer"`
 	OIDCAudience   string `koanf:"oidc_audience"`
 	OIDCRoleClaim  string `koanf:"oidc_role_claim"`

@@ -131,19 +131,19 @@ func (d *dev) kept() string {
 }
 
 func (d *dev) printWhere() {
-	fmt.Fprintf(d.out, `scylla-outbox %s, all in one process on loopback; never a production database.
+	fmt.Fprintf(d.out, `scylla-outbox %[1]s, all in one process on loopback; never a production database.
 
-  order API     http://%s      OpenAPI at /openapi.json, metrics at /metrics
-  admin API     http://%s      OpenAPI at /openapi.json, with the token, of this run alone,
-                %s
-  console       http://%s/console/#token=%s
-  ScyllaDB      %s             scyllafake, keyspace %s
-  Kafka         %s             kfake, topics %s
+  order API     http://%[2]s      OpenAPI at /openapi.json, metrics at /metrics
+  admin API     http://%[3]s      OpenAPI at /openapi.json; its token, of this run alone, is
+                %[4]s
+  console       http://%[3]s/console/#token=%[4]s
+  ScyllaDB      %[5]s             scyllafake, keyspace %[6]s
+  Kafka         %[7]s             kfake, topics %[8]s
   relay         reads the CDC log at once where the order API says that it wrote, and every
-                %s elsewhere; what that missed it reads when it is %s old, on a cluster %s
-  data          %s
+                %[9]s elsewhere; what that missed it reads when it is %[10]s old, on a cluster %[11]s
+  data          %[12]s
 
-`, version, d.httpAddr, d.apiAddr, d.apiToken, d.apiAddr, d.apiToken, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
+`, version, d.httpAddr, d.apiAddr, d.apiToken, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
 		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept())
 }
 
@@ -161,6 +161,9 @@ func (d *dev) printTour() {
   read it, cancel it (ID is in the answer)
     curl -s http://%[1]s/v1/orders/ID
     curl -s -X POST http://%[1]s/v1/orders/ID/cancel -H 'Content-Type: application/json' -d '{"reason":"changed my mind"}'
+
+  watch them over HTTP, as server-sent events; /v1/ws is the same as a WebSocket
+    curl -sN 'http://%[1]s/v1/events/stream?topics=OrderCreated,OrderCancelled'
 
   hand in a message for any topic, at once or for later; list what waits
     curl -s http://%[1]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'

@@ -31,7 +31,7 @@ func newOrdersCommand() *cobra.Command {
 			return runOrders(cmd, c)
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionKafka, sectionHTTP, sectionMessages, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionHTTP, sectionMessages, sectionWatch, sectionLog)
 	return cmd
 }
 
@@ -101,12 +101,16 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	if err != nil {
 		return nil, errors.Join(err, closeHints())
 	}
+	hub, err := c.newHub(reg, log)
+	if err != nil {
+		return nil, errors.Join(err, closeHints())
+	}
 	gate, err := c.HTTP.gate(log)
 	if err != nil {
 		return nil, errors.Join(usageError{err}, closeHints())
 	}
 	server, err := orders.NewServer(service, orders.ServerConfig{
-		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, Routes: []func(huma.API){intake.Register},
+		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, Routes: []func(huma.API){intake.Register, hub.Register},
 	})
 	if err != nil {
 		return nil, errors.Join(usageError{err}, closeHints())
@@ -117,7 +121,15 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	}
 	running, stop := context.WithCancel(ctx)
 	api := &orderAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
-	go func() { api.done <- errors.Join(server.Serve(running, ln), closeHints()) }()
+	go func() {
+		// The hub ends with running, and with it all that is being watched, so that
+		// the server need not wait for that.
+		watching := make(chan error, 1)
+		go func() { watching <- hub.Run(running) }()
+		err := server.Serve(running, ln)
+		stop()
+		api.done <- errors.Join(err, <-watching, closeHints())
+	}()
 	return api, nil
 }
 

@@ -18,6 +18,7 @@ const (
 	sectionKafka    section = "kafka"
 	sectionHTTP     section = "http"
 	sectionMessages section = "messages"
+	sectionWatch    section = "watch"
 	sectionAdmin    section = "admin"
 	sectionRelay    section = "relay"
 	sectionDLQ      section = "dlq"
@@ -52,7 +53,7 @@ type setting struct {
 
 // settings is every configuration value there is: flags, environment, the keys
 // allowed in a file, and the table in the README come from it.
-var settings = slices.Concat(ownSettings, messageSettings, publishingSettings, upkeepSettings)
+var settings = slices.Concat(ownSettings, messageSettings, watchSettings, publishingSettings, upkeepSettings)
 
 var ownSettings = []setting{
 	{sectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port", false},
@@ -93,6 +94,7 @@ var ownSettings = []setting{
 	{sectionAdminAPI, "tls_cert", "", "file with its certificate (PEM); beyond loopback it is needed", false},
 	{sectionAdminAPI, "tls_key", "", "file with its key (PEM)", false},
 	{sectionAdminAPI, "insecure", false, "listen beyond loopback without TLS, because something else protects the way", false},
+	{sectionAdminAPI, "trace_url", "", "address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}", false},
 	{sectionAdminAPI, "oidc_issuer", "", "URL of an OpenID Connect issuer whose JWTs are taken as tokens; empty takes none", false},
 	{sectionAdminAPI, "oidc_audience", "", "whom those JWTs must be for: the API's client id", false},
 	{sectionAdminAPI, "oidc_role_claim", access.DefaultRoleClaim, "claim with the roles; dots lead into objects", false},

@@ -4,12 +4,11 @@ import { api } from "./api.js";
 import { dialog, toast } from "./dialog.js";
 import { count, plural, span } from "./format.js";
 import { loading, sentence, tally } from "./parts.js";
-import { href } from "./router.js";
 import { may } from "./session.js";
 import { actions } from "./words.js";
 
 // act previews an action and, once it is confirmed with a reason, does it.
-// target is {id} for one letter, {ids} or {filter} for many, which is a job.
+// target is {id, etag} for one letter, {ids} or {filter} for many, which is a job.
 // done is called after it was taken.
 export function act(action, target, done) {
   const a = actions[action], one = Boolean(target.id);
@@ -18,7 +17,8 @@ export function act(action, target, done) {
 
   const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, cause, what was mended", oninput: update, "data-key": "reason", autofocus: true });
   const typed = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", oninput: update, "data-key": "typed" });
-  const rate = h("input", { type: "number", min: 1, step: 1, placeholder: "no limit" });
+  const rate = h("input", { type: "number", min: 1, step: 1, placeholder: "no limit", onchange: estimate });
+  const takes = h("p", { class: "small muted", role: "status" });
   const canary = h("input", { type: "checkbox", checked: action === "replay" });
   const trouble = h("p", { class: "danger-text", role: "alert" });
   const yes = h("button", { type: "submit", class: `button primary ${a.danger ? "danger" : ""}`, disabled: true, "data-key": "yes" }, a.title);
@@ -48,11 +48,16 @@ export function act(action, target, done) {
     return [
       h("label", null, "Why", reason),
       !one && h("details", null, h("summary", null, "How fast"), h("div", { class: "row top" },
-        h("label", { class: "grow" }, "Letters per second, at most", rate),
+        h("label", { class: "grow" }, "Letters per second, at most", rate, takes),
         action === "replay" && h("label", { class: "check grow" }, canary, " Canary: 1, 2, 5, 20 … and stop if the same error comes back"))),
       guarded() && h("label", null, `Type ${preview.letters} to discard so many`, typed),
       trouble,
     ];
+  }
+
+  function estimate() {
+    const at = Number(rate.value);
+    fill(takes, at > 0 ? `takes about ${span(Math.max(1000, (preview.letters / at) * 1000))}` : "");
   }
 
   function guarded() { return a.danger && preview.letters > 1; }
@@ -69,13 +74,13 @@ export function act(action, target, done) {
     const why = reason.value.trim();
     try {
       if (one) {
-        await api.act(target.id, action, { reason: why });
+        await api.act(target.id, action, { reason: why }, a.exact && target.etag);
         toast(a.done);
         box.close();
         done?.();
       } else {
         const job = await api.startJob({ action, ...wanted, reason: why, ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}), ...(action === "replay" ? { canary: canary.checked } : {}) });
-        toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.letters, "letter")}.`, { link: href(`/jobs/${job.id}`), label: "Watch it" });
+        toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.letters, "letter")}.`);
         box.close();
         done?.(job);
       }
@@ -98,14 +103,12 @@ function previewView(p, a, one) {
       many(p.by_status) && h("div", null, h("h3", null, "Status"), tally(p.by_status)),
       h("div", null, h("h3", null, "Error"), tally(p.by_error_class, { name: (k) => k || "(none)" })),
       h("div", null, h("h3", null, "Topic"), tally(p.by_topic, { name: (k) => k || "(not known)" })),
-      h("div", null, h("h3", null, "Parked behind"), h("p", null, p.followers ? `${plural(p.followers, "event")}, then free to go` : "nothing", p.followers && p.followers_of_aggregates < p.aggregates ? h("span", { class: "muted" }, ` (of ${count(p.followers_of_aggregates)} aggregates)`) : null)),
-      seconds(p) !== null && h("div", null, h("h3", null, "Takes about"), h("p", null, span(Math.max(1000, seconds(p) * 1000))))),
+      h("div", null, h("h3", null, "Parked behind"), h("p", null, p.followers ? `${plural(p.followers, "event")}, then free to go` : "nothing", p.followers && p.followers_of_aggregates < p.aggregates ? h("span", { class: "muted" }, ` (of ${count(p.followers_of_aggregates)} aggregates)`) : null))),
     refused.length > 0 && h("p", { class: "muted" }, `Left alone, because it cannot be done from where they stand: ${refused.map(([s, n]) => `${count(n)} ${s}`).join(", ")}.`),
-    p.truncated && h("p", { class: "warn-text" }, "There are more than the preview counts."),
+    p.truncated && h("p", { class: "warn-text" }, `There are more: the preview looked at ${count(p.looked_at)}, and all that match are meant.`),
+    p.missing > 0 && h("p", { class: "muted" }, `${plural(p.missing, "letter")} are gone meanwhile.`),
   ];
 }
-
-const seconds = (p) => p.estimated_seconds ?? p.estimate_seconds ?? null;
 
 // possible are the actions that the role may do on letters of these statuses.
 export const possible = (all) => Object.keys(actions).filter((name) => may(name) && all.some((s) => actions[name].from.includes(s)));

@@ -34,9 +34,11 @@ function add(el, children) {
 export function fill(el, ...children) {
   const active = document.activeElement;
   const key = active && el.contains(active) ? active.dataset?.key : null;
+  const heading = active?.tagName === "H1" && el.contains(active); // where a new page begins
   const at = key && "selectionStart" in active ? safeSelection(active) : null;
   el.replaceChildren();
   add(el, children);
+  if (heading) el.querySelector("h1")?.focus({ preventScroll: true });
   if (!key) return el;
   const again = el.querySelector(`[data-key="${CSS.escape(key)}"]`);
   if (again) {

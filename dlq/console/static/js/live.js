@@ -3,6 +3,9 @@
 import { open } from "./api.js";
 
 const silence = 40_000; // the server says something every few seconds
+// A browser opens six connections to a server at most, for all its tabs. So a
+// page that nobody sees gives its own back; hidden ones after a while.
+const hidden = 15_000;
 const waits = [1000, 2000, 4000, 8000, 15000];
 
 class Live extends EventTarget {
@@ -12,15 +15,25 @@ class Live extends EventTarget {
   retryAt = null;
   #stop = null;
   #wake = null;
+  #resting = false; // nobody sees the page
+  #rested = false; // and so it missed something
 
   async run() {
+    let timer;
+    const rest = () => { this.#resting = true; this.#stop?.abort(); };
+    const resume = () => { clearTimeout(timer); if (this.#resting) { this.#resting = false; this.#wake?.(); } };
+    addEventListener("pagehide", rest);
+    addEventListener("pageshow", resume);
+    document.addEventListener("visibilitychange", () => { if (document.hidden) timer = setTimeout(rest, hidden); else resume(); });
     for (let failed = 0; ; ) {
+      if (this.#resting) await new Promise((resolve) => { this.#wake = resolve; });
       this.#stop = new AbortController();
       try {
         await this.#read(() => { failed = 0; });
       } catch (err) {
         if (err.status === 401) return;
       }
+      if (this.#resting) { this.#rested = true; this.#set("connecting"); continue; }
       if (this.state !== "lost") this.#set("lost");
       const wait = waits[Math.min(failed++, waits.length - 1)];
       this.retryAt = Date.now() + wait;
@@ -38,7 +51,8 @@ class Live extends EventTarget {
     try {
       this.heard = Date.now();
       const res = await open("/v1/dlq/live", { headers: { Accept: "text/event-stream" }, signal });
-      const again = this.state === "lost";
+      const again = this.state === "lost" || this.#rested;
+      this.#rested = false;
       this.heard = Date.now();
       opened();
       this.#set("live");

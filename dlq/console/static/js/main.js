@@ -81,11 +81,18 @@ function frame() {
     fill(state, h("span", { class: `dot ${live.state}`, "aria-hidden": "true" }), h("span", { class: "live-word" }, { live: "Live", connecting: "Connecting", lost: "Not live" }[live.state]));
     document.body.classList.toggle("stale", live.state === "lost");
     if (live.state !== "lost") return fill(notice);
-    if (notice.querySelector(".lost")) return undefined;
-    return fill(notice, h("div", { class: "lost" }, icon("warn"), h("span", { class: "grow" }, h("b", null, `Connection lost at ${clock(live.since)}.`), " What you see is from then and may be wrong by now. ", h("span", { class: "next-try", "aria-live": "off" })),
+    if (notice.querySelector(".lost-bar")) return undefined;
+    return fill(notice, h("div", { class: "lost-bar" }, icon("warn"), h("span", { class: "grow" }, h("b", null, `Connection lost at ${clock(live.since)}.`), " What you see is from then and may be wrong by now. ", h("span", { class: "next-try", "aria-live": "off" })),
       h("button", { type: "button", class: "button", "data-key": "retry", onclick: () => live.retry() }, "Try now")));
   };
   live.addEventListener("state", connection);
+  // The server is there and its database is not: what is shown is as old.
+  live.addEventListener("database", ({ detail }) => {
+    if (live.state !== "live") return;
+    document.body.classList.toggle("stale", !detail.reachable);
+    fill(notice, detail.reachable ? null : h("div", { class: "lost-bar" }, icon("warn"), h("span", null, h("b", null, "The database cannot be reached."), ` What you see is from ${clock(Date.now())} and may be wrong by now. The server goes on trying.`)));
+    if (detail.reachable) live.dispatchEvent(new CustomEvent("again"));
+  });
   setInterval(() => {
     const at = notice.querySelector(".next-try");
     if (at) at.textContent = live.retryAt ? `Old for ${span(Date.now() - live.since)}; next try in ${span(Math.max(0, live.retryAt - Date.now()))}.` : "Trying…";
@@ -142,9 +149,9 @@ function who() {
 function switchTheme() {
   const dark = getComputedStyle(document.documentElement).colorScheme === "dark" || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
   const next = dark ? "light" : "dark";
-  document.documentElement.dataset.theme = next;
   // Going back to what the system has follows the system again.
   const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  if (next === system) delete document.documentElement.dataset.theme; else document.documentElement.dataset.theme = next;
   try { next === system ? localStorage.removeItem("outbox.theme") : localStorage.setItem("outbox.theme", next); } catch { /* for this page only */ }
 }
 

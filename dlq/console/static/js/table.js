@@ -19,10 +19,10 @@ export function letterTable(letters, { picked, onpick, caption }) {
         onchange: (e) => { e.target.checked ? picked.add(l.event_id) : picked.delete(l.event_id); onpick(); } })),
       h("td", { "data-label": "Event" }, h("a", { class: "mono", href: href(`/letters/${l.event_id}`), title: l.event_id, "data-key": `row-${l.event_id}` }, short(l.event_id))),
       h("td", { "data-label": "Status" }, badge(l.status, l.released)),
-      h("td", { "data-label": "Error", title: l.error_text }, h("span", { class: "clip" }, l.error_class)),
+      h("td", { "data-label": "Error" }, h("span", { class: "clip", title: l.error_class }, l.error_class), l.failure_repeats > 1 && h("span", { class: "muted", title: "How often in a row it died of the same error" }, ` ×${count(l.failure_repeats)}`)),
       h("td", { "data-label": "Type" }, h("span", { class: "clip" }, l.event_type)),
-      h("td", { "data-label": "Aggregate" }, h("span", { class: "mono", title: l.aggregate_id }, short(l.aggregate_id)), l.seq ? h("span", { class: "muted" }, ` #${count(l.seq)}`) : null),
+      h("td", { "data-label": "Aggregate" }, h("span", { class: "mono", title: l.aggregate_id }, short(l.aggregate_id)), l.sequence ? h("span", { class: "muted" }, ` #${count(l.sequence)}`) : null),
       h("td", { "data-label": "Tries", class: "num" }, count(l.attempts)),
       h("td", { "data-label": "Died", class: "nowrap" }, ago(l.first_failed_at)),
-      h("td", { "data-label": "Next try", class: "nowrap" }, l.status === "pending" && !known(l.next_attempt) ? "at once" : ago(l.next_attempt)))))));
+      h("td", { "data-label": "Next try", class: "nowrap", title: l.waits_for }, l.status === "pending" && !known(l.next_attempt) ? "at once" : ago(l.next_attempt)))))));
 }

@@ -20,13 +20,15 @@ export const classes = {
   record_too_large: ["The broker refuses a record of this size.", "Raise the topic's max.message.bytes and replay, or edit the payload."],
   topic_not_allowed: ["The topic's name is not one that may be written to.", "Correct the relay's topic settings and restart it, then replay."],
   undecodable: ["The row could not be read as an event.", "Look at the raw columns. Mend the row at its writer, then discard this letter or resolve it by hand."],
+  refused: ["The broker refused the record, and will again.", "Read the error; mend the topic or edit the event, then replay."],
   behind: ["An earlier event of its aggregate is a dead letter; this one waits for it.", "Act on the first letter of the aggregate; this one follows."],
   topic_unavailable: ["The topic could not be made or reached.", "See that the topic exists and has a leader, then replay."],
 };
 
 export const classMeans = (name) => classes[name] ?? ["The relay could not publish it.", "Read the error below; replay once its cause is gone."];
 
-// from are the statuses from which an action can begin (dlq/status.go).
+// from are the statuses from which an action can begin (dlq/status.go). exact ones
+// end a letter, so they are refused if it changed since it was looked at.
 export const actions = {
   replay: {
     title: "Replay", done: "The relay was asked to replay it.", from: ["pending", "processing", "failed", "manual"],
@@ -44,12 +46,12 @@ export const actions = {
     many: "Nobody tries them until you say so. Later events of their aggregates keep waiting.",
   },
   resolve: {
-    title: "Resolve by hand", done: "Resolved by hand.", from: open,
+    title: "Resolve by hand", exact: true, done: "Resolved by hand.", from: open,
     one: "It was settled elsewhere. It is not published, and what is parked behind it goes on.",
     many: "They were settled elsewhere. They are not published, and what is parked behind them goes on.",
   },
   discard: {
-    title: "Discard", done: "Discarded.", danger: true, from: open,
+    title: "Discard", exact: true, done: "Discarded.", danger: true, from: open,
     one: "It is never published. What is parked behind it goes on without it. This cannot be undone.",
     many: "They are never published. What is parked behind them goes on without them. This cannot be undone.",
   },

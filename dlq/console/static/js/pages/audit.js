@@ -5,6 +5,11 @@ import { short, utc, visible } from "../format.js";
 import { empty, failed, loading } from "../parts.js";
 import { go, href, query, search } from "../router.js";
 
+const states = {
+  done: "It was made.", refused: "It was not made.", unknown: "The database did not say whether it was made: look at the letter.",
+  intended: "What came of it was not written; the process may have died just then: look at the letter.",
+};
+
 export function audit(ctx) {
   ctx.title("Audit");
   const q = query(), body = h("div", null, loading("the audit"));
@@ -19,25 +24,22 @@ export function audit(ctx) {
     }
   };
   const draw = () => {
-    const all = page.entries ?? page.audit ?? [];
+    const all = page.lines;
     fill(body, all.length ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),
       h("thead", null, h("tr", null, ["When", "Who", "What", "On", "Why", "Came of it"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, all.map((e, i) => h("tr", null,
         h("td", { "data-label": "When", class: "nowrap" }, utc(e.at)),
-        h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor ?? e.by)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
-        h("td", { "data-label": "What" }, e.action),
+        h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
+        h("td", { "data-label": "What" }, e.action.replace("-", " ")),
         h("td", { "data-label": "On" }, on(e, i)),
-        h("td", { "data-label": "Why", class: "break" }, visible(e.reason ?? e.why)),
-        h("td", { "data-label": "Came of it", class: "break" }, visible(e.outcome ?? e.result)))))))
+        h("td", { "data-label": "Why", class: "break" }, visible(e.reason)),
+        h("td", { "data-label": "Came of it", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
       , h("div", { class: "row between pager" }, h("span", { class: "muted" }, "Newest first"), h("div", { class: "row" }, q.cursor && h("button", { type: "button", class: "button", onclick: () => go("/audit") }, "Newest"), page.next && h("button", { type: "button", class: "button", "data-key": "next", onclick: () => go(`/audit${search({ cursor: page.next })}`) }, "Older")))]
       : empty("Nothing was changed yet.", "The first replay, discard or edit will stand here, with the name of who asked for it and the reason.", h("a", { class: "button", href: href("/letters") }, "To the letters")));
   };
-  const on = (e, i) => {
-    const job = e.job_id ?? e.job, event = e.event_id;
-    if (event) return h("a", { class: "mono", href: href(`/letters/${event}`), title: event, "data-key": `a-${i}` }, short(event));
-    if (job) return h("a", { class: "mono", href: href(`/jobs/${job}`), title: job, "data-key": `a-${i}` }, short(job));
-    return h("span", { class: "break" }, visible(e.target ?? ""));
-  };
+  const on = (e, i) => (e.target
+    ? h("a", { class: "mono", href: href(`/${/job$/.test(e.action) ? "jobs" : "letters"}/${e.target}`), title: e.target, "data-key": `a-${i}` }, short(e.target))
+    : h("span", { class: "muted" }, "–"));
   ctx.soon(["letters", "job"], read, 1500);
   read();
 }

@@ -8,7 +8,7 @@ import { problem, prettyText } from "../json.js";
 import { empty, failed, loading, panel, sentence } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
-import { editable } from "./letter.js";
+import { binary as isBinary, editable } from "./letter.js";
 
 export function edit(ctx) {
   const id = ctx.params.id;
@@ -19,7 +19,7 @@ export function edit(ctx) {
       const l = await api.letter(id, ctx.signal);
       const back = h("a", { class: "button", href: href(`/letters/${id}`) }, "Back to the letter");
       if (!may("edit")) return fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), empty("Your role may not edit letters.", "Ask somebody with the role admin.", back));
-      if (!editable(l)) return fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), empty(`The letter is ${l.status}.`, "Only a pending, failed or manual letter can be edited.", back));
+      if (!editable(l)) return fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), empty(`The letter is ${l.status}.`, "Only a letter that nobody is replaying, and that is not settled, can be edited.", back));
       return draw(l);
     } catch (err) {
       return ctx.signal.aborted ? undefined : fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), failed(err, read));
@@ -27,7 +27,7 @@ export function edit(ctx) {
   };
 
   function draw(l) {
-    const binary = l.payload_base64 !== undefined && l.payload_base64 !== null;
+    const binary = isBinary(l);
     const original = binary ? l.payload_base64 : l.payload_text ?? "";
     const json = !binary && problem(original) === null;
     const problems = h("div", { id: "problems", role: "status", "aria-live": "polite" });

@@ -11,40 +11,59 @@ export function groups(ctx) {
   ctx.title("Groups");
   const body = h("div", { class: "stack" }, loading("groups"));
   fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Groups"), h("p", { class: "muted" }, "Open letters that died of the same cause. What mends one mends all of its group.")), body));
-  let all = null;
+  let all = null, answer = null;
   const read = async () => {
     try {
-      const answer = await api.groups(ctx.signal);
-      all = answer.groups ?? answer;
+      answer = await api.groups(ctx.signal);
+      all = together(answer.groups);
       draw();
     } catch (err) {
       if (!ctx.signal.aborted && !all) fill(body, failed(err, read));
     }
   };
-  const draw = () => fill(body, all.length ? h("ul", { class: "groups" }, all.map(group)) : empty("There is no group, because no letter is open.", "When events die, those with the same cause are one group here, and can be replayed or discarded together.", h("a", { class: "button", href: href("/") }, "To the overview")));
+  const draw = () => fill(body, all.length ? [
+    answer.sampled && h("p", { class: "callout warn" }, `These are the groups of the ${count(answer.looked_at)} letters that died last; there are older ones. An action takes all that match, and its preview counts them.`),
+    h("ul", { class: "groups" }, all.map(group)),
+    answer.groups_left_out > 0 && h("p", { class: "muted" }, `${plural(answer.groups_left_out, "smaller group")} are left out.`),
+  ] : empty("There is no group, because no letter is open.", "When events die, those with the same cause are one group here, and can be replayed or discarded together.", h("a", { class: "button", href: href("/") }, "To the overview")));
 
   function group(g) {
-    const q = { status: "open", error_class: g.error_class, ...(g.event_type ? { event_type: g.event_type } : {}) };
+    const which = { error_class: g.error_class, event_type: g.event_type }, q = { status: "open", ...which };
     const [why, help] = classMeans(g.error_class);
-    const counts = g.by_status ?? {};
-    const names = possible(Object.keys(counts).length ? open.filter((s) => counts[s] > 0) : open);
-    const filter = { status: open, error_class: g.error_class, ...(g.event_type ? { event_type: g.event_type } : {}) };
-    const name = `${g.error_class || "(none)"}${g.event_type ? `, ${g.event_type}` : ""}`;
-    const key = `${g.error_class}/${g.event_type ?? ""}`;
+    const names = possible(open.filter((s) => g.by_status[s] > 0));
+    const filter = { status: open, ...which };
+    const name = `${g.error_class || "(none)"}, ${g.event_type}`, key = `${g.error_class}/${g.event_type}`;
     return h("li", { class: "panel group" },
-      h("div", { class: "group-count" }, h("b", null, count(g.count ?? g.letters)), h("span", { class: "muted small" }, (g.count ?? g.letters) === 1 ? "letter" : "letters")),
+      h("div", { class: "group-count" }, h("b", null, count(g.count)), h("span", { class: "muted small" }, g.count === 1 ? "letter" : "letters")),
       h("div", { class: "grow stack tight" },
         h("h2", { class: "break" }, h("a", { href: href("/letters", q), "data-key": `g-${key}` }, g.error_class || "(none)"), g.event_type && h("span", { class: "muted" }, ` · ${g.event_type}`)),
         h("p", null, why, " ", h("span", { class: "muted" }, help)),
-        (g.error_text || g.sample?.error_text) && h("pre", { class: "code error-text short", tabindex: "0", "aria-label": `An error text of the group ${name}` }, visible(g.error_text ?? g.sample.error_text)),
+        h("ul", { class: "causes", tabindex: "0", "aria-label": `Errors of the group ${name}` }, g.causes.map((c) => h("li", null, g.causes.length > 1 ? h("b", null, `${count(c.count)} × `) : null, c.error_code && h("span", { class: "code-tag first mono" }, c.error_code), h("span", { class: "mono small break" }, visible(c.error_text) || "(no error text)"), " ", h("a", { class: "small nowrap", href: href(`/letters/${c.sample_event_id}`), "data-key": `s-${c.sample_event_id}` }, "an example")))),
         h("p", { class: "small muted row" },
-          Object.entries(counts).filter(([, n]) => n > 0).map(([s, n]) => h("span", null, badge(s), ` ${count(n)}`)),
-          g.aggregates !== undefined && h("span", null, plural(g.aggregates, "aggregate")),
-          g.oldest && h("span", null, "first ", ago(g.oldest)), g.newest && h("span", null, "last ", ago(g.newest))),
+          Object.entries(g.by_status).filter(([, n]) => n > 0).map(([s, n]) => h("span", null, badge(s), ` ${count(n)}`)),
+          h("span", null, "first ", ago(g.first)), h("span", null, "last ", ago(g.last))),
         h("div", { class: "group-actions", role: "group", "aria-label": `Act on all letters of ${name}` },
           names.length ? buttons(names, (action) => act(action, { filter }, (job) => (job?.id ? go(`/jobs/${job.id}`) : read())), "") : null,
           h("a", { class: "button quiet", href: href("/letters", q), "data-key": `look-${key}` }, "Look at them"))));
   }
   ctx.soon(["letters", "stats"], read, 1500);
   read();
+}
+
+// together joins the groups that one filter means: of one error class and event
+// type. The messages, with their numbers taken out, stay apart within it.
+export function together(groups) {
+  const by = new Map();
+  for (const g of groups) {
+    const key = JSON.stringify([g.error_class, g.event_type]);
+    const t = by.get(key) ?? { error_class: g.error_class, event_type: g.event_type, count: 0, by_status: {}, first: g.first_failed_at, last: g.last_failed_at, causes: [] };
+    by.set(key, t);
+    t.count += g.count;
+    for (const [s, n] of Object.entries(g.by_status)) t.by_status[s] = (t.by_status[s] ?? 0) + n;
+    if (new Date(g.first_failed_at) < new Date(t.first)) t.first = g.first_failed_at;
+    if (new Date(g.last_failed_at) > new Date(t.last)) t.last = g.last_failed_at;
+    const same = t.causes.find((c) => c.error_text === g.error_text && c.error_code === g.error_code);
+    if (same) same.count += g.count; else t.causes.push({ ...g });
+  }
+  return [...by.values()].sort((a, b) => b.count - a.count);
 }

@@ -33,12 +33,12 @@ export function job(ctx) {
     }
   };
   ctx.signal.addEventListener("abort", () => clearTimeout(timer));
-  const ended = (x) => ["done", "cancelled", "failed"].includes(x.state) && (x.state !== "cancelled" || known(x.finished_at ?? x.finished));
+  const ended = (x) => ["done", "cancelled", "failed"].includes(x.state) && (x.state !== "cancelled" || known(x.finished_at));
 
   function draw() {
     const p = j.progress ?? {}, title = actions[j.action]?.title ?? j.action, again = Object.values(p.failed_again ?? {}).reduce((a, b) => a + b, 0), skipped = Object.values(p.skipped ?? {}).reduce((a, b) => a + b, 0);
     ctx.title(`${title}: ${j.state}`);
-    const began = j.started_at ?? j.started, over = j.finished_at ?? j.finished;
+    const began = j.started_at, over = j.finished_at;
     fill(ctx.el, h("div", { class: "stack" },
       h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/jobs"), "data-key": "crumb" }, "Jobs"), " / ", h("span", { class: "mono break" }, j.id)),
         h("div", { class: "row between" }, h("div", { class: "row title" }, h("h1", { tabindex: "-1" }, `${title}: ${filterText(j)}`), stateBadge(j.state)),
@@ -55,9 +55,9 @@ export function job(ctx) {
             again > 0 && h("div", null, h("h3", null, "Died again of"), tally(p.failed_again, { link: (c) => href("/letters", { status: "open", error_class: c }) })),
             skipped > 0 && h("div", null, h("h3", null, "Left alone because"), tally(p.skipped, { name: (k) => ({ claimed: "claimed by a relay just then", missing: "gone meanwhile" })[k] ?? `${k}: it cannot be done from there` }))))),
         h("div", { class: "stack" },
-          panel("Job", {}, facts([["Action", title], ["Letters", filterText(j)], ["By", j.actor?.name ?? j.actor], ["Why", visible(j.reason ?? j.actor?.reason ?? "")], ["Made", [utc(j.created_at ?? j.created), " · ", ago(j.created_at ?? j.created)]], ["Began", known(began) && utc(began)], ["Ended", known(over) && utc(over)],
+          panel("Job", {}, facts([["Action", title], ["Letters", filterText(j)], ["By", visible(j.actor)], ["Why", visible(j.reason)], ["Made", [utc(j.created_at), " · ", ago(j.created_at)]], ["Began", known(began) && utc(began)], ["Ended", known(over) && utc(over)],
             ["Took", known(began) && known(over) && span(new Date(over) - new Date(began))], ["Rate", j.rate ? `${count(j.rate)} letters/s at most` : "as fast as it goes"], ["Batch", j.batch_size && plural(j.batch_size, "letter")], ["Canary", j.canary && "1, 2, 5, 20 …; stops if the same error comes back"]])),
-          (j.history ?? []).length > 0 && panel("What was done to it", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, c.what)), h("p", { class: "small muted" }, utc(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
+          (j.history ?? []).length > 0 && panel("What was done to it", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, sentence(c.what).replace(/\.$/, ""))), h("p", { class: "small muted" }, utc(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
   }
 
   function change(action) {

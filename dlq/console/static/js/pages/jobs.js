@@ -1,15 +1,15 @@
 // Bulk operations, newest first.
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { ago, count, short } from "../format.js";
+import { ago, count, short, visible } from "../format.js";
 import { empty, failed, loading } from "../parts.js";
-import { href } from "../router.js";
+import { href, query } from "../router.js";
 import { actions } from "../words.js";
 
 export const stateBadge = (s) => h("span", { class: `badge b-${{ queued: "archived", running: "processing", paused: "manual", done: "resolved", cancelled: "archived", failed: "failed" }[s] ?? "archived"}` }, s);
 
 export const filterText = (j) => {
-  if (j.ids?.length) return `${count(j.ids.length)} chosen`;
+  if (j.ids) return `${count(j.ids)} chosen`;
   const f = j.filter ?? {};
   const parts = [Array.isArray(f.status) ? (f.status.length >= 5 ? "open" : f.status.join(", ")) : f.status, f.error_class, f.event_type, f.aggregate && short(f.aggregate)].filter(Boolean);
   return parts.join(" · ") || "all open";
@@ -23,27 +23,28 @@ export function jobs(ctx) {
   ctx.title("Jobs");
   const body = h("div", null, loading("jobs"));
   fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Jobs"), h("p", { class: "muted" }, "Whatever was done to many letters at once, with its report. A job goes on by itself after a crash.")), body));
-  let all = null;
+  let all = null, page = null;
   const read = async () => {
     try {
-      const answer = await api.jobs(ctx.signal);
-      all = answer.jobs ?? answer;
+      page = await api.jobs({ cursor: query().cursor, limit: 50 }, ctx.signal);
+      all = page.jobs;
       draw();
     } catch (err) {
       if (!ctx.signal.aborted && !all) fill(body, failed(err, read));
     }
   };
   const draw = () => fill(body, all.length
-    ? h("div", { class: "scroll", role: "region", "aria-label": "Jobs", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Jobs, newest first"),
+    ? h("div", null, h("div", { class: "scroll", role: "region", "aria-label": "Jobs", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Jobs, newest first"),
       h("thead", null, h("tr", null, ["Job", "State", "Letters", "Progress", "By", "Why", "Made"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, all.map((j) => h("tr", null,
         h("td", { "data-label": "Job" }, h("a", { href: href(`/jobs/${j.id}`), "data-key": `j-${j.id}`, title: j.id }, actions[j.action]?.title ?? j.action)),
         h("td", { "data-label": "State" }, stateBadge(j.state)),
         h("td", { "data-label": "Letters" }, h("span", { class: "clip" }, filterText(j))),
         h("td", { "data-label": "Progress" }, h("span", { class: "job-progress" }, progressBar(j), h("span", { class: "nowrap" }, j.progress?.total ? `${count(j.progress.done)} of ${count(j.progress.total)}` : "–"))),
-        h("td", { "data-label": "By" }, h("span", { class: "clip" }, j.actor?.name ?? j.actor ?? "")),
-        h("td", { "data-label": "Why" }, h("span", { class: "clip wide" }, j.reason ?? j.actor?.reason ?? "")),
-        h("td", { "data-label": "Made", class: "nowrap" }, ago(j.created_at ?? j.created)))))))
+        h("td", { "data-label": "By" }, h("span", { class: "clip" }, j.actor)),
+        h("td", { "data-label": "Why" }, h("span", { class: "clip wide" }, visible(j.reason))),
+        h("td", { "data-label": "Made", class: "nowrap" }, ago(j.created_at))))))),
+      h("div", { class: "row between pager" }, h("span", { class: "muted" }, "Newest first"), page.next && h("a", { class: "button", href: href("/jobs", { cursor: page.next }), "data-key": "next" }, "Older")))
     : empty("No job was started yet.", "Choose letters, or a group, and act on them: that is a job, with a limit on its rate, a pause button, and a report.", h("a", { class: "button", href: href("/groups") }, "To the groups")));
   ctx.soon(["job"], read);
   read();

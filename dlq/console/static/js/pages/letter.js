@@ -23,7 +23,7 @@ export function letter(ctx) {
       const [now, life] = await Promise.all([api.letter(id, ctx.signal), api.event(id, ctx.signal).catch(() => null)]);
       l = now;
       state.life = life;
-      state.view ||= l.payload_base64 !== undefined ? "hex" : pretty(l.payload_text ?? "") ? "pretty" : "raw";
+      state.view ||= binary(l) ? "hex" : pretty(l.payload_text ?? "") ? "pretty" : "raw";
       draw();
     } catch (err) {
       if (ctx.signal.aborted) return;
@@ -31,9 +31,9 @@ export function letter(ctx) {
       if (!l) fill(ctx.el, h("h1", { tabindex: "-1" }, "Letter"), failed(err, read));
     }
   };
-  const run = (name) => act(name, { id }, read);
+  const run = (name) => act(name, { id, etag: l.etag }, read);
   const draw = () => {
-    const names = possible([l.status]);
+    const names = possible([l.status]).filter((a) => !l.may || l.may.includes(a));
     const [why, help] = classMeans(l.error_class);
     fill(ctx.el, h("div", { class: "stack" },
       h("header", { class: "letter-head" },
@@ -42,7 +42,7 @@ export function letter(ctx) {
           h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, l.event_type || "Event"), badge(l.status, l.released), h("span", { class: "muted" }, statusMeans[l.status])),
           h("div", { class: "row actions" }, buttons(names, run),
             may("edit") && editable(l) && h("a", { class: "button", href: href(`/letters/${id}/edit`), "data-key": "edit" }, "Edit and replay"),
-            !names.length && h("span", { class: "muted small" }, may("replay") ? "It is settled; nothing is left to do." : "Your role may look, and change nothing.")))),
+            !names.length && h("span", { class: "muted small" }, may("replay") ? (l.status === "processing" ? "A relay has it; nobody else may act." : "It is settled; nothing is left to do.") : "Your role may look, and change nothing.")))),
       standing(l),
       h("div", { class: "letter" },
         h("div", { class: "stack" },
@@ -61,7 +61,7 @@ export function letter(ctx) {
           biography(state.life)))));
   };
 
-  ctx.soon(["letters"], read);
+  ctx.soon(["letters"], read, 700);
   for (const [key, name] of [["r", "replay"], ["l", "release"], ["s", "resolve"], ["d", "discard"]]) {
     if (may(name)) keys.onPage(key, actions[name].title.toLowerCase(), () => ctx.el.querySelector(`[data-key="act-${name}"]`)?.click());
   }
@@ -70,32 +70,31 @@ export function letter(ctx) {
   read();
 }
 
-export const editable = (l) => ["pending", "failed", "manual"].includes(l.status);
+export const editable = (l) => ["pending", "parked", "failed", "manual"].includes(l.status);
+export const binary = (l) => l.payload_text === undefined && l.payload_base64 !== undefined;
 
 // standing says what holds this letter, and what to do about it.
 function standing(l) {
-  const p = l.position ?? {}, head = p.head_event_id ?? p.behind;
-  if (l.status === "parked") return h("p", { class: "callout" }, "It waits behind ", head && head !== l.event_id ? h("a", { href: href(`/letters/${head}`), "data-key": "head" }, "the first letter of its aggregate") : "the first letter of its aggregate", p.ahead > 1 ? ` and ${plural(p.ahead - 1, "other")}` : "", ", and goes out by itself after it.");
+  if (l.status === "parked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/letters", { aggregate: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier letter")} of its aggregate` : "an earlier letter of its aggregate"), ", and goes out by itself after it. To act, act on the first.");
   if (l.status === "processing") return h("p", { class: "callout" }, `Claimed by ${l.claimed_by || "a relay"} until `, known(l.claimed_until) ? utc(l.claimed_until) : "its claim runs out", ". Until then nobody else may act on it.");
-  if (l.status === "resolved" && l.outcome) return h("p", { class: "callout good" }, h("b", null, sentenceOf(l.outcome)), known(l.resolved_at) ? [" ", ago(l.resolved_at)] : "", l.outcome_note ? ` “${l.outcome_note}”` : "");
-  if (l.status === "pending") return h("p", { class: "callout" }, "Replayed by itself ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${utc(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”.` : ".");
-  if (l.status === "failed") return h("p", { class: "callout bad" }, `${plural(l.replays ?? 0, "replay")} failed; there is no further one by itself. `, l.loop_guard || l.note || "");
+  if (l.status === "resolved" && l.outcome) return h("p", { class: "callout good" }, h("b", null, outcomes[l.outcome.kind] ?? l.outcome.kind), l.outcome.topic ? [" It is in ", h("span", { class: "mono" }, `${l.outcome.topic}[${l.outcome.partition}]@${l.outcome.offset}`), "."] : "", known(l.resolved_at) ? [" ", ago(l.resolved_at), "."] : "", l.outcome.note ? ` “${visible(l.outcome.note)}”` : "");
+  if (l.status === "pending") return h("p", { class: "callout" }, "Replayed by itself ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${utc(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”` : "", l.rule ? ` (rule ${l.rule})` : "", l.waits_for ? `. It waits for ${l.waits_for}.` : ".");
+  if (l.status === "failed") return h("p", { class: "callout bad" }, `${plural(l.replays ?? 0, "replay")} failed; there is no further one by itself. `, l.failure_repeats > 1 ? `It died ${count(l.failure_repeats)} times in a row of the same error, so see that the cause is gone first.` : "");
   return null;
 }
 
-const sentenceOf = (o) => { const t = typeof o === "string" ? o : o.text ?? o.kind ?? ""; return t ? `${t[0].toUpperCase()}${t.slice(1).replaceAll("_", " ")}.` : ""; };
+const outcomes = { replayed: "Published.", found: "It was in its topic already.", discarded: "Discarded; it is not published.", released: "Published after its aggregate had gone on.", by_hand: "Settled by hand." };
 
 function details(l, conf) {
   const trace = traceLink(l, conf);
   return panel("Event", {}, facts([
     ["Aggregate", h("span", null, l.aggregate_type ? `${l.aggregate_type} ` : "", h("a", { class: "mono", href: href("/letters", { aggregate: l.aggregate_id }), "data-key": "aggregate" }, l.aggregate_id))],
-    ["Sequence", l.seq ? count(l.seq) : null], ["Topic", l.topic], ["Table", l.table],
+    ["Sequence", l.sequence ? count(l.sequence) : null], ["Topic", l.topic], ["Table", l.table],
     ["Stored", known(l.created_at) ? utc(l.created_at) : null], ["Deliver at", known(l.deliver_at) ? utc(l.deliver_at) : null],
-    ["Died first", [utc(l.first_failed_at), " · ", ago(l.first_failed_at)]], ["Died last", l.last_failed_at !== l.first_failed_at ? [utc(l.last_failed_at), " · ", ago(l.last_failed_at)] : null],
+    ["Died first", [utc(l.first_failed_at), " · ", ago(l.first_failed_at)]], ["Died last", known(l.last_failed_at) && l.last_failed_at !== l.first_failed_at ? [utc(l.last_failed_at), " · ", ago(l.last_failed_at)] : null],
     ["Attempts", count(l.attempts)], ["Failed replays", l.replays ? count(l.replays) : null],
-    ["Next try", known(l.next_attempt) && l.status === "pending" ? utc(l.next_attempt) : null], ["Strategy", l.strategy],
-    ["Edited from", l.edited_from && h("a", { class: "mono", href: href(`/letters/${l.edited_from}`) }, l.edited_from)],
-    ["Replaced by", l.replaced_by && h("a", { class: "mono", href: href(`/events/${l.replaced_by}`) }, l.replaced_by)],
+    ["Same error", l.failure_repeats > 1 ? `${count(l.failure_repeats)} times in a row` : null], ["Next try", known(l.next_attempt) && l.status === "pending" ? utc(l.next_attempt) : null], ["Strategy", l.strategy], ["Rule", l.rule],
+    ["Published as", l.edited_to && h("a", { class: "mono", href: href(`/events/${l.edited_to}`), "data-key": "edited" }, l.edited_to)],
     ["Trace", trace && (trace.href ? h("a", { href: trace.href, target: "_blank", rel: "noopener noreferrer", "data-key": "trace" }, h("span", { class: "mono" }, trace.id), " ", icon("out")) : h("span", { class: "mono" }, trace.id))],
   ]));
 }
@@ -109,7 +108,7 @@ function traceLink(l, conf) {
 }
 
 function payload(l, state, draw) {
-  const text = l.payload_text ?? null, raw = l.payload_base64 !== undefined && l.payload_base64 !== null ? Uint8Array.from(atob(l.payload_base64), (c) => c.charCodeAt(0)) : null;
+  const text = l.payload_text ?? null, raw = binary(l) ? Uint8Array.from(atob(l.payload_base64), (c) => c.charCodeAt(0)) : null;
   const size = raw ? raw.length : new TextEncoder().encode(text ?? "").length;
   const lines = text !== null ? pretty(text) : null;
   const views = [lines && ["pretty", "Pretty"], text !== null && ["raw", "Raw"], ["hex", "Hex"]].filter(Boolean);
@@ -156,9 +155,8 @@ const said = {
 };
 
 function followers(l) {
-  const f = l.followers, all = Array.isArray(f) ? f : f?.letters ?? [];
-  const n = Array.isArray(f) ? f.length : f?.count ?? all.length;
+  const all = l.followers ?? [], n = l.follower_count ?? all.length;
   return panel("Parked behind it", { aside: h("span", { class: "small muted" }, n ? plural(n, "event") : "") }, all.length
-    ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.seq ? h("span", { class: "muted" }, `#${count(x.seq)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/letters", { aggregate: l.aggregate_id, status: "parked" }) }, `and ${count(n - 50)} more`)))
+    ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.sequence ? h("span", { class: "muted" }, `#${count(x.sequence)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/letters", { aggregate: l.aggregate_id, status: "parked" }) }, `and ${count(n - 50)} more`)))
     : h("p", { class: "muted" }, "No later event of its aggregate waits for it."));
 }

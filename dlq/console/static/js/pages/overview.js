@@ -2,32 +2,44 @@
 import { api } from "../api.js";
 import { chart } from "../chart.js";
 import { fill, h, icon } from "../dom.js";
-import { ago, count, known, plural, span } from "../format.js";
+import { ago, count, known, plural, short, span, utc } from "../format.js";
 import { live } from "../live.js";
-import { badge, empty, facts, failed, loading, meter, panel } from "../parts.js";
+import { badge, empty, facts, failed, loading, meter, panel, sentence } from "../parts.js";
 import { href } from "../router.js";
+import { together } from "./groups.js";
 import { classMeans, open, statusMeans, statuses } from "../words.js";
 
-const kept = 15 * 60_000;
+const kept = 15 * 60_000, every = 2000, over = 20_000;
 // seen is what the stream said since this tab was opened: the charts. It outlives
 // the page, so that going to a letter and back does not empty them.
-const seen = { open: [], in: [], out: [] };
-let last = null;
+const seen = [];
+let latest = null;
 
-live.addEventListener("stats", ({ detail }) => remember(detail));
+// The stream speaks when something changes; silence while it is live means that
+// nothing did. While it is lost there are no points.
+live.addEventListener("stats", ({ detail }) => { latest = detail; sample(); });
+setInterval(() => { if (live.state === "live" && latest) sample(); }, every);
 
-function remember(s) {
+function sample() {
   const now = Date.now();
-  const all = Object.values(s.by_status ?? {}).reduce((a, b) => a + b, 0), openNow = s.open ?? 0, gone = all - openNow;
-  if (last && now > last.now) {
-    const minutes = (now - last.now) / 60_000;
-    // What retention removed makes the sums smaller; that is no rate.
-    seen.in.push([now, s.rate_in ?? Math.max(0, all - last.all) / minutes]);
-    seen.out.push([now, s.rate_out ?? Math.max(0, gone - last.gone) / minutes]);
+  if (seen.length && now - seen[seen.length - 1].at < every / 2) seen.pop();
+  seen.push({ at: now, open: latest.open, total: latest.total });
+  while (seen[0].at < now - kept) seen.shift();
+}
+
+// rates are letters per minute over the last 20 s before each sample. What
+// retention removes makes the total smaller, which is no rate.
+function rates() {
+  const died = [], settled = [];
+  for (let i = 0, j = 0; i < seen.length; i++) {
+    while (seen[j].at < seen[i].at - over) j++;
+    const minutes = (seen[i].at - seen[j].at) / 60_000;
+    if (minutes < 0.05) continue;
+    const all = seen[i].total - seen[j].total, gone = all - (seen[i].open - seen[j].open);
+    died.push([seen[i].at, Math.max(0, all) / minutes]);
+    settled.push([seen[i].at, Math.max(0, gone) / minutes]);
   }
-  seen.open.push([now, openNow]);
-  last = { now, all, gone };
-  for (const k of Object.keys(seen)) while (seen[k].length && seen[k][0][0] < now - kept) seen[k].shift();
+  return [died, settled];
 }
 
 export function overview(ctx) {
@@ -36,15 +48,16 @@ export function overview(ctx) {
   fill(ctx.el, h("div", { class: "stack" }, h("h1", { tabindex: "-1", class: "hidden-text" }, "Overview"), verdict, body));
   fill(body, loading("how things stand"));
   let stats, relays, groups, relaysErr;
+  const drawn = h("div", { class: "charts" });
 
   const read = async () => {
     try {
       const [s, r, g] = await Promise.all([api.stats(ctx.signal), api.relays(ctx.signal).catch((e) => e), api.groups(ctx.signal).catch(() => null)]);
       stats = s;
       relaysErr = r instanceof Error ? r : null;
-      relays = relaysErr ? [] : r.relays ?? [];
-      groups = g?.groups ?? null;
-      if (!last) remember(stats);
+      relays = relaysErr ? [] : heard(r.relays);
+      groups = g ? together(g.groups) : null;
+      if (!latest) { latest = stats; sample(); }
       draw();
     } catch (err) {
       if (!ctx.signal.aborted && !stats) fill(body, failed(err, read));
@@ -53,33 +66,53 @@ export function overview(ctx) {
   const draw = () => {
     if (ctx.signal.aborted || !stats) return;
     fill(verdict, say(stats, relays, relaysErr));
+    if (seen.length < 3) fill(drawn, charts());
     fill(body,
-      h("div", { class: "stack" }, backlog(stats), charts(), classesOf(stats, groups)),
+      h("div", { class: "stack" }, backlog(stats), panel("Live", { aside: h("span", { class: "small muted" }, "since this tab was opened, 15 min at most") }, drawn), classesOf(stats, groups)),
       h("div", { class: "stack" }, relayPanels(relays, relaysErr)));
   };
   ctx.on(["stats"], (s) => { if (stats) { stats = s; draw(); } });
-  ctx.on(["relays"], (r) => { if (stats) { relays = r.relays ?? r; relaysErr = null; draw(); } });
+  ctx.on(["relays"], (r) => { if (stats) { relays = heard(r.relays); relaysErr = null; draw(); } });
   ctx.soon(["letters"], read, 1000);
+  const again = setInterval(() => fill(drawn, charts()), every);
+  ctx.signal.addEventListener("abort", () => clearInterval(again));
+  fill(drawn, charts());
   read();
 }
 
-const stateOf = (r) => r.breaker?.state ?? "";
-export const silent = (r) => r.stale === true || (r.at && Date.now() - new Date(r.at).getTime() > 30_000);
+// heard are the relays as they are now: of each relay and table the process that
+// was heard of last, because a process that died is kept for a while. before are
+// its earlier processes, if they did not say that they stopped.
+function heard(all) {
+  const by = new Map();
+  for (const r of [...all].sort((a, b) => new Date(b.at) - new Date(a.at))) {
+    const key = JSON.stringify([r.name, r.table]), first = by.get(key);
+    if (!first) by.set(key, { ...r, before: [] });
+    else if (!r.silent && r.state !== "stopped") by.set(`${key}${r.instance}`, { ...r, before: [] });
+    else if (r.silent) first.before.push(r);
+  }
+  return [...by.values()];
+}
+
+const broken = (r) => !r.silent && r.state !== "stopped" && r.breaker?.state && r.breaker.state !== "closed";
 
 // say is the verdict: the worst thing first, in words.
 function say(s, relays, relaysErr) {
-  const broken = relays.filter((r) => !silent(r) && stateOf(r) && stateOf(r) !== "closed"), quiet = relays.filter(silent);
+  const open = relays.filter(broken), quiet = relays.filter((r) => r.silent), off = relays.filter((r) => r.state === "stopped"), ill = relays.filter((r) => !r.silent && r.state !== "stopped" && r.problems?.length);
   const yours = (s.by_status?.failed ?? 0) + (s.by_status?.manual ?? 0);
+  const waits = "What it would publish or replay waits until it is back.";
   let tone = "ok", title, more = [];
-  if (broken.length) { tone = "bad"; title = `The circuit breaker is ${stateOf(broken[0]).replace("_", "-")}.`; more.push(`${broken[0].breaker.cause || broken[0].breaker.last_error || "The broker does not take events."}`); }
-  else if (quiet.length) { tone = "bad"; title = `${plural(quiet.length, "relay")} ${quiet.length === 1 ? "has" : "have"} not been heard of.`; more.push("What it would replay or publish waits until it is back."); }
+  if (open.length) { tone = "bad"; title = `The circuit breaker of ${open[0].name} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not take events."); }
+  else if (quiet.length) { tone = "bad"; title = `Relay ${quiet[0].name} has not been heard of since ${utc(quiet[0].at)}.`; more.push(waits); }
+  else if (off.length) { tone = "bad"; title = `Relay ${off[0].name} is stopped.`; more.push(waits); }
+  else if (ill.length) { tone = "bad"; title = `Relay ${ill[0].name} has a problem.`; more.push(sentence(ill[0].problems[0])); }
   else if (yours) { tone = "warn"; title = `${plural(yours, "letter")} ${yours === 1 ? "waits" : "wait"} for you.`; }
   else if (s.open) { tone = "info"; title = `${plural(s.open, "letter")} ${s.open === 1 ? "is" : "are"} open; the relay replays ${s.open === 1 ? "it" : "them"} by itself.`; }
   else title = "No dead letters are open.";
   if (s.open) {
-    if (tone === "bad" && (broken.length || quiet.length)) more.push(`${plural(s.open, "letter")} open.`);
+    if (tone === "bad") more.push(`${plural(s.open, "letter")} open.`);
     else if (yours && s.open > yours) more.push(`${plural(s.open - yours, "other")} ${s.open - yours === 1 ? "goes" : "go"} on without you.`);
-  } else if (tone === "ok") more.push(relays.length ? "All that was stored is published or on its way." : "");
+  } else if (tone === "ok") more.push(relays.length ? "All that was stored is published or on its way." : "No relay has been heard of, though.");
   if (relaysErr) more.push("The state of the relays could not be read.");
   return h("div", { class: `say ${tone}` }, icon(tone === "ok" ? "check" : "warn"), h("div", { class: "grow" }, h("p", { class: "say-title" }, title), h("p", { class: "break" }, more.filter(Boolean).join(" "))),
     known(s.oldest) && s.open ? h("p", { class: "oldest" }, h("span", { class: "muted small" }, "Oldest"), h("b", null, ago(s.oldest))) : null);
@@ -95,7 +128,7 @@ function backlog(s) {
 }
 
 function classesOf(s, groups) {
-  const all = Object.entries(s.open_by_error_class ?? s.open_by_class ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  const all = Object.entries(s.open_by_error_class ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   const most = all[0]?.[1] ?? 1;
   return panel("Why they died", { aside: h("a", { href: href("/groups"), "data-key": "groups" }, groups?.length ? plural(groups.length, "group") : "Groups") },
     all.length ? h("ul", { class: "bars" }, all.slice(0, 8).map(([name, n]) => h("li", null,
@@ -105,38 +138,44 @@ function classesOf(s, groups) {
 }
 
 function charts() {
-  const now = Date.now(), from = seen.open.length ? Math.min(seen.open[0][0], now - 60_000) : now - 60_000;
+  const now = Date.now(), from = seen.length ? Math.min(seen[0].at, now - 60_000) : now - 60_000;
   const at = (list) => (list.length ? list[list.length - 1][1] : 0);
-  const since = seen.open.length ? span(now - seen.open[0][0]) : "now";
-  return panel("Live", { aside: h("span", { class: "small muted" }, `the last ${since}, since this tab was opened`) },
-    h("div", { class: "charts" },
-      h("div", null, h("h3", null, "Open letters"), chart({ from, to: now, label: `Open letters over the last ${since}: now ${count(at(seen.open))}`, series: [{ name: "Open", colour: "open", area: true, points: seen.open }] })),
-      h("div", null, h("h3", null, "Letters per minute"), chart({ from, to: now, label: `Letters per minute: ${at(seen.in).toFixed(1)} die, ${at(seen.out).toFixed(1)} are settled`,
-        series: [{ name: "Die", colour: "in", points: seen.in }, { name: "Settled", colour: "out", points: seen.out }] }))));
+  const since = seen.length ? span(Math.max(1000, now - seen[0].at)) : "second";
+  const points = seen.map((s) => [s.at, s.open]), [died, settled] = rates();
+  return [
+    h("div", null, h("h3", null, "Open letters"), chart({ from, to: now, label: `Open letters over the last ${since}: now ${count(at(points))}`, series: [{ name: "Open", colour: "open", area: true, points }] })),
+    h("div", null, h("h3", null, "Letters per minute"), chart({ from, to: now, label: `Letters per minute: ${at(died).toFixed(1)} die, ${at(settled).toFixed(1)} are settled`,
+      series: [{ name: "Die", colour: "in", points: died }, { name: "Settled", colour: "out", points: settled }] })),
+  ];
 }
 
 function relayPanels(relays, err) {
   if (err) return panel("Relays", {}, h("p", { class: "danger-text" }, `Could not be read: ${err.message}.`));
   if (!relays.length) return panel("Relays", {}, empty("No relay has been heard of.", "A relay writes a heartbeat when it runs. Without one nothing is published, and nothing is replayed."));
-  return relays.map((r) => panel(r.name || r.owner || "Relay", { aside: silent(r) ? h("span", { class: "badge b-failed" }, "silent") : h("span", { class: "small muted" }, "heard of ", ago(r.at)) }, relayView(r)));
+  return relays.map((r) => panel(`Relay ${r.name}`, { aside: r.silent ? h("span", { class: "badge b-failed" }, "silent") : h("span", { class: "small muted" }, r.state === "running" ? "" : `${r.state}, `, "heard of ", ago(r.at)) }, relayView(r)));
 }
 
-const seconds = (v) => (typeof v === "number" ? span(v * 1000) : v);
+const seconds = (v) => (typeof v === "number" ? (v > 0 && v < 10 ? `${v.toFixed(1)} s` : span(v * 1000)) : v);
 
 function relayView(r) {
-  const b = r.breaker ?? {}, lag = r.streams ?? r.stream_groups ?? r.lag ?? [];
-  const most = Math.max(1, ...lag.map((g) => g.behind_seconds ?? 0));
+  const b = r.breaker ?? {}, lag = r.lag ?? [], most = Math.max(0.001, ...lag.map((g) => g.behind_seconds));
+  const stale = r.silent || r.state === "stopped";
   return [
+    stale && h("p", { class: "callout bad" }, r.state === "stopped" ? "It was stopped. " : "It says nothing any more. ", "What follows is from ", utc(r.at), "."),
+    (r.problems ?? []).length > 0 && h("ul", { class: "problems" }, r.problems.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
-      ["Cause", b.cause || b.last_error],
+      ["Cause", !(r.problems ?? []).some((p) => p.includes(b.cause)) && b.cause],
+      ["Publishes", r.rates && `${r.rates.published.toFixed(r.rates.published < 10 ? 1 : 0)} events/s${r.rates.failures > 0 ? `, ${r.rates.failures.toFixed(1)} failures/s` : ""}`],
       ["Behind", seconds(r.behind_seconds)],
       ["On the way", r.in_flight !== undefined && plural(r.in_flight, "event")],
-      ["Parked aggregates", r.parked_aggregates !== undefined && count(r.parked_aggregates)],
-      ["Host", r.host], ["Version", r.version],
+      ["Spilled", r.spilled ? plural(r.spilled, "event") : null], ["Holding", r.holding && "yes: it spills no more and lets the log be the buffer"],
+      ["Parked", r.parked_aggregates !== undefined && plural(r.parked_aggregates, "aggregate")],
+      ["Backfill", r.backfill?.running && `${count(r.backfill.ranges_done)} of ${count(r.backfill.ranges)} ranges`],
+      ["Table", r.table], ["Process", `${r.instance}${r.version ? `, ${r.version}` : ""}`],
     ]),
-    (r.problems ?? []).length > 0 && h("ul", { class: "problems" }, r.problems.map((p) => h("li", null, p))),
-    lag.length > 0 && [h("h3", { class: "gap" }, "Behind, by stream group"), h("ul", { class: "bars lag" }, lag.map((g) => h("li", null, h("span", { class: "bars-name mono" }, g.group ?? g.name ?? g.id), h("b", null, seconds(g.behind_seconds)),
-      h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${((g.behind_seconds ?? 0) / most) * 100}%` } }))))],
+    lag.length > 0 && [h("h3", { class: "gap" }, `Furthest behind, of ${plural(r.streams, "stream")}`), h("ul", { class: "bars lag" }, lag.map((g) => h("li", null, h("span", { class: "bars-name mono", title: g.name }, short(g.name)), h("b", null, seconds(g.behind_seconds)),
+      h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${(g.behind_seconds / most) * 100}%` } }))))],
+    r.before.length > 0 && h("p", { class: "small muted gap" }, `${plural(r.before.length, "earlier process", "earlier processes")} ended without saying so, the last `, ago(r.before[0].at), "."),
   ];
 }

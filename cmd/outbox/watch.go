@@ -1,0 +1,40 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/watch"
+)
+
+// watchConfig is what may be watched.
+type watchConfig struct {
+	Topics           []string `koanf:"topics"`
+	Buffer           int      `koanf:"buffer"`
+	MaxSubscriptions int      `koanf:"max_subscriptions"`
+}
+
+// watchSettings are in the table of settings.
+var watchSettings = []setting{
+	{sectionWatch, "topics", []string{"*"}, "topics that may be watched, with * for any characters; those that begin with _ never", false},
+	{sectionWatch, "buffer", watch.DefaultBuffer, "events that may wait for one watcher before it is dropped", false},
+	{sectionWatch, "max_subscriptions", watch.DefaultMaxSubscriptions, "subscriptions of all watchers, at most", false},
+}
+
+// newHub returns what shows events to watchers.
+func (c *config) newHub(reg prometheus.Registerer, log *slog.Logger) (*watch.Hub, error) {
+	opts, err := c.Kafka.options()
+	if err != nil {
+		return nil, err
+	}
+	h, err := watch.New(watch.Config{
+		Kafka: append(opts, kgo.SeedBrokers(c.Kafka.Seeds...)), Topics: c.Watch.Topics, Buffer: c.Watch.Buffer,
+		MaxSubscriptions: c.Watch.MaxSubscriptions, Logger: log, Registerer: reg,
+	})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return h, nil
+}

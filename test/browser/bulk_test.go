@@ -1,0 +1,111 @@
+//go:build browser
+
+package browser
+
+import (
+	"testing"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// A whole group is replayed: preview, canary, job, its progress and its report.
+func TestBulk_GroupIsReplayed(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	w.background("jobs", dlq.NewRunner(w.letters, dlq.RunnerConfig{}).Run)
+	var ids []gocql.UUID
+	for range 9 {
+		ids = append(ids, w.store(4000)...)
+	}
+	for _, id := range ids {
+		w.until(id, "manual", is(dlq.Manual))
+	}
+	w.mend()
+	b := w.open(access.Operator, "/groups")
+	b.sees(".group", "record_too_large")
+	b.sees(".group-count", "9")
+	b.click(".group [data-key=act-replay]")
+	b.sees("dialog", "9 letters of 9 aggregates")
+	b.confirm("INC-311 the limit was raised")
+	b.sees("main h1", "Replay: open · record_too_large · OrderCreated")
+	b.sees(".title .badge", "done")
+	b.sees(".outcome.o-resolved", "9")
+	b.sees("main", "9 of 9 letters looked at")
+	b.shoot("job-done")
+	for _, id := range ids {
+		w.until(id, "resolved", is(dlq.Resolved))
+	}
+	got := w.records(len(ids))
+	for _, id := range ids {
+		if n := len(got[id.String()]); n != 1 {
+			t.Errorf("event %s is %d times in the topic, want once", id, n)
+		}
+	}
+	b.visit("/groups")
+	b.sees("main", "There is no group, because no letter is open")
+}
+
+// Some letters are chosen in the table; discarding them takes their number.
+func TestBulk_ChosenAreDiscarded(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.background("jobs", dlq.NewRunner(w.letters, dlq.RunnerConfig{}).Run)
+	var ids []gocql.UUID
+	for range 4 {
+		ids = append(ids, w.bury(nil))
+	}
+	b := w.open(access.Admin, "/letters?status=manual")
+	b.sees("main", "4 letters, newest first")
+	for _, id := range ids[:3] {
+		b.click(`[data-key="pick-` + id.String() + `"]`)
+	}
+	b.sees(".selection", "3 letters chosen")
+	b.click(".selection [data-key=act-discard]")
+	b.sees("dialog", "Type 3 to discard so many")
+	b.fills("dialog [data-key=reason]", "test data")
+	if !eval[bool](b, `document.querySelector("dialog [data-key=yes]").disabled`) {
+		t.Error("it can be confirmed without typing the number")
+	}
+	b.fills("dialog [data-key=typed]", "3")
+	b.click("dialog [data-key=yes]")
+	b.gone("dialog")
+	b.sees("main h1", "Discard: 3 chosen")
+	b.sees(".title .badge", "done")
+	for _, id := range ids[:3] {
+		w.until(id, "discarded", func(l *dlq.Letter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
+	}
+	if l, err := w.letters.Read(t.Context(), ids[3]); err != nil || l.Status != dlq.Manual {
+		t.Errorf("the letter that was not chosen is %s (%v), want it manual", l.Status, err)
+	}
+}
+
+// A job can be paused and resumed by an operator; cancelling is the admin's.
+func TestBulk_JobIsSteered(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.bury(nil)
+	job, err := w.letters.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionPark, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := w.open(access.Operator, "/jobs/"+job.ID.String())
+	b.sees(".title .badge", "queued")
+	if n := b.count("[data-key=job-cancel]"); n != 0 {
+		t.Error("an operator is offered to cancel")
+	}
+	b.click("[data-key=job-pause]")
+	b.confirm("wait for the broker")
+	b.sees(".title .badge", "paused")
+	b.sees(".timeline", "wait for the broker")
+	b.click("[data-key=job-resume]")
+	b.confirm("it is back")
+	b.sees(".title .badge", "queued")
+	b = w.open(access.Admin, "/jobs/"+job.ID.String())
+	b.click("[data-key=job-cancel]")
+	b.confirm("no longer wanted")
+	b.sees(".title .badge", "cancelled")
+}

@@ -1,0 +1,113 @@
+//go:build browser
+
+package browser
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// Nobody needs a mouse: from the overview to a letter by shortcuts, through its
+// dialog by Tab, and out again.
+func TestKeyboard_Walk(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.bury(nil)
+	b := w.open(access.Admin, "/")
+	b.sees(".say-title", "1 letter waits for you")
+	b.types("gl")
+	b.sees("main h1", "Letters")
+	b.sees("tbody", "manual")
+	b.types("j")
+	if got := b.focus(); got != "row-"+id.String() {
+		t.Fatalf("j leads to %s, want the first letter", got)
+	}
+	b.types("x")
+	b.sees(".selection", "1 letter chosen")
+	b.types("x")
+	b.gone(".selection-in")
+	b.types("j" + kb.Enter)
+	b.sees(".crumbs", id.String())
+	if got := b.focus(); got != "OrderCreated" {
+		t.Errorf("on a new page the focus is on %s, want its heading", got)
+	}
+
+	b.types("s") // resolve by hand
+	b.sees("dialog h2", "Resolve by hand")
+	b.sees("dialog label", "Why")
+	if got := b.focus(); got != "reason" {
+		t.Errorf("the dialog begins at %s, want the reason", got)
+	}
+	for i := range 12 {
+		b.types(kb.Tab)
+		if !eval[bool](b, `Boolean(document.activeElement.closest("dialog"))`) {
+			t.Fatalf("Tab leaves the dialog after %d times", i+1)
+		}
+	}
+	b.types(kb.Escape)
+	b.gone("dialog")
+	if l, err := w.letters.Read(t.Context(), id); err != nil || l.Version != 1 {
+		t.Errorf("Escape changed the letter: version %d, %v", l.Version, err)
+	}
+	eval[bool](b, `(document.querySelector("[data-key=act-resolve]").focus(), true)`)
+	b.types(kb.Enter)
+	b.sees("dialog label", "Why")
+	b.types("settled in the shop" + kb.Enter)
+	b.gone("dialog")
+	b.sees(".letter-head .badge", "resolved")
+	if l := w.until(id, "resolved", is(dlq.Resolved)); l.Outcome.Note != "settled in the shop" {
+		t.Errorf("the outcome says %q", l.Outcome.Note)
+	}
+}
+
+// Whatever can be clicked can be reached by Tab, and shows that it is.
+func TestKeyboard_AllReachedAndSeen(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.furnish()
+	b := w.open(access.Admin, "/")
+	for _, path := range []string{"/groups", "/letters", "/letters/" + id, "/letters/" + id + "/edit"} {
+		b.visit(path)
+		b.sees(".live", "Live")
+		b.gone(".loading")
+		// Marks what has been reached, and whether it looked as if.
+		eval[bool](b, `(document.activeElement.blur(), window.scrollTo(0, 0), window.reached = new Set(), window.unseen = [], document.addEventListener("focusin", (e) => {
+			reached.add(e.target);
+			const s = getComputedStyle(e.target);
+			if (s.outlineStyle === "none" || parseFloat(s.outlineWidth) < 1.5) unseen.push(e.target.outerHTML.slice(0, 120));
+		}), true)`)
+		all := eval[int](b, `(window.wanted = [...document.querySelectorAll("a[href], button:not([disabled]), input, select, textarea, summary")].filter((e) => e.checkVisibility() && e.tabIndex >= 0), wanted.length)`)
+		for range all + 30 {
+			b.types(kb.Tab)
+		}
+		for _, e := range eval[[]string](b, `wanted.filter((e) => e.isConnected && !reached.has(e)).map((e) => e.outerHTML.slice(0, 120))`) {
+			t.Errorf("%s: Tab does not reach %s", path, e)
+		}
+		for _, e := range eval[[]string](b, `[...new Set(unseen)]`) {
+			t.Errorf("%s: the focus cannot be seen on %s", path, e)
+		}
+	}
+}
+
+// Single keys can be switched off, as WCAG 2.1.4 asks.
+func TestKeyboard_ShortcutsOff(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	b := w.open(access.Viewer, "/letters")
+	b.types("?")
+	b.click("dialog .check input")
+	b.types(kb.Escape)
+	b.gone("dialog")
+	b.types("go")
+	b.sees("main h1", "Letters")
+	b.types("?")
+	b.click("dialog .check input")
+	b.types(kb.Escape)
+	b.gone("dialog")
+	b.types("go")
+	b.sees("main h1", "Overview")
+}

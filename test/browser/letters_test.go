@@ -1,0 +1,155 @@
+//go:build browser
+
+package browser
+
+import (
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// An order is too large for its topic. An operator sees it on the overview, finds
+// the letter, looks at the preview, replays it, and watches it resolve; what was
+// parked behind it follows, in order and once.
+func TestLetter_FindPreviewReplayWatch(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	ids := w.store(4000, 10, 10)
+	w.until(ids[0], "manual", is(dlq.Manual))
+	w.until(ids[2], "parked", is(dlq.Parked))
+
+	b := w.open(access.Operator, "/")
+	b.sees(".say-title", "1 letter waits for you")
+	b.sees(".bars", "record_too_large")
+	b.sees(".overview", "Relay orders")
+	b.sees(".overview .badge.b-resolved", "closed")
+	b.click(`[data-key="c-record_too_large"]`)
+	b.sees("tbody", "manual")
+	if got, want := b.path(), "/letters?status=open&error_class=record_too_large"; got != want {
+		t.Errorf("the address is %s, want %s", got, want)
+	}
+	b.click("tbody a")
+	b.sees("main", "Parked behind it")
+	b.sees(".payload", "12345678901234567890.50")
+	if n := b.count(".followers .b-parked"); n != 2 {
+		t.Errorf("%d followers are shown, want 2", n)
+	}
+	if got, want := eval[string](b, `document.querySelector('[data-key=trace]').href`), "https://traces.example/trace/4bf92f3577b34da6a3ce929d0e0e4736"; got != want {
+		t.Errorf("the trace leads to %s, want %s", got, want)
+	}
+
+	w.mend()
+	b.click("[data-key=act-replay]")
+	b.sees("dialog", "1 letter")
+	b.sees("dialog .preview", "2 events")
+	if eval[bool](b, `!document.querySelector("dialog [data-key=yes]").disabled`) {
+		t.Error("it can be confirmed without a reason")
+	}
+	b.confirm("INC-311 the limit was raised")
+	b.sees(".letter-head .badge", "resolved") // by the stream: the page was not loaded again
+	b.sees(".timeline", "Published")
+	b.sees(".timeline", "INC-311 the limit was raised")
+
+	w.until(ids[2], "resolved", is(dlq.Resolved))
+	got := w.records(3)
+	for i, id := range ids {
+		if n := len(got[id.String()]); n != 1 {
+			t.Errorf("event %d is %d times in the topic, want once", i+1, n)
+		}
+	}
+	b.visit("/audit")
+	b.sees("tbody", "INC-311 the limit was raised")
+	b.sees("tbody", "mara-operator")
+	b.visit("/")
+	b.sees(".say-title", "No dead letters are open")
+}
+
+// An event that can never be published as it is is edited: the editor says what
+// is wrong, shows the difference, and a new event takes its place. The letter
+// keeps the original.
+func TestLetter_EditAndReplay(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	ids := w.store(4000, 10)
+	before := w.until(ids[0], "manual", is(dlq.Manual))
+	w.until(ids[1], "parked", is(dlq.Parked))
+	b := w.open(access.Admin, "/letters/"+ids[0].String())
+	b.click("[data-key=edit]")
+	b.sees("#problems", "Change something")
+	if !eval[bool](b, `document.querySelector("[data-key=ask]").disabled`) {
+		t.Error("what is unchanged can be replayed as edited")
+	}
+	b.fills("[data-key=payload]", `{"order":"shorter","total":12345678901234567890.50`)
+	b.sees("#problems", "This is no JSON any more: line 1")
+	b.types(`}`)
+	b.sees("#problems", "It can be replayed")
+	b.sees(".d-added", "shorter")
+	b.fills(`[data-key="hv-0"]`, "")
+	b.fills(`[data-key="hv-0"]`, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00")
+	b.sees(".d-added", "b7-00")
+	b.click("[data-key=ask]")
+	b.sees("dialog", "The original is kept")
+	b.fills("dialog [data-key=reason]", "INC-312 the note was too long")
+	b.click("dialog [data-key=yes]")
+	b.gone("dialog")
+	b.sees(".letter-head .badge", "resolved")
+	b.sees(".timeline", "INC-312 the note was too long")
+	b.sees(".facts", "Published as")
+
+	after := w.until(ids[0], "resolved", is(dlq.Resolved))
+	if string(after.Payload) != string(before.Payload) {
+		t.Error("the edit changed the original")
+	}
+	w.until(ids[1], "resolved", is(dlq.Resolved))
+	got := w.records(2)
+	if n := len(got[ids[0].String()]); n != 0 {
+		t.Errorf("the original is %d times in the topic, want never", n)
+	}
+	if v := got[after.EditedID.String()]; len(v) != 1 || v[0] != `{"order":"shorter","total":12345678901234567890.50}` {
+		t.Errorf("the edited event is in the topic as %q", v)
+	}
+}
+
+// Somebody else changes the letter while it is edited: nothing is overwritten,
+// and the text stays to be copied.
+func TestLetter_EditOfWhatChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.bury(nil)
+	b := w.open(access.Admin, "/letters/"+id.String()+"/edit")
+	b.sees("#problems", "Change something")
+	if err := w.letters.Release(t.Context(), id, dlq.Actor{Name: "jo", Reason: "meanwhile"}); err != nil {
+		t.Fatal(err)
+	}
+	b.fills("[data-key=payload]", `{"n":2}`)
+	b.sees("#problems", "Somebody changed the letter meanwhile")
+	if got := eval[string](b, `document.querySelector("[data-key=payload]").value`); got != `{"n":2}` {
+		t.Errorf("the text is %s, want what was typed", got)
+	}
+	b.click("[data-key=reread]")
+	b.sees("#problems", "Change something")
+	b.fills("[data-key=payload]", `{"n":3}`)
+	b.sees("#problems", "It can be replayed")
+}
+
+// The broker goes away: the overview says that the breaker is open, and why.
+func TestOverview_BreakerOpens(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	w.mend()
+	w.store(10)
+	b := w.open(access.Viewer, "/")
+	b.sees(".say-title", "No dead letters are open")
+	b.sees(".overview .badge.b-resolved", "closed")
+	w.broker.Close()
+	for range 12 {
+		w.store(10)
+	}
+	b.sees(".say.bad .say-title", "The circuit breaker of orders is")
+	b.sees(".overview", "connection refused")
+	b.shoot("breaker-open")
+}

@@ -1,0 +1,189 @@
+//go:build browser
+
+package browser
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+//go:embed testdata/axe-4.14.1.min.js.gz
+var axeGzip []byte
+
+func axeSource(t *testing.T) string {
+	t.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(axeGzip))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// violation is a rule of WCAG that a page breaks.
+type violation struct {
+	ID    string   `json:"id"`
+	Help  string   `json:"help"`
+	Nodes []string `json:"nodes"`
+}
+
+// accessible holds what is on the page to WCAG 2.2 A and AA, as far as axe-core
+// can tell, and to its width.
+func (b *tab) accessible(where string) {
+	b.t.Helper()
+	for _, v := range eval[[]violation](b, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"]})
+		.then((r) => r.violations.map((v) => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map((n) => n.target.join(" ") + " " + (n.any[0]?.message ?? n.failureSummary))})))`) {
+		b.t.Errorf("%s: %s (%s): %s", where, v.ID, v.Help, strings.Join(v.Nodes, "; "))
+	}
+	if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
+		b.t.Errorf("%s: the page is %d pixels too wide", where, over)
+	}
+}
+
+// furnish makes letters of all kinds, and a job.
+func (w *world) furnish() (id string) {
+	w.t.Helper()
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d).UTC().Truncate(time.Millisecond) }
+	for i := range 24 {
+		w.bury(func(l *dlq.Letter) {
+			l.FirstFailedAt = ago(time.Duration(i*i) * time.Minute)
+			l.LastFailedAt = l.FirstFailedAt
+			if i%3 == 0 {
+				l.EventType, l.Topic = "OrderCancelled", "OrderCancelled"
+			}
+			switch i % 4 {
+			case 1:
+				l.Status, l.ErrorClass, l.ErrorCode, l.ErrorText = dlq.Pending, "attempts_used", "REQUEST_TIMED_OUT", "the request timed out after 2000 ms"
+				l.Strategy, l.NextAttempt, l.Attempts = dlq.StrategyImmediate, time.Now().Add(5*time.Minute), 5
+			case 2:
+				l.Status, l.ErrorClass, l.ErrorCode, l.ErrorText = dlq.Pending, "breaker_open", "", "dial tcp 10.0.3.7:9092: connect: connection refused"
+			case 3:
+				l.ErrorClass, l.ErrorCode, l.ErrorText = "topic_not_allowed", "TOPIC_AUTHORIZATION_FAILED", "not authorized to write to topic payments"
+			}
+		})
+	}
+	head := w.bury(func(l *dlq.Letter) {
+		l.AggregateID = "0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10"
+		l.Payload = []byte(`{"order_id":"0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10","status":"placed","country":"Finland","currency":"EUR","total":12345678901234567890.50,` +
+			`"lines":[{"sku":"71053","description":"WHITE METAL LANTERN","quantity":2,"unit_price":"3.39"},{"sku":"85123A","description":"HEART T-LIGHT HOLDER","quantity":6,"unit_price":"2.55"}],"gift":false,"note":null}`)
+		l.Headers = map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "x-channel": "checkout"}
+		l.Metadata = map[string]string{"host": "relay-7c9f", "breaker": "closed"}
+	})
+	for i := range 3 {
+		w.bury(func(l *dlq.Letter) {
+			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10", int64(i+2), dlq.Parked, "behind"
+			l.ErrorCode, l.ErrorText, l.ErrorChain = "", "an earlier event of its aggregate is a dead letter", nil
+		})
+	}
+	by := dlq.Actor{Name: "mara", Reason: "INC-311 the broker is back"}
+	if err := w.letters.Discard(w.t.Context(), w.bury(nil), by); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.letters.CreateJob(w.t.Context(), dlq.JobSpec{Action: dlq.ActionReplay, Filter: dlq.Filter{ErrorClass: "attempts_used"}, Rate: 50, Canary: true}, by); err != nil {
+		w.t.Fatal(err)
+	}
+	return head.String()
+}
+
+// Every page and the main dialogs, light and dark, wide and narrow, as
+// axe-core sees them.
+func TestLook_Accessible(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.furnish()
+	axe := axeSource(t)
+	b := w.open(access.Admin, "/")
+	b.sees(".live", "Live")
+	job := func() string {
+		jobs, err := w.letters.Jobs(t.Context(), mustID(t, "00000000-0000-0000-0000-000000000000"), 1)
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("Jobs() = %d, %v", len(jobs), err)
+		}
+		return jobs[0].ID.String()
+	}()
+	pages := []struct{ name, path, sees string }{
+		{"overview", "/", "Why they died"},
+		{"groups", "/groups", "topic_not_allowed"},
+		{"letters", "/letters?status=open", "letters, newest first"},
+		{"letter", "/letters/" + id, "Parked behind it"},
+		{"edit", "/letters/" + id + "/edit", "What is changed"},
+		{"event", "/events/" + id, ""},
+		{"jobs", "/jobs", "Replay"},
+		{"job", "/jobs/" + job, "What was done to it"},
+		{"audit", "/audit", ""},
+		{"nothing", "/letters?aggregate=none", "No letter matches"},
+		{"missing", "/nowhere", "No such page"},
+	}
+	for _, look := range []struct {
+		theme string
+		width int64
+	}{{"light", 1280}, {"dark", 390}, {"dark", 1280}, {"light", 390}} {
+		b.theme(look.theme)
+		b.size(look.width, 860)
+		for _, p := range pages {
+			where := fmt.Sprintf("%s-%s-%d", p.name, look.theme, look.width)
+			b.visit(p.path)
+			b.sees("main", p.sees)
+			b.load(axe)
+			b.accessible(where)
+			b.shoot(where)
+		}
+		b.visit("/letters/" + id)
+		b.click("[data-key=act-discard]")
+		b.sees("dialog", "cannot be undone")
+		b.load(axe)
+		where := fmt.Sprintf("confirm-%s-%d", look.theme, look.width)
+		b.accessible(where)
+		b.shoot(where)
+		b.types("\x1b")
+		b.gone("dialog")
+		b.types("?")
+		b.sees("dialog", "Shortcuts")
+		b.accessible("help")
+	}
+}
+
+// The console is as the system is, light or dark, until somebody says otherwise;
+// that is kept, and given up by choosing what the system has.
+func TestLook_Themes(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	b := w.window()
+	b.theme("dark")
+	b.visit("/letters#token=" + w.tokens[access.Viewer])
+	b.sees("main", "There are no dead letters")
+	dark := func() bool {
+		return eval[bool](b, `(() => { const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g).map(Number); return r + g + b < 200 })()`)
+	}
+	if !dark() {
+		t.Error("the system is dark and the console is not")
+	}
+	b.click(`[aria-label="Switch between light and dark"]`)
+	if dark() {
+		t.Error("it was switched and is still dark")
+	}
+	b.visit("/letters")
+	if dark() {
+		t.Error("the choice is not kept")
+	}
+	b.types("t")
+	if !dark() {
+		t.Error("the shortcut does not switch back")
+	}
+	b.theme("light")
+	if dark() {
+		t.Error("after switching back it does not follow the system")
+	}
+}

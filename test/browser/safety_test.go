@@ -1,0 +1,188 @@
+//go:build browser
+
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// hostile is text that runs where it is taken for markup.
+const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script></script><svg onload=window.hacked=1>javascript:window.hacked=1`
+
+// Whatever an event carries is shown as text: on every page, in every field, and
+// in the dialog before a change.
+func TestSafety_PayloadsDoNotRun(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.bury(func(l *dlq.Letter) {
+		l.EventType, l.AggregateID, l.AggregateType, l.Topic = hostile, hostile, hostile, hostile
+		l.Payload = []byte(`{"` + strings.ReplaceAll(hostile, `"`, `\"`) + `":"` + strings.ReplaceAll(hostile, `"`, `\"`) + `"}`)
+		l.ContentType, l.ErrorClass, l.ErrorCode, l.ErrorText = hostile, hostile, hostile, hostile
+		l.ErrorChain = []string{hostile, "turned \u202etext\u202c and \u0000 zero"}
+		l.Headers = map[string]string{hostile: hostile, "traceparent": hostile}
+		l.Metadata, l.Raw = map[string]string{hostile: hostile}, map[string]string{hostile: hostile}
+	}).String()
+	b := w.open(access.Admin, "/letters/"+id)
+	for _, at := range []string{".letter-head h1", ".error-text", ".chain", ".payload", ".pairs", ".facts"} {
+		b.sees(at, `onerror=`)
+	}
+	b.sees(".chain", `turned \u202etext\u202c and \u0000 zero`)
+	for _, view := range []string{"raw", "hex", "pretty"} {
+		b.click(`[data-key="tab-How the payload is shown-` + view + `"]`)
+		b.sees(".payload", "")
+	}
+	b.click("[data-key=act-discard]")
+	b.sees("dialog .preview", "onerror=")
+	b.confirm(hostile)
+	b.sees(".timeline", "onerror=")
+	for _, path := range []string{"/", "/groups", "/letters", "/letters/" + id + "/edit", "/events/" + id, "/audit"} {
+		b.visit(path)
+		b.unharmed(path)
+	}
+	b.visit("/audit")
+	b.sees("tbody", "onerror=")
+	b.unharmed("/audit")
+}
+
+// unharmed fails if anything of hostile has become more than text.
+func (b *tab) unharmed(where string) {
+	b.t.Helper()
+	if eval[bool](b, `Boolean(window.hacked)`) {
+		b.t.Errorf("%s: a script of an event ran", where)
+	}
+	if n := b.count("img, iframe, object, embed, script:not([src^='/console/static/']), [onerror], [onload]"); n > 0 {
+		b.t.Errorf("%s: an event's text became %d elements", where, n)
+	}
+	if n := eval[int](b, `[...document.querySelectorAll("a[href]")].filter((a) => !/^https?:$/.test(new URL(a.href).protocol)).length`); n > 0 {
+		b.t.Errorf("%s: %d links lead to a program", where, n)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.alerts > 0 {
+		b.t.Errorf("%s: %d alerts", where, b.alerts)
+	}
+}
+
+// The policy holds even if the code were wrong: the browser refuses what would
+// run a text.
+func TestSafety_PolicyStopsWhatCodeMayNot(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	b := w.open(access.Viewer, "/letters")
+	for _, try := range []string{
+		`document.body.innerHTML = "<b>x</b>"`,
+		`document.body.insertAdjacentHTML("beforeend", "<b>x</b>")`,
+		`document.createElement("script").text = "window.hacked = 1"`,
+		`setTimeout("window.hacked = 1")`,
+		`document.body.setAttribute("onclick", "window.hacked = 1")`,
+	} {
+		if !eval[bool](b, `(() => { try { `+try+`; return false } catch { return true } })()`) {
+			t.Errorf("the browser lets %s", try)
+		}
+	}
+	if !eval[bool](b, `fetch("https://example.com/").then(() => false, () => true)`) {
+		t.Error("the page may talk to another machine")
+	}
+	if eval[bool](b, `Boolean(window.hacked)`) {
+		t.Error("inline script ran")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.wrong) == 0 {
+		t.Error("the browser does not complain")
+	}
+	b.wrong = nil // that was what this test asks for
+}
+
+// A token comes in with a link and is out of the address at once. It is in no
+// cookie. Who has none, or a wrong one, is asked for it and then gets the page
+// of the link.
+func TestSafety_Token(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.bury(nil).String()
+	b := w.window()
+	b.visit("/letters/" + id)
+	b.sees("main h1", "Sign in")
+	b.fills("[data-key=token]", "obx_wrong")
+	b.click("button[type=submit]")
+	b.sees("[role=alert]", "does not know this token")
+	b.fills("[data-key=token]", w.tokens[access.Viewer])
+	b.click("button[type=submit]")
+	b.sees(".crumbs", id)
+
+	b.visit("/letters?status=open#token=" + w.tokens[access.Operator])
+	b.sees(".who", "operator")
+	if at := eval[string](b, `location.href`); strings.Contains(at, "token") || strings.Contains(at, "obx_") || !strings.HasSuffix(at, "/letters?status=open") {
+		t.Errorf("the address is %s, want it without the token", at)
+	}
+	if c := eval[string](b, `document.cookie`); c != "" {
+		t.Errorf("there is a cookie: %s", c)
+	}
+	if n := eval[int](b, `Object.values(localStorage).filter((v) => v.includes("obx_")).length`); n > 0 {
+		t.Error("the token is in localStorage, where it outlives the tab")
+	}
+	// Another site's form or page has no token, and none comes by itself.
+	if got := eval[int](b, `fetch("/v1/dlq/letters/"+%s+"/replay", {method: "POST", credentials: "include", headers: {"Content-Type": "application/json"}, body: "{}"}).then((r) => r.status)`, id); got != 401 {
+		t.Errorf("a change without a token = %d, want 401", got)
+	}
+}
+
+// A viewer sees everything and is offered no change, and the API refuses one.
+func TestRoles_OfferedAndRefused(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.bury(nil).String()
+	for _, c := range []struct {
+		role  access.Role
+		offer []string
+	}{
+		{access.Viewer, nil},
+		{access.Operator, []string{"act-replay", "act-release", "act-resolve"}},
+		{access.Admin, []string{"act-replay", "act-release", "act-resolve", "act-discard", "edit"}},
+	} {
+		b := w.open(c.role, "/letters/"+id)
+		b.sees("main", "Why it died")
+		for _, key := range []string{"act-replay", "act-release", "act-park", "act-resolve", "act-discard", "edit"} {
+			want := 0
+			for _, o := range c.offer {
+				if o == key {
+					want = 1
+				}
+			}
+			if got := b.count(`[data-key="` + key + `"]`); got != want {
+				t.Errorf("%s: %s is there %d times, want %d", c.role, key, got, want)
+			}
+		}
+		if c.role != access.Viewer {
+			continue
+		}
+		b.sees("main", "Your role may look")
+		for _, key := range []string{"r", "d", "e", "s"} {
+			b.types(key) // the shortcuts of others
+		}
+		if n := b.count("dialog"); n > 0 || b.path() != "/letters/"+id {
+			t.Error("a shortcut leads a viewer to a change")
+		}
+		b.visit("/letters/" + id + "/edit")
+		b.sees("main", "Your role may not edit")
+		b.visit("/letters")
+		b.click("tbody input")
+		b.sees(".selection", "Your role may look")
+		if n := b.count(".selection [data-key^=act-]"); n > 0 {
+			t.Errorf("a viewer is offered %d actions on many", n)
+		}
+		for _, action := range []string{"replay", "discard"} {
+			if got := eval[int](b, `fetch("/v1/dlq/letters/"+%s+"/"+%s, {method: "POST", headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}, body: '{"reason":"x"}'}).then((r) => r.status)`, id, action); got != 403 {
+				t.Errorf("%s by a viewer = %d, want 403", action, got)
+			}
+		}
+	}
+	if l, err := w.letters.Read(t.Context(), mustID(t, id)); err != nil || l.Version != 1 {
+		t.Errorf("the letter has version %d (%v), want it untouched", l.Version, err)
+	}
+}

@@ -1,0 +1,293 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/dlq/console"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+const (
+	table = schema.DefaultKeyspace + ".outbox_messages"
+	topic = "OrderCreated"
+	// small is what the topic takes before it is mended.
+	small    = "2000"
+	patience = 20 * time.Second
+)
+
+// world is the whole system: database, broker, relay, jobs, API, console.
+type world struct {
+	t       *testing.T
+	node    *scyllafake.Server
+	session *gocql.Session
+	letters *dlq.Store
+	broker  *kfake.Cluster
+	kafka   *kgo.Client
+	gate    *access.Gate
+	tokens  map[access.Role]string
+	addr    string // of the API
+	stop    func() // ends the API
+}
+
+type dialer struct{ node *scyllafake.Server }
+
+func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return d.node.Dial(ctx)
+}
+
+func connect(t *testing.T, node *scyllafake.Server, keyspace string) *gocql.Session {
+	t.Helper()
+	c := gocql.NewCluster("127.0.0.1")
+	c.Dialer, c.ProtoVersion, c.Timeout, c.Keyspace = dialer{node}, 4, 10*time.Second, keyspace
+	s, err := c.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// start starts everything but the relay.
+func start(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, tokens: make(map[access.Role]string)}
+	var err error
+	if w.node, err = scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := schema.Migrate(t.Context(), connect(t, w.node, ""), schema.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	w.session = connect(t, w.node, schema.DefaultKeyspace)
+	if w.letters, err = dlq.Open(w.session, schema.DefaultKeyspace); err != nil {
+		t.Fatal(err)
+	}
+	if w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.DefaultNumPartitions(3)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.broker.Close)
+	if w.kafka, err = kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.kafka.Close)
+	var conf access.Config
+	for _, r := range access.Roles {
+		secret, hash := access.NewToken()
+		w.tokens[r] = secret
+		conf.Tokens = append(conf.Tokens, access.Token{Name: "mara-" + string(r), Role: r, Hash: hash})
+	}
+	if w.gate, err = access.New(conf); err != nil {
+		t.Fatal(err)
+	}
+	w.serve("127.0.0.1:0")
+	return w
+}
+
+// serve runs the API with the console at an address.
+func (w *world) serve(addr string) {
+	w.t.Helper()
+	server, err := api.New(api.Config{
+		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafka, Relay: "orders", Tables: []string{table},
+		Console:      console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}")),
+		LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	l, err := new(net.ListenConfig).Listen(w.t.Context(), "tcp", addr)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.addr = l.Addr().String()
+	w.stop = w.background("API", func(ctx context.Context) error {
+		_ = server.Serve(ctx, l) // a stream that does not end in time is cut off
+		return nil
+	})
+}
+
+// background runs f until stop, or the end of the test.
+func (w *world) background(name string, f func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("%s: %v", name, err)
+		}
+	}
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// relay starts the relay, and a topic that takes small records only.
+func (w *world) relay() {
+	w.t.Helper()
+	limit := small
+	if _, err := kadm.NewClient(w.kafka).CreateTopic(w.t.Context(), 3, 1, map[string]*string{"max.message.bytes": &limit}, topic); err != nil {
+		w.t.Fatal(err)
+	}
+	r, err := relay.New(relay.Config{
+		Session: w.session, Brokers: w.broker.ListenAddrs(), Keyspace: schema.DefaultKeyspace, Name: "orders", Partitions: 3, Replication: 1,
+		ConfidenceWindow: 2 * time.Second, BusyDelay: 200 * time.Millisecond, IdleDelay: 200 * time.Millisecond, ReplayPoll: 100 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.background("relay", func(ctx context.Context) error {
+		go r.Heartbeat(ctx, "test", 200*time.Millisecond)
+		return r.Run(ctx)
+	})
+}
+
+// mend lets the topic take large records.
+func (w *world) mend() {
+	w.t.Helper()
+	large := "1048576"
+	if _, err := kadm.NewClient(w.kafka).AlterTopicConfigs(w.t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, topic); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// store stores events of one aggregate as a service does; sizes are those of
+// their payloads.
+func (w *world) store(sizes ...int) (ids []gocql.UUID) {
+	w.t.Helper()
+	aggregate := outbox.NewID()
+	for i, size := range sizes {
+		e := outbox.Event{
+			ID: outbox.NewID(), AggregateID: aggregate, Sequence: int64(i + 1), AggregateType: "order", Type: topic,
+			Payload: fmt.Appendf(nil, `{"order":%q,"total":12345678901234567890.50,"note":%q}`, aggregate, noise(size)), ContentType: "application/json",
+			Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		}
+		b := w.session.Batch(gocql.LoggedBatch)
+		if err := outbox.Append(b, e); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := b.Exec(); err != nil {
+			w.t.Fatal(err)
+		}
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// noise is text that no compression makes small.
+func noise(n int) string {
+	var b strings.Builder
+	for b.Len() < n {
+		fmt.Fprintf(&b, "%016x", rand.Uint64())
+	}
+	return b.String()[:n]
+}
+
+// until waits until a letter is as wanted.
+func (w *world) until(id gocql.UUID, what string, ok func(*dlq.Letter) bool) dlq.Letter {
+	w.t.Helper()
+	var l dlq.Letter
+	var err error
+	if !eventually(func() bool {
+		l, err = w.letters.Read(w.t.Context(), id)
+		return err == nil && ok(&l)
+	}) {
+		w.t.Fatalf("letter %s is %s (%s), %v; want it %s", id, l.Status, l.ErrorClass, err, what)
+	}
+	return l
+}
+
+func is(s dlq.Status) func(*dlq.Letter) bool {
+	return func(l *dlq.Letter) bool { return l.Status == s }
+}
+
+// records are the values in the topic by event id.
+func (w *world) records(want int) map[string][]string {
+	w.t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	out, n := make(map[string][]string), 0
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	for n < want && ctx.Err() == nil {
+		c.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			n++
+			for _, h := range r.Headers {
+				if h.Key == "ce_id" {
+					out[string(h.Value)] = append(out[string(h.Value)], string(r.Value))
+				}
+			}
+		})
+	}
+	return out
+}
+
+// bury makes a dead letter by hand.
+func (w *world) bury(change func(*dlq.Letter)) gocql.UUID {
+	w.t.Helper()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	l := dlq.Letter{
+		Table: table, EventID: outbox.NewID(), AggregateID: outbox.NewID().String(), AggregateType: "order", EventType: topic, Sequence: 1,
+		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{}, CreatedAt: now, WrittenAt: now.UnixMicro(), Topic: topic,
+		Status: dlq.Manual, ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "the record has 4000 bytes, the topic takes 2000",
+		ErrorChain: []string{"publish", "the record is too large"}, Attempts: 1, FirstFailedAt: now, LastFailedAt: now, Strategy: dlq.StrategyManual,
+	}
+	if change != nil {
+		change(&l)
+	}
+	if _, err := w.letters.Bury(w.t.Context(), &l); err != nil {
+		w.t.Fatal(err)
+	}
+	return l.EventID
+}
+
+// eventually polls until ok or the end of all patience.
+func eventually(ok func() bool) bool {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
+		if ok() {
+			return true
+		}
+	}
+	return ok()
+}
+
+func mustID(t *testing.T, text string) gocql.UUID {
+	t.Helper()
+	id, err := gocql.ParseUUID(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}

@@ -1,0 +1,183 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// protocol is the subprotocol that is agreed on; a browser offers its token beside it.
+const protocol = "outbox.v1"
+
+type streamInput struct {
+	Topics      string `query:"topics" required:"true" doc:"Topics, separated by commas; at most 20"`
+	Types       string `query:"event_types" doc:"Only these event types, separated by commas"`
+	Aggregate   string `query:"aggregate_id" doc:"Only this aggregate"`
+	LastEventID string `header:"Last-Event-ID" doc:"id of the last event that was seen: what came since follows first"`
+	Since       string `query:"since" doc:"The same, for who cannot set headers"`
+}
+
+// Register adds the event stream and the WebSocket to an API.
+func (h *Hub) Register(api huma.API) {
+	stream := map[string]*huma.Response{"200": {
+		Description: "Server-sent events. event: subscribed, event, position (nothing for a while), dropped (read too slowly) and closed. id is the position after it.",
+		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+	}}
+	huma.Register(api, huma.Operation{
+		OperationID: "watch-events", Method: http.MethodGet, Path: "/v1/events/stream", Summary: "Watch events as server-sent events",
+		Description: "What comes from now on, or, with Last-Event-ID, what came since and then what comes.",
+		Responses:   stream, Errors: []int{401, 403, 422, 429, 503},
+	}, h.stream)
+	huma.Register(api, huma.Operation{
+		OperationID: "watch-socket", Method: http.MethodGet, Path: "/v1/ws", Summary: "Watch events over a WebSocket",
+		Description: `Messages are JSON texts. Send {"type":"subscribe","id":"a","topics":["OrderCreated"],"event_types":[],"aggregate_id":"","resume":""}, ` +
+			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. What comes back is of type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
+			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,
+		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{401, 403, 426},
+	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
+		return &huma.StreamResponse{Body: func(ctx huma.Context) {
+			r, w := humago.Unwrap(ctx)
+			h.socket(w, r)
+		}}, nil
+	})
+}
+
+// authenticate lets a request in.
+func (h *Hub) authenticate(r *http.Request) error {
+	if h.cfg.Gate == nil {
+		return nil
+	}
+	authorization := access.OrSubprotocol(r.Header.Get("Authorization"), r.Header.Get("Sec-WebSocket-Protocol"))
+	p, err := h.cfg.Gate.Authenticate(r.Context(), authorization, r.RemoteAddr)
+	if err != nil {
+		return err
+	}
+	return access.Permit(p, access.Viewer)
+}
+
+// refuse answers a request that is not let in.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	if e, ok := errors.AsType[*access.Error](err); ok {
+		e.Header(w.Header())
+		status = e.Status
+	}
+	writeProblem(w, status, err.Error())
+}
+
+func writeProblem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	// A caller that hung up misses nothing.
+	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail})
+}
+
+// statusOf is the answer to a subscription that was refused.
+func statusOf(err error) (int, string) {
+	var bad *FilterError
+	switch {
+	case errors.As(err, &bad):
+		return http.StatusUnprocessableEntity, bad.Error()
+	case errors.Is(err, ErrFull):
+		return http.StatusTooManyRequests, "There are as many watchers as there may be; come back later."
+	case errors.Is(err, ErrClosed):
+		return http.StatusServiceUnavailable, "The server is stopping."
+	}
+	return http.StatusServiceUnavailable, "The broker cannot be reached; come back later."
+}
+
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}
+
+func (h *Hub) stream(_ context.Context, in *streamInput) (*huma.StreamResponse, error) {
+	filter := Filter{Topics: list(in.Topics), Types: list(in.Types), Aggregate: in.Aggregate}
+	resume := in.LastEventID
+	if resume == "" {
+		resume = in.Since
+	}
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		r, w := humago.Unwrap(ctx)
+		if err := h.authenticate(r); err != nil {
+			refuse(w, err)
+			return
+		}
+		var from Position
+		if resume != "" {
+			var err error
+			if from, err = ParsePosition(resume); err != nil {
+				writeProblem(w, http.StatusUnprocessableEntity, "Last-Event-ID "+err.Error()+".")
+				return
+			}
+		}
+		h.serveStream(r.Context(), w, filter, from)
+	}}, nil
+}
+
+func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Filter, from Position) {
+	s, err := h.Subscribe(ctx, filter, from)
+	if err != nil {
+		status, detail := statusOf(err)
+		if status >= 500 {
+			h.cfg.Logger.Warn("cannot watch", "topics", filter.Topics, "err", err)
+		}
+		writeProblem(w, status, detail)
+		return
+	}
+	defer s.Close()
+	out := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	send := func(event string, data []byte) error {
+		// Not every writer has deadlines; one without is a test's.
+		_ = out.SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))
+		if _, err := fmt.Fprintf(w, "id: %s\nevent: %s\ndata: %s\n\n", s.at, event, data); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	begin, _ := json.Marshal(subscribed{Gaps: s.Gaps}) // numbers and texts are always marshalled
+	if send("subscribed", begin) != nil {
+		return
+	}
+	for {
+		event, err := s.nextWithin(ctx, h.cfg.Heartbeat)
+		switch {
+		case err == nil:
+			err = send("event", event)
+		case errors.Is(err, errIdle):
+			err = send("position", []byte("{}"))
+		case errors.Is(err, ErrSlow):
+			_ = send("dropped", []byte(`{"reason":"too slow"}`))
+		case errors.Is(err, ErrClosed):
+			_ = send("closed", []byte(`{"reason":"the server is stopping"}`))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+type subscribed struct {
+	Gaps []Gap `json:"gaps,omitempty" doc:"What is no longer in the topics"`
+}
+
+// errIdle says that no event has come for a while.
+var errIdle = errors.New("no event")
+
+// nextWithin is Next, with errIdle after a while.
+func (s *Subscription) nextWithin(ctx context.Context, d time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, errIdle)
+	defer cancel()
+	return s.Next(ctx)
+}

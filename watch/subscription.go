@@ -1,0 +1,310 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Filter says what a watcher wants to see.
+type Filter struct {
+	// Topics are the topics: at least one, at most MaxTopics.
+	Topics []string `json:"topics" minItems:"1" maxItems:"20"`
+	// Types are event types; empty for all.
+	Types []string `json:"event_types,omitempty"`
+	// Aggregate is an aggregate's id; empty for all.
+	Aggregate string `json:"aggregate_id,omitempty"`
+}
+
+// FilterError says what is wrong with a filter.
+type FilterError struct{ Field, Problem string }
+
+// Error names the field.
+func (e *FilterError) Error() string { return e.Field + " " + e.Problem }
+
+func (f *Filter) matches(s *shared) bool {
+	return (len(f.Types) == 0 || slices.Contains(f.Types, s.typ)) && (f.Aggregate == "" || f.Aggregate == s.about)
+}
+
+func (c *Config) check(f *Filter) error {
+	if len(f.Topics) == 0 || len(f.Topics) > MaxTopics {
+		return &FilterError{"topics", fmt.Sprintf("must name from 1 to %d topics", MaxTopics)}
+	}
+	for i, t := range f.Topics {
+		if !c.allowed(t) {
+			return &FilterError{"topics", fmt.Sprintf("name %q, which may not be watched", t)}
+		}
+		if slices.Contains(f.Topics[:i], t) {
+			return &FilterError{"topics", fmt.Sprintf("name %q twice", t)}
+		}
+	}
+	if len(f.Types) > 100 {
+		return &FilterError{"event_types", "must be at most 100"}
+	}
+	return nil
+}
+
+// Gap is what a watcher who came back has missed, because it is no longer in the
+// topic: the offsets from From to before To.
+type Gap struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	From      int64  `json:"from"`
+	To        int64  `json:"to"`
+}
+
+// Subscription is what one watcher sees. Its methods must be called by one
+// goroutine at a time, Close once.
+type Subscription struct {
+	hub    *Hub
+	filter Filter
+	// Gaps are what is missing since the position that the watcher came with.
+	Gaps []Gap
+
+	live    chan *shared
+	dropped chan struct{} // closed when it was too slow
+	slow    bool          // the same, guarded by the hub's lock
+
+	// What follows is Next's.
+	at      Position
+	behind  *kgo.Client // reads what came before live; nil when that is done
+	until   Position    // where live begins; nil while not attached
+	waiting []*kgo.Record
+}
+
+// Subscribe begins to watch: from resume on where it says, otherwise what comes
+// from now on. A topic that is not there yet is watched from its first event.
+// Errors are a *FilterError, ErrFull, ErrClosed, or the broker's.
+func (h *Hub) Subscribe(ctx context.Context, f Filter, resume Position) (*Subscription, error) {
+	if err := h.cfg.check(&f); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	if h.closed || h.count >= h.cfg.MaxSubscriptions {
+		defer h.mu.Unlock()
+		if h.closed {
+			return nil, ErrClosed
+		}
+		return nil, ErrFull
+	}
+	h.count++
+	h.mu.Unlock()
+	s := &Subscription{hub: h, filter: f, live: make(chan *shared, h.cfg.Buffer), dropped: make(chan struct{}), at: Position{}}
+	for i, t := range f.Topics {
+		if err := h.begin(ctx, t, true); err != nil {
+			s.leave(f.Topics[:i])
+			return nil, err
+		}
+	}
+	if err := s.resume(ctx, resume); err != nil {
+		s.leave(f.Topics)
+		return nil, err
+	}
+	h.metrics.watchers.Inc()
+	return s, nil
+}
+
+// resume prepares the reading of what came since a position.
+func (s *Subscription) resume(ctx context.Context, from Position) error {
+	starts, err := s.hub.adm.ListStartOffsets(ctx, s.filter.Topics...)
+	if err != nil && len(from) > 0 {
+		return fmt.Errorf("ask where topics begin: %w", err)
+	}
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for _, name := range s.filter.Topics {
+		for partition, next := range s.hub.topics[name].next {
+			at, ok := from.at(name, partition)
+			if ok {
+				start, known := starts.Lookup(name, partition)
+				switch {
+				case known && start.Err == nil && at < start.Offset:
+					s.Gaps = append(s.Gaps, Gap{name, partition, at, start.Offset})
+					at = start.Offset
+				case at > next: // the topic was made anew
+					s.Gaps = append(s.Gaps, Gap{name, partition, at, at})
+					at = next
+				}
+			} else if at = next; from[name] != nil {
+				// A partition that came while the watcher was away.
+				if start, known := starts.Lookup(name, partition); known && start.Err == nil {
+					at = start.Offset
+				}
+			}
+			s.at.set(name, partition, at)
+		}
+	}
+	if s.attach(0) {
+		s.until = nil
+		return nil
+	}
+	offsets := map[string]map[int32]kgo.Offset{}
+	for name, ps := range s.at {
+		offsets[name] = map[int32]kgo.Offset{}
+		for p, at := range ps {
+			offsets[name][p] = kgo.NewOffset().At(at)
+		}
+	}
+	s.behind, err = kgo.NewClient(append(slices.Clone(s.hub.cfg.Kafka), kgo.ConsumePartitions(offsets), kgo.FetchMaxBytes(1<<20), kgo.FetchMaxPartitionBytes(256<<10))...)
+	if err != nil {
+		return fmt.Errorf("kafka client: %w", err)
+	}
+	return nil
+}
+
+// attach begins the live events if at most so many were missed, which are then
+// still to be read. Called with the hub locked.
+func (s *Subscription) attach(missed int64) bool {
+	var gap int64
+	until := Position{}
+	for _, name := range s.filter.Topics {
+		for partition, next := range s.hub.topics[name].next {
+			at, ok := s.at.at(name, partition)
+			if !ok {
+				at = next // it has come since, and is not handed out yet
+				s.at.set(name, partition, next)
+			}
+			until.set(name, partition, next)
+			gap += max(0, next-at)
+		}
+	}
+	if gap > missed {
+		return false
+	}
+	for _, name := range s.filter.Topics {
+		s.hub.topics[name].subs[s] = struct{}{}
+	}
+	s.until = until
+	return true
+}
+
+// Close ends the watching.
+func (s *Subscription) Close() {
+	s.hub.mu.Lock()
+	for _, name := range s.filter.Topics {
+		if t := s.hub.topics[name]; t != nil {
+			delete(t.subs, s)
+		}
+	}
+	s.hub.mu.Unlock()
+	if s.behind != nil {
+		s.behind.Close()
+	}
+	s.leave(s.filter.Topics)
+	s.hub.metrics.watchers.Dec()
+}
+
+func (s *Subscription) leave(topics []string) {
+	for _, t := range topics {
+		s.hub.end(t)
+	}
+	s.hub.mu.Lock()
+	s.hub.count--
+	s.hub.mu.Unlock()
+}
+
+// Position is where the watcher is after what Next returned last.
+func (s *Subscription) Position() Position { return s.at.clone() }
+
+// Next returns the next event that the filter lets through, as JSON. Errors are
+// ErrSlow, ErrClosed, or ctx's; after ctx's Next may be called again.
+func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
+	for {
+		x, err := s.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r := x.record
+		if at, ok := s.at.at(r.Topic, r.Partition); ok && r.Offset < at {
+			continue
+		}
+		s.at.set(r.Topic, r.Partition, r.Offset+1)
+		if s.filter.matches(x) {
+			s.hub.metrics.sent.Inc()
+			return x.JSON(), nil
+		}
+	}
+}
+
+func (s *Subscription) next(ctx context.Context) (*shared, error) {
+	if s.behind != nil {
+		if x, err := s.missed(ctx); x != nil || err != nil {
+			return x, err
+		}
+	}
+	select { // what was read before it became too slow still counts
+	case x := <-s.live:
+		return x, nil
+	default:
+	}
+	select {
+	case x := <-s.live:
+		return x, nil
+	case <-s.dropped:
+		select {
+		case x := <-s.live:
+			return x, nil
+		default:
+			return nil, ErrSlow
+		}
+	case <-s.hub.ended:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// missed returns the next of what came before the live events; nil when that is all.
+func (s *Subscription) missed(ctx context.Context) (*shared, error) {
+	for {
+		for len(s.waiting) > 0 {
+			r := s.waiting[0]
+			s.waiting = s.waiting[1:]
+			if until, ok := s.until.at(r.Topic, r.Partition); s.until == nil || ok && r.Offset < until {
+				return newShared(r), nil
+			}
+		}
+		if s.caughtUp() {
+			s.behind.Close()
+			s.behind, s.waiting = nil, nil
+			return nil, nil
+		}
+		fetches := s.behind.PollRecords(ctx, 1000)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		select {
+		case <-s.hub.ended:
+			return nil, ErrClosed
+		default:
+		}
+		if err := fetches.Err(); err != nil && !errors.Is(err, context.Canceled) {
+			s.hub.cfg.Logger.Warn("cannot read what a watcher missed; trying again", "err", err)
+		}
+		s.waiting = fetches.Records()
+	}
+}
+
+// caughtUp says that all before the live events was read. It begins the live
+// ones as soon as what is missing until then leaves half of their buffer free.
+func (s *Subscription) caughtUp() bool {
+	if s.until == nil {
+		s.hub.mu.Lock()
+		attached := !s.hub.closed && s.attach(int64(s.hub.cfg.Buffer/2))
+		s.hub.mu.Unlock()
+		if !attached {
+			return false
+		}
+	}
+	for name, ps := range s.until {
+		for partition, until := range ps {
+			if at, _ := s.at.at(name, partition); at < until {
+				return false
+			}
+		}
+	}
+	return true
+}
