@@ -66,21 +66,21 @@ mutants: ## break the code in one line at a time; the tests must notice each bre
 fuzz-short: ## every fuzz target for a few seconds (FUZZTIME=10m for long)
 	./test/fuzz-all $(FUZZTIME)
 
-.PHONY: bench
-bench: ## the benchmarks
-	go test -run '^$$' -bench . -benchmem ./...
-
 BENCH ?= --runs 5 --duration 8s --drain 500000 --restart --peers tuned,defaults
 
-.PHONY: bench-relay
-bench-relay: build ## measure the relay beside the clients alone (UPDATE=1 puts the table into README)
+.PHONY: bench
+bench: build ## measure the relay beside the clients alone: README's table (UPDATE=1 puts it there)
 	@if [[ -n "$${UPDATE:-}" ]]; then \
 		bin/outbox bench $(BENCH) -o markdown >bin/bench.md; \
 		./test/readme-table bench README.md <bin/bench.md; \
 	else bin/outbox bench $(BENCH); fi
 
+.PHONY: bench-go
+bench-go: ## the Go benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
 .PHONY: bench-smoke
-bench-smoke: ## every benchmark once, so that they keep working
+bench-smoke: ## every Go benchmark once, so that they keep working
 	go test -run '^$$' -bench . -benchtime 1x ./... | ./test/tidy-log
 
 .PHONY: lint

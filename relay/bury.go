@@ -190,6 +190,12 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 	e := &it.event
 	now := time.Now().UTC().Truncate(time.Millisecond)
+	if e.Sequence == 0 { // their order is that in which they died, also for a relay that reads them
+		if !now.After(p.letters.died) {
+			now = p.letters.died.Add(time.Millisecond)
+		}
+		p.letters.died = now
+	}
 	letter := &dlq.Letter{
 		Table: p.letters.table, EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),

@@ -82,6 +82,9 @@ func Classify(err error) Class {
 	if _, ok := errors.AsType[*TopicError](err); ok {
 		return Permanent
 	}
+	if _, ok := errors.AsType[*OpenLettersError](err); ok {
+		return Fatal
+	}
 	if ke, ok := errors.AsType[*kerr.Error](err); ok {
 		return classifyKafka(ke)
 	}

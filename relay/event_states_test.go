@@ -263,6 +263,11 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 	end = follow(a, b, c)
 	w.write(a)
 	time.Sleep(20 * time.Second)
+	for _, open := range []bool{false, true} { // so it has just opened again
+		for (r.Status().Breaker.State == BreakerOpen) != open {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	w.write(b)
 	time.Sleep(time.Second)
 	w.write(c)

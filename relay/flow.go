@@ -3,6 +3,8 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -16,7 +18,38 @@ type topicFlow struct {
 	open    int
 	since   time.Time // of the last acknowledgement, or of the first record
 	stalled bool
+	// holding says that no more dead letters are made of what waits for the topic,
+	// because there are Config.SpillLimit of them.
+	holding bool
 	waiting map[*lane]struct{}
+}
+
+// StalledTopic is a topic that acknowledges nothing while others do.
+type StalledTopic struct {
+	Topic string
+	// Since is when it acknowledged something last, or was first sent something.
+	Since time.Time
+	// Records are with the producer, which keeps them; Aggregates wait behind.
+	Records, Aggregates int
+	// Holding says that Config.SpillLimit dead letters are open, so that what is
+	// for this topic fills the relay's memory, and then reading stops.
+	Holding bool
+}
+
+// stalled returns the topics that acknowledge nothing, by name; none while the
+// breaker says that no topic does. Called locked.
+func (p *publisher) stalled() []StalledTopic {
+	var out []StalledTopic
+	if p.breaker.status.State != BreakerClosed {
+		return nil
+	}
+	for topic, f := range p.flows {
+		if f.stalled {
+			out = append(out, StalledTopic{Topic: topic, Since: f.since, Records: f.open, Aggregates: len(f.waiting), Holding: f.holding})
+		}
+	}
+	slices.SortFunc(out, func(a, b StalledTopic) int { return strings.Compare(a.Topic, b.Topic) })
+	return out
 }
 
 // errStalled calls off the replay of an event that was not tried.
@@ -52,7 +85,7 @@ func (p *publisher) ebb(topic string, acked bool) (last bool) {
 		delete(p.flows, topic)
 	}
 	if f.stalled && (acked || f.open == 0) && !p.closed {
-		f.stalled = false
+		f.stalled, f.holding = false, false
 		waiting := f.waiting
 		f.waiting = make(map[*lane]struct{})
 		p.wg.Go(func() { // the caller is in the middle of something
@@ -79,14 +112,21 @@ func (p *publisher) lookAtFlows(now time.Time) {
 		if !f.stalled {
 			f.stalled = true
 			p.log.Warn("a topic acknowledges nothing; its events wait", "topic", topic, "for", silent, "records", f.open)
+			p.probes[topic].pump(p) // who waits for a suspect waits for the topic now
 		}
 		if silent < p.cfg.usedUpAfter() || !p.letters.on() {
 			continue
 		}
 		for l := range f.waiting {
 			if p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {
+				if !f.holding {
+					f.holding = true
+					p.log.Error("a topic acknowledges nothing and no more dead letters are made; its events wait in memory, and reading stops when that is full",
+						"topic", topic, "for", silent, "spill_limit", p.cfg.SpillLimit, "aggregates", len(f.waiting))
+				}
 				return
 			}
+			f.holding = false
 			delete(f.waiting, l)
 			it := l.firstQueued()
 			if it == nil || it.topic != topic || l.outstanding > 0 || l.writing || l.failed != nil {

@@ -39,6 +39,7 @@ type lane struct {
 	// suspect says that the front item was refused. It is sent alone, because a
 	// refusal fails everything that was buffered for the partition.
 	suspect bool
+	probed  string // the topic that it is or was the probe of
 	hold    *Hold
 	// writing says that a dead letter of the lane is being written.
 	writing bool

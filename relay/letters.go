@@ -70,6 +70,8 @@ type letters struct {
 	spilled int
 	// writing is how many are being written, strict how many chains hold back an aggregate.
 	writing, strict int
+	// died is when the last event without a number became a dead letter.
+	died time.Time
 }
 
 type letterKey struct {

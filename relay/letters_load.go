@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -47,8 +48,12 @@ func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, er
 // untilRead reads what a start needs, however long the database is away, and
 // says each time that it cannot. The error is Fatal, or the cause of ctx's end.
 func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error) error {
+	defer r.setStuck(nil)
 	for attempt := 1; ; attempt++ {
 		err := read()
+		if err != nil {
+			r.setStuck(fmt.Errorf("%s: %w", cannot, err))
+		}
 		switch {
 		case err == nil:
 			return nil
@@ -67,7 +72,8 @@ func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error)
 // note builds the chains.
 func (d *deadLetters) note(p *publisher) {
 	slices.SortStableFunc(d.entries, func(a, b dlq.ChainEntry) int {
-		return cmp.Or(cmp.Compare(a.AggregateID, b.AggregateID), cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.WrittenAt, b.WrittenAt))
+		return cmp.Or(cmp.Compare(a.AggregateID, b.AggregateID), cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.WrittenAt, b.WrittenAt),
+			a.FirstFailedAt.Compare(b.FirstFailedAt)) // events of one batch have one write time
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,14 +139,13 @@ func (d *deadLetters) claims(ctx context.Context, store *dlq.Store) error {
 	return nil
 }
 
-// settle decides, once the topics are read back, about the replays that a relay
-// before this one had under way.
-func (d *deadLetters) settle(ctx context.Context, r *replayer) {
-	p := r.p
+// know tells the publisher, once the topics are read back, what the letters say of
+// their aggregates.
+func (d *deadLetters) know(p *publisher) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for i := range d.entries {
 		e := &d.entries[i]
-		p.mu.Lock()
-		out := p.memory.has(e.EventID)
 		// Of an aggregate that the topics say nothing of a letter says nothing
 		// either: others may have passed it.
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
@@ -148,24 +153,35 @@ func (d *deadLetters) settle(ctx context.Context, r *replayer) {
 				p.memory.keep(agg, p.memory.advance(agg, known, e.Sequence))
 			}
 		}
-		p.mu.Unlock()
-		if e.Status != dlq.Processing {
-			continue
-		}
+	}
+}
+
+// settle decides about the replays that a relay before this one had under way,
+// once the topics are read back. It comes before all replays, and nothing else
+// waits for it: until the database says yes, these letters hold back their own
+// aggregates alone.
+func (d *deadLetters) settle(ctx context.Context, r *replayer) error {
+	for ; len(d.entries) > 0; d.entries = d.entries[1:] {
+		e := &d.entries[0]
 		switch {
-		case out:
-			if r.insist(ctx, e.EventID, "resolve", func() error {
-				return p.letters.store.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
+		case e.Status != dlq.Processing:
+		case r.isOut(e.EventID):
+			if !r.insist(ctx, e.EventID, "resolve", func() error {
+				return r.p.letters.store.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
 			}) {
-				r.metrics.replays.WithLabelValues("found").Inc()
-				r.drop(e.EventID)
+				return context.Cause(ctx)
 			}
+			r.metrics.replays.WithLabelValues("found").Inc()
+			r.drop(e.EventID)
 		case e.ClaimedBy == r.owner:
-			if r.insist(ctx, e.EventID, "give back", func() error {
-				return p.letters.store.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
+			if !r.insist(ctx, e.EventID, "give back", func() error {
+				return r.p.letters.store.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
 			}) {
-				r.later(e.EventID, atOnce)
+				return context.Cause(ctx)
 			}
+			r.later(e.EventID, atOnce)
 		}
 	}
+	d.entries = nil
+	return nil
 }

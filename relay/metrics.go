@@ -14,6 +14,7 @@ type metrics struct {
 	repeated         prometheus.Counter
 	late             prometheus.Counter
 	found            [byBackfill + 1]prometheus.Counter
+	swept            [sweptCauses]prometheus.Counter
 	gaps             prometheus.Counter
 	rowsIgnored      prometheus.Counter
 	rowsUndecodable  prometheus.Counter
@@ -60,6 +61,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		checkpointErrors: counter("relay_checkpoint_errors_total", "Checkpoints that could not be saved; they are saved later."),
 	}
 	m.registerTail(reg)
+	m.swept = newSwept(reg)
 	m.readBack = newReadBackMetrics(reg)
 	m.publishingMetrics = newPublishingMetrics(reg)
 	for c := range Permanent + 1 {
@@ -113,6 +115,7 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	gauge("relay_aggregates_held", "Aggregates held because an event of theirs cannot be published.", func() float64 {
 		return float64(r.publisher.Load().state().held)
 	})
+	gauge("relay_topics_stalled", "Topics that acknowledge nothing while others do.", func() float64 { return float64(len(r.publisher.Load().state().stalled)) })
 	gauge("relay_streams_held", "Streams held because of a row that cannot be read.", func() float64 { return float64(r.streams.heldCount()) })
 	gauge("relay_oldest_unacknowledged_seconds", "Age, since it was read, of the oldest change that is not acknowledged.", func() float64 {
 		return r.streams.oldestAge(time.Now()).Seconds()

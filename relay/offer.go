@@ -96,6 +96,9 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, err error) 
 		if err := p.budget.take(ctx, size); err != nil {
 			return v, err
 		}
+		if o.by == byTail {
+			p.tailed.waited.Store(time.Now().UnixMicro())
+		}
 		paid = true // and while it waited the event may have come in by another way
 	}
 	p.mu.Unlock()
@@ -213,6 +216,9 @@ func (p *publisher) take(o *offer, size int64) {
 	p.items[o.event.ID] = it
 	p.bytes += size
 	p.metrics.found[o.by].Inc()
+	if o.by == bySweep {
+		p.metrics.swept[p.tailed.swept(o)].Inc()
+	}
 	p.pump(l)
 }
 

@@ -43,8 +43,8 @@ func (p *publisher) answerBreaker() {
 
 // ping probes the broker when there is no event to do it with. Called locked.
 func (p *publisher) ping() {
-	if p.pinging || p.closed || len(p.waiting) > 0 {
-		return // a topic that is waited for is a probe of its own
+	if p.pinging || p.closed || p.asking > 0 {
+		return // a topic that is being made is a probe of its own
 	}
 	c := p.admit()
 	if c == nil {
@@ -66,6 +66,13 @@ func (p *publisher) ping() {
 
 // attempt runs f as a call of the breaker, once that lets it through.
 func (p *publisher) attempt(ctx context.Context, f func() error) error {
+	count := func(n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.asking += n
+	}
+	count(1)
+	defer count(-1)
 	for {
 		p.mu.Lock()
 		c := p.admit()

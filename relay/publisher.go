@@ -63,9 +63,9 @@ type publisher struct {
 	struck     time.Time
 	doubt      bool                  // a call failed, and none was answered since
 	refused    map[*lane]struct{}    // lanes that admit sent away
-	probing    []*lane               // lanes that wait for the end of a probe
 	flows      map[string]*topicFlow // topics with records outstanding
 	pinging    bool
+	asking     int // callers of attempt
 	letters    *letters
 	sending    map[*lane]struct{} // lanes with records outstanding
 	replaying  map[*lane]struct{}
@@ -73,12 +73,12 @@ type publisher struct {
 	items      map[gocql.UUID]*item // by event id, those not acknowledged
 	bytes      int64
 	held       map[gocql.UUID]*Hold
-	memory     *memory                      // what is out already
+	memory     *memory // what is out already
+	tailed     tailTrack
 	older      *olderRows                   // what a backfill has still to hand on, nil without one
 	claims     map[gocql.UUID]chan struct{} // aggregates that one caller fills a gap of
 	waiting    map[string][]*lane           // by topic that is being made
-	probe      *lane                        // the suspect that is being sent alone
-	suspects   []*lane
+	probes     map[string]*probe            // by topic with a suspect
 	topicNames map[topicKey]topicEntry
 }
 
@@ -106,6 +106,7 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		topicNames: make(map[topicKey]topicEntry),
 		held:       make(map[gocql.UUID]*Hold),
 		waiting:    make(map[string][]*lane),
+		probes:     make(map[string]*probe),
 		topics:     newTopics(cfg),
 		larger:     make(map[string]largerClient),
 		breaker:    newBreaker(cfg, m),
@@ -119,6 +120,8 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		woken:      make(chan struct{}, 1),
 		burying:    make(chan struct{}, buryConcurrency),
 	}
+	p.tailed.off, p.tailed.window = cfg.Tail != TailOn, cfg.ConfidenceWindow.Microseconds()
+	p.tailed.left = make(map[gocql.UUID]struct{})
 	client, err := p.newClient(kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes))
 	if err != nil {
 		stop()
@@ -140,6 +143,10 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 	opts = append(opts,
 		kgo.SeedBrokers(p.cfg.Brokers...),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
+		// A broker that goes away hangs up on those who have just connected too. The
+		// client would take that for a wrong setting, and give back a record that an
+		// earlier attempt may have written.
+		kgo.AlwaysRetryEOF(),
 		kgo.RecordPartitioner(partitioner()),
 		// The budget is the bound; the client's own must never be reached.
 		kgo.MaxBufferedRecords(p.cfg.MaxInFlightRecords+p.cfg.ReplayConcurrency+1),
@@ -176,15 +183,9 @@ func (p *publisher) pump(l *lane) {
 		case it.topicErr != nil:
 			p.refuse(l, it.topicErr)
 			return
-		case l.suspect && p.probe != l:
-			p.queueProbe(l)
-			return
-		case l.suspect && p.flows[it.topic] != nil:
-			return // the last of them pumps
-		case p.probe != nil && p.probe != l && p.probe.items[0].topic == it.topic:
-			p.probing = append(p.probing, l)
-			return
 		case p.flows[it.topic].stalls(l):
+			return
+		case p.waitsForProbe(l, it):
 			return
 		}
 		if wait := time.Until(it.event.DeliverAt); !it.event.DeliverAt.IsZero() && wait > 0 {
@@ -255,8 +256,8 @@ func (p *publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 		l.partition.Store(-1)
 		delete(p.sending, l)
 	}
-	if p.ebb(it.topic, err == nil) && p.probe != nil {
-		defer p.pumpProbe()
+	if p.ebb(it.topic, err == nil) && p.probes[it.topic] != nil {
+		defer p.pumpProbe(it.topic)
 	}
 	made := it.call.root().attempt
 	if errors.Is(err, errGivenUp) {
@@ -384,47 +385,6 @@ func usedUp(it *item, err error) error {
 	return fmt.Errorf("not acknowledged in %d attempts: %w", it.attempts, err)
 }
 
-// refuse deals with an error that says the front item cannot be sent. The
-// first time, unless the error is the relay's own, the item may have been
-// failed together with another one of its partition, so it is sent once more,
-// alone. Called locked, with nothing outstanding.
-func (p *publisher) refuse(l *lane, err error) {
-	front := l.items[0]
-	if !l.suspect && front.topicErr == nil {
-		l.suspect, l.failed = true, nil
-		if tooLarge(err) {
-			p.measure(l, front.topic)
-			return
-		}
-		p.pump(l)
-		return
-	}
-	l.suspect = true
-	p.endProbe(l)
-	switch {
-	case l.ended != nil:
-		p.endReplay(l, replayEnd{err: err})
-		return
-	case p.letters.on():
-		p.bury(l, err)
-		return
-	}
-	if l.hold == nil {
-		l.hold = &Hold{
-			AggregateID: l.id, EventID: front.event.ID, Sequence: front.event.Sequence, Topic: front.topic, Since: time.Now(),
-		}
-		p.held[l.id] = l.hold
-		p.log.Error("event cannot be published; its aggregate is held, nothing is skipped",
-			"event_id", front.event.ID, "aggregate_id", l.id, "seq", front.event.Sequence, "topic", front.topic, "err", err)
-	}
-	l.hold.Err = err
-	l.hold.Attempts = front.attempts
-	if tooLarge(err) {
-		p.measure(nil, front.topic)
-	}
-	p.resume(l, p.cfg.HoldRetry)
-}
-
 // release ends a hold. Called locked.
 func (p *publisher) release(l *lane) {
 	if l.hold == nil {
@@ -446,111 +406,6 @@ func (p *publisher) restart(l *lane) {
 	defer p.mu.Unlock()
 	l.paused, l.failed = false, nil
 	p.pump(l)
-}
-
-// queueProbe lets the suspect be sent when no other suspect is. Called locked.
-func (p *publisher) queueProbe(l *lane) {
-	if p.probe != nil {
-		l.paused = true
-		p.suspects = append(p.suspects, l)
-		return
-	}
-	p.probe = l
-	p.pump(l)
-}
-
-// pumpProbe sends the suspect when nothing else is under way to its topic.
-func (p *publisher) pumpProbe() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.probe != nil {
-		p.pump(p.probe)
-	}
-}
-
-// endProbe lets the next suspect be sent, if l was the one. Called locked.
-func (p *publisher) endProbe(l *lane) {
-	if p.probe != l {
-		return
-	}
-	p.probe = nil
-	waited := p.probing
-	p.probing = nil
-	for _, s := range waited {
-		if len(s.items) > 0 {
-			p.pump(s)
-		}
-	}
-	if len(p.suspects) == 0 {
-		return
-	}
-	next := p.suspects[0]
-	p.suspects = p.suspects[1:]
-	p.probe = next
-	next.paused = false
-	p.pump(next)
-}
-
-// makeTopic makes the topic and then starts the lanes that wait for it. Called locked.
-func (p *publisher) makeTopic(topic string, l *lane) {
-	waiting, running := p.waiting[topic]
-	p.waiting[topic] = append(waiting, l)
-	if running {
-		return
-	}
-	p.wg.Go(func() {
-		err := p.ensureTopic(p.ctx, topic)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		lanes := p.waiting[topic]
-		delete(p.waiting, topic)
-		for _, l := range lanes {
-			l.paused = false
-			switch {
-			case err == nil:
-				p.pump(l)
-			case Classify(err) == Permanent:
-				l.suspect = true
-				p.refuse(l, err)
-			}
-		}
-	})
-}
-
-// ensureTopic makes the topic, however long the broker is away. The error is
-// Permanent, or Stopped; of a Fatal one the relay was told.
-func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
-	for attempt := 1; ; attempt++ {
-		var err error
-		if p.topics.wasDeleted(topic) {
-			// The client still has the id of the topic that was deleted.
-			p.client.PurgeTopicsFromProducing(topic)
-		}
-		if p.remember != nil {
-			err = p.remember(ctx, topic)
-		}
-		if err == nil {
-			err = p.attempt(ctx, func() error { return p.topics.ensure(ctx, topic) })
-		}
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return errors.Join(ErrStopping, err)
-		}
-		switch Classify(err) {
-		case Permanent, Stopped:
-			return err
-		case Fatal:
-			p.fatal(err)
-			return err
-		}
-		wait := backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt)
-		p.log.Warn("topic is not ready; trying again", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
-		if err := sleep(ctx, wait); err != nil {
-			return errors.Join(ErrStopping, err)
-		}
-	}
 }
 
 // drain waits until all events that can be published are, or ctx ends, and
@@ -612,6 +467,7 @@ type publisherState struct {
 	// open breaker made, parked the aggregates that wait behind one.
 	letters, spilled, parked int
 	breaker                  BreakerStatus
+	stalled                  []StalledTopic
 }
 
 // state is zero for a publisher that was not made yet.
@@ -624,7 +480,7 @@ func (p *publisher) state() publisherState {
 	s := publisherState{open: len(p.items), bytes: p.bytes, held: len(p.held), full: p.memory.full()}
 	s.fresh, s.shown, s.aggregates = p.memory.size()
 	s.letters, s.spilled, s.breaker = len(p.letters.known), p.letters.spilled, p.breaker.status
-	s.parked = p.letters.strict
+	s.parked, s.stalled = p.letters.strict, p.stalled()
 	return s
 }
 

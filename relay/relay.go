@@ -42,6 +42,7 @@ type Relay struct {
 	lastErr  error // why the reader ended last
 	lastAt   time.Time
 	started  time.Time
+	stuck    error // why the start does not get on
 	restarts int
 }
 
@@ -115,6 +116,7 @@ func (r *Relay) run(ctx context.Context) error {
 	var fill *backfill
 	for _, step := range []func(context.Context) error{
 		r.findTable,
+		r.refuseLetters,
 		func(ctx context.Context) (err error) {
 			if dead, err = r.loadLetters(ctx, p); err != nil {
 				return err
@@ -139,7 +141,7 @@ func (r *Relay) run(ctx context.Context) error {
 		return r.finish(ctx, p, err)
 	}
 	replays := newReplayer(p, r.lookup)
-	dead.settle(tail, replays)
+	dead.know(p)
 	sup := suture.New("relay", suture.Spec{
 		EventHook:         r.supervised,
 		FailureThreshold:  1,
@@ -164,7 +166,12 @@ func (r *Relay) run(ctx context.Context) error {
 	}
 	sup.Add(&service{name: "memory", run: func(ctx context.Context) error { return r.forget(ctx, p) }, fail: fail})
 	if p.letters.on() {
-		sup.Add(&service{name: "replays", run: replays.run, fail: fail})
+		sup.Add(&service{name: "replays", run: func(ctx context.Context) error {
+			if err := dead.settle(ctx, replays); err != nil {
+				return err
+			}
+			return replays.run(ctx)
+		}, fail: fail})
 	}
 	if r.cfg.Tail == TailOn {
 		t := newTail(&r.cfg, r.metrics,
@@ -259,6 +266,12 @@ func (r *Relay) forget(ctx context.Context, p *publisher) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+func (r *Relay) setStuck(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stuck = err
 }
 
 func (r *Relay) setReading(on bool, err error) {

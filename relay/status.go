@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -27,8 +28,11 @@ type Status struct {
 	// DeadLetters are those that are not settled, Spilled those of them that an
 	// open breaker made, and ParkedAggregates the aggregates that wait behind one.
 	DeadLetters, Spilled, ParkedAggregates int
-	// Holding says that the breaker is open and nothing more is spilled.
+	// Holding says that the breaker is open, or a topic stalled, and nothing more
+	// is spilled.
 	Holding bool
+	// Stalled are the topics that acknowledge nothing while others do.
+	Stalled []StalledTopic
 	// HeldStreams are the streams with a row that cannot be read, and why.
 	HeldStreams map[string]error
 	// Restarts counts how often the reader was started again, and LastError is
@@ -38,6 +42,8 @@ type Status struct {
 	// Tail is what the tail is doing. Its errors are no reason not to be ready:
 	// events come by the sweep then, later.
 	Tail TailStatus
+	// StartErr is why a start does not get on, nil if it does.
+	StartErr error
 	// ReadingBack says that the topics are being read back, before anything is
 	// published, and ReadBackErr why that does not get on.
 	ReadingBack bool
@@ -55,6 +61,7 @@ func (r *Relay) Status() Status {
 	r.mu.Lock()
 	s := Status{Reading: r.reading, Restarts: r.restarts, LastError: r.lastErr}
 	started := r.started
+	s.StartErr = r.stuck
 	r.mu.Unlock()
 	s.Streams = r.streams.count()
 	s.LastWindow = r.streams.lastWindow()
@@ -69,6 +76,8 @@ func (r *Relay) Status() Status {
 		s.InFlight, s.Breaker = st.open, st.breaker
 		s.DeadLetters, s.Spilled, s.ParkedAggregates = st.letters, st.spilled, st.parked
 		s.Holding = st.breaker.State != BreakerClosed && (!p.letters.on() || r.cfg.WhenOpen != WhenOpenSpill || st.spilled >= r.cfg.SpillLimit)
+		s.Stalled = st.stalled
+		s.Holding = s.Holding || slices.ContainsFunc(st.stalled, func(t StalledTopic) bool { return t.Holding })
 		s.Held = p.holds()
 	}
 	s.Tail = r.tail.Load().status()
@@ -86,6 +95,8 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	switch {
 	case started.IsZero():
 		say("not started")
+	case s.StartErr != nil:
+		say("starting: %v", s.StartErr)
 	case s.ReadBackErr != nil:
 		say("the topics cannot be read back, and nothing is published before that: %v", s.ReadBackErr)
 	case s.ReadingBack:
@@ -109,6 +120,20 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 			now = "events wait in the CDC log until it closes"
 		}
 		say("the breaker is %s since %s, %s: %v", b.State, b.Since.UTC().Format(time.RFC3339), now, b.Cause)
+	}
+	for _, t := range s.Stalled {
+		if now.Sub(t.Since) < cfg.usedUpAfter() {
+			continue
+		}
+		then := "they become dead letters"
+		switch {
+		case t.Holding:
+			then = fmt.Sprintf("there are %d dead letters, the limit: they wait, and reading stops when memory is full", s.Spilled)
+		case cfg.DeadLetters != DeadLettersOn:
+			then = "they wait, and reading stops when memory is full"
+		}
+		say("topic %q acknowledges nothing since %s, %d records are on their way to it, and events of %d aggregates behind them: %s",
+			t.Topic, t.Since.UTC().Format(time.RFC3339), t.Records, t.Aggregates, then)
 	}
 	if s.OldestUnacknowledged >= cfg.StallAfter {
 		say("the oldest event has waited for the broker's acknowledgement for %s", s.OldestUnacknowledged.Round(time.Second))

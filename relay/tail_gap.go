@@ -73,7 +73,7 @@ func (g *tailGaps) await(ctx context.Context, e *outbox.Event, floor func() (int
 		return
 	}
 	if len(g.waiting) >= maxTailGaps {
-		g.metrics.tailLeft.Inc()
+		g.publisher.leave(e.AggregateID)
 		return
 	}
 	of := outbox.Event{AggregateID: e.AggregateID, AggregateText: e.AggregateText}
@@ -117,7 +117,7 @@ func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
 		return false
 	}
 	if upTo < w.upTo {
-		g.metrics.tailLeft.Inc()
+		g.publisher.leave(w.of.AggregateID)
 	}
 	delete(g.waiting, w.of.AggregateID)
 	return true

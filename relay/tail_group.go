@@ -169,6 +169,7 @@ func (g *tailGroup) dueAgain(timer *time.Timer) ([]int, readingKind) {
 func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (time.Duration, error) {
 	t := g.tail
 	for t.publisher.memoryFull() {
+		t.publisher.tailed.waited.Store(time.Now().UnixMicro())
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return 0, err
 		}
@@ -372,7 +373,7 @@ func (r *reading) take(ctx context.Context, row *tailRow) error {
 		i := g.generation.index(row.stream)
 		t.gaps.await(ctx, &row.event, func() (int64, bool) { return t.floor(g.generation, g.generation.streams[i]) })
 	case v == left:
-		t.metrics.tailLeft.Inc()
+		t.publisher.leave(row.event.AggregateID)
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
 			return err
 		}
 		if v == left {
-			g.tail.metrics.tailLeft.Inc()
+			g.tail.publisher.leave(rows[i].event.AggregateID)
 		}
 	}
 	return nil

@@ -102,6 +102,9 @@ func (p *Process) Restart() {
 	}(p.cmd, p.exited)
 }
 
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Kill ends the process as a crash would: by SIGKILL.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()

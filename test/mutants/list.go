@@ -102,7 +102,7 @@ var mutants = []mutant{
 		old: "if limit <= before {", new: "if limit > 0 {",
 	}),
 	seeds(mutant{
-		name: "an event that is refused is dropped", file: "relay/publisher.go",
+		name: "an event that is refused is dropped", file: "relay/suspects.go",
 		old: "	case p.letters.on():\n		p.bury(l, err)\n",
 		new: "	case p.letters.on():\n		l.suspect, l.failed = false, nil\n		p.settle(l, front, false)\n		p.pump(l)\n		p.rest(l)\n",
 	}),
@@ -152,7 +152,7 @@ var mutants = []mutant{
 		new: "			_ = begin\n",
 	}),
 	unit("TestReadback_.*", mutant{
-		name: "the topics of a template are not remembered", file: "relay/publisher.go",
+		name: "the topics of a template are not remembered", file: "relay/topics_make.go",
 		old: "			err = p.remember(ctx, topic)",
 		new: "			_ = p.remember",
 	}),

@@ -1,0 +1,98 @@
+package relay
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// Dead letters of a table without numbers leave in the order of the writes, those
+// of one batch in the order of the log, also when another relay replays them. Their
+// ids are in another order.
+func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+		columns, err := outbox.ReadColumns(t.Context(), w.session, "shop", "events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := outbox.Mapping{Preset: outbox.PresetDebezium}.Table("shop", "events", columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		debezium(&w.cfg)
+		rnd := rand.New(rand.NewPCG(7, 7))
+		write := func(aggregate string, batch int) {
+			b := w.session.Batch(gocql.LoggedBatch)
+			for i := range 2 {
+				id := gocql.UUIDFromTime(time.Now().Add(time.Duration(rnd.IntN(1e6)) * time.Millisecond))
+				if err := table.Append(b, outbox.Event{
+					ID: id, AggregateText: aggregate, AggregateType: "order", Type: "Placed",
+					Payload: fmt.Appendf(nil, `{"n":%d}`, 2*batch+i), CreatedAt: time.Now(),
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, stop := w.run()
+		write("order-1", 0)
+		time.Sleep(10 * time.Second)
+		reachable := w.unreachable()
+		write("order-2", 0) // it is on its way when the loss is noticed, and stays with the producer
+		time.Sleep(25 * time.Second)
+		for n := range 20 {
+			write("order-1", n+1)
+			time.Sleep(200 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		_ = stop()
+		r, stop := w.run()
+		time.Sleep(10 * time.Second)
+		if s := r.Status(); s.DeadLetters < 20 {
+			t.Errorf("%d dead letters, want most of 40", s.DeadLetters)
+		}
+		reachable()
+		time.Sleep(5 * time.Minute)
+		if s := r.Status(); s.DeadLetters != 0 {
+			t.Errorf("%d dead letters are left", s.DeadLetters)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		var got []string
+		for _, d := range w.consume("outbox.event.order") {
+			if d.AggregateString() == "order-1" {
+				got = append(got, d.ID.String())
+			}
+		}
+		// What the log says.
+		var want []string
+		iter := w.session.Query(`SELECT aggregateid, id FROM shop.events_scylla_cdc_log`).Prefetch(0).Iter()
+		var aggregate string
+		var id gocql.UUID
+		for iter.Scan(&aggregate, &id) {
+			if aggregate == "order-1" && (len(want) == 0 || want[len(want)-1] != id.String()) {
+				want = append(want, id.String())
+			}
+		}
+		if err := iter.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("%d events in the topic, want %d in the order of the log:\n got %v\nwant %v", len(got), len(want), got, want)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package relay
+
+import (
+	"sync/atomic"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// sweptCause is why the sweep handed on an event first, and not the tail.
+type sweptCause uint8
+
+const (
+	// sweptTailOff: there is no tail.
+	sweptTailOff sweptCause = iota
+	// sweptBeforeStart: it was written longer before the tail began than that reads back.
+	sweptBeforeStart
+	// sweptHeldBack: the tail waited for room, or for the sweep.
+	sweptHeldBack
+	// sweptFailing: the tail could not read.
+	sweptFailing
+	// sweptLeft: the tail was not sure of what is before it in its aggregate.
+	sweptLeft
+	// sweptLate: the tail had read on when the row became visible. A batch was
+	// replayed from the batchlog, a conditional write decided late, a replica slow, a
+	// clock behind.
+	sweptLate
+
+	sweptCauses
+)
+
+// String is the cause as the metric's label has it.
+func (c sweptCause) String() string {
+	return [...]string{"tail_off", "before_start", "held_back", "failing", "left", "late"}[c]
+}
+
+// maxLeft bounds the aggregates that are remembered as left to the sweep.
+const maxLeft = 10_000
+
+// tailTrack is what is known of the tail when the sweep comes upon an event that
+// did not go out. Its times are in microseconds, 0 for never; they are safe for
+// concurrent use.
+type tailTrack struct {
+	off                    bool
+	window                 int64
+	began, waited, failing atomic.Int64
+	// left are aggregates with an event that the tail left to the sweep; the
+	// publisher's lock guards them.
+	left map[gocql.UUID]struct{}
+}
+
+// leave notes that the tail leaves an event of the aggregate to the sweep.
+func (p *publisher) leave(aggregate gocql.UUID) {
+	p.metrics.tailLeft.Inc()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.tailed.left) >= maxLeft {
+		clear(p.tailed.left)
+	}
+	p.tailed.left[aggregate] = struct{}{}
+}
+
+// swept says why the sweep came upon the event first. Called locked.
+func (t *tailTrack) swept(o *offer) sweptCause {
+	began := t.began.Load()
+	_, left := t.left[o.event.AggregateID]
+	delete(t.left, o.event.AggregateID)
+	switch {
+	case t.off:
+		return sweptTailOff
+	case left:
+		return sweptLeft
+	case began == 0 || o.written < began-t.window:
+		return sweptBeforeStart
+	case o.written <= t.waited.Load():
+		return sweptHeldBack
+	case o.written <= t.failing.Load():
+		return sweptFailing
+	default:
+		return sweptLate
+	}
+}
+
+func newSwept(reg prometheus.Registerer) (out [sweptCauses]prometheus.Counter) {
+	swept := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "relay_events_swept_total",
+		Help: "Events that the sweep handed on first, by why the tail had not: there is none (tail_off), it began later (before_start), it waited for room or for the sweep (held_back), " +
+			"it could not read (failing), it was not sure of what is before them (left), or their rows became visible when it had read on (late).",
+	}, []string{"cause"})
+	for c := range sweptCauses {
+		out[c] = swept.WithLabelValues(c.String())
+	}
+	reg.MustRegister(swept)
+	return out
+}
