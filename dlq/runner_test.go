@@ -252,6 +252,32 @@ func TestRunner_PauseResumeCancel(t *testing.T) {
 	}
 }
 
+// A job that is paused and resumed before its runner has seen that goes on as if
+// nothing had been.
+func TestRunner_PausedAndResumedAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ids := b.buryMany(t, 60, nil)
+	cfg := quick("r1")
+	cfg.Poll = 20 * time.Millisecond
+	start(t, b.Store, cfg)
+	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids, Rate: 100, BatchSize: 20})
+	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done > 0 })
+	for range 30 {
+		if err := b.PauseJob(t.Context(), j.ID, eve); err != nil {
+			break // it is done
+		}
+		if err := b.ResumeJob(t.Context(), j.ID, eve); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j = b.jobWhen(t, j.ID, "done", finished)
+	if j.State != JobDone || j.Progress.Changed != len(ids) {
+		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
+	}
+	b.actedOnce(t, j.ID, 1, ids)
+}
+
 // The canary stops a replay that fails as before, and lets go on one that does not.
 func TestRunner_Canary(t *testing.T) {
 	t.Parallel()

@@ -23,10 +23,12 @@ type worker struct {
 	j     *Job // as it was saved last
 	limit *rate.Limiter
 
-	batches map[int64][]actedOn // those that are followed
-	mu      sync.Mutex
-	acting  acted    // of the current batch, so far
-	seen    followed // of the batches that are followed, so far
+	batches    map[int64][]actedOn // those that are followed
+	lastFollow time.Time
+
+	mu     sync.Mutex // of what follows, and of writes of j
+	acting acted      // of the current batch, so far
+	seen   followed   // of the batches that are followed, so far
 }
 
 // canary are the sizes of the first batches of a job with a canary.
@@ -34,6 +36,9 @@ var canary = []int{1, 2, 5, 20}
 
 // followBatches is how many batches are followed at the same time.
 const followBatches = 50
+
+// followEvery is how often, at most, acting is put off for following.
+const followEvery = time.Second
 
 // run goes on with the job until it is finished, paused or lost, or until
 // something fails that may be tried again.
@@ -48,7 +53,9 @@ func (w *worker) run(ctx context.Context) error {
 			return nil
 		case len(w.j.ids) > 0:
 			err = w.batch(ctx, cancelled)
-		case !cancelled && !w.j.cursor.End && w.mayPlan():
+		case w.followDue():
+			err = w.follow(ctx)
+		case !cancelled && w.mayPlan():
 			err = w.plan(ctx)
 		case w.followedAll():
 			return w.finish(ctx, JobDone, nil)
@@ -79,6 +86,12 @@ func (w *worker) follows() bool { return w.j.Action == ActionReplay && w.j.Follo
 
 func (w *worker) followedAll() bool { return !w.follows() || w.j.cursor.Followed >= w.complete() }
 
+// followDue says that it is time to learn what became of letters, though there
+// are others to act on.
+func (w *worker) followDue() bool {
+	return !w.followedAll() && time.Since(w.lastFollow) >= max(w.cfg.Poll, followEvery)
+}
+
 // mayPlan says that the next batch need not wait for what becomes of those
 // before.
 func (w *worker) mayPlan() bool {
@@ -98,6 +111,9 @@ func (w *worker) save(ctx context.Context, f func(*Job)) error {
 			return false, errLostJob
 		}
 		j.ClaimedUntil = w.store.millis().Add(w.cfg.Lease)
+		if j.State == JobQueued { // paused and resumed, before it was seen that it was paused
+			j.State = JobRunning
+		}
 		if f != nil {
 			f(j)
 		}
@@ -316,9 +332,7 @@ func each(ctx context.Context, workers, n int, f func(context.Context, int) erro
 
 // follow learns what became of the letters that were replayed, and saves it.
 func (w *worker) follow(ctx context.Context) error {
-	if !w.follows() {
-		return nil
-	}
+	w.lastFollow = time.Now()
 	last := min(w.complete(), w.j.cursor.Followed+followBatches)
 	known, at := w.j.cursor.Known, w.j.cursor.Followed
 	var seen followed

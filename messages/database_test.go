@@ -19,7 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// bundle is a service on a node in memory, with times short enough to wait for.
+// bundle is a service on a node in memory.
 type bundle struct {
 	*Service
 	node    *scyllafake.Server
@@ -43,7 +43,7 @@ func setup(t testing.TB, change ...func(*Config)) *bundle {
 		t.Fatal(err)
 	}
 	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace)}
-	cfg := Config{AttemptTimeout: 400 * time.Millisecond, WriteBudget: 2 * time.Second}
+	cfg := Config{AttemptTimeout: 5 * time.Second, WriteBudget: 5 * time.Second}
 	for _, f := range change {
 		f(&cfg)
 	}

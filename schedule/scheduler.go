@@ -64,7 +64,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			if full && err == nil {
 				swept = began
 			}
-			if err != nil && ctx.Err() == nil {
+			if err != nil && ctx.Err() == nil && !errors.Is(err, errLeaseLost) {
 				s.fail("look", "cannot look for due messages; trying again", err)
 			}
 		} else {

@@ -254,7 +254,10 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *config, s *dlq.Store, 
 		out.Refused += job.Progress.SkippedAll()
 	}
 	out.Skipped = skipped(action, &out)
-	return errors.Join(jobErr, f.report(cmd, action, &out))
+	if err := f.report(cmd, action, &out); jobErr == nil {
+		return err
+	}
+	return jobErr // it says more
 }
 
 // spec is the job that changes the letters of the preview.

@@ -17,6 +17,7 @@ var testTime = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 func TestDLQ_Jobs(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
+	b.relaySays("running", "closed", -time.Hour)
 	for i := range 5 {
 		b.bury(1, func(l *dlq.Letter) { l.AggregateID = fmt.Sprint("j", i) })
 	}
@@ -97,14 +98,6 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	id := b.bury(1, nil)
-	say := func(state, breaker string, age time.Duration) {
-		t.Helper()
-		status := fmt.Sprintf(`{"state":%q,"breaker":{"state":%q}}`, state, breaker)
-		if err := b.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', ?, 'i', ?, ?)",
-			"outbox.outbox_messages", time.Now().Add(-age), status).Exec(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	replay := func(want int, args ...string) string {
 		t.Helper()
 		_, errOut := b.run(want, append([]string{"replay", id, "--yes", "--wait", "0"}, args...)...)
@@ -119,7 +112,7 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 		{"stopped", "closed", 0, "no relay of outbox.outbox_messages runs"},
 		{"running", "closed", time.Minute, "no relay of outbox.outbox_messages runs"},
 	} {
-		say(tt.state, tt.breaker, tt.age)
+		b.relaySays(tt.state, tt.breaker, tt.age)
 		if errOut := replay(exitFailed); !strings.Contains(errOut, tt.want) || !strings.Contains(errOut, "--force") {
 			t.Errorf("%+v: replay says %q", tt, errOut)
 		}
@@ -127,9 +120,15 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 			t.Fatalf("a replay that was refused made a job: %v, %v", jobs, err)
 		}
 	}
-	say("running", "closed", 0)
+	if err := b.session.Query("DELETE FROM relay_instances WHERE scope = 'keyspace'").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	if errOut := replay(exitFailed); !strings.Contains(errOut, "no relay of outbox.outbox_messages runs") {
+		t.Errorf("replay without any relay says %q", errOut)
+	}
+	b.relaySays("running", "closed", 0)
 	replay(exitWaits)
-	say("running", "open", 0)
+	b.relaySays("running", "open", 0)
 	if errOut := replay(exitWaits, "--force"); !strings.Contains(errOut, "going on") {
 		t.Errorf("replay --force says %q", errOut)
 	}

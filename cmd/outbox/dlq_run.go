@@ -36,10 +36,10 @@ func (f *dlqRun) addFlags(cmd *cobra.Command, replay bool) {
 // follow is how long the job waits for what becomes of letters.
 func (f *dlqRun) follow() time.Duration {
 	switch {
-	case f.wait > 0:
-		return f.wait
 	case f.detach:
 		return dlq.DefaultFollow
+	case f.wait > 0:
+		return f.wait
 	}
 	return -1
 }

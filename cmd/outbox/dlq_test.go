@@ -33,6 +33,16 @@ func setupDLQ(t *testing.T) *dlqBundle {
 	return b
 }
 
+// relaySays is what a relay said of itself so long ago.
+func (b *dlqBundle) relaySays(state, breaker string, ago time.Duration) {
+	b.t.Helper()
+	status := fmt.Sprintf(`{"state":%q,"breaker":{"state":%q}}`, state, breaker)
+	if err := b.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', ?, 'i', ?, ?)",
+		"outbox.outbox_messages", time.Now().Add(-ago), status).Exec(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // bury stores a letter of aggregate a, changed by f.
 func (b *dlqBundle) bury(seq int64, f func(*dlq.Letter)) string {
 	b.t.Helper()
@@ -95,6 +105,7 @@ func (b *dlqBundle) status(id string) dlq.Status {
 func TestDLQ_Commands(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
+	b.relaySays("running", "closed", -time.Hour)
 	if out, errOut := b.run(exitOK, "list"); out != "" || !strings.Contains(errOut, "no dead letter matches") {
 		t.Errorf("list of nothing printed %q, %q", out, errOut)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
@@ -126,6 +128,18 @@ func TestSafety_Token(t *testing.T) {
 	if n := eval[int](b, `Object.values(localStorage).filter((v) => v.includes("obx_")).length`); n > 0 {
 		t.Error("the token is in localStorage, where it outlives the tab")
 	}
+	// A token that runs out leads to the sign-in, and back to the page.
+	eval[bool](b, `(sessionStorage.setItem("outbox.token", "obx_gone"), true)`)
+	b.click(`.tabs [data-path="/groups"]`)
+	b.sees("[role=alert]", "no longer takes this token")
+	b.fills("[data-key=token]", w.tokens[access.Operator])
+	b.click("button[type=submit]")
+	b.sees("main h1", "Groups")
+	b.click(`.tabs [data-path="/jobs"]`)
+	b.sees("main", "No job was started yet")
+	b.do(chromedp.NavigateBack())
+	b.sees("main h1", "Groups")
+
 	// Another site's form or page has no token, and none comes by itself.
 	if got := eval[int](b, `fetch("/v1/dlq/letters/"+%s+"/replay", {method: "POST", credentials: "include", headers: {"Content-Type": "application/json"}, body: "{}"}).then((r) => r.status)`, id); got != 401 {
 		t.Errorf("a change without a token = %d, want 401", got)

@@ -259,6 +259,10 @@ var mutants = []mutant{
 		old: "		case fate == cqlcode.Unknown:\n			unknown = true", new: "		case fate == cqlcode.Unknown:\n			unknown = false",
 	},
 	{
+		name: "an open breaker asks the database", file: "messages/breaker.go", pkg: "./messages", run: "Breaker",
+		old: "c.ConsecutiveFailures >= breakerFailures ||", new: "c.ConsecutiveFailures >= 100*breakerFailures ||",
+	},
+	{
 		name: "any topic may be written to", file: "messages/message.go", pkg: "./messages", run: "NamesEveryBadField",
 		old: "	case !c.allowed(n.Topic):", new: "	case false && !c.allowed(n.Topic):",
 	},

@@ -2,7 +2,7 @@
 import { token } from "./session.js";
 
 // Problem is an answer that is not the one asked for; status 0 means none came.
-export class Problem extends Error {
+class Problem extends Error {
   constructor(status, body) {
     super(body?.detail || body?.title || (status ? `the API answered ${status}` : "the API does not answer"));
     this.status = status;

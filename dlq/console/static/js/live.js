@@ -82,7 +82,7 @@ class Live extends EventTarget {
 }
 
 // parser takes a stream of text apart into events, as the HTML standard has it.
-export function parser(emit) {
+function parser(emit) {
   let rest = "", name = "", data = [];
   return (chunk) => {
     const lines = (rest + chunk).split(/\r\n|\n|\r(?!$)/);

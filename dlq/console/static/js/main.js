@@ -23,7 +23,7 @@ const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/letters", "L
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
 const conf = {};
 let leavePage = () => {};
-let framed = false;
+let framed = false, begun = false;
 
 async function boot() {
   if (!token()) {
@@ -54,7 +54,7 @@ function signIn(why) {
   fill(notice);
   document.title = "Sign in · Dead letters";
   const input = h("input", { type: "password", name: "token", autocomplete: "off", spellcheck: "false", required: true, autofocus: true, "data-key": "token" });
-  fill(main, h("form", { class: "panel signin stack", onsubmit: (e) => { e.preventDefault(); keep(input.value.trim()); fill(main, loading("who you are")); boot(); } },
+  fill(main, h("form", { class: "panel signin stack", onsubmit: (e) => { e.preventDefault(); keep(input.value.trim()); if (begun) location.reload(); else { fill(main, loading("who you are")); boot(); } } },
     h("h1", { tabindex: "-1" }, "Sign in"),
     h("p", { class: why ? "danger-text" : "muted", role: why ? "alert" : null }, why ?? "The console needs a token of the API. It stays in this browser tab and is gone when you close it."),
     h("label", null, "Token", input),
@@ -67,7 +67,7 @@ const brand = () => h("a", { class: "brand", href: href("/"), "data-key": "brand
   h("svg", { viewBox: "0 0 32 32", "aria-hidden": "true" }, h("rect", { width: 32, height: 32, rx: 7 }), h("path", { d: "M7 10.5h18v12H7zM7 11l9 7 9-7" })), "Dead letters");
 
 function frame() {
-  framed = true;
+  framed = begun = true;
   const links = nav.map(([path, name]) => h("a", { href: href(path), "data-path": path }, name));
   const state = h("span", { class: "live" });
   fill(bar, h("div", { class: "bar-in" }, brand(),

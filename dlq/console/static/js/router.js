@@ -1,9 +1,9 @@
 // Addresses of pages. Every page, filter and selection of a tab is in the
 // address, so that a link shows a colleague the same.
 
-export const base = "/console";
+const base = "/console";
 const routes = [];
-let show = () => {};
+let show = () => {}, shown = "";
 
 // route maps a pattern such as "/letters/:id" to a page.
 export function route(pattern, page) {
@@ -12,7 +12,8 @@ export function route(pattern, page) {
 
 export function start(onPage) {
   show = onPage;
-  addEventListener("popstate", () => open(false));
+  // A link within the page, such as the one to skip the bar, changes no page.
+  addEventListener("popstate", () => { if (shown !== location.pathname + location.search) open(false); });
   document.addEventListener("click", (e) => {
     const a = e.target.closest?.("a[href]");
     if (!a || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey || a.target || a.origin !== location.origin) return;
@@ -31,12 +32,6 @@ export function go(path, { replace = false } = {}) {
   open(false);
 }
 
-// note changes the address without drawing the page again.
-export function note(query) {
-  const s = search(query);
-  if (s !== location.search) history.replaceState(null, "", location.pathname + s);
-}
-
 export function search(query) {
   const p = new URLSearchParams();
   for (const [k, v] of Object.entries(query)) if (v) p.set(k, v);
@@ -48,13 +43,18 @@ export const href = (path, query) => base + path + (query ? search(query) : "");
 export const query = () => Object.fromEntries(new URLSearchParams(location.search));
 
 function open(first) {
-  const path = decodeURI(location.pathname).slice(base.length) || "/";
+  shown = location.pathname + location.search;
+  const path = location.pathname.slice(base.length) || "/";
   for (const [re, page] of routes) {
     const m = re.exec(path);
     if (m) {
-      const params = Object.fromEntries(Object.entries(m.groups ?? {}).map(([k, v]) => [k, decodeURIComponent(v)]));
+      const params = Object.fromEntries(Object.entries(m.groups ?? {}).map(([k, v]) => [k, decoded(v)]));
       return show(page, params, first);
     }
   }
   return show(null, { path }, first);
+}
+
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
 }

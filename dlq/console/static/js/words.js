@@ -14,7 +14,7 @@ export const statusMeans = {
 };
 
 // Why an event died, and what usually helps.
-export const classes = {
+const classes = {
   breaker_open: ["The circuit breaker was open, so the relay did not try to publish.", "Nothing to do: it goes out by itself once the breaker closes."],
   attempts_used: ["All attempts to publish failed for a reason that may pass.", "See that the broker is well, then replay."],
   record_too_large: ["The broker refuses a record of this size.", "Raise the topic's max.message.bytes and replay, or edit the payload."],

@@ -62,11 +62,11 @@ export function edit(ctx) {
       if (bad) return fill(problems, list([`This is no JSON any more: ${bad}`]));
       fill(problems, h("p", { class: "muted" }, "Checking…"));
       try {
-        const r = await send("check before an edit", true);
+        const r = await send("", true);
         if (mine !== latest || ctx.signal.aborted) return undefined;
-        const wrong = r.problems ?? r.validation?.problems ?? [];
+        const wrong = r.problems;
         ask.disabled = wrong.length > 0;
-        return fill(problems, wrong.length ? list(wrong) : h("p", { class: "ok-text" }, r.schema || r.validation?.schema ? "It fits the schema of its event type." : "It can be replayed. No schema is registered for its event type, so only you know whether it is right."));
+        return fill(problems, wrong.length ? list(wrong) : h("p", { class: "ok-text" }, r.schema ? "It fits the schema of its event type." : "It can be replayed. No schema is registered for its event type, so only you know whether it is right."));
       } catch (err) {
         if (mine !== latest || ctx.signal.aborted) return undefined;
         if (err.status === 412) return moved();
@@ -104,8 +104,7 @@ export function edit(ctx) {
         yes.disabled = true;
         try {
           const r = await send(reason.value.trim(), false);
-          const made = r.new_event_id ?? r.event_id;
-          toast("The edited event is on its way.", made ? { link: href(`/events/${made}`), label: "Follow it" } : {});
+          toast("The edited event is on its way.", { link: href(`/events/${r.new_event_id}`), label: "Follow it" });
           box.close();
           go(`/letters/${id}`);
         } catch (err) {

@@ -1,8 +1,8 @@
 // The biography of an event: everything that is known of it, dead or not.
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { short, utc, visible } from "../format.js";
-import { copyButton, failed, loading, panel } from "../parts.js";
+import { count, short, utc, visible } from "../format.js";
+import { copyButton, facts, failed, loading, panel } from "../parts.js";
 import { href } from "../router.js";
 
 export function event(ctx) {
@@ -24,17 +24,19 @@ export function event(ctx) {
   read();
 }
 
-// biography is the panel of it; null where nothing is known.
+// biography is the panel of it; null where nothing is known yet.
 export function biography(life, alone) {
   if (!life) return null;
-  const steps = life.steps ?? life.timeline ?? life.events ?? [];
-  return panel("Biography", { aside: !alone && h("a", { href: href(`/events/${life.event_id}`), "data-key": "life" }, "On its own page") }, steps.length
-    ? h("ol", { class: "timeline" }, steps.map((s) => h("li", { class: `t-${tone(s)}` },
-      h("p", null, h("b", null, s.title ?? s.what ?? s.kind)), h("p", { class: "small muted" }, s.at ? utc(s.at) : "time not known", s.source ? ` · ${s.source}` : ""),
-      s.detail && h("p", { class: "small break" }, visible(s.detail)))))
-    : h("p", { class: "muted" }, "Nothing is recorded but its letter."),
-  (life.gaps ?? life.unknown ?? []).length > 0 && h("ul", { class: "small muted plain" }, (life.gaps ?? life.unknown).map((g) => h("li", null, g))),
-  alone && life.letter && h("p", null, h("a", { class: "button", href: href(`/letters/${life.event_id}`) }, "To its letter")));
+  return panel("Biography", { aside: !alone && h("a", { href: href(`/events/${life.event_id}`), "data-key": "life" }, "On its own page") },
+    alone && facts([["Type", life.event_type], ["Aggregate", life.aggregate_id && h("span", { class: "mono" }, life.aggregate_id)], ["Sequence", life.sequence ? count(life.sequence) : null],
+      ["Edit of", life.edit_of && h("a", { class: "mono", href: href(`/letters/${life.edit_of}`) }, life.edit_of)], ["Published as", life.edited_to && h("a", { class: "mono", href: href(`/events/${life.edited_to}`) }, life.edited_to)]]),
+    life.steps.length
+      ? h("ol", { class: `timeline ${alone ? "gap" : ""}` }, life.steps.map((s) => h("li", { class: `t-${tones[s.kind] ?? "archived"}` },
+        h("p", { class: "break" }, h("b", null, s.what)), h("p", { class: "small muted break" }, s.at ? utc(s.at) : "time not known", s.source ? ` · ${s.source}` : "", s.topic ? ` · ${s.topic}[${s.partition}]@${s.offset}` : ""),
+        s.detail && h("p", { class: "small break" }, visible(s.detail)))))
+      : h("p", { class: "muted" }, "Nothing is recorded."),
+    life.gaps?.length > 0 && h("div", { class: "gap" }, h("h3", null, "Not known"), h("ul", { class: "small muted plain" }, life.gaps.map((g) => h("li", { class: "break" }, visible(g))))),
+    alone && life.letter && h("p", { class: "gap" }, h("a", { class: "button", href: href(`/letters/${life.event_id}`), "data-key": "letter" }, "To its letter")));
 }
 
-const tone = (s) => ({ published: "resolved", dead: "failed", dead_letter: "failed", stored: "archived" })[s.kind] ?? "archived";
+const tones = { published: "resolved", dead_letter: "failed", edited: "manual", letter: "processing" };

@@ -46,13 +46,13 @@ export function groups(ctx) {
           names.length ? buttons(names, (action) => act(action, { filter }, (job) => (job?.id ? go(`/jobs/${job.id}`) : read())), "") : null,
           h("a", { class: "button quiet", href: href("/letters", q), "data-key": `look-${key}` }, "Look at them"))));
   }
-  ctx.soon(["letters", "stats"], read, 1500);
+  ctx.soon(["letters"], read, 5000); // it reads thousands of letters
   read();
 }
 
 // together joins the groups that one filter means: of one error class and event
 // type. The messages, with their numbers taken out, stay apart within it.
-export function together(groups) {
+function together(groups) {
   const by = new Map();
   for (const g of groups) {
     const key = JSON.stringify([g.error_class, g.event_type]);

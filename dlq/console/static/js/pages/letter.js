@@ -20,9 +20,10 @@ export function letter(ctx) {
 
   const read = async () => {
     try {
-      const [now, life] = await Promise.all([api.letter(id, ctx.signal), api.event(id, ctx.signal).catch(() => null)]);
+      const now = await api.letter(id, ctx.signal);
+      // The biography looks into the topics, which takes longer: it comes when it comes.
+      if (now.status !== l?.status) api.event(id, ctx.signal).then((life) => { state.life = life; draw(); }, () => { /* its own page says why */ });
       l = now;
-      state.life = life;
       state.view ||= binary(l) ? "hex" : pretty(l.payload_text ?? "") ? "pretty" : "raw";
       draw();
     } catch (err) {

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { count, plural } from "../format.js";
 import * as keys from "../keys.js";
 import { empty, failed, loading } from "../parts.js";
-import { go, href, note, query } from "../router.js";
+import { go, href, query } from "../router.js";
 import { letterTable } from "../table.js";
 import { open, statuses } from "../words.js";
 
@@ -14,7 +14,7 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const hours = { "1h": 1, "6h": 6, "24h": 24, "7d": 168 };
 
 // asked is the filter as the API has it.
-export function asked(q) {
+function asked(q) {
   const f = {};
   for (const k of fields) if (q[k]) f[k] = q[k];
   if (f.status === "open") f.status = open.join(",");
@@ -23,7 +23,7 @@ export function asked(q) {
 }
 
 // filterOf is the same for a preview or a job.
-export function filterOf(q) {
+function filterOf(q) {
   const f = asked(q);
   if (f.status) f.status = f.status.split(",");
   return f;

@@ -6,7 +6,6 @@ import { ago, count, known, plural, short, span, utc } from "../format.js";
 import { live } from "../live.js";
 import { badge, empty, facts, failed, loading, meter, panel, sentence } from "../parts.js";
 import { href } from "../router.js";
-import { together } from "./groups.js";
 import { classMeans, open, statusMeans, statuses } from "../words.js";
 
 const kept = 15 * 60_000, every = 2000, over = 20_000;
@@ -47,16 +46,15 @@ export function overview(ctx) {
   const verdict = h("div", { class: "verdict" }), body = h("div", { class: "overview" });
   fill(ctx.el, h("div", { class: "stack" }, h("h1", { tabindex: "-1", class: "hidden-text" }, "Overview"), verdict, body));
   fill(body, loading("how things stand"));
-  let stats, relays, groups, relaysErr;
+  let stats, relays, relaysErr;
   const drawn = h("div", { class: "charts" });
 
   const read = async () => {
     try {
-      const [s, r, g] = await Promise.all([api.stats(ctx.signal), api.relays(ctx.signal).catch((e) => e), api.groups(ctx.signal).catch(() => null)]);
+      const [s, r] = await Promise.all([api.stats(ctx.signal), api.relays(ctx.signal).catch((e) => e)]);
       stats = s;
       relaysErr = r instanceof Error ? r : null;
       relays = relaysErr ? [] : heard(r.relays);
-      groups = g ? together(g.groups) : null;
       if (!latest) { latest = stats; sample(); }
       draw();
     } catch (err) {
@@ -68,12 +66,12 @@ export function overview(ctx) {
     fill(verdict, say(stats, relays, relaysErr));
     if (seen.length < 3) fill(drawn, charts());
     fill(body,
-      h("div", { class: "stack" }, backlog(stats), panel("Live", { aside: h("span", { class: "small muted" }, "since this tab was opened, 15 min at most") }, drawn), classesOf(stats, groups)),
+      h("div", { class: "stack" }, backlog(stats), panel("Live", { aside: h("span", { class: "small muted" }, "since this tab was opened, 15 min at most") }, drawn), classesOf(stats)),
       h("div", { class: "stack" }, relayPanels(relays, relaysErr)));
   };
   ctx.on(["stats"], (s) => { if (stats) { stats = s; draw(); } });
   ctx.on(["relays"], (r) => { if (stats) { relays = heard(r.relays); relaysErr = null; draw(); } });
-  ctx.soon(["letters"], read, 1000);
+  ctx.soon([], read);
   const again = setInterval(() => fill(drawn, charts()), every);
   ctx.signal.addEventListener("abort", () => clearInterval(again));
   fill(drawn, charts());
@@ -127,10 +125,10 @@ function backlog(s) {
       h("a", { href: href("/letters", { status: st }), "data-key": `st-${st}`, class: n(st) ? null : "zero" }, badge(st), h("b", null, count(n(st))))))));
 }
 
-function classesOf(s, groups) {
+function classesOf(s) {
   const all = Object.entries(s.open_by_error_class ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   const most = all[0]?.[1] ?? 1;
-  return panel("Why they died", { aside: h("a", { href: href("/groups"), "data-key": "groups" }, groups?.length ? plural(groups.length, "group") : "Groups") },
+  return panel("Why they died", { aside: h("a", { href: href("/groups"), "data-key": "groups" }, "Groups") },
     all.length ? h("ul", { class: "bars" }, all.slice(0, 8).map(([name, n]) => h("li", null,
       h("a", { href: href("/letters", { status: "open", error_class: name }), "data-key": `c-${name}` }, h("span", { class: "bars-name" }, name || "(none)"), h("b", null, count(n)), h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${(n / most) * 100}%` } })),
       h("p", { class: "small muted" }, classMeans(name)[0]))))

@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+// A message for later goes through the process that is killed while it waits: it
+// comes to its topic after its time, once, with its key, and whoever watches
+// sees it.
+func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "orders.jsonl")
+	write(t, file, order("1"))
+	addrs := harness.FreeAddrs(t, 3)
+	p := harness.Start(t, "dev", "dev", "--data-dir", filepath.Join(dir, "data"), "--load", file,
+		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2])
+	harness.Reachable(t, addrs[2])
+	base := "http://" + addrs[2]
+
+	resp, err := http.Post(base+"/v1/messages", "application/json", strings.NewReader(`{"topic":"reminders","key":"customer-42","payload":{"n":1},"delay":"5s"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var posted struct {
+		Self      string    `json:"self"`
+		State     string    `json:"state"`
+		DeliverAt time.Time `json:"deliver_at"`
+	}
+	err = json.NewDecoder(resp.Body).Decode(&posted)
+	if _ = resp.Body.Close(); err != nil || resp.StatusCode != 202 || posted.State != "scheduled" {
+		t.Fatalf("POST = %d %+v, %v", resp.StatusCode, posted, err)
+	}
+	p.Kill()
+	p.Restart()
+	harness.Reachable(t, addrs[2])
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var message struct {
+		State  string `json:"state"`
+		Record *struct {
+			Partition int   `json:"partition"`
+			Offset    int64 `json:"offset"`
+		} `json:"record"`
+	}
+	for message.State != "completed" {
+		if ctx.Err() != nil {
+			t.Fatalf("the message is %q\n%s", message.State, p.Log())
+		}
+		time.Sleep(20 * time.Millisecond)
+		r, err := http.Get(base + posted.Self)
+		if err != nil {
+			continue // not up yet
+		}
+		err = json.NewDecoder(r.Body).Decode(&message)
+		if _ = r.Body.Close(); err != nil || r.StatusCode != 200 && r.StatusCode != 503 {
+			t.Fatalf("GET = %d, %v", r.StatusCode, err)
+		}
+	}
+	if message.Record == nil || message.Record.Offset != 0 {
+		t.Errorf("it is at %+v, want the first of its partition", message.Record)
+	}
+	out := harness.Must(t, time.Minute, "tail", "--kafka-seeds", addrs[1], "-o", "json", "--from-start", "-n", "1", "reminders")
+	var record struct {
+		Key  string    `json:"key"`
+		Time time.Time `json:"timestamp"`
+	}
+	if err := json.Unmarshal([]byte(out), &record); err != nil || record.Key != "customer-42" || record.Time.Before(posted.DeliverAt) {
+		t.Errorf("the topic holds %s (%v), want one record with the key, not before %s", out, err, posted.DeliverAt)
+	}
+	// Who was there before it came, and was cut off, comes back and sees it.
+	position := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"reminders":{"%d":0}}`, message.Record.Partition))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/events/stream?topics=reminders&since="+position, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := http.DefaultClient.Do(req)
+	if err != nil || stream.StatusCode != 200 {
+		t.Fatalf("watch = %v, %v", stream, err)
+	}
+	defer func() { _ = stream.Body.Close() }()
+	in := bufio.NewScanner(stream.Body)
+	for in.Scan() {
+		if data, ok := strings.CutPrefix(in.Text(), "data: {\"topic\""); ok {
+			if !strings.Contains(data, `"key":"customer-42"`) || !strings.Contains(data, `"data":{"n":1}`) {
+				t.Errorf("watched: %s", data)
+			}
+			return
+		}
+	}
+	t.Errorf("the stream ended without the message: %v", in.Err())
+}
