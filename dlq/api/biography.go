@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,8 +78,16 @@ func (s *Server) getBiography(ctx context.Context, in *biographyInput) (*biograp
 		p.Hint = strings.Join(b.body.Gaps, " ")
 		return nil, p
 	}
-	slices.SortStableFunc(b.body.Steps, func(x, y step) int { return before(x.At, y.At) })
+	slices.SortStableFunc(b.body.Steps, func(x, y step) int {
+		// What is stored and published in one millisecond was stored first.
+		return cmp.Or(before(x.At, y.At), stepOrder(x.Kind)-stepOrder(y.Kind))
+	})
 	return &biographyOutput{b.body}, nil
+}
+
+// stepOrder orders steps of the same time.
+func stepOrder(kind string) int {
+	return max(slices.Index([]string{"stored", "captured", "published"}, kind), 0)
 }
 
 // before orders steps; those without a time come last.
@@ -267,7 +276,7 @@ func (b *biographer) lookAtRow(ctx context.Context) (bool, error) {
 		}
 		ok = true
 		b.body.EventType, b.body.Sequence = eventType, seq
-		b.at = time.UnixMicro(written).UTC()
+		b.at = time.UnixMicro(written).UTC().Truncate(time.Millisecond) // a record's time has no more
 		detail := fmt.Sprintf("%s, number %d of %s %s; it happened at %s", eventType, seq, aggregateType, aggregate, created.UTC().Format(time.RFC3339Nano))
 		if ttl > 0 {
 			detail += fmt.Sprintf("; the row lives until %s", b.s.cfg.Now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339))
