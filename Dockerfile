@@ -5,7 +5,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /outbox ./cmd/outbox
+RUN CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /outbox ./cmd/outbox
 
 # Nothing but the static binary and the CA certificates; no shell, no root.
 FROM scratch

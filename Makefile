@@ -24,10 +24,10 @@ dev: ## run it all: embedded engines, schema, order API, relay, sample orders
 
 .PHONY: build
 build: ## build the binary into bin/outbox
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
+	CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
 
 .PHONY: test
-test: lint test-race test-virtual test-peers test-fault test-browser fuzz-short bench-smoke compose-check vuln ## everything CI runs (needs a JDK 17, Maven and Chromium)
+test: lint test-race test-virtual test-peers test-fault test-browser fuzz-short bench-smoke compose-check vuln alerts cloud-check ## everything CI runs (needs a JDK 17, Maven and Chromium)
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -88,6 +88,18 @@ lint: ## gofumpt, go vet, staticcheck
 	@out=$$(go run $(GOFUMPT) -l $$(git ls-files '*.go')); if [[ -n $$out ]]; then echo "not gofumpt-formatted (make fmt):"; echo "$$out"; exit 1; fi
 	go vet -tags 'peers fault browser' ./...
 	go run $(STATICCHECK) -tags 'peers,fault,browser' ./...
+
+.PHONY: alerts
+alerts: ## test the alert rules with promtool (which takes minutes to build the first time)
+	cd test/promtool && GOFLAGS=-tags=remove_all_sd,netgo go tool promtool test rules ../../deploy/prometheus/alerts_test.yml
+
+.PHONY: test-million
+test-million: ## a million dead letters: each listing's p95, and the memory (LETTERS=20000 for short)
+	DLQ_LETTERS=$${LETTERS:-1000000} go test ./dlq -run TestStore_ManyLetters -v -count=1 -timeout 2h
+
+.PHONY: cloud-check
+cloud-check: ## compile the archives at S3, Google Cloud and Azure, which make build links
+	go vet -tags cloud ./dlq/archive/cloud
 
 .PHONY: fmt
 fmt: ## format the code

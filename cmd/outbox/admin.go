@@ -23,7 +23,8 @@ func newAdminCommand() *cobra.Command {
 		Use:   "admin",
 		Short: "Serve the HTTP API to dead letters and relays, and the web console, until SIGTERM",
 		Long: `Serve the HTTP API to dead letters and relays, and the web console on it at
-/console/, until SIGTERM. The API describes itself at /openapi.json.
+/console/, until SIGTERM. The API describes itself at /openapi.json. The process
+also runs the jobs that are made through it.
 
 Who may use it stands in the configuration file, as admin.tokens: 'outbox admin
 token NAME --role viewer' prints a token, and the line for the file, which has
@@ -37,7 +38,7 @@ only its hash. Or an OpenID Connect issuer says so: admin.oidc_issuer.`,
 			return runAdmin(cmd, c)
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionLog)
 	cmd.AddCommand(newAdminTokenCommand())
 	return cmd
 }
@@ -83,7 +84,7 @@ func runAdmin(cmd *cobra.Command, c *config) (err error) {
 		return stopped(ctx, err)
 	}
 	teardown.AddFunc("scylla session", session.Close)
-	a, err := startAdmin(ctx, c, gate, session, newRegistry(), log, &teardown)
+	a, err := startAdmin(ctx, c, gate, session, newRegistry(), log)
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ type adminAPI struct {
 
 // startAdmin starts the admin API; it listens when startAdmin returns. It ends with
 // ctx, or by shutdown.
-func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, reg registry, log *slog.Logger, teardown *daemon.Teardown) (*adminAPI, error) {
+func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, reg registry, log *slog.Logger) (*adminAPI, error) {
 	opts, err := c.dlqOptions()
 	if err != nil {
 		return nil, err
@@ -129,14 +130,16 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
-	kafka, err := c.Kafka.client()
+	schemas, err := dlq.LoadSchemas(c.DLQ.Schemas)
 	if err != nil {
+		return nil, usageError{withHint(err, "dlq.schemas names the directory")}
+	}
+	if _, err := c.Kafka.options(); err != nil {
 		return nil, err
 	}
-	teardown.AddFunc("kafka client", kafka.Close)
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: kafka, Relay: c.Relay.Name, Tables: c.tableNames(), Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -147,7 +150,17 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	}
 	running, stop := context.WithCancel(ctx)
 	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
-	go func() { a.done <- server.Serve(running, ln) }()
+	runner := dlq.NewRunner(letters, dlq.RunnerConfig{Logger: log})
+	go func() {
+		// Whoever lets jobs be made sees to it that somebody runs them; of several
+		// runners one takes each.
+		jobs, stopJobs := context.WithCancel(context.WithoutCancel(running))
+		ran := make(chan error, 1)
+		go func() { ran <- runner.Run(jobs) }()
+		err := server.Serve(running, ln)
+		stopJobs()
+		a.done <- errors.Join(err, <-ran)
+	}()
 	return a, nil
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -59,16 +58,12 @@ func TestAdmin_TokenIsLetIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var teardown daemon.Teardown
-	a, err := startAdmin(t.Context(), c, gate, b.session, newRegistry(), log, &teardown)
+	a, err := startAdmin(t.Context(), c, gate, b.session, newRegistry(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := a.shutdown(); err != nil {
-			t.Error(err)
-		}
-		if err := teardown.Run(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -107,7 +107,7 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, reg reg
 	if err != nil {
 		return err
 	}
-	a, err := startAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, reg, d.log, teardown)
+	a, err := startAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, reg, d.log)
 	if err != nil {
 		return err
 	}

@@ -227,7 +227,10 @@ func newArchiveRestoreCommand() *cobra.Command {
 		Short: "Bring letters back from the archive",
 		Long: `Bring letters back from the archive, as they were: resolved, or, if they were
 failed, manual and released, because their aggregates have gone on. They stay in
-the archive's object too. Name events, or all of an object by --object.`,
+the archive's object too. Name events, or all of an object by --object.
+
+A relay that runs does not know a restored letter: it replays one only after it
+was started again.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)

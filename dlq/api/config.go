@@ -40,10 +40,10 @@ type Config struct {
 	// Timeout bounds one statement. Default 5 s.
 	Timeout time.Duration
 
-	// Kafka is what the topics are looked at with for an event's biography. It
-	// consumes nothing by itself. Without one, biographies say that the topics are
-	// not known.
-	Kafka *kgo.Client
+	// Kafka makes a client with further options, with which the topics are read for
+	// an event's biography; it is closed afterwards. Without one, biographies say
+	// that the topics were not looked at.
+	Kafka func(...kgo.Opt) (*kgo.Client, error)
 	// Relay and Tables name whose topics those are: the relay's name, and its
 	// outbox tables as "keyspace.table".
 	Relay  string

@@ -191,7 +191,8 @@ func (v *viewed) look(ctx context.Context) {
 	work, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	var errs []error
-	for _, part := range []func(work, ctx context.Context) error{v.lookAtStats, v.lookAtRelays, v.lookAtJobs, v.lookAtLetters} {
+	// Stats come last: who has them hears of every letter that changes from then on.
+	for _, part := range []func(work, ctx context.Context) error{v.lookAtLetters, v.lookAtJobs, v.lookAtRelays, v.lookAtStats} {
 		errs = append(errs, part(work, ctx))
 	}
 	err := errors.Join(errs...)

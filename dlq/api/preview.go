@@ -20,8 +20,8 @@ type filterBody struct {
 	ErrorClass string    `json:"error_class,omitempty" maxLength:"200"`
 	EventType  string    `json:"event_type,omitempty" maxLength:"500"`
 	Aggregate  string    `json:"aggregate,omitempty" maxLength:"1000"`
-	Since      time.Time `json:"since,omitempty" doc:"Letters that died first then or later"`
-	Until      time.Time `json:"until,omitempty" doc:"Letters that died first before"`
+	Since      time.Time `json:"since,omitempty,omitzero" doc:"Letters that died first then or later"`
+	Until      time.Time `json:"until,omitempty,omitzero" doc:"Letters that died first before"`
 }
 
 // which are the letters that a request is about: by ids or by a filter.

@@ -86,6 +86,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.registerAudit()
 	s.registerRelays()
 	s.registerLive()
+	s.registerBiography()
 }
 
 // Handler returns the routes, for a caller who has an HTTP server.

@@ -249,7 +249,7 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (died int, full boo
 const classBehind = "behind"
 
 func (w *Watcher) sample(l *dlq.Letter) dlq.Sample {
-	return dlq.Sample{EventID: l.EventID, AggregateID: l.AggregateID, Status: l.Status, FirstFailedAt: l.FirstFailedAt, URL: w.page("dlq", l.EventID.String())}
+	return dlq.Sample{EventID: l.EventID, AggregateID: l.AggregateID, Status: l.Status, FirstFailedAt: l.FirstFailedAt, URL: w.page("letters", l.EventID.String())}
 }
 
 // page is a page of the console.
@@ -258,12 +258,8 @@ func (w *Watcher) page(parts ...string) string {
 		return ""
 	}
 	u := strings.TrimRight(w.conf.ConsoleURL, "/")
-	for i, p := range parts {
-		sep := "/"
-		if i == 0 {
-			sep = "/#/"
-		}
-		u += sep + url.PathEscape(p)
+	for _, p := range parts {
+		u += "/" + url.PathEscape(p)
 	}
 	return u
 }
@@ -290,7 +286,7 @@ func (w *Watcher) groups(now time.Time, full bool) (out []dlq.Notice) {
 func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) dlq.Notice {
 	n := dlq.Notice{
 		Rule: dlq.RuleNew, Key: "new/" + g.Class + "/" + g.Type, At: now, Value: float64(g.Count), ErrorClass: g.Class, EventType: g.Type,
-		Count: g.Count, AtLeast: full, Samples: g.Samples, URL: w.page("dlq"),
+		Count: g.Count, AtLeast: full, Samples: g.Samples, URL: w.page("letters"),
 	}
 	what := g.Class
 	if g.Type != "" {
@@ -335,7 +331,7 @@ func (w *Watcher) limit(out []dlq.Notice, rule dlq.Rule, now time.Time, value, l
 		return out
 	}
 	n := dlq.Notice{
-		Rule: rule, Key: string(rule), At: now, Since: a.Since, Resolved: resolved, Value: value, Limit: limit, URL: w.page("dlq"),
+		Rule: rule, Key: string(rule), At: now, Since: a.Since, Resolved: resolved, Value: value, Limit: limit, URL: w.page("letters"),
 		Critical: rule == dlq.RuleBacklog || rule == dlq.RuleParked,
 	}
 	say(&n)
@@ -398,7 +394,7 @@ func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice)
 	}
 	settled := counts[dlq.Resolved] + counts[dlq.Archived]
 	share := math.NaN()
-	if all > 0 {
+	if all >= minResolution {
 		share = float64(settled) / float64(all)
 	}
 	w.metrics.resolution.Set(share)
@@ -406,12 +402,12 @@ func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice)
 	if limit == -1 {
 		return out, nil
 	}
-	enough := all >= minResolution
+	few := math.IsNaN(share)
 	value := share
-	if math.IsNaN(value) {
+	if few {
 		value = 1
 	}
-	return w.limit(out, dlq.RuleResolution, now, value, limit, enough && share < limit, !enough || share >= min(limit+clearRate, 1), func(n *dlq.Notice) {
+	return w.limit(out, dlq.RuleResolution, now, value, limit, share < limit, few || share >= min(limit+clearRate, 1), func(n *dlq.Notice) {
 		n.Title = fmt.Sprintf("only %.0f %% of a day's dead letters are resolved, less than %.0f %%", 100*value, 100*limit)
 		if n.Resolved {
 			n.Title = fmt.Sprintf("%.0f %% of a day's dead letters are resolved", 100*value)

@@ -200,7 +200,7 @@ func TestWatcher_NewLettersAreGroupedAndNotRepeated(t *testing.T) {
 	told := b.look(w)
 	b.want(told, "5 new dead letters, OrderCreated: record_too_large", "1 new dead letter, OrderCancelled: record_too_large")
 	n := told[0]
-	if n.Rule != dlq.RuleNew || n.Count != 5 || len(n.Samples) != DefaultSamples || n.URL != "https://ops.example/console/#/dlq" ||
+	if n.Rule != dlq.RuleNew || n.Count != 5 || len(n.Samples) != DefaultSamples || n.URL != "https://ops.example/console/letters" ||
 		!strings.HasPrefix(n.Samples[0].URL, n.URL+"/") {
 		t.Errorf("notice %+v", n)
 	}

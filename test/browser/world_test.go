@@ -112,7 +112,7 @@ func start(t *testing.T) *world {
 func (w *world) serve(addr string) {
 	w.t.Helper()
 	server, err := api.New(api.Config{
-		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafka, Relay: "orders", Tables: []string{table},
+		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders", Tables: []string{table},
 		Console:      console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}")),
 		LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
 	})
@@ -290,4 +290,9 @@ func mustID(t *testing.T, text string) gocql.UUID {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// kafkaClient makes a client of the world's broker, as the API asks for.
+func (w *world) kafkaClient(opts ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append(opts, kgo.SeedBrokers(w.broker.ListenAddrs()...))...)
 }

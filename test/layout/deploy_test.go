@@ -48,3 +48,25 @@ func read(t *testing.T, path string) string {
 	}
 	return string(b)
 }
+
+// TestDeploy_AlertsAreTestedAndExplained finds an alert that no test of the rules
+// names, or that the runbook says nothing of.
+func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
+	t.Parallel()
+	tests := read(t, filepath.Join(root, "deploy/prometheus/alerts_test.yml"))
+	runbook := read(t, filepath.Join(root, "deploy/RUNBOOK.md"))
+	alerts := regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(read(t, filepath.Join(root, "deploy/prometheus/alerts.yml")), -1)
+	if len(alerts) == 0 {
+		t.Fatal("found no alert at all: the pattern is wrong")
+	}
+	for _, a := range alerts {
+		for _, what := range []string{" fires\n", " stays quiet\n"} {
+			if !strings.Contains(tests, "- name: "+a[1]+what) {
+				t.Errorf("alerts_test.yml has no test that %s%s", a[1], what)
+			}
+		}
+		if !strings.Contains(runbook, "\n### "+a[1]+"\n") {
+			t.Errorf("RUNBOOK.md has no section on %s", a[1])
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// What callers get wrong is told them, with the name of the field; it is never 500.
+func TestHostile_BadInputIsNamed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	id := b.bury(t, testLetter("a", 1), time.Time{}).EventID.String()
+	letter := "/v1/dlq/letters/" + id
+	cursor := cursorOf(map[string]any{"first_failed_at": 7})
+	for _, tt := range []struct {
+		method, path, body string
+		code               int
+		location           string
+	}{
+		{"GET", "/v1/dlq/letters?status=dead", "", 422, "query.status[0]"},
+		{"GET", "/v1/dlq/letters?limit=0", "", 422, "query.limit"},
+		{"GET", "/v1/dlq/letters?limit=501", "", 422, "query.limit"},
+		{"GET", "/v1/dlq/letters?limit=x", "", 422, "query.limit"},
+		{"GET", "/v1/dlq/letters?since=yesterday", "", 422, "query.since"},
+		{"GET", "/v1/dlq/letters?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 422, "query.since"},
+		{"GET", "/v1/dlq/letters?cursor=%00%ff", "", 422, "query.cursor"},
+		{"GET", "/v1/dlq/letters?cursor=e30", "", 422, "query.cursor"},
+		{"GET", "/v1/dlq/letters?cursor=" + cursor, "", 422, "query.cursor"},
+		{"GET", "/v1/dlq/letters?cursor=" + strings.Repeat("a", 600), "", 422, "query.cursor"},
+		{"GET", "/v1/dlq/letters?aggregate=" + strings.Repeat("a", 1001), "", 422, "query.aggregate"},
+		{"GET", "/v1/dlq/letters/1", "", 422, "path.event_id"},
+		{"GET", "/v1/dlq/letters/" + strings.Repeat("z", 36), "", 422, "path.event_id"},
+		{"GET", "/v1/dlq/letters/%3Cscript%3E", "", 422, "path.event_id"},
+		{"GET", "/v1/dlq/groups?status=x", "", 422, "query.status[0]"},
+		{"GET", "/v1/dlq/audit?cursor=x", "", 422, "query.cursor"},
+		{"GET", "/v1/dlq/audit?cursor=" + cursorOf(auditPlace{}), "", 422, "query.cursor"},
+		{"GET", "/v1/dlq/audit?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 422, "query.since"},
+		{"GET", "/v1/dlq/jobs?cursor=x", "", 422, "query.cursor"},
+		{"GET", "/v1/dlq/jobs?cursor=" + cursorOf("01a2005c-395d-72e3-8401-994110828553"), "", 422, "query.cursor"},
+		{"GET", "/v1/dlq/jobs/x", "", 422, "path.id"},
+		{"POST", letter + "/discard", "", 400, ""},
+		{"POST", letter + "/discard", "{", 400, "body"},
+		{"POST", letter + "/discard", "[]", 422, "body"},
+		{"POST", letter + "/discard", `{"reason":7}`, 422, "body.reason"},
+		{"POST", letter + "/discard", `{"reazon":"x"}`, 422, "body.reazon"},
+		{"POST", letter + "/discard", `{"reason":"` + strings.Repeat("x", 2001) + `"}`, 422, "body.reason"},
+		{"POST", "/v1/dlq/letters/x/discard", `{}`, 422, "path.event_id"},
+		{"POST", "/v1/dlq/preview", `{"action":"explode","filter":{}}`, 422, "body.action"},
+		{"POST", "/v1/dlq/preview", `{"action":"archive","filter":{}}`, 422, "body.action"},
+		{"POST", "/v1/dlq/preview", `{"action":"replay"}`, 422, "body.filter"},
+		{"POST", "/v1/dlq/preview", `{"action":"replay","ids":["x"]}`, 422, "body.ids[0]"},
+		{"POST", "/v1/dlq/preview", `{"action":"replay","ids":["` + id + `"],"filter":{}}`, 422, "body.ids"},
+		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["x"]}}`, 422, "body.filter.status[0]"},
+		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{},"limit":-1}`, 422, "body.limit"},
+		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"since":"2026-01-02T00:00:00Z","until":"2026-01-01T00:00:00Z"}}`, 422, "body.filter.since"},
+		{"POST", "/v1/dlq/jobs", `{"action":"replay"}`, 422, "body.filter"},
+		{"POST", "/v1/dlq/jobs", `{"action":"replay","filter":{},"rate":-1}`, 422, "body.rate"},
+		{"POST", "/v1/dlq/jobs", `{"action":"replay","filter":{},"batch_size":1001}`, 422, "body.batch_size"},
+		{"POST", "/v1/dlq/jobs", `{"action":"discard","filter":{},"canary":true}`, 422, "body.canary"},
+		{"POST", letter + "/edit", `{"payload_text":"a","payload_base64":"YQ=="}`, 422, "body.payload_base64"},
+		{"POST", letter + "/edit", `{"payload_base64":"%"}`, 422, "body.payload_base64"},
+		{"POST", letter + "/edit", `{"headers":{"a":1}}`, 422, "body.headers.a"},
+		{"GET", "/v1/nothing", "", 404, ""},
+		{"DELETE", letter, "", 405, ""},
+		{"POST", "/v1/dlq/stats", `{}`, 405, ""},
+	} {
+		a := b.ask(t, access.Admin, tt.method, tt.path, tt.body, "If-Match", `"1"`)
+		name := fmt.Sprintf("%s %.80s %.80s", tt.method, tt.path, tt.body)
+		if a.code != tt.code {
+			t.Errorf("%s = %d, want %d: %.300s", name, a.code, tt.code, a.body)
+			continue
+		}
+		p := a.problemIn(t, tt.code)
+		found := tt.location == ""
+		for _, e := range p.Errors {
+			found = found || e.Location == tt.location
+		}
+		if !found {
+			t.Errorf("%s does not name %s: %.300s", name, tt.location, a.body)
+		}
+	}
+	ids := strings.TrimSuffix(strings.Repeat(`"`+id+`",`, 10_001), ",")
+	if p := b.ask(t, access.Admin, "POST", "/v1/dlq/preview", `{"action":"replay","ids":[`+ids+`]}`).problemIn(t, 422); p.Errors[0].Location != "body.ids" {
+		t.Errorf("too many ids: %+v", p)
+	}
+	huge := `{"reason":"` + strings.Repeat("x", 3<<20) + `"}`
+	b.ask(t, access.Admin, "POST", letter+"/discard", huge).problemIn(t, http.StatusRequestEntityTooLarge)
+	b.ask(t, access.Admin, "POST", letter+"/edit", `{"payload_text":"`+strings.Repeat("x", maxEdit)+`"}`, "If-Match", `"1"`).problemIn(t, http.StatusRequestEntityTooLarge)
+	deep := strings.Repeat("[", 100_000)
+	if a := b.ask(t, access.Admin, "POST", "/v1/dlq/preview", deep); a.code >= 500 || a.code < 400 {
+		t.Errorf("deeply nested JSON = %d", a.code)
+	}
+	if l, err := b.store.Read(t.Context(), mustID(t, id)); err != nil || l.Version != 1 {
+		t.Errorf("something bad changed the letter: %+v, %v", l, err)
+	}
+}
