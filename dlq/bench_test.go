@@ -1,12 +1,15 @@
 package dlq
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gocql/gocql"
 )
 
 // parallel runs n pieces of work, 32 at a time, and returns how long each took.
@@ -76,6 +79,36 @@ func BenchmarkReplay(b *testing.B) {
 		b.Fatal(err)
 	}
 	report(b, took)
+}
+
+// BenchmarkReplayMany is BenchmarkReplay as the relay does it.
+func BenchmarkReplayMany(b *testing.B) {
+	s := setup(b)
+	const many = 32
+	ls := letters(b.N)
+	if _, err := parallel(b.N, func(i int) error { _, err := s.Bury(b.Context(), ls[i]); return err }); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	took, err := parallel((b.N+many-1)/many, func(i int) error {
+		var ids []gocql.UUID
+		for _, l := range ls[i*many : min((i+1)*many, len(ls))] {
+			ids = append(ids, l.EventID)
+		}
+		var settled []Settlement
+		for _, c := range s.ClaimMany(b.Context(), ids, me, time.Minute) {
+			if c.Err != nil {
+				return c.Err
+			}
+			settled = append(settled, Settlement{c.Letter, Outcome{Kind: OutcomeReplayed}})
+		}
+		return errors.Join(s.ResolveMany(b.Context(), settled, me)...)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "letters/s")
+	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "ms-p95")
 }
 
 // BenchmarkChains is a start of the relay behind 10,000 letters.

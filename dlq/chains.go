@@ -156,7 +156,7 @@ func (s *Store) chainEntries(ctx context.Context, table string, page []chainKey,
 			}
 			continue
 		}
-		if err := f(l.entry()); err != nil {
+		if err := f(l.Entry()); err != nil {
 			return err
 		}
 	}

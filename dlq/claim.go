@@ -91,13 +91,18 @@ func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how
 		if err := owned(ActionSettle, l, owner); err != nil {
 			return planned{}, err
 		}
-		how := how
-		if l.EditedID != (gocql.UUID{}) && how.Kind == OutcomeReplayed && how.Note == "" {
-			how.Note = "edited, as event " + l.EditedID.String()
-		}
+		how := how.of(l)
 		return s.resolved(how, Change{By: owner, Why: how.Note}), nil
 	})
 	return s.resolvedAlready(ctx, err, event, how.Kind)
+}
+
+// of is the outcome of l: of an edited letter it says so.
+func (o Outcome) of(l *Letter) Outcome {
+	if l.EditedID != (gocql.UUID{}) && o.Kind == OutcomeReplayed && o.Note == "" {
+		o.Note = "edited, as event " + l.EditedID.String()
+	}
+	return o
 }
 
 // resolvedAlready makes success of an error that says that the letter has been
@@ -222,11 +227,18 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 }
 
 // Unclaim gives a letter back untried, as when the breaker opened: it is
-// pending, due at once, and no replay is counted.
+// pending, due at once, and no replay is counted. One that follows another is
+// parked again.
 func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string) error {
 	_, err := s.change(ctx, event, ActionUnclaim, func(l *Letter) (planned, error) {
 		if err := owned(ActionUnclaim, l, owner); err != nil {
 			return planned{}, err
+		}
+		if l.Strategy == StrategyFollow {
+			return planned{
+				to: Parked, set: unclaimed, line: Change{By: owner, Why: why},
+				change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil = "", time.Time{} },
+			}, nil
 		}
 		at := s.millis()
 		return planned{

@@ -58,7 +58,7 @@ type Letter struct {
 	// Strategy chose NextAttempt, the time before which it is not replayed by
 	// itself; zero means at once for a pending letter. Bury stores what it is
 	// given: Delay(0) from now is the default, and zero right for what an open
-	// breaker stopped. Rule is the name of the Rule that chose Strategy.
+	// breaker stopped. Rule is the name of the StrategyRule that chose Strategy.
 	Strategy    string
 	Rule        string
 	NextAttempt time.Time

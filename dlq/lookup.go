@@ -74,25 +74,59 @@ func droppedAt(v int64) int64 { return 2*v + 1 }
 
 // add puts l on the shelves in add, and into its chain if chain is set.
 func (s *Store) add(ctx context.Context, l *Letter, on []shelf, chain bool) error {
-	if len(on) == 0 && !chain {
-		return nil
-	}
-	for _, f := range on {
-		if err := s.openBucket(ctx, f, f.bucketOf(l.FirstFailedAt)); err != nil {
-			return err
+	return s.addMany(ctx, []listed{{l, on, chain}})
+}
+
+// listed is a letter and the lists that it comes on or goes off.
+type listed struct {
+	letter *Letter
+	on     []shelf
+	chain  bool
+}
+
+// addMany is add for several letters.
+func (s *Store) addMany(ctx context.Context, letters []listed) error {
+	b := s.batch()
+	for _, x := range letters {
+		l := x.letter
+		for _, f := range x.on {
+			if err := s.openBucket(ctx, f, f.bucketOf(l.FirstFailedAt)); err != nil {
+				return err
+			}
+			b.Query(s.stmt.lookupAdd, f.kind, f.value, f.bucketOf(l.FirstFailedAt), l.FirstFailedAt, l.EventID, addedAt(l.Version))
+		}
+		if x.chain {
+			b.Query(s.stmt.chainAdd, l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID, addedAt(l.Version))
 		}
 	}
-	b := s.batch()
-	for _, f := range on {
-		b.Query(s.stmt.lookupAdd, f.kind, f.value, f.bucketOf(l.FirstFailedAt), l.FirstFailedAt, l.EventID, addedAt(l.Version))
-	}
-	if chain {
-		b.Query(s.stmt.chainAdd, l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID, addedAt(l.Version))
+	if b.Size() == 0 {
+		return nil
 	}
 	if err := s.execute(ctx, b); err != nil {
-		return fmt.Errorf("list dead letter %s: %w", l.EventID, err)
+		return fmt.Errorf("list dead letter %s and %d more: %w", letters[0].letter.EventID, len(letters)-1, err)
 	}
 	return nil
+}
+
+// dropMany is drop for several letters, each as it stands.
+func (s *Store) dropMany(ctx context.Context, letters []listed) error {
+	b := s.batch()
+	for _, x := range letters {
+		s.dropFrom(b, x.letter, x.letter.Version, x.on, x.chain)
+	}
+	if b.Size() == 0 {
+		return nil
+	}
+	return s.execute(ctx, b)
+}
+
+func (s *Store) dropFrom(b *gocql.Batch, l *Letter, at int64, off []shelf, chain bool) {
+	for _, f := range off {
+		b.Query(s.stmt.lookupDrop, droppedAt(at), f.kind, f.value, f.bucketOf(l.FirstFailedAt), l.FirstFailedAt, l.EventID)
+	}
+	if chain {
+		b.Query(s.stmt.chainDrop, droppedAt(at), l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID)
+	}
 }
 
 // drop removes l from shelves on which it does not stand any more, and from its
@@ -102,12 +136,7 @@ func (s *Store) drop(ctx context.Context, l *Letter, at int64, off []shelf, chai
 		return nil
 	}
 	b := s.batch()
-	for _, f := range off {
-		b.Query(s.stmt.lookupDrop, droppedAt(at), f.kind, f.value, f.bucketOf(l.FirstFailedAt), l.FirstFailedAt, l.EventID)
-	}
-	if chain {
-		b.Query(s.stmt.chainDrop, droppedAt(at), l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID)
-	}
+	s.dropFrom(b, l, at, off, chain)
 	if err := s.execute(ctx, b); err != nil {
 		return fmt.Errorf("take dead letter %s off its lists: %w", l.EventID, err)
 	}

@@ -25,7 +25,8 @@ func (l *Letter) dest() []any {
 		(*string)(&l.Outcome.Kind), &l.Outcome.Topic, &l.Outcome.Partition, &l.Outcome.Offset, &l.Outcome.Note, &l.ResolvedAt, &l.Archive)
 }
 
-func (l *Letter) entry() ChainEntry {
+// Entry is the letter without what only publishing needs.
+func (l *Letter) Entry() ChainEntry {
 	return ChainEntry{
 		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
 		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,

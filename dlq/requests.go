@@ -114,7 +114,7 @@ func (s *Store) Requests(ctx context.Context, table string) ([]Request, error) {
 		l, ok := letters[r.EventID]
 		switch {
 		case ok && l.Version >= r.version:
-			r.Entry = l.entry()
+			r.Entry = l.Entry()
 			out = append(out, r)
 		case now.Sub(r.ID.Time()) > requestGrace:
 			never = append(never, r)

@@ -28,7 +28,7 @@ var buryColumns = []string{
 // statements are the store's CQL that does not depend on what is changed.
 type statements struct {
 	letters                                                 string
-	bury, entry, entries, letter, history                   string
+	bury, entry, entries, letter, wholes, history           string
 	chainAdd, chainDrop, chains, chain                      string
 	lookupAdd, lookupDrop, lookups, lookupFirst, lookupSize string
 	bucketAdd, buckets, allBuckets                          string
@@ -42,6 +42,7 @@ func newStatements(keyspace string) statements {
 	letters, chains := keyspace+".dead_letter_queue", keyspace+".dead_letter_chains"
 	lookups, buckets, requests := keyspace+".dead_letter_lookups", keyspace+".dead_letter_buckets", keyspace+".dead_letter_requests"
 	holds := keyspace + ".dead_letter_holds"
+	whole := "SELECT " + strings.Join(entryColumns, ", ") + ", " + strings.Join(moreColumns, ", ") + " FROM " + letters
 	edits, editIDs := keyspace+".dead_letter_edits", keyspace+".dead_letter_edit_ids"
 	edit := "SELECT edited_id, payload, content_type, headers, edited_by, reason, edited_at FROM " + edits
 	entry := "SELECT " + strings.Join(entryColumns, ", ") + " FROM " + letters
@@ -51,7 +52,8 @@ func newStatements(keyspace string) statements {
 			strings.TrimSuffix(strings.Repeat("?, ", len(buryColumns)), ", ") + ") IF NOT EXISTS",
 		entry:   entry + " WHERE event_id = ?",
 		entries: entry + " WHERE event_id IN ?",
-		letter:  "SELECT " + strings.Join(entryColumns, ", ") + ", " + strings.Join(moreColumns, ", ") + " FROM " + letters + " WHERE event_id = ?",
+		letter:  whole + " WHERE event_id = ?",
+		wholes:  whole + " WHERE event_id IN ?",
 		history: "SELECT history FROM " + letters + " WHERE event_id = ?",
 
 		chainAdd: "INSERT INTO " + chains + " (table_name, bucket, aggregate_id, seq, written_at, event_id) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",

@@ -74,7 +74,7 @@ var transitions = map[Action]map[Status][]Status{
 		Processing: {Processing}, // by its owner, or after the claim ran out
 	},
 	ActionExtend:  {Processing: {Processing}},
-	ActionUnclaim: {Processing: {Pending}},
+	ActionUnclaim: {Processing: {Pending, Parked}},
 	ActionFail:    {Processing: {Pending, Failed, Manual}},
 	ActionSettle:  {Processing: {Resolved}},
 

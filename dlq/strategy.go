@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The strategies: who replays a letter, and when. A Rule names one of the first
+// The strategies: who replays a letter, and when. A StrategyRule names one of the first
 // five; the relay gives the last to letters that stand behind others.
 const (
 	// StrategyImmediate: the relay, after 1, 5, 15, 30 and 60 minutes.

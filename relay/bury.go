@@ -145,7 +145,8 @@ func (p *publisher) writeFront(l *lane) bool {
 	}
 	if status.Open() {
 		at := notBefore(atOf(letter.Strategy, letter.NextAttempt), it.event.DeliverAt)
-		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: at}, spill)
+		group := p.letters.group(letter.Rule, letter.FailureKey)
+		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: at, group: group}, spill)
 	} else {
 		p.remembered(it) // it was a dead letter before, and that is settled
 	}
@@ -225,18 +226,25 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 	case d == nil:
 		d = &death{class: classBehind, err: errBehind}
 	}
-	if behind {
-		letter.Status = dlq.Parked
-		letter.Strategy = strategyFollow
-	} else {
-		letter.Strategy = strategyOf(d.class)
-		if letter.Strategy == strategyManual {
-			letter.Status = dlq.Manual
-		}
-		letter.NextAttempt = nextReplay(letter.Strategy, 0, now)
-	}
 	letter.ErrorClass, letter.ErrorText, letter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
 	letter.ErrorCode = codeOf(d.err)
+	if behind {
+		letter.Status = dlq.Parked
+		letter.Strategy = dlq.StrategyFollow
+		return letter
+	}
+	choice := p.cfg.rules.Choose(&dlq.Subject{
+		ErrorClass: letter.ErrorClass, ErrorCode: letter.ErrorCode, EventType: e.Type, AggregateType: e.AggregateType, Table: letter.Table,
+		FirstFailedAt: now,
+	}, now)
+	letter.Rule, letter.Strategy, letter.NextAttempt = choice.Rule, choice.Strategy, choice.NextAttempt
+	letter.FailureKey, letter.FailureRepeats = dlq.FailureKey(letter.ErrorClass, letter.ErrorCode, letter.ErrorText), 1
+	if letter.Strategy == dlq.StrategyManual {
+		letter.Status, letter.Waiting = dlq.Manual, "another attempt cannot help"
+		if choice.Rule != dlq.RuleNeedsAPerson {
+			letter.Waiting = "by the rule " + choice.Rule
+		}
+	}
 	return letter
 }
 

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -259,6 +260,25 @@ type Config struct {
 	// ReplayConcurrency is how many aggregates' dead letters are replayed at the
 	// same time. Default DefaultReplayConcurrency.
 	ReplayConcurrency int
+	// ReplayRate bounds how many dead letters are replayed per second. Default
+	// DefaultReplayRate; -1 does not bound it.
+	ReplayRate float64
+	// ReplayCanary is how many letters with equal errors are replayed without
+	// canaries before them. Default DefaultReplayCanary; -1 never sends canaries.
+	ReplayCanary int
+	// Rules choose the strategy of dead letters, before those of dlq.DefaultStrategyRules.
+	Rules []dlq.StrategyRule
+	// StrategyPoll is how often it is looked at whether what waits for a window or
+	// a condition may go. Default DefaultStrategyPoll.
+	StrategyPoll time.Duration
+	// The conditions of conditional letters: ConditionBroker is how long no call
+	// may have failed, ConditionDatabase how long a read may take, ConditionCPU and
+	// ConditionMemory how busy the machine may be, in percent. Defaults
+	// DefaultConditionBroker and so on.
+	ConditionBroker, ConditionDatabase time.Duration
+	ConditionCPU, ConditionMemory      float64
+	// Load says how busy the machine is. Nil asks the operating system.
+	Load func(context.Context) (Load, error)
 	// ClaimFor is how long a replay may take before another worker may take the
 	// dead letter over. Default DefaultClaimFor.
 	ClaimFor time.Duration
@@ -284,7 +304,9 @@ type Config struct {
 	// not ready. Default DefaultStallAfter.
 	StallAfter time.Duration
 
-	letters *dlq.Store // nil without dead letters; set by New
+	letters  *dlq.Store         // nil without dead letters; set by New
+	rules    *dlq.StrategyRules // of Rules; nil if they are wrong, which rulesErr says
+	rulesErr error
 
 	// Logger receives the relay's log. Nil discards it.
 	Logger *slog.Logger

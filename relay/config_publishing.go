@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
 // Defaults of what Config says about publishing, failures and dead letters.
@@ -19,8 +21,15 @@ const (
 	DefaultSpillLimit        = 10_000
 	DefaultOrdering          = OrderingStrict
 	DefaultReplayPoll        = time.Second
-	DefaultReplayConcurrency = 64
+	DefaultReplayConcurrency = 128
+	DefaultReplayRate        = 2000
+	DefaultReplayCanary      = 10
+	DefaultStrategyPoll      = 30 * time.Second
 	DefaultClaimFor          = 30 * time.Second
+	DefaultConditionBroker   = 10 * time.Second
+	DefaultConditionDatabase = 100 * time.Millisecond
+	DefaultConditionCPU      = 80
+	DefaultConditionMemory   = 85
 )
 
 // DefaultRetryDelays are the waits before the attempts to publish an event: the
@@ -72,6 +81,17 @@ func (c *Config) publishingDefaults() {
 	def(&c.ReplayPoll, DefaultReplayPoll)
 	def(&c.ReplayConcurrency, DefaultReplayConcurrency)
 	def(&c.ClaimFor, DefaultClaimFor)
+	def(&c.ReplayRate, DefaultReplayRate)
+	def(&c.ReplayCanary, DefaultReplayCanary)
+	def(&c.StrategyPoll, DefaultStrategyPoll)
+	def(&c.ConditionBroker, DefaultConditionBroker)
+	def(&c.ConditionDatabase, DefaultConditionDatabase)
+	def(&c.ConditionCPU, DefaultConditionCPU)
+	def(&c.ConditionMemory, DefaultConditionMemory)
+	if c.Load == nil {
+		c.Load = machineLoad
+	}
+	c.rules, c.rulesErr = dlq.NewStrategyRules(c.Rules)
 }
 
 func (c *Config) validatePublishing(bad func(format string, args ...any)) {
@@ -103,6 +123,24 @@ func (c *Config) validatePublishing(bad func(format string, args ...any)) {
 	number("BreakerMinCalls", c.BreakerMinCalls, 1, 1_000_000)
 	number("BreakerProbes", c.BreakerProbes, 1, 100)
 	number("ReplayConcurrency", c.ReplayConcurrency, 1, 1000)
+	number("ReplayCanary", c.ReplayCanary, -1, 1_000_000)
+	if c.ReplayRate != -1 && !(c.ReplayRate >= 0.01 && c.ReplayRate <= 1e6) {
+		bad("ReplayRate %g is not between 0.01 and 1000000 (-1 for no bound)", c.ReplayRate)
+	}
+	between("StrategyPoll", c.StrategyPoll, 100*time.Millisecond, time.Hour)
+	between("ConditionBroker", c.ConditionBroker, time.Millisecond, time.Hour)
+	between("ConditionDatabase", c.ConditionDatabase, time.Microsecond, time.Minute)
+	for _, x := range []struct {
+		name    string
+		percent float64
+	}{{"ConditionCPU", c.ConditionCPU}, {"ConditionMemory", c.ConditionMemory}} {
+		if !(x.percent > 0 && x.percent <= 101) {
+			bad("%s %g is not above 0 and at most 101, which always holds", x.name, x.percent)
+		}
+	}
+	if c.rulesErr != nil {
+		bad("Rules: %v", c.rulesErr)
+	}
 	number("SpillLimit", c.SpillLimit, -1, 10_000_000)
 	if !(c.BreakerRate > 0 && c.BreakerRate <= 1) {
 		bad("BreakerRate %g is not above 0 and at most 1", c.BreakerRate)

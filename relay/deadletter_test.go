@@ -131,7 +131,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		}
 		// The breaker was half-open twice: what was claimed then, and not published,
 		// was given back. None of that was a replay that failed.
-		if n := count(r.metrics.replays.WithLabelValues("called_off")); n == 0 {
+		if n := count(r.metrics.replays.WithLabelValues(dlq.StrategyBreakerClose, "called_off")); n == 0 {
 			t.Error("no replay was called off: the breaker let none begin")
 		}
 		for id := range open {
@@ -139,7 +139,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Read() error = %v", err)
 			}
-			if letter.Replays != 0 || letter.ErrorClass == classBreakerOpen && letter.Strategy != strategyBreaker {
+			if letter.Replays != 0 || letter.ErrorClass == classBreakerOpen && letter.Strategy != dlq.StrategyBreakerClose {
 				t.Errorf("dead letter %s counts %d replays, strategy %s: an open breaker costs none", id, letter.Replays, letter.Strategy)
 			}
 		}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 	"time"
 
@@ -21,40 +22,10 @@ const (
 	classBehind       = "behind"            // an earlier event of the aggregate is a dead letter
 )
 
-// Strategies of dead letters: when the relay replays one by itself.
-const (
-	strategyBreaker   = "breaker_close"       // as soon as the breaker lets something through
-	strategyImmediate = dlq.StrategyImmediate // after 1, 5, 15, 30 and 60 minutes
-	strategyManual    = dlq.StrategyManual    // when an operator says so
-	strategyFollow    = "follow"              // when the dead letter before it is settled
-)
-
 // death says why an event becomes a dead letter.
 type death struct {
 	class string
 	err   error
-}
-
-func strategyOf(class string) string {
-	switch class {
-	case classBreakerOpen:
-		return strategyBreaker
-	case classAttemptsUsed:
-		return strategyImmediate
-	case classBehind:
-		return strategyFollow
-	default:
-		return strategyManual
-	}
-}
-
-// nextReplay is when a dead letter of the strategy is replayed after so many
-// replays, zero if time alone does not decide.
-func nextReplay(strategy string, replays int, now time.Time) time.Time {
-	if strategy != strategyImmediate || replays >= len(dlq.DefaultDelays) {
-		return time.Time{}
-	}
-	return now.Add(dlq.Delay(replays)).UTC().Truncate(time.Millisecond)
 }
 
 // letters are the dead letters of the table that are not settled, as chains: an
@@ -66,10 +37,16 @@ type letters struct {
 
 	chains map[gocql.UUID]*chain // by aggregate; by event id if nothing waits for the letter
 	known  map[gocql.UUID]letterKey
+	due    dueChains                 // those that time alone keeps from being replayed
+	groups map[groupKey]*letterGroup // of equal errors under one rule
+	gated  map[*letterGroup]struct{} // those with chains that are due and wait
+	counts map[string]int            // letters by the strategy that they wait under
+	rules  *dlq.StrategyRules
 	// spilled are the letters that an open breaker or used-up attempts made.
 	spilled int
-	// writing is how many are being written, strict how many chains hold back an aggregate.
-	writing, strict int
+	// writing is how many are being written, strict how many chains hold back an
+	// aggregate, underWay how many are being replayed.
+	writing, strict, underWay int
 	// died is when the last event without a number became a dead letter.
 	died time.Time
 }
@@ -85,6 +62,9 @@ type chain struct {
 	letters  []letterRef
 	draining bool // a replayer is at it
 	strict   bool // later events of the aggregate wait behind it
+	place    int  // among those that are due, -1 outside
+	// gate is the group in which it waits though it is due.
+	gate *letterGroup
 }
 
 // letterRef is what is kept in memory of a dead letter.
@@ -92,7 +72,9 @@ type letterRef struct {
 	id  gocql.UUID
 	seq int64
 	// at is the time of the next replay in milliseconds, or one of the values below.
-	at int64
+	at    int64
+	group *letterGroup // nil for one that follows another
+	asked bool         // an operator wants it now, whatever its strategy
 }
 
 const (
@@ -103,8 +85,9 @@ const (
 
 func newLetters(cfg *Config) *letters {
 	return &letters{
-		store: cfg.letters, table: cfg.TableKeyspace + "." + cfg.Table,
+		store: cfg.letters, table: cfg.TableKeyspace + "." + cfg.Table, rules: cfg.rules,
 		chains: make(map[gocql.UUID]*chain), known: make(map[gocql.UUID]letterKey),
+		groups: make(map[groupKey]*letterGroup), gated: make(map[*letterGroup]struct{}), counts: make(map[string]int),
 	}
 }
 
@@ -124,6 +107,16 @@ func (p *publisher) isLetter(event gocql.UUID) bool {
 	return p.letters.has(event)
 }
 
+// waitingUnder is how many dead letters wait under a strategy.
+func (p *publisher) waitingUnder(strategy string) int {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.letters.counts[strategy]
+}
+
 // blocks says that events of the aggregate wait behind a dead letter.
 func (d *letters) blocks(aggregate gocql.UUID) bool {
 	c, ok := d.chains[aggregate]
@@ -137,7 +130,7 @@ func (d *letters) add(key gocql.UUID, strict bool, ref letterRef, spill bool) {
 	}
 	c, ok := d.chains[key]
 	if !ok {
-		c = &chain{key: key, strict: strict}
+		c = &chain{key: key, strict: strict, place: -1}
 		d.chains[key] = c
 		if strict {
 			d.strict++
@@ -149,8 +142,12 @@ func (d *letters) add(key gocql.UUID, strict bool, ref letterRef, spill bool) {
 	}
 	c.letters = slices.Insert(c.letters, i, ref)
 	d.known[ref.id] = letterKey{chain: key, spill: spill}
+	d.count(&ref, 1)
 	if spill {
 		d.spilled++
+	}
+	if i == 0 {
+		d.touch(c)
 	}
 }
 
@@ -165,21 +162,26 @@ func (d *letters) remove(id gocql.UUID) {
 		d.spilled--
 	}
 	c := d.chains[k.chain]
-	c.letters = slices.DeleteFunc(c.letters, func(r letterRef) bool { return r.id == id })
+	i := slices.IndexFunc(c.letters, func(r letterRef) bool { return r.id == id })
+	d.count(&c.letters[i], -1)
+	c.letters = slices.Delete(c.letters, i, i+1)
 	if len(c.letters) == 0 {
 		delete(d.chains, k.chain)
 		if c.strict {
 			d.strict--
 		}
 	}
+	if i == 0 {
+		d.touch(c)
+	}
 }
 
 // head is the front of the chain.
 func (c *chain) head() *letterRef { return &c.letters[0] }
 
-// due says whether the chain's head is to be replayed now; if not, in is when,
+// isDue says whether the chain's head is to be replayed now; if not, in is when,
 // 0 if time alone does not decide.
-func (c *chain) due(now time.Time, breaker BreakerState) (yes bool, in time.Duration) {
+func (c *chain) isDue(now time.Time, breaker BreakerState) (yes bool, in time.Duration) {
 	switch at := c.head().at; {
 	case at == atOperator:
 		return false, 0
@@ -194,9 +196,9 @@ func (c *chain) due(now time.Time, breaker BreakerState) (yes bool, in time.Dura
 
 func atOf(strategy string, next time.Time) int64 {
 	switch {
-	case strategy == strategyBreaker:
+	case strategy == dlq.StrategyBreakerClose:
 		return atBreaker
-	case strategy == strategyFollow:
+	case strategy == dlq.StrategyFollow:
 		return atOnce
 	case next.IsZero():
 		return atOperator
@@ -214,24 +216,39 @@ func notBefore(at int64, deliver time.Time) int64 {
 	return max(at, deliver.UnixMilli())
 }
 
-// ref returns the letter, nil if it is none.
-func (d *letters) ref(id gocql.UUID) *letterRef {
+// ref returns the letter and its chain, nil if it is none.
+func (d *letters) ref(id gocql.UUID) (*letterRef, *chain) {
 	k, ok := d.known[id]
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	c := d.chains[k.chain]
 	for i := range c.letters {
 		if c.letters[i].id == id {
-			return &c.letters[i]
+			return &c.letters[i], c
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// set changes when a letter is replayed.
+func (d *letters) set(id gocql.UUID, change func(*letterRef)) {
+	ref, c := d.ref(id)
+	if ref == nil {
+		return
+	}
+	d.count(ref, -1)
+	change(ref)
+	d.count(ref, 1)
+	if ref == c.head() {
+		d.touch(c)
+	}
 }
 
 // loosen takes a letter out of its chain: the others wait for it no longer.
 func (d *letters) loosen(id gocql.UUID, at int64) {
-	ref, k := d.ref(id), d.known[id]
+	ref, _ := d.ref(id)
+	k := d.known[id]
 	if ref == nil || k.chain == id {
 		return
 	}
@@ -239,4 +256,64 @@ func (d *letters) loosen(id gocql.UUID, at int64) {
 	alone.at = at
 	d.remove(id)
 	d.add(id, false, alone, k.spill)
+}
+
+// touch puts a chain whose head changed where it belongs.
+func (d *letters) touch(c *chain) {
+	if c.gate != nil {
+		c.gate.leave(d, c)
+	}
+	in := !c.draining && len(c.letters) > 0 && c.head().at != atOperator
+	switch {
+	case in && c.place < 0:
+		heap.Push(&d.due, c)
+	case in:
+		heap.Fix(&d.due, c.place)
+	case c.place >= 0:
+		heap.Remove(&d.due, c.place)
+	}
+}
+
+// count counts a letter in or out.
+func (d *letters) count(ref *letterRef, by int) {
+	strategy := dlq.StrategyFollow
+	if ref.group != nil {
+		strategy = ref.group.strategy
+		if ref.group.letters += by; ref.group.letters == 0 && ref.group.underWay == 0 {
+			delete(d.groups, ref.group.groupKey)
+		} else {
+			d.groups[ref.group.groupKey] = ref.group
+		}
+	}
+	if ref.at == atOperator {
+		strategy = dlq.StrategyManual
+	}
+	d.counts[strategy] += by
+}
+
+// dueChains is a heap, the chain that is due first in front.
+type dueChains []*chain
+
+func (q dueChains) Len() int           { return len(q) }
+func (q dueChains) Less(i, j int) bool { return q[i].head().at < q[j].head().at }
+func (q dueChains) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+// Push is for package heap.
+func (q *dueChains) Push(x any) {
+	c := x.(*chain)
+	c.place = len(*q)
+	*q = append(*q, c)
+}
+
+// Pop is for package heap.
+func (q *dueChains) Pop() any {
+	old := *q
+	c := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	c.place = -1
+	return c
 }

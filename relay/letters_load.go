@@ -90,14 +90,17 @@ func (d *deadLetters) note(p *publisher) {
 		if c, ok := p.letters.chains[key]; ok && e.ErrorClass == classBehind {
 			spill = p.letters.known[c.head().id].spill
 		}
-		p.letters.add(key, strict, letterRef{id: e.EventID, seq: e.Sequence, at: notBefore(d.at(e), e.DeliverAt)}, spill)
+		p.letters.add(key, strict, letterRef{
+			id: e.EventID, seq: e.Sequence, at: notBefore(atOfEntry(e, false), e.DeliverAt), group: p.letters.group(e.Rule, e.FailureKey),
+		}, spill)
 	}
 	if n := len(d.entries); n > 0 {
 		p.log.Info("dead letters wait", "letters", n, "chains", len(p.letters.chains))
 	}
 }
 
-func (d *deadLetters) at(e *dlq.ChainEntry) int64 {
+// atOfEntry is when a letter is replayed; asked says that an operator wants it.
+func atOfEntry(e *dlq.ChainEntry, asked bool) int64 {
 	switch e.Status {
 	case dlq.Manual, dlq.Failed:
 		return atOperator
@@ -106,7 +109,7 @@ func (d *deadLetters) at(e *dlq.ChainEntry) int64 {
 	case dlq.Parked:
 		return atOnce
 	}
-	if e.ErrorClass == classBreakerOpen {
+	if !asked && (e.Strategy == dlq.StrategyBreakerClose || e.Strategy == "" && e.ErrorClass == classBreakerOpen) {
 		return atBreaker
 	}
 	if e.NextAttempt.IsZero() {
@@ -166,18 +169,24 @@ func (d *deadLetters) settle(ctx context.Context, r *replayer) error {
 		switch {
 		case e.Status != dlq.Processing:
 		case r.isOut(e.EventID):
-			if !r.insist(ctx, e.EventID, "resolve", func() error {
+			if !r.insistUntil(ctx, e.EventID, "resolve", func() error {
 				return r.p.letters.store.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
 			}) {
-				return context.Cause(ctx)
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				continue // somebody else has changed it
 			}
-			r.metrics.replays.WithLabelValues("found").Inc()
+			r.metrics.replays.WithLabelValues(strategyLabel(e.Strategy), "found").Inc()
 			r.drop(e.EventID)
 		case e.ClaimedBy == r.owner:
-			if !r.insist(ctx, e.EventID, "give back", func() error {
+			if !r.insistUntil(ctx, e.EventID, "give back", func() error {
 				return r.p.letters.store.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
 			}) {
-				return context.Cause(ctx)
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				continue
 			}
 			r.later(e.EventID, atOnce)
 		}

@@ -1,6 +1,10 @@
 package relay
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
 
 // publishingMetrics are those of the breaker and of dead letters.
 type publishingMetrics struct {
@@ -10,6 +14,7 @@ type publishingMetrics struct {
 	buried          *prometheus.CounterVec
 	buryErrors      prometheus.Counter
 	replays         *prometheus.CounterVec
+	canaryStops     prometheus.Counter
 }
 
 func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
@@ -27,8 +32,9 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 		buryErrors: counter("relay_dead_letter_errors_total", "Times that a dead letter could not be written; it is written later, and no checkpoint passes it before."),
 		replays: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "relay_dead_letter_replays_total",
-			Help: "Replays of dead letters by how they ended: published, found (it was in its topic), failed, or called_off because the breaker opened.",
-		}, []string{"result"}),
+			Help: "Replays of dead letters by the strategy under which they waited and how they ended: published, found (it was in its topic), failed, or called_off because the breaker opened.",
+		}, []string{"strategy", "result"}),
+		canaryStops: counter("relay_dead_letter_canary_stops_total", "Times that the replay of equal dead letters was stopped because a canary died of the same error again."),
 	}
 	for _, s := range []BreakerState{BreakerClosed, BreakerHalfOpen, BreakerOpen} {
 		m.breakerChanges.WithLabelValues(s.String())
@@ -36,10 +42,12 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 	for _, c := range []string{classBreakerOpen, classAttemptsUsed, classTooLarge, classTopicRefused, classUndecodable, classRefused, classBehind} {
 		m.buried.WithLabelValues(c)
 	}
-	for _, r := range []string{"published", "found", "failed", "called_off"} {
-		m.replays.WithLabelValues(r)
+	for _, s := range dlq.Strategies {
+		for _, r := range []string{"published", "found", "failed", "called_off"} {
+			m.replays.WithLabelValues(s, r)
+		}
 	}
-	reg.MustRegister(m.breaker, m.breakerChanges, m.breakerFailures, m.buried, m.buryErrors, m.replays)
+	reg.MustRegister(m.breaker, m.breakerChanges, m.breakerFailures, m.buried, m.buryErrors, m.replays, m.canaryStops)
 	return m
 }
 

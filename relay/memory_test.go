@@ -107,15 +107,15 @@ func TestMemory_ForgetsAggregatesThatRestLongest(t *testing.T) {
 // The bounds that the configuration's documentation gives.
 func TestMemory_IsSmall(t *testing.T) {
 	m := newMemory(DefaultMaxRememberedEvents, DefaultMaxAggregates)
-	before := heap()
+	before := heapInUse()
 	for i := range DefaultMaxRememberedEvents {
 		m.addFresh(eventID(i), 0)
 	}
-	events := heap() - before
+	events := heapInUse() - before
 	for i := range DefaultMaxAggregates {
 		m.keep(eventID(i), line{1, 2})
 	}
-	aggregates := heap() - before - events
+	aggregates := heapInUse() - before - events
 	t.Logf("%d bytes per event, %d per aggregate", events/DefaultMaxRememberedEvents, aggregates/DefaultMaxAggregates)
 	if events > 50*DefaultMaxRememberedEvents || aggregates > 100*DefaultMaxAggregates {
 		t.Errorf("%d MB for events, %d MB for aggregates", events>>20, aggregates>>20)
@@ -123,7 +123,7 @@ func TestMemory_IsSmall(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-func heap() int {
+func heapInUse() int {
 	runtime.GC()
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
 type metrics struct {
@@ -112,6 +114,12 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	})
 	gauge("relay_spill_limit", "How many dead letters an open breaker makes before the relay holds.", func() float64 { return float64(max(r.cfg.SpillLimit, 0)) })
 	gauge("relay_parked_aggregates", "Aggregates whose later events wait behind a dead letter.", func() float64 { return float64(r.publisher.Load().state().parked) })
+	for _, strategy := range dlq.Strategies {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "relay_dead_letters_waiting", ConstLabels: prometheus.Labels{"strategy": strategy},
+			Help: "Dead letters that are not settled, by the strategy under which they wait; manual are all those that an operator has to decide about.",
+		}, func() float64 { return float64(r.publisher.Load().waitingUnder(strategy)) }))
+	}
 	gauge("relay_aggregates_held", "Aggregates held because an event of theirs cannot be published.", func() float64 {
 		return float64(r.publisher.Load().state().held)
 	})

@@ -408,15 +408,22 @@ func (p *publisher) restart(l *lane) {
 	p.pump(l)
 }
 
-// drain waits until all events that can be published are, or ctx ends, and
-// says how many are left.
+// drain waits until all events that can be published are and no replay is under
+// way, or ctx ends, and says how many events are left.
 func (p *publisher) drain(ctx context.Context) (left int) {
 	for {
 		left, blocked := p.remaining()
-		if left == blocked || p.shut() || sleep(ctx, 10*time.Millisecond) != nil {
+		if (left == blocked || p.shut()) && !p.replays() || sleep(ctx, 10*time.Millisecond) != nil {
 			return left
 		}
 	}
+}
+
+// replays says that dead letters are being replayed.
+func (p *publisher) replays() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.letters.underWay > 0
 }
 
 // shut says that the breaker is open and that nothing is under way.

@@ -1,9 +1,7 @@
 package relay
 
 import (
-	"cmp"
 	"context"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -38,25 +36,7 @@ func (r *replayer) answer(q *dlq.Request) {
 	defer p.mu.Unlock()
 	r.log.Info("an operator changed a dead letter", "action", q.Action, "actor", q.Actor,
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
-	ref := p.letters.ref(q.EventID)
-	switch {
-	case !e.Status.Open():
-		p.dropLetter(q.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
-	case ref == nil:
-	case e.Released:
-		p.letters.loosen(q.EventID, atOperator)
-		if e.Status == dlq.Pending {
-			p.letters.ref(q.EventID).at = notBefore(atOnce, e.DeliverAt)
-		}
-	case e.Status == dlq.Pending:
-		ref.at = atOnce
-		if !e.NextAttempt.IsZero() {
-			ref.at = e.NextAttempt.UnixMilli()
-		}
-		ref.at = notBefore(ref.at, e.DeliverAt)
-	case e.Status == dlq.Manual, e.Status == dlq.Failed:
-		ref.at = atOperator
-	}
+	r.follow(e, q.Action == dlq.ActionReplay || q.Action == dlq.ActionEdit)
 	if l, ok := p.lanes[outbox.IDOf(e.AggregateID)]; ok {
 		p.pump(l)
 	}

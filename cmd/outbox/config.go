@@ -213,6 +213,11 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 		return nil, fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	delete(values, tablesKey)
+	rules, err := rulesFrom(values[rulesKey])
+	if err != nil {
+		return nil, fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	delete(values, rulesKey)
 	tokens, err := tokensFrom(adminTokensKey, values[adminTokensKey])
 	if err != nil {
 		return nil, fmt.Errorf("configuration file %s: %w", path, err)
@@ -234,7 +239,7 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c.Relay.Tables, c.Admin.Tokens = tables, tokens
+	c.Relay.Tables, c.Relay.Rules, c.Admin.Tokens = tables, rules, tokens
 	return &c, nil
 }
 
@@ -247,7 +252,7 @@ func readFile(path string) (map[string]any, error) {
 	}
 	var errs []error
 	for _, key := range k.Keys() {
-		if key == tablesKey || key == adminTokensKey {
+		if key == tablesKey || key == rulesKey || key == adminTokensKey {
 			continue
 		}
 		if !slices.ContainsFunc(settings, func(s setting) bool { return s.key() == key }) {

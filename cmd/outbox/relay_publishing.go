@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-viper/mapstructure/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -27,7 +30,43 @@ type relayPublishing struct {
 	Orderings         []string      `koanf:"orderings"`
 	ReplayPoll        time.Duration `koanf:"replay_poll"`
 	ReplayConcurrency int           `koanf:"replay_concurrency"`
+	ReplayRate        float64       `koanf:"replay_rate"`
+	ReplayCanary      int           `koanf:"replay_canary"`
 	ClaimFor          time.Duration `koanf:"claim_for"`
+	StrategyPoll      time.Duration `koanf:"strategy_poll"`
+	ConditionBroker   time.Duration `koanf:"condition_broker"`
+	ConditionDatabase time.Duration `koanf:"condition_database"`
+	ConditionCPU      float64       `koanf:"condition_cpu"`
+	ConditionMemory   float64       `koanf:"condition_memory"`
+	// Rules choose the strategies of dead letters; see rulesKey.
+	Rules []dlq.StrategyRule `koanf:"-"`
+}
+
+// rulesKey is the key of the list of rules. Like the list of tables it has no
+// flag and no environment variable.
+const rulesKey = "relay.rules"
+
+// rulesFrom reads the list of rules as the file has it. What is wrong with one is
+// an error that names it.
+func rulesFrom(list any) ([]dlq.StrategyRule, error) {
+	if list == nil {
+		return nil, nil
+	}
+	var out []dlq.StrategyRule
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+		Result: &out, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: mapstructure.StringToTimeDurationHookFunc(),
+	})
+	if err == nil {
+		err = d.Decode(list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: each rule has name, error_classes, error_codes, event_types, aggregate_types, tables, failed_replays, older_than, "+
+			"strategy, delays, windows, time_zone, window_length, conditions, max_replays, same_error", rulesKey, err)
+	}
+	if _, err := dlq.NewStrategyRules(out); err != nil {
+		return nil, fmt.Errorf("%s: %w", rulesKey, err)
+	}
+	return out, nil
 }
 
 // publishingSettings are in the table of settings.
@@ -47,10 +86,17 @@ var publishingSettings = []setting{
 	{sectionRelay, "ordering", relay.DefaultOrdering, "strict: later events of an aggregate wait behind its dead letter. relaxed: they pass", false},
 	{sectionRelay, "orderings", []string(nil), "the same by event type, type=strict or type=relaxed", false},
 	{sectionRelay, "replay_poll", relay.DefaultReplayPoll, "how often the relay asks what operators did to dead letters", false},
-	{sectionRelay, "replay_concurrency", relay.DefaultReplayConcurrency, "aggregates whose dead letters are replayed at the same time", false},
+	{sectionRelay, "replay_concurrency", relay.DefaultReplayConcurrency, "dead letters that are replayed at the same time", false},
+	{sectionRelay, "replay_rate", float64(relay.DefaultReplayRate), "dead letters that are replayed per second, at most; -1 does not bound it", false},
+	{sectionRelay, "replay_canary", relay.DefaultReplayCanary, "more dead letters with equal errors than this are replayed behind canaries: 1, 2, 5, 20, 100, and when one dies of the same error again, the others wait; -1 sends none", false},
 	{sectionRelay, "schedule", "on", "on: hand scheduled messages to the outbox when they are due; of several relays one does. off: do not", false},
 	{sectionRelay, "schedule_rate", schedule.DefaultRate, "scheduled messages handed over per second, at most", false},
 	{sectionRelay, "claim_for", relay.DefaultClaimFor, "how long a replay may take, unless it is extended, before another worker may take the dead letter", false},
+	{sectionRelay, "strategy_poll", relay.DefaultStrategyPoll, "how often it is looked at whether what waits for a window or a condition may be replayed", false},
+	{sectionRelay, "condition_broker", relay.DefaultConditionBroker, "condition broker_healthy: how long no call to the broker may have failed", false},
+	{sectionRelay, "condition_database", relay.DefaultConditionDatabase, "condition database_latency: how long a read may take", false},
+	{sectionRelay, "condition_cpu", float64(relay.DefaultConditionCPU), "condition cpu: how busy the machine's processors may be, in percent", false},
+	{sectionRelay, "condition_memory", float64(relay.DefaultConditionMemory), "condition memory: how much of the machine's memory may be used, in percent", false},
 }
 
 func durations(ds []time.Duration) []string {
@@ -82,6 +128,8 @@ func (p *relayPublishing) apply(c *relay.Config) error {
 	c.BreakerFailures, c.BreakerRate, c.BreakerWindow = p.BreakerFailures, p.BreakerRate, p.BreakerWindow
 	c.BreakerMinCalls, c.BreakerOpen, c.BreakerProbes = p.BreakerMinCalls, p.BreakerOpen, p.BreakerProbes
 	c.WhenOpen, c.SpillLimit, c.DeadLetters = p.WhenOpen, p.SpillLimit, p.DeadLetters
+	c.ReplayRate, c.ReplayCanary, c.StrategyPoll, c.Rules = p.ReplayRate, p.ReplayCanary, p.StrategyPoll, p.Rules
+	c.ConditionBroker, c.ConditionDatabase, c.ConditionCPU, c.ConditionMemory = p.ConditionBroker, p.ConditionDatabase, p.ConditionCPU, p.ConditionMemory
 	c.Ordering, c.ReplayPoll, c.ReplayConcurrency, c.ClaimFor = p.Ordering, p.ReplayPoll, p.ReplayConcurrency, p.ClaimFor
 	return nil
 }

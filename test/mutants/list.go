@@ -177,14 +177,14 @@ var mutants = []mutant{
 		new: "it.death != nil",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "a dead letter is replayed without a claim", file: "relay/replay.go",
-		old: "	letter, err := p.letters.store.Claim(ctx, ref.id, r.owner, p.cfg.ClaimFor)\n",
-		new: "	letter, err := p.letters.store.Read(ctx, ref.id)\n",
+		name: "a dead letter is replayed without a claim", file: "relay/replay_batch.go",
+		old: "	claims := p.letters.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)\n",
+		new: "	claims := make([]dlq.Claimed, len(ids))\n	for i, id := range ids {\n		claims[i].Letter, claims[i].Err = p.letters.store.Read(p.ctx, id)\n	}\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "a dead letter that was replayed stays open", file: "relay/replay.go",
-		old: "return p.letters.store.Resolve(ctx, ref.id, r.owner, outcome) })",
-		new: "_ = outcome; return nil })",
+		name: "a dead letter that was replayed stays open", file: "relay/replay_batch.go",
+		old: "	errs := r.p.letters.store.ResolveMany(r.p.ctx, many, r.owner)\n",
+		new: "	errs := make([]error, len(many))\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "the last dead letter of a chain is replayed first", file: "relay/letters.go",
@@ -192,9 +192,44 @@ var mutants = []mutant{
 		new: "return &c.letters[len(c.letters)-1]",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "a replay that an open breaker stopped counts as failed", file: "relay/replay.go",
-		old: "	case errors.Is(end.err, errBreakerOpen):\n",
+		name: "a replay that an open breaker stopped counts as failed", file: "relay/replay_batch.go",
+		old: "		case errors.Is(end.err, errBreakerOpen):\n",
+		new: "		case false:\n",
+	}),
+	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
+		name: "a canary ignores the error", file: "relay/replay.go",
+		old: "		if g.failure != key {\n",
+		new: "		if true {\n",
+	}),
+	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
+		name: "there are no canaries", file: "relay/canary.go",
+		old: "	case g.letters <= above || g.stage == len(canaryStages):\n",
+		new: "	case true:\n",
+	}),
+	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
+		name: "a condition that does not hold is no reason to wait", file: "relay/replay.go",
+		old: "if why := r.health.first(names); why != \"\" {",
+		new: "if why := r.health.first(names); false {",
+	}),
+	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
+		name: "the same error is tried again and again", file: "dlq/claim.go",
+		old: "	case f.SameError > 0 && repeats >= f.SameError:\n",
 		new: "	case false:\n",
+	}),
+	unit("TestDeadLetters_WaitForTheWindow", mutant{
+		name: "a window never closes", file: "dlq/schedule.go",
+		old: "return !began.IsZero() && !began.After(now)",
+		new: "return !began.IsZero()",
+	}),
+	unit("TestDeadLetters_AStopWaitsForReplays", mutant{
+		name: "a stop does not wait for replays", file: "relay/publisher.go",
+		old: "(left == blocked || p.shut()) && !p.replays() ||",
+		new: "left == blocked || p.shut() ||",
+	}),
+	unit("TestDeadLetters_AnOperatorsWordOutlivesTheClaim", mutant{
+		name: "an operator's word is lost with a claim", file: "relay/replay.go",
+		old: "			r.adopt(id)\n			return false\n",
+		new: "			r.later(id, atOperator)\n			return false\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "attempts are used up while the breaker is open", file: "relay/publisher.go",

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -159,6 +160,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 		relay: relay.Config{
 			MaxInFlightRecords: maxInFlight, MaxInFlightBytes: 1 << 20, MaxStreamBacklog: maxInFlight,
 			Topics: make(map[string]string),
+			Load:   func(context.Context) (relay.Load, error) { return relay.Load{}, nil }, // not that of the machine of the tests
 		},
 	}
 	for _, topic := range topics {

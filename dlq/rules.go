@@ -1,0 +1,290 @@
+package dlq
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+)
+
+// StrategyRule chooses the strategy of letters. Every criterion that is not empty must
+// hold; a rule without any is one for all letters.
+type StrategyRule struct {
+	// Name is shown with the letter; required, each name once.
+	Name string `koanf:"name"`
+
+	// ErrorClasses, ErrorCodes, EventTypes, AggregateTypes and Tables are what the
+	// letter has one of; * and ? stand for any text, as in path.Match.
+	ErrorClasses   []string `koanf:"error_classes"`
+	ErrorCodes     []string `koanf:"error_codes"`
+	EventTypes     []string `koanf:"event_types"`
+	AggregateTypes []string `koanf:"aggregate_types"`
+	Tables         []string `koanf:"tables"`
+	// FailedReplays is how many replays have failed at least, and OlderThan how
+	// long ago the letter died first: what escalates goes by them.
+	FailedReplays int           `koanf:"failed_replays"`
+	OlderThan     time.Duration `koanf:"older_than"`
+
+	// Strategy is one of StrategyImmediate, StrategyScheduled, StrategyConditional,
+	// StrategyManual and StrategyBreakerClose; required.
+	Strategy string `koanf:"strategy"`
+	// Delays are the waits before the first, second … replay of an immediate or
+	// conditional letter; the last one stands for all after it. Default DefaultDelays.
+	Delays []time.Duration `koanf:"delays"`
+	// Windows are when windows of a scheduled letter begin, as cron expressions
+	// of five fields in TimeZone, an IANA name, and WindowLength how long each
+	// lasts. Defaults DefaultWindows, UTC and DefaultWindowLength.
+	Windows      []string      `koanf:"windows"`
+	TimeZone     string        `koanf:"time_zone"`
+	WindowLength time.Duration `koanf:"window_length"`
+	// Conditions are those that must hold for a conditional letter; empty means
+	// all of Conditions.
+	Conditions []string `koanf:"conditions"`
+	// MaxReplays is after how many failed replays a letter is failed, and
+	// SameError after how many equal failures in a row, the first death included,
+	// it is manual. Defaults DefaultMaxReplays and, but for immediate letters,
+	// whose delays end by themselves, DefaultSameError; -1 for none.
+	MaxReplays int `koanf:"max_replays"`
+	SameError  int `koanf:"same_error"`
+}
+
+// Defaults of StrategyRule.
+const (
+	DefaultSameError    = 3
+	DefaultWindowLength = time.Hour
+)
+
+// DefaultWindows are 02:00, 03:00 and 04:00.
+var DefaultWindows = []string{"0 2 * * *", "0 3 * * *", "0 4 * * *"}
+
+// The conditions of conditional letters. The relay knows whether they hold.
+const (
+	ConditionBreaker  = "breaker_closed"
+	ConditionBroker   = "broker_healthy"
+	ConditionDatabase = "database_latency"
+	ConditionCPU      = "cpu"
+	ConditionMemory   = "memory"
+)
+
+// Conditions are all conditions.
+var Conditions = []string{ConditionBreaker, ConditionBroker, ConditionDatabase, ConditionCPU, ConditionMemory}
+
+// RuleNeedsAPerson is the last of DefaultStrategyRules.
+const RuleNeedsAPerson = "needs-a-person"
+
+// DefaultStrategyRules come after those that are configured; the last is for all letters.
+func DefaultStrategyRules() []StrategyRule {
+	return []StrategyRule{
+		{Name: "breaker-open", ErrorClasses: []string{"breaker_open"}, Strategy: StrategyBreakerClose},
+		{Name: "quota", ErrorClasses: []string{"attempts_used"}, ErrorCodes: []string{"THROTTLING_QUOTA_EXCEEDED"}, Strategy: StrategyScheduled},
+		{
+			Name: "broker-unwell", ErrorClasses: []string{"attempts_used"}, Strategy: StrategyConditional,
+			ErrorCodes: []string{"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "KAFKA_STORAGE_ERROR", "COORDINATOR_*"},
+		},
+		{Name: "transient", ErrorClasses: []string{"attempts_used"}, Strategy: StrategyImmediate},
+		{Name: RuleNeedsAPerson, Strategy: StrategyManual},
+	}
+}
+
+// Rules choose strategies. They are safe for concurrent use.
+type StrategyRules struct{ rules []*compiled }
+
+// compiled is a rule that was checked.
+type compiled struct {
+	StrategyRule
+	schedule *schedule
+}
+
+// NewStrategyRules checks rules and puts DefaultStrategyRules behind them. The error names every
+// problem, with its rule and what to write instead.
+func NewStrategyRules(rules []StrategyRule) (*StrategyRules, error) {
+	var out StrategyRules
+	var errs []error
+	seen := make(map[string]bool)
+	own := len(rules)
+	for i, r := range slices.Concat(rules, DefaultStrategyRules()) {
+		if i >= own && seen[r.Name] {
+			continue // a rule of that name takes its place
+		}
+		name := r.Name
+		if name == "" {
+			name = fmt.Sprintf("number %d", i+1)
+		}
+		bad := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("rule %s: "+format, append([]any{name}, args...)...))
+		}
+		if r.Name == "" || len(r.Name) > 60 {
+			bad("name %q: give it one of up to 60 characters", r.Name)
+		}
+		if seen[r.Name] {
+			bad("there are two of this name: rename one")
+		}
+		seen[r.Name] = true
+		out.rules = append(out.rules, r.compile(bad))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// compile checks the rule, which is the caller's copy, and fills in defaults.
+func (r StrategyRule) compile(bad func(format string, args ...any)) *compiled {
+	c := &compiled{StrategyRule: r}
+	for _, list := range []struct {
+		key    string
+		values []string
+	}{
+		{"error_classes", r.ErrorClasses},
+		{"error_codes", r.ErrorCodes},
+		{"event_types", r.EventTypes},
+		{"aggregate_types", r.AggregateTypes},
+		{"tables", r.Tables},
+	} {
+		for _, v := range list.values {
+			if _, err := path.Match(v, ""); err != nil || v == "" {
+				bad("%s: %q is no pattern: write a name, with * and ? for any text", list.key, v)
+			}
+		}
+	}
+	if r.FailedReplays < 0 || r.FailedReplays > 1000 {
+		bad("failed_replays %d is not between 0 and 1000", r.FailedReplays)
+	}
+	if r.OlderThan < 0 {
+		bad("older_than %s is negative: write a duration such as 2h", r.OlderThan)
+	}
+	c.MaxReplays = cmp.Or(r.MaxReplays, DefaultMaxReplays)
+	if c.MaxReplays < 1 || c.MaxReplays > 1000 {
+		bad("max_replays %d is not between 1 and 1000: nothing is replayed for ever", r.MaxReplays)
+	}
+	if r.Strategy != StrategyImmediate && r.Strategy != StrategyBreakerClose {
+		c.SameError = cmp.Or(r.SameError, DefaultSameError)
+	}
+	if r.SameError != -1 && (r.SameError < 0 || r.SameError == 1 || r.SameError > 1000) {
+		bad("same_error %d is not between 2 and 1000 (-1 for none)", r.SameError)
+	}
+	only := func(key, strategy string, set bool, also ...string) {
+		if set && r.Strategy != strategy && !slices.Contains(also, r.Strategy) {
+			bad("%s is for strategy %s: remove it or choose that", key, strategy)
+		}
+	}
+	only("delays", StrategyImmediate, len(r.Delays) > 0, StrategyConditional)
+	only("windows", StrategyScheduled, len(r.Windows) > 0)
+	only("time_zone", StrategyScheduled, r.TimeZone != "")
+	only("window_length", StrategyScheduled, r.WindowLength != 0)
+	only("conditions", StrategyConditional, len(r.Conditions) > 0)
+	switch r.Strategy {
+	case StrategyImmediate, StrategyConditional:
+		if len(c.Delays) == 0 {
+			c.Delays = DefaultDelays
+		}
+		if i := slices.IndexFunc(c.Delays, func(d time.Duration) bool { return d < time.Second || d > 30*24*time.Hour }); i >= 0 {
+			bad("delays: %s is not between 1s and 720h", c.Delays[i])
+		}
+		if len(c.Delays) > 100 {
+			bad("delays has %d entries, more than 100", len(c.Delays))
+		}
+		if r.Strategy == StrategyConditional && len(c.Conditions) == 0 {
+			c.Conditions = Conditions
+		}
+		for _, name := range r.Conditions {
+			if !slices.Contains(Conditions, name) {
+				bad("conditions: there is none called %q: use some of %v", name, Conditions)
+			}
+		}
+	case StrategyScheduled:
+		c.schedule = newSchedule(&r, bad)
+	case StrategyManual, StrategyBreakerClose:
+	default:
+		bad("strategy %q: use one of %v", r.Strategy, Strategies[:5])
+	}
+	return c
+}
+
+// Subject is what rules look at.
+type Subject struct {
+	ErrorClass, ErrorCode, EventType, AggregateType, Table string
+	FailedReplays                                          int
+	FirstFailedAt                                          time.Time
+}
+
+// Choice is what a rule says about a letter.
+type Choice struct {
+	// Rule is its name, Strategy what it chose.
+	Rule, Strategy string
+	// NextAttempt is not before when the letter is replayed; zero if time does not decide.
+	NextAttempt time.Time
+	// MaxReplays and SameError are those of Failure; 0 is none.
+	MaxReplays, SameError int
+}
+
+// Choose applies the first rule that is one for the letter.
+func (r *StrategyRules) Choose(s *Subject, now time.Time) Choice {
+	for _, c := range r.rules {
+		if !c.matches(s, now) {
+			continue
+		}
+		choice := Choice{Rule: c.Name, Strategy: c.Strategy, MaxReplays: c.MaxReplays, SameError: max(c.SameError, 0)}
+		switch c.Strategy {
+		case StrategyImmediate, StrategyConditional:
+			choice.NextAttempt = now.Add(c.Delays[min(s.FailedReplays, len(c.Delays)-1)])
+		case StrategyScheduled:
+			choice.NextAttempt = c.schedule.next(now)
+		}
+		choice.NextAttempt = choice.NextAttempt.UTC().Truncate(time.Millisecond)
+		return choice
+	}
+	panic("dlq: the last of the rules is not one for all letters") // DefaultStrategyRules ends with one
+}
+
+// Strategy is that of the rule called name; empty if there is none.
+func (r *StrategyRules) Strategy(name string) string {
+	if c := r.byName(name); c != nil {
+		return c.StrategyRule.Strategy
+	}
+	return ""
+}
+
+// Conditions are those that must hold for letters of the rule called name; none
+// for one that is not conditional, or not there any more.
+func (r *StrategyRules) Conditions(name string) []string {
+	if c := r.byName(name); c != nil {
+		return c.Conditions
+	}
+	return nil
+}
+
+// Window says whether letters of the rule called name may be replayed at now,
+// and if not, when the next window begins. Rules without windows always may.
+func (r *StrategyRules) Window(name string, now time.Time) (open bool, next time.Time) {
+	c := r.byName(name)
+	if c == nil || c.schedule == nil || c.schedule.open(now) {
+		return true, time.Time{}
+	}
+	return false, c.schedule.next(now)
+}
+
+func (r *StrategyRules) byName(name string) *compiled {
+	for _, c := range r.rules {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (c *compiled) matches(s *Subject, now time.Time) bool {
+	return anyMatch(c.ErrorClasses, s.ErrorClass) && anyMatch(c.ErrorCodes, s.ErrorCode) && anyMatch(c.EventTypes, s.EventType) &&
+		anyMatch(c.AggregateTypes, s.AggregateType) && anyMatch(c.Tables, s.Table) &&
+		s.FailedReplays >= c.FailedReplays && (c.OlderThan == 0 || now.Sub(s.FirstFailedAt) >= c.OlderThan)
+}
+
+// anyMatch says that there are no patterns, or that one matches.
+func anyMatch(patterns []string, value string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
+		ok, _ := path.Match(p, value) // checked by compile
+		return ok
+	})
+}

@@ -1,0 +1,149 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/mem"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// conditions say why conditional letters wait: by the name of each condition that
+// does not hold, in plain words.
+type conditions map[string]string
+
+// first returns why the first of names that does not hold does not; empty if all do.
+func (c conditions) first(names []string) string {
+	for _, n := range names {
+		if why := c[n]; why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// Load is how busy the machine is, in percent.
+type Load struct{ CPU, Memory float64 }
+
+// machineLoad is Load since it was last asked.
+func machineLoad(ctx context.Context) (Load, error) {
+	busy, err := cpu.PercentWithContext(ctx, 0, false)
+	if err != nil || len(busy) == 0 {
+		return Load{}, fmt.Errorf("read how busy the processors are: %w", err)
+	}
+	m, err := mem.VirtualMemoryWithContext(ctx)
+	if err != nil {
+		return Load{}, fmt.Errorf("read how much memory is used: %w", err)
+	}
+	return Load{CPU: busy[0], Memory: m.UsedPercent}, nil
+}
+
+// conditions finds out which conditions do not hold now.
+func (p *publisher) conditions(ctx context.Context) conditions {
+	out := make(conditions)
+	began := time.Now()
+	_, err := p.letters.store.Holds(ctx, p.letters.table)
+	switch took := time.Since(began); {
+	case err != nil:
+		out[dlq.ConditionDatabase] = fmt.Sprintf("%s: the database does not answer: %v", dlq.ConditionDatabase, err)
+	case took > p.cfg.ConditionDatabase:
+		out[dlq.ConditionDatabase] = fmt.Sprintf("%s: a read took %s, more than %s", dlq.ConditionDatabase, took.Round(time.Millisecond), p.cfg.ConditionDatabase)
+	}
+	load, err := p.cfg.Load(ctx)
+	if err != nil { // what is not known does not hold
+		out[dlq.ConditionCPU] = fmt.Sprintf("%s: %v", dlq.ConditionCPU, err)
+		out[dlq.ConditionMemory] = fmt.Sprintf("%s: %v", dlq.ConditionMemory, err)
+	}
+	if load.CPU >= p.cfg.ConditionCPU {
+		out[dlq.ConditionCPU] = fmt.Sprintf("%s: it is at %.0f %%, the limit is %.0f %%", dlq.ConditionCPU, load.CPU, p.cfg.ConditionCPU)
+	}
+	if load.Memory >= p.cfg.ConditionMemory {
+		out[dlq.ConditionMemory] = fmt.Sprintf("%s: it is at %.0f %%, the limit is %.0f %%", dlq.ConditionMemory, load.Memory, p.cfg.ConditionMemory)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.breaker.status.State; s != BreakerClosed {
+		out[dlq.ConditionBreaker] = fmt.Sprintf("%s: the breaker is %s", dlq.ConditionBreaker, s)
+	}
+	quiet := time.Since(p.struck)
+	switch {
+	case p.doubt:
+		out[dlq.ConditionBroker] = dlq.ConditionBroker + ": a call failed, and the broker has answered none since"
+	case !p.struck.IsZero() && quiet < p.cfg.ConditionBroker:
+		out[dlq.ConditionBroker] = fmt.Sprintf("%s: a call failed %s ago, less than %s", dlq.ConditionBroker, quiet.Round(time.Second), p.cfg.ConditionBroker)
+	default:
+		for topic, f := range p.flows {
+			if f.stalled {
+				out[dlq.ConditionBroker] = fmt.Sprintf("%s: topic %s acknowledges nothing", dlq.ConditionBroker, topic)
+			}
+		}
+	}
+	return out
+}
+
+// mustCheck says that it is time to look at what keeps letters waiting.
+func (r *replayer) mustCheck() bool {
+	p := r.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state, since := p.breaker.status.State, time.Since(r.checked)
+	moved := state != r.state
+	r.state = state
+	return moved || since >= p.cfg.StrategyPoll || r.recheck && since >= p.cfg.ReplayPoll
+}
+
+// maxNoted is how many holds are shown.
+const maxNoted = 200
+
+// check looks at the conditions, if a letter waits for some, and shows in the
+// database what keeps letters waiting.
+func (r *replayer) check(ctx context.Context) {
+	p, d := r.p, r.p.letters
+	r.checked = time.Now()
+	p.mu.Lock()
+	conditional := d.counts[dlq.StrategyConditional] > 0
+	p.mu.Unlock()
+	var health conditions
+	if conditional {
+		health = p.conditions(ctx)
+	}
+	p.mu.Lock()
+	r.health, r.recheck = health, false
+	now := time.Now()
+	holds := make(map[groupKey]dlq.Hold)
+	for g := range d.gated {
+		if len(holds) == maxNoted {
+			break
+		}
+		if why, until := r.gate(g, len(g.waiting) == 0, now); why != "" {
+			if g.reason != why {
+				g.reason, g.since = why, now
+			}
+			holds[g.groupKey] = dlq.Hold{Rule: g.rule, FailureKey: g.failure, Reason: why, Since: g.since, Until: until}
+		}
+	}
+	p.mu.Unlock()
+	for k, h := range holds {
+		if err := d.store.SetHold(ctx, d.table, h); err != nil {
+			r.log.Debug("cannot show why dead letters wait", "err", err)
+			return
+		}
+		if r.noted[k].Reason != h.Reason {
+			r.log.Info("dead letters wait", "rule", h.Rule, "for", h.Reason)
+		}
+		r.noted[k] = h
+	}
+	for k, h := range r.noted {
+		if _, still := holds[k]; still {
+			continue
+		}
+		if err := d.store.DropHold(ctx, d.table, h); err != nil {
+			r.log.Debug("cannot show that dead letters wait no longer", "err", err)
+			return
+		}
+		delete(r.noted, k)
+	}
+}
