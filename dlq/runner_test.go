@@ -385,7 +385,10 @@ func TestRunner_CrashesAtEveryWrite(t *testing.T) {
 // true if the first one had ended it.
 func crashAt(t *testing.T, k int) bool {
 	b := setupJobs(t)
-	ids := b.buryMany(t, 5, func(i int, l *Letter) { l.Status = []Status{Pending, Parked, Manual}[i%3] })
+	ids := b.buryMany(t, 5, func(i int, l *Letter) {
+		l.Status = []Status{Pending, Parked, Manual}[i%3]
+		l.FirstFailedAt = b.Store.millis().Add(-time.Second) // a job is of what died before its own millisecond
+	})
 	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, Filter: Filter{EventType: "OrderCreated"}, BatchSize: 2, Follow: -1})
 	rule := b.node.Faults().MustAdd(faults.Rule{
 		Match:  faults.Match{Kinds: []engine.OpKind{engine.OpCAS, engine.OpWrite, engine.OpUnloggedBatch}},
