@@ -27,7 +27,7 @@ build: ## build the binary into bin/outbox
 	CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
 
 .PHONY: test
-test: lint test-race test-virtual test-peers test-fault test-browser fuzz-short bench-smoke compose-check vuln alerts cloud-check ## everything CI runs (needs a JDK 17, Maven and Chromium)
+test: lint test-race test-virtual test-peers test-fault test-browser test-api fuzz-short bench-smoke compose-check vuln alerts cloud-check ## everything CI runs (needs a JDK 17, Maven and Chromium)
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -50,7 +50,6 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
 	go test -tags peers -count=1 -timeout 20m -v -run Peer ./test/... | ./test/tidy-log
 
-test: test-api
 .PHONY: test-api
 test-api: ## the running order API against its own description, with schemathesis (needs Python 3 with venv)
 	./test/api/run

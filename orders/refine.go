@@ -42,7 +42,9 @@ func refine(doc *huma.OpenAPI) {
 				switch p.Name {
 				case "If-Match":
 					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: ifMatchForm, Examples: []any{`"1"`}}
-					p.Required = op.OperationID == "update-order"
+					if p.Required = op.OperationID == "update-order"; !p.Required {
+						p.Schema.Pattern = `^$|` + ifMatchForm // an empty header is none
+					}
 				case "Idempotency-Key":
 					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: keyForm}
 				case "customer_id":
