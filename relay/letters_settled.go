@@ -41,7 +41,7 @@ func (r *Relay) trySettled(ctx context.Context, p *publisher, since time.Time) e
 			r.log.Warn("more dead letters were settled than are remembered; the oldest may be published when their rows come again", "remembered", most)
 			return dlq.ErrStop
 		}
-		p.memory.addFresh(l.EventID, l.WrittenAt)
+		p.memory.addUnsent(l.EventID, l.WrittenAt)
 		return nil
 	})
 }

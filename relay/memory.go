@@ -38,25 +38,28 @@ type memory struct {
 	gaps map[gocql.UUID][]int64
 }
 
+// inTopic says of an event that counts as out that it is known to be in its topic.
+type inTopic bool
+
 // line is what is known of an aggregate's sequence: the events first to next-1
 // were handed on, but for gaps.
 type line struct{ first, next int64 }
 
 type freshEvents struct {
-	ids    map[gocql.UUID]struct{}
+	ids    map[gocql.UUID]inTopic
 	since  time.Time
 	newest int64 // write time
 }
 
 type shownEvents struct {
-	ids    map[gocql.UUID]struct{}
+	ids    map[gocql.UUID]inTopic
 	newest int64
 }
 
 func newMemory(maxEvents, maxAggregates int) *memory {
 	return &memory{
 		maxFresh: maxEvents, maxShown: max(maxEvents/4, 1), maxAggregates: max(maxAggregates/2, 1),
-		shown: shownEvents{ids: make(map[gocql.UUID]struct{})},
+		shown: shownEvents{ids: make(map[gocql.UUID]inTopic)},
 		lines: make(map[gocql.UUID]line),
 		gaps:  make(map[gocql.UUID][]int64),
 	}
@@ -77,34 +80,42 @@ func (m *memory) has(id gocql.UUID) bool {
 }
 
 // addFresh notes an event that is out before the sweep has shown it.
-func (m *memory) addFresh(id gocql.UUID, written int64) {
+func (m *memory) addFresh(id gocql.UUID, written int64) { m.addAs(id, written, true) }
+
+// addUnsent notes an event that counts as out though it may be in no topic: its
+// dead letter is settled.
+func (m *memory) addUnsent(id gocql.UUID, written int64) { m.addAs(id, written, false) }
+
+func (m *memory) addAs(id gocql.UUID, written int64, how inTopic) {
 	if len(m.fresh) == 0 {
-		m.fresh = append(m.fresh, freshEvents{ids: make(map[gocql.UUID]struct{}), since: time.Now()})
+		m.fresh = append(m.fresh, freshEvents{ids: make(map[gocql.UUID]inTopic), since: time.Now()})
 	}
 	b := &m.fresh[len(m.fresh)-1]
-	b.ids[id] = struct{}{}
+	b.ids[id] = how
 	b.newest = max(b.newest, written)
 	m.freshN++
 }
 
 // addShown notes an event that is out and that the sweep has shown.
-func (m *memory) addShown(id gocql.UUID, written int64) {
+func (m *memory) addShown(id gocql.UUID, written int64) { m.shownAs(id, written, true) }
+
+func (m *memory) shownAs(id gocql.UUID, written int64, how inTopic) {
 	if len(m.shown.ids) >= m.maxShown {
 		m.horizon = max(m.horizon, m.older.newest)
 		m.older = m.shown
-		m.shown = shownEvents{ids: make(map[gocql.UUID]struct{})}
+		m.shown = shownEvents{ids: make(map[gocql.UUID]inTopic)}
 	}
-	m.shown.ids[id] = struct{}{}
+	m.shown.ids[id] = how
 	m.shown.newest = max(m.shown.newest, written)
 }
 
 // show notes that the sweep has shown an event that is out.
 func (m *memory) show(id gocql.UUID, written int64) {
 	for i := range m.fresh {
-		if _, ok := m.fresh[i].ids[id]; ok {
+		if how, ok := m.fresh[i].ids[id]; ok {
 			delete(m.fresh[i].ids, id)
 			m.freshN--
-			m.addShown(id, written)
+			m.shownAs(id, written, how)
 			return
 		}
 	}
@@ -112,6 +123,22 @@ func (m *memory) show(id gocql.UUID, written int64) {
 
 // full says that the sweep is too far behind for more events to go out before it.
 func (m *memory) full() bool { return m.freshN >= m.maxFresh }
+
+// forgetUnsent lets go of an event that counts as out and is not known to be in
+// its topic.
+func (m *memory) forgetUnsent(id gocql.UUID) {
+	for i := range m.fresh {
+		if how, ok := m.fresh[i].ids[id]; ok && !bool(how) {
+			delete(m.fresh[i].ids, id)
+			m.freshN--
+		}
+	}
+	for _, ids := range []map[gocql.UUID]inTopic{m.shown.ids, m.older.ids} {
+		if how, ok := ids[id]; ok && !bool(how) {
+			delete(ids, id)
+		}
+	}
+}
 
 // pass notes that the sweep has read the log up to the given write time, and
 // begins a new part of fresh when the last one is older than every. What the
@@ -123,14 +150,14 @@ func (m *memory) pass(upTo int64, now time.Time, every time.Duration) {
 		if len(b.ids) > 0 && !(old && b.newest < upTo) || len(b.ids) == 0 && !old {
 			return false
 		}
-		for id := range b.ids {
-			m.addShown(id, b.newest)
+		for id, how := range b.ids {
+			m.shownAs(id, b.newest, how)
 		}
 		m.freshN -= len(b.ids)
 		return true
 	})
 	if n := len(m.fresh); n > 0 && now.Sub(m.fresh[n-1].since) >= every {
-		m.fresh = append(m.fresh, freshEvents{ids: make(map[gocql.UUID]struct{}), since: now})
+		m.fresh = append(m.fresh, freshEvents{ids: make(map[gocql.UUID]inTopic), since: now})
 	}
 }
 

@@ -71,7 +71,7 @@ func newReadback(cfg *Config, m *metrics, store checkpointStore, source generati
 	r := &readback{
 		cfg: cfg, log: cfg.Logger, metrics: m, store: store, source: source, publisher: p,
 		saved: make(map[string]bool),
-		found: backEvents{ids: make(map[gocql.UUID]struct{}), runs: make(map[gocql.UUID]run)},
+		found: backEvents{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)},
 	}
 	p.remember = r.remember
 	return r
@@ -384,7 +384,7 @@ func (r *readback) report(t *backTopics, denied []string, mark time.Time, took t
 
 // backEvents are the events found in topics.
 type backEvents struct {
-	ids  map[gocql.UUID]struct{}
+	ids  map[gocql.UUID]inTopic
 	runs map[gocql.UUID]run
 	ours bool
 }
@@ -401,7 +401,7 @@ func (b *backEvents) add(e *topicEvent) {
 	if e.scanned {
 		return // nobody will offer it again but the scan, which reads back for itself
 	}
-	b.ids[e.id] = struct{}{}
+	b.ids[e.id] = true
 	if e.sequence == 0 {
 		return
 	}
@@ -435,7 +435,7 @@ func (m *memory) seed(found *backEvents, newest int64, now time.Time) {
 	if len(found.ids) > 0 {
 		// What comes next goes into another part: it is let go of later.
 		m.fresh = append(m.fresh, freshEvents{ids: found.ids, since: now, newest: newest},
-			freshEvents{ids: make(map[gocql.UUID]struct{}), since: now})
+			freshEvents{ids: make(map[gocql.UUID]inTopic), since: now})
 		m.freshN += len(found.ids)
 	}
 	for aggregate, r := range found.runs {

@@ -120,7 +120,7 @@ func TestBackEvents_Lines(t *testing.T) {
 		{[]int64{1, 65}, line{65, 66}},
 		{long, line{37, 101}},
 	} {
-		b := backEvents{ids: make(map[gocql.UUID]struct{}), runs: make(map[gocql.UUID]run)}
+		b := backEvents{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
 		for _, seq := range tt.found {
 			b.add(&topicEvent{id: outbox.NameID(gocql.UUID{}, string(rune(seq))), sequence: seq})
 		}

@@ -105,7 +105,7 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	if want := (topicEvent{id: outbox.IDOf("event-1"), aggregate: outbox.IDOf("42"), ours: true}); len(got) != 1 || got[0] != want {
 		t.Errorf("scan() = %+v, want %+v", got, want)
 	}
-	found := backEvents{ids: make(map[gocql.UUID]struct{}), runs: make(map[gocql.UUID]run)}
+	found := backEvents{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
 	found.add(&got[0])
 	if len(found.ids) != 1 || len(found.runs) != 0 {
 		t.Errorf("%d ids and %d aggregates with a number, want 1 and none", len(found.ids), len(found.runs))

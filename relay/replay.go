@@ -443,6 +443,7 @@ func (r *replayer) follow(e *dlq.ChainEntry, asked bool) {
 		return
 	}
 	if e.Released {
+		r.takeIn(e)
 		d.loosen(e.EventID, atOperator)
 	}
 	d.set(e.EventID, func(ref *letterRef) {
@@ -453,6 +454,21 @@ func (r *replayer) follow(e *dlq.ChainEntry, asked bool) {
 			ref.group.wanted()
 		}
 	})
+}
+
+// takeIn adds a letter that the relay does not hold: it was restored from the
+// archive. What it holds stays as it is. e may be older than what the relay did
+// since, and say that a letter is open which this relay settled: then it cannot
+// be claimed, and what is in its topic stays in memory. Called locked.
+func (r *replayer) takeIn(e *dlq.ChainEntry) {
+	d := r.p.letters
+	if d.has(e.EventID) {
+		return
+	}
+	// While it was archived its event counted as out. Now it must be published.
+	r.p.memory.forgetUnsent(e.EventID)
+	d.add(e.EventID, false, letterRef{id: e.EventID, seq: e.Sequence, at: atOperator, group: d.group(e.Rule, e.FailureKey)},
+		e.ErrorClass == classBreakerOpen || e.ErrorClass == classAttemptsUsed)
 }
 
 // drop forgets a letter that is settled.
@@ -467,7 +483,7 @@ func (r *replayer) drop(id gocql.UUID) {
 func (p *publisher) dropLetter(id gocql.UUID, written int64) {
 	p.letters.remove(id)
 	if !p.memory.has(id) {
-		p.memory.addFresh(id, written)
+		p.memory.addUnsent(id, written)
 	}
 }
 

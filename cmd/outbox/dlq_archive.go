@@ -229,8 +229,7 @@ func newArchiveRestoreCommand() *cobra.Command {
 failed, manual and released, because their aggregates have gone on. They stay in
 the archive's object too. Name events, or all of an object by --object.
 
-A relay that runs does not know a restored letter: it replays one only after it
-was started again.`,
+A relay that runs takes them in, and replays one when somebody says so.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)

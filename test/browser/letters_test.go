@@ -135,6 +135,24 @@ func TestLetter_EditOfWhatChangedMeanwhile(t *testing.T) {
 	b.sees("#problems", "It can be replayed")
 }
 
+// Who edits again begins with the edit before, which is what would be published.
+func TestLetter_EditBeginsWithTheLastEdit(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.bury(nil)
+	once := dlq.Edit{Payload: []byte(`{"n":"mended"}`), ContentType: "application/json", Headers: map[string]string{"mended": "once"}}
+	if _, err := w.letters.Edit(t.Context(), id, once, dlq.Actor{Name: "jo", Reason: "test"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	b := w.open(access.Admin, "/letters/"+id.String()+"/edit")
+	b.sees("#problems", "Change something")
+	for field, want := range map[string]string{"payload": `{"n":"mended"}`, "type": "application/json", "hk-0": "mended", "hv-0": "once"} {
+		if got := eval[string](b, `document.querySelector("[data-key=`+field+`]").value`); got != want {
+			t.Errorf("%s is %q, want %q", field, got, want)
+		}
+	}
+}
+
 // The broker goes away: the overview says that the breaker is open, and why.
 func TestOverview_BreakerOpens(t *testing.T) {
 	t.Parallel()

@@ -65,8 +65,8 @@ var mutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "what the sweep has shown is forgotten at once", file: "relay/memory.go",
-		old: "			m.addShown(id, written)\n			return",
-		new: "			return",
+		old: "			m.shownAs(id, written, how)\n			return",
+		new: "			_ = how\n			return",
 	}),
 	seeds(mutant{
 		name: "what was read back is forgotten", file: "relay/readback.go",
@@ -253,7 +253,12 @@ var mutants = []mutant{
 	}),
 	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
 		name: "what an operator ended is forgotten", file: "relay/replay.go",
-		old: "		p.memory.addFresh(id, written)\n",
+		old: "		p.memory.addUnsent(id, written)\n",
+		new: "",
+	}),
+	unit("TestDeadLetters_ARestoredOneIsReplayed", mutant{
+		name: "the event of a restored letter still counts as out", file: "relay/replay.go",
+		old: "	r.p.memory.forgetUnsent(e.EventID)\n",
 		new: "",
 	}),
 	{

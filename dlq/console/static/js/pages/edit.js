@@ -27,19 +27,20 @@ export function edit(ctx) {
   };
 
   function draw(l) {
-    const binary = isBinary(l);
-    const original = binary ? l.payload_base64 : l.payload_text ?? "";
+    const from = l.edit ?? l; // what is published as it stands: the last edit, or the event as it was
+    const binary = isBinary(from);
+    const original = binary ? from.payload_base64 : from.payload_text ?? "";
     const json = !binary && problem(original) === null;
     const problems = h("div", { id: "problems", role: "status", "aria-live": "polite" });
     const changes = h("div", { class: "stack tight" });
     const text = h("textarea", { class: "mono editor", rows: 22, spellcheck: "false", value: original, "aria-label": binary ? "Payload, base64" : "Payload", "aria-describedby": "problems", oninput: changed, "data-key": "payload" });
-    const type = h("input", { type: "text", value: l.content_type ?? "", oninput: changed, "data-key": "type" });
-    const rows = Object.entries(l.headers ?? {}).sort(([a], [b]) => (a < b ? -1 : 1)).map(([k, v]) => [k, v]);
+    const type = h("input", { type: "text", value: from.content_type ?? "", oninput: changed, "data-key": "type" });
+    const rows = Object.entries(from.headers ?? {}).sort(([a], [b]) => (a < b ? -1 : 1)).map(([k, v]) => [k, v]);
     const headers = h("div", { class: "stack tight" });
     const ask = h("button", { type: "button", class: "button primary", disabled: true, onclick: confirm, "data-key": "ask" }, "Replay as edited…");
     let timer, latest = 0;
 
-    const before = headerText(l.headers ?? {}, l.content_type), asMap = () => Object.fromEntries(rows.filter(([k]) => k.trim()).map(([k, v]) => [k.trim(), v]));
+    const before = headerText(from.headers ?? {}, from.content_type), asMap = () => Object.fromEntries(rows.filter(([k]) => k.trim()).map(([k, v]) => [k.trim(), v]));
     const same = () => text.value === original && headerText(asMap(), type.value) === before;
     const doubled = () => new Set(rows.map(([k]) => k.trim()).filter(Boolean)).size < rows.filter(([k]) => k.trim()).length;
 

@@ -1,0 +1,89 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+)
+
+// A letter that comes back from the archive is replayed once by a relay that runs,
+// whether that saw it leave or began when it was gone; and so is one that is
+// restored when the relay is away.
+func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"saw it leave", "began without it", "was away"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+				defer w.close()
+				by := dlq.Actor{Name: "ada", Reason: "test"}
+				must := func(err error) {
+					t.Helper()
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				all := events(2, 3, "OrderUpdated")
+				bad := all[2] // aggregate 0, number 2
+				end := w.refuse(bad.ID, kerr.InvalidRecord)
+				r, stop := w.run()
+				for _, e := range all {
+					w.write(e)
+				}
+				time.Sleep(10 * time.Second)
+				copied, err := w.letters().Read(t.Context(), bad.ID)
+				must(err)
+				history, err := w.letters().History(t.Context(), bad.ID)
+				must(err)
+				must(w.letters().Purge(t.Context(), bad.ID, dlq.Purge{Force: true}, by))
+				end()
+				time.Sleep(10 * time.Second)
+				checkOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
+				if how != "saw it leave" {
+					must(stop())
+				}
+				if how == "began without it" {
+					r, stop = w.run()
+					time.Sleep(10 * time.Second)
+				}
+				must(w.letters().Restore(t.Context(), bad.ID, &copied, history, by))
+				if how == "was away" {
+					r, stop = w.run()
+				}
+				time.Sleep(10 * time.Second)
+				if n := r.Status().DeadLetters; n != 1 {
+					t.Errorf("the relay knows %d dead letters, want the restored one", n)
+				}
+				must(w.letters().Replay(t.Context(), bad.ID, by))
+				stale := w.open()[bad.ID]
+				time.Sleep(10 * time.Second)
+				// What was read of the letter before this relay settled it.
+				newReplayer(r.publisher.Load(), nil).answer(&dlq.Request{EventID: bad.ID, Action: dlq.ActionReplay, Actor: "ada", Entry: stale})
+				time.Sleep(10 * time.Minute) // the sweep shows every row again
+				if n := r.Status().DeadLetters; n != 0 {
+					t.Errorf("the relay knows %d dead letters, want none", n)
+				}
+				must(stop())
+				n := 0
+				got := w.consume("OrderUpdated")
+				for _, d := range got {
+					if d.ID == bad.ID {
+						n++
+					}
+				}
+				if n != 1 || len(got) != len(all) {
+					t.Errorf("it was published %d times, and %d events in all, want once and %d", n, len(got), len(all))
+				}
+				l, err := w.letters().Read(t.Context(), bad.ID)
+				if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed {
+					t.Errorf("the letter is %s, outcome %+v, %v", l.Status, l.Outcome, err)
+				}
+			})
+		})
+	}
+}
