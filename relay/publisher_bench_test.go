@@ -16,15 +16,15 @@ import (
 // BenchmarkPublisher is what an event costs from the hand-over by the sweep to
 // its acknowledgement, the client and the broker's answer included.
 func BenchmarkPublisher(b *testing.B) {
-	r := newBenchRelay(b, startBenchBroker(b))
+	r := newBenchRelay(b, startBenchBroker(b, "T"))
 	b.ReportAllocs()
 	b.ResetTimer()
 	r.publish(b, 0, b.N)
 }
 
-func startBenchBroker(b *testing.B) (addrs []string) {
+func startBenchBroker(b *testing.B, topics ...string) (addrs []string) {
 	b.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "T"))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, topics...))
 	if err != nil {
 		b.Fatal(err)
 	}

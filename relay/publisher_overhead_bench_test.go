@@ -21,7 +21,7 @@ import (
 // it too do not change as much. The broker's own work is in all of them.
 func BenchmarkPublisher_Overhead(b *testing.B) {
 	const round = 20_000
-	addrs := startBenchBroker(b)
+	addrs := startBenchBroker(b, "T")
 	r := newBenchRelay(b, addrs)
 	raw := newBenchRaw(b, addrs, r.cfg.MaxInFlightRecords)
 	var took, used [2]time.Duration
