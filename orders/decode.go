@@ -5,36 +5,36 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// errSyntax is what a body that is not one JSON value gives.
-type syntaxError struct{ err error }
-
-func (e *syntaxError) Error() string { return "body is not JSON: " + e.err.Error() }
-
-// decode reads a request body. A good one takes a single strict pass into T;
-// only a bad one is taken apart to name all that is wrong with it.
+// decode reads a request body. Once its form is known to be sane, a good one
+// takes a single strict pass into T; only a bad one is taken apart to name all
+// that is wrong with it.
 //
 // The error is a *syntaxError, or an *InvalidError with every bad field: those
 // of a wrong type, unknown ones and those that valid refuses.
 func decode[T any](body []byte, explain func(map[string]json.RawMessage, *InvalidError) T, valid func(*T) error) (T, error) {
-	var v T
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(&v)
-	if err == nil && trailing(dec) {
-		return v, &syntaxError{errors.New("more follows after the JSON object")}
+	if err := checkForm(body); err != nil {
+		var none T
+		return none, err
 	}
+	return decodeChecked(body, explain, valid)
+}
+
+// decodeChecked is decode for a body that checkForm has passed.
+func decodeChecked[T any](body []byte, explain func(map[string]json.RawMessage, *InvalidError) T, valid func(*T) error) (T, error) {
+	var v T
+	// Names count as they are written: encoding/json would take "Country" for
+	// "country", and of both in one body the last.
+	err := jsonv2.Unmarshal(body, &v, jsonv2.RejectUnknownMembers(true))
 	if err == nil && !isNull(body) {
 		return v, valid(&v)
-	}
-	if !json.Valid(body) {
-		return v, &syntaxError{cmpErr(err)}
 	}
 	var bad InvalidError
 	var fields map[string]json.RawMessage
@@ -45,21 +45,9 @@ func decode[T any](body []byte, explain func(map[string]json.RawMessage, *Invali
 	v = explain(fields, &bad)
 	bad.merge(valid(&v))
 	if len(bad.Fields) == 0 { // the strict pass knew better
-		bad.add("", err.Error(), nil)
+		bad.add("", clip(err.Error()), nil)
 	}
 	return v, &bad
-}
-
-func cmpErr(err error) error {
-	if err == nil || errors.Is(err, io.EOF) {
-		return errors.New("it is empty")
-	}
-	return err
-}
-
-func trailing(dec *json.Decoder) bool {
-	_, err := dec.Token()
-	return !errors.Is(err, io.EOF)
 }
 
 func isNull(body []byte) bool { return string(bytes.TrimSpace(body)) == "null" }
@@ -150,6 +138,9 @@ func explainAddress(fields map[string]json.RawMessage, bad *InvalidError) *Addre
 func explainLines(lines []json.RawMessage, bad *InvalidError) []NewLine {
 	out := make([]NewLine, 0, min(len(lines), MaxLines+1))
 	for i, raw := range lines[:min(len(lines), MaxLines+1)] {
+		if bad.full() {
+			break // what more is wrong is not listed
+		}
 		out = append(out, explainLine(raw, bad, "lines["+strconv.Itoa(i)+"]"))
 	}
 	return out
@@ -218,6 +209,9 @@ func decodeOrder(body []byte) (NewOrder, error) {
 
 // decodeUpdate refuses null, which could mean to leave a field or to empty it.
 func decodeUpdate(body []byte) (Update, error) {
+	if err := checkForm(body); err != nil {
+		return Update{}, err
+	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) == nil {
 		var bad InvalidError
@@ -230,7 +224,7 @@ func decodeUpdate(body []byte) (Update, error) {
 			return Update{}, err
 		}
 	}
-	return decode(body, explainUpdate, (*Update).Validate)
+	return decodeChecked(body, explainUpdate, (*Update).Validate)
 }
 
 // optional takes an empty body for an empty object.

@@ -22,7 +22,12 @@ type FieldError struct {
 	Value any
 }
 
-// InvalidError lists every bad field of a request.
+// maxFieldErrors bounds what an InvalidError lists: a small body can be wrong in
+// tens of thousands of places, and nobody reads that many.
+const maxFieldErrors = 100
+
+// InvalidError lists every bad field of a request. Of more than a hundred it
+// lists the first hundred and says last that there are more.
 type InvalidError struct {
 	Fields []FieldError
 }
@@ -37,8 +42,15 @@ func (e *InvalidError) Error() string {
 }
 
 func (e *InvalidError) add(field, problem string, value any) {
-	e.Fields = append(e.Fields, FieldError{Field: field, Problem: problem, Value: value})
+	switch n := len(e.Fields); {
+	case n < maxFieldErrors:
+		e.Fields = append(e.Fields, FieldError{Field: field, Problem: problem, Value: value})
+	case n == maxFieldErrors:
+		e.Fields = append(e.Fields, FieldError{Problem: fmt.Sprintf("has more bad fields than the %d listed", maxFieldErrors)})
+	}
 }
+
+func (e *InvalidError) full() bool { return len(e.Fields) > maxFieldErrors }
 
 func (e *InvalidError) orNil() error {
 	if len(e.Fields) == 0 {

@@ -103,9 +103,9 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 		locations                []string
 	}{
 		{"no body", "POST", "/v1/orders", "", nil, 400, problemMalformed, nil},
-		{"no JSON", "POST", "/v1/orders", "{", nil, 400, problemMalformed, nil},
+		{"no JSON", "POST", "/v1/orders", "{", nil, 400, problemMalformed, []string{"body"}},
 		{"no object", "POST", "/v1/orders", "[]", nil, 422, problemInvalid, []string{"body"}},
-		{"two values", "POST", "/v1/orders", goodBody + "{}", nil, 400, problemMalformed, nil},
+		{"two values", "POST", "/v1/orders", goodBody + "{}", nil, 400, problemMalformed, []string{"body"}},
 		{"empty object", "POST", "/v1/orders", "{}", nil, 422, problemInvalid, []string{"body.country", "body.currency", "body.lines"}},
 		{
 			"every field and the key", "POST", "/v1/orders",

@@ -80,7 +80,9 @@ func TestDecodeOrder_NamesEveryField(t *testing.T) {
 			"unknown fields", `{"country":"EIRE","currency":"EUR","total":"1","lines":[{"sku":"a","quantity":1,"unit_price":"1","price":2}]}`,
 			[]string{"total", "lines[0].price"},
 		},
-		{"duplicate names take the last", `{"country":"","country":"EIRE","currency":"EUR","lines":[{"sku":"a","quantity":1,"unit_price":"1"}]}`, nil},
+		{"a name twice", `{"country":"","country":"EIRE","currency":"EUR","lines":[{"sku":"a","quantity":1,"unit_price":"1"}]}`, []string{"country"}},
+		{"a name twice, once escaped", `{"country":"EIRE","currency":"EUR","lines":[{"sku":"a","\u0073ku":"b","quantity":1,"unit_price":"1"}]}`, []string{"lines[0].sku"}},
+		{"a name in other letters", `{"country":"EIRE","Country":"Oman","currency":"EUR","lines":[{"sku":"a","quantity":1,"unit_price":"1"}]}`, []string{"Country"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

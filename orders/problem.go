@@ -135,7 +135,9 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 	var unavailable *UnavailableError
 	switch {
 	case errors.As(err, &syntax):
-		return newProblem(http.StatusBadRequest, problemMalformed, syntax.Error())
+		p := newProblem(http.StatusBadRequest, problemMalformed, syntax.Error())
+		p.Errors = append(p.Errors, &huma.ErrorDetail{Location: location(syntax.field), Message: syntax.problem})
+		return p
 	case errors.As(err, &invalid):
 		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The request has bad fields; errors names each of them.")
 		for _, f := range invalid.Fields {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -79,11 +80,13 @@ type newJobBody struct {
 type newJobOutput struct {
 	Status   int
 	Location string `header:"Location" doc:"The job"`
-	Body     struct {
-		*JobBody
-		DryRun  bool         `json:"dry_run,omitempty"`
-		Preview *previewBody `json:"preview,omitempty" doc:"What it would do, of a dry run; there is no job then"`
-	}
+	Body     any    // a JobBody, or of a dry run a dryJobBody
+}
+
+// dryJobBody is the answer to a dry run: there is no job.
+type dryJobBody struct {
+	DryRun  bool        `json:"dry_run" doc:"Always true"`
+	Preview previewBody `json:"preview" doc:"What it would do"`
 }
 
 type jobsInput struct {
@@ -127,6 +130,10 @@ func (s *Server) registerJobs() {
 	huma.Register(s.api, s.describe(access.Operator, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/dlq/jobs", DefaultStatus: http.StatusAccepted,
 		Summary: "Act on many letters", Description: "A runner takes the job; discarding needs the role admin.",
+		Responses: map[string]*huma.Response{
+			"200": s.answer("What it would do, of a dry run", reflect.TypeFor[dryJobBody]()),
+			"202": s.answer("The job", reflect.TypeFor[JobBody]()),
+		},
 	}), s.createJob)
 	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
 		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/dlq/jobs", Summary: "List jobs",
@@ -139,6 +146,12 @@ func (s *Server) registerJobs() {
 			OperationID: st.name + "-job", Method: http.MethodPost, Path: "/v1/dlq/jobs/{id}/" + st.name, Summary: st.summary,
 		}, 404, 409), func(ctx context.Context, in *steerInput) (*jobOutput, error) { return s.steer(ctx, &st, in) })
 	}
+}
+
+// answer describes a body of an operation that has more than one.
+func (s *Server) answer(what string, body reflect.Type) *huma.Response {
+	schema := s.api.OpenAPI().Components.Schemas.Schema(body, true, "")
+	return &huma.Response{Description: what, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 }
 
 func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput, error) {
@@ -162,7 +175,7 @@ func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput,
 		if err != nil {
 			return nil, s.toProblem(ctx, err, false)
 		}
-		out.Status, out.Body.DryRun, out.Body.Preview = http.StatusOK, true, &p
+		out.Status, out.Body = http.StatusOK, dryJobBody{DryRun: true, Preview: p}
 		return out, nil
 	}
 	spec := dlq.JobSpec{Action: b.Action, Filter: w.filter, IDs: w.ids, Limit: b.Limit, Rate: b.Rate, BatchSize: b.BatchSize, Canary: b.Canary}
@@ -190,7 +203,7 @@ func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput,
 		return nil, s.toProblem(ctx, err, true)
 	}
 	made := jobOf(job)
-	out.Status, out.Location, out.Body.JobBody = http.StatusAccepted, "/v1/dlq/jobs/"+made.ID, &made
+	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/dlq/jobs/"+made.ID, made
 	return out, nil
 }
 

@@ -63,6 +63,14 @@ func TestOpenAPI_Golden(t *testing.T) {
 		}
 	}
 	refs(doc)
+	// A dry run makes no job, so its answer must not be described as one.
+	answers := doc["paths"].(map[string]any)["/v1/dlq/jobs"].(map[string]any)["post"].(map[string]any)["responses"].(map[string]any)
+	for code, want := range map[string]string{"200": "DryJobBody", "202": "JobBody"} {
+		a, _ := json.Marshal(answers[code])
+		if !strings.Contains(string(a), `"#/components/schemas/`+want+`"`) {
+			t.Errorf("create-job answers %s with %s, want a %s", code, a, want)
+		}
+	}
 	ids := make(map[string]bool)
 	for path, item := range doc["paths"].(map[string]any) {
 		for method, op := range item.(map[string]any) {

@@ -46,7 +46,7 @@ type Config struct {
 	Samples     int
 	// Backlog is how many letters may be open.
 	Backlog int
-	// RatePerMinute is how many events may die per minute.
+	// RatePerMinute is how many events may die per minute, over a whole minute.
 	RatePerMinute float64
 	// ResolutionRate is the share, from 0 to 1, of letters that must be resolved: of
 	// those that died from 25 hours to one hour ago, if they are at least 20.

@@ -30,7 +30,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		letters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dlq_letters", Help: "Open dead letters by status, of all tables; none while another process is on duty.",
 		}, []string{"status"}),
-		rate:            gauge("dlq_ingestion_per_minute", "Events that became dead letters, per minute, since the look before."+duty),
+		rate:            gauge("dlq_ingestion_per_minute", "Events that became dead letters, per minute, over the last looks that cover a minute."+duty),
 		resolution:      gauge("dlq_resolution_ratio", "Share of resolved letters among those that died from 25 hours to one hour ago; NaN of fewer than 20."+duty),
 		oldest:          gauge("dlq_oldest_open_seconds", "How long the open dead letter has waited that died first."+duty),
 		parked:          gauge("dlq_oldest_parked_seconds", "How long the parked dead letter has waited that died first."+duty),

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,13 @@ type Watcher struct {
 
 	state  *state // nil: not on duty
 	looked time.Time
+	recent []counted // the last looks, which cover a minute, oldest first
+}
+
+// counted is how many letters a look found that died after the one before, at since.
+type counted struct {
+	since time.Time
+	died  int
 }
 
 // New returns a Watcher that starts nothing.
@@ -157,7 +165,7 @@ func (w *Watcher) Look(ctx context.Context) error {
 
 // off forgets what only the process on duty may know.
 func (w *Watcher) off() {
-	w.state, w.looked = nil, time.Time{}
+	w.state, w.looked, w.recent = nil, time.Time{}, nil
 	w.metrics.off()
 }
 
@@ -192,17 +200,18 @@ func (w *Watcher) look(ctx context.Context) ([]dlq.Notice, error) {
 	} else {
 		clear(w.state.Groups)
 	}
-	rate := math.NaN()
-	if !w.looked.IsZero() && now.After(w.looked) {
-		rate = float64(died) / now.Sub(w.looked).Minutes()
+	rate := w.rate(now, died)
+	if !math.IsNaN(rate) {
 		w.metrics.rate.Set(rate)
 	}
-	w.looked = now
 	if w.conf.RatePerMinute != -1 && !math.IsNaN(rate) {
 		limit := w.conf.RatePerMinute
 		out = w.limit(out, dlq.RuleRate, now, rate, limit, rate > limit, rate <= clearShare*limit, func(n *dlq.Notice) {
 			n.AtLeast = full
 			n.Title = fmt.Sprintf("%.0f events a minute become dead letters, more than %.0f", rate, limit)
+			if n.Resolved {
+				n.Title = fmt.Sprintf("%.0f events a minute become dead letters, the limit is %.0f", rate, limit)
+			}
 		})
 	}
 	for _, check := range []func(context.Context, time.Time, []dlq.Notice) ([]dlq.Notice, error){w.backlog, w.resolved, w.parked} {
@@ -211,6 +220,26 @@ func (w *Watcher) look(ctx context.Context) ([]dlq.Notice, error) {
 		}
 	}
 	return out, nil
+}
+
+// rate is how many died per minute, over as few looks as cover a minute, so that a
+// burst is not taken for what a whole minute brings; NaN at the first look, which
+// finds what died before it.
+func (w *Watcher) rate(now time.Time, died int) float64 {
+	before := w.looked
+	w.looked = now
+	if before.IsZero() || !now.After(before) {
+		return math.NaN()
+	}
+	w.recent = append(w.recent, counted{before, died})
+	for len(w.recent) > 1 && now.Sub(w.recent[1].since) >= time.Minute {
+		w.recent = slices.Delete(w.recent, 0, 1)
+	}
+	sum := 0
+	for _, c := range w.recent {
+		sum += c.died
+	}
+	return float64(sum) / max(now.Sub(w.recent[0].since), time.Minute).Minutes()
 }
 
 // ingest counts letters that are new, into their groups; full says that there may

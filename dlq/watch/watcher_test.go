@@ -298,11 +298,14 @@ func TestWatcher_Rate(t *testing.T) {
 	b.want(b.look(w))
 	b.bury(6, nil)
 	b.advance(30 * time.Second)
+	b.want(b.look(w)) // six in half a minute are no more than ten in a whole one
+	b.bury(6, nil)
+	b.advance(30 * time.Second)
 	b.want(b.look(w), "12 events a minute become dead letters, more than 10")
 	b.advance(30 * time.Second)
 	b.want(b.look(w))
 	b.advance(30 * time.Second)
-	b.want(b.look(w), "over: 0 events a minute")
+	b.want(b.look(w), "over: 0 events a minute become dead letters, the limit is 10")
 }
 
 func TestWatcher_ResolutionRate(t *testing.T) {

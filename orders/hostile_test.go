@@ -1,0 +1,204 @@
+package orders
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gocql/gocql"
+)
+
+// What reading a body may allocate for each byte of it, and whatever its size.
+// A list of the most lines that are all wrong is what costs most.
+const (
+	bytesPerByte = 16
+	bytesAtLeast = 256 << 10
+)
+
+// orderWith is a good order but for its first member, and padded to no size.
+func orderWith(member string) string {
+	return `{` + member + `,"country":"EIRE","currency":"EUR","lines":[{"sku":"a","quantity":1,"unit_price":"1"}]}`
+}
+
+// lineWith is a good order but for a member of its line.
+func lineWith(member string) string {
+	return `{"country":"EIRE","currency":"EUR","lines":[{"sku":"a",` + member + `}]}`
+}
+
+// largest is the size of the largest body that is read.
+const largest = DefaultMaxBodyBytes - 1
+
+// filled repeats item between open and end up to the size of the largest body.
+func filled(open, item, end string) string {
+	n := (largest - len(open) - len(end) - len(item)) / (len(item) + 1)
+	return open + strings.Repeat(item+",", n) + item + end
+}
+
+// unknowns are n members with names of their own.
+func unknowns(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"%x":1`, i)
+	}
+	return b.String()
+}
+
+// hostile are bodies for creating an order; at is the field that the answer names.
+var hostile = []struct {
+	name, body string
+	status     int
+	at         string
+}{
+	{"lists in lists, closed", strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), 422, "body.0[0][0]"},
+	{"lists in lists, open", strings.Repeat("[", largest), 422, "body.0[0][0]"},
+	{"objects in objects", strings.Repeat(`{"a":`, largest/5), 422, "body.a.a.a"},
+	{"nested in an unknown field", orderWith(`"x":` + strings.Repeat("[", 9) + strings.Repeat("]", 9)), 422, "body.x[0][0]"},
+	{"nested in a price", lineWith(`"quantity":1,"unit_price":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000)), 422, "body.lines[0].unit_price[0]"},
+	{"a huge exponent as price", lineWith(`"quantity":1,"unit_price":1e999999`), 422, "body.lines[0].unit_price"},
+	{"a huge exponent in text as price", lineWith(`"quantity":1,"unit_price":"1e999999"`), 422, "body.lines[0].unit_price"},
+	{"a tiny exponent as price", lineWith(`"quantity":1,"unit_price":1e-999999`), 422, "body.lines[0].unit_price"},
+	{"many digits as price", lineWith(`"quantity":1,"unit_price":` + strings.Repeat("9", 250_000)), 422, "body.lines[0].unit_price"},
+	{"many places as price", lineWith(`"quantity":1,"unit_price":0.` + strings.Repeat("0", 250_000) + "1"), 422, "body.lines[0].unit_price"},
+	{"a million digits", lineWith(`"quantity":1,"unit_price":` + strings.Repeat("9", 1_000_000)), 413, ""},
+	{"a huge exponent as quantity", lineWith(`"unit_price":"1","quantity":1e999999`), 422, "body.lines[0].quantity"},
+	{"many digits as quantity", lineWith(`"unit_price":"1","quantity":` + strings.Repeat("9", 250_000)), 422, "body.lines[0].quantity"},
+	{"many digits as time", orderWith(`"placed_at":` + strings.Repeat("9", 250_000)), 422, "body.placed_at"},
+	{"a name twice", orderWith(`"country":"Oman"`), 422, "body.country"},
+	{"one name over and over", filled(`{`, `"country":"x"`, `}`), 422, "body.country"},
+	{"a long name twice", `{"` + strings.Repeat("n", 100_000) + `":1,"` + strings.Repeat("n", 100_000) + `":1}`, 422, "body.nnn"},
+	{"a name in other letters", orderWith(`"COUNTRY":"Oman"`), 422, "body.COUNTRY"},
+	{"members without end", `{` + unknowns(25_000) + `}`, 422, "body"},
+	{"members without end in a line", lineWith(unknowns(25_000)), 422, "body.lines[0]"},
+	{"empty lines without end", filled(`{"lines":[`, `{}`, `]}`), 422, "body.lines"},
+	{"null lines without end", filled(`{"lines":[`, `null`, `]}`), 422, "body.lines"},
+	{"good lines without end", filled(`{"country":"EIRE","currency":"EUR","lines":[`, `{"sku":"a","quantity":1,"unit_price":"1"}`, `]}`), 422, "body.lines"},
+	{"items without end elsewhere", filled(`{"invoice":[`, `0`, `]}`), 422, "body.invoice"},
+	{"the most lines, all unknown", `{"lines":[` + strings.Repeat(`{`+unknowns(28)+`},`, MaxLines-1) + `{}]}`, 422, "body.lines[0].0"},
+	{"the most lines, all wrong", `{"lines":[` + strings.Repeat(`{"sku":{},"description":[],"quantity":"","unit_price":{}},`, MaxLines-1) + `{}]}`, 422, "body.lines[0].sku"},
+	{"no UTF-8 in a value", orderWith("\"invoice\":\"\xff\xfe\""), 400, "body.invoice"},
+	{"no UTF-8 in a name", orderWith("\"\xff\":1"), 400, "body"},
+	{"overlong UTF-8", orderWith("\"invoice\":\"\xc0\xaf\""), 400, "body.invoice"},
+	{"a UTF-8 surrogate", orderWith("\"invoice\":\"\xed\xa0\x80\""), 400, "body.invoice"},
+	{"half an escaped surrogate", orderWith(`"invoice":"\ud800"`), 400, "body.invoice"},
+	{"UTF-16", "\xff\xfe{\x00}\x00", 400, "body"},
+	{"a byte order mark", "\xef\xbb\xbf{}", 400, "body"},
+	{"escapes without end", orderWith(`"invoice":"` + strings.Repeat(`\u0061`, 40_000) + `"`), 422, "body.invoice"},
+	{"escaped backslashes without end", orderWith(`"invoice":"` + strings.Repeat(`\\`, 120_000) + `"`), 422, "body.invoice"},
+	{"JSON in a text in a text", orderWith(`"invoice":` + quoted(15)), 422, "body.invoice"},
+	{"escaped control characters", orderWith(`"invoice":"\u0000\u001b"`), 422, "body.invoice"},
+	{"a text that does not end", `{"country":"` + strings.Repeat("x", 200_000), 400, "body"},
+	{"white space without end", strings.Repeat(" ", largest), 400, "body"},
+	{"zeros", strings.Repeat("\x00", largest), 400, "body"},
+}
+
+// quoted is a text that was made a JSON text n times; each doubles the escapes.
+func quoted(n int) string {
+	s := `"`
+	for range n {
+		s = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+	}
+	return s
+}
+
+// allocated is what f allocates, whoever frees it. Not for parallel tests: it
+// counts for the whole process.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A hostile body is answered with what is wrong with it, by name and briefly, and
+// costs memory in proportion to its size. There is no database behind this API, so
+// that what got through would be a 5xx.
+//
+//nolint:paralleltest // it counts what the process allocates
+func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
+	h := withoutDatabase(t)
+	for _, tt := range hostile {
+		t.Run(tt.name, func(t *testing.T) {
+			var r reply
+			cost := allocated(func() { r = request(t, h, "POST", "/v1/orders", tt.body) })
+			if r.status != tt.status {
+				t.Errorf("status %d, want %d: %s", r.status, tt.status, clip(r.text))
+			}
+			if tt.at != "" && !slices.ContainsFunc(r.locations(), func(s string) bool { return strings.HasPrefix(s, tt.at) }) {
+				t.Errorf("the answer names %.200q, want %s", r.locations(), tt.at)
+			}
+			if len(r.text) > 32<<10 {
+				t.Errorf("an answer of %d bytes", len(r.text))
+			}
+			if most := uint64(bytesPerByte*len(tt.body) + bytesAtLeast); cost > most {
+				t.Errorf("%d bytes of body cost %d bytes of memory, want at most %d", len(tt.body), cost, most)
+			}
+			t.Logf("body %d, memory %d, answer %d", len(tt.body), cost, len(r.text))
+		})
+	}
+}
+
+// The other changes read their bodies no more trustingly.
+func TestHTTP_HostileBodiesOfChanges(t *testing.T) {
+	t.Parallel()
+	h := withoutDatabase(t)
+	order := "/v1/orders/" + gocql.UUID{1}.String()
+	for _, to := range [][2]string{{"PATCH", order}, {"POST", order + "/confirm"}, {"POST", order + "/ship"}, {"POST", order + "/cancel"}} {
+		for _, tt := range hostile {
+			if strings.TrimSpace(tt.body) == "" && to[0] == "POST" {
+				continue // a blank body is a good one here
+			}
+			r := request(t, h, to[0], to[1], tt.body, "If-Match", `"1"`)
+			switch {
+			case r.status/100 != 4:
+				t.Errorf("%s %s with %s: status %d: %s", to[0], to[1], tt.name, r.status, clip(r.text))
+			case r.status != http.StatusRequestEntityTooLarge && len(r.locations()) == 0:
+				t.Errorf("%s %s with %s: no field is named: %s", to[0], to[1], tt.name, clip(r.text))
+			}
+		}
+	}
+}
+
+// Whatever the body of whatever request: no panic, each refusal says where, and
+// the memory is in proportion.
+func FuzzHostileBody(f *testing.F) {
+	decoders := []func([]byte) (any, error){
+		func(b []byte) (any, error) { return decodeOrder(b) },
+		func(b []byte) (any, error) { return decodeUpdate(b) },
+		func(b []byte) (any, error) { return decodeCancellation(b) },
+		func(b []byte) (any, error) { return decodeConfirmation(b) },
+		func(b []byte) (any, error) { return decodeShipment(b) },
+	}
+	for _, tt := range hostile {
+		if len(tt.body) < 4<<10 {
+			f.Add([]byte(tt.body))
+		}
+	}
+	f.Add([]byte(goodBody))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) > DefaultMaxBodyBytes {
+			return
+		}
+		for i, decode := range decoders {
+			var err error
+			cost := allocated(func() { _, err = decode(body) })
+			if most := uint64(bytesPerByte*len(body) + bytesAtLeast); cost > most {
+				t.Errorf("decoder %d: %d bytes of body cost %d bytes of memory", i, len(body), cost)
+			}
+			var syntax *syntaxError
+			if err != nil && !errors.As(err, &syntax) && len(fieldsOf(err)) == 0 {
+				t.Errorf("decoder %d refuses without naming a field: %v", i, err)
+			}
+			if n := len(fieldsOf(err)); n > maxFieldErrors+1 {
+				t.Errorf("decoder %d names %d fields", i, n)
+			}
+		}
+	})
+}
