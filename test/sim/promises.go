@@ -198,8 +198,10 @@ func (e *evidence) scanCovers(at, written, published time.Time) bool {
 // Where a relay cannot read back what those before it published, because it may
 // not or because the broker has not carried it out yet, an event is there once
 // more only if a relay ended between its publication and the checkpoint that
-// passed all of its rows, or, with a tail, within the confidence window after its
-// publication; and never twice by one relay.
+// passed all of its rows, or, with a tail, soon after its publication; and never
+// twice by one relay. How soon: the next tail begins at the oldest checkpoint of
+// all streams. That of an idle one is saved once a minute, and stands then as far
+// back as the confidence window, the clocks' differences and the reader's step.
 func (w *world) checkDuplicates(e *evidence) {
 	w.t.Helper()
 	copies := make(map[gocql.UUID][]record)
@@ -224,7 +226,7 @@ func (w *world) checkDuplicates(e *evidence) {
 			// What the relay had sent the broker may carry out later.
 			ends := 0
 			for _, p := range w.relays[:len(w.relays)-1] {
-				recent := p.config.Tail != relay.TailOff && p.ended.Sub(all[i].at) <= p.config.ConfidenceWindow+time.Minute
+				recent := p.config.Tail != relay.TailOff && p.ended.Sub(all[i].at) <= p.config.ConfidenceWindow+time.Minute+30*time.Second
 				if p.ended.Before(r.at) && (!ok || dead || recent || !saved.Before(p.ended)) {
 					ends++
 				}
