@@ -136,22 +136,34 @@ func (f *dlqActor) by() dlq.Actor {
 	return by
 }
 
-// check returns the filter that the flags mean; named says that the command
-// line has event ids.
-func (f *dlqChangeFlags) check(named bool, now time.Time) (dlq.Filter, error) {
+// scope returns the filter that the flags of a change mean, and refuses what says
+// too much or too little: named says that the command line has event ids, all
+// that it has --all.
+func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Filter, error) {
 	filter, err := f.filter(now)
 	if err == nil {
-		err = checkOutput(f.output)
+		err = checkOutput(output)
 	}
 	switch {
 	case err != nil:
 		return filter, err
-	case named && (!f.empty() || f.all || f.limit != 0):
+	case named && (!f.empty() || all || f.limit != 0):
 		return filter, usageError{errors.New("event ids and filters do not go together: use one or the other")}
-	case !named && f.empty() && !f.all:
+	case !named && f.empty() && !all:
 		return filter, usageError{errors.New("which letters? name event ids, use a filter such as --error-type, or --all")}
-	case f.all && !f.empty():
+	case all && !f.empty():
 		return filter, usageError{errors.New("--all and filters do not go together: use one or the other")}
+	}
+	return filter, nil
+}
+
+// check returns the filter that the flags mean; named says that the command
+// line has event ids.
+func (f *dlqChangeFlags) check(named bool, now time.Time) (dlq.Filter, error) {
+	filter, err := f.scope(named, f.all, f.output, now)
+	switch {
+	case err != nil:
+		return filter, err
 	case f.rate < 0:
 		return filter, usageError{fmt.Errorf("--rate %v must not be negative", f.rate)}
 	case f.batchSize < 1 || f.batchSize > dlq.MaxBatchSize:

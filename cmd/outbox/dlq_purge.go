@@ -59,19 +59,9 @@ Pending, parked and claimed ones cannot be purged: discard them first.`,
 }
 
 func (f *purgeFlags) check(named bool, now time.Time) (dlq.Filter, error) {
-	filter, err := f.filter(now)
-	if err == nil {
-		err = checkOutput(f.output)
-	}
-	switch {
-	case err != nil:
+	filter, err := f.scope(named, f.all, f.output, now)
+	if err != nil {
 		return filter, err
-	case named && (!f.empty() || f.all || f.limit != 0):
-		return filter, usageError{errors.New("event ids and filters do not go together: use one or the other")}
-	case !named && f.empty() && !f.all:
-		return filter, usageError{errors.New("which letters? name event ids, use a filter such as --error-type, or --all")}
-	case f.all && !f.empty():
-		return filter, usageError{errors.New("--all and filters do not go together: use one or the other")}
 	}
 	if len(filter.Status) == 0 {
 		filter.Status = []dlq.Status{dlq.Resolved, dlq.Archived}
