@@ -36,7 +36,7 @@ func (s *Store) Bury(ctx context.Context, l *Letter) (Status, error) {
 				return stands.Status, nil
 			}
 		}
-		if hopeless(err) || !a.pause() {
+		if hopeless(err) || !a.Pause() {
 			return "", err
 		}
 	}

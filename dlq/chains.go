@@ -46,7 +46,7 @@ func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) err
 					if hopeless(err) || gctx.Err() != nil || time.Since(time.Unix(0, got.Load())) > s.budget {
 						return err
 					}
-					s.again(gctx).pause()
+					s.again(gctx).Pause()
 					entries, err = s.bucket(gctx, table, bucket)
 				}
 				got.Store(time.Now().UnixNano())

@@ -48,7 +48,7 @@ func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, pla
 			// What was seen at a weaker level may be out of date.
 		case err != nil && hopeless(err):
 			return Letter{}, err
-		case !a.pause():
+		case !a.Pause():
 			if err == nil {
 				err = fmt.Errorf("%s dead letter %s: others changed it all the time", action, event)
 			}

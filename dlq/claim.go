@@ -43,7 +43,7 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 	// What only publishing needs never changes.
 	var l Letter
 	for a := s.again(ctx); ; {
-		if l, err = s.Read(ctx, event); err == nil || hopeless(err) || !a.pause() {
+		if l, err = s.Read(ctx, event); err == nil || hopeless(err) || !a.Pause() {
 			break
 		}
 	}

@@ -76,7 +76,7 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 		if err = s.keepEdit(ctx, event, &edited); err == nil {
 			break
 		}
-		if hopeless(err) || !a.pause() {
+		if hopeless(err) || !a.Pause() {
 			return gocql.UUID{}, err
 		}
 	}

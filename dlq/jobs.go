@@ -57,7 +57,7 @@ func (s *Store) CreateJob(ctx context.Context, spec JobSpec, by Actor) (*Job, er
 		if err == nil {
 			return j, nil
 		}
-		if hopeless(err) || !a.pause() {
+		if hopeless(err) || !a.Pause() {
 			return nil, err
 		}
 	}
@@ -211,7 +211,7 @@ func (s *Store) changeJob(ctx context.Context, id gocql.UUID, what string, plan 
 			// What was seen at a weaker level may be out of date.
 		case errors.Is(err, ErrRefused), errors.Is(err, ErrNoJob), hopeless(err):
 			return nil, err
-		case !a.pause():
+		case !a.Pause():
 			if err == nil {
 				err = fmt.Errorf("%s job %s: others changed it all the time", what, id)
 			}

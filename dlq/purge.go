@@ -151,7 +151,7 @@ func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, e
 func (s *Store) Forget(ctx context.Context, event gocql.UUID) error {
 	for a := s.again(ctx); ; {
 		err := s.forget(ctx, event)
-		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrRefused) || hopeless(err) || !a.pause() {
+		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrRefused) || hopeless(err) || !a.Pause() {
 			return err
 		}
 	}

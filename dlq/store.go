@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -118,35 +118,10 @@ func (s *Store) selects(ctx context.Context, stmt string, args ...any) *gocql.Qu
 // millis is now as the tables keep it.
 func (s *Store) millis() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
+// firstPause is between the first two attempts of a change.
+const firstPause = 20 * time.Millisecond
+
 // again is the time in which something is tried again.
-type again struct {
-	ctx      context.Context
-	deadline time.Time
-	wait     time.Duration
-}
-
-const (
-	firstPause = 20 * time.Millisecond
-	maxPause   = time.Second
-)
-
-func (s *Store) again(ctx context.Context) *again {
-	return &again{ctx: ctx, deadline: time.Now().Add(s.budget), wait: firstPause}
-}
-
-// pause waits before another try; false means that the time is up.
-func (a *again) pause() bool {
-	d := a.wait/2 + rand.N(a.wait)
-	a.wait = min(2*a.wait, maxPause)
-	if time.Until(a.deadline) < d {
-		return false
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-a.ctx.Done():
-		return false
-	}
+func (s *Store) again(ctx context.Context) *again.Budget {
+	return again.Until(ctx, time.Now().Add(s.budget), firstPause)
 }

@@ -3,7 +3,6 @@ package messages
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -209,7 +209,7 @@ func (s *Service) claim(ctx context.Context, opts Options, request any, fresh id
 			return identity{}, &KeyReuseError{}
 		case fate == cqlcode.Done:
 			return id, nil
-		case fate != cqlcode.Unknown || !wait.again():
+		case fate != cqlcode.Unknown || !wait.Pause():
 			// Repeating settles an unknown outcome. No message was written yet.
 			return identity{}, s.unavailable(gocql.UUID{}, false, err)
 		}
@@ -302,7 +302,7 @@ func (s *Service) write(ctx context.Context, id identity, attempt func(ctx conte
 			micros = 0
 			continue
 		}
-		if !unknown || !wait.again() {
+		if !unknown || !wait.Pause() {
 			return s.unavailable(id.id, unknown, err)
 		}
 	}
@@ -323,34 +323,10 @@ func (s *Service) detach(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(context.WithoutCancel(ctx), s.cfg.WriteBudget+s.cfg.AttemptTimeout)
 }
 
-// pause waits before another attempt, longer each time and never exactly as
-// long as others do.
-type pause struct {
-	ctx  context.Context
-	end  time.Time
-	wait time.Duration
-}
-
-func newPause(ctx context.Context, attempt time.Duration) *pause {
+// newPause returns what is left of a detached ctx but for one attempt.
+func newPause(ctx context.Context, attempt time.Duration) *again.Budget {
 	end, _ := ctx.Deadline()
-	return &pause{ctx, end.Add(-attempt), 50 * time.Millisecond}
-}
-
-// again is false when the time is up.
-func (p *pause) again() bool {
-	d := p.wait/2 + rand.N(p.wait)
-	p.wait = min(2*p.wait, time.Second)
-	if time.Until(p.end) < d {
-		return false
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-p.ctx.Done():
-		return false
-	}
+	return again.Until(ctx, end.Add(-attempt), 50*time.Millisecond)
 }
 
 // maxKey bounds an Idempotency-Key.

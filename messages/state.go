@@ -188,7 +188,7 @@ func (s *Service) Cancel(ctx context.Context, id gocql.UUID) error {
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrTooLate) {
 			return err
 		}
-		if !wait.again() {
+		if !wait.Pause() {
 			return s.unavailable(id, true, err)
 		}
 	}

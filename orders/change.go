@@ -71,7 +71,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 			return Order{}, err
 		case err != nil:
 			s.metrics.attempt(stepSettle, fateOf(err))
-			if errors.Is(err, errBreakerOpen) && !unknown || !b.pause() {
+			if errors.Is(err, errBreakerOpen) && !unknown || !b.Pause() {
 				return Order{}, s.unavailable(ctx, me.orderID, unknown, err)
 			}
 			continue
@@ -100,7 +100,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 				return o, nil
 			}
 			s.metrics.lostRaces.Inc()
-			if b.left() > 0 {
+			if b.Left() > 0 {
 				continue // somebody was first: look at what they did
 			}
 			err = errCrowded
@@ -111,7 +111,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 				return Order{}, s.unavailable(ctx, me.orderID, false, err)
 			}
 		}
-		if !b.pause() {
+		if !b.Pause() {
 			return s.lastLook(ctx, c, me, opts, unknown, err)
 		}
 	}

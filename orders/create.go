@@ -94,7 +94,7 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 		if !unknown {
 			return s.unavailable(ctx, o.ID, false, err)
 		}
-		more := b.pause()
+		more := b.Pause()
 		if (repeated || !more) && s.isStored(ctx, o) {
 			return nil
 		}

@@ -61,7 +61,7 @@ func (s *Service) claim(ctx context.Context, key, op string, request any, fresh 
 		case f == fateDone:
 			row.retried = true
 			return row.identity, nil
-		case f != fateUnknown || !b.pause():
+		case f != fateUnknown || !b.Pause():
 			// Repeating settles an unknown outcome: a conditional statement
 			// completes what an earlier one on its key has left undone. This
 			// request has not written an order yet in any case.

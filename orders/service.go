@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -133,41 +133,11 @@ func (s *Service) detach(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(context.WithoutCancel(ctx), s.cfg.WriteBudget+2*s.cfg.AttemptTimeout)
 }
 
-// budget is the time in which a change is attempted again.
-type budget struct {
-	ctx      context.Context
-	deadline time.Time
-	wait     time.Duration
-}
-
-const (
-	firstPause = 50 * time.Millisecond
-	maxPause   = time.Second
-)
+// firstPause is between the first two attempts of a change.
+const firstPause = 50 * time.Millisecond
 
 // newBudget returns what is left of the budget of a detached ctx.
-func (s *Service) newBudget(ctx context.Context) *budget {
+func (s *Service) newBudget(ctx context.Context) *again.Budget {
 	end, _ := ctx.Deadline()
-	return &budget{ctx: ctx, deadline: end.Add(-2 * s.cfg.AttemptTimeout), wait: firstPause}
-}
-
-// left is the time in which another attempt may begin.
-func (b *budget) left() time.Duration { return time.Until(b.deadline) }
-
-// pause waits before another attempt, longer each time and never exactly as
-// long as others do. False means that the time is up.
-func (b *budget) pause() bool {
-	d := b.wait/2 + rand.N(b.wait)
-	b.wait = min(2*b.wait, maxPause)
-	if time.Until(b.deadline) < d {
-		return false
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-b.ctx.Done():
-		return false
-	}
+	return again.Until(ctx, end.Add(-2*s.cfg.AttemptTimeout), firstPause)
 }
