@@ -2,11 +2,13 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +35,9 @@ type Report struct {
 	OutOfOrder     int // events that first appear before one ahead of them in sequence
 	Gaps           int // numbers that an aggregate has not
 	Torn           int // orders whose version or status is not that of their last event, or without one
+
+	// Findings are the first of what is wrong with the events, a line each.
+	Findings []string
 }
 
 // OK says that nothing is lost, out of order, or half there.
@@ -83,8 +88,12 @@ func (a *Account) Wait(patience time.Duration) Report {
 	}
 }
 
-// checkTimeout bounds the reading of one check.
-const checkTimeout = time.Minute
+const (
+	// checkTimeout bounds the reading of one check.
+	checkTimeout = time.Minute
+	// findingsShown is how many of what is wrong a report names.
+	findingsShown = 10
+)
 
 // Check reads the database and then the topics to where they end, and holds
 // one against the other.
@@ -102,23 +111,39 @@ func (a *Account) Check() Report {
 	if err := a.consumer.ToEnd(ctx); err != nil {
 		a.t.Fatal(err)
 	}
-	c := a.ledger.Check(audit.Window{FromFirst: true}, nil)
+	c, findings := a.hold()
 	if c.Unknown > 0 {
 		// Written and published since the scan, perhaps.
 		if err := scan.Into(ctx, a.ledger); err != nil {
 			a.t.Fatal(err)
 		}
-		c = a.ledger.Check(audit.Window{FromFirst: true}, nil)
+		c, findings = a.hold()
 	}
 	if c.Foreign != 0 || c.Unreadable != 0 {
 		a.t.Errorf("%d records and %d rows are no events", c.Foreign, c.Unreadable)
 	}
 	r := Report{
 		Events: int(c.Rows), Duplicates: int(c.Doubles), Lost: int(c.Missing), Unknown: int(c.Unknown),
-		OutOfOrder: int(c.Disorder), Gaps: int(c.Gaps),
+		OutOfOrder: int(c.Disorder), Gaps: int(c.Gaps), Findings: findings,
 	}
 	a.checkOrders(&r)
 	return r
+}
+
+// hold holds the records against the rows, and names the first that do not agree.
+func (a *Account) hold() (audit.Counts, []string) {
+	var findings []string
+	c := a.ledger.Check(audit.Window{FromFirst: true}, func(f audit.Finding) {
+		if len(findings) == findingsShown {
+			return
+		}
+		line, err := json.Marshal(f)
+		if err != nil {
+			a.t.Fatalf("describe a finding: %v", err)
+		}
+		findings = append(findings, string(line))
+	})
+	return c, findings
 }
 
 // checkOrders holds the orders against their events: an order is there if and
@@ -153,8 +178,9 @@ func (a *Account) checkOrders(r *Report) {
 	}
 }
 
-// String is the report in one line.
+// String is the report in one line, and a line for each finding.
 func (r Report) String() string {
-	return fmt.Sprintf("%d orders, %d events: %d lost, %d unknown, %d out of order, %d gaps, %d torn, %d duplicates",
+	line := fmt.Sprintf("%d orders, %d events: %d lost, %d unknown, %d out of order, %d gaps, %d torn, %d duplicates",
 		r.Orders, r.Events, r.Lost, r.Unknown, r.OutOfOrder, r.Gaps, r.Torn, r.Duplicates)
+	return strings.Join(append([]string{line}, r.Findings...), "\n")
 }

@@ -178,6 +178,9 @@ func (p *Process) end() {
 		lines := strings.Split(strings.TrimSpace(p.Log()), "\n")
 		p.t.Logf("the end of %s's log:\n%s", p.name, strings.Join(lines[max(0, len(lines)-15):], "\n"))
 	}
+	if dir := os.Getenv("OUTBOX_KEEP_LOGS"); dir != "" && p.t.Failed() {
+		_ = os.WriteFile(filepath.Join(dir, p.t.Name()+"-"+p.name+".log"), []byte(p.Log()), 0o600)
+	}
 	_ = p.log.Close()
 }
 
