@@ -23,7 +23,7 @@ var forbidden = map[string][]string{
 	"relay":                          {"orders", "cmd", "internal/scyllafake", "internal/brokerstate"},
 	"orders":                         {"relay", "dlq", "cmd", "internal/scyllafake"},
 	"dlq":                            {"relay", "orders", "cmd", "internal/scyllafake"},
-	"dlq/console":                    {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"console":                        {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"watch":                          {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "internal/scyllafake"},
 	"schedule":                       {"relay", "orders", "dlq", "messages", "cmd", "internal/scyllafake"},
 	"messages":                       {"relay", "orders", "dlq", "cmd", "internal/scyllafake"},
