@@ -68,9 +68,15 @@ type registry interface {
 	prometheus.Gatherer
 }
 
-// startOrders starts the order API; it listens when startOrders returns. It
-// ends with ctx, or by shutdown.
-func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger) (*orderAPI, error) {
+// orderServer is the order API before it listens.
+type orderServer struct {
+	*orders.Server
+	hub   *watch.Hub
+	hints *relayhint.Sender // nil for none
+}
+
+// newOrderServer puts the order API together. What it has must be closed.
+func newOrderServer(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger) (_ *orderServer, err error) {
 	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
@@ -79,45 +85,60 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace, log); err != nil {
 		return nil, err
 	}
-	var hints *relayhint.Sender
+	s := new(orderServer)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
 	if len(c.HTTP.HintAddrs) > 0 {
-		hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.HTTP.HintAddrs, Key: []byte(c.HTTP.HintKey), Logger: log})
+		s.hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.HTTP.HintAddrs, Key: []byte(c.HTTP.HintKey), Logger: log})
 		if err != nil {
 			return nil, usageError{fmt.Errorf("http.hint_addrs and http.hint_key: %w", err)}
 		}
-		conf.Committed = hints.Committed
-	}
-	closeHints := func() error {
-		if hints == nil {
-			return nil
-		}
-		return hints.Close()
+		conf.Committed = s.hints.Committed
 	}
 	service, err := orders.New(session, conf)
 	if err != nil {
-		return nil, errors.Join(usageError{err}, closeHints())
+		return nil, usageError{err}
 	}
 	intake, err := c.newMessages(session, consistency, conf.Committed, reg, log)
 	if err != nil {
-		return nil, errors.Join(err, closeHints())
+		return nil, err
 	}
-	hub, err := c.newHub(reg, log)
-	if err != nil {
-		return nil, errors.Join(err, closeHints())
+	if s.hub, err = c.newHub(reg, log); err != nil {
+		return nil, err
 	}
 	gate, err := c.HTTP.gate(log)
 	if err != nil {
-		return nil, errors.Join(usageError{err}, closeHints())
+		return nil, usageError{err}
 	}
-	server, err := orders.NewServer(service, orders.ServerConfig{
-		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, Routes: []func(huma.API){intake.Register, hub.Register},
+	s.Server, err = orders.NewServer(service, orders.ServerConfig{
+		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, Routes: []func(huma.API){intake.Register, s.hub.Register},
 	})
 	if err != nil {
-		return nil, errors.Join(usageError{err}, closeHints())
+		return nil, usageError{err}
+	}
+	return s, nil
+}
+
+func (s *orderServer) close() error {
+	if s.hints == nil {
+		return nil
+	}
+	return s.hints.Close()
+}
+
+// startOrders starts the order API; it listens when startOrders returns. It
+// ends with ctx, or by shutdown.
+func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger) (*orderAPI, error) {
+	server, err := newOrderServer(ctx, c, session, reg, log)
+	if err != nil {
+		return nil, err
 	}
 	ln, err := c.HTTP.listen(ctx)
 	if err != nil {
-		return nil, errors.Join(err, closeHints())
+		return nil, errors.Join(err, server.close())
 	}
 	running, stop := context.WithCancel(ctx)
 	api := &orderAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
@@ -125,10 +146,10 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 		// The hub ends with running, and with it all that is being watched, so that
 		// the server need not wait for that.
 		watching := make(chan error, 1)
-		go func() { watching <- hub.Run(running) }()
+		go func() { watching <- server.hub.Run(running) }()
 		err := server.Serve(running, ln)
 		stop()
-		api.done <- errors.Join(err, <-watching, closeHints())
+		api.done <- errors.Join(err, <-watching, server.close())
 	}()
 	return api, nil
 }
