@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/watch"
 )
 
 func newOrdersCommand() *cobra.Command {

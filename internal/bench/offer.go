@@ -54,9 +54,15 @@ type Offered struct {
 	Intended Latency `json:"intended_ms"`
 	Sent     Latency `json:"sent_ms"`
 	Refusal  Latency `json:"refusal_ms"`
-	// Process and Database are what it cost there.
-	Process  Cost `json:"process"`
-	Database Cost `json:"database"`
+	// Done is how many things were done in all, warm-up and aftermath included.
+	Done int64 `json:"done"`
+	// Process, Database and Caller are the processor time that one thing done took
+	// there, in microseconds. It says more than rates where others use the machine too.
+	Process  float64 `json:"process_cpu_us"`
+	Database float64 `json:"database_cpu_us"`
+	Caller   float64 `json:"caller_cpu_us"`
+	// PeakMB is the most memory that the process had, in 10^6 bytes.
+	PeakMB float64 `json:"peak_mb"`
 	// Others is how many processors the rest of the machine kept busy.
 	Others float64 `json:"others_cores"`
 }
@@ -124,8 +130,9 @@ func (o *Offer) sum(calls []call) Offered {
 	end := o.WarmUp + o.Duration
 	intended, sent, refusal := newHistogram(), newHistogram(), newHistogram()
 	var of [unsent + 1]int64
-	var all, served int64
+	var all, served, done int64
 	for _, c := range calls {
+		done += int64(c.items)
 		if c.answer == Served && c.ended >= o.WarmUp && c.ended < end {
 			served += int64(c.items)
 		}
@@ -144,7 +151,7 @@ func (o *Offer) sum(calls []call) Offered {
 	}
 	share := func(a Answer) float64 { return float64(of[a]) / float64(max(all, 1)) }
 	return Offered{
-		Offered: RateOf(all, o.Duration).PerSecond, Served: RateOf(served, o.Duration),
+		Offered: RateOf(all, o.Duration).PerSecond, Served: RateOf(served, o.Duration), Done: done,
 		Refused: share(Refused), Unavailable: share(Unavailable), Failed: share(Failed), Unsent: share(unsent),
 		Intended: someLatency(intended), Sent: someLatency(sent), Refusal: someLatency(refusal),
 	}
@@ -156,4 +163,13 @@ func someLatency(h *hdrhistogram.Histogram) Latency {
 		return Latency{}
 	}
 	return latencyOf(h)
+}
+
+// CPU is the processor time that all three took for one thing done, in microseconds.
+func (o *Offered) CPU() float64 { return o.Process + o.Database + o.Caller }
+
+// Spent notes what was used in the meantime.
+func (o *Offered) Spent(process, database, caller Usage) {
+	each := func(u Usage) float64 { return float64(u.CPU.Microseconds()) / float64(max(o.Done, 1)) }
+	o.Process, o.Database, o.Caller, o.PeakMB = each(process), each(database), each(caller), float64(process.Peak)/1e6
 }
