@@ -88,6 +88,8 @@ func (c ServerConfig) validate() error {
 //	POST  /v1/orders               create
 //	GET   /v1/orders               list a customer's
 //	GET   /v1/orders/{id}          read
+//	GET   /v1/orders/{id}/events   its events
+//	GET   /v1/orders/{id}/preview  what a change would do
 //	PATCH /v1/orders/{id}          update
 //	POST  /v1/orders/{id}/confirm  confirm
 //	POST  /v1/orders/{id}/ship     ship
@@ -113,7 +115,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
-	h := (&api{service: service, gate: cfg.Gate}).register(mux, cfg.MaxBodyBytes)
+	h := (&api{service: service, gate: cfg.Gate, roles: cfg.Gate != nil}).register(mux, cfg.MaxBodyBytes)
 	for _, register := range cfg.Routes {
 		register(h)
 	}
