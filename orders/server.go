@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 )
 
 // Defaults of ServerConfig.
@@ -121,8 +122,9 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	refine(h.OpenAPI())
 	addExamples(h.OpenAPI())
-	mux.HandleFunc("GET /docs", docs)
-	mux.HandleFunc("GET /docs/", docs)
+	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, newProblem(http.StatusNotFound, problemNoPath, "There is no such page; /docs is one."))
+	}))
 	mux.HandleFunc("GET /problems", problemList)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
