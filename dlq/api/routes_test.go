@@ -36,7 +36,9 @@ func things(made *[]string) func(huma.API) {
 	}
 	return func(h huma.API) {
 		huma.Register(h, huma.Operation{OperationID: "get-thing", Method: http.MethodGet, Path: "/v1/things/{id}", Summary: "Get"},
-			func(context.Context, *thingInput) (*struct{ Body Problem }, error) { return &struct{ Body Problem }{}, nil })
+			func(context.Context, *thingInput) (*struct{ Body Problem }, error) {
+				return &struct{ Body Problem }{}, nil
+			})
 		huma.Register(h, huma.Operation{OperationID: "change-thing", Method: http.MethodPost, Path: "/v1/things/{id}/change", Summary: "Change"},
 			func(_ context.Context, in *thingInput) (*struct{}, error) {
 				*made = append(*made, in.ID)

@@ -36,23 +36,7 @@ var forbidden = map[string][]string{
 	"internal/daemon":                {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/audit":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},
 	"internal/scyllafake":            {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
-	"relay/outbox":                   {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"relay":                          {"orders", "cmd", "internal/scyllafake", "internal/brokerstate"},
-	"orders":                         {"relay", "dlq", "cmd", "internal/scyllafake"},
-	"dlq":                            {"relay", "orders", "cmd", "internal/scyllafake"},
-	"console":                        {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"watch":                          {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "internal/scyllafake"},
-	"schedule":                       {"relay", "orders", "dlq", "messages", "cmd", "internal/scyllafake"},
-	"messages":                       {"relay", "orders", "dlq", "cmd", "internal/scyllafake"},
-	"client":                         {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"schema":                         {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
-	"internal/access":                {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
-	"notify":                         {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/brokerstate":           {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/daemon":                {"relay", "orders", "dlq", "schema", "cmd"},
-	"internal/audit":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},
 	"internal/scyllafake/scyllatest": {"relay", "orders", "dlq", "cmd", "internal/daemon"},
-	"internal/scyllafake":            {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
 }
 
 // allowed are the exceptions: the event is what services and relay share.
