@@ -16,6 +16,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
@@ -333,11 +334,11 @@ func (a *API) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if in.Cursor != "" {
 		var ok bool
 		if after, ok = readCursor(in.Cursor); !ok {
-			return nil, toProblem(&InvalidError{[]FieldError{{"query.cursor", "is none that a page has ended with"}}}, gocql.UUID{}, false)
+			return nil, toProblem(jsonform.Invalid("query.cursor", "is none that a page has ended with"), gocql.UUID{}, false)
 		}
 	}
 	if until.Sub(after.DeliverAt) > 3*schedule.MaxAhead {
-		return nil, toProblem(&InvalidError{[]FieldError{{"query.from", "must be at most three years before until"}}}, gocql.UUID{}, false)
+		return nil, toProblem(jsonform.Invalid("query.from", "must be at most three years before until"), gocql.UUID{}, false)
 	}
 	page, next, more, err := a.service.List(ctx, after, schedule.Filter{Until: until, Topic: in.Topic, Key: in.Key}, in.Limit)
 	if err != nil {

@@ -111,8 +111,8 @@ func TestHTTP_NamesEveryBadField(t *testing.T) {
 		want   []string
 	}{
 		{``, 400, nil},
-		{`{"topic":`, 400, nil},
-		{`{"topic":"t"} x`, 400, nil},
+		{`{"topic":`, 400, []string{"body.topic"}},
+		{`{"topic":"t"} x`, 400, []string{"body"}},
 		{`[]`, 422, []string{"body"}},
 		{`null`, 422, []string{"body"}},
 		{`{}`, 422, []string{"body.topic"}},

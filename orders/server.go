@@ -20,6 +20,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // Defaults of ServerConfig.
@@ -235,7 +236,7 @@ func elsewhere(mux *http.ServeMux) http.Handler {
 		}
 		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(&c, r)
-		p := newProblem(c.status, problemNoPath, "There is nothing at "+strconv.Quote(clip(r.URL.Path))+"; /openapi.json says what is where.")
+		p := newProblem(c.status, problemNoPath, "There is nothing at "+strconv.Quote(jsonform.Clip(r.URL.Path))+"; /openapi.json says what is where.")
 		if c.status == http.StatusMethodNotAllowed {
 			p.Type = problemMethod
 			p.Detail = "This path takes " + c.header.Get("Allow") + "."
