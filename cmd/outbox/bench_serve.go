@@ -51,11 +51,11 @@ func newBenchServeCommand() *cobra.Command {
 			}
 			teardown.AddFunc("scylla session", session.Close)
 			reg := newRegistry()
-			server, err := newOrderServer(ctx, c, session, reg, log)
+			server, err := c.newOrderServer(ctx, session, reg, log)
 			if err != nil {
 				return err
 			}
-			teardown.Add("hints", server.close)
+			teardown.Add("services", server.services.close)
 			bare, err := newBareHandler(ctx, cluster, session, payload)
 			if err != nil {
 				return err
@@ -187,4 +187,3 @@ func sendMany(ctx context.Context, what *bench.Recorded, i int64, n int) error {
 	}
 	return g.Wait()
 }
-

@@ -270,4 +270,6 @@ func ownOf(ctx context.Context, child *bench.Child) (l bench.Latency, err error)
 func always(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
 
 // times is a rate of so many ceilings.
-func times(n float64) func(float64) float64 { return func(ceiling float64) float64 { return n * ceiling } }
+func times(n float64) func(float64) float64 {
+	return func(ceiling float64) float64 { return n * ceiling }
+}

@@ -42,10 +42,14 @@ func (o *Own) Handler(next http.Handler) http.Handler {
 }
 
 // ObserveBatch counts a batch.
-func (o *Own) ObserveBatch(ctx context.Context, b gocql.ObservedBatch) { spend(ctx, b.End.Sub(b.Start)) }
+func (o *Own) ObserveBatch(ctx context.Context, b gocql.ObservedBatch) {
+	spend(ctx, b.End.Sub(b.Start))
+}
 
 // ObserveQuery counts a statement.
-func (o *Own) ObserveQuery(ctx context.Context, q gocql.ObservedQuery) { spend(ctx, q.End.Sub(q.Start)) }
+func (o *Own) ObserveQuery(ctx context.Context, q gocql.ObservedQuery) {
+	spend(ctx, q.End.Sub(q.Start))
+}
 
 func spend(ctx context.Context, d time.Duration) {
 	if spent, ok := ctx.Value(atDatabase{}).(*atomic.Int64); ok {

@@ -134,7 +134,9 @@ func howMeasured(m Machine, embedded bool, runs int, others float64, with string
 func (r *Report) Text(w io.Writer) error { return writeText(w, r.how(), r.tables(), r.ratios()) }
 
 // Markdown prints the report as the README shows it.
-func (r *Report) Markdown(w io.Writer) error { return writeMarkdown(w, r.how(), r.tables(), r.ratios()) }
+func (r *Report) Markdown(w io.Writer) error {
+	return writeMarkdown(w, r.how(), r.tables(), r.ratios())
+}
 
 func writeText(w io.Writer, how string, tables []table, sentences []string) error {
 	fmt.Fprintln(w, how)
