@@ -263,6 +263,11 @@ func TestHTTP_ScheduledIsSeenListedAndTakenBack(t *testing.T) {
 			t.Fatalf("listed %v, want %v", listed, ids)
 		}
 	}
+	for query, want := range map[string]int{"&key=k": 5, "&key=k&topic=t": 5, "&key=other": 0, "&topic=other": 0} {
+		if r := request(t, b.handler, "GET", "/v1/messages?state=scheduled"+query, ""); r.status != 200 || len(r.body["messages"].([]any)) != want {
+			t.Errorf("GET %s = %d %s, want %d", query, r.status, r.text, want)
+		}
+	}
 	path := "/v1/messages/" + ids[0].String()
 	if r := request(t, b.handler, "GET", path, ""); r.status != 200 || r.body["state"] != "scheduled" || r.body["key"] != "k" {
 		t.Errorf("GET = %d %s", r.status, r.text)

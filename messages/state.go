@@ -256,9 +256,9 @@ func (s *Service) cancelOnce(ctx context.Context, id gocql.UUID) (verdict, err e
 
 // List returns messages that wait, the next to be delivered first. Errors are
 // *OverloadedError or *UnavailableError.
-func (s *Service) List(ctx context.Context, after schedule.Position, until time.Time, topic string, limit int) (out []View, next schedule.Position, more bool, err error) {
+func (s *Service) List(ctx context.Context, after schedule.Position, f schedule.Filter, limit int) (out []View, next schedule.Position, more bool, err error) {
 	err = s.read(ctx, gocql.UUID{}, func(ctx context.Context) error {
-		page, at, rest, err := s.schedule.List(ctx, after, until, topic, limit)
+		page, at, rest, err := s.schedule.List(ctx, after, f, limit)
 		if err != nil {
 			return err
 		}

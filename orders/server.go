@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
@@ -89,6 +90,8 @@ func (c ServerConfig) validate() error {
 //	POST  /v1/orders               create
 //	GET   /v1/orders               list a customer's
 //	GET   /v1/orders/{id}          read
+//	GET   /v1/orders/{id}/events   its events
+//	GET   /v1/orders/{id}/preview  what a change would do
 //	PATCH /v1/orders/{id}          update
 //	POST  /v1/orders/{id}/confirm  confirm
 //	POST  /v1/orders/{id}/ship     ship
@@ -114,14 +117,15 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
-	h := (&api{service: service, gate: cfg.Gate}).register(mux, cfg.MaxBodyBytes)
+	h := (&api{service: service, gate: cfg.Gate, roles: cfg.Gate != nil}).register(mux, cfg.MaxBodyBytes)
 	for _, register := range cfg.Routes {
 		register(h)
 	}
 	refine(h.OpenAPI())
 	addExamples(h.OpenAPI())
-	mux.HandleFunc("GET /docs", docs)
-	mux.HandleFunc("GET /docs/", docs)
+	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, newProblem(http.StatusNotFound, problemNoPath, "There is no such page; /docs is one."))
+	}))
 	mux.HandleFunc("GET /problems", problemList)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
@@ -172,7 +176,7 @@ type health struct {
 	// and what waits.
 	Breaker  string `json:"breaker,omitempty"`
 	InFlight *int   `json:"in_flight,omitempty"`
-	Waiting  *int `json:"waiting,omitempty"`
+	Waiting  *int   `json:"waiting,omitempty"`
 }
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {

@@ -56,8 +56,8 @@ var errNoCall = errors.New("not counted")
 
 // breaker stands before every attempt. It is safe for concurrent use.
 type breaker struct {
-	cb   *gobreaker.TwoStepCircuitBreaker[struct{}]
-	open time.Duration
+	cb      *gobreaker.TwoStepCircuitBreaker[struct{}]
+	open    time.Duration
 	log     *slog.Logger
 	metrics *metrics
 

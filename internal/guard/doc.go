@@ -6,5 +6,3 @@
 // them; and the time that one attempt may take. What it does is on metrics and in
 // the log, under the name of its service.
 package guard
-
-
