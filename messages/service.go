@@ -239,17 +239,14 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 			out.State = state
 			return out, nil
 		}
-		later = later || found // scheduled: written again, so that nothing of it is missing
+		// What is scheduled is written again, so that nothing of it is missing.
 	}
 	var err error
 	if later {
-		out.State = Scheduled
 		err = s.write(ctx, id, func(ctx context.Context, _ int64) error { return s.schedule.Put(ctx, &m, s.cfg.Now()) })
 	} else {
 		e := m.Event()
-		if !e.DeliverAt.After(e.CreatedAt) {
-			e.DeliverAt = time.Time{}
-		}
+		e.DeliverAt = time.Time{}
 		if err = s.write(ctx, id, func(ctx context.Context, micros int64) error { return s.store.insert(ctx, &e, micros) }); err == nil {
 			s.cfg.Committed(id.id)
 		}

@@ -29,8 +29,8 @@ type order struct {
 	takenBack bool
 	// unsure: to take it back had an unknown outcome, and nothing else was heard.
 	unsure bool
-	ids       map[gocql.UUID]bool // that it was told
-	told      []string            // all that it was told, for whoever looks for the cause of a failure
+	ids    map[gocql.UUID]bool // that it was told
+	told   []string            // all that it was told, for whoever looks for the cause of a failure
 }
 
 // plan makes the orders of an episode that begins at from: for now, for soon,
@@ -82,7 +82,7 @@ func (w *world) place(ctx context.Context, o *order) {
 	n := messages.NewMessage{Topic: "reminders", Payload: []byte(strconv.Itoa(o.number)), DeliverAt: &o.deliverAt}
 	opts := messages.Options{Client: "caller", IdempotencyKey: strconv.Itoa(o.number)}
 	for try := 0; try < 6 && ctx.Err() == nil; try++ {
-		a, err := w.service(o.rnd).Accept(ctx, n, opts)
+		a, err := w.service(o.rnd, try).Accept(ctx, n, opts)
 		o.mu.Lock()
 		o.hear("accept: %+v, %v", a, err)
 		if u := (*messages.UnavailableError)(nil); errors.As(err, &u) && u.ID != (gocql.UUID{}) {
@@ -117,7 +117,7 @@ func (w *world) withdraw(ctx context.Context, o *order) {
 		o.mu.Unlock()
 		var err error
 		if id != (gocql.UUID{}) {
-			err = w.service(o.rnd).Cancel(ctx, id)
+			err = w.service(o.rnd, try).Cancel(ctx, id)
 			o.mu.Lock()
 			o.hear("take back: %v", err)
 			o.mu.Unlock()
@@ -145,10 +145,14 @@ func (w *world) withdraw(ctx context.Context, o *order) {
 	}
 }
 
-// service is one of those that run.
-func (w *world) service(rnd *rand.Rand) *messages.Service {
+// service is one of those that run, or ran.
+func (w *world) service(rnd *rand.Rand, try int) *messages.Service {
 	for {
-		if s := w.services[rnd.IntN(len(w.services))].Load(); s != nil {
+		i := rnd.IntN(len(w.services))
+		if w.inTurn {
+			i = try % len(w.services)
+		}
+		if s := w.services[i].Load(); s != nil {
 			return s
 		}
 		time.Sleep(10 * time.Millisecond)

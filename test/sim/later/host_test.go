@@ -25,8 +25,11 @@ type host struct {
 	// that they do not.
 	life int
 	// run is the process, until ctx ends.
-	run func(ctx context.Context, h *host, s *gocql.Session)
+	run process
 }
+
+// process is a program on a host, until ctx ends.
+type process func(ctx context.Context, h *host, s *gocql.Session)
 
 func (h *host) now() time.Time { return time.Now().Add(h.skew) }
 
@@ -36,6 +39,9 @@ func (h *host) live(ctx context.Context) {
 		l := &line{}
 		s := h.w.connect(l)
 		process, end := context.WithCancel(ctx)
+		if h.rnd.IntN(3) == 0 { // it is stopped
+			process, end = context.WithTimeout(ctx, time.Duration(h.rnd.Int64N(int64(time.Minute))))
+		}
 		if h.life > 0 && h.rnd.IntN(4) > 0 {
 			l.arm(1+int(h.rnd.ExpFloat64()*float64(h.life)), h.rnd.IntN(2) == 0, end)
 		}
@@ -65,14 +71,8 @@ func (w *world) connect(l *line) *gocql.Session {
 	return s
 }
 
-// scheduler runs a scheduler until ctx ends, and now and then until it is told
-// to stop.
+// scheduler runs a scheduler.
 func scheduler(ctx context.Context, h *host, s *gocql.Session) {
-	if h.rnd.IntN(3) == 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, time.Duration(h.rnd.Int64N(int64(time.Minute))))
-		defer stop()
-	}
 	one, err := schedule.New(schedule.Config{
 		Store: schedule.NewStore(s, gocql.LocalQuorum, statementTimeout), Now: h.now,
 		Poll: time.Second, LookAhead: 3 * time.Second, Sweep: 10 * time.Second, Lease: 6 * time.Second,
@@ -87,8 +87,8 @@ func scheduler(ctx context.Context, h *host, s *gocql.Session) {
 	}
 }
 
-// service serves callers until ctx ends.
-func service(at *atomic.Pointer[messages.Service]) func(context.Context, *host, *gocql.Session) {
+// service serves callers.
+func service(at *atomic.Pointer[messages.Service]) process {
 	return func(ctx context.Context, h *host, s *gocql.Session) {
 		one, err := messages.NewService(s, messages.Config{
 			AttemptTimeout: statementTimeout, WriteBudget: 5 * time.Second, BreakerOpen: time.Second, Now: h.now,

@@ -20,7 +20,7 @@ func TestSeeds(t *testing.T) {
 					t.Logf("again: LATER_FIRST=%d LATER_SEEDS=1 go test ./test/sim/later -run TestSeeds -count 20", seed)
 				}
 			}()
-			simulate(t, seed)
+			simulate(t, seed, aYear)
 		})
 	}
 }

@@ -41,6 +41,7 @@ type world struct {
 	ahead    time.Duration
 	watcher  *gocql.Session // nothing goes wrong with it; there is none between episodes
 	services []*atomic.Pointer[messages.Service]
+	inTurn   bool // callers ask one service after the other, not any
 	hosts    []*host
 	orders   []*order
 	seen     seen
@@ -48,8 +49,8 @@ type world struct {
 	failures int // that judge found
 }
 
-// simulate runs a seed in a bubble.
-func simulate(t *testing.T, seed uint64) {
+// simulate runs a story in a bubble, and judges what came of it.
+func simulate(t *testing.T, seed uint64, story func(*world)) {
 	t.Helper()
 	// The driver keeps channels in global pools, and one of another bubble cannot
 	// be used; two collections empty the pools.
@@ -57,7 +58,8 @@ func simulate(t *testing.T, seed uint64) {
 	runtime.GC()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed)
-		w.run()
+		story(w)
+		w.settle()
 		w.close()
 		w.judge()
 	})
@@ -68,14 +70,6 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 'w')), seen: newSeen()}
 	conf := scyllatest.Config()
 	conf.Seed = seed
-	skewed := w.rnd.IntN(3) > 0
-	skew := func() time.Duration {
-		if !skewed {
-			return 0
-		}
-		return time.Duration(w.rnd.Int64N(int64(2*maxSkew))) - maxSkew
-	}
-	w.nodeSkew = skew()
 	var err error
 	if w.node, err = scyllafake.Start(conf); err != nil {
 		t.Fatal(err)
@@ -88,7 +82,21 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t.Fatal(err)
 	}
 	admin.Close()
-	time.Sleep(time.Hour) // the CDC generation is old
+	w.sleep(time.Hour) // the CDC generation is old
+	return w
+}
+
+// people sets the clocks, and puts schedulers and services on hosts that live
+// for differently long.
+func (w *world) people() {
+	skewed := w.rnd.IntN(3) > 0
+	skew := func() time.Duration {
+		if !skewed {
+			return 0
+		}
+		return time.Duration(w.rnd.Int64N(int64(2*maxSkew))) - maxSkew
+	}
+	w.nodeSkew = skew()
 	w.node.Faults().Clock().SetSkew(w.nodeSkew)
 	life := []int{0, 20, 100, 400}[w.rnd.IntN(4)]
 	for range 1 + w.rnd.IntN(4) {
@@ -102,13 +110,13 @@ func newWorld(t *testing.T, seed uint64) *world {
 	for _, h := range w.hosts {
 		w.ahead = max(w.ahead, h.skew-w.nodeSkew)
 	}
-	return w
 }
 
 func (w *world) random() *rand.Rand { return rand.New(rand.NewPCG(w.rnd.Uint64(), 'r')) }
 
-// run lets episodes pass, within a year and a day, and then what is left be done.
-func (w *world) run() {
+// aYear lets episodes pass, within a year.
+func aYear(w *world) {
+	w.people()
 	began := time.Now()
 	episodes := []time.Time{began}
 	for _, at := range []time.Duration{time.Hour, 40 * 24 * time.Hour, 364 * 24 * time.Hour} {
@@ -120,8 +128,12 @@ func (w *world) run() {
 		w.orders = append(w.orders, more...)
 		w.episode(more)
 	}
-	// Everything is well again: one scheduler with a clock that goes right. It is
-	// awaited that what was due long ago is known to be gone.
+}
+
+// settle lets all that is left be done: everything is well again, with one
+// scheduler whose clock goes right. It is awaited that what was due long ago is
+// known to be gone.
+func (w *world) settle() {
 	w.hosts = []*host{{w: w, rnd: w.random(), run: scheduler}}
 	w.during(func() { time.Sleep(2*maxSkew + quiet) })
 	w.sleep(20 * time.Minute)
