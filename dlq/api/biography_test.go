@@ -211,8 +211,12 @@ func TestBiography_OfMappedTables(t *testing.T) {
 	loose := outbox.Mapping{Preset: outbox.PresetDebezium, Unordered: true}
 	counted := outbox.Mapping{Columns: map[string]string{"aggregate_id": "customer", "seq": "n", "event_id": "id", "event_type": "what", "payload": "body"}, AggregateType: "customer"}
 	b.cfg.Tables = []Table{
-		{"outbox", "outbox_messages", outbox.Mapping{}}, {"outbox", "carts", debezium}, {"outbox", "loose", loose},
-		{"outbox", "counted", counted}, {"outbox", "daily", loose}, {"outbox", "gone", debezium},
+		{"outbox", "outbox_messages", outbox.Mapping{}},
+		{"outbox", "carts", debezium},
+		{"outbox", "loose", loose},
+		{"outbox", "counted", counted},
+		{"outbox", "daily", loose},
+		{"outbox", "gone", debezium},
 	}
 	for _, c := range []struct {
 		path, table, aggregate, eventType string
