@@ -182,7 +182,7 @@ func sendMany(ctx context.Context, what *bench.Recorded, i int64, n int) error {
 		return what.Send(ctx, i)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(guard.DefaultMaxInFlight/2)
+	g.SetLimit(guard.DefaultMaxInFlight / 2)
 	for k := range n {
 		g.Go(func() error { return what.Send(ctx, i*int64(n)+int64(k)) })
 	}
