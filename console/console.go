@@ -1,5 +1,5 @@
-// Package console is the web console for dead letters: static pages, embedded in
-// the binary, that talk to the HTTP API beside them.
+// Package console is the web console for operators: static pages, embedded in the
+// binary, that talk to the HTTP API beside them.
 //
 // It serves files and nothing else: no data, no session, no cookie. The pages
 // authenticate to the API with a bearer token that lives in the browser tab.
