@@ -53,7 +53,7 @@ func parseText(name, of string) (*text, error) {
 		}
 	})
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("template: %s: an event has no %s; it has topic, partition, offset, at, key, event_id, event_type, aggregate_id, aggregate_type, "+
+		return nil, fmt.Errorf("%s: an event has no %s; it has topic, partition, offset, at, key, event_id, event_type, aggregate_id, aggregate_type, "+
 			"sequence, time, content_type, headers, data, data_text and rule", name, strings.Join(unknown, ", "))
 	}
 	return &text{t}, nil
