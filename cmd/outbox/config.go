@@ -15,8 +15,6 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // config is every setting, after flags, environment, file and defaults.
@@ -82,17 +80,16 @@ type adminConfig struct {
 	Addr     string `koanf:"addr"`
 	Profiles bool   `koanf:"profiles"`
 
-	APIAddr        string `koanf:"api_addr"`
-	TLSCert        string `koanf:"tls_cert"`
-	TLSKey         string `koanf:"tls_key"`
-	Insecure       bool   `koanf:"insecure"`
-	TraceURL       string `koanf:"trace_url"`
-	OIDCIssuer     string `koanf:"oidc_issuer"`
-	OIDCAudience   string `koanf:"oidc_audience"`
-	OIDCRoleClaim  string `koanf:"oidc_role_claim"`
-	OIDCRolePrefix string `koanf:"oidc_role_prefix"`
-	// Tokens are those of the admin API; see adminTokensKey.
-	Tokens []access.Token `koanf:"-"`
+	APIAddr        string   `koanf:"api_addr"`
+	TLSCert        string   `koanf:"tls_cert"`
+	TLSKey         string   `koanf:"tls_key"`
+	Insecure       bool     `koanf:"insecure"`
+	TraceURL       string   `koanf:"trace_url"`
+	OIDCIssuer     string   `koanf:"oidc_issuer"`
+	OIDCAudience   string   `koanf:"oidc_audience"`
+	OIDCRoleClaim  string   `koanf:"oidc_role_claim"`
+	OIDCRolePrefix string   `koanf:"oidc_role_prefix"`
+	Tokens         []string `koanf:"tokens"`
 }
 
 type relayConfig struct {
@@ -218,11 +215,6 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 		return nil, fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	delete(values, rulesKey)
-	tokens, err := tokensFrom(adminTokensKey, values[adminTokensKey])
-	if err != nil {
-		return nil, fmt.Errorf("configuration file %s: %w", path, err)
-	}
-	delete(values, adminTokensKey)
 	if err := k.Load(confmap.Provider(values, "."), nil); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -239,7 +231,7 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c.Relay.Tables, c.Relay.Rules, c.Admin.Tokens = tables, rules, tokens
+	c.Relay.Tables, c.Relay.Rules = tables, rules
 	return &c, nil
 }
 
@@ -252,7 +244,7 @@ func readFile(path string) (map[string]any, error) {
 	}
 	var errs []error
 	for _, key := range k.Keys() {
-		if key == tablesKey || key == rulesKey || key == adminTokensKey {
+		if key == tablesKey || key == rulesKey {
 			continue
 		}
 		if !slices.ContainsFunc(settings, func(s setting) bool { return s.key() == key }) {
