@@ -31,7 +31,7 @@ func token(t *testing.T, role string) (secret, file string) {
 		t.Fatalf("what it says beside the token: %s %s", entry, errOut.String())
 	}
 	file = filepath.Join(t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(file, []byte("admin:\n  tokens: [\""+entry+"\"]\nhttp:\n  tokens: [\""+entry+"\"]\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("admin:\n  tokens:\n    - "+entry+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return secret, file
@@ -167,7 +167,7 @@ func TestConfig_TokensReadTheSameForBothServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := testConfig(t, string(text), nil)
+	c, err := testConfig(t, string(text)+strings.Replace(string(text), "admin:", "http:", 1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
