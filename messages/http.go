@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"mime"
 	"net"
 	"net/http"
 	"reflect"
@@ -16,6 +15,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -107,7 +107,6 @@ type listOutput struct {
 
 type postInput struct {
 	client
-	ContentType    string `header:"Content-Type" hidden:"true"`
 	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. Up to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the message"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
@@ -167,7 +166,7 @@ func (a *API) Register(h huma.API) {
 		Description: "Stores a message for a topic in one write: in the outbox, from where it is published, or, if it is for later, in the schedule.",
 		// Base64 and JSON's escapes make a body larger than its message.
 		MaxBodyBytes: int64(cfg.MaxMessageBytes)*6 + 4096, RequestBody: one, SkipValidateBody: true,
-		Responses: problems(h, 400, 413, 415, 422, 429, 503),
+		Responses: problems(h, 400, 403, 413, 415, 422, 429, 503),
 	}, a.post)
 	huma.Register(h, huma.Operation{
 		OperationID: "post-messages", Method: http.MethodPost, Path: "/v1/messages/batch", DefaultStatus: http.StatusAccepted,
@@ -175,7 +174,7 @@ func (a *API) Register(h huma.API) {
 		Description: "Each is stored on its own, with a result of its own: 202 if all were, 207 if some were not. " +
 			"With an Idempotency-Key the same batch can be sent again until all are stored.",
 		MaxBodyBytes: cfg.MaxBatchBytes, RequestBody: batch, SkipValidateBody: true,
-		Responses: problems(h, 400, 413, 415, 422, 429, 503),
+		Responses: problems(h, 400, 403, 413, 415, 422, 429, 503),
 	}, a.postBatch)
 	a.RegisterKept(h)
 	describe(h, one, reflect.TypeFor[NewMessage]())
@@ -195,7 +194,7 @@ func (a *API) RegisterKept(h huma.API) {
 		OperationID: "cancel-message", Method: http.MethodDelete, Path: "/v1/messages/{id}", DefaultStatus: http.StatusNoContent,
 		Summary:     "Take a message back",
 		Description: "204: it is never published. 409: it is too late; a message that was not for later always is.",
-		Responses:   problems(h, 404, 409, 422, 429, 503),
+		Responses:   problems(h, 403, 404, 409, 422, 429, 503),
 	}, a.cancel)
 	huma.Register(h, huma.Operation{
 		OperationID: "list-messages", Method: http.MethodGet, Path: "/v1/messages",
@@ -211,34 +210,10 @@ func describe(h huma.API, body *huma.RequestBody, t reflect.Type) {
 
 // problems describes the error responses.
 func problems(h huma.API, codes ...int) map[string]*huma.Response {
-	schema := h.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[messageProblem](), true, "MessageProblem")
-	out := map[string]*huma.Response{}
-	for _, code := range codes {
-		r := &huma.Response{
-			Description: http.StatusText(code),
-			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
-		}
-		if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
-			r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
-		}
-		out[strconv.Itoa(code)] = r
-	}
-	return out
-}
-
-// requireJSON refuses a body that says it is something else.
-func requireJSON(contentType string) error {
-	t, _, err := mime.ParseMediaType(contentType)
-	if contentType == "" || err == nil && (t == "application/json" || strings.HasPrefix(t, "application/") && strings.HasSuffix(t, "+json")) {
-		return nil
-	}
-	return newProblem(http.StatusUnsupportedMediaType, problemMedia, "Send the body as application/json.")
+	return httpapi.Describe[messageProblem](h, "MessageProblem", codes...)
 }
 
 func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) {
-	if err := requireJSON(in.ContentType); err != nil {
-		return nil, err
-	}
 	n, err := decodeMessage(in.RawBody)
 	if err != nil {
 		a.service.metrics.results.WithLabelValues(resultInvalid).Inc()
@@ -256,9 +231,6 @@ func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) 
 }
 
 func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error) {
-	if err := requireJSON(in.ContentType); err != nil {
-		return nil, err
-	}
 	items, err := decodeBatch(in.RawBody)
 	if err != nil {
 		return nil, toProblem(err, gocql.UUID{}, false)

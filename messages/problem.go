@@ -3,30 +3,24 @@ package messages
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // messageProblem is an RFC 9457 problem document with this API's own members.
 type messageProblem struct {
-	huma.ErrorModel
+	httpapi.Problem
 	// MessageID is the message in question, where there is one.
 	MessageID string `json:"message_id,omitempty" format:"uuid" doc:"The message in question"`
 	// OutcomeUnknown: the message may be stored, or become so later.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored, or become so later"`
-
-	header http.Header
 }
-
-// GetHeaders are the response headers that go with the problem.
-func (p *messageProblem) GetHeaders() http.Header { return p.header }
 
 // Problem types. They identify the kind of problem and are no addresses.
 const (
@@ -39,14 +33,10 @@ const (
 	problemOverload    = "urn:scylla-outbox:problem:overloaded"
 	problemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
 	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
-	problemMedia       = "urn:scylla-outbox:problem:unsupported-media-type"
 )
 
 func newProblem(status int, typ, detail string) *messageProblem {
-	return &messageProblem{
-		ErrorModel: huma.ErrorModel{Type: typ, Title: http.StatusText(status), Status: status, Detail: detail},
-		header:     http.Header{},
-	}
+	return &messageProblem{Problem: httpapi.New(status, typ, detail)}
 }
 
 func (p *messageProblem) about(id gocql.UUID) *messageProblem {
@@ -57,7 +47,7 @@ func (p *messageProblem) about(id gocql.UUID) *messageProblem {
 }
 
 func (p *messageProblem) retryAfter(d time.Duration) *messageProblem {
-	p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
+	p.RetryAfter(d)
 	return p
 }
 

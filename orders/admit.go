@@ -1,7 +1,6 @@
 package orders
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -9,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // needs describes what role an operation asks for, if it asks for any.
@@ -36,13 +36,7 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 			return
 		}
 	}
-	bad := accessProblem(err)
-	for k, vs := range bad.header {
-		ctx.SetHeader(k, vs[0])
-	}
-	ctx.SetHeader("Content-Type", "application/problem+json")
-	ctx.SetStatus(bad.Status)
-	_ = json.NewEncoder(ctx.BodyWriter()).Encode(bad) // a caller that hung up misses nothing
+	httpapi.Answer(ctx, accessProblem(err))
 }
 
 func accessProblem(err error) *problem {
@@ -55,11 +49,18 @@ func accessProblem(err error) *problem {
 	case http.StatusUnauthorized:
 		kind = problemUnauthorized
 	case http.StatusForbidden:
-		kind = problemForbidden
+		switch kind = problemForbidden; e.Reason {
+		case access.ForeignOrigin:
+			kind = problemCrossSite
+		case access.ForeignHost:
+			kind = problemHost
+		}
+	case http.StatusUnsupportedMediaType:
+		kind = problemMedia
 	case http.StatusTooManyRequests:
 		kind = problemRate
 	}
 	p := newProblem(e.Status, kind, e.Detail)
-	e.Header(p.header)
+	e.Header(p.Header())
 	return p
 }

@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"mime"
 	"net/http"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // links lead from an order to what can be done with it.
@@ -58,7 +57,6 @@ func (out *orderOutput) replayed(yes bool) *orderOutput {
 // not exported.
 
 type createInput struct {
-	ContentType    string `header:"Content-Type" hidden:"true"`
 	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. Up to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
@@ -71,24 +69,11 @@ type getInput struct {
 
 type changeInput struct {
 	ID             string `path:"id" format:"uuid" doc:"The order's id"`
-	ContentType    string `header:"Content-Type" hidden:"true"`
 	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. Up to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	IfMatch        string `header:"If-Match" doc:"The ETag of the version to change; the change is refused with 412 if the order is at another one"`
 	RawBody        []byte `contentType:"application/json"`
-}
-
-// requireJSON refuses a body that says it is something else.
-func requireJSON(contentType string, body []byte) error {
-	if contentType == "" || len(body) == 0 {
-		return nil
-	}
-	t, _, err := mime.ParseMediaType(contentType)
-	if err == nil && (t == "application/json" || strings.HasPrefix(t, "application/") && strings.HasSuffix(t, "+json")) {
-		return nil
-	}
-	return newProblem(http.StatusUnsupportedMediaType, problemMedia, "Send the body as application/json.")
 }
 
 // api are the handlers on a Service.
@@ -132,7 +117,7 @@ func (a *api) writing(h huma.API, maxBody int64) {
 		Summary:      "Create an order",
 		Description:  "Stores the order and its OrderCreated event, both or neither.",
 		MaxBodyBytes: maxBody, RequestBody: newOrder, SkipValidateBody: true,
-		Responses: problems(h, 400, 408, 413, 415, 422, 429, 500, 503),
+		Responses: problems(h, 400, 403, 408, 413, 415, 422, 429, 500, 503),
 	}), a.create)
 	describe[NewOrder](h, newOrder, true)
 	change(a, h, maxBody, huma.Operation{
@@ -186,15 +171,12 @@ func change[T any](
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
-	maps.Copy(op.Responses, problems(h, 400, 404, 408, 409, 412, 413, 415, 422, 429, 500, 503))
+	maps.Copy(op.Responses, problems(h, 400, 403, 404, 408, 409, 412, 413, 415, 422, 429, 500, 503))
 	huma.Register(h, a.needs(h, access.Operator, op), func(ctx context.Context, in *changeInput) (*orderOutput, error) {
 		keyed := in.IdempotencyKey != ""
 		id, err := gocql.ParseUUID(in.ID)
 		if err != nil {
 			return nil, toProblem(ErrNotFound, id, keyed)
-		}
-		if err := requireJSON(in.ContentType, in.RawBody); err != nil {
-			return nil, err
 		}
 		v, err := decode(in.RawBody)
 		versions, matchErr := parseIfMatch(in.IfMatch)
@@ -228,26 +210,17 @@ func describe[T any](h huma.API, body *huma.RequestBody, required bool) {
 
 // problems describes the error responses. huma would describe them as its own model.
 func problems(h huma.API, codes ...int) map[string]*huma.Response {
-	schema := h.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")
-	out := map[string]*huma.Response{}
+	out := httpapi.Describe[problem](h, "", codes...)
 	for _, code := range codes {
-		r := &huma.Response{
-			Description: http.StatusText(code),
-			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema, Examples: problemExamples(code)}},
+		for _, content := range out[strconv.Itoa(code)].Content {
+			content.Examples = problemExamples(code)
 		}
-		if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
-			r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
-		}
-		out[strconv.Itoa(code)] = r
 	}
 	return out
 }
 
 func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error) {
 	keyed := in.IdempotencyKey != ""
-	if err := requireJSON(in.ContentType, in.RawBody); err != nil {
-		return nil, err
-	}
 	n, err := decodeOrder(in.RawBody)
 	if err := withHeaders(err, validateKey(in.IdempotencyKey)); err != nil {
 		return nil, toProblem(err, gocql.UUID{}, keyed)

@@ -36,6 +36,9 @@ type reply struct {
 func request(t testing.TB, h http.Handler, method, path, body string, header ...string) reply {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -394,6 +397,7 @@ func TestServer_DrainsOnStop(t *testing.T) {
 			status <- 0
 			return
 		}
+		req.Header.Set("Content-Type", "application/json")
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			status <- 0

@@ -3,20 +3,18 @@ package orders
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // problem is an RFC 9457 problem document with this API's own members.
 type problem struct {
-	huma.ErrorModel
+	httpapi.Problem
 	// OrderID is the order in question, where there is one.
 	OrderID string `json:"order_id,omitempty" format:"uuid" doc:"The order in question"`
 	// OutcomeUnknown: the change may be stored, or become so later.
@@ -25,12 +23,7 @@ type problem struct {
 	CurrentStatus Status `json:"current_status,omitempty" enum:"placed,confirmed,shipped,cancelled" doc:"The order's status, where it is why the change is refused"`
 	// Links lead on from here.
 	Links *links `json:"links,omitempty"`
-
-	header http.Header
 }
-
-// GetHeaders are the response headers that go with the problem.
-func (p *problem) GetHeaders() http.Header { return p.header }
 
 // Problem types. They identify the kind of problem and are no addresses.
 const (
@@ -53,6 +46,8 @@ const (
 	problemOverload     = "urn:scylla-outbox:problem:overloaded"
 	problemRate         = "urn:scylla-outbox:problem:too-many-requests"
 	problemUnauthorized = "urn:scylla-outbox:problem:unauthorized"
+	problemCrossSite    = "urn:scylla-outbox:problem:cross-site-request"
+	problemHost         = "urn:scylla-outbox:problem:foreign-host"
 	problemForbidden    = "urn:scylla-outbox:problem:forbidden"
 	problemIdentity     = "urn:scylla-outbox:problem:identity-unavailable"
 	problemNoPath       = "urn:scylla-outbox:problem:no-such-path"
@@ -85,10 +80,7 @@ func typeOf(_ huma.Context, _ string, v any) (any, error) {
 }
 
 func newProblem(status int, typ, detail string) *problem {
-	return &problem{
-		ErrorModel: huma.ErrorModel{Type: typ, Title: http.StatusText(status), Status: status, Detail: detail},
-		header:     http.Header{},
-	}
+	return &problem{Problem: httpapi.New(status, typ, detail)}
 }
 
 func (p *problem) about(id gocql.UUID) *problem {
@@ -99,13 +91,9 @@ func (p *problem) about(id gocql.UUID) *problem {
 	return p
 }
 
-func (p *problem) retryAfter(d time.Duration) {
-	p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
-}
-
 // at is about for an order that is known, whose version it names.
 func (p *problem) at(o *Order) *problem {
-	p.header.Set("ETag", etag(o.Version))
+	p.Header().Set("ETag", etag(o.Version))
 	return p.about(o.ID)
 }
 
@@ -159,7 +147,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 			"This Idempotency-Key belongs to another request (%s). Use a new key for a new request, and the same body for a retry.", reuse.Operation))
 	case errors.As(err, &overloaded):
 		p := newProblem(http.StatusTooManyRequests, problemOverload, "There is more to do than this service can do at once. This request was not begun; ask again later.")
-		p.retryAfter(overloaded.RetryAfter)
+		p.RetryAfter(overloaded.RetryAfter)
 		return p
 	case errors.As(err, &unavailable):
 		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached. This request stored nothing; ask again later.")
@@ -172,7 +160,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 			p.OutcomeUnknown = true
 			p.about(unavailable.OrderID)
 		}
-		p.retryAfter(unavailable.RetryAfter)
+		p.RetryAfter(unavailable.RetryAfter)
 		return p
 	}
 	// What is not named above is a defect; huma answers 500, and the text of

@@ -20,6 +20,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
@@ -44,6 +45,10 @@ type ServerConfig struct {
 	// everybody do everything, which is for loopback alone. /openapi.json, /docs,
 	// /problems, /healthz, /readyz and /metrics need no token.
 	Gate *access.Gate
+	// AnyHost lets requests over loopback name any host, without a Gate too. It is
+	// for a proxy on this machine that says who may come in; otherwise such a request
+	// may be a page's that had its own name resolve to this machine. Default: no.
+	AnyHost bool
 	// Routes are what else is offered at the same address: each is called once
 	// with the API to register its operations with. Problems without a type get one; with a Gate
 	// an operation needs the role that access.Needs gives it, or else a viewer to
@@ -124,13 +129,17 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	refine(h.OpenAPI())
 	addExamples(h.OpenAPI())
 	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, newProblem(http.StatusNotFound, problemNoPath, "There is no such page; /docs is one."))
+		httpapi.Write(w, newProblem(http.StatusNotFound, problemNoPath, "There is no such page; /docs is one."))
 	}))
 	mux.HandleFunc("GET /problems", problemList)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
-	s.handler = access.WithRequestIDs(elsewhere(mux))
+	browsers := access.Browsers{
+		OwnHost: cfg.Gate == nil && !cfg.AnyHost, Logger: cfg.Logger,
+		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
+	}
+	s.handler = access.WithRequestIDs(browsers.Wrap(httpapi.Elsewhere(mux, nowhere)))
 	return s, nil
 }
 
@@ -140,30 +149,9 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // Serve answers on l until ctx ends, then takes no new requests, lets those
 // that run finish within DrainTimeout, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
-		Handler:           s.handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
-	}
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(l) }()
-	s.cfg.Logger.Info("order API is up", "addr", l.Addr().String())
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve order API: %w", err)
-	case <-ctx.Done():
-	}
-	s.Drain()
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
-	defer cancel()
-	if err := srv.Shutdown(drain); err != nil {
-		return errors.Join(fmt.Errorf("drain order API: %w", err), srv.Close())
-	}
-	s.cfg.Logger.Info("order API is down")
-	return nil
+	return httpapi.Server{
+		Name: "order API", ReadTimeout: 15 * time.Second, DrainTimeout: s.cfg.DrainTimeout, Stopping: s.Drain, Logger: s.cfg.Logger,
+	}.Serve(ctx, l, s.handler)
 }
 
 // Drain turns /readyz to 503, so that a load balancer sends requests elsewhere.
@@ -185,7 +173,7 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
-		writeProblem(w, newProblem(http.StatusServiceUnavailable, problemStopping, "The server is stopping."))
+		httpapi.Write(w, newProblem(http.StatusServiceUnavailable, problemStopping, "The server is stopping."))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadyTimeout)
@@ -196,7 +184,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		s.cfg.Logger.Warn("not ready", "err", err)
 		bad := p.(*problem) //nolint:forcetypeassert // that is what toProblem makes of it
 		bad.Detail = "The database cannot be reached; the breaker before it is " + state + "."
-		writeProblem(w, bad)
+		httpapi.Write(w, bad)
 		return
 	}
 	writeJSON(w, http.StatusOK, "application/json", s.service.health("ready"))
@@ -212,49 +200,22 @@ func (s *Service) health(status string) health {
 	return health{Status: status, Breaker: state, InFlight: &inFlight, Waiting: &waiting}
 }
 
-func writeProblem(w http.ResponseWriter, p *problem) {
-	for k, v := range p.header {
-		w.Header()[k] = v
-	}
-	writeJSON(w, p.Status, "application/problem+json", p)
-}
-
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // a caller that hung up misses nothing
 }
 
-// elsewhere makes problems of the plain texts with which ServeMux answers what
-// it has no route for.
-func elsewhere(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, pattern := mux.Handler(r)
-		if pattern != "" {
-			mux.ServeHTTP(w, r)
-			return
-		}
-		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
-		h.ServeHTTP(&c, r)
-		p := newProblem(c.status, problemNoPath, "There is nothing at "+strconv.Quote(jsonform.Clip(r.URL.Path))+"; /openapi.json says what is where.")
-		if c.status == http.StatusMethodNotAllowed {
-			p.Type = problemMethod
-			p.Detail = "This path takes " + c.header.Get("Allow") + "."
-			p.header.Set("Allow", c.header.Get("Allow"))
-		}
-		writeProblem(w, p)
-	})
+// nowhere answers what has no route.
+func nowhere(w http.ResponseWriter, r *http.Request, status int, header http.Header) {
+	p := newProblem(status, problemNoPath, "There is nothing at "+strconv.Quote(jsonform.Clip(r.URL.Path))+"; /openapi.json says what is where.")
+	if status == http.StatusMethodNotAllowed {
+		p.Type = problemMethod
+		p.Detail = "This path takes " + header.Get("Allow") + "."
+		p.Header().Set("Allow", header.Get("Allow"))
+	}
+	httpapi.Write(w, p)
 }
-
-// statusCatcher keeps what a handler says and throws away what it writes.
-type statusCatcher struct {
-	header http.Header
-	status int
-}
-
-func (c *statusCatcher) Header() http.Header         { return c.header }
-func (c *statusCatcher) Write(b []byte) (int, error) { return len(b), nil }
-func (c *statusCatcher) WriteHeader(status int)      { c.status = status }
 
 // observe measures each operation.
 func (a *api) observe(ctx huma.Context, next func(huma.Context)) {

@@ -27,9 +27,9 @@ messages, and the web console on it at /console/, until SIGTERM. The API
 describes itself at /openapi.json, and at /docs as a page. The process also runs
 the jobs that are made through it.
 
-Who may use it stands in the configuration file, as admin.tokens: 'outbox admin
-token NAME --role viewer' prints a token, and the line for the file, which has
-only its hash. Or an OpenID Connect issuer says so: admin.oidc_issuer.`,
+Who may use it are admin.tokens: 'outbox token NAME --role viewer' prints a token,
+and the entry for the setting, which has only its hash. Or an OpenID Connect
+issuer says so: admin.oidc_issuer.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
@@ -40,67 +40,37 @@ only its hash. Or an OpenID Connect issuer says so: admin.oidc_issuer.`,
 		},
 	}
 	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionLog)
-	cmd.AddCommand(newAdminTokenCommand())
 	return cmd
 }
 
-func newAdminTokenCommand() *cobra.Command {
-	var role string
-	cmd := &cobra.Command{
-		Use:   "token NAME",
-		Short: "Make a bearer token, and the line for the configuration that lets it in",
-		Long: `Make a bearer token of 256 random bits and print it, once: it is kept nowhere.
-The configuration has its hash alone, so that who reads it cannot use it.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			secret, hash := access.NewToken()
-			t := access.Token{Name: args[0], Role: access.Role(role), Hash: hash}
-			if _, err := access.New(access.Config{Tokens: []access.Token{t}}); err != nil {
-				return usageError{err}
-			}
-			fmt.Fprintln(cmd.ErrOrStderr(), "The token, which is shown once:")
-			fmt.Fprintln(cmd.OutOrStdout(), secret)
-			fmt.Fprintf(cmd.ErrOrStderr(), "\nIn the configuration file:\nadmin:\n  tokens:\n    - {name: %s, role: %s, hash: \"%s\"}\n", t.Name, t.Role, t.Hash)
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&role, "role", string(access.Viewer), "viewer (reads), operator (also replays, releases, parks, resolves) or admin (also discards, edits, cancels)")
-	return cmd
-}
-
-func runAdmin(cmd *cobra.Command, c *config) (err error) {
-	ctx := cmd.Context()
-	log, err := c.Log.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return usageError{err}
-	}
-	teardown := daemon.Teardown{Logger: log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-	gate, err := c.Admin.gate(log)
-	if err != nil {
-		return usageError{err}
-	}
-	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	teardown.AddFunc("scylla session", session.Close)
-	a, err := startAdmin(ctx, c, gate, session, nil, newRegistry(), log)
-	if err != nil {
+func runAdmin(cmd *cobra.Command, c *config) error {
+	var gate *access.Gate
+	check := func(log *slog.Logger) (err error) {
+		gate, err = c.Admin.gate(log)
 		return err
 	}
-	log.Info("admin API is up", "addr", a.addr, "tls", c.Admin.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
-	return a.wait()
+	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, log *slog.Logger, _ *daemon.Teardown) error {
+		a, err := startAdmin(ctx, c, gate, session, nil, newRegistry(), log)
+		if err != nil {
+			return err
+		}
+		log.Info("who may use the admin API", "addr", a.addr, "tls", c.Admin.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
+		return a.wait()
+	})
 }
 
 // gate is who may use the admin API.
 func (c *adminConfig) gate(log *slog.Logger) (*access.Gate, error) {
+	tokens, err := readTokens("admin.tokens", c.Tokens)
+	if err != nil {
+		return nil, withHint(err, tokenHint)
+	}
 	g, err := access.New(access.Config{
-		Tokens: c.Tokens, Logger: log,
+		Tokens: tokens, Logger: log,
 		OIDC: access.OIDC{Issuer: c.OIDCIssuer, Audience: c.OIDCAudience, RoleClaim: c.OIDCRoleClaim, RolePrefix: c.OIDCRolePrefix},
 	})
 	if err != nil {
-		return nil, withHint(err, "'outbox admin token NAME --role viewer' makes a token and shows where it goes")
+		return nil, withHint(fmt.Errorf("admin.tokens: %w", err), tokenHint)
 	}
 	return g, nil
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,26 +19,25 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// token runs outbox admin token and returns the token and the file with its line.
+// token runs outbox token and returns the token and a file with its entry.
 func token(t *testing.T, role string) (secret, file string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	if code := run([]string{"admin", "token", "ann", "--role", role}, &out, &errOut); code != exitOK {
+	if code := run([]string{"token", "ann", "--role", role}, &out, &errOut); code != exitOK {
 		t.Fatalf("exit status %d: %s", code, errOut.String())
 	}
-	secret = strings.TrimSpace(out.String())
-	_, lines, ok := strings.Cut(errOut.String(), "In the configuration file:\n")
-	if !ok || strings.Contains(errOut.String(), secret) {
-		t.Fatalf("what it says beside the token: %s", errOut.String())
+	secret, entry, ok := strings.Cut(strings.TrimSpace(out.String()), "\n")
+	if !ok || strings.Contains(entry, secret) || strings.Contains(errOut.String(), secret) {
+		t.Fatalf("what it says beside the token: %s %s", entry, errOut.String())
 	}
 	file = filepath.Join(t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("admin:\n  tokens:\n    - "+entry+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return secret, file
 }
 
-// The line that 'outbox admin token' prints lets the token in that it prints.
+// The entry that 'outbox token' prints lets the token in that it prints.
 func TestAdmin_TokenIsLetIn(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
@@ -145,8 +143,8 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 		want string
 	}{
 		{"no token", []string{"admin"}, "nobody could come in"},
-		{"a role that does not exist", []string{"admin", "token", "x", "--role", "root"}, `role "root"`},
-		{"an odd name", []string{"admin", "token", "a b"}, "name"},
+		{"a role that does not exist", []string{"token", "x", "--role", "root"}, `role "root"`},
+		{"an odd name", []string{"token", "a b"}, "name"},
 		{"OIDC without an audience", []string{"admin", "--config", file, "--admin-oidc-issuer", "https://id.example.com"}, "audience"},
 		{"OIDC in the clear", []string{"admin", "--config", file, "--admin-oidc-issuer", "http://id.example.com", "--admin-oidc-audience", "x"}, "https"},
 	} {
@@ -161,15 +159,35 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 	}
 }
 
-func TestConfig_AdminTokens(t *testing.T) {
+// Both servers read the entry that the one command prints.
+func TestConfig_TokensReadTheSameForBothServers(t *testing.T) {
 	t.Parallel()
-	c, err := testConfig(t, "admin:\n  tokens:\n    - {name: a, role: viewer, hash: \"sha256:00\"}\n    - {name: b, role: admin, hash: x}\n", nil)
-	if err != nil || len(c.Admin.Tokens) != 2 || c.Admin.Tokens[1] != (access.Token{Name: "b", Role: access.Admin, Hash: "x"}) {
-		t.Errorf("tokens %+v, %v", c, err)
+	secret, file := token(t, "operator")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, bad := range []string{"tokens: x", "tokens: [{name: a, rolle: viewer}]", "tokens: [a]"} {
-		if _, err := testConfig(t, "admin:\n  "+bad+"\n", nil); err == nil || !regexp.MustCompile(`admin\.tokens`).MatchString(err.Error()) {
-			t.Errorf("%s: %v, want it to name admin.tokens", bad, err)
+	c, err := testConfig(t, string(text)+strings.Replace(string(text), "admin:", "http:", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	for name, gate := range map[string]func(*slog.Logger) (*access.Gate, error){"http": c.HTTP.gate, "admin": c.Admin.gate} {
+		g, err := gate(log)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if p, err := g.Authenticate(t.Context(), "Bearer "+secret, "127.0.0.1:1"); err != nil || p != (access.Principal{Name: "ann", Role: access.Operator}) {
+			t.Errorf("%s: Authenticate() = %+v, %v", name, p, err)
+		}
+	}
+	for _, bad := range []string{"x", "a:viewer", "a:rolle:sha256:00", secret, "a:admin:" + secret} {
+		for key, gate := range map[string]func(*slog.Logger) (*access.Gate, error){
+			"http.tokens": (&httpConfig{Tokens: []string{bad}, TokenRate: 1}).gate, "admin.tokens": (&adminConfig{Tokens: []string{bad}}).gate,
+		} {
+			if _, err := gate(log); err == nil || !strings.Contains(err.Error(), key) || strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: %q: %v, want it to name the setting and no token", key, bad, err)
+			}
 		}
 	}
 }

@@ -15,8 +15,6 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // config is every setting, after flags, environment, file and defaults.
@@ -83,17 +81,16 @@ type adminConfig struct {
 	Addr     string `koanf:"addr"`
 	Profiles bool   `koanf:"profiles"`
 
-	APIAddr        string `koanf:"api_addr"`
-	TLSCert        string `koanf:"tls_cert"`
-	TLSKey         string `koanf:"tls_key"`
-	Insecure       bool   `koanf:"insecure"`
-	TraceURL       string `koanf:"trace_url"`
-	OIDCIssuer     string `koanf:"oidc_issuer"`
-	OIDCAudience   string `koanf:"oidc_audience"`
-	OIDCRoleClaim  string `koanf:"oidc_role_claim"`
-	OIDCRolePrefix string `koanf:"oidc_role_prefix"`
-	// Tokens are those of the admin API; see adminTokensKey.
-	Tokens []access.Token `koanf:"-"`
+	APIAddr        string   `koanf:"api_addr"`
+	TLSCert        string   `koanf:"tls_cert"`
+	TLSKey         string   `koanf:"tls_key"`
+	Insecure       bool     `koanf:"insecure"`
+	TraceURL       string   `koanf:"trace_url"`
+	OIDCIssuer     string   `koanf:"oidc_issuer"`
+	OIDCAudience   string   `koanf:"oidc_audience"`
+	OIDCRoleClaim  string   `koanf:"oidc_role_claim"`
+	OIDCRolePrefix string   `koanf:"oidc_role_prefix"`
+	Tokens         []string `koanf:"tokens"`
 }
 
 type relayConfig struct {
@@ -224,11 +221,6 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 		return nil, fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	delete(values, reactRulesKey)
-	tokens, err := tokensFrom(adminTokensKey, values[adminTokensKey])
-	if err != nil {
-		return nil, fmt.Errorf("configuration file %s: %w", path, err)
-	}
-	delete(values, adminTokensKey)
 	if err := k.Load(confmap.Provider(values, "."), nil); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -245,7 +237,7 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c.Relay.Tables, c.Relay.Rules, c.React.Rules, c.Admin.Tokens = tables, rules, reactRules, tokens
+	c.Relay.Tables, c.Relay.Rules, c.React.Rules = tables, rules, reactRules
 	return &c, nil
 }
 
@@ -258,7 +250,7 @@ func readFile(path string) (map[string]any, error) {
 	}
 	var errs []error
 	for _, key := range k.Keys() {
-		if key == tablesKey || key == rulesKey || key == reactRulesKey || key == adminTokensKey {
+		if key == tablesKey || key == rulesKey || key == reactRulesKey {
 			continue
 		}
 		if !slices.ContainsFunc(settings, func(s setting) bool { return s.key() == key }) {

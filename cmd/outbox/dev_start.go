@@ -102,7 +102,7 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside 
 	secret, hash := access.NewToken()
 	d.apiToken = secret
 	d.conf.Admin.APIAddr = d.apiAddr
-	d.conf.Admin.Tokens = []access.Token{{Name: "dev", Role: access.Admin, Hash: hash}}
+	d.conf.Admin.Tokens = []string{access.Token{Name: "dev", Role: access.Admin, Hash: hash}.String()}
 	gate, err := d.conf.Admin.gate(d.log)
 	if err != nil {
 		return err

@@ -32,24 +32,14 @@ func newOrdersCommand() *cobra.Command {
 	return cmd
 }
 
-func runOrders(cmd *cobra.Command, c *config) (err error) {
-	ctx := cmd.Context()
-	log, err := c.Log.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return usageError{err}
-	}
-	teardown := daemon.Teardown{Logger: log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	teardown.AddFunc("scylla session", session.Close)
-	api, err := startOrders(ctx, c, session, newRegistry(), log)
-	if err != nil {
-		return portHint(err, c.HTTP.Addr, "--http-addr")
-	}
-	return api.wait()
+func runOrders(cmd *cobra.Command, c *config) error {
+	return withSession(cmd, c, nil, func(ctx context.Context, session *gocql.Session, log *slog.Logger, _ *daemon.Teardown) error {
+		api, err := startOrders(ctx, c, session, newRegistry(), log)
+		if err != nil {
+			return portHint(err, c.HTTP.Addr, "--http-addr")
+		}
+		return api.wait()
+	})
 }
 
 // orderAPI is a running order API.
@@ -88,7 +78,7 @@ func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg
 		return nil, errors.Join(usageError{err}, services.close())
 	}
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
-		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, Routes: []func(huma.API){services.messages.Register, hub.Register},
+		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, AnyHost: c.HTTP.Insecure, Routes: []func(huma.API){services.messages.Register, hub.Register},
 	})
 	if err != nil {
 		return nil, errors.Join(usageError{err}, services.close())

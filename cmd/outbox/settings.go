@@ -81,7 +81,7 @@ var ownSettings = []setting{
 	{sectionHTTP, "addr", "127.0.0.1:8080", "address of the order API", false},
 	{sectionHTTP, "tls_cert", "", "file with the server certificate (PEM); with tls_key it turns TLS on", false},
 	{sectionHTTP, "tls_key", "", "file with the server key (PEM)", false},
-	{sectionHTTP, "tokens", []string{}, "who may use the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; viewers read, operators also write; empty lets everybody, on loopback alone", true},
+	{sectionHTTP, "tokens", []string{}, "who may use the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty lets everybody, on loopback alone", true},
 	{sectionHTTP, "token_rate", 1000.0, "requests per second with one token; twice as many at once", false},
 	{sectionHTTP, "insecure", false, "serve beyond loopback without TLS or without tokens, because something else protects the way", false},
 	{sectionHTTP, "hint_addrs", []string{}, "relays to tell of each order stored, host:port by UDP, so that they read it at once; a name stands for all its addresses; empty tells none", false},
@@ -90,7 +90,8 @@ var ownSettings = []setting{
 
 	{sectionAdmin, "addr", "127.0.0.1:9090", "address of the relay's /metrics, /healthz and /readyz", false},
 	{sectionAdmin, "profiles", false, "serve Go's profiles there too, under /debug/pprof/", false},
-	{sectionAdminAPI, "api_addr", "127.0.0.1:8090", "address of the admin API and its console; who may use it are admin.tokens, a list of {name, role, hash} in the file", false},
+	{sectionAdminAPI, "api_addr", "127.0.0.1:8090", "address of the admin API and its console", false},
+	{sectionAdminAPI, "tokens", []string{}, "who may use it, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer", true},
 	{sectionAdminAPI, "tls_cert", "", "file with its certificate (PEM); beyond loopback it is needed", false},
 	{sectionAdminAPI, "tls_key", "", "file with its key (PEM)", false},
 	{sectionAdminAPI, "insecure", false, "listen beyond loopback without TLS, because something else protects the way", false},

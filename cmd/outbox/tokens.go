@@ -4,28 +4,47 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// adminTokensKey is the key of the bearer tokens of the admin API: a list, so it
-// has neither a flag nor an environment variable.
-const adminTokensKey = "admin.tokens"
+func newTokenCommand() *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use:   "token NAME",
+		Short: "Make a bearer token, and the entry of http.tokens or admin.tokens that lets it in",
+		Long: `Make a bearer token of 256 random bits and print it, once: it is kept nowhere.
+Below it stands the entry for the settings, which has its hash alone, so that who
+reads that cannot use it: http.tokens for orders and messages, admin.tokens for
+the admin API and its console, or both.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			secret, hash := access.NewToken()
+			t := access.Token{Name: args[0], Role: access.Role(role), Hash: hash}
+			if _, err := access.New(access.Config{Tokens: []access.Token{t}}); err != nil {
+				return usageError{err}
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), "The token, shown once and kept nowhere, and below it the entry of http.tokens or admin.tokens:")
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", secret, t)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&role, "role", string(access.Viewer),
+		"viewer (reads), operator (also makes and changes orders and messages; replays, releases, parks, resolves) or admin (also discards, edits, cancels jobs)")
+	return cmd
+}
 
-// tokensFrom reads the list of tokens of a configuration file. What the tokens
-// themselves must be like, package access says.
-func tokensFrom(key string, value any) ([]access.Token, error) {
-	if value == nil {
-		return nil, nil
-	}
+// readTokens reads the entries of the setting key.
+func readTokens(key string, entries []string) ([]access.Token, error) {
 	var out []access.Token
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &out, TagName: "koanf", ErrorUnused: true})
-	if err != nil {
-		return nil, err
+	var errs []error
+	for i, entry := range entries {
+		t, err := access.ParseToken(entry)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: entry %d: %w", key, i+1, err))
+		}
+		out = append(out, t)
 	}
-	if err := d.Decode(value); err != nil {
-		return nil, fmt.Errorf("%s: write a list of {name: …, role: …, hash: …}: %w", key, errors.Unwrap(err))
-	}
-	return out, nil
+	return out, errors.Join(errs...)
 }

@@ -181,32 +181,22 @@ its targets elsewhere. Metrics are at the admin address.`,
 	return cmd
 }
 
-func runWatch(cmd *cobra.Command, c *config) (err error) {
-	ctx := cmd.Context()
-	log, err := c.Log.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return usageError{err}
-	}
-	teardown := daemon.Teardown{Logger: log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	teardown.AddFunc("scylla session", session.Close)
-	reg := newRegistry()
-	u, err := c.newUpkeep(ctx, session, reg, log, &teardown)
-	if err != nil {
-		return err
-	}
-	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, struct{}{} }), log)
-	if err != nil {
-		return withHint(err, "another process has that port; --admin-addr names another")
-	}
-	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-	log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", "http://"+admin.Addr())
-	return u.run(ctx, func(ctx context.Context) error {
-		<-ctx.Done()
-		return nil
+func runWatch(cmd *cobra.Command, c *config) error {
+	return withSession(cmd, c, nil, func(ctx context.Context, session *gocql.Session, log *slog.Logger, teardown *daemon.Teardown) error {
+		reg := newRegistry()
+		u, err := c.newUpkeep(ctx, session, reg, log, teardown)
+		if err != nil {
+			return err
+		}
+		admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, struct{}{} }), log)
+		if err != nil {
+			return withHint(err, "another process has that port; --admin-addr names another")
+		}
+		teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
+		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", "http://"+admin.Addr())
+		return u.run(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		})
 	})
 }

@@ -93,7 +93,7 @@ func (a *audit) change(ctx context.Context, e entry, do func(context.Context, dl
 	cancel()
 	if err != nil {
 		why := newProblem(ctx, 503, problemUnavailable, "The audit cannot be written, so nothing was changed; ask again later.")
-		why.header.Set("Retry-After", retryAfter)
+		why.Header().Set("Retry-After", retryAfter)
 		log.Warn("not done: the audit cannot be written", "err", err)
 		return why
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -97,5 +98,45 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 	}
 	if l, err := b.store.Read(t.Context(), mustID(t, id)); err != nil || l.Version != 1 {
 		t.Errorf("something bad changed the letter: %+v, %v", l, err)
+	}
+}
+
+// No page of another origin changes anything, with whatever token.
+func TestAPI_NoPageElsewhereChangesAnything(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]any
+		}
+	}
+	if err := json.Unmarshal(b.ask(t, access.Viewer, "GET", "/openapi.json", "").body, &doc); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			if method = strings.ToUpper(method); method == http.MethodGet {
+				continue
+			}
+			seen++
+			if op.Responses["403"] == nil {
+				t.Errorf("%s %s does not say that it may be refused", method, path)
+			}
+			for status, headers := range map[int][][]string{
+				403: {{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"}},
+				415: {{"Content-Type", "text/plain"}, {"Content-Type", "application/x-www-form-urlencoded"}, {"Content-Type", ""}},
+			} {
+				for _, header := range headers {
+					a := b.ask(t, access.Admin, method, strings.NewReplacer("{event_id}", "x", "{id}", "x").Replace(path), "{}", header...)
+					if a.code != status {
+						t.Errorf("%s %s with %q = %d %s, want %d", method, path, header, a.code, a.body, status)
+					}
+				}
+			}
+		}
+	}
+	if seen < 8 {
+		t.Errorf("%d operations change something", seen)
 	}
 }

@@ -311,7 +311,7 @@ func (s *Server) stream(ctx context.Context, _ *struct{}) (*huma.StreamResponse,
 		if errors.Is(err, errClosing) {
 			p = newProblem(ctx, http.StatusServiceUnavailable, problemBlank, "The server is stopping.")
 		}
-		p.header.Set("Retry-After", retryAfter)
+		p.Header().Set("Retry-After", retryAfter)
 		return nil, p
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {

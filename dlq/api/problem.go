@@ -14,23 +14,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // problem is an RFC 9457 problem document with this API's own members.
 type problem struct {
-	huma.ErrorModel
+	httpapi.Problem
 	LetterStatus dlq.Status `json:"letter_status,omitempty" doc:"Where the letter stands that could not be changed"`
 	Hint         string     `json:"hint,omitempty" doc:"What would help"`
 	ClaimedUntil *time.Time `json:"claimed_until,omitempty" doc:"Until when the relay has the letter"`
 	// OutcomeUnknown: the change may be made, or become so later.
 	OutcomeUnknown bool   `json:"outcome_unknown,omitempty" doc:"The change may have been made; look before asking again"`
 	RequestID      string `json:"request_id,omitempty" doc:"The request, as the log and the audit name it"`
-
-	header http.Header
 }
-
-// GetHeaders are the response headers that go with the problem.
-func (p *problem) GetHeaders() http.Header { return p.header }
 
 // Problem types. They identify the kind of problem and are no addresses.
 const (
@@ -48,10 +44,7 @@ const (
 const retryAfter = "2"
 
 func newProblem(ctx context.Context, status int, typ, detail string) *problem {
-	return &problem{
-		ErrorModel: huma.ErrorModel{Type: typ, Title: http.StatusText(status), Status: status, Detail: detail},
-		RequestID:  access.RequestIDOf(ctx), header: http.Header{},
-	}
+	return &problem{Problem: httpapi.New(status, typ, detail), RequestID: access.RequestIDOf(ctx)}
 }
 
 // invalid is the problem of one bad field, in huma's way to name it.
@@ -77,7 +70,7 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):
 		p = newProblem(ctx, http.StatusPreconditionFailed, problemChanged, "Somebody changed the letter meanwhile; look at it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
-		p.header.Set("ETag", etag(version.Have))
+		p.Header().Set("ETag", etag(version.Have))
 		return p
 	case errors.As(err, &refused):
 		p = newProblem(ctx, http.StatusConflict, problemRefused, refused.Error())
@@ -99,7 +92,7 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 	if changing {
 		p.Detail, p.OutcomeUnknown = "The database cannot be reached. The change may have been made; look before asking again.", true
 	}
-	p.header.Set("Retry-After", retryAfter)
+	p.Header().Set("Retry-After", retryAfter)
 	return p
 }
 
@@ -112,13 +105,4 @@ func defect(err error) bool {
 	}
 	var json *json.UnmarshalTypeError
 	return errors.Is(err, gocql.ErrSessionClosed) || errors.As(err, &json)
-}
-
-func writeProblem(w http.ResponseWriter, p *problem) {
-	for k, v := range p.header {
-		w.Header()[k] = v
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // a caller that hung up misses nothing
 }

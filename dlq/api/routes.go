@@ -20,6 +20,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // ReasonHeader is where a change by an operation of Routes says why it is made:
@@ -75,7 +76,7 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 	}
 	reason, err := url.PathUnescape(ctx.Header(ReasonHeader))
 	if err != nil || !utf8.ValidString(reason) || utf8.RuneCountInString(reason) > maxReason {
-		answerProblem(ctx, invalid(ctx.Context(), "header."+ReasonHeader, "must be at most 2,000 characters of UTF-8, percent-encoded", nil))
+		httpapi.Answer(ctx, invalid(ctx.Context(), "header."+ReasonHeader, "must be at most 2,000 characters of UTF-8, percent-encoded", nil))
 		return
 	}
 	seen := &watched{humaContext: ctx}
@@ -93,16 +94,7 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 	if !ok {
 		p = newProblem(ctx.Context(), http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details.")
 	}
-	answerProblem(ctx, p)
-}
-
-func answerProblem(ctx huma.Context, p *problem) {
-	for k, vs := range p.header {
-		ctx.SetHeader(k, vs[0])
-	}
-	ctx.SetHeader("Content-Type", "application/problem+json")
-	ctx.SetStatus(p.Status)
-	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p) // a caller that hung up misses nothing
+	httpapi.Answer(ctx, p)
 }
 
 // humaContext is embedded under a name of its own: the interface has a method Context.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"reflect"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // Server is the API. Its Handler answers as it is; Serve also stops well.
@@ -66,7 +66,10 @@ func New(cfg Config) (*Server, error) {
 		mux.Handle("GET /{$}", http.RedirectHandler("/console/", http.StatusFound))
 		mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusFound))
 	}
-	s.handler = access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(elsewhere(mux)))))
+	browsers := access.Browsers{Logger: cfg.Logger, Refuse: func(w http.ResponseWriter, r *http.Request, e *access.Error) {
+		httpapi.Write(w, newProblem(r.Context(), e.Status, problemBlank, e.Detail))
+	}}
+	s.handler = access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, nowhere))))))
 	return s, nil
 }
 
@@ -102,29 +105,7 @@ func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON(
 // Serve answers on l until ctx ends, then takes no new requests, ends the streams,
 // lets other requests finish within DrainTimeout, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
-		Handler:           s.handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-	}
-	done := make(chan error, 1)
-	go func() { done <- srv.Serve(l) }()
-	var err error
-	select {
-	case err = <-done:
-		s.live.close()
-		return fmt.Errorf("serve admin API: %w", err)
-	case <-ctx.Done():
-	}
-	s.live.close()
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
-	defer cancel()
-	if err := srv.Shutdown(drain); err != nil {
-		return errors.Join(fmt.Errorf("drain admin API: %w", err), srv.Close())
-	}
-	return nil
+	return httpapi.Server{Name: "admin API", DrainTimeout: s.cfg.DrainTimeout, Stopping: s.live.close, Logger: s.log}.Serve(ctx, l, s.handler)
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
@@ -134,8 +115,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if err := s.audit.query(ctx, s.audit.stmt.ready, dayOf(s.cfg.Now())).Scan(&day); err != nil && !none(err) {
 		s.log.Warn("not ready", "err", err)
 		p := newProblem(r.Context(), http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached.")
-		p.header.Set("Retry-After", retryAfter)
-		writeProblem(w, p)
+		p.Header().Set("Retry-After", retryAfter)
+		httpapi.Write(w, p)
 		return
 	}
 	fmt.Fprintln(w, "ready")
@@ -148,8 +129,8 @@ func (s *Server) viewers(next http.Handler) http.Handler {
 		var refused *access.Error
 		if errors.As(err, &refused) {
 			p := newProblem(r.Context(), refused.Status, problemBlank, refused.Detail)
-			refused.Header(p.header)
-			writeProblem(w, p)
+			refused.Header(p.Header())
+			httpapi.Write(w, p)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -168,53 +149,33 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 				panic(v)
 			}
 			s.log.Error("request panicked", "request_id", access.RequestIDOf(r.Context()), "path", r.URL.Path, "err", v, "stack", string(debug.Stack()))
-			writeProblem(w, newProblem(r.Context(), http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details."))
+			httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details."))
 		}()
 		next.ServeHTTP(w, r)
 	})
 }
 
-// elsewhere makes problems of the plain texts with which ServeMux answers what it
-// has no route for.
-func elsewhere(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, pattern := mux.Handler(r)
-		if pattern != "" {
-			mux.ServeHTTP(w, r)
-			return
-		}
-		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
-		h.ServeHTTP(&c, r)
-		p := nothingAt(r, c.status)
-		switch {
-		case c.status == http.StatusMethodNotAllowed:
-			p.Detail = "This path takes " + c.header.Get("Allow") + "."
-			p.header.Set("Allow", c.header.Get("Allow"))
-		case c.header.Get("Location") != "":
-			p.header.Set("Location", c.header.Get("Location"))
-		}
-		writeProblem(w, p)
-	})
+// nowhere answers what has no route.
+func nowhere(w http.ResponseWriter, r *http.Request, status int, header http.Header) {
+	p := nothingAt(r, status)
+	switch {
+	case status == http.StatusMethodNotAllowed:
+		p.Detail = "This path takes " + header.Get("Allow") + "."
+		p.Header().Set("Allow", header.Get("Allow"))
+	case header.Get("Location") != "":
+		p.Header().Set("Location", header.Get("Location"))
+	}
+	httpapi.Write(w, p)
 }
 
 func nothing(w http.ResponseWriter, r *http.Request) {
-	writeProblem(w, nothingAt(r, http.StatusNotFound))
+	httpapi.Write(w, nothingAt(r, http.StatusNotFound))
 }
 
 func nothingAt(r *http.Request, status int) *problem {
 	path := r.URL.Path
 	return newProblem(r.Context(), status, problemBlank, "There is nothing at "+strconv.Quote(path[:min(len(path), 100)])+"; /openapi.json says what is where.")
 }
-
-// statusCatcher keeps what a handler says and throws away what it writes.
-type statusCatcher struct {
-	header http.Header
-	status int
-}
-
-func (c *statusCatcher) Header() http.Header         { return c.header }
-func (c *statusCatcher) Write(b []byte) (int, error) { return len(b), nil }
-func (c *statusCatcher) WriteHeader(status int)      { c.status = status }
 
 // heavily runs a read of many letters when few others run.
 func (s *Server) heavily(ctx context.Context, f func() error) error {
@@ -232,6 +193,9 @@ func (s *Server) describe(role access.Role, op huma.Operation, codes ...int) hum
 	if op.Responses == nil {
 		op.Responses = make(map[string]*huma.Response)
 	}
+	if op.Method != http.MethodGet {
+		codes = append(codes, http.StatusUnsupportedMediaType)
+	}
 	for _, code := range append([]int{401, 403, 422, 429, 503}, codes...) {
 		op.Responses[strconv.Itoa(code)] = s.refusal(code)
 	}
@@ -241,13 +205,5 @@ func (s *Server) describe(role access.Role, op huma.Operation, codes ...int) hum
 
 // refusal describes a response that is a problem.
 func (s *Server) refusal(code int) *huma.Response {
-	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")
-	r := &huma.Response{
-		Description: http.StatusText(code),
-		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
-	}
-	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
-		r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
-	}
-	return r
+	return httpapi.Describe[problem](s.api, "", code)[strconv.Itoa(code)]
 }

@@ -42,10 +42,22 @@ func New(c Config) (*Gate, error) {
 	return g, nil
 }
 
+// Reason says more than the status about why a request was not let in.
+type Reason string
+
+// The reasons of Browsers; the other errors have none.
+const (
+	ForeignHost   Reason = "foreign host"
+	ForeignOrigin Reason = "foreign origin"
+	NoJSON        Reason = "no JSON"
+)
+
 // Error is why a request was not let in.
 type Error struct {
-	// Status is 401, 403, 429 or 503.
+	// Status is 401, 403, 415, 429 or 503.
 	Status int
+	// Reason is why, where the status does not say it.
+	Reason Reason
 	// Detail says it to the caller.
 	Detail string
 	// RetryAfter is when another attempt may help; zero if none does.

@@ -16,16 +16,32 @@ import (
 // to its owner alone.
 type Token struct {
 	// Name is who uses it: 1 to 64 letters, digits and ._-
-	Name string `koanf:"name"`
+	Name string
 	// Role is what the owner may do.
-	Role Role `koanf:"role"`
+	Role Role
 	// Hash is "sha256:" and the token's SHA-256 in hex, as NewToken gives it.
 	//
 	// A plain hash is right here, where it would be wrong for a password: a token
 	// is 256 random bits, so nobody finds it by trying, however fast the hash is. A
 	// slow one would only let strangers keep the processor and the memory busy.
-	Hash string `koanf:"hash"`
+	Hash string
 }
+
+// ParseToken reads a token as settings have it: NAME:ROLE:HASH. New judges the parts.
+func ParseToken(s string) (Token, error) {
+	name, rest, ok := strings.Cut(strings.TrimSpace(s), ":")
+	role, hash, ok2 := strings.Cut(rest, ":")
+	switch {
+	case made(s):
+		return Token{}, errors.New("this is the token itself, which the configuration must not have; write what was printed below it")
+	case !ok || !ok2:
+		return Token{}, errors.New("write NAME:ROLE:sha256:HEX, as it was printed with the token")
+	}
+	return Token{Name: name, Role: Role(role), Hash: hash}, nil
+}
+
+// String is the token as settings have it.
+func (t Token) String() string { return t.Name + ":" + string(t.Role) + ":" + t.Hash }
 
 const (
 	tokenPrefix = "obx_"

@@ -1,0 +1,79 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Problem is the common part of an API's problem documents, to be embedded in
+// one with members of its own.
+type Problem struct {
+	huma.ErrorModel
+
+	header http.Header
+}
+
+// New returns a problem. typ identifies its kind and is no address.
+func New(status int, typ, detail string) Problem {
+	return Problem{ErrorModel: huma.ErrorModel{Type: typ, Title: http.StatusText(status), Status: status, Detail: detail}, header: http.Header{}}
+}
+
+// Header are the response headers that go with the problem, for change.
+func (p *Problem) Header() http.Header { return p.header }
+
+// GetHeaders implements huma.HeadersError.
+func (p *Problem) GetHeaders() http.Header { return p.header }
+
+// RetryAfter says when asking again makes sense, in whole seconds and no less.
+func (p *Problem) RetryAfter(d time.Duration) {
+	p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
+}
+
+// problem is a document with Problem in it.
+type problem interface {
+	GetStatus() int
+	GetHeaders() http.Header
+}
+
+const contentType = "application/problem+json"
+
+// Write answers with a problem.
+func Write(w http.ResponseWriter, p problem) {
+	for k, v := range p.GetHeaders() {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(p.GetStatus())
+	_ = json.NewEncoder(w).Encode(p) // a caller that hung up misses nothing
+}
+
+// Answer is Write for a middleware of huma.
+func Answer(ctx huma.Context, p problem) {
+	for k, vs := range p.GetHeaders() {
+		ctx.SetHeader(k, vs[0])
+	}
+	ctx.SetHeader("Content-Type", contentType)
+	ctx.SetStatus(p.GetStatus())
+	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p) // a caller that hung up misses nothing
+}
+
+// Describe describes the responses that are problems of type P; huma would
+// describe them as its own. hint names the type where it has no name.
+func Describe[P any](h huma.API, hint string, codes ...int) map[string]*huma.Response {
+	schema := h.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[P](), true, hint)
+	out := make(map[string]*huma.Response, len(codes))
+	for _, code := range codes {
+		r := &huma.Response{Description: http.StatusText(code), Content: map[string]*huma.MediaType{contentType: {Schema: schema}}}
+		if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
+			r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
+		}
+		out[strconv.Itoa(code)] = r
+	}
+	return out
+}

@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Server is how an API listens.
+type Server struct {
+	// Name is what log and errors call it.
+	Name string
+	// ReadTimeout bounds how long a request may take to arrive. Zero: its header
+	// alone is bounded.
+	ReadTimeout time.Duration
+	// DrainTimeout is how long requests may still run when the server stops.
+	DrainTimeout time.Duration
+	// Stopping is told once that the server stops, before requests are waited for:
+	// what would run for ever has to end. May be nil.
+	Stopping func()
+	// Logger gets start and stop, and what the HTTP server complains of.
+	Logger *slog.Logger
+}
+
+// Serve answers on l until ctx ends, then takes no new requests, lets those that
+// run finish within DrainTimeout, and returns nil. It closes l.
+func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       s.ReadTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	s.Logger.Info(s.Name+" is up", "addr", l.Addr().String())
+	var failed error
+	select {
+	case err := <-done:
+		failed = fmt.Errorf("serve %s: %w", s.Name, err)
+	case <-ctx.Done():
+	}
+	if s.Stopping != nil {
+		s.Stopping()
+	}
+	if failed != nil {
+		return failed
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.DrainTimeout)
+	defer cancel()
+	if err := srv.Shutdown(drain); err != nil {
+		return errors.Join(fmt.Errorf("drain %s: %w", s.Name, err), srv.Close())
+	}
+	s.Logger.Info(s.Name + " is down")
+	return nil
+}
+
+// Elsewhere lets nowhere answer where mux has no route, with the status and the
+// headers that ServeMux would answer with as plain text: 404, 405 with Allow, or a
+// redirect with Location.
+func Elsewhere(mux *http.ServeMux, nowhere func(w http.ResponseWriter, r *http.Request, status int, header http.Header)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
+		h.ServeHTTP(&c, r)
+		nowhere(w, r, c.status, c.header)
+	})
+}
+
+// statusCatcher keeps what a handler says and throws away what it writes.
+type statusCatcher struct {
+	header http.Header
+	status int
+}
+
+func (c *statusCatcher) Header() http.Header         { return c.header }
+func (c *statusCatcher) Write(b []byte) (int, error) { return len(b), nil }
+func (c *statusCatcher) WriteHeader(status int)      { c.status = status }

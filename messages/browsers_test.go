@@ -1,0 +1,99 @@
+package messages
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/orders"
+)
+
+// Whatever changes something on the server of orders and messages, no page of
+// another origin reaches it: not by what it may send anywhere, nor by its own
+// name for this machine. There is no database behind, so what got through would be a 5xx.
+func TestServer_NoPageElsewhereChangesAnything(t *testing.T) {
+	t.Parallel()
+	service, err := orders.New(nil, orders.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := []func(huma.API){NewAPI(withoutDatabase(t)).Register}
+	srv, err := orders.NewServer(service, orders.ServerConfig{Routes: routes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+			RequestBody any    `json:"requestBody"`
+			Responses   map[string]any
+		}
+	}
+	if err := json.Unmarshal([]byte(request(t, srv.Handler(), "GET", "/openapi.json", "").text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(method, path, typ string, status int, header ...string) {
+		t.Helper()
+		r := request(t, srv.Handler(), method, path, "{}", header...)
+		if r.status != status || r.body["type"] != "urn:scylla-outbox:problem:"+typ || r.body["detail"] == "" {
+			t.Errorf("%s %s with %q = %d %s, want %d %s", method, path, header, r.status, r.text, status, typ)
+		}
+	}
+	seen := 0
+	for path, methods := range doc.Paths {
+		path = strings.ReplaceAll(path, "{id}", "01a2005c-395d-72e3-8401-994110828553")
+		for method, op := range methods {
+			if method = strings.ToUpper(method); method == http.MethodGet {
+				continue
+			}
+			seen++
+			refused(method, path, "cross-site-request", 403, "Sec-Fetch-Site", "cross-site")
+			refused(method, path, "cross-site-request", 403, "Origin", "https://evil.example")
+			for _, simple := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} {
+				refused(method, path, "unsupported-media-type", 415, "Content-Type", simple)
+			}
+			if op.Responses["403"] == nil || op.RequestBody != nil && op.Responses["415"] == nil {
+				t.Errorf("%s does not say that it may be refused", op.OperationID)
+			}
+		}
+	}
+	if seen < 7 {
+		t.Errorf("%d operations change something, want those of orders and messages", seen)
+	}
+	over := func(host string, any bool) (int, string) {
+		srv, err := orders.NewServer(must(orders.New(nil, orders.Config{})), orders.ServerConfig{AnyHost: any, Routes: routes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(
+			context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}), "GET", "/problems", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		srv.Handler().ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	if code, text := over("evil.example:8080", false); code != 403 || !strings.Contains(text, "foreign-host") || !strings.Contains(text, "localhost") {
+		t.Errorf("a request by a foreign name = %d %s, want it refused", code, text)
+	}
+	for _, host := range []string{"localhost:8080", "127.0.0.1:8080", "[::1]:8080"} {
+		if code, text := over(host, false); code != 200 {
+			t.Errorf("a request to %s = %d %s", host, code, text)
+		}
+	}
+	if code, _ := over("orders.example", true); code != 200 {
+		t.Errorf("a request by a proxy's name = %d", code)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
