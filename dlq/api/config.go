@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -48,6 +49,10 @@ type Config struct {
 	// outbox tables as "keyspace.table".
 	Relay  string
 	Tables []string
+
+	// Archive is where jobs purge to, restore from and sweep into. Nil refuses jobs
+	// that need one.
+	Archive *archive.Keeper
 
 	// Schemas are what edited payloads must fit. Nil has none.
 	Schemas *dlq.Schemas

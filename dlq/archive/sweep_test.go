@@ -25,6 +25,7 @@ import (
 type bundle struct {
 	*testing.T
 	node    *scyllafake.Server
+	session *gocql.Session
 	store   *dlq.Store
 	archive *Archive
 	conf    Config
@@ -67,7 +68,8 @@ func setup(t *testing.T, change func(*Config)) *bundle {
 	if err := schema.Migrate(t.Context(), connect(t, b.node, ""), schema.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if b.store, err = dlq.Open(connect(t, b.node, schema.DefaultKeyspace), schema.DefaultKeyspace, dlq.WithClock(clock),
+	b.session = connect(t, b.node, schema.DefaultKeyspace)
+	if b.store, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(clock),
 		dlq.WithTimeouts(time.Second, 5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -187,9 +189,9 @@ func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 	// And back.
 	rec, err := b.archive.Letter(t.Context(), b.read(resolved[0]).Archive, resolved[0])
 	b.must(err)
-	l, err := rec.Letter()
+	c, err := rec.Copy()
 	b.must(err)
-	b.must(b.store.Restore(t.Context(), resolved[0], &l, rec.History, dlq.Actor{Name: "eve"}))
+	b.must(b.store.Restore(t.Context(), resolved[0], &c, dlq.Actor{Name: "eve"}))
 	after := b.read(resolved[0])
 	after.Version = before.Version
 	if !reflect.DeepEqual(after, before) {
@@ -306,7 +308,7 @@ func TestSweeper_OneAtATime(t *testing.T) {
 	if ok, err := other.Take(t.Context()); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if _, err := b.sweeper.Once(t.Context()); !errors.Is(err, ErrBusy) {
+	if _, err := b.sweeper.Once(t.Context()); !errors.Is(err, dlq.ErrBusy) {
 		t.Errorf("Once() = %v, want ErrBusy", err)
 	}
 	b.must(other.Leave(t.Context()))
