@@ -38,7 +38,7 @@ only its hash. Or an OpenID Connect issuer says so: admin.oidc_issuer.`,
 			return runAdmin(cmd, c)
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionRetention, sectionLog)
 	cmd.AddCommand(newAdminTokenCommand())
 	return cmd
 }
@@ -137,20 +137,28 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if _, err := c.Kafka.options(); err != nil {
 		return nil, err
 	}
-	server, err := api.New(api.Config{
-		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
-	})
+	keeper, closeArchive, err := c.keeper(ctx, letters)
 	if err != nil {
 		return nil, err
+	}
+	server, err := api.New(api.Config{
+		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
+		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Archive: keeper, Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, closeArchive())
 	}
 	ln, err := c.Admin.listen(ctx)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, closeArchive())
 	}
 	running, stop := context.WithCancel(ctx)
 	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
-	runner := dlq.NewRunner(letters, dlq.RunnerConfig{Logger: log})
+	conf := dlq.RunnerConfig{Logger: log}
+	if keeper != nil {
+		conf.Archive = keeper
+	}
+	runner := dlq.NewRunner(letters, conf)
 	go func() {
 		// Whoever lets jobs be made sees to it that somebody runs them; of several
 		// runners one takes each.
@@ -159,7 +167,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 		go func() { ran <- runner.Run(jobs) }()
 		err := server.Serve(running, ln)
 		stopJobs()
-		a.done <- errors.Join(err, <-ran)
+		a.done <- errors.Join(err, <-ran, closeArchive())
 	}()
 	return a, nil
 }
