@@ -5,30 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net"
 	"net/http/httptest"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // serve starts the order API over an embedded database.
 func serve() (url string, stop func()) {
-	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
+	node, err := scyllafake.Start(scyllatest.Config())
 	must(err)
-	cluster := gocql.NewCluster("127.0.0.1")
-	cluster.Dialer, cluster.ProtoVersion, cluster.Timeout = dialer{node}, 4, 10*time.Second
-	admin, err := cluster.CreateSession()
+	admin, err := scyllatest.Cluster(node, "").CreateSession()
 	must(err)
 	must(schema.Migrate(context.Background(), admin, schema.Options{}))
 	admin.Close()
-	cluster.Keyspace = schema.DefaultKeyspace
-	session, err := cluster.CreateSession()
+	session, err := scyllatest.Cluster(node, schema.DefaultKeyspace).CreateSession()
 	must(err)
 	service, err := orders.New(session, orders.Config{})
 	must(err)
@@ -40,12 +35,6 @@ func serve() (url string, stop func()) {
 		session.Close()
 		must(node.Close())
 	}
-}
-
-type dialer struct{ node *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.node.Dial(ctx)
 }
 
 func must(err error) {

@@ -1,8 +1,6 @@
 package dlq
 
 import (
-	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -31,19 +30,8 @@ func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
 
 func setup(t testing.TB, opts ...Option) *bundle {
 	t.Helper()
-	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := schema.Migrate(t.Context(), connect(t, node, ""), schema.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace), clock: &clock{time.Now().UTC().Truncate(time.Millisecond)}}
+	node, session := scyllatest.Start(t)
+	b := &bundle{node: node, session: session, clock: &clock{time.Now().UTC().Truncate(time.Millisecond)}}
 	b.Store = b.another(t, opts...)
 	return b
 }
@@ -80,30 +68,6 @@ func counts() []int {
 		return []int{1}
 	}
 	return []int{1, 0}
-}
-
-// dialer reaches a node over its in-memory listener.
-type dialer struct{ node *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.node.Dial(ctx)
-}
-
-func connect(t testing.TB, node *scyllafake.Server, keyspace string) *gocql.Session {
-	t.Helper()
-	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer = dialer{node}
-	c.ProtoVersion = 4
-	c.Timeout = 10 * time.Second
-	c.Keyspace = keyspace
-	c.ReconnectInterval = 100 * time.Millisecond
-	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
-	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
 }
 
 // fault adds a rule for operations on one table of a kind; count 0 means all.

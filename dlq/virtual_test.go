@@ -14,6 +14,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -34,14 +35,14 @@ func TestStore_InVirtualTime(t *testing.T) {
 		return
 	}
 	synctest.Test(t, func(t *testing.T) {
-		node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
+		node, err := scyllafake.Start(scyllatest.Config())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = node.Close() }()
 		session := func(keyspace string) *gocql.Session {
-			c := gocql.NewCluster("127.0.0.1")
-			c.Dialer, c.ProtoVersion, c.Keyspace, c.Logger = dialer{node}, 4, keyspace, log.New(io.Discard, "", 0)
+			c := scyllatest.Cluster(node, keyspace)
+			c.Logger = log.New(io.Discard, "", 0)
 			s, err := c.CreateSession()
 			if err != nil {
 				t.Fatal(err)

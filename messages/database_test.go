@@ -1,8 +1,6 @@
 package messages
 
 import (
-	"context"
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -14,9 +12,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
-	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // bundle is a service on a node in memory.
@@ -29,29 +27,16 @@ type bundle struct {
 
 func setup(t testing.TB, change ...func(*Config)) *bundle {
 	t.Helper()
-	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	admin := connect(t, node, "")
-	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace)}
+	node, session := scyllatest.Start(t)
 	cfg := Config{AttemptTimeout: 5 * time.Second, WriteBudget: 5 * time.Second}
 	for _, f := range change {
 		f(&cfg)
 	}
-	if b.Service, err = NewService(b.session, cfg); err != nil {
+	s, err := NewService(session, cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
-	b.handler = newHandler(b.Service)
-	return b
+	return &bundle{Service: s, node: node, session: session, handler: newHandler(s)}
 }
 
 func newHandler(s *Service) http.Handler {
@@ -60,30 +45,6 @@ func newHandler(s *Service) http.Handler {
 	cfg.CreateHooks = nil
 	NewAPI(s).Register(humago.New(mux, cfg))
 	return mux
-}
-
-// dialer reaches a node over its in-memory listener.
-type dialer struct{ node *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.node.Dial(ctx)
-}
-
-func connect(t testing.TB, node *scyllafake.Server, keyspace string) *gocql.Session {
-	t.Helper()
-	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer = dialer{node}
-	c.ProtoVersion = 4
-	c.Timeout = 10 * time.Second
-	c.Keyspace = keyspace
-	c.ReconnectInterval = 100 * time.Millisecond
-	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
-	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
 }
 
 // fault adds a rule for operations of one kind; count 0 means all.
@@ -129,7 +90,7 @@ func (b *bundle) events(t testing.TB) map[gocql.UUID]outbox.Event {
 // waiting are the scheduled messages.
 func (b *bundle) waiting(t testing.TB) []View {
 	t.Helper()
-	page, _, _, err := b.List(t.Context(), schedule.Position{DeliverAt: time.Now().Add(-time.Hour)}, time.Now().Add(schedule.MaxAhead), "", 1000)
+	page, _, _, err := b.List(t.Context(), schedule.Position{DeliverAt: time.Now().Add(-time.Hour)}, schedule.Filter{Until: time.Now().Add(schedule.MaxAhead)}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -334,7 +335,7 @@ const maxKey = 255
 
 func validateKey(key string) error {
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return &InvalidError{[]FieldError{{"header.Idempotency-Key", "must be at most 255 printable ASCII characters"}}}
+		return jsonform.Invalid("header.Idempotency-Key", "must be at most 255 printable ASCII characters")
 	}
 	return nil
 }

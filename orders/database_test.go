@@ -1,9 +1,7 @@
 package orders
 
 import (
-	"context"
 	"errors"
-	"net"
 	"slices"
 	"testing"
 	"time"
@@ -13,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
-	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // bundle is a service on a node in memory, with times short enough to wait for.
@@ -31,20 +29,8 @@ func testConfig() Config {
 
 func setup(t testing.TB, change ...func(*Config)) *bundle {
 	t.Helper()
-	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	admin := connect(t, node, "")
-	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace)}
+	node, session := scyllatest.Start(t)
+	b := &bundle{node: node, session: session}
 	b.Service = b.another(t, change...)
 	return b
 }
@@ -61,30 +47,6 @@ func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
-}
-
-// dialer reaches a node over its in-memory listener.
-type dialer struct{ node *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.node.Dial(ctx)
-}
-
-func connect(t testing.TB, node *scyllafake.Server, keyspace string) *gocql.Session {
-	t.Helper()
-	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer = dialer{node}
-	c.ProtoVersion = 4
-	c.Timeout = 10 * time.Second
-	c.Keyspace = keyspace
-	c.ReconnectInterval = 100 * time.Millisecond
-	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
-	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
 	return s
 }
 

@@ -156,6 +156,38 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 	}
 }
 
+// What a scan published a moment ago, before a crash, the log still shows to the
+// tail of the next start, which reads further back than the sweep and before the
+// library has opened all streams. It is not published again.
+func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			scanAll(0)(c)
+			c.ConfidenceWindow, c.BusyDelay = 10*time.Second, 10*time.Second
+		})
+		defer w.close()
+		all := events(200, 1, "OrderCreated")
+		for _, e := range all[:100] {
+			w.write(e)
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(w.cfg.ConfidenceWindow) // all is the scan's
+		for range 3 {
+			w.crashAfter(3 * time.Second)
+		}
+		for _, e := range all[100:] {
+			w.write(e)
+		}
+		_, stop := w.run()
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderCreated"), all)
+	})
+}
+
 // While a scan runs, events of aggregates that it has not come to go out within
 // milliseconds, behind their older rows, which are read by key.
 func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"runtime"
 	"slices"
 	"sync"
@@ -40,11 +39,6 @@ type liveWorld struct {
 	relay   *Relay
 }
 
-// DialContext connects to the database.
-func (w *liveWorld) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return w.db.Dial(ctx)
-}
-
 func newLiveWorld(b *testing.B) *liveWorld {
 	b.Helper()
 	// The driver's pools may hold channels of the tests' bubbles; see inBubble.
@@ -73,7 +67,7 @@ func newLiveWorld(b *testing.B) *liveWorld {
 func (w *liveWorld) connect(keyspace string) *gocql.Session {
 	w.b.Helper()
 	cluster := gocql.NewCluster("127.0.0.1")
-	cluster.Dialer, cluster.Keyspace, cluster.Timeout = w, keyspace, 10*time.Second
+	cluster.Dialer, cluster.Keyspace, cluster.Timeout = w.db, keyspace, 10*time.Second
 	cluster.Logger = log.New(io.Discard, "", 0)
 	s, err := cluster.CreateSession()
 	if err != nil {

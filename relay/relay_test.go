@@ -47,17 +47,13 @@ type world struct {
 	kafkaConns []net.Conn
 }
 
-// DialContext connects to the database over memory. Outages of the database are
+// connect connects to the database over memory. Outages of the database are
 // simulated in test/sim: the driver sleeps with a lock held when it loses
 // connections, and virtual time stands still with it unless queries are gated.
-func (w *world) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return w.db.Dial(ctx)
-}
-
 func (w *world) connect(keyspace string) *gocql.Session {
 	w.t.Helper()
 	cluster := gocql.NewCluster("127.0.0.1")
-	cluster.Dialer = w
+	cluster.Dialer = w.db
 	cluster.Keyspace = keyspace
 	cluster.Timeout = 5 * time.Second
 	cluster.ReconnectInterval = 5 * time.Second

@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"testing"
 	"time"
@@ -11,8 +10,8 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
-	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // bundle is a store on a node in memory.
@@ -24,46 +23,10 @@ type bundle struct {
 
 func setup(t testing.TB) *bundle {
 	t.Helper()
-	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	admin := connect(t, node, "")
-	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace)}
+	node, session := scyllatest.Start(t)
+	b := &bundle{node: node, session: session}
 	b.Store = NewStore(b.session, gocql.LocalQuorum, 2*time.Second)
 	return b
-}
-
-// dialer reaches a node over its in-memory listener.
-type dialer struct{ node *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.node.Dial(ctx)
-}
-
-func connect(t testing.TB, node *scyllafake.Server, keyspace string) *gocql.Session {
-	t.Helper()
-	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer = dialer{node}
-	c.ProtoVersion = 4
-	c.Timeout = 10 * time.Second
-	c.Keyspace = keyspace
-	c.ReconnectInterval = 100 * time.Millisecond
-	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
-	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
 }
 
 // scheduler returns one that looks often; change may alter it.

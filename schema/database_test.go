@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -30,17 +28,10 @@ func start(t *testing.T, cfg scyllafake.Config) (*scyllafake.Server, *gocql.Sess
 	return srv, connect(t, srv)
 }
 
-// dialer reaches a node over its in-memory listener.
-type dialer struct{ srv *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.srv.Dial(ctx)
-}
-
 func connect(t *testing.T, srv *scyllafake.Server) *gocql.Session {
 	t.Helper()
 	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer = dialer{srv}
+	c.Dialer = srv
 	c.ProtoVersion = 4
 	c.Timeout = 10 * time.Second
 	s, err := c.CreateSession()

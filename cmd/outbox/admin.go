@@ -11,9 +11,9 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/console"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
-	"github.com/scylla-outbox/scylla-outbox/dlq/console"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
@@ -21,10 +21,11 @@ import (
 func newAdminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "Serve the HTTP API to dead letters and relays, and the web console, until SIGTERM",
-		Long: `Serve the HTTP API to dead letters and relays, and the web console on it at
-/console/, until SIGTERM. The API describes itself at /openapi.json. The process
-also runs the jobs that are made through it.
+		Short: "Serve the HTTP API for operators, and the web console, until SIGTERM",
+		Long: `Serve the HTTP API for operators, to dead letters, relays, orders and scheduled
+messages, and the web console on it at /console/, until SIGTERM. The API
+describes itself at /openapi.json, and at /docs as a page. The process also runs
+the jobs that are made through it.
 
 Who may use it stands in the configuration file, as admin.tokens: 'outbox admin
 token NAME --role viewer' prints a token, and the line for the file, which has
@@ -84,7 +85,7 @@ func runAdmin(cmd *cobra.Command, c *config) (err error) {
 		return stopped(ctx, err)
 	}
 	teardown.AddFunc("scylla session", session.Close)
-	a, err := startAdmin(ctx, c, gate, session, newRegistry(), log)
+	a, err := startAdmin(ctx, c, gate, session, nil, newRegistry(), log)
 	if err != nil {
 		return err
 	}
@@ -112,8 +113,9 @@ type adminAPI struct {
 }
 
 // startAdmin starts the admin API; it listens when startAdmin returns. It ends with
-// ctx, or by shutdown.
-func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, reg registry, log *slog.Logger) (*adminAPI, error) {
+// ctx, or by shutdown. beside are the services of an order API in the same process;
+// nil makes the admin API have its own.
+func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, beside *services, reg registry, log *slog.Logger) (_ *adminAPI, err error) {
 	opts, err := c.dlqOptions()
 	if err != nil {
 		return nil, err
@@ -141,16 +143,34 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeArchive())
+		}
+	}()
+	var own *services
+	if beside == nil {
+		if own, err = c.newServices(ctx, session, reg, log); err != nil {
+			return nil, err
+		}
+		beside = own
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, own.close())
+			}
+		}()
+	}
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Archive: keeper, Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Archive: keeper, Routes: beside.routes(), Console: pages,
+		Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
-		return nil, errors.Join(err, closeArchive())
+		return nil, err
 	}
 	ln, err := c.Admin.listen(ctx)
 	if err != nil {
-		return nil, errors.Join(err, closeArchive())
+		return nil, err
 	}
 	running, stop := context.WithCancel(ctx)
 	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
@@ -167,7 +187,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 		go func() { ran <- runner.Run(jobs) }()
 		err := server.Serve(running, ln)
 		stopJobs()
-		a.done <- errors.Join(err, <-ran, closeArchive())
+		a.done <- errors.Join(err, <-ran, own.close(), closeArchive())
 	}()
 	return a, nil
 }
@@ -177,7 +197,7 @@ func (c *adminConfig) console() (http.Handler, error) {
 	if err := console.ValidTraceURL(c.TraceURL); err != nil {
 		return nil, usageError{fmt.Errorf("admin.trace_url: %w", err)}
 	}
-	return console.Handler(console.WithTraceURL(c.TraceURL)), nil
+	return console.Handler(console.WithTraceURL(c.TraceURL), console.WithOrders()), nil
 }
 
 // listen listens where the configuration says.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -56,6 +57,12 @@ type Config struct {
 
 	// Schemas are what edited payloads must fit. Nil has none.
 	Schemas *dlq.Schemas
+	// Routes are what else is offered here: each is called once with the API to
+	// register its operations with. They are let in as the others are: by the role
+	// that access.Needs gives an operation, or else a viewer to read and an operator
+	// for the rest. Those that change something are audited by their operation id
+	// and the path's id.
+	Routes []func(huma.API)
 	// Console, if there is one, is served below /console/.
 	Console http.Handler
 	// LiveInterval is how often the database is asked for what changed, as long as

@@ -2,11 +2,9 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -55,47 +54,14 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-type dialer struct{ node *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.node.Dial(ctx)
-}
-
-func connect(t testing.TB, node *scyllafake.Server, keyspace string) *gocql.Session {
-	t.Helper()
-	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer = dialer{node}
-	c.ProtoVersion = 4
-	c.Timeout = 10 * time.Second
-	c.Keyspace = keyspace
-	c.ReconnectInterval = 100 * time.Millisecond
-	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
-	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
-
 func setup(t testing.TB, change func(*Config)) *bundle {
 	t.Helper()
-	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
+	node, session := scyllatest.Start(t)
+	store, err := dlq.Open(session, schema.DefaultKeyspace, dlq.WithTimeouts(2*time.Second, 6*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := schema.Migrate(t.Context(), connect(t, node, ""), schema.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	b := &bundle{node: node, session: connect(t, node, schema.DefaultKeyspace), tokens: make(map[access.Role]string), log: new(lockedBuffer)}
-	if b.store, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithTimeouts(2*time.Second, 6*time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	b := &bundle{node: node, session: session, store: store, tokens: make(map[access.Role]string), log: new(lockedBuffer)}
 	var conf access.Config
 	for _, r := range access.Roles {
 		secret, hash := access.NewToken()

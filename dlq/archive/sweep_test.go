@@ -3,7 +3,6 @@ package archive
 import (
 	"context"
 	"errors"
-	"net"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -33,42 +33,13 @@ type bundle struct {
 	now     atomic.Int64 // Unix milliseconds
 }
 
-type dialer struct{ node *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.node.Dial(ctx)
-}
-
-func connect(t *testing.T, node *scyllafake.Server, keyspace string) *gocql.Session {
-	t.Helper()
-	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer, c.ProtoVersion, c.Timeout, c.Keyspace = dialer{node}, 4, 10*time.Second, keyspace
-	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
-
 func setup(t *testing.T, change func(*Config)) *bundle {
 	t.Helper()
 	b := &bundle{T: t}
 	b.now.Store(time.Now().UnixMilli())
 	clock := func() time.Time { return at(b.now.Load()) }
+	b.node, b.session = scyllatest.Start(t)
 	var err error
-	if b.node, err = scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := schema.Migrate(t.Context(), connect(t, b.node, ""), schema.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	b.session = connect(t, b.node, schema.DefaultKeyspace)
 	if b.store, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(clock),
 		dlq.WithTimeouts(time.Second, 5*time.Second)); err != nil {
 		t.Fatal(err)

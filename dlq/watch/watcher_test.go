@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -27,37 +26,13 @@ type bundle struct {
 	told  []dlq.Notice
 }
 
-type dialer struct{ node *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.node.Dial(ctx)
-}
-
-func connect(t *testing.T, node *scyllafake.Server, keyspace string) *gocql.Session {
-	t.Helper()
-	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer, c.ProtoVersion, c.Timeout, c.Keyspace = dialer{node}, 4, 10*time.Second, keyspace
-	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
-
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{T: t}
 	b.now.Store(time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC).UnixMilli())
-	node, err := scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1})
-	b.must(err)
-	t.Cleanup(func() {
-		if err := node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	b.must(schema.Migrate(t.Context(), connect(t, node, ""), schema.Options{}))
-	b.store, err = dlq.Open(connect(t, node, schema.DefaultKeyspace), schema.DefaultKeyspace, dlq.WithClock(b.clock))
+	_, session := scyllatest.Start(t)
+	var err error
+	b.store, err = dlq.Open(session, schema.DefaultKeyspace, dlq.WithClock(b.clock))
 	b.must(err)
 	return b
 }

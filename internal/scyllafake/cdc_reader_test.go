@@ -74,7 +74,7 @@ func readThrough(t *testing.T, cfg scyllafake.Config, keyspace string, minutes i
 		}
 		defer srv.Close()
 		c := gocql.NewCluster("127.0.0.1")
-		c.Dialer = memoryDialer{srv}
+		c.Dialer = srv
 		s, err := c.CreateSession()
 		if err != nil {
 			t.Fatal(err)

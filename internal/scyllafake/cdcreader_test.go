@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"sync"
 	"testing"
@@ -206,7 +205,7 @@ func TestCDCReader_VirtualTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := gocql.NewCluster("127.0.0.1")
-		cfg.Dialer = dialer{srv}
+		cfg.Dialer = srv
 		s, err := cfg.CreateSession()
 		if err != nil {
 			t.Fatal(err)
@@ -239,10 +238,4 @@ func TestCDCReader_VirtualTime(t *testing.T) {
 		// The driver leaves timers of its own behind.
 		time.Sleep(2 * time.Minute)
 	})
-}
-
-type dialer struct{ srv *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.srv.Dial(ctx)
 }

@@ -1,10 +1,8 @@
 package scyllafake_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -19,13 +17,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
-
-// memoryDialer connects a driver to a node over memory.
-type memoryDialer struct{ *scyllafake.Server }
-
-func (d memoryDialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.Dial(ctx)
-}
 
 // cell is a node and a session that live in one bubble of virtual time, with
 // the tables of the recorded case "batchlog": orders, and outbox with CDC.
@@ -50,7 +41,7 @@ func inBubble(t *testing.T, f func(*cell)) {
 		}
 		defer srv.Close()
 		c := gocql.NewCluster("127.0.0.1")
-		c.Dialer = memoryDialer{srv}
+		c.Dialer = srv
 		c.Consistency = gocql.One
 		c.Timeout = time.Minute
 		s, err := c.CreateSession()

@@ -217,6 +217,10 @@ func (s *Server) ShardAwareAddr() string {
 // Dial connects over memory. Client and server may live in one testing/synctest bubble.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) { return s.memory.dial(ctx) }
 
+// DialContext is Dial, whatever the address: it makes a node the Dialer of a
+// gocql.ClusterConfig.
+func (s *Server) DialContext(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx) }
+
 // Topology is the node's place in the cluster: its CDC generations and
 // tablets, and the means to change them.
 func (s *Server) Topology() *topology.Topology { return s.topology }

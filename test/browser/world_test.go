@@ -17,11 +17,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/console"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
-	"github.com/scylla-outbox/scylla-outbox/dlq/console"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -49,41 +50,12 @@ type world struct {
 	stop    func() // ends the API
 }
 
-type dialer struct{ node *scyllafake.Server }
-
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	return d.node.Dial(ctx)
-}
-
-func connect(t *testing.T, node *scyllafake.Server, keyspace string) *gocql.Session {
-	t.Helper()
-	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer, c.ProtoVersion, c.Timeout, c.Keyspace = dialer{node}, 4, 10*time.Second, keyspace
-	s, err := c.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
-
 // start starts everything but the relay.
 func start(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, tokens: make(map[access.Role]string)}
+	w.node, w.session = scyllatest.Start(t)
 	var err error
-	if w.node, err = scyllafake.Start(scyllafake.Config{Tokens: 4, Seed: 1}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := schema.Migrate(t.Context(), connect(t, w.node, ""), schema.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	w.session = connect(t, w.node, schema.DefaultKeyspace)
 	if w.letters, err = dlq.Open(w.session, schema.DefaultKeyspace); err != nil {
 		t.Fatal(err)
 	}

@@ -370,4 +370,9 @@ var mutants = []mutant{
 		name: "dlq: what is parked is replayed when it is edited", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
 		old: "		if l.Status == Parked {", new: "		if l.Status == Archived {",
 	},
+	unit("TestBackfill_TailLeavesToTheScanWhatIsItsOwn", mutant{
+		name: "the tail hands on what a scan answers for while a stream is not opened", file: "relay/streams.go",
+		old: "	return s.unread(), true",
+		new: "	return s.unread(), false",
+	}),
 }

@@ -1,0 +1,68 @@
+// Package scyllatest is what tests of packages that store something begin with:
+// a node in memory that has the schema, and sessions to it.
+//
+// It imports schema, so schema's own tests cannot use it; they start a node
+// themselves.
+package scyllatest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// Config is a node that starts fast and draws the same numbers in every run.
+func Config() scyllafake.Config { return scyllafake.Config{Tokens: 4, Seed: 1} }
+
+// Start runs a node with the schema in schema.DefaultKeyspace until the test
+// ends, and returns it with a session in that keyspace.
+func Start(t testing.TB) (*scyllafake.Server, *gocql.Session) {
+	t.Helper()
+	node, err := scyllafake.Start(Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	admin, err := Cluster(node, "").CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return node, Connect(t, node)
+}
+
+// Connect is one more session in schema.DefaultKeyspace, open until the test
+// ends: another process.
+func Connect(t testing.TB, node *scyllafake.Server) *gocql.Session {
+	t.Helper()
+	s, err := Cluster(node, schema.DefaultKeyspace).CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Cluster is how to connect to a node: patient on a slow machine, and back soon
+// after faults that end connections. The keyspace is empty for none.
+func Cluster(node *scyllafake.Server, keyspace string) *gocql.ClusterConfig {
+	c := gocql.NewCluster("127.0.0.1")
+	c.Dialer = node
+	c.ProtoVersion = 4
+	c.Timeout = 10 * time.Second
+	c.Keyspace = keyspace
+	c.ReconnectInterval = 100 * time.Millisecond
+	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
+	return c
+}
