@@ -184,8 +184,8 @@ func TestArchives_Refused(t *testing.T) {
 	b, _ := setupArchive(t)
 	id := b.settled(t, "a", time.Time{}).EventID.String()
 	for body, where := range map[string]string{
-		`{"action":"purge"}`:   "body.filter",
-		`{"action":"restore"}`: "body.filter",
+		`{"action":"purge"}`:                                     "body.filter",
+		`{"action":"restore"}`:                                   "body.filter",
 		`{"action":"purge","object":"x"}`:                        "body.object",
 		`{"action":"restore","object":"x","ids":["` + id + `"]}`: "body.object",
 		`{"action":"archive","filter":{}}`:                       "body.filter",
