@@ -79,6 +79,17 @@ bench: build ## measure the relay beside the clients alone: README's table (UPDA
 		./test/readme-table bench README.md <bin/bench.md; \
 	else bin/outbox bench $(BENCH); fi
 
+BENCHSERVICES ?= --runs 5
+
+.PHONY: bench-services
+bench-services: build ## measure orders and messages beside the client alone: README's tables (UPDATE=1)
+	@for what in orders messages; do \
+		if [[ -n "$${UPDATE:-}" ]]; then \
+			bin/outbox bench $$what $(BENCHSERVICES) -o markdown >bin/bench.md; \
+			./test/readme-table bench-$$what README.md <bin/bench.md; \
+		else bin/outbox bench $$what $(BENCHSERVICES); fi; \
+	done
+
 .PHONY: bench-go
 bench-go: ## the Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./...

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/watch"
 )
 
 func newOrdersCommand() *cobra.Command {
@@ -65,9 +66,15 @@ type registry interface {
 	prometheus.Gatherer
 }
 
-// startOrders starts the order API; it listens when startOrders returns. It
-// ends with ctx, or by shutdown.
-func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger) (*orderAPI, error) {
+// orderServer is the order API before it listens.
+type orderServer struct {
+	*orders.Server
+	services *services
+	hub      *watch.Hub
+}
+
+// newOrderServer puts the order API together. Its services must be closed.
+func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg registry, log *slog.Logger) (*orderServer, error) {
 	services, err := c.newServices(ctx, session, reg, log)
 	if err != nil {
 		return nil, err
@@ -86,20 +93,30 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	if err != nil {
 		return nil, errors.Join(usageError{err}, services.close())
 	}
+	return &orderServer{server, services, hub}, nil
+}
+
+// startOrders starts the order API; it listens when startOrders returns. It
+// ends with ctx, or by shutdown.
+func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger) (*orderAPI, error) {
+	server, err := c.newOrderServer(ctx, session, reg, log)
+	if err != nil {
+		return nil, err
+	}
 	ln, err := c.HTTP.listen(ctx)
 	if err != nil {
-		return nil, errors.Join(err, services.close())
+		return nil, errors.Join(err, server.services.close())
 	}
 	running, stop := context.WithCancel(ctx)
-	api := &orderAPI{addr: ln.Addr().String(), services: services, stop: stop, done: make(chan error, 1)}
+	api := &orderAPI{addr: ln.Addr().String(), services: server.services, stop: stop, done: make(chan error, 1)}
 	go func() {
 		// The hub ends with running, and with it all that is being watched, so that
 		// the server need not wait for that.
 		watching := make(chan error, 1)
-		go func() { watching <- hub.Run(running) }()
+		go func() { watching <- server.hub.Run(running) }()
 		err := server.Serve(running, ln)
 		stop()
-		api.done <- errors.Join(err, <-watching, services.close())
+		api.done <- errors.Join(err, <-watching, server.services.close())
 	}()
 	return api, nil
 }
