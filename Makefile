@@ -105,8 +105,9 @@ lint: ## gofumpt, go vet, staticcheck
 	go run $(STATICCHECK) -tags 'peers,fault,browser' ./...
 
 .PHONY: alerts
-alerts: ## test the alert rules with promtool (which takes minutes to build the first time)
+alerts: ## test the alert rules and the dashboard's queries with promtool (which takes minutes to build the first time)
 	cd test/promtool && GOFLAGS=-tags=remove_all_sd,netgo go tool promtool test rules ../../deploy/prometheus/alerts_test.yml
+	cd test/promtool && GOFLAGS=-tags=remove_all_sd,netgo go test ./...
 
 .PHONY: test-million
 test-million: ## a million dead letters: each listing's p95, and the memory (LETTERS=20000 for short)
