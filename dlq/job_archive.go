@@ -118,6 +118,7 @@ func (w *worker) sweep(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	w.metrics.acted(w.j.Action, did)
 	return w.finish(ctx, JobDone, nil)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 )
 
@@ -41,6 +42,8 @@ type RunnerConfig struct {
 	// Archive is for jobs that purge, restore or sweep. Without one they are left
 	// to other runners, but for purges that need none.
 	Archive Archive
+	// Registerer gets the metrics of the jobs. Default: they are kept nowhere.
+	Registerer prometheus.Registerer
 	// Logger gets what happens to jobs. Default discards.
 	Logger *slog.Logger
 }
@@ -53,6 +56,8 @@ type Runner struct {
 	store *Store
 	cfg   RunnerConfig
 	log   *slog.Logger
+
+	metrics *jobMetrics
 }
 
 // NewRunner returns a runner; it does nothing before Run or RunJob.
@@ -65,7 +70,7 @@ func NewRunner(s *Store, cfg RunnerConfig) *Runner {
 	cfg.Poll = cmp.Or(max(cfg.Poll, 0), DefaultRunnerPoll)
 	cfg.Jobs = cmp.Or(max(cfg.Jobs, 0), DefaultRunnerJobs)
 	cfg.Concurrency = cmp.Or(max(cfg.Concurrency, 0), DefaultRunnerConcurrency)
-	r := &Runner{store: s, cfg: cfg, log: cfg.Logger}
+	r := &Runner{store: s, cfg: cfg, log: cfg.Logger, metrics: newJobMetrics(cfg.Registerer)}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -85,6 +90,9 @@ func (r *Runner) Run(ctx context.Context) error {
 		jobs, err := r.store.OpenJobs(ctx)
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("cannot look for jobs on dead letters; trying again", "err", err)
+		}
+		if err == nil {
+			r.metrics.see(jobs)
 		}
 		for _, j := range jobs {
 			mu.Lock()

@@ -296,13 +296,18 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 		return err
 	}
 	w.forget()
-	return w.save(ctx, func(now *Job) {
+	did := count(results)
+	err = w.save(ctx, func(now *Job) {
 		if now.batch != j.batch || len(now.ids) == 0 {
 			return // an answer was lost, and this was counted
 		}
 		now.ids = nil
-		now.cursor.Acted = now.cursor.Acted.plus(count(results))
+		now.cursor.Acted = now.cursor.Acted.plus(did)
 	})
+	if err == nil {
+		w.metrics.acted(j.Action, did)
+	}
+	return err
 }
 
 // acted counts the result of one letter of the current batch.
@@ -352,7 +357,8 @@ func each(ctx context.Context, workers, n int, f func(context.Context, int) erro
 func (w *worker) follow(ctx context.Context) error {
 	w.lastFollow = time.Now()
 	last := min(w.complete(), w.j.cursor.Followed+followBatches)
-	known, at := w.j.cursor.Known, w.j.cursor.Followed
+	before, at := w.j.cursor.Known, w.j.cursor.Followed
+	known := before
 	var seen followed
 	var same string
 	for batch := at + 1; batch <= last; batch++ {
@@ -392,6 +398,7 @@ func (w *worker) follow(ctx context.Context) error {
 		}
 	})
 	if err == nil {
+		w.metrics.learned(w.j.Action, before, known)
 		for batch := range w.batches {
 			if batch <= at {
 				delete(w.batches, batch)
@@ -403,7 +410,7 @@ func (w *worker) follow(ctx context.Context) error {
 
 // finish makes the job's report final.
 func (w *worker) finish(ctx context.Context, state JobState, why error) error {
-	return w.save(ctx, func(j *Job) {
+	err := w.save(ctx, func(j *Job) {
 		if j.State == JobPaused {
 			return // at the last moment
 		}
@@ -415,6 +422,10 @@ func (w *worker) finish(ctx context.Context, state JobState, why error) error {
 		}
 		j.Finished, j.ClaimedBy, j.ClaimedUntil = w.store.millis(), "", time.Time{}
 	})
+	if err == nil && !w.j.Finished.IsZero() {
+		w.metrics.ended(w.j)
+	}
+	return err
 }
 
 // giveBack lets other runners have the job, at once if that can be said.

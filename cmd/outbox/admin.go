@@ -174,7 +174,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	}
 	running, stop := context.WithCancel(ctx)
 	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
-	conf := dlq.RunnerConfig{Logger: log}
+	conf := dlq.RunnerConfig{Logger: log, Registerer: reg}
 	if keeper != nil {
 		conf.Archive = keeper
 	}

@@ -80,7 +80,8 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 		Configured bool            `json:"configured"`
 		Objects    []ArchiveObject `json:"objects"`
 		Next       string          `json:"next"`
-	}) {
+	},
+	) {
 		b.ask(t, access.Viewer, "GET", "/v1/dlq/archives", "").into(t, http.StatusOK, &out)
 		return out
 	}
