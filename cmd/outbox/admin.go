@@ -39,12 +39,7 @@ issuer says so: admin.oidc_issuer.`,
 			return runAdmin(cmd, c)
 		},
 	}
-<<<<<<< HEAD
-	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionLog)
-=======
 	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionRetention, sectionLog)
-	cmd.AddCommand(newAdminTokenCommand())
->>>>>>> main
 	return cmd
 }
 
