@@ -58,6 +58,8 @@ func exampleProblem(status int) object {
 	switch status {
 	case http.StatusBadRequest:
 		kind, detail = problemMalformed, "The body is not JSON."
+	case http.StatusForbidden:
+		kind, detail = problemCrossSite, "A page of another origin may not change anything here."
 	case http.StatusNotFound:
 		kind, detail = problemNotFound, "There is no message "+exampleID+", or it is too long ago."
 	case http.StatusConflict:

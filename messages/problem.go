@@ -33,6 +33,8 @@ const (
 	problemOverload    = "urn:scylla-outbox:problem:overloaded"
 	problemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
 	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
+	problemMedia       = "urn:scylla-outbox:problem:unsupported-media-type"
+	problemCrossSite   = "urn:scylla-outbox:problem:cross-site-request"
 )
 
 func newProblem(status int, typ, detail string) *messageProblem {
