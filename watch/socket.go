@@ -44,7 +44,7 @@ func (h *Hub) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Accept refuses pages of another origin.
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
+	conn, err := websocket.Accept(&refusal{ResponseWriter: w}, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
 	if err != nil {
 		return // it has answered
 	}
@@ -203,8 +203,11 @@ func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position
 		}
 	}
 	last := &wsMessage{Type: "unsubscribed", ID: q.ID, Position: s.at.String()}
-	if errors.Is(err, ErrSlow) {
+	switch {
+	case errors.Is(err, ErrSlow):
 		last.Type, last.Detail = "dropped", ErrSlow.Error()
+	case errors.As(err, new(*FilterError)):
+		last.Detail = err.Error()
 	}
 	_ = c.send(ctx, last)
 }

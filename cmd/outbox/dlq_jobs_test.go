@@ -143,6 +143,14 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 			t.Fatalf("a replay that was refused made a job: %v, %v", jobs, err)
 		}
 	}
+	twin := `{"state":"running","breaker":{"state":"closed"},"other_instances":["pod-b/1"]}`
+	if err := b.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', 'outbox.outbox_messages', 'i', ?, ?)",
+		time.Now(), twin).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	if errOut := replay(exitFailed); !strings.Contains(errOut, "more than one process runs the relay of outbox.outbox_messages") || !strings.Contains(errOut, "pod-b/1") {
+		t.Errorf("replay beside two relays of one name says %q", errOut)
+	}
 	if err := b.session.Query("DELETE FROM relay_instances WHERE scope = 'keyspace'").Exec(); err != nil {
 		t.Fatal(err)
 	}
