@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -139,7 +141,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 		OwnHost: cfg.Gate == nil && !cfg.AnyHost, Logger: cfg.Logger,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
 	}
-	s.handler = access.WithRequestIDs(browsers.Wrap(httpapi.Elsewhere(mux, nowhere)))
+	s.handler = access.WithRequestIDs(browsers.Wrap(elsewhere(mux, h.OpenAPI())))
 	return s, nil
 }
 
@@ -206,15 +208,51 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	_ = json.NewEncoder(w).Encode(v) // a caller that hung up misses nothing
 }
 
+// elsewhere makes problems of the plain texts with which ServeMux answers what
+// it has no route for. A path that the API has without parameters is that path
+// with any method: /v1/messages/batch is no message.
+func elsewhere(mux *http.ServeMux, api *huma.OpenAPI) http.Handler {
+	routed := httpapi.Elsewhere(mux, nowhere)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if methods := methodsOf(api.Paths[r.URL.Path]); len(methods) > 0 && !slices.Contains(methods, r.Method) {
+			httpapi.Write(w, wrongMethod(strings.Join(methods, ", ")))
+			return
+		}
+		routed.ServeHTTP(w, r)
+	})
+}
+
 // nowhere answers what has no route.
 func nowhere(w http.ResponseWriter, r *http.Request, status int, header http.Header) {
-	p := newProblem(status, problemNoPath, "There is nothing at "+strconv.Quote(jsonform.Clip(r.URL.Path))+"; /openapi.json says what is where.")
 	if status == http.StatusMethodNotAllowed {
-		p.Type = problemMethod
-		p.Detail = "This path takes " + header.Get("Allow") + "."
-		p.Header().Set("Allow", header.Get("Allow"))
+		httpapi.Write(w, wrongMethod(header.Get("Allow")))
+		return
 	}
-	httpapi.Write(w, p)
+	httpapi.Write(w, newProblem(status, problemNoPath, "There is nothing at "+strconv.Quote(jsonform.Clip(r.URL.Path))+"; /openapi.json says what is where."))
+}
+
+func wrongMethod(allowed string) *problem {
+	p := newProblem(http.StatusMethodNotAllowed, problemMethod, "This path takes "+allowed+".")
+	p.Header().Set("Allow", allowed)
+	return p
+}
+
+// methodsOf are the methods of a path of the description; none for nil.
+func methodsOf(item *huma.PathItem) []string {
+	if item == nil {
+		return nil
+	}
+	var out []string
+	for method, op := range map[string]*huma.Operation{
+		http.MethodDelete: item.Delete, http.MethodGet: item.Get, http.MethodHead: item.Get, http.MethodPatch: item.Patch,
+		http.MethodPost: item.Post, http.MethodPut: item.Put,
+	} {
+		if op != nil {
+			out = append(out, method)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // observe measures each operation.

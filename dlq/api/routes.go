@@ -76,7 +76,7 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 	}
 	reason, err := url.PathUnescape(ctx.Header(ReasonHeader))
 	if err != nil || !utf8.ValidString(reason) || utf8.RuneCountInString(reason) > maxReason {
-		httpapi.Answer(ctx, invalid(ctx.Context(), "header."+ReasonHeader, "must be at most 2,000 characters of UTF-8, percent-encoded", nil))
+		answerProblem(ctx, invalid(ctx.Context(), "header."+ReasonHeader, "must be at most 2,000 characters of UTF-8, percent-encoded", nil))
 		return
 	}
 	seen := &watched{humaContext: ctx}
@@ -94,7 +94,13 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 	if !ok {
 		p = newProblem(ctx.Context(), http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details.")
 	}
-	httpapi.Answer(ctx, p)
+	answerProblem(ctx, p)
+}
+
+// answerProblem answers an operation of others with what all problems have: its
+// description knows no member of this API's own. The request's id is a header.
+func answerProblem(ctx huma.Context, p *problem) {
+	httpapi.Answer(ctx, &p.Problem)
 }
 
 // humaContext is embedded under a name of its own: the interface has a method Context.

@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/params"
 )
 
 // Server is the API. Its Handler answers as it is; Serve also stops well.
@@ -83,7 +84,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
-	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma)
+	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma, params.RefuseEmpty(s.api))
 	s.registerLetters()
 	s.registerActions()
 	s.registerEdit()
@@ -195,7 +196,7 @@ func (s *Server) describe(role access.Role, op huma.Operation, codes ...int) hum
 		op.Responses = make(map[string]*huma.Response)
 	}
 	if op.Method != http.MethodGet {
-		codes = append(codes, http.StatusUnsupportedMediaType)
+		codes = append(codes, 400, 413, 415)
 	}
 	for _, code := range append([]int{401, 403, 422, 429, 503}, codes...) {
 		op.Responses[strconv.Itoa(code)] = s.refusal(code)
