@@ -167,16 +167,18 @@ func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
 			c.ConfidenceWindow, c.BusyDelay = 10*time.Second, 10*time.Second
 		})
 		defer w.close()
-		all := events(200, 1, "OrderCreated")
-		for _, e := range all[:100] {
-			w.write(e)
-			time.Sleep(20 * time.Millisecond)
+		all := events(600, 1, "OrderCreated")
+		// The scan answers for those of the first half, and of one with the very
+		// time until which it does.
+		first := time.Now().Truncate(time.Millisecond)
+		for i, e := range all[:500] {
+			w.writeAt(e, first.Add(time.Duration(i)*time.Millisecond))
 		}
-		time.Sleep(w.cfg.ConfidenceWindow) // all is the scan's
+		time.Sleep(time.Until(first.Add(w.cfg.ConfidenceWindow + 250*time.Millisecond)))
 		for range 3 {
 			w.crashAfter(3 * time.Second)
 		}
-		for _, e := range all[100:] {
+		for _, e := range all[500:] {
 			w.write(e)
 		}
 		_, stop := w.run()
@@ -185,6 +187,10 @@ func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 		checkOrder(t, w.consume("OrderCreated"), all)
+		until := w.backfills()[0].until
+		if last := first.Add(499 * time.Millisecond); until.Before(first) || until.After(last) {
+			t.Errorf("the scan answers until %s, want a time from %s to %s", until, first, last)
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 type metrics struct {
@@ -82,8 +83,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// foundBy are the values of the label by.
-var foundBy = [...]string{bySweep: "sweep", byTail: "tail", byKey: "key", byBackfill: "backfill"}
+// foundBy are the values of the label by, and of the header ce_captured.
+var foundBy = [...]string{
+	bySweep: outbox.CapturedSweep, byTail: outbox.CapturedTail, byKey: outbox.CapturedKey, byBackfill: outbox.CapturedBackfill,
+}
 
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})

@@ -93,8 +93,12 @@ func (s *streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
 }
 
 // raised is raise. Called locked.
+//
+// The low bits of a cdc$time are random and not those of a UUID, so of the
+// floor's own time only the first of the next microsecond is behind all changes:
+// gocql.MaxTimeUUID is behind three quarters of them.
 func (s *streams) raised(gen time.Time, pos gocql.UUID) gocql.UUID {
-	if floor := gocql.MaxTimeUUID(s.floor); s.floor.After(gen) && scyllacdc.CompareTimeUUID(pos, floor) < 0 {
+	if floor := gocql.MinTimeUUID(s.floor.Add(time.Microsecond)); s.floor.After(gen) && scyllacdc.CompareTimeUUID(pos, floor) < 0 {
 		return floor
 	}
 	return pos

@@ -58,11 +58,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var swept, far time.Time
 	for {
 		if s.working() {
-			began := time.Now()
+			began := s.cfg.Now()
 			w := window{began.Add(-nearPolls * s.cfg.Poll), began.Add(min(nearPolls*s.cfg.Poll, s.cfg.LookAhead))}
 			full := began.Sub(swept) >= s.cfg.Sweep
 			if full || began.Sub(far) >= s.cfg.LookAhead/2 {
-				w, far = window{began.Add(-ClockSkew), began.Add(s.cfg.LookAhead)}, began
+				w, far = window{began.Add(-lookBack), began.Add(s.cfg.LookAhead)}, began
 			}
 			if full {
 				w.from = began.Add(-MaxAhead - 30*24*time.Hour) // whatever waited for as long as anything can
@@ -177,7 +177,12 @@ func (s *Scheduler) look(ctx context.Context, now time.Time, w window) error {
 	}
 }
 
-const maxBuckets = 5000
+const (
+	// lookBack is how long ago a message may have become due that is still looked
+	// for twice in LookAhead, and not with the next sweep: its writer's clock was behind.
+	lookBack   = 10 * time.Second
+	maxBuckets = 5000
+)
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
@@ -287,7 +292,7 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 	defer busy.Wait()
 	slots := make(chan struct{}, s.cfg.Concurrency)
 	for {
-		x, wait, ok := s.next(time.Now())
+		x, wait, ok := s.next(s.cfg.Now())
 		if !ok {
 			t := time.NewTimer(wait)
 			select {

@@ -153,7 +153,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	}
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Routes: beside.routes(), Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(), Schemas: schemas, Routes: beside.routes(), Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -198,14 +198,14 @@ func (c *adminConfig) listen(ctx context.Context) (net.Listener, error) {
 	return ln, nil
 }
 
-// tableNames are the outbox tables of the configuration's relay, "keyspace.table".
-func (c *config) tableNames() (out []string) {
+// outboxTables are the outbox tables of the configuration's relay.
+func (c *config) outboxTables() (out []api.Table) {
 	confs, err := c.relayConfigs()
-	if err != nil {
-		return []string{c.Scylla.Keyspace + "." + c.Relay.Table}
+	if err != nil { // the relay would not run with it; what is known without it is shown nevertheless
+		return []api.Table{{Keyspace: c.Scylla.Keyspace, Name: c.Relay.Table}}
 	}
 	for i := range confs {
-		out = append(out, tableName(&confs[i]))
+		out = append(out, api.Table{Keyspace: confs[i].TableKeyspace, Name: confs[i].Table, Mapping: confs[i].Mapping})
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // Defaults of Config.
@@ -45,10 +46,11 @@ type Config struct {
 	// an event's biography; it is closed afterwards. Without one, biographies say
 	// that the topics were not looked at.
 	Kafka func(...kgo.Opt) (*kgo.Client, error)
-	// Relay and Tables name whose topics those are: the relay's name, and its
-	// outbox tables as "keyspace.table".
+	// Relay is the name of the relay whose topics those are, and Tables its outbox
+	// tables, in which an event's row is looked for. Default: outbox_messages in
+	// Keyspace.
 	Relay  string
-	Tables []string
+	Tables []Table
 
 	// Schemas are what edited payloads must fit. Nil has none.
 	Schemas *dlq.Schemas
@@ -79,6 +81,16 @@ type Config struct {
 	Now func() time.Time
 }
 
+// Table is an outbox table.
+type Table struct {
+	Keyspace, Name string
+	// Mapping says what its columns hold. The zero value is that of outbox_messages.
+	Mapping outbox.Mapping
+}
+
+// String is the table's name with its keyspace.
+func (t Table) String() string { return t.Keyspace + "." + t.Name }
+
 func (c Config) withDefaults() Config {
 	// Zero is ANY, which no read may use.
 	c.Consistency = cmp.Or(c.Consistency, gocql.LocalQuorum)
@@ -97,6 +109,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if len(c.Tables) == 0 {
+		c.Tables = []Table{{Keyspace: c.Keyspace, Name: outbox.DefaultTableName}}
 	}
 	return c
 }

@@ -84,7 +84,7 @@ func start(t *testing.T) *world {
 func (w *world) serve(addr string) {
 	w.t.Helper()
 	server, err := api.New(api.Config{
-		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders", Tables: []string{table},
+		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders", Tables: []api.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
 		Console:      console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}")),
 		LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
 	})
