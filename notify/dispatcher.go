@@ -121,7 +121,7 @@ func (d *Dispatcher) Targets() []string { return slices.Sorted(maps.Keys(d.worke
 // the target takes something again, logged. It returns the number of queues
 // that took m.
 func (d *Dispatcher) Notify(m Message, targets ...string) int {
-	m.Title, m.Text = line(m.Title), lines(m.Text)
+	m = m.Plain()
 	n := 0
 	for name, w := range d.workers {
 		if len(targets) == 0 || slices.Contains(targets, name) {
@@ -228,13 +228,13 @@ func (w *worker) deliver(stop, work context.Context, m Message) {
 			return
 		}
 		w.metrics.errors.Inc()
-		if permanent(err) || attempt == w.conf.Attempts || stop.Err() != nil {
+		if IsPermanent(err) || attempt == w.conf.Attempts || stop.Err() != nil {
 			w.metrics.failed.Inc()
 			w.log.Error("a notification was not delivered", "type", m.Type, "id", m.ID, "attempt", attempt, "err", err)
 			return
 		}
 		d := pause/2 + rand.N(pause/2+1)
-		if asked := wait(err); asked > 0 {
+		if asked := WaitOf(err); asked > 0 {
 			d = asked + rand.N(asked/10+1)
 		}
 		d = min(d, w.conf.MaxBackoff)

@@ -52,6 +52,13 @@ func (m *Message) body() ([]byte, error) {
 	return b, nil
 }
 
+// Plain returns m with a title of one line and a text without control characters:
+// titles become the subjects of mails, and parts of both come from elsewhere.
+func (m Message) Plain() Message {
+	m.Title, m.Text = line(m.Title), lines(m.Text)
+	return m
+}
+
 // Target takes messages somewhere. The Dispatcher calls Send from one goroutine
 // at a time.
 //
@@ -89,8 +96,8 @@ func (e afterError) Unwrap() error { return e.error }
 // waits no longer than its MaxBackoff.
 func After(err error, wait time.Duration) error { return afterError{err, wait} }
 
-// wait is how long the receiver asked to wait; 0 if it did not.
-func wait(err error) time.Duration {
+// WaitOf is how long the receiver asked to wait; 0 if it did not.
+func WaitOf(err error) time.Duration {
 	var a afterError
 	if errors.As(err, &a) {
 		return a.wait
@@ -98,7 +105,8 @@ func wait(err error) time.Duration {
 	return 0
 }
 
-func permanent(err error) bool {
+// IsPermanent tells whether Permanent marked an error.
+func IsPermanent(err error) bool {
 	var p permanentError
 	return errors.As(err, &p)
 }

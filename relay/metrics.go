@@ -123,6 +123,9 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 			Help: "Dead letters that are not settled, by the strategy under which they wait; manual are all those that an operator has to decide about.",
 		}, func() float64 { return float64(r.publisher.Load().waitingUnder(strategy)) }))
 	}
+	gauge("relay_other_instances", "Other live processes that run a relay of this name on this table, as its heartbeat sees them: there may be none, or every event is published twice.", func() float64 {
+		return float64(len(r.others.alive()))
+	})
 	gauge("relay_aggregates_held", "Aggregates held because an event of theirs cannot be published.", func() float64 {
 		return float64(r.publisher.Load().state().held)
 	})

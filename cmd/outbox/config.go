@@ -26,6 +26,7 @@ type config struct {
 	HTTP     httpConfig     `koanf:"http"`
 	Messages messagesConfig `koanf:"messages"`
 	Watch    watchConfig    `koanf:"watch"`
+	React    reactConfig    `koanf:"react"`
 	Admin    adminConfig    `koanf:"admin"`
 	Relay    relayConfig    `koanf:"relay"`
 	DLQ      dlqConfig      `koanf:"dlq"`
@@ -218,6 +219,11 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 		return nil, fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	delete(values, rulesKey)
+	reactRules, err := reactRulesFrom(values[reactRulesKey])
+	if err != nil {
+		return nil, fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	delete(values, reactRulesKey)
 	tokens, err := tokensFrom(adminTokensKey, values[adminTokensKey])
 	if err != nil {
 		return nil, fmt.Errorf("configuration file %s: %w", path, err)
@@ -239,7 +245,7 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	c.Relay.Tables, c.Relay.Rules, c.Admin.Tokens = tables, rules, tokens
+	c.Relay.Tables, c.Relay.Rules, c.React.Rules, c.Admin.Tokens = tables, rules, reactRules, tokens
 	return &c, nil
 }
 
@@ -252,7 +258,7 @@ func readFile(path string) (map[string]any, error) {
 	}
 	var errs []error
 	for _, key := range k.Keys() {
-		if key == tablesKey || key == rulesKey || key == adminTokensKey {
+		if key == tablesKey || key == rulesKey || key == reactRulesKey || key == adminTokensKey {
 			continue
 		}
 		if !slices.ContainsFunc(settings, func(s setting) bool { return s.key() == key }) {

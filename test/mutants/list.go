@@ -319,8 +319,8 @@ var mutants = []mutant{
 		old: "		case fate == cqlcode.Unknown:\n			unknown = true", new: "		case fate == cqlcode.Unknown:\n			unknown = false",
 	},
 	{
-		name: "an open breaker asks the database", file: "messages/breaker.go", pkg: "./messages", run: "Breaker",
-		old: "c.ConsecutiveFailures >= breakerFailures ||", new: "c.ConsecutiveFailures >= 100*breakerFailures ||",
+		name: "an open breaker asks the database", file: "internal/guard/breaker.go", pkg: "./messages", run: "Breaker",
+		old: "c.ConsecutiveFailures >= uint32(cfg.Failures) ||", new: "c.ConsecutiveFailures >= 100*uint32(cfg.Failures) ||",
 	},
 	{
 		name: "any topic may be written to", file: "messages/message.go", pkg: "./messages", run: "NamesEveryBadField",

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+)
+
+func newDeliveriesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "deliveries",
+		Short: "Look at what became of events at the rules of 'outbox react', and repeat it",
+		Long: `Look at what became of events at the rules of 'outbox react', and repeat it.
+
+A delivery is one event at one rule: pending while it is tried again, delivered, or
+failed. What was not tried yet is the lag of the rule's consumer group.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newDeliveriesListCommand(), newDeliveriesShowCommand(), newDeliveriesRepeatCommand())
+	return cmd
+}
+
+// deliveriesFilter are the flags that say which deliveries.
+type deliveriesFilter struct {
+	rule, state, event, start, end string
+	limit                          int
+}
+
+func (f *deliveriesFilter) addFlags(cmd *cobra.Command, limit int) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.rule, "rule", "", "deliveries of this rule")
+	fl.StringVar(&f.state, "state", "", "deliveries that are pending, failed or delivered")
+	fl.StringVar(&f.event, "event", "", "deliveries of the event with this id")
+	fl.StringVar(&f.start, "start-date", "", "deliveries that began then or later: a date, a time (RFC 3339), or how long ago, such as 24h; UTC")
+	fl.StringVar(&f.end, "end-date", "", "deliveries that began before; a date includes its day")
+	fl.IntVar(&f.limit, "limit", limit, "this many at most, newest first; 0 means all")
+}
+
+// filter is what the flags say.
+func (f *deliveriesFilter) filter(now time.Time) (out delivery.Filter, err error) {
+	out = delivery.Filter{Rule: f.rule, State: delivery.State(f.state), Event: f.event}
+	if f.state != "" {
+		if err := oneOf("state", f.state, string(delivery.Pending), string(delivery.Failed), string(delivery.Delivered)); err != nil {
+			return out, err
+		}
+	}
+	if f.start != "" {
+		if out.Since, _, err = dateOrTime(f.start, now); err != nil {
+			return out, usageError{fmt.Errorf("--start-date %w", err)}
+		}
+	}
+	if f.end != "" {
+		var day bool
+		if out.Until, day, err = dateOrTime(f.end, now); err != nil {
+			return out, usageError{fmt.Errorf("--end-date %w", err)}
+		}
+		if day {
+			out.Until = out.Until.AddDate(0, 0, 1)
+		}
+	}
+	if f.limit < 0 {
+		return out, usageError{fmt.Errorf("--limit %d must not be negative", f.limit)}
+	}
+	return out, nil
+}
+
+func (f *deliveriesFilter) empty() bool {
+	return f.rule == "" && f.state == "" && f.event == "" && f.start == "" && f.end == ""
+}
+
+// withDeliveries runs f with the store of the command's configuration.
+func withDeliveries(cmd *cobra.Command, f func(*delivery.Store) error) error {
+	c, err := loadConfig(cmd)
+	if err != nil {
+		return usageError{err}
+	}
+	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	s, err := c.deliveries(session)
+	if err != nil {
+		return err
+	}
+	return f(s)
+}
+
+// listDeliveries reads those that match; more says that there are more than limit.
+func listDeliveries(cmd *cobra.Command, s *delivery.Store, f delivery.Filter, limit int) (out []*delivery.Delivery, more bool, err error) {
+	err = s.List(cmd.Context(), f, func(d *delivery.Delivery) error {
+		if limit > 0 && len(out) == limit {
+			more = true
+			return delivery.ErrStop
+		}
+		out = append(out, d)
+		return nil
+	})
+	return out, more, err
+}
+
+func newDeliveriesListCommand() *cobra.Command {
+	var f deliveriesFilter
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List deliveries, the newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := f.filter(time.Now())
+			if err == nil {
+				err = checkOutput(output)
+			}
+			if err != nil {
+				return err
+			}
+			return withDeliveries(cmd, func(s *delivery.Store) error {
+				found, more, err := listDeliveries(cmd, s, filter, f.limit)
+				if err != nil {
+					return err
+				}
+				return printDeliveries(cmd.OutOrStdout(), cmd.ErrOrStderr(), output, found, more)
+			})
+		},
+	}
+	f.addFlags(cmd, dlqListed)
+	outputFlag(cmd, &output)
+	addFlags(cmd, sectionScylla)
+	return cmd
+}
+
+func printDeliveries(out, errOut io.Writer, output string, found []*delivery.Delivery, more bool) error {
+	if output != "table" {
+		views := make([]delivery.View, len(found))
+		for i, d := range found {
+			views[i] = delivery.ViewOf(d)
+		}
+		return printAs(out, output, views)
+	}
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(errOut, "no delivery matches")
+		return err
+	}
+	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "DELIVERY\tRULE\tSTATE\tATTEMPTS\tTYPE\tAGGREGATE\tBEGAN\tERROR")
+	for _, d := range found {
+		reason := ""
+		if d.State != delivery.Delivered {
+			reason = clean(d.Error, 60)
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.ID, clean(d.Rule, 60), d.State, d.Attempts, clean(d.EventType, 40), clean(d.AggregateID, 40),
+			d.CreatedAt.Format(dlqTime), reason)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(errOut, "only the newest %d; --limit 0 shows all\n", len(found))
+	}
+	return nil
+}
+
+// deliveryIDs reads the ids on the command line.
+func deliveryIDs(args []string) ([]gocql.UUID, error) {
+	var out []gocql.UUID
+	var errs []error
+	for _, a := range args {
+		id, err := gocql.ParseUUID(a)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%q is no delivery's id: write it as outbox deliveries list shows it", a))
+		}
+		out = append(out, id)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, usageError{err}
+	}
+	return out, nil
+}
+
+func newDeliveriesShowCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "show DELIVERY",
+		Short: "Show all of a delivery: the event, its attempts and its last error",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := deliveryIDs(args)
+			if err == nil {
+				err = checkOutput(output)
+			}
+			if err != nil {
+				return err
+			}
+			return withDeliveries(cmd, func(s *delivery.Store) error {
+				d, err := s.Read(cmd.Context(), ids[0])
+				if errors.Is(err, delivery.ErrNotFound) {
+					return withHint(err, "outbox deliveries list shows which there are")
+				}
+				if err != nil {
+					return err
+				}
+				v := delivery.ViewOf(d)
+				if output != "table" {
+					return printAs(cmd.OutOrStdout(), output, v)
+				}
+				return printDelivery(cmd.OutOrStdout(), &v)
+			})
+		},
+	}
+	outputFlag(cmd, &output)
+	addFlags(cmd, sectionScylla)
+	return cmd
+}
+
+func printDelivery(w io.Writer, v *delivery.View) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(tw, "%s\t%s\n", name, clean(value, 0))
+		}
+	}
+	field("delivery", v.ID)
+	field("rule", v.Rule)
+	field("state", string(v.State))
+	field("attempts", fmt.Sprint(v.Attempts))
+	field("last error", v.Error)
+	if v.NextAttempt != nil {
+		field("next attempt", v.NextAttempt.Format(time.RFC3339))
+	}
+	field("began", v.CreatedAt.Format(time.RFC3339Nano))
+	field("changed", v.ChangedAt.Format(time.RFC3339Nano))
+	if v.Repeats > 0 {
+		field("repeated", fmt.Sprintf("%d times, last by %s: %s", v.Repeats, v.RepeatedBy, v.Reason))
+	}
+	field("event", v.EventID)
+	field("type", v.EventType)
+	field("aggregate", v.AggregateID)
+	field("record", fmt.Sprintf("%s[%d]@%d", v.Topic, v.Partition, v.Offset))
+	if v.Event != nil {
+		field("happened", v.Event.Time)
+		field("payload", string(v.Event.Payload()))
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+)
+
+// repeatFlags are those of repeat.
+type repeatFlags struct {
+	deliveriesFilter
+	dlqConfirm
+	dlqActor
+	output string
+}
+
+// repeated is what repeat prints as JSON.
+type repeated struct {
+	// Deliveries are those meant, by rule, state and last error.
+	Deliveries int              `json:"deliveries"`
+	ByRule     map[string]int64 `json:"by_rule"`
+	ByState    map[string]int64 `json:"by_state"`
+	ByError    map[string]int64 `json:"by_error"`
+	DryRun     bool             `json:"dry_run,omitempty"`
+	Asked      int              `json:"asked"`
+	// Refused are pending already; Missing have no delivery.
+	Refused int      `json:"refused"`
+	Missing []string `json:"missing,omitempty"`
+}
+
+func newDeliveriesRepeatCommand() *cobra.Command {
+	var f repeatFlags
+	cmd := &cobra.Command{
+		Use:   "repeat [DELIVERY...]",
+		Short: "Have deliveries made again",
+		Long: `Have deliveries made again, by the process that runs their rule, within a second.
+The rule is not asked again whether the event is for it.
+
+Name deliveries, or say which by flags; without --state only failed ones are meant.
+What would be done is shown first. On a terminal it asks; elsewhere it needs --yes.
+
+Exit status: 0 all was asked for; 1 it failed, or some deliveries are pending or
+were not found; 2 the command line or the configuration is wrong.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := deliveryIDs(args)
+			if err != nil {
+				return err
+			}
+			filter, err := f.filter(time.Now())
+			if err == nil {
+				err = checkOutput(f.output)
+			}
+			switch {
+			case err != nil:
+				return err
+			case len(ids) > 0 && (!f.empty() || f.limit != 0):
+				return usageError{errors.New("deliveries and flags do not go together: use one or the other")}
+			case len(ids) == 0 && f.empty():
+				return usageError{errors.New("which deliveries? name them, or use a flag such as --rule or --state failed")}
+			}
+			if f.state == "" {
+				filter.State = delivery.Failed
+			}
+			if filter.Until.IsZero() {
+				filter.Until = time.Now().Add(time.Second) // what fails after the preview is not meant
+			}
+			return withDeliveries(cmd, func(s *delivery.Store) error { return f.repeat(cmd, s, ids, filter) })
+		},
+	}
+	f.deliveriesFilter.addFlags(cmd, 0)
+	f.dlqConfirm.addFlags(cmd)
+	f.dlqActor.addFlags(cmd)
+	outputFlag(cmd, &f.output)
+	addFlags(cmd, sectionScylla)
+	return cmd
+}
+
+func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.UUID, filter delivery.Filter) error {
+	ctx := cmd.Context()
+	var out repeated
+	var some []*delivery.Delivery
+	var err error
+	if len(ids) == 0 {
+		some, _, err = listDeliveries(cmd, s, filter, f.limit)
+	}
+	for _, id := range ids {
+		d, rerr := s.Read(ctx, id)
+		switch {
+		case errors.Is(rerr, delivery.ErrNotFound):
+			out.Missing = append(out.Missing, id.String())
+		case rerr != nil:
+			err = rerr
+		default:
+			some = append(some, d)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	out.count(some)
+	if f.output == "table" || !f.dryRun {
+		out.preview(cmd.ErrOrStderr())
+	}
+	if out.DryRun = f.dryRun; !f.dryRun && len(some) > 0 {
+		if err := f.confirm(cmd, fmt.Sprintf("repeat %s?", counted(len(some)))); err != nil {
+			return err
+		}
+		by := f.by()
+		for _, d := range some {
+			_, err := s.Repeat(ctx, d.ID, by.Name, by.Reason)
+			switch {
+			case errors.Is(err, delivery.ErrPending), errors.Is(err, delivery.ErrNotFound):
+				out.Refused++
+			case err != nil:
+				return fmt.Errorf("%w; %d of %d were asked for", err, out.Asked, len(some))
+			default:
+				out.Asked++
+			}
+		}
+	}
+	switch {
+	case f.output != "table":
+		err = printAs(cmd.OutOrStdout(), f.output, &out)
+	case !f.dryRun:
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "repeat: %d asked for, %d refused since they are pending, %d not found\n", out.Asked, out.Refused, len(out.Missing))
+	}
+	if err == nil && !f.dryRun && (out.Refused > 0 || len(out.Missing) > 0) {
+		return quietError{}
+	}
+	return err
+}
+
+func (r *repeated) count(some []*delivery.Delivery) {
+	r.Deliveries = len(some)
+	r.ByRule, r.ByState, r.ByError = make(map[string]int64), make(map[string]int64), make(map[string]int64)
+	for _, d := range some {
+		r.ByRule[d.Rule]++
+		r.ByState[string(d.State)]++
+		if d.Error != "" {
+			r.ByError[d.Error]++
+		}
+	}
+}
+
+func (r *repeated) preview(w io.Writer) {
+	fmt.Fprintf(w, "repeat %s\n", counted(r.Deliveries))
+	counts(w, "by rule", r.ByRule)
+	counts(w, "by state", r.ByState)
+	counts(w, "by last error", r.ByError)
+	for _, id := range r.Missing {
+		fmt.Fprintf(w, "there is no delivery %s\n", id)
+	}
+}
+
+// counted is so many deliveries, in words.
+func counted(n int) string {
+	if n == 1 {
+		return "1 delivery"
+	}
+	return fmt.Sprintf("%d deliveries", n)
+}

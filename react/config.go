@@ -1,0 +1,141 @@
+package react
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+)
+
+// Defaults of Config.
+const (
+	DefaultGroup        = "outbox-react"
+	DefaultDrainTimeout = 10 * time.Second
+	DefaultPoll         = time.Second
+)
+
+const (
+	// MaxRules is how many rules a Reactor has at most: each is a client of the broker.
+	MaxRules = 100
+	// maxWaitingBytes bounds the payloads that wait at one rule, beside its Queue; what
+	// was fetched at once may go beyond it.
+	maxWaitingBytes = 16 << 20
+	// fetchBytes bounds what is fetched at once.
+	fetchBytes = 4 << 20
+	// metadataAge is after how long a topic that is new, or has more partitions, is
+	// seen.
+	metadataAge = 10 * time.Second
+)
+
+// Deliveries is where deliveries are kept; *delivery.Store is one.
+type Deliveries interface {
+	Read(ctx context.Context, id gocql.UUID) (*delivery.Delivery, error)
+	Save(ctx context.Context, d *delivery.Delivery) error
+	Repeats(ctx context.Context, rule string, limit int) ([]delivery.Asked, error)
+	Repeated(ctx context.Context, rule string, id gocql.UUID) error
+	Since(ctx context.Context, rule string, first time.Time) (time.Time, error)
+}
+
+// Config of a Reactor. Kafka, Deliveries and Rules are required.
+type Config struct {
+	// Kafka are the client's options: brokers, TLS, SASL.
+	Kafka []kgo.Opt
+	// Deliveries keeps what became of events.
+	Deliveries Deliveries
+	// Rules, at most MaxRules. Their names are unique in a keyspace: two reactors with
+	// a rule of one name share its events.
+	Rules []Rule
+	// Targets and Plugins are what rules lead to, by name.
+	Targets map[string]notify.Target
+	Plugins map[string]Plugin
+	// Group is what the names of the consumer groups begin with; the rule's follows
+	// after a dot. Default outbox-react.
+	Group string
+	// DrainTimeout is how long attempts under way may take when the reactor stops, or
+	// loses a partition to another. Default 10 s.
+	DrainTimeout time.Duration
+	// Poll is how often it is looked whether a delivery is to be repeated. Default 1 s.
+	Poll time.Duration
+	// Logger is told of what failed. Default discards.
+	Logger *slog.Logger
+	// Registerer gets the metrics. Default: they are kept nowhere.
+	Registerer prometheus.Registerer
+}
+
+func (c Config) withDefaults() Config {
+	c.Group = cmp.Or(c.Group, DefaultGroup)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
+	c.Poll = cmp.Or(c.Poll, DefaultPoll)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registerer == nil {
+		c.Registerer = prometheus.NewRegistry()
+	}
+	return c
+}
+
+// compile checks everything and returns the rules. Every problem is reported.
+func (c *Config) compile() ([]*compiled, error) {
+	var errs []error
+	if c.Deliveries == nil {
+		errs = append(errs, errors.New("deliveries: may not be missing"))
+	}
+	if c.DrainTimeout < 0 || c.Poll <= 0 {
+		errs = append(errs, fmt.Errorf("drain timeout %s, poll %s: must be positive", c.DrainTimeout, c.Poll))
+	}
+	if len(c.Rules) == 0 || len(c.Rules) > MaxRules {
+		errs = append(errs, fmt.Errorf("%d rules: there must be 1 to %d", len(c.Rules), MaxRules))
+	}
+	for name := range c.Plugins {
+		if _, twice := c.Targets[name]; twice {
+			errs = append(errs, fmt.Errorf("plugin %s: a target has that name too", name))
+		}
+	}
+	var out []*compiled
+	seen := make(map[string]bool)
+	for _, r := range c.Rules {
+		if seen[r.Name] {
+			errs = append(errs, fmt.Errorf("rule %s: the name is taken", r.Name))
+		}
+		seen[r.Name] = true
+		one, err := c.compileRule(r)
+		errs = append(errs, err)
+		out = append(out, one)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("react: %w", err)
+	}
+	return out, nil
+}
+
+// Check reports every problem of the rules, without a broker or a database.
+func (c Config) Check() error {
+	c = c.withDefaults()
+	if c.Deliveries == nil {
+		c.Deliveries = (*delivery.Store)(nil)
+	}
+	_, err := c.compile()
+	return err
+}
+
+// names are what rules can lead to.
+func (c *Config) names() []string {
+	out := append(slices.Collect(maps.Keys(c.Targets)), slices.Collect(maps.Keys(c.Plugins))...)
+	slices.Sort(out)
+	if len(out) == 0 {
+		return []string{"none"}
+	}
+	return out
+}

@@ -1,0 +1,230 @@
+package react
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+)
+
+// errLeft says that an attempt was left alone: what becomes of it is not known.
+var errLeft = errors.New("left alone")
+
+// maxError bounds the text of an error that is kept, in bytes.
+const maxError = 2000
+
+// deliver tries a job until it ends. False means that it did not: the partition has
+// gone, or the runner stops.
+func (r *runner) deliver(p *partition, j *job) (done bool) {
+	done, ok := r.known(p.ctx, j)
+	if done || !ok {
+		return done
+	}
+	if j.err != nil {
+		return r.fail(j, j.err)
+	}
+	pauses := r.pauses(j.Attempts)
+	for {
+		if !sleepUntil(p.ctx, j.NextAttempt) {
+			return false
+		}
+		err := r.attempt(p, j)
+		if errors.Is(err, errLeft) {
+			return false
+		}
+		j.Attempts++
+		if err == nil {
+			j.State, j.NextAttempt = delivery.Delivered, time.Time{}
+			if !r.save(r.work, j) {
+				return false
+			}
+			r.metrics.delivered.Inc()
+			return true
+		}
+		r.metrics.errors.Inc()
+		if notify.IsPermanent(err) || j.Attempts >= r.rule.Attempts {
+			return r.fail(j, err)
+		}
+		pause := pauses.NextBackOff()
+		if asked := notify.WaitOf(err); asked > 0 {
+			pause = min(asked, r.rule.MaxBackoff)
+		}
+		j.Error, j.NextAttempt = errorText(err), time.Now().Add(pause)
+		r.log.Debug("an event was not taken; trying again", "event_id", j.EventID, "attempt", j.Attempts, "wait", pause, "err", err)
+		if !r.save(p.ctx, j) {
+			return false
+		}
+	}
+}
+
+// known reads what is known of the delivery, of this process's last life or another's.
+// done says that it is over; ok that it is to be tried.
+func (r *runner) known(ctx context.Context, j *job) (done, ok bool) {
+	var was *delivery.Delivery
+	ok = r.patiently(ctx, func() (err error) {
+		was, err = r.cfg.Deliveries.Read(ctx, j.ID)
+		if errors.Is(err, delivery.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case !ok:
+		return false, false
+	case was == nil:
+		return j.place == nil, true // what was to be repeated is no longer kept
+	case was.State != delivery.Pending:
+		return true, true
+	}
+	*j.Delivery = *was
+	return false, true
+}
+
+// pauses are the waits between attempts, after so many that were made.
+func (r *runner) pauses(made int) *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval, b.Multiplier, b.RandomizationFactor = r.rule.Backoff, r.rule.MaxBackoff, 2, 0.5
+	b.Reset()
+	for range made {
+		b.NextBackOff()
+	}
+	return b
+}
+
+// fail ends a delivery that nothing helps.
+func (r *runner) fail(j *job, err error) bool {
+	j.State, j.Error, j.NextAttempt = delivery.Failed, errorText(err), time.Time{}
+	if !r.save(r.work, j) {
+		return false
+	}
+	r.metrics.failed.Inc()
+	r.log.Error("an event was not delivered", "event_id", j.EventID, "delivery", j.ID, "topic", j.Topic, "attempt", j.Attempts, "err", j.Error)
+	return true
+}
+
+// errorText is an error as it is kept.
+func errorText(err error) string {
+	s := strings.ToValidUTF8(err.Error(), "\uFFFD")
+	if len(s) > maxError {
+		s = strings.ToValidUTF8(s[:maxError], "") + "…"
+	}
+	return s
+}
+
+// save writes the delivery, as often as that takes. False means that ctx ended first.
+func (r *runner) save(ctx context.Context, j *job) bool {
+	return r.patiently(ctx, func() error { return r.cfg.Deliveries.Save(ctx, j.Delivery) })
+}
+
+// patiently tries something of the database until it succeeds. False means that ctx
+// ended first.
+func (r *runner) patiently(ctx context.Context, do func() error) bool {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval, b.Multiplier = 100*time.Millisecond, 10*time.Second, 2
+	for try := 0; ctx.Err() == nil; try++ {
+		err := do()
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		r.metrics.unsaved.Inc()
+		if try == 0 {
+			r.log.Warn("the database does not take or give deliveries; trying again", "err", err)
+		}
+		if !sleepUntil(ctx, time.Now().Add(b.NextBackOff())) {
+			return false
+		}
+	}
+	return false
+}
+
+// sleepUntil waits; false means that ctx ended first.
+func sleepUntil(ctx context.Context, at time.Time) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	d := time.Until(at)
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// attempt calls the plugin when there is a place for it. The place is free again when
+// the call returns, however long that takes, so a plugin that hangs costs its rule's
+// places and nothing else.
+func (r *runner) attempt(p *partition, j *job) error {
+	select {
+	case r.slots <- struct{}{}:
+	case <-p.ctx.Done():
+		return errLeft
+	}
+	ctx, cancel := context.WithTimeout(r.work, r.rule.Timeout)
+	began := time.Now()
+	done := make(chan error, 1)
+	e := Event{Event: j.event, Rule: r.rule.Name, DeliveryID: j.ID.String(), Attempt: j.Attempts + 1}
+	go func() {
+		defer cancel()
+		defer func() { <-r.slots }()
+		defer func() {
+			if v := recover(); v != nil {
+				r.log.Error("the plugin panicked", "event_id", j.EventID, "err", v, "stack", string(debug.Stack()))
+				done <- fmt.Errorf("the plugin panicked: %v", v)
+			}
+		}()
+		done <- r.rule.plugin.Process(ctx, e)
+	}()
+	ended := func(err error) error {
+		r.metrics.seconds.Observe(time.Since(began).Seconds())
+		if err != nil && r.work.Err() != nil {
+			return errLeft // it may be that of the stop
+		}
+		return err
+	}
+	select {
+	case err := <-done:
+		return ended(err)
+	case <-ctx.Done():
+	}
+	// One that ends with its context gets the time to say so.
+	select {
+	case err := <-done:
+		return ended(err)
+	case <-r.work.Done():
+		return errLeft
+	case <-time.After(r.rule.Timeout/10 + 10*time.Millisecond):
+	}
+	return r.hangs(p, j, done, ended)
+}
+
+// hangs waits for a call that does not return, and says that it does not.
+func (r *runner) hangs(p *partition, j *job, done <-chan error, ended func(error) error) error {
+	r.metrics.stuck.Inc()
+	defer r.metrics.stuck.Dec()
+	j.Error = fmt.Sprintf("attempt %d has not returned after %s", j.Attempts+1, r.rule.Timeout)
+	r.log.Warn("the plugin hangs; it gets nothing else in this place until it returns", "event_id", j.EventID, "delivery", j.ID)
+	r.save(p.ctx, j)
+	select {
+	case err := <-done:
+		return ended(err)
+	case <-r.work.Done():
+	case <-p.ctx.Done():
+	}
+	return errLeft
+}

@@ -1,0 +1,239 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// bundle is a store on a node in memory, with a clock of its own.
+type bundle struct {
+	*Store
+	node    *scyllafake.Server
+	session *gocql.Session
+	now     time.Time
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	b := &bundle{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	b.node, b.session = scyllatest.Start(t)
+	var err error
+	b.Store, err = Open(Config{Session: b.session, Keyspace: schema.DefaultKeyspace, Now: func() time.Time { return b.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func testRecord(n int) *kgo.Record {
+	return &kgo.Record{
+		Topic: "OrderCreated", Partition: 2, Offset: int64(n), Timestamp: time.UnixMilli(1_700_000_000_000).UTC(), Key: []byte("order-1"), Value: []byte(`{"n":1}`),
+		Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte("e" + strconv.Itoa(n))}, {Key: "ce_type", Value: []byte("OrderCreated")}, {Key: "traceparent", Value: []byte("00-1")}},
+	}
+}
+
+// saved saves the n-th event's delivery in a state, a minute after the one before.
+func (b *bundle) saved(t *testing.T, rule string, n int, st State) *Delivery {
+	t.Helper()
+	b.now = b.now.Add(time.Minute)
+	r := testRecord(n)
+	e := record.Decode(r)
+	d := New(rule, r, &e)
+	d.State = st
+	if err := b.Save(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (b *bundle) list(t *testing.T, f Filter) (out []string) {
+	t.Helper()
+	if err := b.List(t.Context(), f, func(d *Delivery) error {
+		out = append(out, d.Rule+"/"+d.EventID+"/"+string(d.State))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func same(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestStore_ADeliveryIsReadAsItWasSaved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.saved(t, "a", 1, Pending)
+	d.Attempts, d.Error, d.NextAttempt = 2, "500", b.now.Add(time.Minute)
+	if err := b.Save(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Read(t.Context(), d.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", d) {
+		t.Errorf("Read() = %+v\nwant     %+v", got, d)
+	}
+	e := record.Decode(got.Record())
+	if want := record.Decode(testRecord(1)); e.ID != want.ID || e.Headers["traceparent"] != "00-1" || string(e.Payload()) != `{"n":1}` || e.Key != want.Key {
+		t.Errorf("the record is %+v, want %+v", e, want)
+	}
+	if _, err := b.Read(t.Context(), gocql.UUID{1}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Read() of nothing = %v", err)
+	}
+	if NewID("a", &e) == NewID("b", &e) {
+		t.Error("two rules have one id")
+	}
+	x, y := record.Event{Topic: "t", Offset: 1}, record.Event{Topic: "t", Offset: 2}
+	if NewID("a", &x) == NewID("a", &y) {
+		t.Error("two records without an event id have one id")
+	}
+}
+
+func TestStore_ListsByRuleStateAndEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for n := range 100 { // more than an hour, and than one chunk
+		b.saved(t, "a", n, Delivered)
+	}
+	begin := b.now
+	f := b.saved(t, "a", 100, Failed)
+	b.saved(t, "b", 100, Failed)
+	b.saved(t, "b", 101, Pending)
+	same(t, "failed", b.list(t, Filter{State: Failed}), "b/e100/failed", "a/e100/failed")
+	same(t, "of an event", b.list(t, Filter{Event: "e100"}), "b/e100/failed", "a/e100/failed")
+	same(t, "of a rule, failed", b.list(t, Filter{Rule: "a", State: Failed}), "a/e100/failed")
+	same(t, "since", b.list(t, Filter{Since: begin.Add(time.Second)}), "b/e101/pending", "b/e100/failed", "a/e100/failed")
+	same(t, "until", b.list(t, Filter{Rule: "b", Until: b.now}), "b/e100/failed")
+	if got := b.list(t, Filter{}); len(got) != 103 || got[0] != "b/e101/pending" || got[3] != "a/e99/delivered" {
+		t.Errorf("all: %d, %v", len(got), got[:4])
+	}
+	if got := b.list(t, Filter{Rule: "a", State: Delivered}); len(got) != 100 {
+		t.Errorf("delivered of a: %d", len(got))
+	}
+	// Pages neither repeat nor skip one.
+	var pages []string
+	for f := (Filter{}); ; {
+		n := 0
+		err := b.List(t.Context(), f, func(d *Delivery) error {
+			if n == 7 {
+				return ErrStop
+			}
+			n++
+			f.After = d.Place()
+			pages = append(pages, d.Rule+"/"+d.EventID+"/"+string(d.State))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n < 7 {
+			break
+		}
+	}
+	same(t, "pages", pages, b.list(t, Filter{})...)
+	// One that moves on is where it stands now, and in its old place.
+	f.State = Delivered
+	if err := b.Save(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "failed", b.list(t, Filter{State: Failed}), "b/e100/failed")
+	if got := b.list(t, Filter{}); len(got) != 103 || got[2] != "a/e100/delivered" {
+		t.Errorf("all: %d, %v", len(got), got[:4])
+	}
+}
+
+func TestStore_RepeatIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.saved(t, "a", 1, Failed)
+	got, err := b.Repeat(t.Context(), d.ID, "mara", "mended")
+	if err != nil || got.State != Pending || got.Repeats != 1 || got.RepeatedBy != "mara" || got.Reason != "mended" {
+		t.Fatalf("Repeat() = %+v, %v", got, err)
+	}
+	if _, err := b.Repeat(t.Context(), d.ID, "mara", ""); !errors.Is(err, ErrPending) {
+		t.Errorf("Repeat() again = %v", err)
+	}
+	if _, err := b.Repeat(t.Context(), gocql.UUID{1}, "mara", ""); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Repeat() of nothing = %v", err)
+	}
+	asked, err := b.Repeats(t.Context(), "a", 10)
+	if err != nil || len(asked) != 1 || asked[0] != (Asked{d.ID, "OrderCreated", 2}) {
+		t.Fatalf("Repeats() = %+v, %v", asked, err)
+	}
+	if err := b.Repeated(t.Context(), "a", d.ID); err != nil {
+		t.Fatal(err)
+	}
+	if asked, err = b.Repeats(t.Context(), "a", 10); err != nil || len(asked) != 0 {
+		t.Errorf("Repeats() = %+v, %v", asked, err)
+	}
+}
+
+// A new owner whose clock is behind that of the old one still has the last word.
+func TestStore_TheLaterWriteCountsWhateverTheClocks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.saved(t, "a", 1, Pending)
+	b.now = b.now.Add(-time.Hour)
+	got, err := b.Read(t.Context(), d.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.State = Delivered
+	if err := b.Save(t.Context(), got); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = b.Read(t.Context(), d.ID); err != nil || got.State != Delivered {
+		t.Errorf("state %s, %v", got.State, err)
+	}
+	same(t, "pending", b.list(t, Filter{State: Pending}))
+}
+
+func TestStore_SinceIsWhatWasSaidFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := b.now
+	for _, at := range []time.Time{first, first.Add(time.Hour)} {
+		if got, err := b.Since(t.Context(), "a", at); err != nil || !got.Equal(first) {
+			t.Errorf("Since() = %s, %v, want %s", got, err, first)
+		}
+	}
+}
+
+// What is kept has a time to live, so nothing has to be swept.
+func TestStore_RowsGoByThemselves(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for st, keep := range map[State]time.Duration{Delivered: DefaultKeepDelivered, Failed: DefaultKeepFailed, Pending: DefaultKeepFailed} {
+		d := b.saved(t, "a", len(st), st)
+		for _, column := range []string{"state", "record_value", "written_at"} {
+			var ttl int
+			if err := b.session.Query("SELECT TTL("+column+") FROM deliveries WHERE id = ?", d.ID).Scan(&ttl); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Duration(ttl) * time.Second; got > keep || got < keep-time.Minute {
+				t.Errorf("%s of a %s one lives for %s, want %s", column, st, got, keep)
+			}
+		}
+	}
+	if _, err := Open(Config{Session: b.session, Keyspace: "x", KeepDelivered: time.Hour, KeepFailed: time.Minute}); err == nil {
+		t.Error("what failed goes before what was delivered, and that is no error")
+	}
+}

@@ -1,0 +1,46 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+)
+
+// View is a delivery as people and scripts see it.
+type View struct {
+	ID          string        `json:"id" format:"uuid"`
+	Rule        string        `json:"rule"`
+	State       State         `json:"state" enum:"pending,failed,delivered"`
+	Attempts    int           `json:"attempts" doc:"Since it began or was last repeated; 0 of a failed one says that its rule could not decide"`
+	Error       string        `json:"error,omitempty" doc:"That of the last attempt that failed"`
+	EventID     string        `json:"event_id,omitempty"`
+	EventType   string        `json:"event_type,omitempty"`
+	AggregateID string        `json:"aggregate_id,omitempty"`
+	Topic       string        `json:"topic"`
+	Partition   int32         `json:"partition"`
+	Offset      int64         `json:"offset"`
+	CreatedAt   time.Time     `json:"created_at"`
+	ChangedAt   time.Time     `json:"changed_at"`
+	NextAttempt *time.Time    `json:"next_attempt,omitempty"`
+	Repeats     int           `json:"repeats,omitempty" doc:"How often somebody asked for it again"`
+	RepeatedBy  string        `json:"repeated_by,omitempty"`
+	Reason      string        `json:"reason,omitempty"`
+	Event       *record.Event `json:"event,omitempty" doc:"The event, of a single delivery"`
+}
+
+// ViewOf is how d is seen; with the event if d has its record.
+func ViewOf(d *Delivery) View {
+	v := View{
+		ID: d.ID.String(), Rule: d.Rule, State: d.State, Attempts: d.Attempts, Error: d.Error, EventID: d.EventID, EventType: d.EventType,
+		AggregateID: d.AggregateID, Topic: d.Topic, Partition: d.Partition, Offset: d.Offset, CreatedAt: d.CreatedAt, ChangedAt: d.ChangedAt,
+		Repeats: d.Repeats, RepeatedBy: d.RepeatedBy, Reason: d.Reason,
+	}
+	if !d.NextAttempt.IsZero() {
+		v.NextAttempt = &d.NextAttempt
+	}
+	if d.Value != nil || d.Headers != nil {
+		e := record.Decode(d.Record())
+		v.Event = &e
+	}
+	return v
+}

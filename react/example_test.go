@@ -1,0 +1,119 @@
+package react_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/react"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// loyalty gives points to customers for their orders.
+type loyalty struct{ done chan<- string }
+
+// CanHandle leaves orders of guests alone.
+func (l loyalty) CanHandle(e react.Event) bool {
+	var order struct {
+		Customer string `json:"customer_id"`
+	}
+	return json.Unmarshal(e.Data, &order) == nil && order.Customer != ""
+}
+
+// Process gives the points. It may be called again for the same order, after a
+// failure or a crash, and tells that by DeliveryID.
+func (l loyalty) Process(ctx context.Context, e react.Event) error {
+	if e.Attempt == 1 {
+		return errors.New("the loyalty service is busy") // it is tried again after Backoff
+	}
+	l.done <- fmt.Sprintf("%s of %s, attempt %d: %s", e.Type, e.AggregateID, e.Attempt, e.Data)
+	return nil
+}
+
+// A plugin in Go is anything with CanHandle and Process. This gives it the big orders.
+func Example() {
+	session, seeds, stop := embedded("OrderCreated")
+	defer stop()
+
+	deliveries, err := delivery.Open(delivery.Config{Session: session, Keyspace: schema.DefaultKeyspace})
+	if err != nil {
+		slog.Error("deliveries", "err", err)
+		return
+	}
+	done := make(chan string, 1)
+	reactor, err := react.New(react.Config{
+		Kafka:      []kgo.Opt{kgo.SeedBrokers(seeds...)},
+		Deliveries: deliveries,
+		Plugins:    map[string]react.Plugin{"loyalty": loyalty{done}},
+		Rules: []react.Rule{{
+			Name: "points-for-big-orders", Topics: []string{"OrderCreated"}, When: `double(data.total) >= 1000.0`, To: "loyalty",
+			Backoff: 10 * time.Millisecond, From: react.FromStart,
+		}},
+	})
+	if err != nil {
+		slog.Error("react", "err", err) // names the rule, the field and the column
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- reactor.Run(ctx) }()
+
+	publish(seeds, "OrderCreated", "order-1", `{"customer_id":"","total":"5000.00"}`)
+	publish(seeds, "OrderCreated", "order-2", `{"customer_id":"c-7","total":"12.00"}`)
+	publish(seeds, "OrderCreated", "order-3", `{"customer_id":"c-7","total":"1250.00"}`)
+	fmt.Println(<-done)
+
+	cancel() // lets what is under way finish
+	fmt.Println(<-ended)
+	// Output:
+	// OrderCreated of order-3, attempt 2: {"customer_id":"c-7","total":"1250.00"}
+	// <nil>
+}
+
+// embedded starts a database and a broker in this process.
+func embedded(topics ...string) (*gocql.Session, []string, func()) {
+	node, err := scyllafake.Start(scyllatest.Config())
+	must(err)
+	admin, err := scyllatest.Cluster(node, "").CreateSession()
+	must(err)
+	must(schema.Migrate(context.Background(), admin, schema.Options{}))
+	admin.Close()
+	session, err := scyllatest.Cluster(node, schema.DefaultKeyspace).CreateSession()
+	must(err)
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, topics...))
+	must(err)
+	return session, broker.ListenAddrs(), func() {
+		session.Close()
+		broker.Close()
+		must(node.Close())
+	}
+}
+
+// publish does what the relay does.
+func publish(seeds []string, topic, aggregate, payload string) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(seeds...))
+	must(err)
+	defer client.Close()
+	must(client.ProduceSync(context.Background(), &kgo.Record{
+		Topic: topic, Key: []byte(aggregate), Value: []byte(payload),
+		Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte("event-of-" + aggregate)}, {Key: "ce_type", Value: []byte(topic)}, {Key: "ce_subject", Value: []byte(aggregate)}},
+	}).FirstErr())
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,52 @@
+package react
+
+import (
+	"context"
+	"sync"
+)
+
+// Reactor runs rules. Make one with New.
+type Reactor struct {
+	cfg     Config
+	rules   []*compiled
+	metrics *metrics
+}
+
+// New checks the configuration and compiles the rules. It connects to nothing. The
+// error reports every problem, with the rule and the place.
+func New(cfg Config) (*Reactor, error) {
+	cfg = cfg.withDefaults()
+	rules, err := cfg.compile()
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Reactor{cfg: cfg, rules: rules, metrics: m}, nil
+}
+
+// Run delivers until ctx ends, then lets attempts under way finish within
+// DrainTimeout, commits what is settled, and returns nil. An error says that a rule
+// could not begin; the others are stopped.
+//
+// A broker or database that is away is waited for.
+func (r *Reactor) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var all sync.WaitGroup
+	var once sync.Once
+	var failed error
+	for _, rule := range r.rules {
+		one := newRunner(&r.cfg, rule, r.metrics.of(rule.Name))
+		all.Go(func() {
+			if err := one.run(ctx); err != nil {
+				once.Do(func() { failed = err })
+				stop(err)
+			}
+		})
+	}
+	all.Wait()
+	return failed
+}

@@ -1,0 +1,81 @@
+package react
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+)
+
+// repeatsAtOnce is how many deliveries to be repeated are looked at at once.
+const repeatsAtOnce = 1000
+
+// look sees to what is to be repeated, and to how long events wait, until ctx ends.
+func (r *runner) look(ctx context.Context) {
+	tick := time.NewTicker(r.cfg.Poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		r.metrics.oldest.Set(r.oldest().Seconds())
+		asked, err := r.cfg.Deliveries.Repeats(ctx, r.rule.Name, repeatsAtOnce)
+		if err != nil {
+			r.metrics.unsaved.Inc()
+			continue // the next look is soon
+		}
+		for _, a := range asked {
+			if ctx.Err() == nil && r.mine(a) {
+				r.repeat(ctx, a)
+			}
+		}
+	}
+}
+
+// oldest is how long the job waits that waits longest.
+func (r *runner) oldest() (longest time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, since := range r.jobs {
+		longest = max(longest, time.Since(since))
+	}
+	return longest
+}
+
+// mine tells whether this process is to repeat a delivery, and has not begun.
+func (r *runner) mine(a delivery.Asked) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.partitions[topicPartition{a.Topic, a.Partition}]
+	return p != nil && p.ctx.Err() == nil && !r.repeating[a.ID] && len(r.jobs) < r.rule.Queue
+}
+
+// repeat begins a delivery again, behind those of its aggregate that are under way.
+func (r *runner) repeat(ctx context.Context, a delivery.Asked) {
+	d, err := r.cfg.Deliveries.Read(ctx, a.ID)
+	switch {
+	case errors.Is(err, delivery.ErrNotFound), err == nil && d.State != delivery.Pending:
+		// It is forgotten, or the one who repeated it died before the list knew.
+		if err := r.cfg.Deliveries.Repeated(ctx, r.rule.Name, a.ID); err != nil {
+			r.metrics.unsaved.Inc()
+		}
+		return
+	case err != nil:
+		r.metrics.unsaved.Inc()
+		return
+	}
+	e := record.Decode(d.Record())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.partitions[topicPartition{a.Topic, a.Partition}]
+	if p == nil || p.ctx.Err() != nil {
+		return
+	}
+	r.repeating[a.ID] = true
+	r.metrics.repeats.Inc()
+	r.begin(p, &job{Delivery: d, event: e, lane: r.rule.lane(&e)})
+}

@@ -1,0 +1,231 @@
+package react
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+)
+
+// Defaults of Rule.
+const (
+	DefaultTimeout     = 10 * time.Second
+	DefaultAttempts    = 8
+	DefaultBackoff     = time.Second
+	DefaultMaxBackoff  = 5 * time.Minute
+	DefaultConcurrency = 4
+	DefaultQueue       = 1000
+)
+
+// Values of Rule.Order and Rule.From.
+const (
+	// OrderAggregate: the events of an aggregate go one at a time, in the order of
+	// their topic.
+	OrderAggregate = "aggregate"
+	// OrderNone: events go as soon as there is a place.
+	OrderNone = "none"
+	// FromNow: events since the rule was first run.
+	FromNow = "now"
+	// FromStart: all events that the topics have.
+	FromStart = "start"
+)
+
+// Rule says which events go to which plugin, and how. Name, Topics and To are
+// required; zero means default elsewhere.
+type Rule struct {
+	// Name is the rule's: a metric's label, in the log, and part of its consumer
+	// group and its deliveries' ids. A new name is a new rule. Letters, digits, - and _,
+	// at most 60.
+	Name string `koanf:"name"`
+	// Topics are names, or patterns with * for any characters.
+	Topics []string `koanf:"topics"`
+	// Types are event types, or patterns; empty for all.
+	Types []string `koanf:"types"`
+	// When is a CEL expression over the event that must be true; empty always is. An
+	// event for which it cannot be decided becomes a failed delivery.
+	When string `koanf:"when"`
+	// To names a target or a plugin of the Config.
+	To string `koanf:"to"`
+
+	// Title and Text are templates of what a target is told; a plugin in Go has none.
+	Title string `koanf:"title"`
+	Text  string `koanf:"text"`
+	// Severity is info, warning or critical; for pagers. Default info.
+	Severity string `koanf:"severity"`
+
+	// Timeout bounds one attempt. Default 10 s.
+	Timeout time.Duration `koanf:"timeout"`
+	// Attempts is how often an event is tried at most before its delivery is failed.
+	// Default 8.
+	Attempts int `koanf:"attempts"`
+	// Backoff is the wait after the first attempt; it doubles up to MaxBackoff, and
+	// each is shorter or longer by up to half by chance. Default 1 s and 5 min.
+	Backoff    time.Duration `koanf:"backoff"`
+	MaxBackoff time.Duration `koanf:"max_backoff"`
+	// Concurrency is how many events the plugin gets at the same time, in each
+	// process. Default 4.
+	Concurrency int `koanf:"concurrency"`
+	// Queue is how many events may wait in memory, those that are tried again
+	// included; beyond it the rule stops reading. Default 1,000.
+	Queue int `koanf:"queue"`
+	// Order is aggregate or none. Default aggregate.
+	Order string `koanf:"order"`
+	// From is now or start: which events a rule takes that is new. Default now.
+	From string `koanf:"from"`
+}
+
+func (r Rule) withDefaults() Rule {
+	r.Severity = cmp.Or(r.Severity, string(notify.Info))
+	r.Timeout = cmp.Or(r.Timeout, DefaultTimeout)
+	r.Attempts = cmp.Or(r.Attempts, DefaultAttempts)
+	r.Backoff = cmp.Or(r.Backoff, DefaultBackoff)
+	r.MaxBackoff = cmp.Or(r.MaxBackoff, max(DefaultMaxBackoff, r.Backoff))
+	r.Concurrency = cmp.Or(r.Concurrency, DefaultConcurrency)
+	r.Queue = cmp.Or(r.Queue, DefaultQueue)
+	r.Order = cmp.Or(r.Order, OrderAggregate)
+	r.From = cmp.Or(r.From, FromNow)
+	return r
+}
+
+// ruleName is what a rule may be called.
+var ruleName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,60}$`)
+
+// validate reports every problem but those of expression, templates and To.
+func (r *Rule) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !ruleName.MatchString(r.Name) {
+		bad("name %q: write letters, digits, - and _, at most 60", r.Name)
+	}
+	if len(r.Topics) == 0 {
+		bad("topics: name at least one; * stands for any characters")
+	}
+	for field, patterns := range map[string][]string{"topics": r.Topics, "types": r.Types} {
+		for _, p := range patterns {
+			if _, err := path.Match(p, "x"); err != nil || p == "" {
+				bad("%s %q: is no pattern; write names, with * for any characters", field, p)
+			}
+		}
+	}
+	if !slices.Contains([]string{string(notify.Info), string(notify.Warning), string(notify.Critical)}, r.Severity) {
+		bad("severity %q: use info, warning or critical", r.Severity)
+	}
+	if r.Timeout <= 0 || r.Backoff <= 0 || r.MaxBackoff < r.Backoff {
+		bad("timeout %s, backoff %s, max_backoff %s: must be positive, and max_backoff not below backoff", r.Timeout, r.Backoff, r.MaxBackoff)
+	}
+	if r.Attempts < 1 {
+		bad("attempts %d: must be at least 1", r.Attempts)
+	}
+	if r.Concurrency < 1 || r.Concurrency > 1000 {
+		bad("concurrency %d: must be 1 to 1000", r.Concurrency)
+	}
+	if r.Queue < 1 || r.Queue > 100_000 {
+		bad("queue %d: must be 1 to 100000", r.Queue)
+	}
+	if r.Order != OrderAggregate && r.Order != OrderNone {
+		bad("order %q: use aggregate or none", r.Order)
+	}
+	if r.From != FromNow && r.From != FromStart {
+		bad("from %q: use now or start", r.From)
+	}
+	return errors.Join(errs...)
+}
+
+// compiled is a rule that can be asked. It is safe for concurrent use.
+type compiled struct {
+	Rule
+	when   *expression // nil is always true
+	plugin Plugin
+}
+
+// compileRule checks a rule whole. Errors name the rule and the field.
+func (c *Config) compileRule(r Rule) (*compiled, error) {
+	r = r.withDefaults()
+	errs := []error{r.validate()}
+	out := &compiled{Rule: r}
+	var err error
+	if strings.TrimSpace(r.When) != "" {
+		if out.when, err = compile(r.When); err != nil {
+			errs = append(errs, fmt.Errorf("when: %w", err))
+		}
+	}
+	if out.plugin, err = c.pluginOf(&r); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("rule %s: %w", cmp.Or(r.Name, "without a name"), err)
+	}
+	return out, nil
+}
+
+// pluginOf is what the rule leads to.
+func (c *Config) pluginOf(r *Rule) (Plugin, error) {
+	if p, ok := c.Plugins[r.To]; ok {
+		if r.Title != "" || r.Text != "" {
+			return nil, fmt.Errorf("title and text: %s is a plugin, which gets the event as it is", r.To)
+		}
+		return p, nil
+	}
+	target, ok := c.Targets[r.To]
+	if !ok {
+		return nil, fmt.Errorf("to %q: there is no such target or plugin; there are %s", r.To, strings.Join(c.names(), ", "))
+	}
+	title, err := parseText("title", cmp.Or(r.Title, defaultTitle))
+	words, terr := parseText("text", cmp.Or(r.Text, defaultText))
+	if err := errors.Join(err, terr); err != nil {
+		return nil, err
+	}
+	return &notice{target: target, title: title, text: words, severity: notify.Severity(r.Severity)}, nil
+}
+
+// matches tells whether the event is for the rule's plugin. An error says that this
+// cannot be decided.
+func (r *compiled) matches(e *record.Event) (ok bool, err error) {
+	if len(r.Types) > 0 && !slices.ContainsFunc(r.Types, func(p string) bool { ok, _ := path.Match(p, e.Type); return ok }) {
+		return false, nil
+	}
+	if r.when != nil {
+		if ok, err := r.when.holds(e); !ok || err != nil {
+			return false, err
+		}
+	}
+	return r.canHandle(e), nil
+}
+
+// canHandle asks the plugin. One that panics gets the event, so that the failure is
+// seen.
+func (r *compiled) canHandle(e *record.Event) (ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = true
+		}
+	}()
+	return r.plugin.CanHandle(Event{Event: *e, Rule: r.Name})
+}
+
+// lane is what an event shares with those that it must not pass.
+func (r *compiled) lane(e *record.Event) string {
+	if r.Order == OrderNone {
+		return ""
+	}
+	return cmp.Or(e.AggregateID, e.Key)
+}
+
+// expressions are the topics as the Kafka client wants them; false if they are plain
+// names.
+func (r *Rule) expressions() (out []string, patterns bool) {
+	if !strings.Contains(strings.Join(r.Topics, ""), "*") {
+		return r.Topics, false
+	}
+	for _, t := range r.Topics {
+		out = append(out, "^"+strings.ReplaceAll(regexp.QuoteMeta(t), `\*`, `.*`)+"$")
+	}
+	return out, true
+}

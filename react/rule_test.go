@@ -1,0 +1,242 @@
+package react
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+)
+
+func testEvent() record.Event {
+	return record.Event{
+		Topic: "OrderCreated", Partition: 3, Offset: 41, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Key: "order-1", ID: "e-1", Type: "OrderCreated",
+		AggregateID: "order-1", AggregateType: "order", Sequence: 7, Time: "2026-01-02T03:04:04.5Z", ContentType: "application/json",
+		Headers: map[string]string{"region": "eu"},
+		Data:    json.RawMessage(`{"total":"1250.00","lines":[{"sku":"a","quantity":2},{"sku":"b","quantity":1000000}],"customer":null,"n":3}`),
+	}
+}
+
+func TestExpression_OverTheEvent(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	for text, want := range map[string]bool{
+		`topic == "OrderCreated" && partition == 3 && offset == 41 && key == "order-1"`:           true,
+		`event_id == "e-1" && event_type.startsWith("Order") && sequence > 6`:                     true,
+		`aggregate_id == "order-1" && aggregate_type == "order" && content_type.contains("json")`: true,
+		`double(data.total) >= 1250.0`:                                         true,
+		`data.n == 3 && data.n < 4 && data.n >= 2.5`:                           true,
+		`data.lines.exists(l, l.quantity > 999)`:                               true,
+		`data.lines.all(l, l.sku == "a")`:                                      false,
+		`has(data.missing) && data.missing > 3`:                                false,
+		`data.customer == null`:                                                true,
+		`headers["region"] == "eu" && !("x" in headers)`:                       true,
+		`time < at && at - time == duration("500ms")`:                          true,
+		`time.getFullYear() == 2026 && at > timestamp("2026-01-01T00:00:00Z")`: true,
+		`event_type.matches("^Order(Created|Cancelled)$")`:                     true,
+		`aggregate_id.split("-")[1] == "1"`:                                    true,
+		"// big orders\n  double(data.total) >\n  1e6":                         false,
+		`data_text == ""`:                                                      true,
+	} {
+		x, err := compile(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got, err := x.holds(&e); got != want || err != nil {
+			t.Errorf("%s = %v, %v", text, got, err)
+		}
+	}
+	x, err := compile(`data_text == "hello" && data == null && time == at`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := record.Decode(&kgo.Record{Value: []byte("hello"), Timestamp: time.Now(), Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte("text/plain")}}})
+	if got, err := x.holds(&plain); !got || err != nil {
+		t.Errorf("of a text: %v, %v", got, err)
+	}
+}
+
+func TestExpression_ErrorsSayWhere(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`total > 3`:      "line 1, column 1: undeclared reference to 'total'",
+		`event_type == `: "line 1, column 15: Syntax error",
+		"event_type == \"a\" &&\n  sequence == \"b\"": "line 2, column 12: found no matching overload for '_==_'",
+		`sequence + 1`:  "it is a int, and must be true or false",
+		`data.flag`:     "it is a dyn, and must be true or false",
+		`nosuch(topic)`: "column 7: undeclared reference to 'nosuch'",
+		`"` + strings.Repeat("x", maxExpression) + `" == topic`: "size",
+		`event_type.matches("(")`:                               "",
+	} {
+		x, err := compile(text)
+		if want == "" { // it is known when it runs
+			e := testEvent()
+			if err == nil {
+				_, err = x.holds(&e)
+			}
+			if err == nil {
+				t.Errorf("%s is no error", text)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// What an expression costs is bounded, whatever it and the event are.
+func TestExpression_CostIsBounded(t *testing.T) {
+	t.Parallel()
+	list := "[" + strings.Repeat("1,", 2000) + "1]"
+	e := record.Event{Data: json.RawMessage(`{"l":` + list + `}`)}
+	x, err := compile(`data.l.all(a, data.l.all(b, data.l.all(c, a + b + c > 0.0)))`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.holds(&e); err == nil || !strings.Contains(err.Error(), "cost") {
+		t.Errorf("holds() = %v, want an error of its cost", err)
+	}
+}
+
+func TestRule_BadOnesAreNamed(t *testing.T) {
+	t.Parallel()
+	plugins := map[string]Plugin{"p": Func(func(context.Context, Event) error { return nil })}
+	targets := map[string]notify.Target{"ops": notify.TargetFunc(func(context.Context, notify.Message) error { return nil })}
+	for _, tt := range []struct {
+		rule Rule
+		want string
+	}{
+		{Rule{Topics: []string{"a"}, To: "p"}, `rule without a name: name ""`},
+		{Rule{Name: "r", To: "p"}, "rule r: topics: name at least one"},
+		{Rule{Name: "r", Topics: []string{"["}, To: "p"}, `topics "[": is no pattern`},
+		{Rule{Name: "r", Topics: []string{"a"}, Types: []string{""}, To: "p"}, `types "": is no pattern`},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "x"}, `to "x": there is no such target or plugin; there are ops, p`},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Text: "x"}, "title and text: p is a plugin"},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", When: "nothing"}, "rule r: when: line 1, column 1: undeclared"},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "ops", Title: "{{.event_typ}}"}, "title: an event has no event_typ"},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "ops", Text: "a\n{{if}}"}, "text:2"},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "ops", Severity: "loud"}, `severity "loud"`},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Order: "fifo"}, `order "fifo"`},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", From: "then"}, `from "then"`},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Attempts: -1}, "attempts -1"},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Timeout: -1}, "timeout -1ns"},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Backoff: time.Hour, MaxBackoff: time.Minute}, "max_backoff not below backoff"},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Concurrency: 1001}, "concurrency 1001"},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Queue: -1}, "queue -1"},
+	} {
+		err := Config{Rules: []Rule{tt.rule}, Plugins: plugins, Targets: targets}.Check()
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %q", tt.rule, err, tt.want)
+		}
+	}
+	good := Rule{Name: "r", Topics: []string{"a"}, To: "p"}
+	if err := (Config{Rules: []Rule{good, good}, Plugins: plugins}).Check(); err == nil || !strings.Contains(err.Error(), "rule r: the name is taken") {
+		t.Errorf("two of one name: %v", err)
+	}
+	if err := (Config{Plugins: plugins}).Check(); err == nil || !strings.Contains(err.Error(), "0 rules") {
+		t.Errorf("no rules: %v", err)
+	}
+	if err := (Config{Rules: []Rule{good}, Plugins: plugins}).Check(); err != nil {
+		t.Errorf("a good rule: %v", err)
+	}
+}
+
+func TestRule_Topics(t *testing.T) {
+	t.Parallel()
+	r := Rule{Topics: []string{"a.b", "Order*"}}
+	got, patterns := r.expressions()
+	if !patterns || strings.Join(got, " ") != `^a\.b$ ^Order.*$` {
+		t.Errorf("%v, %v", got, patterns)
+	}
+	r.Topics = []string{"a.b"}
+	if got, patterns = r.expressions(); patterns || got[0] != "a.b" {
+		t.Errorf("%v, %v", got, patterns)
+	}
+}
+
+// messages is a target that keeps what it is sent.
+type messages struct{ got []notify.Message }
+
+func (m *messages) Send(_ context.Context, n notify.Message) error {
+	m.got = append(m.got, n)
+	return nil
+}
+
+func TestNotice_SaysWhatTheRuleSays(t *testing.T) {
+	t.Parallel()
+	target := new(messages)
+	c := Config{Targets: map[string]notify.Target{"ops": target}}
+	send := func(r Rule, e record.Event) (notify.Message, error) {
+		t.Helper()
+		r.Name, r.Topics, r.To = "big", []string{"*"}, "ops"
+		one, err := c.compileRule(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = one.plugin.Process(t.Context(), Event{Event: e, Rule: "big", DeliveryID: "d-1"})
+		if err != nil {
+			return notify.Message{}, err
+		}
+		return target.got[len(target.got)-1], nil
+	}
+	e := testEvent()
+	m, err := send(Rule{}, e)
+	if err != nil || m.Title != "OrderCreated order order-1" || !strings.Contains(m.Text, `"total": "1250.00"`) || !strings.Contains(m.Text, "OrderCreated[3]@41") ||
+		m.ID != "d-1" || m.Severity != notify.Info || m.Type != "event.big" {
+		t.Errorf("by default: %+v, %v", m, err)
+	}
+	b, err := json.Marshal(m)
+	if err != nil || !strings.Contains(string(b), `"event_id":"e-1"`) || !strings.Contains(string(b), `"total":"1250.00"`) {
+		t.Errorf("as a webhook: %s, %v", b, err)
+	}
+	m, err = send(Rule{
+		Title: "Order {{.aggregate_id}}:\n{{.data.total}}", Severity: "critical",
+		Text: `{{range .data.lines}}{{.quantity}} of {{.sku}} for {{$.key}}{{"\n"}}{{end}}{{.data.nothing}}{{with .headers}}{{.region}}{{end}}{{"\x1b[2J"}}{{.rule}}`,
+	}, e)
+	if err != nil || m.Title != "Order order-1: 1250.00" || m.Text != "2 of a for order-1\n1000000 of b for order-1\n<no value>eu [2Jbig" || m.Severity != notify.Critical {
+		t.Errorf("in its own words: %+v, %v", m, err)
+	}
+	text := "just text"
+	e.Data, e.Text = nil, &text
+	if m, err = send(Rule{}, e); err != nil || !strings.HasSuffix(m.Text, "\njust text") {
+		t.Errorf("of a text: %+v, %v", m, err)
+	}
+	long := strings.Repeat("ü", maxText)
+	e.Text = &long
+	if m, err = send(Rule{Title: "{{.data_text}}"}, e); err != nil || len(m.Text) > maxText+3 || len([]rune(m.Title)) != maxTitle+1 || !strings.HasSuffix(m.Text, "ü…") {
+		t.Errorf("of a long text: %d, %d, %v", len(m.Text), len(m.Title), err)
+	}
+	if _, err = send(Rule{Text: `{{index .data 3}}`}, testEvent()); !notify.IsPermanent(err) || !strings.Contains(err.Error(), "text") {
+		t.Errorf("what cannot be composed: %v", err)
+	}
+}
+
+// FuzzRule finds no expression, template or payload that makes a rule panic; that an
+// evaluation ends is the cost limit's.
+func FuzzRule(f *testing.F) {
+	f.Add(`double(data.total) > 3.0`, `{{.data.total}}`, []byte(`{"total":"4"}`))
+	f.Add(`data.l.all(x, x > 1) || data_text.matches("(a+)+$")`, `{{range .data.l}}{{.}}{{end}}`, []byte(`{"l":[1,2]}`))
+	f.Add(`headers.size() == 0 && time <= at`, `{{with $x := .headers}}{{$x.y}}{{end}}`, []byte("\xff"))
+	f.Add(`data.map(x, [x, x])[0][0] == null`, `{{json .data}}{{$.topic}}`, []byte(`[null]`))
+	f.Fuzz(func(t *testing.T, when, words string, payload []byte) {
+		e := record.Decode(&kgo.Record{Value: payload, Timestamp: time.Now()})
+		if x, err := compile(when); err == nil {
+			_, _ = x.holds(&e) // that it comes back is enough
+		}
+		_, _ = parseText("text", words)
+		w, err := parseText("text", defaultText)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := w.of(view(&e, "r")); err != nil || len(s) > maxText+len("…") {
+			t.Errorf("a text of %d bytes, %v", len(s), err)
+		}
+	})
+}

@@ -1,0 +1,340 @@
+package react
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+)
+
+// runner carries the events of one rule.
+type runner struct {
+	cfg     *Config
+	rule    *compiled
+	metrics *ruleMetrics
+	log     *slog.Logger
+	client  *kgo.Client
+	slots   chan struct{} // holds one token for each call of the plugin
+	room    chan struct{} // has a token when something was settled
+	work    context.Context
+	stop    context.CancelFunc // ends work
+
+	mu         sync.Mutex
+	partitions map[topicPartition]*partition
+	jobs       map[*job]time.Time // all that wait, and since when
+	bytes      int
+	repeating  map[gocql.UUID]bool
+}
+
+type topicPartition struct {
+	topic     string
+	partition int32
+}
+
+// partition is one that this process owns.
+type partition struct {
+	topicPartition
+	// ctx ends when the partition goes to another process, or the runner stops: nothing
+	// new is begun then.
+	ctx     context.Context
+	leave   context.CancelFunc
+	running sync.WaitGroup
+
+	offsets offsets
+	lanes   map[string][]*job // the first of each is under way
+}
+
+// job is a delivery under way.
+type job struct {
+	*delivery.Delivery
+	event record.Event
+	place *place // nil for one that is repeated
+	err   error  // that of the rule, which could not decide
+	lane  string
+	size  int // what it counts in bytes
+}
+
+func newRunner(cfg *Config, rule *compiled, m *ruleMetrics) *runner {
+	r := &runner{
+		cfg: cfg, rule: rule, metrics: m, log: cfg.Logger.With("rule", rule.Name),
+		slots: make(chan struct{}, rule.Concurrency), room: make(chan struct{}, 1),
+		partitions: make(map[topicPartition]*partition), jobs: make(map[*job]time.Time), repeating: make(map[gocql.UUID]bool),
+	}
+	r.work, r.stop = context.WithCancel(context.Background())
+	return r
+}
+
+// run delivers until ctx ends.
+func (r *runner) run(ctx context.Context) (err error) {
+	defer r.stop()
+	since, ok := r.since(ctx)
+	if !ok {
+		return nil
+	}
+	topics, patterns := r.rule.expressions()
+	opts := []kgo.Opt{
+		kgo.ConsumerGroup(r.cfg.Group + "." + r.rule.Name), kgo.ConsumeTopics(topics...),
+		// Of a partition without a committed offset, all since the rule began: partitions
+		// and topics that come later are so read from their start.
+		kgo.ConsumeStartOffset(kgo.NewOffset().AfterMilli(since.UnixMilli())), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(time.Second), kgo.BlockRebalanceOnPoll(), kgo.MetadataMaxAge(metadataAge),
+		kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes / 4), kgo.OnPartitionsAssigned(r.assigned(ctx)),
+		kgo.OnPartitionsRevoked(func(ctx context.Context, cl *kgo.Client, lost map[string][]int32) {
+			r.lost(lost, false)
+			r.commit(ctx, cl)
+		}),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { r.lost(lost, false) }),
+	}
+	if patterns {
+		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeExcludeTopics("^_"))
+	}
+	if r.client, err = kgo.NewClient(append(opts, r.cfg.Kafka...)...); err != nil {
+		return fmt.Errorf("rule %s: kafka client: %w", r.rule.Name, err)
+	}
+	var beside sync.WaitGroup
+	beside.Go(func() { r.look(ctx) })
+	r.read(ctx)
+	beside.Wait()
+	r.lost(r.owned(), true)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainTimeout)
+	defer cancel()
+	r.commit(end, r.client)
+	r.client.CloseAllowingRebalance()
+	return nil
+}
+
+// since is from when on the rule takes events. False means that ctx has ended.
+func (r *runner) since(ctx context.Context) (since time.Time, ok bool) {
+	first := time.Now()
+	if r.rule.From == FromStart {
+		first = time.UnixMilli(0)
+	}
+	ok = r.patiently(ctx, func() (err error) {
+		since, err = r.cfg.Deliveries.Since(ctx, r.rule.Name, first)
+		return err
+	})
+	return since, ok
+}
+
+// read takes records while there is room for them.
+func (r *runner) read(ctx context.Context) {
+	for {
+		room := r.awaitRoom(ctx)
+		if room == 0 {
+			return
+		}
+		fetches := r.client.PollRecords(ctx, room)
+		fetches.EachError(func(topic string, partition int32, err error) {
+			if ctx.Err() == nil && !errors.Is(err, kgo.ErrClientClosed) {
+				r.log.Warn("cannot read a topic; trying again", "topic", topic, "partition", partition, "err", err)
+			}
+		})
+		if ctx.Err() == nil {
+			fetches.EachRecord(r.take)
+		}
+		r.client.AllowRebalance()
+	}
+}
+
+// awaitRoom waits until the queue is not full, and returns how many events it takes;
+// 0 if ctx has ended.
+func (r *runner) awaitRoom(ctx context.Context) int {
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		room := r.rule.Queue - len(r.jobs)
+		if r.bytes >= maxWaitingBytes {
+			room = 0
+		}
+		r.mu.Unlock()
+		if room > 0 {
+			return room
+		}
+		select {
+		case <-r.room:
+		case <-ctx.Done():
+		}
+	}
+	return 0
+}
+
+// take begins the delivery of a record, if it is for this rule.
+func (r *runner) take(rec *kgo.Record) {
+	r.metrics.records.Inc()
+	e := record.Decode(rec)
+	ok, err := r.rule.matches(&e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.partitions[topicPartition{rec.Topic, rec.Partition}]
+	if p == nil {
+		return // it has gone to another process
+	}
+	at := p.offsets.take(rec)
+	if !ok && err == nil {
+		r.settle(p, at)
+		return
+	}
+	if err != nil {
+		r.metrics.undecided.Inc()
+		err = fmt.Errorf("when: %w", err)
+	}
+	r.begin(p, &job{Delivery: delivery.New(r.rule.Name, rec, &e), event: e, place: at, err: err, lane: r.rule.lane(&e)})
+}
+
+// begin starts a job, or puts it behind those of its lane. Called with the lock.
+func (r *runner) begin(p *partition, j *job) {
+	j.size = len(j.Value)
+	r.jobs[j] = time.Now()
+	r.bytes += j.size
+	r.metrics.waiting.Set(float64(len(r.jobs)))
+	if j.lane != "" {
+		p.lanes[j.lane] = append(p.lanes[j.lane], j)
+		if len(p.lanes[j.lane]) > 1 {
+			return
+		}
+	}
+	p.running.Go(func() { r.carry(p, j) })
+}
+
+// carry delivers a job and then those behind it in its lane.
+func (r *runner) carry(p *partition, j *job) {
+	for j != nil {
+		done := r.deliver(p, j)
+		if done && j.place == nil {
+			r.patiently(r.work, func() error { return r.cfg.Deliveries.Repeated(r.work, r.rule.Name, j.ID) })
+		}
+		j = r.ended(p, j, done)
+	}
+}
+
+// ended forgets a job and returns the next of its lane. What is not done is left to
+// whoever owns the partition next, and so is what is behind it.
+func (r *runner) ended(p *partition, j *job, done bool) (next *job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if done && j.place != nil {
+		r.settle(p, j.place)
+	}
+	r.forget(j)
+	behind := p.lanes[j.lane]
+	if j.lane == "" || len(behind) == 0 {
+		return nil
+	}
+	behind = behind[1:]
+	if !done || len(behind) == 0 {
+		for _, other := range behind {
+			r.forget(other)
+		}
+		delete(p.lanes, j.lane)
+		return nil
+	}
+	p.lanes[j.lane] = behind
+	return behind[0]
+}
+
+// forget takes a job off the count. Called with the lock.
+func (r *runner) forget(j *job) {
+	delete(r.jobs, j)
+	if j.place == nil {
+		delete(r.repeating, j.ID)
+	}
+	r.bytes -= j.size
+	r.metrics.waiting.Set(float64(len(r.jobs)))
+	select {
+	case r.room <- struct{}{}:
+	default:
+	}
+}
+
+// settle marks what may be committed. Called with the lock.
+func (r *runner) settle(p *partition, at *place) {
+	next, moved := p.offsets.settle(at)
+	if moved && r.partitions[p.topicPartition] == p {
+		r.client.MarkCommitOffsets(map[string]map[int32]kgo.EpochOffset{p.topic: {p.partition: next}})
+	}
+}
+
+// assigned makes ready for partitions that come to this process.
+func (r *runner) assigned(ctx context.Context) func(context.Context, *kgo.Client, map[string][]int32) {
+	return func(_ context.Context, _ *kgo.Client, came map[string][]int32) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for topic, ps := range came {
+			for _, n := range ps {
+				p := &partition{topicPartition: topicPartition{topic, n}, lanes: make(map[string][]*job)}
+				p.ctx, p.leave = context.WithCancel(ctx)
+				r.partitions[p.topicPartition] = p
+			}
+		}
+	}
+}
+
+// owned are the partitions of this process.
+func (r *runner) owned() map[string][]int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string][]int32)
+	for p := range r.partitions {
+		out[p.topic] = append(out[p.topic], p.partition)
+	}
+	return out
+}
+
+// lost begins nothing new of partitions, lets what is under way finish within
+// DrainTimeout, and gives them up. What is not settled then whoever owns them next
+// delivers, perhaps again; with end, attempts that still run are ended too.
+func (r *runner) lost(lost map[string][]int32, end bool) {
+	var leaving []*partition
+	r.mu.Lock()
+	for topic, ps := range lost {
+		for _, n := range ps {
+			if p := r.partitions[topicPartition{topic, n}]; p != nil {
+				p.leave()
+				leaving = append(leaving, p)
+			}
+		}
+	}
+	r.mu.Unlock()
+	if len(leaving) == 0 {
+		return
+	}
+	idle := make(chan struct{})
+	go func() {
+		for _, p := range leaving {
+			p.running.Wait()
+		}
+		close(idle)
+	}()
+	t := time.NewTimer(r.cfg.DrainTimeout)
+	defer t.Stop()
+	select {
+	case <-idle:
+	case <-t.C:
+		if end {
+			r.stop()
+			<-idle
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range leaving {
+		if r.partitions[p.topicPartition] == p {
+			delete(r.partitions, p.topicPartition)
+		}
+	}
+}
+
+func (r *runner) commit(ctx context.Context, cl *kgo.Client) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.DrainTimeout)
+	defer cancel()
+	if err := cl.CommitMarkedOffsets(ctx); err != nil && !errors.Is(err, kgo.ErrClientClosed) {
+		r.log.Warn("offsets are not committed; events may be delivered again", "err", err)
+	}
+}
