@@ -182,6 +182,7 @@ func (a *API) Register(h huma.API) {
 	describe(h, batch, reflect.TypeFor[struct {
 		Messages []NewMessage `json:"messages" minItems:"1" maxItems:"1000"`
 	}]())
+	addExamples(h.OpenAPI())
 }
 
 // RegisterKept adds, to another server's API, what is done with messages that were
@@ -201,6 +202,7 @@ func (a *API) RegisterKept(h huma.API) {
 		OperationID: "list-messages", Method: http.MethodGet, Path: "/v1/messages",
 		Summary: "List the messages that wait for their time", Description: "The next to be delivered first.", Responses: problems(h, 422, 429, 503),
 	}, a.list)
+	addExamples(h.OpenAPI())
 }
 
 // describe says what a body is: the handlers judge bodies on their own.

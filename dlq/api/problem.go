@@ -73,6 +73,8 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 		return p
 	case errors.Is(err, dlq.ErrNotFound):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no dead letter of this event.")
+	case errors.Is(err, dlq.ErrArchive):
+		return s.ofArchive(ctx, err)
 	case errors.Is(err, dlq.ErrNoJob):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):

@@ -343,6 +343,14 @@ var mutants = []mutant{
 		old: "			at, ok := from.at(name, partition)\n			if ok {", new: "			at, ok := from.at(name, partition)\n			at = max(0, at-1)\n			if ok {",
 	},
 	{
+		name: "a topic that comes later is followed from when it is noticed", file: "watch/follow.go", pkg: "./watch", run: "Follow_TopicsThatComeLater",
+		old: "		s.at[name] = map[int32]int64{}\n", new: "",
+	},
+	{
+		name: "a topic that came while a follower was away is followed from now on", file: "watch/position.go", pkg: "./watch", run: "Follow_Resumes",
+		old: "			out[name] = make(map[int32]int64)\n", new: "",
+	},
+	{
 		name: "a page elsewhere may watch", file: "watch/socket.go", pkg: "./watch", run: "Foreign",
 		old: "Subprotocols: []string{protocol}}", new: "Subprotocols: []string{protocol}, InsecureSkipVerify: true}",
 	},
