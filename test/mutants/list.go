@@ -284,7 +284,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "what was due while nobody was there is left", file: "schedule/scheduler.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
-		old: "from = now.Add(-MaxAhead - 30*24*time.Hour)", new: "from = now.Add(-time.Minute)",
+		old: "w.from = began.Add(-MaxAhead - 30*24*time.Hour)", new: "w.from = began.Add(-time.Minute)",
 	},
 	{
 		name: "a slot is dropped before its message is in the outbox", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
