@@ -58,7 +58,7 @@ test-peers: java ## conformance with a real Apache Cassandra, end to end on a re
 	go test -tags peers -count=1 -timeout 20m -v -run Peer ./test/... | ./test/tidy-log
 
 .PHONY: test-api
-test-api: ## the running order API against its own description, with schemathesis (needs Python 3 with venv)
+test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)
 	./test/api/run
 
 .PHONY: test-fault

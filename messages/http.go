@@ -161,6 +161,7 @@ func NewAPI(s *Service) *API { return &API{service: s} }
 func (a *API) Register(h huma.API) {
 	cfg := &a.service.cfg
 	one, batch := &huma.RequestBody{}, &huma.RequestBody{}
+	batchResponses := problems(h, 400, 413, 415, 422, 429, 503)
 	huma.Register(h, huma.Operation{
 		OperationID: "post-message", Method: http.MethodPost, Path: "/v1/messages", DefaultStatus: http.StatusAccepted,
 		Summary:     "Hand in a message",
@@ -175,8 +176,12 @@ func (a *API) Register(h huma.API) {
 		Description: "Each is stored on its own, with a result of its own: 202 if all were, 207 if some were not. " +
 			"With an Idempotency-Key the same batch can be sent again until all are stored.",
 		MaxBodyBytes: cfg.MaxBatchBytes, RequestBody: batch, SkipValidateBody: true,
-		Responses: problems(h, 400, 413, 415, 422, 429, 503),
+		Responses: batchResponses,
 	}, a.postBatch)
+	// huma describes the one answer that it knows of.
+	some := *batchResponses["202"]
+	some.Description = "Some are stored, some are not: each result says"
+	batchResponses["207"] = &some
 	a.RegisterKept(h)
 	describe(h, one, reflect.TypeFor[NewMessage]())
 	describe(h, batch, reflect.TypeFor[struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/params"
 )
 
 // links lead from an order to what can be done with it.
@@ -117,6 +118,7 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	if a.gate != nil {
 		h.UseMiddleware(a.admit)
 	}
+	h.UseMiddleware(params.RefuseEmpty(h))
 
 	a.writing(h, maxBody)
 	a.handling(h, maxBody)
