@@ -243,6 +243,9 @@ func requireJSON(contentType string) error {
 }
 
 func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) {
+	if err := a.service.guard.Full(); err != nil {
+		return nil, a.fail("post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
+	}
 	if err := requireJSON(in.ContentType); err != nil {
 		return nil, err
 	}
@@ -263,6 +266,9 @@ func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) 
 }
 
 func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error) {
+	if err := a.service.guard.Full(); err != nil {
+		return nil, a.fail("post-messages", err, gocql.UUID{}, in.IdempotencyKey != "")
+	}
 	if err := requireJSON(in.ContentType); err != nil {
 		return nil, err
 	}

@@ -247,6 +247,9 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 
 func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error) {
 	keyed := in.IdempotencyKey != ""
+	if err := a.service.guard.Full(); err != nil {
+		return nil, a.fail(ctx, "create", err, gocql.UUID{}, keyed)
+	}
 	if err := requireJSON(in.ContentType, in.RawBody); err != nil {
 		return nil, err
 	}
