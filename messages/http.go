@@ -221,6 +221,9 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 }
 
 func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) {
+	if err := a.service.guard.Full(); err != nil {
+		return nil, a.fail("post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
+	}
 	n, err := decodeMessage(in.RawBody)
 	if err != nil {
 		a.service.metrics.results.WithLabelValues(resultInvalid).Inc()
@@ -238,6 +241,9 @@ func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) 
 }
 
 func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error) {
+	if err := a.service.guard.Full(); err != nil {
+		return nil, a.fail("post-messages", err, gocql.UUID{}, in.IdempotencyKey != "")
+	}
 	items, err := decodeBatch(in.RawBody)
 	if err != nil {
 		return nil, toProblem(err, gocql.UUID{}, false)
