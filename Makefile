@@ -26,8 +26,15 @@ dev: ## run it all: embedded engines, schema, order API, relay, sample orders
 build: ## build the binary into bin/outbox
 	CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
 
+TIERS := lint test-race test-virtual test-peers test-fault test-browser test-api fuzz-short bench-smoke compose-check vuln alerts cloud-check
+
 .PHONY: test
-test: lint test-race test-virtual test-peers test-fault test-browser test-api fuzz-short bench-smoke compose-check vuln alerts cloud-check ## everything CI runs (needs a JDK 17, Maven and Chromium)
+test: ## everything CI runs, and how long each part takes (needs a JDK 17, Maven and Chromium)
+	@failed=; for tier in $(TIERS); do \
+		began=$$SECONDS; \
+		$(MAKE) --no-print-directory $$tier || { failed+=" $$tier"; [[ "$(firstword -$(MAKEFLAGS))" == *k* ]] || break; }; \
+		echo "== make $$tier: $$((SECONDS - began)) s"; \
+	done; [[ -z $$failed ]] || { echo "failed:$$failed" >&2; exit 1; }
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -79,6 +86,17 @@ bench: build ## measure the relay beside the clients alone: README's table (UPDA
 		./test/readme-table bench README.md <bin/bench.md; \
 	else bin/outbox bench $(BENCH); fi
 
+BENCHSERVICES ?= --runs 5
+
+.PHONY: bench-services
+bench-services: build ## measure orders and messages beside the client alone: README's tables (UPDATE=1)
+	@for what in orders messages; do \
+		if [[ -n "$${UPDATE:-}" ]]; then \
+			bin/outbox bench $$what $(BENCHSERVICES) -o markdown >bin/bench.md; \
+			./test/readme-table bench-$$what README.md <bin/bench.md; \
+		else bin/outbox bench $$what $(BENCHSERVICES); fi; \
+	done
+
 .PHONY: bench-go
 bench-go: ## the Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
@@ -94,8 +112,8 @@ lint: ## gofumpt, go vet, staticcheck
 	go run $(STATICCHECK) -tags 'peers,fault,browser' ./...
 
 .PHONY: alerts
-alerts: ## test the alert rules with promtool (which takes minutes to build the first time)
-	cd test/promtool && GOFLAGS=-tags=remove_all_sd,netgo go tool promtool test rules ../../deploy/prometheus/alerts_test.yml
+alerts: ## test the alert rules with promtool
+	./test/promtool test rules deploy/prometheus/alerts_test.yml
 
 .PHONY: test-million
 test-million: ## a million dead letters: each listing's p95, and the memory (LETTERS=20000 for short)

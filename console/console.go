@@ -50,6 +50,8 @@ type Option func(*settings)
 type settings struct {
 	// TraceURL is the address of a trace, with {trace_id} and {span_id} in it.
 	TraceURL string `json:"trace_url,omitempty"`
+	// Orders: the API has the operations on orders and messages, too.
+	Orders bool `json:"orders,omitempty"`
 }
 
 // WithTraceURL makes a letter's page link to its trace: template is an http or
@@ -57,6 +59,12 @@ type settings struct {
 // Check it with ValidTraceURL first; Handler panics on one that is not.
 func WithTraceURL(template string) Option {
 	return func(s *settings) { s.TraceURL = template }
+}
+
+// WithOrders shows the pages of orders and scheduled messages, for an API that has
+// the operations of packages orders and messages beside its own.
+func WithOrders() Option {
+	return func(s *settings) { s.Orders = true }
 }
 
 // ValidTraceURL says what is wrong with a template for WithTraceURL.

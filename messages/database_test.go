@@ -90,7 +90,7 @@ func (b *bundle) events(t testing.TB) map[gocql.UUID]outbox.Event {
 // waiting are the scheduled messages.
 func (b *bundle) waiting(t testing.TB) []View {
 	t.Helper()
-	page, _, _, err := b.List(t.Context(), schedule.Position{DeliverAt: time.Now().Add(-time.Hour)}, time.Now().Add(schedule.MaxAhead), "", 1000)
+	page, _, _, err := b.List(t.Context(), schedule.Position{DeliverAt: time.Now().Add(-time.Hour)}, schedule.Filter{Until: time.Now().Add(schedule.MaxAhead)}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

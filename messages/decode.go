@@ -1,119 +1,51 @@
 package messages
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"maps"
-	"reflect"
-	"slices"
-	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
-// syntaxError is what a body that is not one JSON value gives.
-type syntaxError struct{ err error }
+// form bounds a message, whatever its fields are: its headers are the outbox's to
+// judge, and its payload is the caller's own. That may be nested as deep as
+// readers with the tightest defaults follow.
+var form = jsonform.Bounds{Depth: 3, Members: 64, Items: 16, Free: "payload", FreeDepth: 64}
 
-func (e *syntaxError) Error() string { return "body is not JSON: " + e.err.Error() }
-
-// decodeMessage reads one message. A good one takes a single strict pass; only a
-// bad one is taken apart to name all that is wrong with it. The error is a
-// *syntaxError or an *InvalidError.
+// decodeMessage reads one message. The error is a *jsonform.SyntaxError or an
+// *InvalidError with every field that is none of a message, or of the wrong type.
 func decodeMessage(body []byte) (NewMessage, error) {
+	if err := jsonform.Check(body, form); err != nil {
+		return NewMessage{}, err
+	}
+	return jsonform.Decode(body, explainMessage, nil)
+}
+
+func explainMessage(fields map[string]json.RawMessage, bad *InvalidError) NewMessage {
 	var n NewMessage
-	err := strict(body, &n)
-	if err == nil {
-		return n, nil
-	}
-	if !json.Valid(body) {
-		return NewMessage{}, &syntaxError{err}
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil || fields == nil {
-		return NewMessage{}, &InvalidError{[]FieldError{{"", "must be a JSON object"}}}
-	}
-	var bad InvalidError
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		target, ok := newField(name)
-		switch {
-		case !ok:
-			bad.add(clip(name), "is not a known field")
-		case json.Unmarshal(fields[name], target) != nil:
-			bad.add(name, "must be "+wanted[name])
-		}
-	}
-	if bad.Fields == nil { // the strict pass knew better
-		bad.add("", err.Error())
-	}
-	return NewMessage{}, &bad
-}
-
-// wanted says what each field must be.
-var wanted = map[string]string{
-	"topic": "a text", "key": "a text", "payload": "a JSON value", "payload_text": "a text", "payload_base64": "bytes in base64",
-	"content_type": "a text", "headers": "an object of texts", "delay": "a text such as 90s", "deliver_at": "a time such as 2027-01-31T08:00:00Z",
-	"priority": "a whole number",
-}
-
-// newField is something to read the field of that name into.
-func newField(name string) (any, bool) {
-	t := reflect.TypeFor[NewMessage]()
-	for i := range t.NumField() {
-		if of, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); of == name {
-			return reflect.New(t.Field(i).Type).Interface(), true
-		}
-	}
-	return nil, false
-}
-
-// batchBody is the body of a batch.
-type batchBody struct {
-	Messages []json.RawMessage `json:"messages"`
+	jsonform.Take(fields, bad, "", "topic", jsonform.WantText, &n.Topic)
+	jsonform.Take(fields, bad, "", "key", jsonform.WantText, &n.Key)
+	jsonform.Take(fields, bad, "", "payload", "a JSON value", &n.Payload)
+	jsonform.Take(fields, bad, "", "payload_text", jsonform.WantText, &n.PayloadText)
+	jsonform.Take(fields, bad, "", "payload_base64", "bytes in base64", &n.PayloadBase64)
+	jsonform.Take(fields, bad, "", "content_type", jsonform.WantText, &n.ContentType)
+	jsonform.Take(fields, bad, "", "headers", "an object of texts", &n.Headers)
+	jsonform.Take(fields, bad, "", "delay", "a text such as 90s", &n.Delay)
+	jsonform.Take(fields, bad, "", "deliver_at", "a time such as 2027-01-31T08:00:00Z", &n.DeliverAt)
+	jsonform.Take(fields, bad, "", "priority", "a whole number", &n.Priority)
+	jsonform.Rest(fields, bad, "")
+	return n
 }
 
 // decodeBatch reads a batch. An item that is no message does not keep the others
 // from being stored.
 func decodeBatch(body []byte) ([]Item, error) {
-	var b batchBody
-	if err := strict(body, &b); err != nil {
-		if !json.Valid(body) {
-			return nil, &syntaxError{err}
-		}
-		return nil, &InvalidError{[]FieldError{{"", `must be an object such as {"messages": [{"topic": "…"}]}`}}}
+	raw, err := jsonform.List(body, "messages", MaxBatch)
+	if err != nil {
+		return nil, err
 	}
-	if len(b.Messages) == 0 || len(b.Messages) > MaxBatch {
-		return nil, &InvalidError{[]FieldError{{"messages", fmt.Sprintf("must hold from 1 to %d messages; it holds %d", MaxBatch, len(b.Messages))}}}
-	}
-	items := make([]Item, len(b.Messages))
-	for i, raw := range b.Messages {
-		items[i].NewMessage, items[i].Err = decodeMessage(raw)
+	items := make([]Item, len(raw))
+	for i := range raw {
+		items[i].NewMessage, items[i].Err = decodeMessage(raw[i])
 	}
 	return items, nil
-}
-
-func strict(body []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		if errors.Is(err, io.EOF) {
-			return errors.New("it is empty")
-		}
-		return err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more follows after the JSON object")
-	}
-	if string(bytes.TrimSpace(body)) == "null" {
-		return errors.New("it is null")
-	}
-	return nil
-}
-
-// clip keeps what an error echoes short.
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "") + "…"
-	}
-	return s
 }

@@ -3,10 +3,11 @@ package messages
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // ErrNotFound says that there is no message with that id, or none any more.
@@ -16,35 +17,10 @@ var ErrNotFound = errors.New("no such message")
 var ErrTooLate = errors.New("the message is on its way")
 
 // FieldError is one bad field of a message.
-type FieldError struct {
-	// Field is its path in the body, such as headers.x, or begins with header.
-	Field string
-	// Problem says what the field must be.
-	Problem string
-}
+type FieldError = jsonform.FieldError
 
-// InvalidError lists every bad field of a message.
-type InvalidError struct{ Fields []FieldError }
-
-// Error names every field.
-func (e *InvalidError) Error() string {
-	parts := make([]string, len(e.Fields))
-	for i, f := range e.Fields {
-		parts[i] = f.Field + " " + f.Problem
-	}
-	return "invalid message: " + strings.Join(parts, "; ")
-}
-
-func (e *InvalidError) add(field, problem string) {
-	e.Fields = append(e.Fields, FieldError{field, problem})
-}
-
-func (e *InvalidError) orNil() error {
-	if len(e.Fields) == 0 {
-		return nil
-	}
-	return e
-}
+// InvalidError lists every bad field of a message, up to a bound.
+type InvalidError = jsonform.InvalidError
 
 // KeyReuseError says that an Idempotency-Key belongs to another request of the client.
 type KeyReuseError struct{}

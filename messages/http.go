@@ -16,6 +16,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
@@ -143,7 +144,8 @@ type idInput struct {
 type listInput struct {
 	State  string    `query:"state" enum:"scheduled" required:"true" doc:"scheduled: the others are not kept by state"`
 	Topic  string    `query:"topic" doc:"Only those for this topic"`
-	From   time.Time `query:"from" doc:"Only those due then or later; now where it is left out"`
+	Key    string    `query:"key" doc:"Only those with this key"`
+	From   time.Time `query:"from" doc:"Only those due then or later; all, the overdue too, where it is left out"`
 	Until  time.Time `query:"until" doc:"Only those due earlier"`
 	Limit  int       `query:"limit" default:"100" minimum:"1" maximum:"1000"`
 	Cursor string    `query:"cursor" doc:"next of the page before, with the same other parameters"`
@@ -175,6 +177,16 @@ func (a *API) Register(h huma.API) {
 		MaxBodyBytes: cfg.MaxBatchBytes, RequestBody: batch, SkipValidateBody: true,
 		Responses: problems(h, 400, 413, 415, 422, 429, 503),
 	}, a.postBatch)
+	a.RegisterKept(h)
+	describe(h, one, reflect.TypeFor[NewMessage]())
+	describe(h, batch, reflect.TypeFor[struct {
+		Messages []NewMessage `json:"messages" minItems:"1" maxItems:"1000"`
+	}]())
+}
+
+// RegisterKept adds, to another server's API, what is done with messages that were
+// handed in: look at one, list those that wait, take one back.
+func (a *API) RegisterKept(h huma.API) {
 	huma.Register(h, huma.Operation{
 		OperationID: "get-message", Method: http.MethodGet, Path: "/v1/messages/{id}",
 		Summary: "Say where a message stands", Responses: problems(h, 404, 422, 503),
@@ -187,12 +199,8 @@ func (a *API) Register(h huma.API) {
 	}, a.cancel)
 	huma.Register(h, huma.Operation{
 		OperationID: "list-messages", Method: http.MethodGet, Path: "/v1/messages",
-		Summary: "List the messages that wait for their time", Responses: problems(h, 422, 503),
+		Summary: "List the messages that wait for their time", Description: "The next to be delivered first.", Responses: problems(h, 422, 503),
 	}, a.list)
-	describe(h, one, reflect.TypeFor[NewMessage]())
-	describe(h, batch, reflect.TypeFor[struct {
-		Messages []NewMessage `json:"messages" minItems:"1" maxItems:"1000"`
-	}]())
 }
 
 // describe says what a body is: the handlers judge bodies on their own.
@@ -326,13 +334,13 @@ func (a *API) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if in.Cursor != "" {
 		var ok bool
 		if after, ok = readCursor(in.Cursor); !ok {
-			return nil, toProblem(&InvalidError{[]FieldError{{"query.cursor", "is none that a page has ended with"}}}, gocql.UUID{}, false)
+			return nil, toProblem(jsonform.Invalid("query.cursor", "is none that a page has ended with"), gocql.UUID{}, false)
 		}
 	}
 	if until.Sub(after.DeliverAt) > 3*schedule.MaxAhead {
-		return nil, toProblem(&InvalidError{[]FieldError{{"query.from", "must be at most three years before until"}}}, gocql.UUID{}, false)
+		return nil, toProblem(jsonform.Invalid("query.from", "must be at most three years before until"), gocql.UUID{}, false)
 	}
-	page, next, more, err := a.service.List(ctx, after, until, in.Topic, in.Limit)
+	page, next, more, err := a.service.List(ctx, after, schedule.Filter{Until: until, Topic: in.Topic, Key: in.Key}, in.Limit)
 	if err != nil {
 		return nil, a.fail("list-messages", err, gocql.UUID{}, false)
 	}

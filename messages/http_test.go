@@ -111,8 +111,8 @@ func TestHTTP_NamesEveryBadField(t *testing.T) {
 		want   []string
 	}{
 		{``, 400, nil},
-		{`{"topic":`, 400, nil},
-		{`{"topic":"t"} x`, 400, nil},
+		{`{"topic":`, 400, []string{"body.topic"}},
+		{`{"topic":"t"} x`, 400, []string{"body"}},
 		{`[]`, 422, []string{"body"}},
 		{`null`, 422, []string{"body"}},
 		{`{}`, 422, []string{"body.topic"}},
@@ -259,6 +259,11 @@ func TestHTTP_ScheduledIsSeenListedAndTakenBack(t *testing.T) {
 	for i, id := range ids {
 		if i >= len(listed) || listed[i] != id.String() {
 			t.Fatalf("listed %v, want %v", listed, ids)
+		}
+	}
+	for query, want := range map[string]int{"&key=k": 5, "&key=k&topic=t": 5, "&key=other": 0, "&topic=other": 0} {
+		if r := request(t, b.handler, "GET", "/v1/messages?state=scheduled"+query, ""); r.status != 200 || len(r.body["messages"].([]any)) != want {
+			t.Errorf("GET %s = %d %s, want %d", query, r.status, r.text, want)
 		}
 	}
 	path := "/v1/messages/" + ids[0].String()

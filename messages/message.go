@@ -35,7 +35,7 @@ type NewMessage struct {
 	PayloadBase64 *[]byte         `json:"payload_base64,omitempty" doc:"Bytes in base64, instead of payload"`
 	// ContentType is the payload's media type.
 	ContentType string            `json:"content_type,omitempty" doc:"Media type; application/json, text/plain or application/octet-stream by the kind of payload where it is left out"`
-	Headers     map[string]string `json:"headers,omitempty" doc:"Record headers"`
+	Headers     map[string]string `json:"headers,omitempty" maxProperties:"64" doc:"Record headers"`
 	// Delay or DeliverAt say when; neither says at once.
 	Delay     string     `json:"delay,omitempty" doc:"How long to wait, such as 90s, 15m or 36h; at most 366 days" example:"15m"`
 	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"When to deliver it, instead of delay; one that has passed means at once"`
@@ -91,11 +91,11 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 	var bad InvalidError
 	switch {
 	case n.Topic == "":
-		bad.add("topic", "is missing")
+		bad.Add("topic", "is missing", nil)
 	case !topicName.MatchString(n.Topic) || n.Topic == "." || n.Topic == "..":
-		bad.add("topic", "must be letters, digits and . _ -, at most 249")
+		bad.Add("topic", "must be letters, digits and . _ -, at most 249", nil)
 	case !c.allowed(n.Topic):
-		bad.add("topic", "is none that messages may be sent to; allowed are "+strings.Join(c.Topics, ", "))
+		bad.Add("topic", "is none that messages may be sent to; allowed are "+strings.Join(c.Topics, ", "), nil)
 	}
 	kinds := 0
 	for _, given := range []bool{n.Payload != nil, n.PayloadText != nil, n.PayloadBase64 != nil} {
@@ -104,32 +104,32 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 		}
 	}
 	if kinds > 1 {
-		bad.add("payload", "is given more than once: use one of payload, payload_text and payload_base64")
+		bad.Add("payload", "is given more than once: use one of payload, payload_text and payload_base64", nil)
 	}
 	if n.Priority != nil && (*n.Priority < 0 || *n.Priority > maxPriority) {
-		bad.add("priority", fmt.Sprintf("must be from 0 to %d", maxPriority))
+		bad.Add("priority", fmt.Sprintf("must be from 0 to %d", maxPriority), nil)
 	}
 	if _, there := n.Headers[HeaderPriority]; there && n.Priority != nil {
-		bad.add("headers."+HeaderPriority, "is what priority says; give one of them")
+		bad.Add("headers."+HeaderPriority, "is what priority says; give one of them", nil)
 	}
 	at, problem := n.deliverAt(now)
 	switch {
 	case n.Delay != "" && n.DeliverAt != nil:
-		bad.add("delay", "and deliver_at exclude each other; give one of them")
+		bad.Add("delay", "and deliver_at exclude each other; give one of them", nil)
 	case problem != "":
-		bad.add("delay", problem)
+		bad.Add("delay", problem, nil)
 	case at.After(now.Add(schedule.MaxAhead)):
 		field := "deliver_at"
 		if n.Delay != "" {
 			field = "delay"
 		}
-		bad.add(field, fmt.Sprintf("must be at most %d days ahead", schedule.MaxAhead/(24*time.Hour)))
+		bad.Add(field, fmt.Sprintf("must be at most %d days ahead", schedule.MaxAhead/(24*time.Hour)), nil)
 	}
 	if size := n.size(); size > c.MaxMessageBytes {
-		bad.add("payload", fmt.Sprintf("takes %d bytes with key and headers, more than %d", size, c.MaxMessageBytes))
+		bad.Add("payload", fmt.Sprintf("takes %d bytes with key and headers, more than %d", size, c.MaxMessageBytes), nil)
 	}
 	n.validateEvent(&bad, now)
-	return bad.orNil()
+	return bad.OrNil()
 }
 
 // validateEvent asks the outbox about what it knows better.
@@ -146,7 +146,7 @@ func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
 	}
 	invalid, ok := err.(*outbox.InvalidEventError) //nolint:errorlint // Validate returns it bare
 	if !ok {
-		bad.add("", err.Error())
+		bad.Add("", err.Error(), nil)
 		return
 	}
 	for _, f := range invalid.Fields {
@@ -155,17 +155,17 @@ func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
 		case isHeader:
 			name, err := strconv.Unquote(strings.TrimSuffix(key, "]"))
 			if name == outbox.HeaderPartitionKey && n.Headers[name] == "" && err == nil {
-				bad.add("key", problem)
+				bad.Add("key", problem, nil)
 			} else {
-				bad.add("headers."+name, problem)
+				bad.Add("headers."+name, problem, nil)
 			}
 		case f.Field == "ContentType":
-			bad.add("content_type", problem)
+			bad.Add("content_type", problem, nil)
 		case f.Field == "Payload":
-			bad.add("payload", problem)
+			bad.Add("payload", problem, nil)
 		case f.Field == "Type": // said already
 		default:
-			bad.add(f.Field, problem)
+			bad.Add(f.Field, problem, nil)
 		}
 	}
 }

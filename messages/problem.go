@@ -10,6 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // messageProblem is an RFC 9457 problem document with this API's own members.
@@ -65,7 +67,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		return p
 	}
 	var (
-		syntax      *syntaxError
+		syntax      *jsonform.SyntaxError
 		invalid     *InvalidError
 		reuse       *KeyReuseError
 		quota       *QuotaError
@@ -73,11 +75,13 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 	)
 	switch {
 	case errors.As(err, &syntax):
-		return newProblem(http.StatusBadRequest, problemMalformed, "The "+syntax.Error()+".")
+		p := newProblem(http.StatusBadRequest, problemMalformed, "The "+syntax.Error()+".")
+		p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(syntax.Field), Message: syntax.Problem})
+		return p
 	case errors.As(err, &invalid):
 		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The message cannot be taken; errors names every field that is wrong.")
 		for _, f := range invalid.Fields {
-			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: location(f.Field), Message: f.Problem})
+			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem, Value: f.Value})
 		}
 		return p
 	case errors.Is(err, ErrNotFound):
@@ -105,15 +109,4 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 	}
 	// What is not named above is a defect; the text of the error stays in the log.
 	return newProblem(http.StatusInternalServerError, "about:blank", "Something unexpected happened; the log has the details.")
-}
-
-// location is a field's path as huma writes it.
-func location(field string) string {
-	switch {
-	case field == "":
-		return "body"
-	case len(field) > 7 && (field[:7] == "header." || field[:6] == "query."):
-		return field
-	}
-	return "body." + field
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -220,13 +221,13 @@ func (s *Service) claim(ctx context.Context, opts Options, request any, fresh id
 func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client string) (Accepted, error) {
 	at, _ := n.deliverAt(id.createdAt)
 	m := n.message(id, client, at)
-	later := at.After(s.cfg.Now())
 	out := Accepted{ID: id.id, State: Queued, CreatedAt: id.createdAt}
-	if at.After(id.createdAt) {
-		out.DeliverAt = m.DeliverAt
-	}
+	// Which way a message goes is decided once, by what its first request fixed. A
+	// repetition that went the other way because its time has passed would leave it
+	// in the outbox and in the schedule, from where it could still be taken back.
+	later := at.After(id.createdAt)
 	if later {
-		out.State = Scheduled
+		out.State, out.DeliverAt = Scheduled, m.DeliverAt
 	}
 	if id.retried {
 		// What is there is left alone, whatever has become of it.
@@ -239,17 +240,14 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 			out.State = state
 			return out, nil
 		}
-		later = later || found // scheduled: written again, so that nothing of it is missing
+		// What is scheduled is written again, so that nothing of it is missing.
 	}
 	var err error
 	if later {
-		out.State = Scheduled
 		err = s.write(ctx, id, func(ctx context.Context, _ int64) error { return s.schedule.Put(ctx, &m, s.cfg.Now()) })
 	} else {
 		e := m.Event()
-		if !e.DeliverAt.After(e.CreatedAt) {
-			e.DeliverAt = time.Time{}
-		}
+		e.DeliverAt = time.Time{}
 		if err = s.write(ctx, id, func(ctx context.Context, micros int64) error { return s.store.insert(ctx, &e, micros) }); err == nil {
 			s.cfg.Committed(id.id)
 		}
@@ -334,7 +332,7 @@ const maxKey = 255
 
 func validateKey(key string) error {
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return &InvalidError{[]FieldError{{"header.Idempotency-Key", "must be at most 255 printable ASCII characters"}}}
+		return jsonform.Invalid("header.Idempotency-Key", "must be at most 255 printable ASCII characters")
 	}
 	return nil
 }

@@ -217,8 +217,8 @@ func (s *Service) cancelOnce(ctx context.Context, id gocql.UUID) error {
 
 // List returns messages that wait, the next to be delivered first. Errors are
 // *UnavailableError.
-func (s *Service) List(ctx context.Context, after schedule.Position, until time.Time, topic string, limit int) ([]View, schedule.Position, bool, error) {
-	page, next, more, err := s.schedule.List(ctx, after, until, topic, limit)
+func (s *Service) List(ctx context.Context, after schedule.Position, f schedule.Filter, limit int) ([]View, schedule.Position, bool, error) {
+	page, next, more, err := s.schedule.List(ctx, after, f, limit)
 	if err != nil {
 		return nil, schedule.Position{}, false, s.unavailable(gocql.UUID{}, false, err)
 	}

@@ -13,11 +13,11 @@ type Address struct {
 const MaxAddress = 200
 
 func (a *Address) validate(bad *InvalidError, at string) {
-	bad.text(at+"name", a.Name, 1, MaxCountry)
-	bad.text(at+"street", a.Street, 1, MaxAddress)
-	bad.text(at+"city", a.City, 1, MaxCountry)
-	bad.text(at+"region", a.Region, 0, MaxCountry)
-	bad.text(at+"postcode", a.Postcode, 0, MaxReference)
+	checkText(bad, at+"name", a.Name, 1, MaxCountry)
+	checkText(bad, at+"street", a.Street, 1, MaxAddress)
+	checkText(bad, at+"city", a.City, 1, MaxCountry)
+	checkText(bad, at+"region", a.Region, 0, MaxCountry)
+	checkText(bad, at+"postcode", a.Postcode, 0, MaxReference)
 }
 
 // The keys of an address in the database.

@@ -13,7 +13,7 @@ import (
 
 // needs describes what role an operation asks for, if it asks for any.
 func (a *api) needs(h huma.API, role access.Role, op huma.Operation) huma.Operation {
-	if a.gate == nil {
+	if !a.roles {
 		return op
 	}
 	maps.Copy(op.Responses, problems(h, 401, 403))

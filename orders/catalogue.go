@@ -130,6 +130,15 @@ var (
 		"confirm-order": exampleOrder(2, StatusConfirmed, map[string]any{"confirmed_at": "2026-11-21T10:35:00.000Z"}),
 		"ship-order":    exampleOrder(3, StatusShipped, map[string]any{"confirmed_at": "2026-11-21T10:35:00.000Z", "shipped_at": "2026-11-21T12:00:00.000Z", "carrier": "Posti", "tracking": "JJFI1"}),
 		"cancel-order":  exampleOrder(2, StatusCancelled, map[string]any{"cancelled_at": "2026-11-21T10:36:00.000Z", "cancel_reason": "changed my mind"}),
+		"list-order-events": map[string]any{
+			"events": []map[string]any{
+				{"event_id": "01a1fdab-b0c1-7d52-9a63-0c1de2a9f3b4", "version": 2, "type": EventUpdated, "status": StatusConfirmed, "at": "2026-11-21T10:35:00.000Z"},
+				{"event_id": "01a1fdab-a873-7804-8159-8f6ba00d992d", "version": 1, "type": EventCreated, "status": StatusPlaced, "at": "2026-11-21T10:34:07.859Z"},
+			},
+		},
+		"preview-order-change": map[string]any{
+			"change": ChangeConfirm, "allowed": true, "status": StatusPlaced, "version": 1, "status_after": StatusConfirmed, "version_after": 2, "event_type": EventUpdated,
+		},
 		"list-orders": map[string]any{
 			"orders": []map[string]any{{
 				"id": exampleID, "version": 1, "status": StatusPlaced, "country": "Finland", "placed_at": "2026-11-21T10:34:07.859Z", "currency": "EUR",

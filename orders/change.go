@@ -169,9 +169,9 @@ func (c *edit) next(head Order, me identity, opts WriteOptions) (Order, error) {
 	if opts.IfVersion != nil && !slices.Contains(opts.IfVersion, head.Version) {
 		return Order{}, &PreconditionError{Order: head}
 	}
-	to, ok := head.Status.after(c.kind)
-	if !ok || c.kind == ChangeUpdate && head.Version >= MaxVersion {
-		return Order{}, &ConflictError{Order: head, Change: c.kind}
+	to, refused := head.allows(c.kind)
+	if refused != nil {
+		return Order{}, refused
 	}
 	o := head
 	if err := c.apply(&o, me.createdAt); err != nil {
@@ -182,6 +182,15 @@ func (c *edit) next(head Order, me identity, opts WriteOptions) (Order, error) {
 	o.EventID = me.eventID
 	o.UpdatedAt = me.createdAt
 	return o, nil
+}
+
+// allows returns the status to which c leads from o, or why c is refused.
+func (o *Order) allows(c Change) (Status, *ConflictError) {
+	to, ok := o.Status.after(c)
+	if !ok || c == ChangeUpdate && o.Version >= MaxVersion {
+		return "", &ConflictError{Order: *o, Change: c}
+	}
+	return to, nil
 }
 
 // applyDecided applies an event of ours to the order. It is stored whatever

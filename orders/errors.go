@@ -3,61 +3,21 @@ package orders
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // ErrNotFound says that there is no order with that id.
 var ErrNotFound = errors.New("no such order")
 
 // FieldError is one bad field of a request.
-type FieldError struct {
-	// Field is its path in the body, such as lines[2].quantity, or begins with header.
-	Field string
-	// Problem says what the field must be.
-	Problem string
-	// Value is what was given, if it is worth showing.
-	Value any
-}
+type FieldError = jsonform.FieldError
 
-// maxFieldErrors bounds what an InvalidError lists: a small body can be wrong in
-// tens of thousands of places, and nobody reads that many.
-const maxFieldErrors = 100
-
-// InvalidError lists every bad field of a request. Of more than a hundred it
-// lists the first hundred and says last that there are more.
-type InvalidError struct {
-	Fields []FieldError
-}
-
-// Error names every field.
-func (e *InvalidError) Error() string {
-	parts := make([]string, len(e.Fields))
-	for i, f := range e.Fields {
-		parts[i] = f.Field + " " + f.Problem
-	}
-	return "invalid order: " + strings.Join(parts, "; ")
-}
-
-func (e *InvalidError) add(field, problem string, value any) {
-	switch n := len(e.Fields); {
-	case n < maxFieldErrors:
-		e.Fields = append(e.Fields, FieldError{Field: field, Problem: problem, Value: value})
-	case n == maxFieldErrors:
-		e.Fields = append(e.Fields, FieldError{Problem: fmt.Sprintf("has more bad fields than the %d listed", maxFieldErrors)})
-	}
-}
-
-func (e *InvalidError) full() bool { return len(e.Fields) > maxFieldErrors }
-
-func (e *InvalidError) orNil() error {
-	if len(e.Fields) == 0 {
-		return nil
-	}
-	return e
-}
+// InvalidError lists every bad field of a request, up to a bound.
+type InvalidError = jsonform.InvalidError
 
 // ConflictError says that the order's status does not allow the change, or that
 // it was updated MaxVersion times.

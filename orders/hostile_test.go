@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // What reading a body may allocate for each byte of it, and whatever its size.
@@ -129,7 +131,7 @@ func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
 			var r reply
 			cost := allocated(func() { r = request(t, h, "POST", "/v1/orders", tt.body) })
 			if r.status != tt.status {
-				t.Errorf("status %d, want %d: %s", r.status, tt.status, clip(r.text))
+				t.Errorf("status %d, want %d: %s", r.status, tt.status, jsonform.Clip(r.text))
 			}
 			if tt.at != "" && !slices.ContainsFunc(r.locations(), func(s string) bool { return strings.HasPrefix(s, tt.at) }) {
 				t.Errorf("the answer names %.200q, want %s", r.locations(), tt.at)
@@ -158,9 +160,9 @@ func TestHTTP_HostileBodiesOfChanges(t *testing.T) {
 			r := request(t, h, to[0], to[1], tt.body, "If-Match", `"1"`)
 			switch {
 			case r.status/100 != 4:
-				t.Errorf("%s %s with %s: status %d: %s", to[0], to[1], tt.name, r.status, clip(r.text))
+				t.Errorf("%s %s with %s: status %d: %s", to[0], to[1], tt.name, r.status, jsonform.Clip(r.text))
 			case r.status != http.StatusRequestEntityTooLarge && len(r.locations()) == 0:
-				t.Errorf("%s %s with %s: no field is named: %s", to[0], to[1], tt.name, clip(r.text))
+				t.Errorf("%s %s with %s: no field is named: %s", to[0], to[1], tt.name, jsonform.Clip(r.text))
 			}
 		}
 	}
@@ -192,11 +194,11 @@ func FuzzHostileBody(f *testing.F) {
 			if most := uint64(bytesPerByte*len(body) + bytesAtLeast); cost > most {
 				t.Errorf("decoder %d: %d bytes of body cost %d bytes of memory", i, len(body), cost)
 			}
-			var syntax *syntaxError
+			var syntax *jsonform.SyntaxError
 			if err != nil && !errors.As(err, &syntax) && len(fieldsOf(err)) == 0 {
 				t.Errorf("decoder %d refuses without naming a field: %v", i, err)
 			}
-			if n := len(fieldsOf(err)); n > maxFieldErrors+1 {
+			if n := len(fieldsOf(err)); n > jsonform.MaxFieldErrors+1 {
 				t.Errorf("decoder %d names %d fields", i, n)
 			}
 		}

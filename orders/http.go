@@ -96,6 +96,8 @@ type api struct {
 	service *Service
 	// gate is who may come in; nil lets everybody.
 	gate *access.Gate
+	// roles: operations say what role they need.
+	roles bool
 }
 
 // register adds the order operations to mux and returns the API description.
@@ -116,6 +118,14 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 		h.UseMiddleware(a.admit)
 	}
 
+	a.writing(h, maxBody)
+	a.handling(h, maxBody)
+	a.looking(h)
+	return h
+}
+
+// writing adds the operations that say what an order is.
+func (a *api) writing(h huma.API, maxBody int64) {
 	newOrder := &huma.RequestBody{}
 	huma.Register(h, a.needs(h, access.Operator, huma.Operation{
 		OperationID: "create-order", Method: http.MethodPost, Path: "/v1/orders", DefaultStatus: http.StatusCreated,
@@ -124,6 +134,18 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 		MaxBodyBytes: maxBody, RequestBody: newOrder, SkipValidateBody: true,
 		Responses: problems(h, 400, 408, 413, 415, 422, 429, 500, 503),
 	}), a.create)
+	describe[NewOrder](h, newOrder, true)
+	change(a, h, maxBody, huma.Operation{
+		OperationID: "update-order", Method: http.MethodPatch, Path: "/v1/orders/{id}",
+		Summary: "Change lines, address or country",
+		Description: "Stores an OrderUpdated event and changes the order, as long as it is placed or confirmed. What is left out stays; " +
+			"lines are replaced as a whole and the total is computed from them. If-Match is required.",
+		Responses: problems(h, 428),
+	}, decodeUpdate, a.service.Update)
+}
+
+// handling adds the operations on orders that are there.
+func (a *api) handling(h huma.API, maxBody int64) {
 	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
 		OperationID: "get-order", Method: http.MethodGet, Path: "/v1/orders/{id}",
 		Summary:   "Get an order",
@@ -135,14 +157,6 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 		Description: "The newest first, by the time they were placed. Pages go on at next, with the same other parameters.",
 		Responses:   problems(h, 422, 429, 500, 503),
 	}), a.list)
-	describe[NewOrder](h, newOrder, true)
-	change(a, h, maxBody, huma.Operation{
-		OperationID: "update-order", Method: http.MethodPatch, Path: "/v1/orders/{id}",
-		Summary: "Change lines, address or country",
-		Description: "Stores an OrderUpdated event and changes the order, as long as it is placed or confirmed. What is left out stays; " +
-			"lines are replaced as a whole and the total is computed from them. If-Match is required.",
-		Responses: problems(h, 428),
-	}, decodeUpdate, a.service.Update)
 	change(a, h, maxBody, huma.Operation{
 		OperationID: "confirm-order", Method: http.MethodPost, Path: "/v1/orders/{id}/confirm",
 		Summary:     "Confirm an order",
@@ -158,7 +172,6 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 		Summary:     "Cancel an order",
 		Description: "Stores an OrderCancelled event and cancels the order, which must be placed or confirmed. Of several requests one succeeds; the others get 409.",
 	}, decodeCancellation, a.service.Cancel)
-	return h
 }
 
 // change registers an operation that changes an order: decode reads its body, do

@@ -9,6 +9,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 type listInput struct {
@@ -26,7 +28,7 @@ func (*listInput) Resolve(ctx huma.Context) []error {
 	u := ctx.URL()
 	for name, values := range u.Query() {
 		if slices.Contains(values, "") {
-			errs = append(errs, &huma.ErrorDetail{Location: "query." + clip(name), Message: "must not be empty; leave it out"})
+			errs = append(errs, &huma.ErrorDetail{Location: "query." + jsonform.Clip(name), Message: "must not be empty; leave it out"})
 		}
 	}
 	return errs

@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // Bounds of an order. An order at all of them still fits one batch.
@@ -55,26 +57,26 @@ type Cancellation struct {
 // Validate returns nil or an *InvalidError that names every bad field.
 func (n *NewOrder) Validate() error {
 	var bad InvalidError
-	bad.text("invoice", n.Invoice, 0, MaxReference)
+	checkText(&bad, "invoice", n.Invoice, 0, MaxReference)
 	if n.CustomerID != nil {
-		bad.text("customer_id", *n.CustomerID, 1, MaxReference)
+		checkText(&bad, "customer_id", *n.CustomerID, 1, MaxReference)
 	}
-	bad.text("country", n.Country, 1, MaxCountry)
-	bad.time("placed_at", n.PlacedAt)
+	checkText(&bad, "country", n.Country, 1, MaxCountry)
+	checkTime(&bad, "placed_at", n.PlacedAt)
 	if n.Address != nil {
 		n.Address.validate(&bad, "address.")
 	}
 	if _, ok := minorUnits(n.Currency); !ok {
-		bad.add("currency", "must be the ISO 4217 code of a currency in use, such as GBP", clip(n.Currency))
+		bad.Add("currency", "must be the ISO 4217 code of a currency in use, such as GBP", jsonform.Clip(n.Currency))
 	}
 	validateLines(&bad, n.Lines, n.Currency)
-	return bad.orNil()
+	return bad.OrNil()
 }
 
 // validateLines holds prices to currency, too, if it is one.
 func validateLines(bad *InvalidError, lines []NewLine, currency string) {
 	if l := len(lines); l < 1 || l > MaxLines {
-		bad.add("lines", fmt.Sprintf("must have from 1 to %d lines", MaxLines), nil)
+		bad.Add("lines", fmt.Sprintf("must have from 1 to %d lines", MaxLines), nil)
 	}
 	for i := range lines[:min(len(lines), MaxLines)] {
 		lines[i].validate(bad, fmt.Sprintf("lines[%d].", i), currency)
@@ -82,19 +84,19 @@ func validateLines(bad *InvalidError, lines []NewLine, currency string) {
 }
 
 func (l *NewLine) validate(bad *InvalidError, at, currency string) {
-	bad.text(at+"sku", l.SKU, 1, MaxReference)
-	bad.text(at+"description", l.Description, 0, MaxDescription)
+	checkText(bad, at+"sku", l.SKU, 1, MaxReference)
+	checkText(bad, at+"description", l.Description, 0, MaxDescription)
 	if l.Quantity < 1 || l.Quantity > MaxQuantity {
-		bad.add(at+"quantity", fmt.Sprintf("must be from 1 to %d", MaxQuantity), l.Quantity)
+		bad.Add(at+"quantity", fmt.Sprintf("must be from 1 to %d", MaxQuantity), l.Quantity)
 	}
 	price, err := ParseMoney(string(l.UnitPrice))
 	if err != nil {
-		bad.add(at+"unit_price", err.Error(), clip(string(l.UnitPrice)))
+		bad.Add(at+"unit_price", err.Error(), jsonform.Clip(string(l.UnitPrice)))
 		return
 	}
 	if units, ok := minorUnits(currency); ok {
 		if _, ok := price.Fixed(units); !ok {
-			bad.add(at+"unit_price", fmt.Sprintf("must have at most %d decimal places in %s", units, currency), clip(string(l.UnitPrice)))
+			bad.Add(at+"unit_price", fmt.Sprintf("must have at most %d decimal places in %s", units, currency), jsonform.Clip(string(l.UnitPrice)))
 		}
 	}
 }
@@ -102,29 +104,29 @@ func (l *NewLine) validate(bad *InvalidError, at, currency string) {
 // Validate returns nil or an *InvalidError that names every bad field.
 func (c *Cancellation) Validate() error {
 	var bad InvalidError
-	bad.text("credit_note", c.CreditNote, 0, MaxReference)
-	bad.text("reason", c.Reason, 0, MaxDescription)
-	bad.time("cancelled_at", c.CancelledAt)
-	return bad.orNil()
+	checkText(&bad, "credit_note", c.CreditNote, 0, MaxReference)
+	checkText(&bad, "reason", c.Reason, 0, MaxDescription)
+	checkTime(&bad, "cancelled_at", c.CancelledAt)
+	return bad.OrNil()
 }
 
-func (e *InvalidError) text(field, v string, least, most int) {
+func checkText(bad *InvalidError, field, v string, least, most int) {
 	switch n := utf8.RuneCountInString(v); {
 	case !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl):
-		e.add(field, "must be UTF-8 text without control characters", nil)
+		bad.Add(field, "must be UTF-8 text without control characters", nil)
 	case n < least:
-		e.add(field, "must not be empty", nil)
+		bad.Add(field, "must not be empty", nil)
 	case n > most:
-		e.add(field, fmt.Sprintf("must have at most %d characters, has %d", most, n), nil)
+		bad.Add(field, fmt.Sprintf("must have at most %d characters, has %d", most, n), nil)
 	case least > 0 && strings.TrimSpace(v) == "":
-		e.add(field, "must not be blank", nil)
+		bad.Add(field, "must not be blank", nil)
 	}
 }
 
-func (e *InvalidError) time(field string, t *time.Time) {
+func checkTime(bad *InvalidError, field string, t *time.Time) {
 	// Outside of these years neither JSON nor the record header can write it.
 	if t != nil && (t.UTC().Year() < 1 || t.UTC().Year() > 9999) {
-		e.add(field, "must be in the years 1 to 9999", nil)
+		bad.Add(field, "must be in the years 1 to 9999", nil)
 	}
 }
 
@@ -137,13 +139,6 @@ func validateKey(key string) error {
 		}}}
 	}
 	return nil
-}
-
-func clip(s string) string {
-	if len(s) <= 64 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:64], "") + "…"
 }
 
 // build makes the order of a valid NewOrder; ids and time come from the caller.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 func fieldsOf(err error) []string {
@@ -94,9 +96,9 @@ func TestDecodeOrder_NamesEveryField(t *testing.T) {
 		})
 	}
 	for _, body := range []string{``, `{`, `{"country":}`, `{} {}`, `{}]`, "\x00"} {
-		var syntax *syntaxError
+		var syntax *jsonform.SyntaxError
 		if _, err := decodeOrder([]byte(body)); !errors.As(err, &syntax) {
-			t.Errorf("decodeOrder(%q) error = %v, want a *syntaxError", body, err)
+			t.Errorf("decodeOrder(%q) error = %v, want a *jsonform.SyntaxError", body, err)
 		}
 	}
 }
@@ -121,7 +123,7 @@ func FuzzDecodeOrder(f *testing.F) {
 	f.Add([]byte(`{"lines":[null,{"sku":1}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		n, err := decodeOrder(body)
-		var syntax *syntaxError
+		var syntax *jsonform.SyntaxError
 		switch {
 		case err == nil:
 			if err := n.Validate(); err != nil {

@@ -106,11 +106,11 @@ var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 // start is where the page begins, or an *InvalidError.
 func (q *ListQuery) start() (cursor, error) {
 	var bad InvalidError
-	bad.text("query.customer_id", q.CustomerID, 1, MaxReference)
-	bad.time("query.from", q.From)
-	bad.time("query.to", q.To)
+	checkText(&bad, "query.customer_id", q.CustomerID, 1, MaxReference)
+	checkTime(&bad, "query.from", q.From)
+	checkTime(&bad, "query.to", q.To)
 	if q.Limit < 0 || q.Limit > MaxPageSize {
-		bad.add("query.limit", fmt.Sprintf("must be from 1 to %d", MaxPageSize), q.Limit)
+		bad.Add("query.limit", fmt.Sprintf("must be from 1 to %d", MaxPageSize), q.Limit)
 	}
 	c := cursor{at: endOfTime}
 	if q.To != nil {
@@ -119,12 +119,12 @@ func (q *ListQuery) start() (cursor, error) {
 	if q.Cursor != "" {
 		got, err := parseCursor(q.Cursor)
 		if err != nil {
-			bad.add("query.cursor", "must be what the page before gave as next", nil)
+			bad.Add("query.cursor", "must be what the page before gave as next", nil)
 		} else if got.at.Before(c.at) {
 			c = got
 		}
 	}
-	return c, bad.orNil()
+	return c, bad.OrNil()
 }
 
 // cursor is a place in a list: what is older follows, and at the same time what

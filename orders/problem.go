@@ -6,11 +6,12 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // problem is an RFC 9457 problem document with this API's own members.
@@ -126,7 +127,7 @@ func (e *ConflictError) problem() string {
 // toProblem is the one place where the package's errors become HTTP. keyed says
 // whether the request had an Idempotency-Key, which decides about the advice.
 func toProblem(err error, id gocql.UUID, keyed bool) error {
-	var syntax *syntaxError
+	var syntax *jsonform.SyntaxError
 	var invalid *InvalidError
 	var conflict *ConflictError
 	var stale *PreconditionError
@@ -136,12 +137,12 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 	switch {
 	case errors.As(err, &syntax):
 		p := newProblem(http.StatusBadRequest, problemMalformed, syntax.Error())
-		p.Errors = append(p.Errors, &huma.ErrorDetail{Location: location(syntax.field), Message: syntax.problem})
+		p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(syntax.Field), Message: syntax.Problem})
 		return p
 	case errors.As(err, &invalid):
 		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The request has bad fields; errors names each of them.")
 		for _, f := range invalid.Fields {
-			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: location(f.Field), Message: f.Problem, Value: f.Value})
+			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem, Value: f.Value})
 		}
 		return p
 	case errors.Is(err, ErrNotFound):
@@ -177,15 +178,4 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 	// What is not named above is a defect; huma answers 500, and the text of
 	// the error stays in the log.
 	return newProblem(http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
-}
-
-// location is a field's path as huma writes it.
-func location(field string) string {
-	switch {
-	case field == "":
-		return "body"
-	case strings.HasPrefix(field, "header."), strings.HasPrefix(field, "query."):
-		return field
-	}
-	return "body." + field
 }

@@ -1,6 +1,10 @@
 package orders
 
-import "github.com/danielgtaylor/huma/v2"
+import (
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
 
 // The forms of texts: none has control characters, and what must be there is not
 // blank. Spaces are those of unicode.IsSpace.
@@ -15,6 +19,9 @@ const (
 func refine(doc *huma.OpenAPI) {
 	schemas := doc.Components.Schemas.Map()
 	for _, name := range []string{"NewOrder", "NewLine", "Address", "Update", "Cancellation", "Shipment"} {
+		if schemas[name] == nil {
+			continue // not all operations are offered everywhere
+		}
 		for _, p := range schemas[name].Properties {
 			switch {
 			case p.Type != huma.TypeString || p.Format != "" || p.Pattern != "":
@@ -25,15 +32,22 @@ func refine(doc *huma.OpenAPI) {
 			}
 		}
 	}
-	order := schemas["NewOrder"].Properties
-	order["currency"].Pattern = ""
-	for _, code := range Currencies() {
-		order["currency"].Enum = append(order["currency"].Enum, code)
-	}
-	order["address"] = &huma.Schema{OneOf: []*huma.Schema{order["address"], {Type: "null"}}}
 	least := 1
-	schemas["Update"].MinProperties = &least
-	for _, path := range doc.Paths {
+	if s := schemas["NewOrder"]; s != nil {
+		order := s.Properties
+		order["currency"].Pattern = ""
+		for _, code := range Currencies() {
+			order["currency"].Enum = append(order["currency"].Enum, code)
+		}
+		order["address"] = &huma.Schema{OneOf: []*huma.Schema{order["address"], {Type: "null"}}}
+	}
+	if s := schemas["Update"]; s != nil {
+		s.MinProperties = &least
+	}
+	for name, path := range doc.Paths {
+		if !strings.HasPrefix(name, "/v1/orders") && !strings.HasPrefix(name, "/v1/messages") {
+			continue // another server's, whose headers are forms of its own
+		}
 		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch} {
 			if op == nil {
 				continue

@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // Defaults of ServerConfig.
@@ -88,6 +90,8 @@ func (c ServerConfig) validate() error {
 //	POST  /v1/orders               create
 //	GET   /v1/orders               list a customer's
 //	GET   /v1/orders/{id}          read
+//	GET   /v1/orders/{id}/events   its events
+//	GET   /v1/orders/{id}/preview  what a change would do
 //	PATCH /v1/orders/{id}          update
 //	POST  /v1/orders/{id}/confirm  confirm
 //	POST  /v1/orders/{id}/ship     ship
@@ -113,14 +117,15 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
-	h := (&api{service: service, gate: cfg.Gate}).register(mux, cfg.MaxBodyBytes)
+	h := (&api{service: service, gate: cfg.Gate, roles: cfg.Gate != nil}).register(mux, cfg.MaxBodyBytes)
 	for _, register := range cfg.Routes {
 		register(h)
 	}
 	refine(h.OpenAPI())
 	addExamples(h.OpenAPI())
-	mux.HandleFunc("GET /docs", docs)
-	mux.HandleFunc("GET /docs/", docs)
+	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, newProblem(http.StatusNotFound, problemNoPath, "There is no such page; /docs is one."))
+	}))
 	mux.HandleFunc("GET /problems", problemList)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
@@ -231,7 +236,7 @@ func elsewhere(mux *http.ServeMux) http.Handler {
 		}
 		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(&c, r)
-		p := newProblem(c.status, problemNoPath, "There is nothing at "+strconv.Quote(clip(r.URL.Path))+"; /openapi.json says what is where.")
+		p := newProblem(c.status, problemNoPath, "There is nothing at "+strconv.Quote(jsonform.Clip(r.URL.Path))+"; /openapi.json says what is where.")
 		if c.status == http.StatusMethodNotAllowed {
 			p.Type = problemMethod
 			p.Detail = "This path takes " + c.header.Get("Allow") + "."

@@ -32,10 +32,10 @@ type Shipment struct {
 func (u *Update) Validate() error {
 	var bad InvalidError
 	if u.Country == nil && u.Address == nil && u.Lines == nil {
-		bad.add("", "must have country, address or lines", nil)
+		bad.Add("", "must have country, address or lines", nil)
 	}
 	if u.Country != nil {
-		bad.text("country", *u.Country, 1, MaxCountry)
+		checkText(&bad, "country", *u.Country, 1, MaxCountry)
 	}
 	if u.Address != nil {
 		u.Address.validate(&bad, "address.")
@@ -43,7 +43,7 @@ func (u *Update) Validate() error {
 	if u.Lines != nil {
 		validateLines(&bad, u.Lines, "")
 	}
-	return bad.orNil()
+	return bad.OrNil()
 }
 
 // Validate returns nil: there is nothing to be wrong.
@@ -52,10 +52,10 @@ func (*Confirmation) Validate() error { return nil }
 // Validate returns nil or an *InvalidError that names every bad field.
 func (h *Shipment) Validate() error {
 	var bad InvalidError
-	bad.text("carrier", h.Carrier, 0, MaxReference)
-	bad.text("tracking", h.Tracking, 0, MaxReference)
-	bad.time("shipped_at", h.ShippedAt)
-	return bad.orNil()
+	checkText(&bad, "carrier", h.Carrier, 0, MaxReference)
+	checkText(&bad, "tracking", h.Tracking, 0, MaxReference)
+	checkTime(&bad, "shipped_at", h.ShippedAt)
+	return bad.OrNil()
 }
 
 // Update changes lines, address or country of an order that is placed or
@@ -79,7 +79,7 @@ func (s *Service) Update(ctx context.Context, id gocql.UUID, u Update, opts Writ
 		}
 		var bad InvalidError
 		validateLines(&bad, u.Lines, o.Currency)
-		if err := bad.orNil(); err != nil {
+		if err := bad.OrNil(); err != nil {
 			return err
 		}
 		return o.setLines(u.Lines)

@@ -156,6 +156,44 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 	}
 }
 
+// What a scan published a moment ago, before a crash, the log still shows to the
+// tail of the next start, which reads further back than the sweep and before the
+// library has opened all streams. It is not published again.
+func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			scanAll(0)(c)
+			c.ConfidenceWindow, c.BusyDelay = 10*time.Second, 10*time.Second
+		})
+		defer w.close()
+		all := events(600, 1, "OrderCreated")
+		// The scan answers for those of the first half, and of one with the very
+		// time until which it does.
+		first := time.Now().Truncate(time.Millisecond)
+		for i, e := range all[:500] {
+			w.writeAt(e, first.Add(time.Duration(i)*time.Millisecond))
+		}
+		time.Sleep(time.Until(first.Add(w.cfg.ConfidenceWindow + 250*time.Millisecond)))
+		for range 3 {
+			w.crashAfter(3 * time.Second)
+		}
+		for _, e := range all[500:] {
+			w.write(e)
+		}
+		_, stop := w.run()
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		checkOrder(t, w.consume("OrderCreated"), all)
+		until := w.backfills()[0].until
+		if last := first.Add(499 * time.Millisecond); until.Before(first) || until.After(last) {
+			t.Errorf("the scan answers until %s, want a time from %s to %s", until, first, last)
+		}
+	})
+}
+
 // While a scan runs, events of aggregates that it has not come to go out within
 // milliseconds, behind their older rows, which are read by key.
 func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {

@@ -104,6 +104,16 @@ type delivered struct {
 	partition int32
 	offset    int64
 	at        time.Time
+	headers   []kgo.RecordHeader
+}
+
+// header is the value of a record header, empty without one.
+func (d *delivered) header(key string) string {
+	i := slices.IndexFunc(d.headers, func(h kgo.RecordHeader) bool { return h.Key == key })
+	if i < 0 {
+		return ""
+	}
+	return string(d.headers[i].Value)
 }
 
 // consume reads all topics of the broker to their ends, in the order of the
@@ -129,7 +139,7 @@ func (b *bundle) consume(topics ...string) []delivered {
 			if err != nil {
 				b.t.Errorf("FromRecord() error = %v", err)
 			}
-			out = append(out, delivered{Event: e, topic: r.Topic, partition: r.Partition, offset: r.Offset, at: r.Timestamp})
+			out = append(out, delivered{Event: e, topic: r.Topic, partition: r.Partition, offset: r.Offset, at: r.Timestamp, headers: r.Headers})
 		})
 	}
 	slices.SortFunc(out, func(x, y delivered) int {

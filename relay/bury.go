@@ -21,6 +21,7 @@ const buryConcurrency = 64
 const (
 	metaIDText        = "id_text"        // where the table keeps ids as text or as numbers
 	metaAggregateText = "aggregate_text" // so too
+	metaCaptured      = "captured"       // who found the event, as outbox.HeaderCaptured has it
 	metaBadRow        = "bad_row"        // the letter has what could be read of a row; a replay reads the row again
 )
 
@@ -204,7 +205,7 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now,
 		Metadata: map[string]string{
 			"relay": p.cfg.Name, "source": p.cfg.Source, "host": hostname(), "breaker": p.breaker.status.State.String(),
-			"in_flight": fmt.Sprint(len(p.items)),
+			"in_flight": fmt.Sprint(len(p.items)), metaCaptured: foundBy[it.by],
 		},
 	}
 	if e.IDText != "" {

@@ -23,8 +23,6 @@ const (
 	heartbeatLife = 12 * time.Hour
 	// heartbeatTimeout bounds one write.
 	heartbeatTimeout = 2 * time.Second
-	// mostBehind is of how many streams a heartbeat says how far they are behind.
-	mostBehind = 8
 )
 
 // heartbeat is what a relay says of itself, as JSON in relay_instances.
@@ -42,8 +40,10 @@ type heartbeat struct {
 	} `json:"breaker"`
 	Streams int `json:"streams"`
 	// BehindSeconds is how far the stream is behind that is furthest behind, the
-	// confidence window included, and Lag those that are furthest.
+	// confidence window included; Groups all of them by parts of the token ring, and
+	// Lag those that are furthest.
 	BehindSeconds float64     `json:"behind_seconds"`
+	Groups        []groupLag  `json:"groups"`
 	Lag           []streamLag `json:"lag"`
 
 	InFlight             int      `json:"in_flight"`
@@ -56,6 +56,8 @@ type heartbeat struct {
 	Holding              bool     `json:"holding"`
 	StalledTopics        []string `json:"stalled_topics"`
 	ReaderRestarts       int      `json:"reader_restarts"`
+	// OtherInstances are other live processes with this relay's name and table.
+	OtherInstances []string `json:"other_instances"`
 
 	Tail struct {
 		On         bool       `json:"on"`
@@ -85,23 +87,22 @@ type heartbeat struct {
 	Goroutines  int    `json:"goroutines"`
 }
 
-// streamLag is how far a stream is behind.
-type streamLag struct {
-	Name          string  `json:"name"`
-	BehindSeconds float64 `json:"behind_seconds"`
-}
-
 // Heartbeat writes what the relay is doing into the table relay_instances, now and
 // every so often (DefaultHeartbeat, if zero) until ctx ends, and then that it
 // stopped. It is for people who want to see all relays at one place.
 //
 // It looks at the relay as Status does and takes no part in its work: a database
-// that is away, or slow, keeps nothing back but the heartbeat.
+// that is away, or slow, keeps nothing back but the heartbeat. By the same rows it
+// notices another process that runs a relay of the same name on the same table: the
+// log, Status.Others and relay_other_instances then say so.
 func (r *Relay) Heartbeat(ctx context.Context, version string, every time.Duration) {
-	b := beating{r: r, version: version, instance: fmt.Sprintf("%s/%d", hostname(), os.Getpid()), started: time.Now()}
+	b := beating{r: r, version: version, instance: fmt.Sprintf("%s/%d", hostname(), os.Getpid()), started: time.Now().UTC()}
 	tick := time.NewTicker(cmp.Or(every, DefaultHeartbeat))
 	defer tick.Stop()
 	for {
+		// Before it writes: another process with the same host name and number has the
+		// same row, and this is what it wrote since.
+		b.lookAround(ctx)
 		b.beat(ctx, "running")
 		select {
 		case <-tick.C:
@@ -154,10 +155,14 @@ func (b *beating) says(state string, now time.Time) *heartbeat {
 	s := b.r.Status()
 	h := &heartbeat{
 		State: state, Ready: len(s.Problems) == 0 && state == "running", Problems: s.Problems, Host: hostname(), Version: b.version, StartedAt: utc(b.started),
-		Streams: s.Streams, BehindSeconds: s.Behind.Seconds(), Lag: b.r.streams.furthestBehind(now, mostBehind),
+		Streams: s.Streams, BehindSeconds: s.Behind.Seconds(), OtherInstances: []string{},
 		InFlight: s.InFlight, OldestUnackedSeconds: s.OldestUnacknowledged.Seconds(), DeadLetters: s.DeadLetters, Spilled: s.Spilled,
 		ParkedAggregates: s.ParkedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,
 		StalledTopics: b.r.publisher.Load().stalledTopics(), ReaderRestarts: s.Restarts, Goroutines: runtime.NumGoroutine(),
+	}
+	h.Lag, h.Groups = b.r.streams.lags(now)
+	for _, o := range s.Others {
+		h.OtherInstances = append(h.OtherInstances, o.Instance)
 	}
 	if h.Problems == nil {
 		h.Problems = []string{}
@@ -243,14 +248,4 @@ func (p *publisher) stalledTopics() []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// furthestBehind are up to n streams, those that are furthest behind now.
-func (s *streams) furthestBehind(now time.Time, n int) []streamLag {
-	out := []streamLag{}
-	for _, p := range s.all() {
-		out = append(out, streamLag{p.stream.String(), now.Sub(p.reached()).Seconds()})
-	}
-	slices.SortFunc(out, func(a, b streamLag) int { return cmp.Compare(b.BehindSeconds, a.BehindSeconds) })
-	return out[:min(n, len(out))]
 }

@@ -63,6 +63,8 @@ type item struct {
 	topicErr error
 	bytes    int64
 	state    itemState
+	by       source
+	buried   int32 // attempts before it became the dead letter that is replayed
 	attempts int
 	handed   time.Time // to the producer
 	// shown says that the sweep has shown the event.

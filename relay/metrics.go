@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 type metrics struct {
@@ -82,8 +83,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// foundBy are the values of the label by.
-var foundBy = [...]string{bySweep: "sweep", byTail: "tail", byKey: "key", byBackfill: "backfill"}
+// foundBy are the values of the label by, and of the header ce_captured.
+var foundBy = [...]string{
+	bySweep: outbox.CapturedSweep, byTail: outbox.CapturedTail, byKey: outbox.CapturedKey, byBackfill: outbox.CapturedBackfill,
+}
 
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -120,6 +123,9 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 			Help: "Dead letters that are not settled, by the strategy under which they wait; manual are all those that an operator has to decide about.",
 		}, func() float64 { return float64(r.publisher.Load().waitingUnder(strategy)) }))
 	}
+	gauge("relay_other_instances", "Other live processes that run a relay of this name on this table, as its heartbeat sees them: there may be none, or every event is published twice.", func() float64 {
+		return float64(len(r.others.alive()))
+	})
 	gauge("relay_aggregates_held", "Aggregates held because an event of theirs cannot be published.", func() float64 {
 		return float64(r.publisher.Load().state().held)
 	})

@@ -21,6 +21,8 @@ const (
 	byKey
 	// byBackfill is a scan of it.
 	byBackfill
+	// byUnknown is that of a dead letter which does not say it.
+	byUnknown
 )
 
 // verdict is what became of an event that was offered.
@@ -205,7 +207,7 @@ func (p *publisher) take(o *offer, size int64) {
 	if o.bad != nil {
 		topicErr = o.bad
 	}
-	it := &item{scanned: o.by == byBackfill && p.older.old(o.written), event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
+	it := &item{by: o.by, scanned: o.by == byBackfill && p.older.old(o.written), event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
 	if o.bad != nil && p.letters.on() {
 		it.death = &death{class: classOf(o.bad), err: o.bad} // also if it is parked or spilled
 	}

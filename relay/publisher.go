@@ -13,8 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // publisher writes events to Kafka, each aggregate's in the order in which they
@@ -235,16 +233,7 @@ func (p *publisher) send(l *lane, it *item) bool {
 	l.alone = p.mayBeTooLarge(it)
 	p.flow(it.topic)
 	l.topic = it.topic
-	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source)
-	if it.scanned {
-		headers = append(headers, kgo.RecordHeader{Key: outbox.HeaderBackfill, Value: []byte("1")})
-	}
-	p.clientFor(l, it).TryProduce(&l.ctx, &kgo.Record{
-		Topic:   it.topic,
-		Key:     it.event.Key(),
-		Value:   it.event.Payload,
-		Headers: headers,
-	}, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
+	p.clientFor(l, it).TryProduce(&l.ctx, p.record(it), func(r *kgo.Record, err error) { p.done(l, it, r, err) })
 	return true
 }
 

@@ -37,6 +37,8 @@ type Relay struct {
 
 	hints *hint.Receiver // used by Run alone
 
+	others others
+
 	mu       sync.Mutex
 	reading  bool
 	lastErr  error // why the reader ended last

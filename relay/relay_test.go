@@ -121,7 +121,16 @@ func (w *world) run() (r *Relay, stop func() error) {
 // write stores the event as a service does.
 func (w *world) write(e outbox.Event) {
 	w.t.Helper()
+	w.writeAt(e, time.Time{})
+}
+
+// writeAt is write with a write time, unless that is zero.
+func (w *world) writeAt(e outbox.Event, at time.Time) {
+	w.t.Helper()
 	b := w.session.Batch(gocql.LoggedBatch)
+	if !at.IsZero() {
+		b.WithTimestamp(at.UnixMicro())
+	}
 	if err := outbox.Append(b, e); err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -504,15 +505,18 @@ type replayEnd struct {
 	attempts  int
 }
 
-// resend publishes an event in a lane of its own; ended is called once, under
-// the lock.
-func (p *publisher) resend(e outbox.Event, written int64, ended func(replayEnd)) {
+// resend publishes the event of a letter in a lane of its own; ended is called
+// once, under the lock.
+func (p *publisher) resend(e outbox.Event, letter *dlq.Letter, ended func(replayEnd)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := newLane(e.AggregateID, line{})
 	l.ended = ended
 	topic, topicErr := p.topic(&e)
-	it := &item{event: e, written: written, topic: topic, topicErr: topicErr}
+	it := &item{
+		event: e, written: letter.WrittenAt, topic: topic, topicErr: topicErr,
+		by: sourceOf(letter.Metadata[metaCaptured]), buried: int32(min(letter.Attempts, math.MaxInt32)),
+	}
 	l.items = append(l.items, it)
 	p.replaying[l] = struct{}{}
 	p.pump(l)

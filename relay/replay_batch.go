@@ -156,10 +156,10 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 				ended(replayEnd{err: err})
 				return
 			}
-			b.r.p.resend(e, letter.WrittenAt, ended)
+			b.r.p.resend(e, letter, ended)
 		})
 	default:
-		b.r.p.resend(eventOfLetter(letter), letter.WrittenAt, ended)
+		b.r.p.resend(eventOfLetter(letter), letter, ended)
 	}
 }
 

@@ -50,6 +50,10 @@ type Status struct {
 	ReadBackErr error
 	// Backfill is what a scan of the outbox table is doing.
 	Backfill BackfillStatus
+	// Others are other processes that run a relay of this name on this table, as far
+	// as Heartbeat has seen them. They are no reason not to be ready: a process that
+	// takes over from another one would wait for it for ever.
+	Others []OtherInstance
 	// Problems say in one sentence each why the relay is not ready; none means
 	// that it is.
 	Problems []string
@@ -82,6 +86,7 @@ func (r *Relay) Status() Status {
 	}
 	s.Tail = r.tail.Load().status()
 	s.Backfill = r.backfill.Load().status()
+	s.Others = r.others.alive()
 	s.Problems = s.problems(&r.cfg, started, now)
 	return s
 }

@@ -93,8 +93,12 @@ func (s *streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
 }
 
 // raised is raise. Called locked.
+//
+// The low bits of a cdc$time are random and not those of a UUID, so of the
+// floor's own time only the first of the next microsecond is behind all changes:
+// gocql.MaxTimeUUID is behind three quarters of them.
 func (s *streams) raised(gen time.Time, pos gocql.UUID) gocql.UUID {
-	if floor := gocql.MaxTimeUUID(s.floor); s.floor.After(gen) && scyllacdc.CompareTimeUUID(pos, floor) < 0 {
+	if floor := gocql.MinTimeUUID(s.floor.Add(time.Microsecond)); s.floor.After(gen) && scyllacdc.CompareTimeUUID(pos, floor) < 0 {
 		return floor
 	}
 	return pos
@@ -185,17 +189,30 @@ func handedAt(gen time.Time, pos gocql.UUID) int64 {
 	return writeTime(pos) - 1 // another change may have its time
 }
 
-// handed returns the write time in microseconds up to which everything in the
-// stream of the generation being read was handed on; false if that is not known yet.
-func (s *streams) handed(stream []byte) (int64, bool) {
+// handed returns the write time in microseconds up to which everything in a
+// stream of the given generation was handed on; false if that is not known yet,
+// as of every generation but the one being read.
+func (s *streams) handed(gen time.Time, stream []byte) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.entered.Equal(gen) {
+		return 0, false
+	}
 	if p, ok := s.byID[string(stream)]; ok {
 		return p.handed.Load(), true
 	}
-	upTo, ok := s.resumed[string(stream)]
-	return upTo, ok
+	if s.resumed == nil {
+		return 0, false
+	}
+	if upTo, ok := s.resumed[string(stream)]; ok {
+		return upTo, true
+	}
+	return s.unread(), true
 }
+
+// unread is what is handed on of a stream of the generation being read that has
+// neither been opened nor a checkpoint. Called locked.
+func (s *streams) unread() int64 { return handedAt(s.entered, s.raised(s.entered, gocql.UUID{})) }
 
 // handedAll returns the generation being read, zero before the first, the
 // number of its streams that were opened, and up to when everything in them was
@@ -227,7 +244,7 @@ func (s *streams) handedOf(n int) (upTo int64, ok bool) {
 		}
 	}
 	if known < n {
-		upTo = min(upTo, handedAt(s.entered, s.raised(s.entered, gocql.UUID{})))
+		upTo = min(upTo, s.unread())
 	}
 	return upTo, true
 }

@@ -138,19 +138,23 @@ func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	early := make(map[string]int64)
-	early["a"], _ = s.handed([]byte("a"))
+	early["a"], _ = s.handed(gen, []byte("a"))
 	early["all"], _ = s.handedOf(2)
-	if _, ok := s.handed([]byte("b")); ok {
-		t.Error("handed() of a stream without a checkpoint, which may be of another generation")
+	early["b"], _ = s.handed(gen, []byte("b"))
+	if _, ok := s.handed(gen.Add(time.Hour), []byte("b")); ok {
+		t.Error("handed() knows a stream of a generation that is not read yet")
 	}
 	open(t, m, gen, "a")
-	if got, ok := s.handed([]byte("a")); !ok || got != early["a"] {
+	if got, ok := s.handed(gen, []byte("a")); !ok || got != early["a"] {
 		t.Errorf("handed() = %d before the stream is opened, %d after", early["a"], got)
 	}
 	if got, ok := s.handedOf(2); !ok || got != early["all"] {
 		t.Errorf("handedOf() = %d before streams are opened, %d, %t after one is", early["all"], got, ok)
 	}
 	open(t, m, gen, "b")
+	if got, ok := s.handed(gen, []byte("b")); !ok || got != early["b"] {
+		t.Errorf("handed() of a stream without a checkpoint = %d before it is opened, %d after", early["b"], got)
+	}
 	if got, ok := s.handedOf(2); !ok || got != early["all"] {
 		t.Errorf("handedOf() = %d before streams are opened, %d, %t after", early["all"], got, ok)
 	}

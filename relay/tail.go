@@ -228,7 +228,7 @@ func (t *tail) groupsOf(g *generation) []*tailGroup {
 // it says only whether that is known for all streams of the generation.
 func (t *tail) floor(g *generation, stream []byte) (upTo int64, ok bool) {
 	if stream != nil {
-		if upTo, ok := t.streams.handed(stream); ok {
+		if upTo, ok := t.streams.handed(g.start, stream); ok {
 			return upTo, true
 		}
 	}

@@ -358,7 +358,7 @@ func (r *reading) take(ctx context.Context, row *tailRow) error {
 		r.need = max(r.need, r.last-written)
 	}
 	if written < now-t.cfg.ConfidenceWindow.Microseconds()/2 {
-		if upTo, ok := t.streams.handed(row.stream); ok && written <= upTo {
+		if upTo, ok := t.streams.handed(g.generation.start, row.stream); ok && written <= upTo {
 			return nil // the sweep was here
 		}
 	}

@@ -146,7 +146,7 @@ func (g *tailGroup) follows(last, reach int64) bool {
 		return true
 	}
 	for _, stream := range g.generation.streams[g.from:g.to] {
-		if upTo, ok := g.tail.streams.handed(stream); !ok || upTo < reach {
+		if upTo, ok := g.tail.streams.handed(g.generation.start, stream); !ok || upTo < reach {
 			return false
 		}
 	}

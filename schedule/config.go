@@ -58,6 +58,8 @@ type Config struct {
 	// Committed is told of each message that was handed to the outbox, from any
 	// goroutine; it must not wait. Default: nobody is told.
 	Committed func(aggregate gocql.UUID)
+	// Now is the clock by which messages are due. Default time.Now.
+	Now func() time.Time
 	// Logger gets what fails, at Warn. Default discards.
 	Logger *slog.Logger
 	// Registerer gets the metrics. Default: they are kept nowhere.
@@ -81,6 +83,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Committed == nil {
 		c.Committed = func(gocql.UUID) {}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

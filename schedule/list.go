@@ -19,15 +19,26 @@ type Position struct {
 	ID        gocql.UUID
 }
 
+// Filter says which messages are listed.
+type Filter struct {
+	// Until bounds when they are due: earlier than that.
+	Until time.Time
+	// Topic and Key are those of the messages; empty means any.
+	Topic, Key string
+}
+
 // List returns messages that wait, the next to be delivered first: those after
-// a position and before until, for the topic if there is one, at most limit.
-// more says that others may follow; next is then where to go on.
+// a position that the filter lets through, at most limit. more says that others
+// may follow; next is then where to go on.
 //
 // It reads the tables as they are: what is added or delivered meanwhile may be
 // missing or there, and a page may be short, even empty, though more follow.
-func (s *Store) List(ctx context.Context, after Position, until time.Time, topic string, limit int) (page []Message, next Position, more bool, err error) {
+func (s *Store) List(ctx context.Context, after Position, f Filter, limit int) (page []Message, next Position, more bool, err error) {
 	limit = min(max(limit, 1), MaxPage)
-	until = until.Add(-time.Millisecond)
+	until, most := f.Until.Add(-time.Millisecond), maxLooked
+	if f.Key != "" {
+		most = maxRead
+	}
 	for looked := 0; !after.DeliverAt.After(until); {
 		buckets, err := s.buckets(ctx, after.DeliverAt, until, 1)
 		if err != nil || len(buckets) == 0 {
@@ -48,16 +59,16 @@ func (s *Store) List(ctx context.Context, after Position, until time.Time, topic
 				full = true
 				break
 			}
-			if after = x.position(); topic == "" || x.topic == topic {
+			if after = x.position(); f.Topic == "" || x.topic == f.Topic {
 				wanted = append(wanted, x)
 			}
 		}
-		messages, err := s.waiting(ctx, wanted)
+		messages, err := s.waiting(ctx, wanted, f.Key)
 		if err != nil {
 			return nil, Position{}, false, err
 		}
 		page = append(page, messages...)
-		if looked += len(slots); full || looked >= maxLooked || len(page) == limit && follow {
+		if looked += len(slots); full || looked >= most || len(page) == limit && follow {
 			return page, after, true, nil
 		}
 		if !follow {
@@ -70,11 +81,16 @@ func (s *Store) List(ctx context.Context, after Position, until time.Time, topic
 	return page, Position{}, false, nil
 }
 
-// maxLooked bounds what one page looks through for a topic that is rare.
-const maxLooked = 20_000
+// What one page looks through for a topic that is rare, and for a key: slots
+// have the topic, and for the key each message has to be read.
+const (
+	maxLooked = 20_000
+	maxRead   = 2_000
+)
 
-// waiting reads those of the slots' messages that still wait, in order.
-func (s *Store) waiting(ctx context.Context, slots []slot) ([]Message, error) {
+// waiting reads those of the slots' messages that still wait, in order: those
+// with the key if there is one.
+func (s *Store) waiting(ctx context.Context, slots []slot, key string) ([]Message, error) {
 	read := make([]*Message, len(slots))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(32)
@@ -84,7 +100,7 @@ func (s *Store) waiting(ctx context.Context, slots []slot) ([]Message, error) {
 			if errors.Is(err, ErrNotFound) {
 				return nil
 			}
-			if err == nil && m.State == Waiting {
+			if err == nil && m.State == Waiting && (key == "" || m.Key == key) {
 				read[i] = &m
 			}
 			return err

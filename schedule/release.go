@@ -29,7 +29,7 @@ const (
 func (s *Scheduler) release(ctx context.Context, x slot) error {
 	m, err := s.store.Read(ctx, x.id)
 	if errors.Is(err, ErrNotFound) {
-		if time.Since(x.at) < CloseAfter {
+		if s.cfg.Now().Sub(x.at) < CloseAfter {
 			return nil // the other half of its batch may still come
 		}
 		return s.store.dropSlot(ctx, x)
@@ -38,10 +38,10 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 		return err
 	}
 	if m.State == Waiting {
-		if m.DeliverAt.After(time.Now()) {
+		if m.DeliverAt.After(s.cfg.Now()) {
 			return nil // a slot that is too early; there is another at its time
 		}
-		at := time.Now()
+		at := s.cfg.Now()
 		won, err := s.store.release(ctx, &m, at)
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 	}
 	s.cfg.Committed(m.ID)
 	s.metrics.released.Inc()
-	s.metrics.late.Observe(time.Since(m.DeliverAt).Seconds())
+	s.metrics.late.Observe(s.cfg.Now().Sub(m.DeliverAt).Seconds())
 	if err := s.store.forget(ctx, m.ID); err != nil {
 		return err
 	}
@@ -75,13 +75,13 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 
 // hand writes the outbox row until it is known to be stored.
 func (s *Scheduler) hand(ctx context.Context, m *Message) error {
-	if time.Since(time.UnixMicro(m.releaseAt)) > stale {
+	if s.cfg.Now().Sub(time.UnixMicro(m.releaseAt)) > stale {
 		// Somebody was interrupted. What is there was written in time.
 		there, err := s.store.handed(ctx, m.ID)
 		if err != nil || there {
 			return err
 		}
-		at := time.Now()
+		at := s.cfg.Now()
 		won, err := s.store.rerelease(ctx, m, at)
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var swept time.Time
 	for {
 		if s.working() {
-			began := time.Now()
+			began := s.cfg.Now()
 			full := began.Sub(swept) >= s.cfg.Sweep
 			err := s.look(ctx, began, full)
 			if full && err == nil {
@@ -145,7 +145,7 @@ func (s *Scheduler) fail(kind, text string, err error) {
 // should be gone. It waits while memory is full.
 func (s *Scheduler) look(ctx context.Context, now time.Time, full bool) error {
 	until := now.Add(s.cfg.LookAhead)
-	from := now.Add(-ClockSkew)
+	from := now.Add(-lookBack)
 	if full {
 		from = now.Add(-MaxAhead - 30*24*time.Hour) // whatever waited for as long as anything can
 	}
@@ -166,7 +166,12 @@ func (s *Scheduler) look(ctx context.Context, now time.Time, full bool) error {
 	}
 }
 
-const maxBuckets = 5000
+const (
+	// lookBack is how long ago a message may have become due that is still looked
+	// for with each poll, and not with the next sweep: its writer's clock was behind.
+	lookBack   = 10 * time.Second
+	maxBuckets = 5000
+)
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
@@ -276,7 +281,7 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 	defer busy.Wait()
 	slots := make(chan struct{}, s.cfg.Concurrency)
 	for {
-		x, wait, ok := s.next(time.Now())
+		x, wait, ok := s.next(s.cfg.Now())
 		if !ok {
 			t := time.NewTimer(wait)
 			select {

@@ -266,9 +266,10 @@ func TestStore_ListsByTimeInPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	now := time.Now().UTC().Truncate(time.Minute)
-	want := map[gocql.UUID]bool{}
+	want, keyed := map[gocql.UUID]bool{}, map[gocql.UUID]bool{}
 	for i := range 120 {
 		m := message(now.Add(time.Hour)) // a crowd at one moment
+		m.Key = fmt.Sprintf("customer-%d", i%4)
 		if i%3 == 0 {
 			m.DeliverAt = now.Add(time.Duration(rand.IntN(60*24)) * time.Hour)
 		}
@@ -287,28 +288,37 @@ func TestStore_ListsByTimeInPages(t *testing.T) {
 		}
 		if m.Topic == "reminders" && m.DeliverAt.Before(now.Add(30*24*time.Hour)) {
 			want[m.ID] = true
+			if m.Key == "customer-2" {
+				keyed[m.ID] = true
+			}
 		}
 	}
-	for _, limit := range []int{1, 7, 1000} {
-		seen := map[gocql.UUID]bool{}
-		last := time.Time{}
-		after, more := Position{DeliverAt: now}, true
-		for more {
-			var page []Message
-			var err error
-			page, after, more, err = b.List(t.Context(), after, now.Add(30*24*time.Hour), "reminders", limit)
-			if err != nil || len(page) > limit {
-				t.Fatalf("List() = %d, %v", len(page), err)
-			}
-			for _, m := range page {
-				if seen[m.ID] || !want[m.ID] || m.DeliverAt.Before(last) {
-					t.Errorf("limit %d: message %s for %s: seen %t, wanted %t, after %s", limit, m.ID, m.DeliverAt, seen[m.ID], want[m.ID], last)
-				}
-				seen[m.ID], last = true, m.DeliverAt
-			}
+	for _, key := range []string{"", "customer-2"} {
+		want := want
+		if key != "" {
+			want = keyed
 		}
-		if len(seen) != len(want) {
-			t.Errorf("limit %d: listed %d, want %d", limit, len(seen), len(want))
+		for _, limit := range []int{1, 7, 1000} {
+			seen := map[gocql.UUID]bool{}
+			last := time.Time{}
+			after, more := Position{DeliverAt: now}, true
+			for more {
+				var page []Message
+				var err error
+				page, after, more, err = b.List(t.Context(), after, Filter{Until: now.Add(30 * 24 * time.Hour), Topic: "reminders", Key: key}, limit)
+				if err != nil || len(page) > limit {
+					t.Fatalf("List() = %d, %v", len(page), err)
+				}
+				for _, m := range page {
+					if seen[m.ID] || !want[m.ID] || m.DeliverAt.Before(last) {
+						t.Errorf("key %q, limit %d: message %s for %s: seen %t, wanted %t, after %s", key, limit, m.ID, m.DeliverAt, seen[m.ID], want[m.ID], last)
+					}
+					seen[m.ID], last = true, m.DeliverAt
+				}
+			}
+			if len(seen) != len(want) || len(want) == 0 {
+				t.Errorf("key %q, limit %d: listed %d, want %d", key, limit, len(seen), len(want))
+			}
 		}
 	}
 }

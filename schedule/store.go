@@ -20,10 +20,12 @@ var (
 	ErrReleased = errors.New("the message is on its way")
 )
 
-// ClockSkew is how much the clocks of writers and servers may differ. The row of
-// a message is written that much in the past, so that a lightweight transaction
-// of a server whose clock is behind still covers it.
-const ClockSkew = 10 * time.Second
+// writtenBefore is how far in the past the row of a message is written. A
+// lightweight transaction has the time of a server's clock, and must cover the
+// row even if that clock is as far behind as the writer's is ahead; otherwise a
+// message that was taken back would go out. An hour is more than clocks differ,
+// and costs nothing.
+const writtenBefore = time.Hour
 
 // KeepCancelled is for how long a cancelled message can be seen.
 const KeepCancelled = 30 * 24 * time.Hour
@@ -97,7 +99,7 @@ func (s *Store) Append(b *gocql.Batch, m *Message, now time.Time) error {
 		at = now
 	}
 	bucket := bucketOf(at)
-	b.Query(putRow, m.CreatedAt.Add(-ClockSkew).UnixMicro(), m.Topic, unset(m.Key), m.Payload, unset(m.ContentType), m.Headers, m.Client,
+	b.Query(putRow, m.CreatedAt.Add(-writtenBefore).UnixMicro(), m.Topic, unset(m.Key), m.Payload, unset(m.ContentType), m.Headers, m.Client,
 		m.CreatedAt.UnixMilli(), m.DeliverAt.UnixMilli(), m.ID)
 	b.Query(putSlot, bucket, shardOf(m.ID), at.UnixMilli(), m.ID, m.Topic)
 	b.Query(putBucket, monthOf(bucket), bucket)

@@ -21,10 +21,11 @@ import (
 func newAdminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "Serve the HTTP API to dead letters and relays, and the web console, until SIGTERM",
-		Long: `Serve the HTTP API to dead letters and relays, and the web console on it at
-/console/, until SIGTERM. The API describes itself at /openapi.json. The process
-also runs the jobs that are made through it.
+		Short: "Serve the HTTP API for operators, and the web console, until SIGTERM",
+		Long: `Serve the HTTP API for operators, to dead letters, relays, orders and scheduled
+messages, and the web console on it at /console/, until SIGTERM. The API
+describes itself at /openapi.json, and at /docs as a page. The process also runs
+the jobs that are made through it.
 
 Who may use it stands in the configuration file, as admin.tokens: 'outbox admin
 token NAME --role viewer' prints a token, and the line for the file, which has
@@ -84,7 +85,7 @@ func runAdmin(cmd *cobra.Command, c *config) (err error) {
 		return stopped(ctx, err)
 	}
 	teardown.AddFunc("scylla session", session.Close)
-	a, err := startAdmin(ctx, c, gate, session, newRegistry(), log)
+	a, err := startAdmin(ctx, c, gate, session, nil, newRegistry(), log)
 	if err != nil {
 		return err
 	}
@@ -112,8 +113,9 @@ type adminAPI struct {
 }
 
 // startAdmin starts the admin API; it listens when startAdmin returns. It ends with
-// ctx, or by shutdown.
-func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, reg registry, log *slog.Logger) (*adminAPI, error) {
+// ctx, or by shutdown. beside are the services of an order API in the same process;
+// nil makes the admin API have its own.
+func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, beside *services, reg registry, log *slog.Logger) (_ *adminAPI, err error) {
 	opts, err := c.dlqOptions()
 	if err != nil {
 		return nil, err
@@ -137,9 +139,21 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if _, err := c.Kafka.options(); err != nil {
 		return nil, err
 	}
+	var own *services
+	if beside == nil {
+		if own, err = c.newServices(ctx, session, reg, log); err != nil {
+			return nil, err
+		}
+		beside = own
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, own.close())
+			}
+		}()
+	}
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.tableNames(), Schemas: schemas, Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(), Schemas: schemas, Routes: beside.routes(), Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -159,7 +173,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 		go func() { ran <- runner.Run(jobs) }()
 		err := server.Serve(running, ln)
 		stopJobs()
-		a.done <- errors.Join(err, <-ran)
+		a.done <- errors.Join(err, <-ran, own.close())
 	}()
 	return a, nil
 }
@@ -169,7 +183,7 @@ func (c *adminConfig) console() (http.Handler, error) {
 	if err := console.ValidTraceURL(c.TraceURL); err != nil {
 		return nil, usageError{fmt.Errorf("admin.trace_url: %w", err)}
 	}
-	return console.Handler(console.WithTraceURL(c.TraceURL)), nil
+	return console.Handler(console.WithTraceURL(c.TraceURL), console.WithOrders()), nil
 }
 
 // listen listens where the configuration says.
@@ -184,14 +198,14 @@ func (c *adminConfig) listen(ctx context.Context) (net.Listener, error) {
 	return ln, nil
 }
 
-// tableNames are the outbox tables of the configuration's relay, "keyspace.table".
-func (c *config) tableNames() (out []string) {
+// outboxTables are the outbox tables of the configuration's relay.
+func (c *config) outboxTables() (out []api.Table) {
 	confs, err := c.relayConfigs()
-	if err != nil {
-		return []string{c.Scylla.Keyspace + "." + c.Relay.Table}
+	if err != nil { // the relay would not run with it; what is known without it is shown nevertheless
+		return []api.Table{{Keyspace: c.Scylla.Keyspace, Name: c.Relay.Table}}
 	}
 	for i := range confs {
-		out = append(out, tableName(&confs[i]))
+		out = append(out, api.Table{Keyspace: confs[i].TableKeyspace, Name: confs[i].Table, Mapping: confs[i].Mapping})
 	}
 	return out
 }

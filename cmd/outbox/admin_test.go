@@ -58,7 +58,7 @@ func TestAdmin_TokenIsLetIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := startAdmin(t.Context(), c, gate, b.session, newRegistry(), log)
+	a, err := startAdmin(t.Context(), c, gate, b.session, nil, newRegistry(), log)
 	if err != nil {
 		t.Fatal(err)
 	}

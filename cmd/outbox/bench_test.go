@@ -17,6 +17,8 @@ func TestBench_NamesEveryBadFlag(t *testing.T) {
 		{"--restart --duration 0", "--restart needs"},
 		{"--peers best", `--peers "best"`},
 		{"-o xml", `--output "xml"`},
+		{"orders --concurrency 0 --calm 0", "--calm 0"},
+		{"messages --runs 0", "--runs 0"},
 		{"--scylla-hosts 127.0.0.1:1", "--kafka-seeds go together"},
 	}
 	for _, tt := range tests {

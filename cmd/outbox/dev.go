@@ -185,7 +185,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	d.httpAddr = api.addr
 	teardown.Add("order API", api.shutdown)
 	if !d.once {
-		if err := d.startAdmin(ctx, teardown, reg); err != nil {
+		if err := d.startAdmin(ctx, teardown, api.services, reg); err != nil {
 			return err
 		}
 	}

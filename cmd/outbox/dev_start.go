@@ -98,7 +98,7 @@ func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
 }
 
 // startAdmin starts the admin API with a token that this run alone knows.
-func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, reg registry) error {
+func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside *services, reg registry) error {
 	secret, hash := access.NewToken()
 	d.apiToken = secret
 	d.conf.Admin.APIAddr = d.apiAddr
@@ -107,7 +107,7 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, reg reg
 	if err != nil {
 		return err
 	}
-	a, err := startAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, reg, d.log)
+	a, err := startAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, beside, reg, d.log)
 	if err != nil {
 		return err
 	}
@@ -133,8 +133,8 @@ func (d *dev) kept() string {
 func (d *dev) printWhere() {
 	fmt.Fprintf(d.out, `scylla-outbox %[1]s, all in one process on loopback; never a production database.
 
-  order API     http://%[2]s      OpenAPI at /openapi.json, metrics at /metrics
-  admin API     http://%[3]s      OpenAPI at /openapi.json; its token, of this run alone, is
+  order API     http://%[2]s      OpenAPI at /openapi.json, as a page at /docs; metrics at /metrics
+  admin API     http://%[3]s      OpenAPI at /openapi.json and /docs; its token, of this run alone, is
                 %[4]s
   console       http://%[3]s/console/#token=%[4]s
   ScyllaDB      %[5]s             scyllafake, keyspace %[6]s

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -14,8 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/orders"
-	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/watch"
 )
 
 func newOrdersCommand() *cobra.Command {
@@ -57,9 +54,10 @@ func runOrders(cmd *cobra.Command, c *config) (err error) {
 
 // orderAPI is a running order API.
 type orderAPI struct {
-	addr string
-	stop context.CancelFunc
-	done chan error // delivers what ended it, once
+	addr     string
+	services *services
+	stop     context.CancelFunc
+	done     chan error // delivers what ended it, once
 }
 
 // registry is where metrics go and where they are shown from.
@@ -68,98 +66,59 @@ type registry interface {
 	prometheus.Gatherer
 }
 
-// startOrders starts the order API; it listens when startOrders returns. It
-// ends with ctx, or by shutdown.
-func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger) (*orderAPI, error) {
-	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
+// orderServer is the order API before it listens.
+type orderServer struct {
+	*orders.Server
+	services *services
+	hub      *watch.Hub
+}
+
+// newOrderServer puts the order API together. Its services must be closed.
+func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg registry, log *slog.Logger) (*orderServer, error) {
+	services, err := c.newServices(ctx, session, reg, log)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
-	}
-	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
-	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace, log); err != nil {
 		return nil, err
-	}
-	var hints *relayhint.Sender
-	if len(c.HTTP.HintAddrs) > 0 {
-		hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.HTTP.HintAddrs, Key: []byte(c.HTTP.HintKey), Logger: log})
-		if err != nil {
-			return nil, usageError{fmt.Errorf("http.hint_addrs and http.hint_key: %w", err)}
-		}
-		conf.Committed = hints.Committed
-	}
-	closeHints := func() error {
-		if hints == nil {
-			return nil
-		}
-		return hints.Close()
-	}
-	service, err := orders.New(session, conf)
-	if err != nil {
-		return nil, errors.Join(usageError{err}, closeHints())
-	}
-	intake, err := c.newMessages(session, consistency, conf.Committed, reg, log)
-	if err != nil {
-		return nil, errors.Join(err, closeHints())
 	}
 	hub, err := c.newHub(reg, log)
 	if err != nil {
-		return nil, errors.Join(err, closeHints())
+		return nil, errors.Join(err, services.close())
 	}
 	gate, err := c.HTTP.gate(log)
 	if err != nil {
-		return nil, errors.Join(usageError{err}, closeHints())
+		return nil, errors.Join(usageError{err}, services.close())
 	}
-	server, err := orders.NewServer(service, orders.ServerConfig{
-		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, Routes: []func(huma.API){intake.Register, hub.Register},
+	server, err := orders.NewServer(services.orders, orders.ServerConfig{
+		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, Routes: []func(huma.API){services.messages.Register, hub.Register},
 	})
 	if err != nil {
-		return nil, errors.Join(usageError{err}, closeHints())
+		return nil, errors.Join(usageError{err}, services.close())
+	}
+	return &orderServer{server, services, hub}, nil
+}
+
+// startOrders starts the order API; it listens when startOrders returns. It
+// ends with ctx, or by shutdown.
+func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger) (*orderAPI, error) {
+	server, err := c.newOrderServer(ctx, session, reg, log)
+	if err != nil {
+		return nil, err
 	}
 	ln, err := c.HTTP.listen(ctx)
 	if err != nil {
-		return nil, errors.Join(err, closeHints())
+		return nil, errors.Join(err, server.services.close())
 	}
 	running, stop := context.WithCancel(ctx)
-	api := &orderAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
+	api := &orderAPI{addr: ln.Addr().String(), services: server.services, stop: stop, done: make(chan error, 1)}
 	go func() {
 		// The hub ends with running, and with it all that is being watched, so that
 		// the server need not wait for that.
 		watching := make(chan error, 1)
-		go func() { watching <- hub.Run(running) }()
+		go func() { watching <- server.hub.Run(running) }()
 		err := server.Serve(running, ln)
 		stop()
-		api.done <- errors.Join(err, <-watching, closeHints())
+		api.done <- errors.Join(err, <-watching, server.services.close())
 	}()
 	return api, nil
-}
-
-// repairWindow is how old an order may be whose missing event is written again:
-// the default, or less where the outbox keeps its rows for less. An event that
-// has outlived its row is not missing; to write it again would publish it twice.
-// It waits for a database that has just gone away again.
-func repairWindow(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger) (time.Duration, error) {
-	var seconds int64
-	for wait := time.Second; ; wait = min(2*wait, maxConnectWait) {
-		err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
-			keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
-		if errors.Is(err, gocql.ErrNotFound) {
-			return 0, withHint(fmt.Errorf("keyspace %s has no table %s", keyspace, outbox.DefaultTableName), "outbox schema migrate makes it")
-		}
-		if err == nil {
-			break
-		}
-		log.Warn("cannot read how long the outbox keeps its rows; trying again", "wait", wait, "err", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
-	}
-	if seconds == 0 {
-		return orders.DefaultRepairWindow, nil
-	}
-	kept := time.Duration(seconds) * time.Second
-	return max(min(orders.DefaultRepairWindow, kept*6/7), orders.DefaultRepairAfter), nil
 }
 
 // wait returns what ended the API; nil after a requested stop.

@@ -230,10 +230,14 @@ func relayReadiness(r *relay.Relay) daemon.Readiness {
 			Spilled              int      `json:"spilled"`
 			ParkedAggregates     int      `json:"parked_aggregates"`
 			Holding              bool     `json:"holding"`
+			OtherInstances       []string `json:"other_instances,omitempty"` // of the same name: both publish everything
 		}{
 			len(s.Problems) == 0, s.Problems, s.Streams, s.InFlight, s.Behind.Seconds(),
 			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts, tailDetail(&s.Tail),
-			backfillDetail(&s.Backfill), breakerDetail(&s.Breaker), s.DeadLetters, s.Spilled, s.ParkedAggregates, s.Holding,
+			backfillDetail(&s.Backfill), breakerDetail(&s.Breaker), s.DeadLetters, s.Spilled, s.ParkedAggregates, s.Holding, nil,
+		}
+		for _, o := range s.Others {
+			detail.OtherInstances = append(detail.OtherInstances, o.Instance)
 		}
 		if detail.Problems == nil {
 			detail.Problems = []string{}

@@ -19,16 +19,20 @@ import (
 )
 
 type biographyInput struct {
-	ID        string `path:"id" format:"uuid" doc:"The event's id, as the header ce_id has it"`
+	ID        string `path:"id" minLength:"1" maxLength:"1000" doc:"The event's id, as the header ce_id has it; or the UUID that stands for it, as dead letters have it"`
 	Aggregate string `query:"aggregate" maxLength:"1000" doc:"Its aggregate's id, by which its outbox row is found; without one the row is found by a dead letter or by a record"`
 }
 
 // biographyBody is what is known of an event.
 type biographyBody struct {
-	EventID     string `json:"event_id" format:"uuid"`
+	EventID     string `json:"event_id" doc:"As it was asked for"`
 	AggregateID string `json:"aggregate_id,omitempty"`
 	EventType   string `json:"event_type,omitempty"`
 	Sequence    int64  `json:"sequence,omitempty"`
+	Captured    string `json:"captured,omitempty" enum:"tail,sweep,key,backfill" doc:"Which part of the relay found it first; key is a look-up in the outbox table"`
+	Attempts    int    `json:"attempts,omitempty" doc:"How often the relay handed it to its Kafka client, or tried to, up to what is known; what that client repeats by itself is not counted"`
+	Breaker     string `json:"breaker,omitempty" enum:"closed,half-open,open" doc:"The relay's breaker when its record was handed to the Kafka client; of a dead letter without a record, when it died last"`
+	LetterID    string `json:"letter_id,omitempty" format:"uuid" doc:"The id of its dead letter: a UUID also where the table has none"`
 	Letter      bool   `json:"letter" doc:"It has a dead letter"`
 	EditOf      string `json:"edit_of,omitempty" format:"uuid" doc:"The event that somebody edited; this one is published in its place"`
 	EditedTo    string `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
@@ -62,32 +66,47 @@ func (s *Server) registerBiography() {
 const biographyTimeout = 20 * time.Second
 
 func (s *Server) getBiography(ctx context.Context, in *biographyInput) (*biographyOutput, error) {
-	id, err := eventID(ctx, "path.id", in.ID)
-	if err != nil {
-		return nil, err
-	}
+	id := outbox.IDOf(in.ID) // a table's ids may be text or numbers
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
 	defer cancel()
-	b := biographer{s: s, id: id, at: timeOf(id)}
-	b.body = biographyBody{EventID: id.String(), AggregateID: in.Aggregate, Steps: []step{}, Gaps: []string{}}
+	b := biographer{s: s, id: id, text: in.ID, at: timeOf(id)}
+	b.body = biographyBody{EventID: in.ID, AggregateID: in.Aggregate, Steps: []step{}, Gaps: []string{}}
 	if err := s.heavily(work, func() error { return b.write(work) }); err != nil {
 		return nil, s.toProblem(ctx, err, false)
 	}
 	if len(b.body.Steps) == 0 {
 		p := newProblem(ctx, http.StatusNotFound, problemNotFound, "Nothing is known of this event.")
+		if u, err := gocql.ParseUUID(in.ID); err == nil && u.String() != in.ID {
+			b.gap("As it is published a UUID is written %s.", u)
+		}
 		p.Hint = strings.Join(b.body.Gaps, " ")
 		return nil, p
 	}
-	slices.SortStableFunc(b.body.Steps, func(x, y step) int {
+	b.order()
+	return &biographyOutput{b.body}, nil
+}
+
+// order puts the steps in the order of their times. When an event was captured
+// nobody notes: it was between its storing and all else.
+func (b *biographer) order() {
+	steps := b.body.Steps
+	slices.SortStableFunc(steps, func(x, y step) int {
 		// What is stored and published in one millisecond was stored first.
 		return cmp.Or(before(x.At, y.At), stepOrder(x.Kind)-stepOrder(y.Kind))
 	})
-	return &biographyOutput{b.body}, nil
+	if b.captured == nil {
+		return
+	}
+	at := slices.IndexFunc(steps, func(s step) bool { return s.Kind != "stored" })
+	if at < 0 {
+		at = len(steps)
+	}
+	b.body.Steps = slices.Insert(steps, at, *b.captured)
 }
 
 // stepOrder orders steps of the same time.
 func stepOrder(kind string) int {
-	return max(slices.Index([]string{"stored", "captured", "published"}, kind), 0)
+	return max(slices.Index([]string{"stored", "published"}, kind), 0)
 }
 
 // before orders steps; those without a time come last.
@@ -122,11 +141,17 @@ func timeOf(id gocql.UUID) time.Time {
 type biographer struct {
 	s    *Server
 	id   gocql.UUID
+	text string // the id as it was asked for
 	body biographyBody
 	// at is about when the event was stored; zero if that is not known.
 	at     time.Time
 	letter *dlq.Letter
-	out    bool // its record is known
+	// aggregateType is that of the record.
+	aggregateType string
+	out           bool // where its record is, or that there is none, is known
+	// captured is the step that says who found it.
+	captured *step
+	noRow    []string // why its outbox row was not found
 }
 
 func (b *biographer) tell(st step) { b.body.Steps = append(b.body.Steps, st) }
@@ -139,31 +164,15 @@ func (b *biographer) write(ctx context.Context) error {
 	if err := b.lookAtLetter(ctx); err != nil {
 		return err
 	}
-	stored := false
-	if b.body.AggregateID != "" {
-		var err error
-		if stored, err = b.lookAtRow(ctx); err != nil {
-			return err
-		}
-	}
+	stored := b.lookAtRows(ctx)
 	if !b.out {
 		b.lookAtTopics(ctx)
-	}
-	if !stored && b.body.AggregateID != "" && b.out {
-		var err error
-		if stored, err = b.lookAtRow(ctx); err != nil {
-			return err
+		if !stored && b.out { // the record says what the row is found by
+			stored = b.lookAtRows(ctx)
 		}
 	}
-	switch {
-	case stored:
-	case b.body.AggregateID == "":
-		b.gap("Its outbox row was not looked for, because the aggregate is not known: name it with ?aggregate=.")
-	default:
-		b.gap("Its outbox row is not there: it was never stored, its time to live is over, or it is in a table with columns of its own, which is not looked at.")
-	}
-	if b.out || b.letter != nil {
-		b.gap("Whether the tail or the sweep found it first is not kept for single events, nor is the breaker's state but in dead letters, nor attempts of what was published without one.")
+	if !stored {
+		b.body.Gaps = append(b.body.Gaps, b.noRow...)
 	}
 	return nil
 }
@@ -187,7 +196,9 @@ func (b *biographer) lookAtLetter(ctx context.Context) error {
 		return err
 	}
 	b.letter = &l
-	b.body.Letter = b.body.EditOf == ""
+	if b.body.Letter = b.body.EditOf == ""; b.body.Letter {
+		b.body.LetterID = of.String()
+	}
 	b.body.AggregateID, b.body.EventType, b.body.Sequence = l.AggregateID, l.EventType, l.Sequence
 	if l.WrittenAt > 0 {
 		b.at = time.UnixMicro(l.WrittenAt).UTC()
@@ -223,72 +234,39 @@ func (b *biographer) lookAtLetter(ctx context.Context) error {
 		}
 		b.tell(st)
 	}
+	b.body.Attempts, b.body.Breaker = l.Attempts, l.Metadata["breaker"]
+	b.foundBy(l.Metadata["captured"], source)
 	if l.EditedID != (gocql.UUID{}) && l.EditedID != b.id {
 		b.body.EditedTo = l.EditedID.String()
 		b.gap("What is published in its place has an id of its own: see edited_to.")
 		b.out = true // there is no record with this id
-		return nil
-	}
-	if o := l.Outcome; o.Topic != "" {
+	} else if o := l.Outcome; o.Topic != "" {
 		b.out = true
 		b.tell(step{
 			Kind: "published", What: "published", At: when(l.ResolvedAt), Source: source, Topic: o.Topic, Partition: &o.Partition, Offset: &o.Offset,
-			Detail: fmt.Sprintf("%s: %s, partition %d, offset %d; %d attempts in all", o.Kind, o.Topic, o.Partition, o.Offset, l.Attempts),
+			Detail: fmt.Sprintf("%s: %s, partition %d, offset %d; %s", o.Kind, o.Topic, o.Partition, o.Offset, b.lookAtPlace(ctx, o.Topic, o.Partition, o.Offset)),
 		})
+	}
+	if b.captured == nil {
+		b.gap("Who found it is not known: its dead letter was written by a relay of an earlier version.")
 	}
 	return nil
 }
 
-// maxRows is how many rows of an aggregate are looked at.
-const maxRows = 10_000
-
-// lookAtRow looks for the event's row among those of its aggregate.
-func (b *biographer) lookAtRow(ctx context.Context) (bool, error) {
-	aggregate, err := gocql.ParseUUID(b.body.AggregateID)
-	if err != nil {
-		b.gap("Its outbox row was not looked for: the aggregate's id is no UUID, so it is in a table with columns of its own.")
-		return false, nil
+// foundBy tells which part of the relay found the event, empty if that is not said.
+func (b *biographer) foundBy(captured, source string) {
+	st := step{Kind: "captured", Source: source}
+	switch captured {
+	case outbox.CapturedTail:
+		st.What, st.Detail = "captured by the tail", "it read the event's row in the CDC log soon after it was stored"
+	case outbox.CapturedSweep:
+		st.What, st.Detail = "captured by the sweep", "it read the event's row in the CDC log after the confidence window; the tail had not handed it on"
+	case outbox.CapturedKey:
+		st.What, st.Detail = "captured by a look-up in the outbox table", "a later event of its aggregate was there first, or outbox verify asked for it"
+	case outbox.CapturedBackfill:
+		st.What, st.Detail = "captured by a backfill", "a scan of the outbox table found it"
+	default:
+		return
 	}
-	id := b.id
-	if b.body.EditOf != "" {
-		id = b.letter.EventID // the row is that of the original
-	}
-	table := b.s.cfg.Keyspace + "." + outbox.DefaultTableName
-	stmt := "SELECT event_id, seq, event_type, aggregate_type, created_at, WRITETIME(event_type), TTL(event_type) FROM " + table + " WHERE aggregate_id = ?"
-	args := []any{aggregate}
-	if b.body.Sequence > 0 {
-		stmt += " AND seq = ?"
-		args = append(args, b.body.Sequence)
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.s.cfg.Timeout)
-	defer cancel()
-	iter := b.s.cfg.Session.Query(stmt+" LIMIT ?", append(args, maxRows)...).WithContext(ctx).Consistency(b.s.cfg.Consistency).Idempotent(true).Iter()
-	var found gocql.UUID
-	var seq, written int64
-	var eventType, aggregateType string
-	var created time.Time
-	var ttl int
-	rows, ok := 0, false
-	for iter.Scan(&found, &seq, &eventType, &aggregateType, &created, &written, &ttl) {
-		rows++
-		if found != id {
-			continue
-		}
-		ok = true
-		b.body.EventType, b.body.Sequence = eventType, seq
-		b.at = time.UnixMicro(written).UTC().Truncate(time.Millisecond) // a record's time has no more
-		detail := fmt.Sprintf("%s, number %d of %s %s; it happened at %s", eventType, seq, aggregateType, aggregate, created.UTC().Format(time.RFC3339Nano))
-		if ttl > 0 {
-			detail += fmt.Sprintf("; the row lives until %s", b.s.cfg.Now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339))
-		}
-		b.tell(step{Kind: "stored", What: "stored", At: when(b.at), Source: "outbox row in " + table, Detail: detail})
-		break
-	}
-	if err := iter.Close(); err != nil {
-		return false, fmt.Errorf("look for event %s in %s: %w", id, table, err)
-	}
-	if !ok && rows == maxRows {
-		b.gap("Only the first %d rows of its aggregate were looked at.", maxRows)
-	}
-	return ok, nil
+	b.body.Captured, b.captured = captured, &st
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func (b *bundle) broker(t *testing.T) *kgo.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	b.cfg.Relay, b.cfg.Tables = "r", []string{testTable}
+	b.cfg.Relay = "r"
 	b.cfg.Kafka = func(opts ...kgo.Opt) (*kgo.Client, error) {
 		return kgo.NewClient(append(opts, kgo.SeedBrokers(cluster.ListenAddrs()...))...)
 	}
@@ -74,6 +75,12 @@ func kinds(steps []step) (out []string) {
 	return out
 }
 
+func header(key, value string) kgo.RecordHeader {
+	return kgo.RecordHeader{Key: key, Value: []byte(value)}
+}
+
+// Of every event it is told who found it, in which attempt it went out, and how
+// the breaker was, as its record says.
 func TestBiography_OfAPublishedEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -82,20 +89,165 @@ func TestBiography_OfAPublishedEvent(t *testing.T) {
 		other := b.event(t)
 		publish(t, client, &other)
 	}
-	e := b.event(t)
-	r := publish(t, client, &e, kgo.RecordHeader{Key: outbox.HeaderBackfill, Value: []byte("1")})
-	for _, query := range []string{"", "?aggregate=" + e.AggregateID.String()} {
+	for _, c := range []struct {
+		name              string
+		headers           []kgo.RecordHeader
+		captured, breaker string
+		attempts          int
+		says              string // in the step or in a gap
+	}{
+		{"by the tail", []kgo.RecordHeader{header("ce_captured", "tail")}, "tail", "closed", 1, "captured by the tail"},
+		{"by the sweep, as a probe", []kgo.RecordHeader{header("ce_captured", "sweep"), header("ce_breaker", "half-open")}, "sweep", "half-open", 1, "captured by the sweep"},
+		{"by its key, again", []kgo.RecordHeader{header("ce_captured", "key"), header("ce_attempts", "3")}, "key", "closed", 3, "look-up in the outbox table"},
+		{"by a backfill", []kgo.RecordHeader{header("ce_captured", "backfill"), header("ce_backfill", "1")}, "backfill", "closed", 1, "did not have it any more"},
+		{"by a backfill of an earlier version", []kgo.RecordHeader{header("ce_backfill", "1")}, "backfill", "", 0, "does not say in which attempt"},
+		{"by an earlier version", nil, "", "", 0, "does not say who found it, in which attempt"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e := b.event(t)
+			r := publish(t, client, &e, c.headers...)
+			for _, query := range []string{"", "?aggregate=" + e.AggregateID.String()} {
+				var got biographyBody
+				b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+query, "").into(t, http.StatusOK, &got)
+				want := []string{"stored", "captured", "published"}
+				if c.captured == "" {
+					want = []string{"stored", "published"}
+				}
+				if k := kinds(got.Steps); !slices.Equal(k, want) {
+					t.Fatalf("%q: steps %v: %+v", query, k, got)
+				}
+				pub := got.Steps[len(got.Steps)-1]
+				if pub.Topic != "things" || *pub.Partition != r.Partition || *pub.Offset != r.Offset || pub.At == nil || !strings.Contains(pub.Source, "things") {
+					t.Errorf("%q: published %+v, want %d@%d", query, pub, r.Partition, r.Offset)
+				}
+				if got.AggregateID != e.AggregateID.String() || got.Sequence != 1 || got.EventType != "ThingHappened" || got.Letter {
+					t.Errorf("%q: %+v", query, got)
+				}
+				if got.Captured != c.captured || got.Breaker != c.breaker || got.Attempts != c.attempts {
+					t.Errorf("%q: captured %q, attempts %d, breaker %q, want %+v", query, got.Captured, got.Attempts, got.Breaker, c)
+				}
+				if text := fmt.Sprint(got.Steps, got.Gaps); !strings.Contains(text, c.says) || (c.attempts > 0) != (len(got.Gaps) == 0) {
+					t.Errorf("%q: %s, want %q, and a gap only where something is not said", query, text, c.says)
+				}
+			}
+		})
+	}
+}
+
+// A replay's record says how it went out, and its letter who found the event, also
+// when the record is gone.
+func TestBiography_OfAReplayedEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	client := b.broker(t)
+	for _, c := range []struct {
+		name, metadata, captured, breaker string
+		headers                           []kgo.RecordHeader
+		lost                              bool
+		attempts, gaps                    int
+	}{
+		{"as a probe", "sweep", "sweep", "half-open", []kgo.RecordHeader{header("ce_captured", "sweep"), header("ce_attempts", "6"), header("ce_breaker", "half-open")}, false, 6, 0},
+		{"its record is gone", "sweep", "sweep", "", nil, true, 6, 1},
+		{"by a relay of an earlier version", "", "", "", nil, false, 6, 2},
+		{"of a letter of an earlier version", "", "", "closed", []kgo.RecordHeader{header("ce_attempts", "6")}, false, 6, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e := b.event(t)
+			l := testLetter(e.AggregateString(), 1)
+			l.EventID, l.Attempts, l.Status = e.ID, 5, dlq.Pending
+			l.Metadata = map[string]string{"breaker": "open"}
+			if c.metadata != "" {
+				l.Metadata["captured"] = c.metadata
+			}
+			b.bury(t, l, time.Time{})
+			var got biographyBody
+			b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String(), "").into(t, http.StatusOK, &got)
+			if got.Captured != c.captured || got.Attempts != 5 || got.Breaker != "open" {
+				t.Errorf("while it is dead: captured %q, attempts %d, breaker %q", got.Captured, got.Attempts, got.Breaker)
+			}
+			r := publish(t, client, &e, c.headers...)
+			if c.lost {
+				r.Offset += 1000
+			}
+			if _, err := b.store.Claim(t.Context(), e.ID, "relay-1", time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.store.Resolve(t.Context(), e.ID, "relay-1", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things", Partition: r.Partition, Offset: r.Offset}); err != nil {
+				t.Fatal(err)
+			}
+			got = biographyBody{}
+			b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String(), "").into(t, http.StatusOK, &got)
+			if got.Captured != c.captured || got.Attempts != c.attempts || got.Breaker != c.breaker || len(got.Gaps) != c.gaps {
+				t.Errorf("captured %q, attempts %d, breaker %q, gaps %q, want %+v", got.Captured, got.Attempts, got.Breaker, got.Gaps, c)
+			}
+			if k := kinds(got.Steps); c.captured != "" && (k[0] != "stored" || k[1] != "captured") || !slices.Contains(k, "published") {
+				t.Errorf("steps %v", k)
+			}
+		})
+	}
+}
+
+// Rows of mapped tables are found too, by ids that are no UUIDs as well.
+func TestBiography_OfMappedTables(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	for _, stmt := range []string{
+		"CREATE TABLE outbox.carts (aggregateid text, id text, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id))",
+		"CREATE TABLE outbox.loose (id text PRIMARY KEY, aggregateid text, aggregatetype text, type text, payload text)",
+		"CREATE TABLE outbox.counted (customer bigint, n int, id int, what text, body blob, PRIMARY KEY (customer, n))",
+		"CREATE TABLE outbox.daily (day date, aggregateid text, id text, aggregatetype text, type text, payload text, PRIMARY KEY (day, id))",
+		"INSERT INTO outbox.carts (aggregateid, id, aggregatetype, type, payload) VALUES ('cart 7', 'c-1', 'cart', 'CartFilled', '{}') USING TTL 86400",
+		"INSERT INTO outbox.loose (aggregateid, id, aggregatetype, type, payload) VALUES ('cart 8', 'l-1', 'cart', 'CartLost', '{}')",
+		"INSERT INTO outbox.counted (customer, n, id, what, body) VALUES (42, 3, 1042, 'Counted', 0x00)",
+	} {
+		if err := b.session.Query(stmt).Exec(); err != nil {
+			t.Fatalf("%s: %v", stmt, err)
+		}
+	}
+	client := b.broker(t)
+	debezium := outbox.Mapping{Preset: outbox.PresetDebezium}
+	loose := outbox.Mapping{Preset: outbox.PresetDebezium, Unordered: true}
+	counted := outbox.Mapping{Columns: map[string]string{"aggregate_id": "customer", "seq": "n", "event_id": "id", "event_type": "what", "payload": "body"}, AggregateType: "customer"}
+	b.cfg.Tables = []Table{
+		{"outbox", "outbox_messages", outbox.Mapping{}},
+		{"outbox", "carts", debezium},
+		{"outbox", "loose", loose},
+		{"outbox", "counted", counted},
+		{"outbox", "daily", loose},
+		{"outbox", "gone", debezium},
+	}
+	for _, c := range []struct {
+		path, table, aggregate, eventType string
+		sequence                          int64
+	}{
+		{"c-1?aggregate=cart+7", "outbox.carts", "cart 7", "CartFilled", 0},
+		{outbox.IDOf("c-1").String() + "?aggregate=cart+7", "outbox.carts", "cart 7", "CartFilled", 0},
+		{"l-1", "outbox.loose", "cart 8", "CartLost", 0}, // no aggregate is needed
+		{"1042?aggregate=42", "outbox.counted", "42", "Counted", 3},
+	} {
 		var got biographyBody
-		b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+query, "").into(t, http.StatusOK, &got)
-		if k := kinds(got.Steps); !slices.Equal(k, []string{"stored", "published", "captured"}) {
-			t.Fatalf("%q: steps %v: %+v", query, k, got)
+		b.ask(t, access.Viewer, "GET", "/v1/events/"+c.path, "").into(t, http.StatusOK, &got)
+		if k := kinds(got.Steps); !slices.Equal(k, []string{"stored"}) || got.AggregateID != c.aggregate || got.EventType != c.eventType || got.Sequence != c.sequence ||
+			!strings.Contains(got.Steps[0].Source, c.table) || got.Steps[0].At == nil || strings.Contains(got.Steps[0].Detail, "no event") {
+			t.Errorf("%s: %+v, want its row of %s", c.path, got, c.table)
 		}
-		pub := got.Steps[1]
-		if pub.Topic != "things" || *pub.Partition != r.Partition || *pub.Offset != r.Offset || pub.At == nil || !strings.Contains(pub.Source, "things") {
-			t.Errorf("%q: published %+v, want %d@%d", query, pub, r.Partition, r.Offset)
-		}
-		if got.AggregateID != e.AggregateID.String() || got.Sequence != 1 || got.EventType != "ThingHappened" || got.Letter || len(got.Gaps) != 1 {
-			t.Errorf("%q: %+v", query, got)
+	}
+	// By the record alone the aggregate is known, and by that the row. The record's
+	// time is near that of a row which tells when it was written.
+	e := outbox.Event{IDText: "c-1", ID: outbox.IDOf("c-1"), AggregateText: "cart 7", AggregateID: outbox.IDOf("cart 7"), AggregateType: "cart", Type: "CartFilled", Payload: []byte("{}"), CreatedAt: time.Now()}
+	publish(t, client, &e, header("ce_captured", "tail"))
+	var got biographyBody
+	b.ask(t, access.Viewer, "GET", "/v1/events/c-1?aggregate=cart+7", "").into(t, http.StatusOK, &got)
+	if k := kinds(got.Steps); !slices.Equal(k, []string{"stored", "captured", "published"}) || got.Captured != "tail" || len(got.Gaps) != 0 {
+		t.Errorf("published: %+v", got)
+	}
+	// What cannot be looked at is said, table by table.
+	p := b.ask(t, access.Viewer, "GET", "/v1/events/nobody?aggregate=cart+9", "").problemIn(t, http.StatusNotFound)
+	for _, want := range []string{"outbox.daily: rows are found by column day", "outbox.gone was not looked at: there is no such table", "never stored"} {
+		if !strings.Contains(p.Hint, want) {
+			t.Errorf("of nothing: %q does not say %q", p.Hint, want)
 		}
 	}
 }

@@ -1,12 +1,16 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -44,7 +48,7 @@ func (b *biographer) lookAtTopics(ctx context.Context) {
 func (b *biographer) topics(ctx context.Context) (topics []string, err error) {
 	cfg := &b.s.cfg
 	for _, table := range cfg.Tables {
-		iter := cfg.Session.Query("SELECT topic FROM "+cfg.Keyspace+".relay_topics WHERE relay = ? AND table_name = ?", cfg.Relay, table).
+		iter := cfg.Session.Query("SELECT topic FROM "+cfg.Keyspace+".relay_topics WHERE relay = ? AND table_name = ?", cfg.Relay, table.String()).
 			WithContext(ctx).Consistency(cfg.Consistency).Idempotent(true).Iter()
 		var topic string
 		for iter.Scan(&topic) {
@@ -129,7 +133,7 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 func (b *biographer) is(r *kgo.Record) bool {
 	for _, h := range r.Headers {
 		if h.Key == outbox.HeaderID {
-			return string(h.Value) == b.body.EventID
+			return string(h.Value) == b.text || outbox.IDOf(h.Value) == b.id
 		}
 	}
 	return false
@@ -138,20 +142,112 @@ func (b *biographer) is(r *kgo.Record) bool {
 // found tells of the event's record.
 func (b *biographer) found(r *kgo.Record) {
 	b.out = true
-	source := fmt.Sprintf("record in %s, partition %d, offset %d", r.Topic, r.Partition, r.Offset)
 	if e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers); err == nil {
 		b.body.AggregateID, b.body.EventType, b.body.Sequence = e.AggregateString(), e.Type, e.Sequence
-	}
-	for _, h := range r.Headers {
-		switch h.Key {
-		case outbox.HeaderBackfill:
-			b.tell(step{Kind: "captured", What: "found by a backfill", Source: source, Detail: "the CDC log did not have it any more; a scan of the outbox table did"})
-		case outbox.HeaderOriginalID:
-			b.body.EditOf = string(h.Value)
-		}
+		b.body.EditOf, b.aggregateType = e.EditOf, e.AggregateType
 	}
 	b.tell(step{
-		Kind: "published", What: "published", At: when(r.Timestamp), Source: source, Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset,
-		Detail: fmt.Sprintf("%d bytes, key %q", len(r.Value), string(r.Key)),
+		Kind: "published", What: "published", At: when(r.Timestamp), Source: placeOf(r), Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset,
+		Detail: fmt.Sprintf("%d bytes, key %q; %s", len(r.Value), string(r.Key), b.wayOf(r)),
 	})
+}
+
+func placeOf(r *kgo.Record) string {
+	return fmt.Sprintf("record in %s, partition %d, offset %d", r.Topic, r.Partition, r.Offset)
+}
+
+// wayOf takes from the record what it says of its event's way, and returns how it
+// went out, in words.
+func (b *biographer) wayOf(r *kgo.Record) string {
+	said := make(map[string]string)
+	for _, h := range r.Headers {
+		switch h.Key {
+		case outbox.HeaderCaptured, outbox.HeaderAttempts, outbox.HeaderBreaker, outbox.HeaderBackfill:
+			said[h.Key] = string(h.Value)
+		}
+	}
+	_, scanned := said[outbox.HeaderBackfill]
+	if by := said[outbox.HeaderCaptured]; by != "" {
+		b.foundBy(by, placeOf(r))
+	} else if scanned {
+		b.foundBy(outbox.CapturedBackfill, placeOf(r))
+	}
+	if scanned && b.captured != nil {
+		b.captured.Detail = "the CDC log did not have it any more; a scan of the outbox table did"
+	}
+	// A record of an earlier version has none of these, but for the backfill's.
+	if delete(said, outbox.HeaderBackfill); len(said) == 0 {
+		what := "in which attempt it went out and how the breaker was"
+		if b.captured == nil && b.letter == nil {
+			what = "who found it, " + what
+		}
+		b.gap("Its record does not say %s: a relay of an earlier version wrote it.", what)
+		return b.attemptsOfLetter()
+	}
+	b.body.Attempts, b.body.Breaker = 1, cmp.Or(said[outbox.HeaderBreaker], "closed")
+	if n, err := strconv.Atoi(said[outbox.HeaderAttempts]); err == nil {
+		b.body.Attempts = n
+	}
+	return fmt.Sprintf("attempt %d, the breaker was %s", b.body.Attempts, b.body.Breaker)
+}
+
+// attemptsOfLetter takes what the letter knows where the record of its replay does
+// not tell, and returns it in words.
+func (b *biographer) attemptsOfLetter() string {
+	if b.letter == nil {
+		return "attempts not known"
+	}
+	b.body.Attempts, b.body.Breaker = b.letter.Attempts+1, ""
+	return fmt.Sprintf("attempt %d", b.body.Attempts)
+}
+
+// lookAtPlace reads the record of a replay, and returns how it went out, in words.
+func (b *biographer) lookAtPlace(ctx context.Context, topic string, partition int32, offset int64) string {
+	r, err := b.recordAt(ctx, topic, partition, offset)
+	switch {
+	case err != nil:
+		b.gap("How the breaker was when it went out is not known: %v.", err)
+	case r == nil || !b.is(r):
+		b.gap("How the breaker was when it went out is not known: its record is not in its topic any more.")
+	default:
+		return b.wayOf(r)
+	}
+	return b.attemptsOfLetter()
+}
+
+// recordAt reads the record at an offset, nil if there is none.
+func (b *biographer) recordAt(ctx context.Context, topic string, partition int32, offset int64) (*kgo.Record, error) {
+	if b.s.cfg.Kafka == nil {
+		return nil, errors.New("the topics were not looked at, because this server knows no broker")
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicsTime)
+	defer cancel()
+	client, err := b.s.cfg.Kafka(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(1<<20), kgo.DisableFetchSessions(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}}))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return nil, fmt.Errorf("ask the broker where %s ends: %w", topic, err)
+	}
+	if end, ok := ends.Lookup(topic, partition); !ok || end.Offset <= offset {
+		return nil, nil //nolint:nilnil // there is none, which is no error
+	}
+	for {
+		fetches := client.PollRecords(ctx, 1)
+		if err := fetches.Err0(); err != nil {
+			return nil, fmt.Errorf("read %s, partition %d: %w", topic, partition, err)
+		}
+		for _, r := range fetches.Records() {
+			if r.Offset != offset {
+				return nil, nil //nolint:nilnil // removed
+			}
+			return r, nil
+		}
+	}
 }

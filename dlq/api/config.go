@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // Defaults of Config.
@@ -44,13 +46,20 @@ type Config struct {
 	// an event's biography; it is closed afterwards. Without one, biographies say
 	// that the topics were not looked at.
 	Kafka func(...kgo.Opt) (*kgo.Client, error)
-	// Relay and Tables name whose topics those are: the relay's name, and its
-	// outbox tables as "keyspace.table".
+	// Relay is the name of the relay whose topics those are, and Tables its outbox
+	// tables, in which an event's row is looked for. Default: outbox_messages in
+	// Keyspace.
 	Relay  string
-	Tables []string
+	Tables []Table
 
 	// Schemas are what edited payloads must fit. Nil has none.
 	Schemas *dlq.Schemas
+	// Routes are what else is offered here: each is called once with the API to
+	// register its operations with. They are let in as the others are: by the role
+	// that access.Needs gives an operation, or else a viewer to read and an operator
+	// for the rest. Those that change something are audited by their operation id
+	// and the path's id.
+	Routes []func(huma.API)
 	// Console, if there is one, is served below /console/.
 	Console http.Handler
 	// LiveInterval is how often the database is asked for what changed, as long as
@@ -72,6 +81,16 @@ type Config struct {
 	Now func() time.Time
 }
 
+// Table is an outbox table.
+type Table struct {
+	Keyspace, Name string
+	// Mapping says what its columns hold. The zero value is that of outbox_messages.
+	Mapping outbox.Mapping
+}
+
+// String is the table's name with its keyspace.
+func (t Table) String() string { return t.Keyspace + "." + t.Name }
+
 func (c Config) withDefaults() Config {
 	// Zero is ANY, which no read may use.
 	c.Consistency = cmp.Or(c.Consistency, gocql.LocalQuorum)
@@ -90,6 +109,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if len(c.Tables) == 0 {
+		c.Tables = []Table{{Keyspace: c.Keyspace, Name: outbox.DefaultTableName}}
 	}
 	return c
 }

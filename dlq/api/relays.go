@@ -40,7 +40,10 @@ type RelayStatus struct {
 
 	Streams int         `json:"streams" doc:"CDC streams that it reads"`
 	Behind  float64     `json:"behind_seconds" doc:"How far the stream is behind that is furthest behind, the confidence window included"`
+	Groups  []groupLag  `json:"groups,omitempty" doc:"All its streams in groups, by equal parts of the token ring, at most 64; parts without a stream are left out"`
 	Lag     []streamLag `json:"lag" doc:"The streams that are furthest behind"`
+
+	OtherInstances []string `json:"other_instances,omitempty" doc:"Other live processes with this relay's name and table: all of them publish everything, so stop all but one"`
 
 	InFlight         int      `json:"in_flight" doc:"Events read and not yet acknowledged"`
 	OldestUnacked    float64  `json:"oldest_unacknowledged_seconds"`
@@ -69,6 +72,15 @@ type relayBreaker struct {
 type streamLag struct {
 	Name          string  `json:"name"`
 	BehindSeconds float64 `json:"behind_seconds"`
+}
+
+type groupLag struct {
+	Part          int     `json:"part" doc:"Which part of the ring, from 1"`
+	Parts         int     `json:"parts" doc:"Of how many"`
+	FromToken     string  `json:"from_token" doc:"The part's first token, a 64-bit integer as text"`
+	Streams       int     `json:"streams"`
+	BehindSeconds float64 `json:"behind_seconds" doc:"How far its stream is behind that is furthest behind, the confidence window included"`
+	OldestUnacked float64 `json:"oldest_unacknowledged_seconds" doc:"How long ago its oldest change was read that is not acknowledged"`
 }
 
 type relayTail struct {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 )
 
 // Server is the API. Its Handler answers as it is; Serve also stops well.
@@ -59,6 +60,7 @@ func New(cfg Config) (*Server, error) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.viewers(promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{})))
+	apidocs.Register(mux, http.HandlerFunc(nothing))
 	if cfg.Console != nil {
 		mux.Handle("/console/", cfg.Console)
 		mux.Handle("GET /{$}", http.RedirectHandler("/console/", http.StatusFound))
@@ -75,6 +77,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	// No $schema member in every answer, and no pages that load scripts from elsewhere.
 	conf.CreateHooks = nil
 	conf.DocsPath, conf.SchemasPath = "", ""
+	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
 	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma)
@@ -87,6 +90,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.registerRelays()
 	s.registerLive()
 	s.registerBiography()
+	s.registerRoutes()
 }
 
 // Handler returns the routes, for a caller who has an HTTP server.
@@ -181,8 +185,7 @@ func elsewhere(mux *http.ServeMux) http.Handler {
 		}
 		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(&c, r)
-		path := r.URL.Path
-		p := newProblem(r.Context(), c.status, problemBlank, "There is nothing at "+strconv.Quote(path[:min(len(path), 100)])+"; /openapi.json says what is where.")
+		p := nothingAt(r, c.status)
 		switch {
 		case c.status == http.StatusMethodNotAllowed:
 			p.Detail = "This path takes " + c.header.Get("Allow") + "."
@@ -192,6 +195,15 @@ func elsewhere(mux *http.ServeMux) http.Handler {
 		}
 		writeProblem(w, p)
 	})
+}
+
+func nothing(w http.ResponseWriter, r *http.Request) {
+	writeProblem(w, nothingAt(r, http.StatusNotFound))
+}
+
+func nothingAt(r *http.Request, status int) *problem {
+	path := r.URL.Path
+	return newProblem(r.Context(), status, problemBlank, "There is nothing at "+strconv.Quote(path[:min(len(path), 100)])+"; /openapi.json says what is where.")
 }
 
 // statusCatcher keeps what a handler says and throws away what it writes.
@@ -217,20 +229,25 @@ func (s *Server) heavily(ctx context.Context, f func() error) error {
 
 // describe adds the error responses to an operation, and who may use it.
 func (s *Server) describe(role access.Role, op huma.Operation, codes ...int) huma.Operation {
-	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")
 	if op.Responses == nil {
 		op.Responses = make(map[string]*huma.Response)
 	}
 	for _, code := range append([]int{401, 403, 422, 429, 503}, codes...) {
-		r := &huma.Response{
-			Description: http.StatusText(code),
-			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
-		}
-		if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
-			r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
-		}
-		op.Responses[strconv.Itoa(code)] = r
+		op.Responses[strconv.Itoa(code)] = s.refusal(code)
 	}
 	op.Tags = []string{strings.Split(op.Path, "/")[2]}
 	return access.Needs(role, op)
+}
+
+// refusal describes a response that is a problem.
+func (s *Server) refusal(code int) *huma.Response {
+	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")
+	r := &huma.Response{
+		Description: http.StatusText(code),
+		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
+	}
+	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
+		r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
+	}
+	return r
 }

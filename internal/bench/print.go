@@ -106,28 +106,41 @@ func (r *Report) ratios() []string {
 
 // how is how it was measured.
 func (r *Report) how() string {
-	engines := "a given cluster"
-	if r.Embedded {
-		engines = "embedded engines (scyllafake, kfake), each a process of its own"
-	}
-	runs := ""
-	if r.Runs > 1 {
-		runs = fmt.Sprintf("; medians of %d runs", r.Runs)
-	}
-	noise, others := "", 0.0
+	others := 0.0
 	for _, c := range r.Latency {
 		others = max(others, c.Others)
 	}
+	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "load and consumer")
+}
+
+// howMeasured says it of any report; with are what else ran on the machine.
+func howMeasured(m Machine, embedded bool, runs int, others float64, with string) string {
+	engines := "a given cluster"
+	if embedded {
+		engines = "embedded engines (scyllafake, kfake), each a process of its own"
+	}
+	medians := ""
+	if runs > 1 {
+		medians = fmt.Sprintf("; medians of %d runs", runs)
+	}
+	noise := ""
 	if others > noisy {
 		noise = fmt.Sprintf(" Other processes kept %.1f of the cores busy meanwhile: it is better on a quiet machine.", others)
 	}
-	return fmt.Sprintf("%s; %s, on the same machine as load and consumer%s.%s", r.Machine, engines, runs, noise)
+	return fmt.Sprintf("%s; %s, on the same machine as %s%s.%s", m, engines, with, medians, noise)
 }
 
 // Text prints the report for a terminal.
-func (r *Report) Text(w io.Writer) error {
-	fmt.Fprintln(w, r.how())
-	for _, t := range r.tables() {
+func (r *Report) Text(w io.Writer) error { return writeText(w, r.how(), r.tables(), r.ratios()) }
+
+// Markdown prints the report as the README shows it.
+func (r *Report) Markdown(w io.Writer) error {
+	return writeMarkdown(w, r.how(), r.tables(), r.ratios())
+}
+
+func writeText(w io.Writer, how string, tables []table, sentences []string) error {
+	fmt.Fprintln(w, how)
+	for _, t := range tables {
 		fmt.Fprintf(w, "\n%s\n", t.title)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, row := range t.rows {
@@ -138,17 +151,16 @@ func (r *Report) Text(w io.Writer) error {
 		}
 	}
 	fmt.Fprintln(w)
-	for _, s := range r.ratios() {
+	for _, s := range sentences {
 		fmt.Fprintln(w, s)
 	}
 	return nil
 }
 
-// Markdown prints the report as the README shows it.
-func (r *Report) Markdown(w io.Writer) error {
+func writeMarkdown(w io.Writer, how string, tables []table, sentences []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", r.how())
-	for _, t := range r.tables() {
+	fmt.Fprintf(&b, "%s\n", how)
+	for _, t := range tables {
 		fmt.Fprintf(&b, "\n%s\n\n", t.title)
 		for i, row := range t.rows {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
@@ -158,7 +170,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		}
 	}
 	b.WriteString("\n")
-	for _, s := range r.ratios() {
+	for _, s := range sentences {
 		fmt.Fprintf(&b, "- %s\n", s)
 	}
 	_, err := io.WriteString(w, b.String())

@@ -66,6 +66,12 @@ type Cost struct {
 	PeakMB float64 `json:"peak_mb"`
 }
 
+// Since is what was used since an earlier moment; Resident and Peak are those of now.
+func (u Usage) Since(from Usage) Usage {
+	u.CPU -= from.CPU
+	return u
+}
+
 // CostOf is what was used between two moments.
 func CostOf(from, to Usage) Cost {
 	d := to.At.Sub(from.At).Seconds()

@@ -25,6 +25,18 @@ const (
 	// HeaderBackfill stands on events, with the value 1, that a scan of the outbox
 	// table handed on because the CDC log did not have them any more.
 	HeaderBackfill = "ce_backfill"
+	// HeaderCaptured says by which way the relay found the event: CapturedTail and so
+	// on. A dead letter that an earlier version wrote is replayed without it.
+	HeaderCaptured = "ce_captured"
+	// HeaderAttempts is in which attempt to publish it the event was handed to the
+	// Kafka client for this record, those before a dead letter included; it is there
+	// from the second on. What the client repeats by itself is no other attempt: a
+	// record in its hands cannot be changed.
+	HeaderAttempts = "ce_attempts"
+	// HeaderBreaker is the state of the relay's breaker when the record was handed to
+	// the Kafka client, unless it was closed: half-open, since nothing is while it is
+	// open.
+	HeaderBreaker = "ce_breaker"
 	// HeaderOriginalID stands on events that somebody edited when they were dead
 	// letters: the id of the event in the outbox, whose place this one takes.
 	HeaderOriginalID = "ce_originalid"
@@ -34,6 +46,19 @@ const (
 	HeaderPartitionKey = "ce_partitionkey"
 	HeaderContentType  = "content-type"
 	HeaderTraceParent  = "traceparent"
+)
+
+// The values of HeaderCaptured.
+const (
+	// CapturedTail is the reader that follows the CDC log closely.
+	CapturedTail = "tail"
+	// CapturedSweep is the reader that comes later and misses nothing.
+	CapturedSweep = "sweep"
+	// CapturedKey is a look-up in the outbox table: a later event of the aggregate
+	// was there before it, or outbox verify asked for it.
+	CapturedKey = "key"
+	// CapturedBackfill is a scan of the outbox table.
+	CapturedBackfill = "backfill"
 )
 
 // SpecVersion is the CloudEvents version of the headers.
@@ -140,7 +165,9 @@ var ErrNotAnEvent = errors.New("outbox: record is not an outbox event")
 
 // FromRecord reads back what AppendHeaders and Key wrote, with the record's
 // value as the payload, and returns ce_source beside it. DeliverAt is not
-// published and stays zero. The event shares value with the record.
+// published and stays zero, and what tells of the way to the topic (HeaderCaptured,
+// HeaderAttempts, HeaderBreaker, HeaderBackfill) is no part of the event. The event
+// shares value with the record.
 //
 // Errors wrap ErrNotAnEvent and name the header.
 func FromRecord[H AnyHeader](key, value []byte, headers []H) (e Event, source string, err error) {
@@ -219,7 +246,7 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 		e.ContentType = string(value)
 	default:
 		if reserved(key) && key != HeaderPartitionKey {
-			return nil // an attribute of a later version
+			return nil // of the way to the topic, or of a later version
 		}
 		if e.Headers == nil {
 			e.Headers = make(map[string]string)

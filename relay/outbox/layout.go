@@ -17,6 +17,9 @@ type layout struct {
 	written []field // those that an INSERT sets: each column once
 	inserts string  // their columns
 	marker  field   // set by every write that adds an event
+	mark    string  // its column, whose write time is the event's
+	// partition are the columns of the partition key.
+	partition []string
 	// unmapped is a column of the key that no field has; rows cannot be written then.
 	unmapped string
 }
@@ -34,6 +37,7 @@ var defaultLayout = func() *layout {
 	for f, name := range fieldNames {
 		l.columns[f] = column{name: name, typ: fieldTypes[f][0], key: field(f) == fieldAggregateID || field(f) == fieldSequence}
 	}
+	l.partition = []string{fieldNames[fieldAggregateID]}
 	l.prepare()
 	return l
 }()
@@ -61,6 +65,7 @@ func (l *layout) prepare() {
 			break
 		}
 	}
+	l.mark = l.columns[l.marker].name
 }
 
 // quote is a name as a statement takes it. Those of outbox_messages need no quotes.
@@ -93,6 +98,7 @@ func (l *layout) key(columns []Column, unordered bool) error {
 			l.unmapped = cmp.Or(l.unmapped, c.Name)
 		}
 	}
+	l.partition = partition
 	aggregate, seq := l.columns[fieldAggregateID].name, l.columns[fieldSequence].name
 	if seq != "" && (!slices.Equal(partition, []string{aggregate}) || len(clustering) == 0 || clustering[0] != seq) {
 		return &MappingError{

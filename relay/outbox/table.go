@@ -82,7 +82,7 @@ func (t Table) prepare() Table {
 	}
 	if l.numbered() {
 		seq := quote(l.columns[fieldSequence].name)
-		t.byKey = "SELECT writetime(" + quote(l.columns[l.marker].name) + "), " + l.list + " FROM " + t.String() +
+		t.byKey = "SELECT writetime(" + quote(l.mark) + "), " + l.list + " FROM " + t.String() +
 			" WHERE " + quote(l.columns[fieldAggregateID].name) + " = ? AND " + seq + " >= ? AND " + seq + " < ?"
 	}
 	return t

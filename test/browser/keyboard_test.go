@@ -70,7 +70,8 @@ func TestKeyboard_AllReachedAndSeen(t *testing.T) {
 	w := start(t)
 	id := w.furnish()
 	b := w.open(access.Admin, "/")
-	for _, path := range []string{"/groups", "/letters", "/letters/" + id, "/letters/" + id + "/edit"} {
+	o, m := w.shop()
+	for _, path := range []string{"/groups", "/letters", "/letters/" + id, "/letters/" + id + "/edit", "/orders?customer=17850", "/orders/" + o, "/scheduled", "/scheduled/" + m} {
 		b.visit(path)
 		b.sees(".live", "Live")
 		b.gone(".loading")

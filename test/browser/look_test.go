@@ -113,7 +113,13 @@ func TestLook_Accessible(t *testing.T) {
 		}
 		return jobs[0].ID.String()
 	}()
+	o, m := w.shop()
 	pages := []struct{ name, path, sees string }{
+		{"orders", "/orders?customer=17850", "orders, newest first"},
+		{"orders-nobody", "/orders", "Whose orders?"},
+		{"order", "/orders/" + o, "what became of it"},
+		{"scheduled", "/scheduled", "the next to be delivered first"},
+		{"message", "/scheduled/" + m, "It waits for its time"},
 		{"overview", "/", "Why they died"},
 		{"groups", "/groups", "topic_not_allowed"},
 		{"letters", "/letters?status=open", "letters, newest first"},
@@ -149,6 +155,17 @@ func TestLook_Accessible(t *testing.T) {
 		b.shoot(where)
 		b.types("\x1b")
 		b.gone("dialog")
+		for name, at := range map[string][3]string{"cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}} {
+			b.visit(at[0])
+			b.click("[data-key=" + at[1] + "]")
+			b.sees("dialog", at[2])
+			b.load(axe)
+			where := fmt.Sprintf("%s-%s-%d", name, look.theme, look.width)
+			b.accessible(where)
+			b.shoot(where)
+			b.types("\x1b")
+			b.gone("dialog")
+		}
 		b.types("?")
 		b.sees("dialog", "Shortcuts")
 		b.accessible("help")

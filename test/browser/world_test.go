@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -23,6 +24,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -38,16 +41,18 @@ const (
 
 // world is the whole system: database, broker, relay, jobs, API, console.
 type world struct {
-	t       *testing.T
-	node    *scyllafake.Server
-	session *gocql.Session
-	letters *dlq.Store
-	broker  *kfake.Cluster
-	kafka   *kgo.Client
-	gate    *access.Gate
-	tokens  map[access.Role]string
-	addr    string // of the API
-	stop    func() // ends the API
+	t        *testing.T
+	node     *scyllafake.Server
+	session  *gocql.Session
+	letters  *dlq.Store
+	orders   *orders.Service
+	messages *messages.Service
+	broker   *kfake.Cluster
+	kafka    *kgo.Client
+	gate     *access.Gate
+	tokens   map[access.Role]string
+	addr     string // of the API
+	stop     func() // ends the API
 }
 
 // start starts everything but the relay.
@@ -57,6 +62,12 @@ func start(t *testing.T) *world {
 	w.node, w.session = scyllatest.Start(t)
 	var err error
 	if w.letters, err = dlq.Open(w.session, schema.DefaultKeyspace); err != nil {
+		t.Fatal(err)
+	}
+	if w.orders, err = orders.New(w.session, orders.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if w.messages, err = messages.NewService(w.session, messages.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	if w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.DefaultNumPartitions(3)); err != nil {
@@ -84,8 +95,10 @@ func start(t *testing.T) *world {
 func (w *world) serve(addr string) {
 	w.t.Helper()
 	server, err := api.New(api.Config{
-		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders", Tables: []string{table},
-		Console:      console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}")),
+		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders",
+		Tables:       []api.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
+		Routes:       []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept},
+		Console:      console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
 		LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
 	})
 	if err != nil {

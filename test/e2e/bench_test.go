@@ -41,3 +41,26 @@ func TestBench_EveryEventOnce(t *testing.T) {
 		t.Errorf("restart: %+v, want 150 events, each once", r.Restart)
 	}
 }
+
+// Every load is answered or refused, none fails, and nothing is left out.
+func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
+	t.Parallel()
+	for what, args := range map[string][]string{
+		"orders":   {"--overload", "2", "--rate", "100", "--concurrency", "8"},
+		"messages": {"--rate", "2000", "--concurrency", "1"},
+	} {
+		out := harness.Must(t, 5*time.Minute, append([]string{"bench", what, "--duration", "300ms", "--calm", "50", "-o", "json"}, args...)...)
+		var r bench.ServiceReport
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatalf("bench %s printed %q: %v", what, out, err)
+		}
+		if want := map[string]int{"orders": 11, "messages": 7}[what]; len(r.Phases) != want || len(r.Goals) == 0 {
+			t.Errorf("bench %s: %d loads and %d goals, want %d loads: %s", what, len(r.Phases), len(r.Goals), want, out)
+		}
+		for _, p := range r.Phases {
+			if p.Done == 0 || p.Failed > 0 || p.Sent.Max < p.Sent.P50 || p.Kind == bench.Whole && p.Own.P95 <= 0 {
+				t.Errorf("bench %s, %s: %+v", what, p.Name(), p)
+			}
+		}
+	}
+}

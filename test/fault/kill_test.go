@@ -12,11 +12,15 @@ import (
 
 // Each process is killed many times during a load: the embedded database with
 // the broker, the order service, the relay.
-func TestFault_ProcessesKilledDuringALoad(t *testing.T) { killAll(t, 6000, 0) }
+func TestFault_ProcessesKilledDuringALoad(t *testing.T) {
+	t.Parallel()
+	killAll(t, 6000, 0)
+}
 
 // The same with a relay that starts for the first time when some of the load is
 // in the outbox, and scans the table for it, as slowly as the kills take.
 func TestFault_ProcessesKilledDuringABackfill(t *testing.T) {
+	t.Parallel()
 	killAll(t, 9000, window+15*time.Second, "--backfill-from", "2000-01-01T00:00:00Z", "--relay-backfill-rows-per-second", "120")
 }
 

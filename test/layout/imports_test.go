@@ -32,11 +32,12 @@ var forbidden = map[string][]string{
 	"schema":                         {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
 	"internal/access":                {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
 	"notify":                         {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"internal/apidocs":               {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/brokerstate":           {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/daemon":                {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/audit":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},
-	"internal/scyllafake/scyllatest": {"relay", "orders", "dlq", "cmd", "internal/daemon"},
 	"internal/scyllafake":            {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
+	"internal/scyllafake/scyllatest": {"relay", "orders", "dlq", "cmd", "internal/daemon"},
 }
 
 // allowed are the exceptions: the event is what services and relay share.

@@ -272,11 +272,31 @@ var mutants = []mutant{
 	},
 	{
 		name: "writing a scheduled message again covers what was decided", file: "schedule/store.go", pkg: "./schedule", run: "RevivesNothing",
-		old: "b.Query(putRow, m.CreatedAt.Add(-ClockSkew).UnixMicro()", new: "b.Query(putRow, now.Add(ClockSkew).UnixMicro()",
+		old: "b.Query(putRow, m.CreatedAt.Add(-writtenBefore).UnixMicro()", new: "b.Query(putRow, now.Add(writtenBefore).UnixMicro()",
 	},
 	{
 		name: "a release taken up again has a write time of its own", file: "schedule/release.go", pkg: "./schedule", run: "Cancellations|CutOff",
-		old: "		at := time.Now()\n		won, err := s.store.release(ctx, &m, at)", new: "		at := time.Now()\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
+		old: "		at := s.cfg.Now()\n		won, err := s.store.release(ctx, &m, at)", new: "		at := s.cfg.Now()\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
+	},
+	{
+		name: "a release taken up late keeps its write time", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
+		old: "const stale = 30 * time.Second", new: "const stale = 30 * time.Hour",
+	},
+	{
+		name: "what was due while nobody was there is left", file: "schedule/scheduler.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
+		old: "from = now.Add(-MaxAhead - 30*24*time.Hour)", new: "from = now.Add(-time.Minute)",
+	},
+	{
+		name: "a slot is dropped before its message is in the outbox", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
+		old: "	if err := s.hand(ctx, &m); err != nil {", new: "	if err := errors.Join(s.store.dropSlot(ctx, x), s.hand(ctx, &m)); err != nil {",
+	},
+	{
+		name: "the row of a message covers what a server says whose clock is behind", file: "schedule/store.go", pkg: "./test/sim/later", run: "Seeds",
+		old: "const writtenBefore = time.Hour", new: "const writtenBefore = time.Second",
+	},
+	{
+		name: "a repeated message goes the way of its new time", file: "messages/service.go", pkg: "./messages", run: "RepeatedAfterItsTime",
+		old: "later := at.After(id.createdAt)", new: "later := at.After(s.cfg.Now())",
 	},
 	{
 		name: "memory has room for all that waits", file: "schedule/scheduler.go", pkg: "./schedule", run: "LittleMemory",
@@ -370,4 +390,9 @@ var mutants = []mutant{
 		name: "dlq: what is parked is replayed when it is edited", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
 		old: "		if l.Status == Parked {", new: "		if l.Status == Archived {",
 	},
+	unit("TestBackfill_TailLeavesToTheScanWhatIsItsOwn", mutant{
+		name: "the tail hands on what a scan answers for while a stream is not opened", file: "relay/streams.go",
+		old: "	return s.unread(), true",
+		new: "	return s.unread(), false",
+	}),
 }

@@ -48,6 +48,9 @@ const id = encodeURIComponent;
 const get = (path, query, signal) => call(path, { query, signal });
 const post = (path, body, headers) => call(path, { method: "POST", body: body ?? {}, headers });
 
+// A header takes no more than ASCII.
+const why = (reason) => ({ "Audit-Reason": id(reason) });
+
 export const api = {
   me: () => get("/v1/me"),
   stats: (s) => get("/v1/dlq/stats", null, s),
@@ -63,6 +66,14 @@ export const api = {
   job: (job, s) => get(`/v1/dlq/jobs/${id(job)}`, null, s),
   startJob: (body) => post("/v1/dlq/jobs", body),
   changeJob: (job, action, body) => post(`/v1/dlq/jobs/${id(job)}/${action}`, body),
+  orders: (query, s) => get("/v1/orders", query, s),
+  order: (order, s) => get(`/v1/orders/${id(order)}`, null, s),
+  orderEvents: (order, query, s) => get(`/v1/orders/${id(order)}/events`, query, s),
+  orderPreview: (order, change, s) => get(`/v1/orders/${id(order)}/preview`, { change }, s),
+  changeOrder: (order, change, body, etag, reason) => post(`/v1/orders/${id(order)}/${change}`, body, { "If-Match": etag, ...why(reason) }),
+  messages: (query, s) => get("/v1/messages", query, s),
+  message: (message, s) => get(`/v1/messages/${id(message)}`, null, s),
+  takeBack: (message, reason) => call(`/v1/messages/${id(message)}`, { method: "DELETE", headers: why(reason) }),
   audit: (query, s) => get("/v1/dlq/audit", query, s),
 };
 

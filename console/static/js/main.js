@@ -17,9 +17,15 @@ import { job } from "./pages/job.js";
 import { jobs } from "./pages/jobs.js";
 import { letter } from "./pages/letter.js";
 import { letters } from "./pages/letters.js";
+import { message } from "./pages/message.js";
+import { order } from "./pages/order.js";
+import { orders } from "./pages/orders.js";
 import { overview } from "./pages/overview.js";
+import { scheduled } from "./pages/scheduled.js";
 
 const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/letters", "Letters", "l"], ["/jobs", "Jobs", "j"], ["/audit", "Audit", "a"]];
+// Where the API has orders and messages, too.
+const ordersNav = [["/orders", "Orders", "r"], ["/scheduled", "Scheduled", "s"]];
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
 const conf = {};
 let leavePage = () => {};
@@ -34,9 +40,13 @@ async function boot() {
   try {
     Object.assign(me, await api.me());
     Object.assign(conf, await settings());
+    if (conf.orders && !nav.includes(ordersNav[0])) {
+      nav.splice(-1, 0, ...ordersNav);
+      ordersNav.forEach(goTo);
+    }
   } catch (err) {
     if (err.status === 401) return signIn("The API does not know this token, or it has run out.");
-    document.title = "Dead letters";
+    document.title = "Outbox";
     return fill(main, h("h1", { tabindex: "-1" }, "The API does not answer"), failed(err, boot));
   }
   frame();
@@ -52,7 +62,7 @@ function signIn(why) {
   keep(null);
   fill(bar, h("div", { class: "bar-in" }, brand()));
   fill(notice);
-  document.title = "Sign in · Dead letters";
+  document.title = "Sign in · Outbox";
   const input = h("input", { type: "password", name: "token", autocomplete: "off", spellcheck: "false", required: true, autofocus: true, "data-key": "token" });
   fill(main, h("form", { class: "panel signin stack", onsubmit: (e) => { e.preventDefault(); keep(input.value.trim()); if (begun) location.reload(); else { fill(main, loading("who you are")); boot(); } } },
     h("h1", { tabindex: "-1" }, "Sign in"),
@@ -64,7 +74,7 @@ function signIn(why) {
 }
 
 const brand = () => h("a", { class: "brand", href: href("/"), "data-key": "brand" },
-  h("svg", { viewBox: "0 0 32 32", "aria-hidden": "true" }, h("rect", { width: 32, height: 32, rx: 7 }), h("path", { d: "M7 10.5h18v12H7zM7 11l9 7 9-7" })), "Dead letters");
+  h("svg", { viewBox: "0 0 32 32", "aria-hidden": "true" }, h("rect", { width: 32, height: 32, rx: 7 }), h("path", { d: "M7 10.5h18v12H7zM7 11l9 7 9-7" })), "Outbox");
 
 function frame() {
   framed = begun = true;
@@ -118,7 +128,7 @@ function render(page, params) {
   const gone = new AbortController();
   const ctx = {
     params, conf, el: main, signal: gone.signal,
-    title(text) { document.title = `${text} · Dead letters`; },
+    title(text) { document.title = `${text} · Outbox`; },
     // on listens to the live stream for as long as the page is shown.
     on(names, f) { for (const n of names) live.addEventListener(n, (e) => f(e.detail, n), { signal: gone.signal }); },
     // soon calls f once for many changes, and again when the connection is back.
@@ -128,10 +138,23 @@ function render(page, params) {
       ctx.on([...names, "again"], later);
       gone.signal.addEventListener("abort", () => clearTimeout(timer));
     },
+    // every calls f again and again, one call after the other, for what the stream
+    // does not tell of, as long as somebody sees the page.
+    every(ms, f) {
+      let busy = false;
+      const timer = setInterval(async () => {
+        if (document.hidden || busy) return;
+        busy = true;
+        try { await f(); } finally { busy = false; }
+      }, ms);
+      gone.signal.addEventListener("abort", () => clearInterval(timer));
+    },
   };
   page(ctx);
   return () => gone.abort();
 }
+
+function goTo([path, name, key]) { keys.shortcut(`g${key}`, `go to ${name.toLowerCase()}`, () => framed && go(path)); }
 
 function missing(ctx) {
   ctx.title("No such page");
@@ -173,7 +196,7 @@ function help() {
 }
 
 keys.shortcut("?", "this help", help);
-for (const [path, name, key] of nav) keys.shortcut(`g${key}`, `go to ${name.toLowerCase()}`, () => framed && go(path));
+nav.forEach(goTo);
 keys.shortcut("t", "light or dark", switchTheme);
 
 route("/", overview);
@@ -185,5 +208,9 @@ route("/events/:id", event);
 route("/jobs", jobs);
 route("/jobs/:id", job);
 route("/audit", audit);
+route("/orders", orders);
+route("/orders/:id", order);
+route("/scheduled", scheduled);
+route("/scheduled/:id", message);
 
 boot();

@@ -6,6 +6,9 @@ import { statusMeans } from "./words.js";
 
 export const badge = (status, released) => h("span", { class: `badge b-${status}`, title: statusMeans[status] }, status, released && h("span", null, " · released"));
 
+// mark is a badge of another kind of states: name → [look, meaning].
+export const mark = (states, state) => h("span", { class: `badge b-${states[state]?.[0] ?? "archived"}`, title: states[state]?.[1] }, String(state).replaceAll("_", " "));
+
 export const panel = (title, { aside, id, cls } = {}, ...content) => h("section", { class: `panel ${cls ?? ""}`, "aria-label": title, id },
   h("header", { class: "row between" }, h("h2", null, title), aside), content);
 
@@ -60,4 +63,17 @@ export function tabs(label, views, chosen, choose) {
   });
   draw(chosen);
   return list;
+}
+
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+// finder opens a page by an id.
+export function finder(label, placeholder, open) {
+  const input = h("input", { type: "text", class: "mono", placeholder, "aria-label": label, spellcheck: "false", autocomplete: "off", "data-key": "find", oninput: () => input.removeAttribute("aria-invalid") });
+  return h("form", { class: "row finder", role: "search", "aria-label": label, onsubmit: (e) => {
+    e.preventDefault();
+    const id = input.value.trim();
+    if (uuid.test(id)) open(id.toLowerCase());
+    else { input.setAttribute("aria-invalid", "true"); input.setCustomValidity("An id has 36 characters, such as 01a1fdab-a873-7804-8159-8f6ba00d992c."); input.reportValidity(); input.setCustomValidity(""); }
+  } }, input, h("button", { type: "submit", class: "button" }, "Open"));
 }

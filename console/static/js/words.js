@@ -57,8 +57,39 @@ export const actions = {
   },
 };
 
+// The states of orders and messages: the look of one, and what it means.
+export const orderStates = {
+  placed: ["processing", "It can be confirmed or cancelled."],
+  confirmed: ["parked", "It can be shipped or cancelled."],
+  shipped: ["resolved", "It has left; nothing changes it any more."],
+  cancelled: ["archived", "It was cancelled; nothing changes it any more."],
+};
+
+export const messageStates = {
+  received: ["archived", "It was handed in."],
+  scheduled: ["parked", "It waits for its time."],
+  cancelled: ["archived", "It was taken back and is never published."],
+  processing: ["processing", "Its time has come; it is on its way into the outbox."],
+  queued: ["pending", "It is in the outbox, and not found in its topic yet."],
+  completed: ["resolved", "It is in its topic."],
+  retrying: ["pending", "A replay of its dead letter failed; there will be another."],
+  dlq_pending: ["pending", "It is a dead letter that waits."],
+  dlq_processing: ["processing", "Its dead letter is being replayed."],
+  resolved: ["resolved", "Its dead letter was published or settled by hand."],
+  failed: ["failed", "The replays of its dead letter are used up."],
+  archived: ["archived", "Its dead letter was put away."],
+};
+
+// orderChanges are what an operator does with an order (orders/state.go). The
+// preview, by the order's own rules, decides.
+export const orderChanges = {
+  confirm: { title: "Confirm", from: ["placed"], done: "Confirmed.", says: "The order is taken. It can then be shipped, and still be cancelled." },
+  ship: { title: "Ship", from: ["confirmed"], done: "Shipped.", says: "The order has left. Nothing changes it after that: it cannot be undone.", fields: { carrier: "Carrier, if known", tracking: "Tracking number, if known" } },
+  cancel: { title: "Cancel order", from: ["placed", "confirmed"], done: "Cancelled.", danger: true, right: "cancel-order", says: "The order is cancelled for good, and whoever follows it is told by its event. This cannot be undone.", fields: { reason: "Reason, which travels with the event", credit_note: "Credit note, if there is one" } },
+};
+
 export const roleMeans = {
   viewer: "may look, and change nothing",
-  operator: "may replay, release, put aside and resolve; pause and resume jobs",
+  operator: "may replay, release, put aside and resolve; pause and resume jobs; confirm, ship and cancel orders; take messages back",
   admin: "may do everything: also discard, edit and cancel",
 };

@@ -10,6 +10,9 @@ const states = {
   intended: "What came of it was not written; the process may have died just then: look at the letter.",
 };
 
+const places = { job: "jobs", order: "orders", message: "scheduled" };
+const place = (action) => places[/[a-z]+$/.exec(action)?.[0]] ?? "letters";
+
 export function audit(ctx) {
   ctx.title("Audit");
   const q = query(), body = h("div", null, loading("the audit"));
@@ -38,7 +41,7 @@ export function audit(ctx) {
       : empty("Nothing was changed yet.", "The first replay, discard or edit will stand here, with the name of who asked for it and the reason.", h("a", { class: "button", href: href("/letters") }, "To the letters")));
   };
   const on = (e, i) => (e.target
-    ? h("a", { class: "mono", href: href(`/${/job$/.test(e.action) ? "jobs" : "letters"}/${e.target}`), title: e.target, "data-key": `a-${i}` }, short(e.target))
+    ? h("a", { class: "mono", href: href(`/${place(e.action)}/${e.target}`), title: e.target, "data-key": `a-${i}` }, short(e.target))
     : h("span", { class: "muted" }, "–"));
   ctx.soon(["letters", "job"], read, 1500);
   read();

@@ -28,15 +28,17 @@ export function event(ctx) {
 export function biography(life, alone) {
   if (!life) return null;
   return panel("Biography", { aside: !alone && h("a", { href: href(`/events/${life.event_id}`), "data-key": "life" }, "On its own page") },
-    alone && facts([["Type", life.event_type], ["Aggregate", life.aggregate_id && h("span", { class: "mono" }, life.aggregate_id)], ["Sequence", life.sequence ? count(life.sequence) : null],
-      ["Edit of", life.edit_of && h("a", { class: "mono", href: href(`/letters/${life.edit_of}`) }, life.edit_of)], ["Published as", life.edited_to && h("a", { class: "mono", href: href(`/events/${life.edited_to}`) }, life.edited_to)]]),
+    facts([...(alone ? [["Type", life.event_type], ["Aggregate", life.aggregate_id && h("span", { class: "mono" }, life.aggregate_id)], ["Sequence", life.sequence ? count(life.sequence) : null]] : []),
+      ["Captured by", life.captured && (captured[life.captured] ?? life.captured)], ["Attempts", life.attempts ? count(life.attempts) : null], ["Breaker then", life.breaker],
+      ...(alone ? [["Edit of", life.edit_of && h("a", { class: "mono", href: href(`/letters/${life.edit_of}`) }, life.edit_of)], ["Published as", life.edited_to && h("a", { class: "mono", href: href(`/events/${life.edited_to}`) }, life.edited_to)]] : [])]),
     life.steps.length
-      ? h("ol", { class: `timeline ${alone ? "gap" : ""}` }, life.steps.map((s) => h("li", { class: `t-${tones[s.kind] ?? "archived"}` },
+      ? h("ol", { class: "timeline gap" }, life.steps.map((s) => h("li", { class: `t-${tones[s.kind] ?? "archived"}` },
         h("p", { class: "break" }, h("b", null, s.what)), h("p", { class: "small muted break" }, s.at ? utc(s.at) : "time not known", s.source ? ` · ${s.source}` : "", s.topic ? ` · ${s.topic}[${s.partition}]@${s.offset}` : ""),
         s.detail && h("p", { class: "small break" }, visible(s.detail)))))
       : h("p", { class: "muted" }, "Nothing is recorded."),
     life.gaps?.length > 0 && h("div", { class: "gap" }, h("h3", null, "Not known"), h("ul", { class: "small muted plain" }, life.gaps.map((g) => h("li", { class: "break" }, visible(g))))),
-    alone && life.letter && h("p", { class: "gap" }, h("a", { class: "button", href: href(`/letters/${life.event_id}`), "data-key": "letter" }, "To its letter")));
+    alone && life.letter && h("p", { class: "gap" }, h("a", { class: "button", href: href(`/letters/${life.letter_id}`), "data-key": "letter" }, "To its letter")));
 }
 
+const captured = { tail: "the tail", sweep: "the sweep", key: "a look-up by its key", backfill: "a backfill" };
 const tones = { published: "resolved", dead_letter: "failed", edited: "manual", letter: "processing" };

@@ -4,13 +4,12 @@ import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { count, plural } from "../format.js";
 import * as keys from "../keys.js";
-import { empty, failed, loading } from "../parts.js";
+import { empty, failed, finder, loading } from "../parts.js";
 import { go, href, query } from "../router.js";
 import { letterTable } from "../table.js";
 import { open, statuses } from "../words.js";
 
 const fields = ["status", "error_class", "event_type", "aggregate", "since", "until"];
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const hours = { "1h": 1, "6h": 6, "24h": 24, "7d": 168 };
 
 // asked is the filter as the API has it.
@@ -40,7 +39,7 @@ export function letters(ctx) {
   const change = (next) => go(hrefOf({ ...pick(q), ...next }));
   const hrefOf = (f) => href("/letters", f).slice("/console".length);
   const form = filters(q, change);
-  fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Letters"), finder()), form.el, list), selection);
+  fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Letters"), finder("Open an event by its id", "event id", (id) => go(`/events/${id}`))), form.el, list), selection);
 
   async function read() {
     try {
@@ -131,14 +130,3 @@ function filters(q, change) {
 }
 
 const known = (name, map) => h("datalist", { id: `known-${name}` }, Object.keys(map ?? {}).map((v) => h("option", { value: v }, count(map[v]))));
-
-// finder opens an event by its id, dead or not.
-function finder() {
-  const input = h("input", { type: "text", class: "mono", placeholder: "event id", "aria-label": "Open an event by its id", spellcheck: "false", autocomplete: "off", "data-key": "find", oninput: () => input.removeAttribute("aria-invalid") });
-  return h("form", { class: "row finder", role: "search", "aria-label": "Open an event", onsubmit: (e) => {
-    e.preventDefault();
-    const id = input.value.trim();
-    if (uuid.test(id)) go(`/events/${id.toLowerCase()}`);
-    else { input.setAttribute("aria-invalid", "true"); input.setCustomValidity("An event id has 36 characters, such as 01a1fdab-a873-7804-8159-8f6ba00d992c."); input.reportValidity(); input.setCustomValidity(""); }
-  } }, input, h("button", { type: "submit", class: "button" }, "Open"));
-}

@@ -99,8 +99,10 @@ function say(s, relays, relaysErr) {
   const open = relays.filter(broken), quiet = relays.filter((r) => r.silent), off = relays.filter((r) => r.state === "stopped"), ill = relays.filter((r) => !r.silent && r.state !== "stopped" && r.problems?.length);
   const yours = (s.by_status?.failed ?? 0) + (s.by_status?.manual ?? 0);
   const waits = "What it would publish or replay waits until it is back.";
+  const twins = relays.filter((r) => !r.silent && r.state !== "stopped" && r.other_instances?.length);
   let tone = "ok", title, more = [];
   if (open.length) { tone = "bad"; title = `The circuit breaker of ${open[0].name} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not take events."); }
+  else if (twins.length) { tone = "bad"; title = `Relay ${twins[0].name} runs more than once.`; more.push(`${[twins[0].instance, ...twins[0].other_instances].join(" and ")} both publish every event of ${twins[0].table}. Stop all but one.`); }
   else if (quiet.length) { tone = "bad"; title = `Relay ${quiet[0].name} has not been heard of since ${utc(quiet[0].at)}.`; more.push(waits); }
   else if (off.length) { tone = "bad"; title = `Relay ${off[0].name} is stopped.`; more.push(waits); }
   else if (ill.length) { tone = "bad"; title = `Relay ${ill[0].name} has a problem.`; more.push(sentence(ill[0].problems[0])); }
@@ -156,10 +158,11 @@ function relayPanels(relays, err) {
 const seconds = (v) => (typeof v === "number" ? (v > 0 && v < 10 ? `${v.toFixed(1)} s` : span(v * 1000)) : v);
 
 function relayView(r) {
-  const b = r.breaker ?? {}, lag = r.lag ?? [], most = Math.max(0.001, ...lag.map((g) => g.behind_seconds));
+  const b = r.breaker ?? {}, lag = r.lag ?? [], groups = r.groups ?? [];
   const stale = r.silent || r.state === "stopped";
   return [
     stale && h("p", { class: "callout bad" }, r.state === "stopped" ? "It was stopped. " : "It says nothing any more. ", "What follows is from ", utc(r.at), "."),
+    !stale && r.other_instances?.length > 0 && h("p", { class: "callout bad" }, `${plural(r.other_instances.length, "other process", "other processes")} of this name on this table: ${r.other_instances.join(", ")}. Every event is published more than once; stop all but one.`),
     (r.problems ?? []).length > 0 && h("ul", { class: "problems" }, r.problems.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
@@ -172,8 +175,16 @@ function relayView(r) {
       ["Backfill", r.backfill?.running && `${count(r.backfill.ranges_done)} of ${count(r.backfill.ranges)} ranges`],
       ["Table", r.table], ["Process", `${r.instance}${r.version ? `, ${r.version}` : ""}`],
     ]),
-    lag.length > 0 && [h("h3", { class: "gap" }, `Sweep, furthest behind of ${plural(r.streams, "stream")}`), h("ul", { class: "bars lag" }, lag.map((g) => h("li", null, h("span", { class: "bars-name mono", title: g.name }, short(g.name)), h("b", null, seconds(g.behind_seconds)),
-      h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${(g.behind_seconds / most) * 100}%` } }))))],
+    groups.length > 0 && [h("h3", { class: "gap" }, `Sweep behind, by groups of ${plural(r.streams, "stream")}`),
+      bars(groups.map((g) => ({ ...g, name: `part ${g.part} of ${g.parts}`, title: `from token ${g.from_token}`, more: plural(g.streams, "stream") })))],
+    lag.length > 0 && h("details", { class: "gap", open: !groups.length }, h("summary", null, "Streams furthest behind"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))),
     r.before.length > 0 && h("p", { class: "small muted gap" }, `${plural(r.before.length, "earlier process", "earlier processes")} ended without saying so, the last `, ago(r.before[0].at), "."),
   ];
+}
+
+// bars show how far each is behind, beside the others.
+function bars(all) {
+  const most = Math.max(0.001, ...all.map((g) => g.behind_seconds));
+  return h("ul", { class: "bars lag" }, all.map((g) => h("li", null, h("span", { class: `bars-name${g.mono ? " mono" : ""}`, title: g.title }, g.name, g.more && h("span", { class: "muted" }, ` · ${g.more}`)), h("b", null, seconds(g.behind_seconds)),
+    h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${(g.behind_seconds / most) * 100}%` } }))));
 }

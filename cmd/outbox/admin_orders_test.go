@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+)
+
+// The admin API has what an operator does with orders and messages, with its own
+// tokens and audit; and nothing that makes one.
+func TestAdmin_OrdersAndMessages(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	secret, file := token(t, "operator")
+	viewer, viewerFile := token(t, "viewer")
+	yaml, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.ReadFile(viewerFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(strings.Replace(string(other), "ann", "vic", 1), "tokens:\n")
+	c, err := testConfig(t, string(yaml)+line, nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--admin-api-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	reg := newRegistry()
+	orders, err := startOrders(t.Context(), c, b.session, reg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := orders.shutdown(); err != nil {
+			t.Error(err)
+		}
+	}()
+	gate, err := c.Admin.gate(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As outbox dev has them: one registry, one set of services.
+	a, err := startAdmin(t.Context(), c, gate, b.session, orders.services, reg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := a.shutdown(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ask := func(token, method, url, body string, header ...string) (int, http.Header, map[string]any) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "application/json")
+		for i := 0; i+1 < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v map[string]any
+		if len(raw) > 0 && json.Unmarshal(raw, &v) != nil {
+			t.Fatalf("%s %s = %d %s", method, url, resp.StatusCode, raw)
+		}
+		return resp.StatusCode, resp.Header, v
+	}
+	_, _, order := ask("", "POST", orders.addr+"/v1/orders", `{"customer_id":"17850","country":"Finland","currency":"EUR","lines":[{"sku":"71053","quantity":2,"unit_price":"3.39"}]}`)
+	_, _, message := ask("", "POST", orders.addr+"/v1/messages", `{"topic":"reminders","key":"customer-42","payload":1,"delay":"1h"}`)
+	one, two := a.addr+"/v1/orders/"+order["id"].(string), a.addr+"/v1/messages/"+message["id"].(string)
+
+	if code, _, list := ask(viewer, "GET", a.addr+"/v1/orders?customer_id=17850", ""); code != 200 || len(list["orders"].([]any)) != 1 {
+		t.Errorf("list of orders = %d %v", code, list)
+	}
+	if code, _, list := ask(viewer, "GET", a.addr+"/v1/messages?state=scheduled&key=customer-42", ""); code != 200 || len(list["messages"].([]any)) != 1 {
+		t.Errorf("list of messages = %d %v", code, list)
+	}
+	for _, change := range [][2]string{{"POST", one + "/confirm"}, {"POST", one + "/cancel"}, {"DELETE", two}} {
+		if code, _, _ := ask(viewer, change[0], change[1], ""); code != 403 {
+			t.Errorf("%s %s by a viewer = %d", change[0], change[1], code)
+		}
+	}
+	if code, h, p := ask(viewer, "GET", one+"/preview?change=confirm", ""); code != 200 || p["allowed"] != true || h.Get("ETag") != `"1"` {
+		t.Errorf("preview = %d %v", code, p)
+	}
+	if code, _, o := ask(secret, "POST", one+"/confirm", "", "If-Match", `"1"`, api.ReasonHeader, "asked%20by%20phone"); code != 200 || o["status"] != "confirmed" {
+		t.Errorf("confirm = %d %v", code, o)
+	}
+	if code, _, p := ask(secret, "POST", one+"/confirm", ""); code != 409 || p["detail"] != "The order is already confirmed." || p["current_status"] != "confirmed" {
+		t.Errorf("confirm again = %d %v", code, p)
+	}
+	if code, _, _ := ask(secret, "DELETE", two, ""); code != 204 {
+		t.Errorf("take back = %d", code)
+	}
+	_, _, audit := ask(viewer, "GET", a.addr+"/v1/dlq/audit", "")
+	var got []string
+	for _, l := range audit["lines"].([]any) {
+		m := l.(map[string]any)
+		got = append(got, m["action"].(string)+" "+m["state"].(string))
+		if m["action"] == "confirm-order" && m["state"] == "done" && (m["reason"] != "asked by phone" || m["target"] != order["id"] || m["actor"] != "ann") {
+			t.Errorf("audit %v", m)
+		}
+	}
+	if want := "cancel-message done,confirm-order refused,confirm-order done"; strings.Join(got, ",") != want {
+		t.Errorf("the audit has %s, want %s", strings.Join(got, ","), want)
+	}
+	for _, path := range []string{"/v1/orders", "/v1/messages"} {
+		if code, _, _ := ask(secret, "POST", a.addr+path, "{}"); code != 405 {
+			t.Errorf("POST %s = %d: the admin API makes nothing", path, code)
+		}
+	}
+	_, _, doc := ask("", "GET", a.addr+"/openapi.json", "")
+	paths := doc["paths"].(map[string]any)
+	for _, path := range []string{"/v1/orders/{id}/ship", "/v1/messages/{id}", "/v1/dlq/letters"} {
+		if paths[path] == nil {
+			t.Errorf("the description has no %s", path)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/bench"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+)
+
+// newBenchServeCommand is the order API in a process of its own, as `outbox
+// orders` serves it, with its own time measured; and beside it, below /bare, a
+// handler that does nothing but write the same rows.
+func newBenchServeCommand() *cobra.Command {
+	var payload int
+	cmd := &cobra.Command{
+		Use:    "serve",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			ctx := cmd.Context()
+			log, err := c.Log.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return usageError{err}
+			}
+			teardown := daemon.Teardown{Logger: log}
+			defer func() { err = errors.Join(err, teardown.Run()) }()
+			own := bench.NewOwn()
+			cluster, err := c.Scylla.cluster(c.Scylla.Keyspace)
+			if err != nil {
+				return err
+			}
+			cluster.BatchObserver, cluster.QueryObserver = own, own
+			session, err := cluster.CreateSession()
+			if err != nil {
+				return err
+			}
+			teardown.AddFunc("scylla session", session.Close)
+			reg := newRegistry()
+			server, err := c.newOrderServer(ctx, session, reg, log)
+			if err != nil {
+				return err
+			}
+			teardown.Add("services", server.services.close)
+			bare, err := newBareHandler(ctx, cluster, session, payload)
+			if err != nil {
+				return err
+			}
+			mux := http.NewServeMux()
+			mux.Handle("/", server.Handler())
+			mux.Handle("POST /bare/", bare)
+			api, err := daemon.ServeHTTP(ctx, c.HTTP.Addr, own.Handler(mux), log)
+			if err != nil {
+				return err
+			}
+			teardown.Add("order API", func() error { return api.Shutdown(adminShutdown) })
+			ready := func() (bool, any) { return true, own.Latency() }
+			admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, ready), log)
+			if err != nil {
+				return err
+			}
+			teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
+			log.Info("serving", "addr", api.Addr(), "admin", "http://"+admin.Addr())
+			<-ctx.Done()
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&payload, "payload", 512, "bytes of a message's payload")
+	addFlags(cmd, sectionScylla, sectionKafka, sectionHTTP, sectionMessages, sectionWatch, sectionAdmin, sectionLog)
+	return cmd
+}
+
+// recordings are what the services send for one request of each kind.
+type recordings struct {
+	order, keyedOrder, message *bench.Recorded
+}
+
+// Names that recorded requests hold, and that differ from one to the next.
+const (
+	benchCustomer = "customer"
+	benchKey      = "key"
+)
+
+// record has the services handle one request of each kind, on a session of the
+// cluster's, to be sent again by session.
+func record(ctx context.Context, cluster *gocql.ClusterConfig, session *gocql.Session, payload int) (r recordings, err error) {
+	var rec bench.Recorder
+	cluster.BatchObserver, cluster.QueryObserver = &rec, &rec
+	observed, err := cluster.CreateSession()
+	if err != nil {
+		return r, err
+	}
+	defer observed.Close()
+	service, err := orders.New(observed, orders.Config{})
+	if err != nil {
+		return r, err
+	}
+	var order orders.NewOrder
+	if err := json.Unmarshal(benchOrder(benchCustomer), &order); err != nil {
+		return r, err
+	}
+	rec.Take(nil, 0)
+	if _, err := service.Create(ctx, order, orders.WriteOptions{}); err != nil {
+		return r, err
+	}
+	r.order = rec.Take(session, gocql.LoggedBatch, benchCustomer)
+	if _, err := service.Create(ctx, order, orders.WriteOptions{IdempotencyKey: benchKey}); err != nil {
+		return r, err
+	}
+	r.keyedOrder = rec.Take(session, gocql.LoggedBatch, benchCustomer, benchKey)
+	intake, err := messages.NewService(observed, messages.Config{})
+	if err != nil {
+		return r, err
+	}
+	var message messages.NewMessage
+	if err := json.Unmarshal(benchMessage(payload), &message); err != nil {
+		return r, err
+	}
+	if _, err := intake.Accept(ctx, message, messages.Options{}); err != nil {
+		return r, err
+	}
+	r.message = rec.Take(session, gocql.UnloggedBatch)
+	return r, nil
+}
+
+// newBareHandler reads a body, writes what a service would, and says so, with as
+// many bytes as a service.
+func newBareHandler(ctx context.Context, cluster *gocql.ClusterConfig, session *gocql.Session, payload int) (http.Handler, error) {
+	r, err := record(ctx, cluster, session, payload)
+	if err != nil {
+		return nil, err
+	}
+	kinds := map[string]struct {
+		what   *bench.Recorded
+		items  int
+		answer []byte
+	}{
+		"/bare/orders":       {r.order, 1, make([]byte, 900)},
+		"/bare/orders-keyed": {r.keyedOrder, 1, make([]byte, 900)},
+		"/bare/messages":     {r.message, 1, make([]byte, 200)},
+		"/bare/batch":        {r.message, messages.MaxBatch, make([]byte, 260*messages.MaxBatch)},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		kind, ok := kinds[req.URL.Path]
+		if !ok {
+			http.NotFound(w, req)
+			return
+		}
+		if _, err := io.ReadAll(req.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		number, _ := strconv.ParseInt(req.URL.RawQuery, 10, 64)
+		if err := sendMany(req.Context(), kind.what, number, kind.items); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(kind.answer) // a caller that hung up misses nothing
+	}), nil
+}
+
+// sendMany sends what was recorded n times side by side, numbered from i*n on.
+func sendMany(ctx context.Context, what *bench.Recorded, i int64, n int) error {
+	if n == 1 {
+		return what.Send(ctx, i)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(messages.DefaultConcurrency)
+	for k := range n {
+		g.Go(func() error { return what.Send(ctx, i*int64(n)+int64(k)) })
+	}
+	return g.Wait()
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/bench"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// The ceiling means something only if the client alone writes what the service does.
+func TestBench_TheClientAloneWritesTheSameRows(t *testing.T) {
+	t.Parallel()
+	node, session := scyllatest.Start(t)
+	r, err := record(t.Context(), scyllatest.Cluster(node, schema.DefaultKeyspace), session, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the services have stored, and what is stored of it again.
+	tables := map[string]int{"orders": 2, "outbox_messages": 3, "orders_by_customer": 2, "customer_months": 1, "idempotency_keys": 1}
+	cells := func() map[string]int {
+		out := map[string]int{}
+		for table := range tables {
+			rows, err := session.Query("SELECT * FROM " + table).Iter().SliceMap()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[table+" rows"] = len(rows)
+			for _, row := range rows {
+				for name, v := range row {
+					if s, ok := v.(string); v != nil && (!ok || s != "") {
+						out[table+"."+name]++
+					}
+				}
+			}
+		}
+		return out
+	}
+	before := cells()
+	for i, what := range []*bench.Recorded{r.order, r.keyedOrder, r.message} {
+		if err := what.Send(t.Context(), int64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := cells()
+	for table, n := range tables {
+		if before[table+" rows"] != n {
+			t.Errorf("%s: the services wrote %d rows, want %d", table, before[table+" rows"], n)
+		}
+	}
+	for name, n := range before {
+		want := 2 * n
+		switch {
+		case after[name] == want:
+		// Each recorded order has a customer of its own.
+		case strings.HasPrefix(name, "customer_months") && after[name] == 3:
+		default:
+			t.Errorf("%s: %d, with what was sent again %d, want %d", name, n, after[name], want)
+		}
+	}
+	if len(after) != len(before) {
+		t.Errorf("other columns: %v, want %v", after, before)
+	}
+	if got, want := r.keyedOrder.String(), "1 conditional insert and 1 batch of 4 rows"; got != want {
+		t.Errorf("an order with a key is %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,57 @@
+// A change of one order or message: what it would do, why it is done, yes or no.
+import { h, fill } from "./dom.js";
+import { dialog, toast } from "./dialog.js";
+import { loading, sentence } from "./parts.js";
+
+// ask opens the dialog. look gives {ok, view}: whether the change is possible, and
+// what to show; form, if there is one, is what else is asked; make(reason) makes it.
+// done is called after it was made, and when somebody else was first.
+export function ask({ title, word, danger, look, form, make, said, done }) {
+  const body = h("div", { class: "stack" }, loading("what it would do"));
+  let possible = false, busy = false;
+  const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, who asked, what for", oninput: update, "data-key": "reason", autofocus: true });
+  const trouble = h("p", { class: "danger-text", role: "alert" });
+  const yes = h("button", { type: "submit", class: `button primary ${danger ? "danger" : ""}`, disabled: true, "data-key": "yes" }, word);
+  const box = dialog({
+    title, content: body,
+    buttons: [h("span", { class: "grow small muted" }, "Kept in the audit with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Leave it"), yes],
+  });
+  box.el.querySelector("form").addEventListener("submit", submit);
+  read();
+
+  async function read() {
+    try {
+      const { ok, view } = await look();
+      possible = ok;
+      fill(body, view, ok && form, ok && h("label", null, "Why", reason), trouble);
+      if (ok) reason.focus();
+    } catch (err) {
+      fill(body, h("p", { class: "danger-text", role: "alert" }, `There is no preview: ${sentence(err.message)}`), h("p", { class: "muted" }, "Nothing was changed, and without a preview nothing will be."), again("Try again"));
+    }
+    update();
+  }
+
+  function again(text) {
+    return h("div", null, h("button", { type: "button", class: "button", "data-key": "look", onclick: () => { fill(trouble); fill(body, loading("what it would do")); read(); } }, text));
+  }
+
+  function update() { yes.disabled = busy || !possible || !reason.value.trim(); }
+
+  async function submit(e) {
+    e.preventDefault();
+    if (yes.disabled) return;
+    busy = true; update(); fill(trouble);
+    try {
+      await make(reason.value.trim());
+      toast(said);
+      box.close();
+      done();
+    } catch (err) {
+      // Who was not first looks at what is there now, and decides anew.
+      possible = ![409, 412].includes(err.status);
+      fill(trouble, h("b", null, err.body?.outcome_unknown ? "Not known: " : "Refused: "), sentence(err.message), ...err.errors.map((x) => [h("br"), [x.location, x.message].filter(Boolean).join(": ")]));
+      if (!possible) { trouble.append(again("Look again")); done(); }
+    }
+    busy = false; update();
+  }
+}

@@ -1,0 +1,172 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// ReasonHeader is where a change by an operation of Routes says why it is made:
+// UTF-8, percent-encoded, since a header takes no more.
+const ReasonHeader = "Audit-Reason"
+
+const maxReason = 2000
+
+// registerRoutes adds the operations of others. Each needs the role that
+// access.Needs gives it, or else a viewer to read and an operator for the rest;
+// those that change something are audited.
+func (s *Server) registerRoutes() {
+	g := huma.NewGroup(s.api)
+	g.UseSimpleModifier(s.describeRoute)
+	g.UseMiddleware(s.audited)
+	for _, register := range s.cfg.Routes {
+		register(g)
+	}
+}
+
+// describeRoute is called more than once for an operation.
+func (s *Server) describeRoute(op *huma.Operation) {
+	if _, ok := op.Extensions["x-role"]; !ok {
+		role := access.Operator
+		if op.Method == http.MethodGet {
+			role = access.Viewer
+		}
+		*op = access.Needs(role, *op)
+	}
+	if op.Responses == nil {
+		op.Responses = make(map[string]*huma.Response)
+	}
+	for _, code := range []int{401, 403, 429, 503} {
+		if name := strconv.Itoa(code); op.Responses[name] == nil {
+			op.Responses[name] = s.refusal(code)
+		}
+	}
+	op.Tags = []string{strings.Split(op.Path, "/")[2]}
+	if op.Method != http.MethodGet && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == ReasonHeader }) {
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name: ReasonHeader, In: "header", Description: "Why, for the audit: up to 2,000 characters of UTF-8, percent-encoded",
+			Schema: &huma.Schema{Type: huma.TypeString}, Example: "INC-311%20asked%20by%20the%20customer",
+		})
+	}
+}
+
+// audited writes down that a change is asked for, has it made, and writes down
+// what was answered. A change that the audit cannot take is not made.
+func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
+	if ctx.Method() == http.MethodGet || ctx.Method() == http.MethodHead {
+		next(ctx)
+		return
+	}
+	reason, err := url.PathUnescape(ctx.Header(ReasonHeader))
+	if err != nil || !utf8.ValidString(reason) || utf8.RuneCountInString(reason) > maxReason {
+		answerProblem(ctx, invalid(ctx.Context(), "header."+ReasonHeader, "must be at most 2,000 characters of UTF-8, percent-encoded", nil))
+		return
+	}
+	seen := &watched{humaContext: ctx}
+	begun := false
+	e := entry{Action: ctx.Operation().OperationID, Target: ctx.Param("id"), Reason: reason}
+	err = s.audit.change(ctx.Context(), e, func(context.Context, dlq.Actor) (string, error) {
+		begun = true
+		next(seen)
+		return "", seen.outcome()
+	})
+	if begun {
+		return // it has been answered
+	}
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
+		p = newProblem(ctx.Context(), http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details.")
+	}
+	answerProblem(ctx, p)
+}
+
+func answerProblem(ctx huma.Context, p *problem) {
+	for k, vs := range p.header {
+		ctx.SetHeader(k, vs[0])
+	}
+	ctx.SetHeader("Content-Type", "application/problem+json")
+	ctx.SetStatus(p.Status)
+	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p) // a caller that hung up misses nothing
+}
+
+// humaContext is embedded under a name of its own: the interface has a method Context.
+type humaContext = huma.Context
+
+// watched keeps the beginning of what is answered.
+type watched struct {
+	humaContext
+	body bytes.Buffer
+}
+
+// maxWatched is more than a problem has.
+const maxWatched = 8 << 10
+
+// Unwrap returns the context below, as humago asks for it.
+func (w *watched) Unwrap() huma.Context { return w.humaContext }
+
+// BodyWriter implements huma.Context.
+func (w *watched) BodyWriter() io.Writer { return io.MultiWriter(w.humaContext.BodyWriter(), w) }
+
+// Write keeps what there is room for, and takes all.
+func (w *watched) Write(b []byte) (int, error) {
+	w.body.Write(b[:min(len(b), max(0, maxWatched-w.body.Len()))])
+	return len(b), nil
+}
+
+// outcome is what the answer says of the change: nil that it was made, a *problem
+// that it was refused, another error that nobody knows.
+func (w *watched) outcome() error {
+	status := w.Status()
+	if status < 400 {
+		return nil
+	}
+	var said struct {
+		Type           string
+		Detail         string
+		OutcomeUnknown bool `json:"outcome_unknown"`
+	}
+	if json.Unmarshal(w.body.Bytes(), &said) != nil || said.Detail == "" {
+		said.Detail = http.StatusText(status)
+	}
+	if status == http.StatusInternalServerError || said.OutcomeUnknown {
+		return errors.New(said.Detail)
+	}
+	return newProblem(w.Context(), status, said.Type, said.Detail)
+}
+
+// schemaNames gives types their names in the description. Where two have one
+// name, the later one gets its package's before it.
+func schemaNames() func(reflect.Type, string) string {
+	taken := make(map[string]reflect.Type)
+	return func(t reflect.Type, hint string) string {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		name := huma.DefaultSchemaNamer(t, hint)
+		if t.Kind() != reflect.Struct {
+			return name
+		}
+		if owner, ok := taken[name]; ok && owner != t {
+			from := cmp.Or(path.Base(t.PkgPath()), "other") // one without a name has no package
+			name = strings.ToUpper(from[:1]) + from[1:] + name
+		}
+		taken[name] = t
+		return name
+	}
+}

@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Name is the phase in a table.
+func (p *Phase) Name() string {
+	name := p.Kind + ", " + p.Load
+	if p.What != "" {
+		name = p.What + ", " + name
+	}
+	return name
+}
+
+// Kinds of what a Phase measures.
+const (
+	// Raw is the client alone: it writes the rows, and there is no HTTP.
+	Raw = "raw client"
+	// Bare is a handler that does nothing but write the rows.
+	Bare = "bare handler"
+	// Whole is the service.
+	Whole = "service"
+)
+
+// Phase is one load on one of them.
+type Phase struct {
+	// What is the kind of request, Kind who handles it, Load how it is offered.
+	What string `json:"what"`
+	Kind string `json:"kind"`
+	Load string `json:"load"`
+	Offered
+	// Own is what requests take in the handler beside the database, in ms.
+	Own Latency `json:"own_ms"`
+}
+
+// ServiceReport is what a benchmark of a service found.
+type ServiceReport struct {
+	Machine  Machine `json:"machine"`
+	Runs     int     `json:"runs"`
+	Embedded bool    `json:"embedded_engines"`
+	// Title says what was measured, Rows what is written for one of each.
+	Title  string  `json:"title"`
+	Rows   string  `json:"rows"`
+	Phases []Phase `json:"phases"`
+	// Goals compare phases, in sentences.
+	Goals []string `json:"goals"`
+}
+
+// Find is the phase of that kind and load; an empty one if there is none.
+func (r *ServiceReport) Find(what, kind, load string) *Phase {
+	for i := range r.Phases {
+		if p := &r.Phases[i]; p.What == what && p.Kind == kind && p.Load == load {
+			return p
+		}
+	}
+	return new(Phase)
+}
+
+// OK says that nothing failed that was not refused.
+func (r *ServiceReport) OK() bool {
+	for i := range r.Phases {
+		if r.Phases[i].Failed > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Text prints the report for a terminal.
+func (r *ServiceReport) Text(w io.Writer) error {
+	return writeText(w, r.how(), r.tables(), r.Goals)
+}
+
+// Markdown prints the report as the README shows it.
+func (r *ServiceReport) Markdown(w io.Writer) error {
+	return writeMarkdown(w, r.how(), r.tables(), r.Goals)
+}
+
+func (r *ServiceReport) how() string {
+	others := 0.0
+	for i := range r.Phases {
+		others = max(others, r.Phases[i].Others)
+	}
+	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "the load") + " " + r.Rows
+}
+
+func (r *ServiceReport) tables() []table {
+	t := table{title: r.Title, rows: [][]string{{
+		"", "offered/s", "served/s", "429", "503", "not sent", "p50", "p95", "p99", "from when to be sent p95", "a refusal p95", "own time p95", "CPU for one, µs: service", "database", "caller",
+	}}}
+	for i := range r.Phases {
+		p := &r.Phases[i]
+		t.rows = append(t.rows, []string{
+			p.Name(), fmt.Sprintf("%.0f", p.Offered.Offered), fmt.Sprintf("%.0f", p.Served.PerSecond),
+			percent(p.Refused), percent(p.Unavailable), percent(p.Unsent),
+			millis(p.Sent.P50), millis(p.Sent.P95), millis(p.Sent.P99), millis(p.Intended.P95), millis(p.Refusal.P95), millis(p.Own.P95),
+			micros(p.Process), micros(p.Database), micros(p.Caller),
+		})
+	}
+	return []table{t}
+}
+
+func percent(share float64) string {
+	if share == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*share), ".0") + " %"
+}
+
+func millis(ms float64) string {
+	switch {
+	case ms == 0:
+		return ""
+	case ms < 10:
+		return fmt.Sprintf("%.2f", ms)
+	}
+	return fmt.Sprintf("%.0f", ms)
+}
+
+func micros(us float64) string {
+	if us == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", us)
+}

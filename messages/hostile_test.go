@@ -1,0 +1,191 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+)
+
+// What reading a body may allocate for each byte of it, and whatever its size. A
+// payload of one object that is all names is what costs most: no name may be there twice.
+const (
+	bytesPerByte = 24
+	bytesAtLeast = 256 << 10
+)
+
+// unknowns are n members with names of their own.
+func unknowns(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"%x":1`, i)
+	}
+	return b.String()
+}
+
+// hostile are bodies of one message; at is the field that the answer names.
+var hostile = []struct {
+	name, body string
+	status     int
+	at         string
+}{
+	{"lists in lists, closed", strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), 422, "body.0[0]"},
+	{"lists in lists, open", strings.Repeat("[", 1_000_000), 422, "body.0[0]"},
+	{"lists in a payload", `{"topic":"t","payload":` + strings.Repeat("[", 1_000_000), 422, "body.payload[0]"},
+	{"objects in a payload", `{"topic":"t","payload":` + strings.Repeat(`{"a":`, 100_000), 422, "body.payload.a.a"},
+	{"nested in an unknown field", `{"topic":"t","x":[[[[]]]]}`, 422, "body.x[0]"},
+	{"nested in headers", `{"topic":"t","headers":{"a":[[[[]]]]}}`, 422, "body.headers.a"},
+	{"a name twice", `{"topic":"t","topic":"u"}`, 422, "body.topic"},
+	{"a header twice", `{"topic":"t","headers":{"a":"1","\u0061":"2"}}`, 422, "body.headers.a"},
+	{"a name twice in the payload", `{"topic":"t","payload":{"n":1,"n":2}}`, 422, "body.payload.n"},
+	{"a name in other letters", `{"Topic":"t"}`, 422, "body.Topic"},
+	{"members without end", `{` + unknowns(100_000) + `}`, 422, "body"},
+	{"headers without end", `{"topic":"t","headers":{` + unknowns(100_000) + `}}`, 422, "body.headers"},
+	{"the most members, all unknown", `{` + unknowns(64) + `}`, 422, "body.0"},
+	{"a huge exponent as priority", `{"topic":"t","priority":1e999999}`, 422, "body.priority"},
+	{"many digits as priority", `{"topic":"t","priority":` + strings.Repeat("9", 1_000_000) + `}`, 422, "body.priority"},
+	{"a fraction as priority", `{"topic":"t","priority":1.5}`, 422, "body.priority"},
+	{"many digits as time", `{"topic":"t","deliver_at":` + strings.Repeat("9", 1_000_000) + `}`, 422, "body.deliver_at"},
+	{"a delay without end", `{"topic":"t","delay":"` + strings.Repeat("1h", 500_000) + `"}`, 422, "body.delay"},
+	{"no base64", `{"topic":"t","payload_base64":"` + strings.Repeat("=", 1_000_000) + `"}`, 422, "body.payload_base64"},
+	{"a payload that is all names", `{"topic":"t","payload":{` + unknowns(130_000) + `}}`, 422, "body.payload"},
+	{"no UTF-8 in the payload", "{\"topic\":\"t\",\"payload\":\"\xff\xfe\"}", 400, "body.payload"},
+	{"half an escaped surrogate", `{"topic":"t","key":"\ud800"}`, 400, "body.key"},
+	{"a byte order mark", "\xef\xbb\xbf{}", 400, "body"},
+	{"a text that does not end", `{"topic":"` + strings.Repeat("x", 1_000_000), 400, "body"},
+	{"zeros", strings.Repeat("\x00", 1_000_000), 400, "body"},
+	{"a topic without end", `{"topic":"` + strings.Repeat("x", 1_000_000) + `"}`, 422, "body.topic"},
+	{"too large", strings.Repeat(" ", 2_000_000), 413, ""},
+}
+
+// allocated is what f allocates, whoever frees it. Not for parallel tests: it
+// counts for the whole process.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// withoutDatabase is a service that reaches none, so that what got through would be a 5xx.
+func withoutDatabase(t testing.TB) *Service {
+	t.Helper()
+	s, err := NewService(nil, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A hostile body is answered with what is wrong with it, by name and briefly, and
+// costs memory in proportion to its size; as an item of a batch no less.
+//
+//nolint:paralleltest // it counts what the process allocates
+func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
+	h := newHandler(withoutDatabase(t))
+	for _, tt := range hostile {
+		t.Run(tt.name, func(t *testing.T) {
+			var r reply
+			cost := allocated(func() { r = request(t, h, "POST", "/v1/messages", tt.body) })
+			if r.status != tt.status {
+				t.Errorf("status %d, want %d: %.300s", r.status, tt.status, r.text)
+			}
+			if tt.at != "" && !slices.ContainsFunc(r.locations(), func(s string) bool { return strings.HasPrefix(s, tt.at) }) {
+				t.Errorf("the answer names %.200q, want %s", r.locations(), tt.at)
+			}
+			if len(r.text) > 32<<10 {
+				t.Errorf("an answer of %d bytes", len(r.text))
+			}
+			if most := uint64(bytesPerByte*len(tt.body) + bytesAtLeast); cost > most {
+				t.Errorf("%d bytes of body cost %d bytes of memory, want at most %d", len(tt.body), cost, most)
+			}
+			t.Logf("body %d, memory %d, answer %d", len(tt.body), cost, len(r.text))
+		})
+	}
+}
+
+//nolint:paralleltest // it counts what the process allocates
+func TestHTTP_HostileBatches(t *testing.T) {
+	h := newHandler(withoutDatabase(t))
+	for _, tt := range []struct {
+		name, body string
+		status     int
+		at         string
+	}{
+		{"messages without end", `{"messages":[` + strings.Repeat("{},", 2_000_000) + `{}]}`, 422, "body.messages"},
+		{"nulls without end", `{"messages":[` + strings.Repeat("0,", 4_000_000), 422, "body.messages"},
+		{"lists in lists", `{"messages":[` + strings.Repeat("[", 8_000_000), 400, "body.messages"},
+		{"members without end", `{` + unknowns(800_000) + `}`, 422, "body.0"},
+		{"messages twice", `{"messages":[{}],"messages":[{}]}`, 422, "body.messages"},
+		{"no UTF-8", "{\"messages\":[{\"topic\":\"\xff\"}]}", 400, "body.messages[0].topic"},
+	} {
+		var r reply
+		cost := allocated(func() { r = request(t, h, "POST", "/v1/messages/batch", tt.body) })
+		if r.status != tt.status || !slices.ContainsFunc(r.locations(), func(s string) bool { return strings.HasPrefix(s, tt.at) }) {
+			t.Errorf("%s: %d %.300s, want %d naming %s", tt.name, r.status, r.text, tt.status, tt.at)
+		}
+		if most := uint64(bytesPerByte*len(tt.body) + bytesAtLeast); cost > most {
+			t.Errorf("%s: %d bytes of body cost %d bytes of memory, want at most %d", tt.name, len(tt.body), cost, most)
+		}
+	}
+	// One bad item after the other has its own result, and none spoils another's.
+	var items []string
+	for _, tt := range hostile {
+		if tt.status == 422 && strings.HasSuffix(tt.body, "}") && len(tt.body) < 1000 {
+			items = append(items, tt.body)
+		}
+	}
+	r := request(t, h, "POST", "/v1/messages/batch", `{"messages":[`+strings.Join(items, ",")+`]}`)
+	if r.status != 207 || r.body["rejected"] != float64(len(items)) || len(items) < 5 {
+		t.Errorf("a batch of %d bad items: %d %.300s", len(items), r.status, r.text)
+	}
+}
+
+// Whatever the body: no panic, each refusal says where, the memory is in
+// proportion, and what a batch says of an item is what is said of it alone.
+func FuzzHostileMessage(f *testing.F) {
+	for _, tt := range hostile {
+		if len(tt.body) < 4<<10 {
+			f.Add([]byte(tt.body))
+			f.Add([]byte(`{"messages":[` + tt.body + `,{"topic":"t"}]}`))
+		}
+	}
+	f.Add([]byte(`{"topic":"t","payload":{"a":[1,2]},"headers":{"x":"y"},"delay":"1h","priority":3}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) > DefaultMaxMessageBytes {
+			return
+		}
+		var one, batch error
+		var items []Item
+		cost := allocated(func() {
+			_, one = decodeMessage(body)
+			items, batch = decodeBatch(body)
+		})
+		if most := uint64(2*bytesPerByte*len(body) + bytesAtLeast); cost > most {
+			t.Errorf("%d bytes of body cost %d bytes of memory", len(body), cost)
+		}
+		refusals := []error{one, batch}
+		for i := range items {
+			refusals = append(refusals, items[i].Err)
+		}
+		for _, err := range refusals {
+			var syntax *jsonform.SyntaxError
+			var invalid *InvalidError
+			switch {
+			case err == nil, errors.As(err, &syntax):
+			case !errors.As(err, &invalid) || len(invalid.Fields) == 0:
+				t.Errorf("refused without naming a field: %v", err)
+			case len(invalid.Fields) > jsonform.MaxFieldErrors+1:
+				t.Errorf("%d fields are named", len(invalid.Fields))
+			}
+		}
+	})
+}

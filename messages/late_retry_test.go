@@ -1,0 +1,54 @@
+package messages
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+// A message for soon is asked for, with an unknown outcome, and asked for again
+// when its time has passed. Then what the first request wrote turns up. There is
+// one message, and what takes it back does so: it is not in the outbox as well.
+func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.AttemptTimeout, c.WriteBudget = time.Second, time.Second })
+	b.node.Faults().MustAdd(faults.Rule{
+		Match: faults.Match{Kinds: []engine.OpKind{engine.OpLoggedBatch}},
+		Effect: faults.Effect{
+			Failure: faults.WriteTimeout(faults.BatchLog, 0, 1), Fate: engine.FateLater, Later: []time.Duration{3 * time.Second},
+		},
+	})
+	at := time.Now().Add(100 * time.Millisecond)
+	n, opts := NewMessage{Topic: "t", DeliverAt: &at}, Options{Client: "c", IdempotencyKey: "k"}
+	var u *UnavailableError
+	if _, err := b.Accept(t.Context(), n, opts); !errors.As(err, &u) || !u.Unknown {
+		t.Fatalf("Accept() = %v, want an unknown outcome", err)
+	}
+	time.Sleep(time.Until(at.Add(time.Millisecond)))
+	b.node.Faults().Clear()
+	a, err := b.Accept(t.Context(), n, opts)
+	if err != nil || a.ID != u.ID || a.State != Scheduled {
+		t.Fatalf("Accept() again = %+v, %v, want it scheduled", a, err)
+	}
+	written := func() bool {
+		var id gocql.UUID
+		err := b.session.Query("SELECT id FROM scheduled_messages WHERE id = ?", a.ID).Scan(&id)
+		return err == nil
+	}
+	for end := time.Now().Add(30 * time.Second); !written(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the schedule does not have it")
+		}
+	}
+	if err := b.Cancel(t.Context(), a.ID); err != nil {
+		t.Fatalf("Cancel() = %v", err)
+	}
+	if events := b.events(t); len(events) > 0 {
+		t.Errorf("it was taken back, and is in the outbox: %+v", events)
+	}
+}

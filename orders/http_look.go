@@ -1,0 +1,92 @@
+package orders
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+type eventsInput struct {
+	ID     string `path:"id" format:"uuid" doc:"The order's id"`
+	Before int64  `query:"before" minimum:"1" doc:"Only events of earlier versions: next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"50" default:"20" doc:"Events of a page, at most"`
+}
+
+type eventsOutput struct {
+	Body eventsBody
+}
+
+type eventsBody struct {
+	Events []EventSummary `json:"events" nullable:"false" doc:"The newest first"`
+	Next   int64          `json:"next,omitempty" doc:"before of the page after this one; left out if there is none"`
+}
+
+type previewInput struct {
+	ID     string `path:"id" format:"uuid" doc:"The order's id"`
+	Change string `query:"change" required:"true" enum:"update,confirm,ship,cancel" doc:"What would be done"`
+}
+
+type previewOutput struct {
+	ETag string `header:"ETag" doc:"The order's version, for If-Match of the change"`
+	Body Preview
+}
+
+// looking adds the operations that show more of one order.
+func (a *api) looking(h huma.API) {
+	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
+		OperationID: "list-order-events", Method: http.MethodGet, Path: "/v1/orders/{id}/events",
+		Summary:     "List an order's events",
+		Description: "The newest first, for as long as the outbox keeps them. What became of one, the admin API tells by its id.",
+		Responses:   problems(h, 404, 422, 429, 500, 503),
+	}), a.events)
+	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
+		OperationID: "preview-order-change", Method: http.MethodGet, Path: "/v1/orders/{id}/preview",
+		Summary:     "Say what a change would do",
+		Description: "By the same rules as the change itself, without making it. With the ETag as If-Match the change does that or is refused.",
+		Responses:   problems(h, 404, 422, 429, 500, 503),
+	}), a.preview)
+}
+
+func (a *api) events(ctx context.Context, in *eventsInput) (*eventsOutput, error) {
+	id, err := gocql.ParseUUID(in.ID)
+	if err != nil {
+		return nil, toProblem(ErrNotFound, id, false)
+	}
+	events, err := a.service.Events(ctx, id, in.Before, in.Limit)
+	if err != nil {
+		return nil, a.fail(ctx, "list events", err, id, false)
+	}
+	out := &eventsOutput{Body: eventsBody{Events: events}}
+	if n := len(events); n == in.Limit && events[n-1].Version > 1 {
+		out.Body.Next = events[n-1].Version
+	}
+	return out, nil
+}
+
+func (a *api) preview(ctx context.Context, in *previewInput) (*previewOutput, error) {
+	id, err := gocql.ParseUUID(in.ID)
+	if err != nil {
+		return nil, toProblem(ErrNotFound, id, false)
+	}
+	p, err := a.service.Preview(ctx, id, Change(in.Change))
+	if err != nil {
+		return nil, a.fail(ctx, "preview", err, id, false)
+	}
+	return &previewOutput{ETag: etag(p.Version), Body: p}, nil
+}
+
+// Register adds to another server's API what is done with orders that are there:
+// list, read, events, preview, confirm, ship and cancel, as Server has them. Each
+// operation names the role it needs by access.Needs; to ask for it is the other
+// server's part.
+func (s *Service) Register(h huma.API) {
+	a := &api{service: s, roles: true}
+	a.handling(h, DefaultMaxBodyBytes)
+	a.looking(h)
+	refine(h.OpenAPI())
+	addExamples(h.OpenAPI())
+}

@@ -1,0 +1,161 @@
+package orders
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// A preview says what the change then does, in every status, and leaves nothing.
+func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	h := newHandler(t, b.Service, ServerConfig{})
+	for _, c := range Changes {
+		for _, from := range Statuses {
+			t.Run(fmt.Sprintf("%s of %s", c, from), func(t *testing.T) {
+				t.Parallel()
+				o := b.mustCreate(t)
+				for _, step := range way[from] {
+					r, err := b.do(t, step, o.ID, WriteOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					o = r.Order
+				}
+				before := b.mustGet(t, o.ID)
+				said := request(t, h, "GET", "/v1/orders/"+o.ID.String()+"/preview?change="+string(c), "")
+				if said.status != 200 || said.header.Get("ETag") != etag(o.Version) || said.body["status"] != string(from) || said.body["version"] != float64(o.Version) {
+					t.Fatalf("preview = %d %v %s", said.status, said.header, said.text)
+				}
+				if after := b.mustGet(t, o.ID); after.Version != before.Version || after.EventID != before.EventID {
+					t.Errorf("the preview made version %d of %d", after.Version, before.Version)
+				}
+				r, err := b.do(t, c, o.ID, WriteOptions{IfVersion: []int64{o.Version}})
+				var conflict *ConflictError
+				switch {
+				case errors.As(err, &conflict):
+					if said.body["allowed"] != false || said.body["refusal"] != conflict.Reason() || said.body["version_after"] != float64(o.Version) || said.body["event_type"] != nil {
+						t.Errorf("it was refused (%v), the preview said %s", err, said.text)
+					}
+				case err != nil:
+					t.Fatal(err)
+				default:
+					events, err := b.Events(t.Context(), o.ID, 0, 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if said.body["allowed"] != true || said.body["status_after"] != string(r.Order.Status) || said.body["version_after"] != float64(r.Order.Version) ||
+						said.body["event_type"] != events[0].Type {
+						t.Errorf("it is %s at version %d by %s, the preview said %s", r.Order.Status, r.Order.Version, events[0].Type, said.text)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Pages of every size give each event once, newest first.
+func TestEvents_InPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	h := newHandler(t, b.Service, ServerConfig{})
+	o := b.mustCreate(t)
+	other := b.mustCreate(t)
+	want := []string{"1 OrderCreated placed"}
+	for i, c := range []Change{ChangeUpdate, ChangeConfirm, ChangeUpdate, ChangeCancel} {
+		r, err := b.do(t, c, o.ID, WriteOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprintf("%d %s %s", i+2, c.eventType(), r.Order.Status))
+	}
+	slices.Reverse(want)
+	last := b.mustGet(t, o.ID)
+	for limit := 1; limit <= 6; limit++ {
+		var got []string
+		for path, pages := fmt.Sprintf("/v1/orders/%s/events?limit=%d", o.ID, limit), 0; path != ""; pages++ {
+			r := request(t, h, "GET", path, "")
+			events, _ := r.body["events"].([]any)
+			if r.status != 200 || len(events) > limit || pages > 6 {
+				t.Fatalf("%s = %d %s", path, r.status, r.text)
+			}
+			for _, e := range events {
+				m := e.(map[string]any)
+				if len(got) == 0 && m["event_id"] != last.EventID.String() {
+					t.Errorf("the last event is %v, want %s", m["event_id"], last.EventID)
+				}
+				got = append(got, fmt.Sprintf("%v %v %v", m["version"], m["type"], m["status"]))
+			}
+			path = ""
+			if next, ok := r.body["next"].(float64); ok {
+				path = fmt.Sprintf("/v1/orders/%s/events?limit=%d&before=%.0f", o.ID, limit, next)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("in pages of %d: %q, want %q", limit, got, want)
+		}
+	}
+	if r := request(t, h, "GET", "/v1/orders/"+other.ID.String()+"/events", ""); len(r.body["events"].([]any)) != 1 {
+		t.Errorf("another order's events: %s", r.text)
+	}
+	// An order whose events have all expired is still an order.
+	if err := b.session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ?", other.ID).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	if r := request(t, h, "GET", "/v1/orders/"+other.ID.String()+"/events", ""); r.status != 200 || fmt.Sprint(r.body["events"]) != "[]" {
+		t.Errorf("without events: %d %s", r.status, r.text)
+	}
+	for _, path := range []string{"/events", "/preview?change=cancel"} {
+		request(t, h, "GET", "/v1/orders/"+exampleID+path, "").mustBeProblem(t, 404, problemNotFound)
+	}
+	request(t, h, "GET", "/v1/orders/"+o.ID.String()+"/preview?change=delete", "").mustBeProblem(t, 422, problemInvalid)
+}
+
+// On another server's API each operation says its role, and what makes orders is
+// not there.
+func TestRegister_OnAnotherAPI(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	mux := http.NewServeMux()
+	other := humago.New(mux, huma.DefaultConfig("Other", "1"))
+	b.Register(other)
+	roles := map[string]any{}
+	for _, path := range other.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch, path.Delete} {
+			if op != nil {
+				roles[op.OperationID] = op.Extensions["x-role"]
+			}
+		}
+	}
+	want := map[string]any{
+		"list-orders": access.Viewer, "get-order": access.Viewer, "list-order-events": access.Viewer, "preview-order-change": access.Viewer,
+		"confirm-order": access.Operator, "ship-order": access.Operator, "cancel-order": access.Operator,
+	}
+	if fmt.Sprint(roles) != fmt.Sprint(want) {
+		t.Errorf("operations and roles are %v, want %v", roles, want)
+	}
+	o := b.mustCreate(t)
+	if r := request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "", "If-Match", `"1"`); r.status != 200 || r.body["status"] != "confirmed" {
+		t.Errorf("confirm = %d %s", r.status, r.text)
+	}
+	request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "", "If-Match", `"1"`).mustBeProblem(t, 412, problemStale)
+	request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "").mustBeProblem(t, 409, problemConfirmed)
+}
+
+func (b *bundle) mustGet(t *testing.T, id gocql.UUID) Order {
+	t.Helper()
+	o, err := b.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}

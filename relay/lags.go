@@ -1,0 +1,78 @@
+package relay
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// mostBehind is of how many streams a heartbeat says how far they are behind.
+	mostBehind = 8
+	// minLagGroups and maxLagGroups bound in how many groups it tells of all streams;
+	// between them a group has as many as one query of the tail reads.
+	minLagGroups, maxLagGroups = 16, 64
+)
+
+// streamLag is how far a stream is behind.
+type streamLag struct {
+	Name          string  `json:"name"`
+	BehindSeconds float64 `json:"behind_seconds"`
+}
+
+// groupLag is how far a group of streams is behind: those of one part of the token
+// ring, of which there are equal ones.
+type groupLag struct {
+	Part  int `json:"part"` // from 1
+	Parts int `json:"parts"`
+	// FromToken is the first token of the part; as text, because JSON's numbers
+	// are not exact beyond 2^53.
+	FromToken int64 `json:"from_token,string"`
+	Streams   int   `json:"streams"`
+	// BehindSeconds is that of the stream that is furthest behind, and
+	// OldestUnackedSeconds how long ago its oldest unacknowledged change was read.
+	BehindSeconds        float64 `json:"behind_seconds"`
+	OldestUnackedSeconds float64 `json:"oldest_unacknowledged_seconds"`
+}
+
+// lags are the streams that are furthest behind now, the furthest first, and all
+// streams by groups in the order of the ring; groups without a stream are left out.
+func (s *streams) lags(now time.Time) (furthest []streamLag, groups []groupLag) {
+	all := s.all()
+	parts := min(max((len(all)+tailGroupStreams-1)/tailGroupStreams, minLagGroups), maxLagGroups)
+	width := uint64(math.MaxUint64)/uint64(parts) + 1
+	every := make([]groupLag, parts)
+	type behind struct {
+		p   *streamProgress
+		age time.Duration
+	}
+	ages := make([]behind, 0, mostBehind+1)
+	for _, p := range all {
+		age := now.Sub(p.reached())
+		// Token and ring begin at the least int64.
+		part := int((uint64(streamToken(p.stream)) - 1<<63) / width)
+		g := &every[part]
+		g.Streams++
+		g.BehindSeconds = max(g.BehindSeconds, age.Seconds())
+		if t, ok := p.oldest(); ok {
+			g.OldestUnackedSeconds = max(g.OldestUnackedSeconds, now.Sub(t).Seconds())
+		}
+		if len(ages) < mostBehind || age > ages[len(ages)-1].age {
+			ages = append(ages, behind{p, age})
+			slices.SortStableFunc(ages, func(a, b behind) int { return cmp.Compare(b.age, a.age) })
+			ages = ages[:min(len(ages), mostBehind)]
+		}
+	}
+	furthest, groups = []streamLag{}, []groupLag{}
+	for _, b := range ages {
+		furthest = append(furthest, streamLag{b.p.stream.String(), b.age.Seconds()})
+	}
+	for i := range every {
+		if g := &every[i]; g.Streams > 0 {
+			g.Part, g.Parts, g.FromToken = i+1, parts, int64(uint64(i)*width+1<<63)
+			groups = append(groups, *g)
+		}
+	}
+	return furthest, groups
+}

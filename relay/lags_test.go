@@ -1,0 +1,79 @@
+package relay
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// lagStream is a stream with a token that is behind by so much.
+func lagStream(s *streams, token int64, n byte, now time.Time, behind time.Duration) *streamProgress {
+	id := make([]byte, 16)
+	binary.BigEndian.PutUint64(id, uint64(token))
+	id[15] = n
+	p := newStreamProgress(time.Unix(0, 0), id, gocql.MinTimeUUID(now.Add(-behind)), 100)
+	s.open[p] = struct{}{}
+	return p
+}
+
+// Every stream is in one group, by its token, and a group is as far behind as the
+// stream of it that is furthest.
+func TestStreams_Lags(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	newOnes := func() *streams {
+		return newStreams(nil, 1, testLogger(t), newMetrics(prometheus.NewRegistry()))
+	}
+	s := newOnes()
+	if furthest, groups := s.lags(now); len(furthest) != 0 || groups == nil || len(groups) != 0 {
+		t.Errorf("without a stream: %v, %v", furthest, groups)
+	}
+	lagStream(s, math.MinInt64, 1, now, time.Minute)
+	lagStream(s, math.MinInt64+1, 2, now, 3*time.Minute)
+	lagStream(s, -1, 3, now, 2*time.Minute)
+	lagStream(s, 0, 4, now, time.Second)
+	slow := lagStream(s, math.MaxInt64, 5, now, time.Hour)
+	slow.begin(gocql.MinTimeUUID(now), 1)
+	slow.pending[0].read = now.Add(-10 * time.Second)
+	furthest, groups := s.lags(now)
+	want := []groupLag{
+		{1, 16, math.MinInt64, 2, 180, 0}, {8, 16, -1 << 60, 1, 120, 0}, {9, 16, 0, 1, 1, 0}, {16, 16, 7 << 60, 1, 3600, 10},
+	}
+	if len(groups) != len(want) {
+		t.Fatalf("groups %+v, want %+v", groups, want)
+	}
+	for range 20 { // the streams come in another order each time
+		if _, groups := s.lags(now); !slices.Equal(groups, want) {
+			t.Fatalf("groups %+v, want %+v", groups, want)
+		}
+	}
+	if len(furthest) != 5 || furthest[0].BehindSeconds != 3600 || furthest[4].BehindSeconds != 1 {
+		t.Errorf("furthest behind %+v", furthest)
+	}
+	if text, err := json.Marshal(groups[0]); err != nil || string(text) != `{"part":1,"parts":16,"from_token":"-9223372036854775808","streams":2,"behind_seconds":180,"oldest_unacknowledged_seconds":0}` {
+		t.Errorf("as JSON %s, %v", text, err)
+	}
+	// Of many streams there are no more than so many groups, and all are counted.
+	for _, n := range []int{100, 1600, 1700, 20_000} {
+		s, total := newOnes(), 0
+		for i := range n {
+			lagStream(s, int64(uint64(i)*(math.MaxUint64/uint64(n))), byte(i), now, time.Duration(i)*time.Second)
+		}
+		furthest, groups := s.lags(now)
+		for _, g := range groups {
+			total += g.Streams
+		}
+		if wanted := min(max(16, (n+99)/100), 64); total != n || len(groups) != wanted {
+			t.Errorf("%d streams in %d groups, want %d in %d", total, len(groups), n, wanted)
+		}
+		if len(furthest) != mostBehind || furthest[0].BehindSeconds != float64(n-1) || furthest[mostBehind-1].BehindSeconds != float64(n-mostBehind) {
+			t.Errorf("of %d streams those furthest behind are %+v", n, furthest)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package outbox
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gocql/gocql"
+)
+
+// Outline is t without what makes events large: payload, content type, headers
+// and delivery time. It is for who looks for an event and needs no more of it;
+// nothing can be written by it.
+func (t Table) Outline() Table {
+	l := &layout{
+		columns: t.layout.columns, aggregateType: t.layout.aggregateType, eventType: t.layout.eventType,
+		partition: t.layout.partition, unmapped: t.layout.unmapped,
+	}
+	for _, f := range []field{fieldPayload, fieldContentType, fieldHeaders, fieldDeliverAt} {
+		l.columns[f] = column{}
+	}
+	l.prepare()
+	l.mark = t.layout.mark // it may be the payload
+	t.layout = l
+	return t.prepare()
+}
+
+// SelectPartition returns the statement, with its arguments, that reads the rows
+// of the partition that of's row is in: a row's write time in microseconds, the
+// seconds that it has left to live (null for no end), and then Columns. With a
+// Sequence only the rows of that number are read.
+//
+// Of the event it needs what the partition key is made of, as a rule the aggregate.
+// An *UnknownKeyError names what is missing. The statement is empty if no row of
+// the table can be the event's: an id does not fit into its column.
+func (t Table) SelectPartition(of *Event) (stmt string, args []any, err error) {
+	l := t.layout
+	where := make([]string, 0, len(l.partition)+1)
+	for _, name := range l.partition {
+		f := slices.IndexFunc(l.columns[:], func(c column) bool { return c.name == name })
+		if f < 0 {
+			return "", nil, &UnknownKeyError{t.String(), name, "which is nothing that an event has"}
+		}
+		v, missing, fits := l.columns[f].keyValue(field(f), of)
+		switch {
+		case missing:
+			return "", nil, &UnknownKeyError{t.String(), name, "the event's " + fieldNames[f] + ", which is not known"}
+		case !fits:
+			return "", nil, nil
+		}
+		where, args = append(where, quote(name)+" = ?"), append(args, v)
+	}
+	if l.numbered() && of.Sequence > 0 {
+		where, args = append(where, quote(l.columns[fieldSequence].name)+" = ?"), append(args, of.Sequence)
+	}
+	mark := quote(l.mark)
+	return "SELECT WRITETIME(" + mark + "), TTL(" + mark + "), " + l.list + " FROM " + t.String() + " WHERE " + strings.Join(where, " AND "), args, nil
+}
+
+// keyValue is the event's value of a column of the partition key: missing if the
+// event does not have it, and it fits unless the column cannot hold it.
+func (c *column) keyValue(f field, of *Event) (v any, missing, fits bool) {
+	id := func(text string, id gocql.UUID) (any, bool, bool) {
+		if text == "" && id == (gocql.UUID{}) {
+			return nil, true, true
+		}
+		return idValue(c.typ, text, id), false, c.holds(text)
+	}
+	switch f {
+	case fieldAggregateID:
+		return id(of.AggregateText, of.AggregateID)
+	case fieldID:
+		return id(of.IDText, of.ID)
+	case fieldAggregateType:
+		return of.AggregateType, of.AggregateType == "", true
+	case fieldType:
+		return of.Type, of.Type == "", true
+	case fieldSequence:
+		return of.Sequence, of.Sequence == 0, true
+	default:
+		return nil, true, true // a time, or what nobody partitions by
+	}
+}
+
+// holds says whether the column can hold an id: text is empty for a UUID.
+func (c *column) holds(text string) bool {
+	switch c.typ {
+	case typeUUID, typeTimeUUID:
+		return text == ""
+	case typeInt:
+		_, err := strconv.ParseInt(text, 10, 32)
+		return err == nil
+	case typeBigint:
+		_, err := strconv.ParseInt(text, 10, 64)
+		return err == nil
+	default:
+		return true
+	}
+}
+
+// UnknownKeyError says why the partition of an event's row is not known.
+type UnknownKeyError struct {
+	// Table is the table with its keyspace, Column a column of its partition key.
+	Table, Column string
+	// Problem says what the column holds.
+	Problem string
+}
+
+// Error names the table, the column and what it holds.
+func (e *UnknownKeyError) Error() string {
+	return fmt.Sprintf("outbox table %s: its rows are found by column %s, %s", e.Table, e.Column, e.Problem)
+}

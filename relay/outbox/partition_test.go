@@ -1,0 +1,121 @@
+package outbox
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+)
+
+func TestTable_SelectPartition(t *testing.T) {
+	t.Parallel()
+	text := Event{AggregateText: "cart 7", AggregateID: IDOf("cart 7"), IDText: "x-1", ID: IDOf("x-1"), AggregateType: "cart"}
+	number := Event{AggregateText: "42", AggregateID: IDOf("42"), ID: testID}
+	plain := Event{AggregateID: testAggregate, ID: testID, Sequence: 3}
+	payloadOnly := columns("aggregateid text is "+KindPartitionKey, "id text is "+KindClustering, "payload text")
+	for _, tt := range []struct {
+		name    string
+		mapping Mapping
+		columns []Column
+		of      Event
+		stmt    string
+		args    []any
+		unknown string // the column of an *UnknownKeyError
+	}{
+		{
+			"outbox_messages",
+			Mapping{},
+			nil, plain,
+			"SELECT WRITETIME(event_id), TTL(event_id), aggregate_id, seq, event_id, aggregate_type, event_type, created_at FROM k.box WHERE aggregate_id = ? AND seq = ?",
+			[]any{testAggregate, int64(3)},
+			"",
+		},
+		{
+			"outbox_messages, without a number",
+			Mapping{},
+			nil,
+			Event{AggregateID: testAggregate},
+			"SELECT WRITETIME(event_id), TTL(event_id), aggregate_id, seq, event_id, aggregate_type, event_type, created_at FROM k.box WHERE aggregate_id = ?",
+			[]any{testAggregate},
+			"",
+		},
+		{
+			"Debezium's",
+			Mapping{Preset: PresetDebezium},
+			debezium(), text,
+			`SELECT WRITETIME("type"), TTL("type"), "aggregateid", "id", "aggregatetype", "type" FROM k.box WHERE "aggregateid" = ?`,
+			[]any{"cart 7"},
+			"",
+		},
+		{
+			"a UUID in text",
+			Mapping{Preset: PresetDebezium},
+			debezium(), plain,
+			`SELECT WRITETIME("type"), TTL("type"), "aggregateid", "id", "aggregatetype", "type" FROM k.box WHERE "aggregateid" = ?`,
+			[]any{testAggregate.String()},
+			"",
+		},
+		{
+			"only the payload is no key",
+			Mapping{Preset: PresetDebezium, AggregateType: "a", Type: "b"},
+			payloadOnly, text,
+			`SELECT WRITETIME(payload), TTL(payload), "aggregateid", "id" FROM k.box WHERE "aggregateid" = ?`,
+			[]any{"cart 7"},
+			"",
+		},
+		{
+			"by the event",
+			Mapping{Preset: PresetDebezium, Unordered: true},
+			columns("id text is "+KindPartitionKey, "aggregateid text", "aggregatetype text", "type text", "payload text"),
+			Event{ID: text.ID, IDText: text.IDText},
+			`SELECT WRITETIME("type"), TTL("type"), "aggregateid", "id", "aggregatetype", "type" FROM k.box WHERE "id" = ?`,
+			[]any{"x-1"},
+			"",
+		},
+		{
+			"by type and aggregate",
+			Mapping{Preset: PresetDebezium},
+			columns("aggregatetype text is "+KindPartitionKey, "aggregateid text is "+KindPartitionKey, "id text is "+KindClustering, "type text", "payload text"), text,
+			`SELECT WRITETIME("type"), TTL("type"), "aggregateid", "id", "aggregatetype", "type" FROM k.box WHERE "aggregatetype" = ? AND "aggregateid" = ?`,
+			[]any{"cart", "cart 7"},
+			"",
+		},
+		{
+			"numbers", numbersMapping, numbers(), number,
+			`SELECT WRITETIME("id"), TTL("id"), "customer", "n", "id", "what", "happened" FROM k.box WHERE "customer" = ?`,
+			[]any{int64(42)},
+			"",
+		},
+		{"a text is no number", numbersMapping, numbers(), text, "", nil, ""},
+		{"a UUID is no number", numbersMapping, numbers(), plain, "", nil, ""},
+		{"a text is no UUID", Mapping{}, nil, text, "", nil, ""},
+		{"without an aggregate", Mapping{Preset: PresetDebezium}, debezium(), Event{ID: testID}, "", nil, "aggregateid"},
+		{
+			"without its type",
+			Mapping{Preset: PresetDebezium},
+			columns("aggregatetype text is "+KindPartitionKey, "aggregateid text is "+KindPartitionKey, "id text is "+KindClustering, "type text", "payload text"), plain, "", nil, "aggregatetype",
+		},
+		{"a day", Mapping{Preset: PresetDebezium, Unordered: true}, debezium("day date is " + KindPartitionKey), text, "", nil, "day"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			table, err := NewTable("k", "box")
+			if tt.columns != nil {
+				table, err = tt.mapping.Table("k", "box", tt.columns)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			stmt, args, err := table.Outline().SelectPartition(&tt.of)
+			if stmt != tt.stmt || !reflect.DeepEqual(args, tt.args) {
+				t.Errorf("SelectPartition() =\n%s %v, want\n%s %v", stmt, args, tt.stmt, tt.args)
+			}
+			unknown, _ := errors.AsType[*UnknownKeyError](err)
+			if (tt.unknown == "") != (err == nil) || unknown != nil && unknown.Column != tt.unknown {
+				t.Errorf("SelectPartition() error = %v, want one of column %q", err, tt.unknown)
+			}
+			if want := len(table.Outline().Scanner().Dest()); want != len(table.Outline().layout.fields) {
+				t.Errorf("Scanner() takes %d columns", want)
+			}
+		})
+	}
+}

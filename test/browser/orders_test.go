@@ -1,0 +1,283 @@
+//go:build browser
+
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+)
+
+// order stores an order of a customer, as the order API does.
+func (w *world) order(customer string, change func(*orders.NewOrder)) orders.Order {
+	w.t.Helper()
+	var n orders.NewOrder
+	if err := json.Unmarshal([]byte(`{"invoice":"536365","country":"Finland","currency":"EUR","lines":[
+		{"sku":"71053","description":"WHITE METAL LANTERN","quantity":2,"unit_price":"3.39"},{"sku":"85123A","description":"HEART T-LIGHT HOLDER","quantity":6,"unit_price":"2.55"}]}`), &n); err != nil {
+		w.t.Fatal(err)
+	}
+	n.CustomerID = &customer
+	if change != nil {
+		change(&n)
+	}
+	r, err := w.orders.Create(w.t.Context(), n, orders.WriteOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r.Order
+}
+
+// later hands a message in for a time.
+func (w *world) later(topic, key string, in time.Duration) gocql.UUID {
+	w.t.Helper()
+	at := time.Now().Add(in)
+	a, err := w.messages.Accept(w.t.Context(), messages.NewMessage{Topic: topic, Key: key, Payload: []byte(`{"text":"hello"}`), DeliverAt: &at}, messages.Options{Client: "test"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a.ID
+}
+
+// shop makes orders of every status and messages that wait, and returns one of each.
+func (w *world) shop() (order, message string) {
+	w.t.Helper()
+	for i := range 12 {
+		o := w.order("17850", func(n *orders.NewOrder) {
+			at := time.Now().Add(-time.Duration(i*i) * time.Hour)
+			n.PlacedAt, n.Invoice = &at, fmt.Sprint(536365+i)
+		})
+		for step := range i % 4 {
+			var err error
+			switch step {
+			case 0:
+				_, err = w.orders.Confirm(w.t.Context(), o.ID, orders.Confirmation{}, orders.WriteOptions{})
+			case 1:
+				_, err = w.orders.Ship(w.t.Context(), o.ID, orders.Shipment{Carrier: "Posti", Tracking: "JJFI1"}, orders.WriteOptions{})
+			}
+			if err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	o := w.order("17850", func(n *orders.NewOrder) {
+		n.Address = &orders.Address{Name: "A. Virtanen", Street: "Mannerheimintie 1", City: "Helsinki", Postcode: "00100"}
+	})
+	if _, err := w.orders.Confirm(w.t.Context(), o.ID, orders.Confirmation{}, orders.WriteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range 6 {
+		message = w.later("billing.reminders", fmt.Sprintf("customer-%d", 40+i), time.Duration(i+1)*47*time.Minute).String()
+	}
+	w.later("newsletter", "", 26*24*time.Hour)
+	return o.ID.String(), message
+}
+
+// An operator finds a customer's order, sees what confirming would do, confirms
+// it, and watches its event into the topic.
+func TestOrder_FindConfirmWatch(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	o := w.order("17850", nil)
+	w.order("somebody else", nil)
+	b := w.open(access.Operator, "/orders")
+	b.sees("main", "Whose orders?")
+	b.fills("[data-key=f-customer]", "17850")
+	b.types("\r")
+	b.sees("main", "1 order, newest first")
+	b.sees("tbody", "22.08 EUR")
+	if got, want := b.path(), "/orders?customer=17850"; got != want {
+		t.Errorf("the address is %s, want %s", got, want)
+	}
+	b.click("tbody a")
+	b.sees("main h1", "Order of 22.08 EUR")
+	b.sees(".letter-head .badge", "placed")
+	b.sees("main", "WHITE METAL LANTERN")
+	b.sees(".timeline.events", "OrderCreated")
+	if n := b.count("[data-key=act-ship]"); n != 0 {
+		t.Error("an order that is not confirmed can be shipped")
+	}
+	b.click("[data-key=act-confirm]")
+	b.sees("dialog .preview", "one OrderUpdated")
+	b.sees("dialog .preview", "1 → 2")
+	if eval[bool](b, `!document.querySelector("dialog [data-key=yes]").disabled`) {
+		t.Error("it can be confirmed without a reason")
+	}
+	b.confirm("INC-400 asked by phone, größer")
+	b.sees(".letter-head .badge", "confirmed")
+	b.sees(".timeline.events", "version 2, then confirmed")
+	b.sees(`[aria-label="Biography"]`, "OrderUpdated[") // its place in the topic
+	got, err := w.orders.Get(t.Context(), o.ID)
+	if err != nil || got.Status != orders.StatusConfirmed || got.Version != 2 {
+		t.Fatalf("the order is %s at version %d, %v", got.Status, got.Version, err)
+	}
+	b.click(`[data-key="e-` + got.EventID.String() + `"]`)
+	b.sees("main h1", "Event")
+	b.sees("main .timeline", "OrderUpdated[")
+	b.visit("/audit")
+	b.sees("tbody", "INC-400 asked by phone, größer")
+	b.sees("tbody", "confirm order")
+	b.click("tbody a")
+	b.sees("main h1", "Order of 22.08 EUR")
+}
+
+// Somebody else was first: nothing is overwritten, the dialog says why, and what
+// is there now can be looked at from it.
+func TestOrder_RefusedWithItsReason(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	o := w.order("17850", nil)
+	b := w.open(access.Operator, "/orders/"+o.ID.String())
+	b.click("[data-key=act-confirm]")
+	b.sees("dialog .preview", "1 → 2")
+	if _, err := w.orders.Cancel(t.Context(), o.ID, orders.Cancellation{Reason: "changed my mind"}, orders.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.fills("dialog [data-key=reason]", "INC-401")
+	b.click("dialog [data-key=yes]")
+	b.sees("dialog [role=alert]", "The order is at version 2, which If-Match does not name")
+	b.click("dialog [data-key=look]")
+	b.sees("dialog", "The order is already cancelled.")
+	if !eval[bool](b, `document.querySelector("dialog [data-key=yes]").disabled`) {
+		t.Error("what is refused can be asked for again")
+	}
+	b.types("\x1b")
+	b.gone("dialog")
+	b.sees(".letter-head .badge", "cancelled")
+	b.sees("main", "changed my mind")
+	b.sees(".actions", "Nothing changes it any more")
+	b.visit("/audit")
+	b.sees("tbody", "refused")
+}
+
+// An order is shipped with its tracking number, and cancelling asks what goes
+// with the event.
+func TestOrder_ShipAndCancel(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	o, other := w.order("17850", nil), w.order("17850", nil)
+	if _, err := w.orders.Confirm(t.Context(), o.ID, orders.Confirmation{}, orders.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b := w.open(access.Operator, "/orders/"+o.ID.String())
+	b.click("[data-key=act-ship]")
+	b.sees("dialog", "cannot be undone")
+	b.fills("[data-key=x-tracking]", "JJFI42")
+	b.confirm("handed to the carrier")
+	b.sees(".letter-head .badge", "shipped")
+	b.sees(".facts", "JJFI42")
+	b.visit("/orders/" + other.ID.String())
+	b.click("[data-key=act-cancel]")
+	b.sees("dialog .preview", "one OrderCancelled")
+	b.fills("[data-key=x-reason]", "out of stock")
+	b.confirm("INC-402")
+	b.sees(".letter-head .badge", "cancelled")
+	b.sees(".facts", "out of stock")
+}
+
+// A message that waits is found by its topic and key, and taken back.
+func TestScheduled_FindTakeBack(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for i := range 3 {
+		w.later("billing.reminders", fmt.Sprintf("customer-%d", i), time.Hour)
+	}
+	id := w.later("billing.reminders", "customer-42", 30*time.Minute)
+	w.later("newsletter", "customer-42", 2*time.Hour)
+	b := w.open(access.Operator, "/scheduled")
+	b.sees("main", "5 messages, the next to be delivered first")
+	b.fills("[data-key=f-key]", "customer-42")
+	b.types("\r")
+	b.sees("main", "2 messages, the next")
+	b.fills("[data-key=f-topic]", "billing.reminders")
+	b.types("\r")
+	b.sees("main", "1 message, the next")
+	b.click("tbody a")
+	b.sees("main h1", "billing.reminders")
+	b.sees(".letter-head .badge", "scheduled")
+	b.click("[data-key=act-take-back]")
+	b.sees("dialog", "It is never published")
+	b.confirm("INC-403 paid")
+	b.sees(".letter-head .badge", "cancelled")
+	b.sees(".timeline", "cancelled")
+	v, err := w.messages.Get(t.Context(), id)
+	if err != nil || v.State != messages.Cancelled {
+		t.Errorf("the message is %s, %v", v.State, err)
+	}
+	if n := b.count("[data-key=act-take-back]"); n != 0 {
+		t.Error("what was taken back can be taken back")
+	}
+	b.visit("/scheduled")
+	b.sees("main", "4 messages, the next")
+	b.visit("/audit")
+	b.sees("tbody", "INC-403 paid")
+	b.click("tbody a")
+	b.sees("main h1", "billing.reminders")
+}
+
+// A viewer sees orders and messages and is offered no change, and the API refuses one.
+func TestRoles_OrdersAndMessages(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	o, m := w.order("17850", nil), w.later("billing.reminders", "k", time.Hour)
+	b := w.open(access.Viewer, "/orders?customer=17850")
+	b.sees("main", "1 order, newest first")
+	b.visit("/orders/" + o.ID.String())
+	b.sees(".actions", "Your role may look")
+	b.visit("/scheduled/" + m.String())
+	b.sees(".actions", "Your role may look")
+	if n := b.count("[data-key^=act-]"); n > 0 {
+		t.Errorf("a viewer is offered %d changes", n)
+	}
+	for _, change := range [][2]string{{"POST", "/v1/orders/" + o.ID.String() + "/cancel"}, {"DELETE", "/v1/messages/" + m.String()}} {
+		if got := eval[int](b, `fetch(%s, {method: %s, headers: {Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}}).then((r) => r.status)`, change[1], change[0]); got != 403 {
+			t.Errorf("%s %s by a viewer = %d, want 403", change[0], change[1], got)
+		}
+	}
+	if got, err := w.orders.Get(t.Context(), o.ID); err != nil || got.Version != 1 {
+		t.Errorf("the order is at version %d, %v", got.Version, err)
+	}
+}
+
+// What customers write is shown, not run: names, addresses, lines, keys.
+func TestSafety_OrdersDoNotRun(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	short := hostile[:64]
+	o := w.order(short, func(n *orders.NewOrder) {
+		n.Invoice, n.Country = short, hostile[:100]
+		n.Lines[0].SKU, n.Lines[0].Description = short, hostile
+		n.Address = &orders.Address{Name: hostile[:100], Street: hostile[:100], City: hostile[:100]}
+	})
+	if _, err := w.orders.Cancel(t.Context(), o.ID, orders.Cancellation{Reason: hostile, CreditNote: short}, orders.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	m := w.later("billing.reminders", hostile, time.Hour)
+	b := w.open(access.Operator, "/orders/"+o.ID.String())
+	for _, at := range []string{"tbody", ".facts", "[data-key=customer]"} {
+		b.sees(at, "onerror=")
+	}
+	b.unharmed("order")
+	b.click("[data-key=customer]")
+	b.sees("tbody", "onerror=")
+	b.unharmed("orders")
+	b.visit("/scheduled")
+	b.sees("tbody", "onerror=")
+	b.unharmed("scheduled")
+	b.visit("/scheduled/" + m.String())
+	b.click("[data-key=act-take-back]")
+	b.sees("dialog", "onerror=")
+	b.confirm(hostile)
+	b.unharmed("message")
+	b.visit("/audit")
+	b.sees("tbody", strings.TrimSpace(hostile))
+	b.unharmed("audit")
+}

@@ -1,0 +1,97 @@
+package later
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/messages"
+)
+
+// long is after how long somebody else takes over: a row written then with a time
+// of before comes where the relay's sweep has been.
+const long = 10 * time.Minute
+
+// A scheduler dies at each message that it sends, which is carried out or not,
+// and nobody is there for long. ScyllaDB takes a row with any time since its CDC
+// generation began, so that what is taken up must get a time of its own.
+func TestScheduler_DiesAtEachMessage(t *testing.T) {
+	for _, carried := range []bool{false, true} {
+		t.Run("carried out "+strconv.FormatBool(carried), func(t *testing.T) {
+			simulate(t, 1, func(w *world) {
+				last := w.eachMessage(scheduler, carried, func(ctx context.Context, n int) {
+					w.hand(ctx, &order{number: n, at: time.Now(), deliverAt: time.Now().Add(2 * time.Second)})
+					pause(ctx, 8*time.Second)
+				})
+				if last < 20 {
+					t.Errorf("a scheduler sent only %d messages", last)
+				}
+			})
+		})
+	}
+}
+
+// A service dies at each message that it sends while it stores a message and
+// takes it back. The caller asks another one again.
+func TestService_DiesAtEachMessage(t *testing.T) {
+	for _, carried := range []bool{false, true} {
+		t.Run("carried out "+strconv.FormatBool(carried), func(t *testing.T) {
+			simulate(t, 1, func(w *world) {
+				at := new(atomic.Pointer[messages.Service])
+				w.services, w.inTurn = append(w.services, at), true
+				last := w.eachMessage(service(at), carried, func(ctx context.Context, n int) {
+					o := &order{number: n, at: time.Now(), deliverAt: time.Now().Add(long), takeBack: time.Now().Add(30 * time.Second)}
+					w.hand(ctx, o)
+					w.withdraw(ctx, o)
+				})
+				if last < 8 {
+					t.Errorf("a service sent only %d messages", last)
+				}
+			})
+		})
+	}
+}
+
+// hand places an order of a caller who always hears of it in the end.
+func (w *world) hand(ctx context.Context, o *order) {
+	o.rnd, o.ids = w.random(), map[gocql.UUID]bool{}
+	w.orders = append(w.orders, o)
+	w.place(ctx, o)
+}
+
+// eachMessage runs a story again and again, with a process that dies first at its
+// first message, then at its second, until one outlives its story.
+func (w *world) eachMessage(run process, carried bool, story func(ctx context.Context, n int)) (last int) {
+	at := new(atomic.Pointer[messages.Service])
+	w.services = append(w.services, at)
+	survivor := &host{w: w, rnd: w.random(), run: service(at)}
+	for n := 1; ; n++ {
+		l := &line{}
+		s := w.connect(l)
+		ctx, end := context.WithCancel(w.t.Context())
+		mortal := &host{w: w, rnd: w.random()}
+		gone := make(chan struct{}, 2)
+		process, died := context.WithCancel(ctx)
+		l.arm(n, carried, died)
+		go func() { run(process, mortal, s); gone <- struct{}{} }()
+		go func() { survivor.live(ctx); gone <- struct{}{} }()
+		story(ctx, n)
+		alive := !l.isDead()
+		died()
+		end()
+		<-gone
+		<-gone
+		s.Close()
+		w.look()
+		if alive {
+			return n
+		}
+		w.sleep(long)
+		w.hosts = []*host{{w: w, rnd: w.random(), run: scheduler}}
+		w.during(func() { time.Sleep(15 * time.Second) })
+	}
+}

@@ -1,0 +1,132 @@
+package later
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+const logTable = "outbox_messages_scylla_cdc_log"
+
+// seen is what the outbox's log has shown.
+type seen struct {
+	byNumber map[string]map[gocql.UUID]*sighting // payload and event id
+}
+
+// sighting is one event in the log.
+type sighting struct {
+	// written are the distinct times of its rows, first when the first of them was seen.
+	written []time.Time
+	first   time.Time
+}
+
+func newSeen() seen { return seen{byNumber: map[string]map[gocql.UUID]*sighting{}} }
+
+// look reads the log. It keeps rows for some days only.
+func (w *world) look() {
+	var id, at gocql.UUID
+	var payload []byte
+	iter := w.watcher.Query(`SELECT event_id, "cdc$time", payload FROM ` + logTable).Iter()
+	for iter.Scan(&id, &at, &payload) {
+		events := w.seen.byNumber[string(payload)]
+		if events == nil {
+			events = map[gocql.UUID]*sighting{}
+			w.seen.byNumber[string(payload)] = events
+		}
+		s := events[id]
+		if s == nil {
+			s = &sighting{first: time.Now()}
+			events[id] = s
+		}
+		if t := at.Time().UTC(); !slices.Contains(s.written, t) {
+			s.written = append(s.written, t)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		w.t.Errorf("read the log: %v", err)
+	}
+}
+
+// leftovers finds what points to messages that are gone, and messages that are
+// neither.
+func (w *world) leftovers() {
+	var slots int
+	if err := w.watcher.Query("SELECT count(*) FROM schedule_slots").Scan(&slots); err != nil || slots > 0 {
+		w.t.Errorf("%d slots are left, %v", slots, err)
+	}
+	iter := w.watcher.Query("SELECT id, state, payload FROM scheduled_messages").Iter()
+	var id gocql.UUID
+	var state string
+	var payload []byte
+	for iter.Scan(&id, &state, &payload) {
+		if state != string(schedule.Cancelled) {
+			w.t.Errorf("message %s, %s, is still %q", payload, id, state)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// judge holds what was seen to what callers were told.
+func (w *world) judge() {
+	var accepted, takenBack, out int
+	for _, o := range w.orders {
+		before := w.failures
+		events := w.seen.byNumber[strconv.Itoa(o.number)]
+		if o.accepted {
+			accepted++
+		}
+		if o.takenBack {
+			takenBack++
+		}
+		out += len(events)
+		switch n := len(events); {
+		case n > 1:
+			w.errorf("message %d is %d events", o.number, n)
+		case n == 1 && o.takenBack:
+			w.errorf("message %d was taken back, and went out", o.number)
+		case n == 0 && o.accepted && !o.takenBack && !o.unsure:
+			w.errorf("message %d for %s was accepted, and never went out", o.number, o.deliverAt)
+		}
+		for _, s := range events {
+			w.judgeTimes(o, s)
+		}
+		if w.failures > before {
+			w.t.Logf("message %d for %s, handed in at %s:\n  %s\n  events %v", o.number, o.deliverAt, o.at, strings.Join(o.told, "\n  "), events)
+		}
+	}
+	w.t.Logf("%s: %d accepted, %d taken back, %d out", w, accepted, takenBack, out)
+}
+
+// judgeTimes holds an event to its time, and to what the relay can see: a row
+// that turns up after the confidence window is one that its sweep has passed.
+func (w *world) judgeTimes(o *order, s *sighting) {
+	first := slices.MinFunc(s.written, time.Time.Compare)
+	last := slices.MaxFunc(s.written, time.Time.Compare)
+	if early := o.deliverAt.Sub(first); early > w.ahead {
+		w.errorf("message %d was for %s, and written %s early", o.number, o.deliverAt, early)
+	}
+	if late := s.first.Add(w.nodeSkew).Sub(first); late > relay.DefaultConfidenceWindow {
+		w.errorf("message %d turned up %s after the time of its write, when the relay's sweep had passed", o.number, late)
+	}
+	// Who finds a release that was cut off, and nobody looked at for as long as the
+	// outbox keeps its rows, cannot know whether it is out.
+	if apart := last.Sub(first); apart > relay.DefaultConfidenceWindow && apart < schema.DefaultRowTTL {
+		w.errorf("message %d was written at %s and again %s later", o.number, first, apart)
+	}
+}
+
+// errorf says what is wrong.
+func (w *world) errorf(format string, args ...any) {
+	w.t.Helper()
+	w.failures++
+	w.t.Errorf(format, args...)
+}
