@@ -228,6 +228,38 @@ func number(e *record.Event) int {
 	return n
 }
 
+// Payloads that wait are bounded in bytes too, whatever the queue.
+func TestReactor_BytesThatWaitAreBounded(t *testing.T) {
+	inBubble(t, func(b *bundle) {
+		var open atomic.Bool
+		p := &taker{process: func(ctx context.Context, _ Event) error {
+			for !open.Load() {
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		}}
+		r := b.start(map[string]Plugin{"p": p}, []Rule{{Name: "r", Topics: []string{"a"}, To: "p", Timeout: time.Hour}})
+		payload := `"` + strings.Repeat("x", 900_000) + `"`
+		const n = 60
+		for i := range n {
+			b.produce("a", "e"+strconv.Itoa(i), "thing-"+strconv.Itoa(i), "Made", payload)
+		}
+		b.sleep(time.Minute)
+		if got, most := r.metric("react_waiting", "r"), float64(maxWaitingBytes/900_000+1+takeAtOnce); got < 10 || got > most {
+			t.Errorf("%v events wait, want some and at most %v", got, most)
+		}
+		open.Store(true)
+		b.sleep(time.Minute)
+		if got := b.committed("r", "a"); got != n {
+			t.Errorf("%d committed, want %d", got, n)
+		}
+	})
+}
+
 // An expression that cannot be decided is a failed delivery, not an event that is
 // passed over.
 func TestReactor_UndecidedIsSeen(t *testing.T) {
