@@ -112,8 +112,9 @@ lint: ## gofumpt, go vet, staticcheck
 	go run $(STATICCHECK) -tags 'peers,fault,browser' ./...
 
 .PHONY: alerts
-alerts: ## test the alert rules with promtool
+alerts: ## test the alert rules, and read the dashboard's queries, with promtool
 	./test/promtool test rules deploy/prometheus/alerts_test.yml
+	PROMTOOL=$(CURDIR)/test/promtool go test -count=1 ./test/layout -run DashboardQueries
 
 .PHONY: test-million
 test-million: ## a million dead letters: each listing's p95, and the memory (LETTERS=20000 for short)

@@ -145,9 +145,28 @@ func (e *Edited) dest() []any {
 	return []any{&e.ID, &e.Payload, &e.ContentType, &e.Headers, &e.Actor.Name, &e.Actor.Reason, &e.At}
 }
 
+// removeEdits removes what edits of a purged letter would have published. Which
+// ids were edits of it stays known.
+func (s *Store) removeEdits(ctx context.Context, event gocql.UUID) error {
+	qctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var id gocql.UUID
+	err := s.selects(qctx, s.stmt.hasEdits, event).Scan(&id)
+	if errors.Is(err, gocql.ErrNotFound) { // as most: no tombstone is needed
+		return nil
+	}
+	if err == nil {
+		err = s.plain(ctx, s.stmt.editsDrop, event)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the edits of dead letter %s: %w", event, err)
+	}
+	return nil
+}
+
 // readEdit fills in the letter's edit, if it has one.
 func (s *Store) readEdit(ctx context.Context, l *Letter) error {
-	if l.EditedID == (gocql.UUID{}) {
+	if l.EditedID == (gocql.UUID{}) || !l.PurgedAt.IsZero() {
 		return nil
 	}
 	var e Edited

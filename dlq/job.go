@@ -29,8 +29,10 @@ var JobStates = []JobState{JobQueued, JobRunning, JobPaused, JobDone, JobCancell
 // Ended tells whether a job in the state acts on no more letters.
 func (s JobState) Ended() bool { return s == JobDone || s == JobCancelled || s == JobFailed }
 
-// JobActions are what a job can do to letters.
-var JobActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionResolve, ActionPark}
+// JobActions are what a job can do to letters. ActionArchive is a sweep: it moves
+// what is older than its retention to the archive and removes there what has
+// expired, so it takes no letters.
+var JobActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionResolve, ActionPark, ActionPurge, ActionRestore, ActionArchive}
 
 const (
 	// DefaultBatchSize is how many letters a job acts on between two saves.
@@ -49,7 +51,8 @@ type JobSpec struct {
 	// Action is one of JobActions.
 	Action Action `json:"action"`
 	// Filter says which letters, unless IDs does. Without Status open ones are
-	// meant. What dies after the job was made is not.
+	// meant; of a purge those that it may purge, of a restore archived ones. What
+	// dies after the job was made is not, nor to a purge what was purged before.
 	Filter Filter `json:"filter"`
 	// IDs names the letters, at most MaxJobIDs.
 	IDs []gocql.UUID `json:"ids,omitempty"`
@@ -58,7 +61,8 @@ type JobSpec struct {
 	// Rate is letters per second; 0 means as fast as it goes.
 	Rate float64 `json:"rate,omitempty"`
 	// BatchSize is how many letters lie between two saves. Default
-	// DefaultBatchSize, at most MaxBatchSize.
+	// DefaultBatchSize, at most MaxBatchSize, which is the default of a purge: each
+	// batch is an object of the archive, or several if it is large.
 	BatchSize int `json:"batch_size"`
 	// Canary lets a replay begin with 1, 2, 5 and 20 letters, and waits each time
 	// for what becomes of them. The job pauses if one dies of the same error
@@ -67,11 +71,47 @@ type JobSpec struct {
 	// Follow is how long a replay waits for what becomes of a letter, from the
 	// batch on that it was in. Default DefaultFollow; negative means not at all.
 	Follow time.Duration `json:"follow"`
+	// Force, of a purge, admits failed and manual letters, as Purge.Force does.
+	Force bool `json:"force,omitempty"`
+	// NoArchive, of a purge, writes the letters to no archive: they are lost.
+	NoArchive bool `json:"no_archive,omitempty"`
 }
+
+// needsArchive says that only a runner with an archive can run the job.
+func (s *JobSpec) needsArchive() bool {
+	switch s.Action {
+	case ActionPurge:
+		return !s.NoArchive
+	case ActionRestore, ActionArchive:
+		return true
+	}
+	return false
+}
+
+// Statuses are those that a filter means that names none.
+func (s *JobSpec) Statuses() []Status {
+	switch {
+	case s.Action == ActionPurge && s.Force:
+		return []Status{Resolved, Archived, Failed, Manual}
+	case s.Action == ActionPurge:
+		return []Status{Resolved, Archived}
+	case s.Action == ActionRestore:
+		return []Status{Archived}
+	}
+	return openStatuses()
+}
+
+// Means tells whether the job is about a letter of its filter. Outlines, which a
+// purge leaves, are on the same list as archived letters that are whole.
+func (s *JobSpec) Means(l *Letter) bool { return s.Action != ActionPurge || l.PurgedAt.IsZero() }
 
 // withDefaults is the specification of a job made at now.
 func (s JobSpec) withDefaults(now time.Time) JobSpec {
-	if s.BatchSize == 0 {
+	switch {
+	case s.BatchSize != 0:
+	case s.Action == ActionPurge:
+		s.BatchSize = MaxBatchSize
+	default:
 		s.BatchSize = DefaultBatchSize
 	}
 	if s.Follow == 0 {
@@ -81,8 +121,11 @@ func (s JobSpec) withDefaults(now time.Time) JobSpec {
 		s.IDs = unique(s.IDs)
 		return s
 	}
+	if s.Action == ActionArchive {
+		return s
+	}
 	if len(s.Filter.Status) == 0 {
-		s.Filter.Status = openStatuses()
+		s.Filter.Status = s.Statuses()
 	}
 	if s.Filter.Until.IsZero() || s.Filter.Until.After(now) {
 		s.Filter.Until = now
@@ -119,9 +162,14 @@ func (s *JobSpec) Validate() error {
 	if len(s.IDs) > MaxJobIDs {
 		errs = append(errs, fmt.Errorf("%d ids: name at most %d, or use a filter", len(s.IDs), MaxJobIDs))
 	}
-	if f := s.Filter; len(s.IDs) > 0 && (len(f.Status) > 0 || f.ErrorClass != "" || f.EventType != "" || f.Aggregate != "" ||
-		!f.Since.IsZero() || !f.Until.IsZero() || !f.After.FirstFailedAt.IsZero()) {
+	if len(s.IDs) > 0 && !s.Filter.empty() {
 		errs = append(errs, errors.New("ids and a filter: use one or the other"))
+	}
+	if s.Action == ActionArchive && (len(s.IDs) > 0 || !s.Filter.empty() || s.Limit > 0 || s.Rate > 0 || s.BatchSize > 0) {
+		errs = append(errs, errors.New("archive: it sweeps all letters by their age, and takes no ids, filter, limit, rate or batch size"))
+	}
+	if (s.Force || s.NoArchive) && s.Action != ActionPurge {
+		errs = append(errs, fmt.Errorf("force, no archive: only a purge has them, not %s", s.Action))
 	}
 	if s.Limit < 0 {
 		errs = append(errs, fmt.Errorf("limit %d: must not be negative", s.Limit))
@@ -160,25 +208,16 @@ type Progress struct {
 	// of a finished job the time was up.
 	Waiting int `json:"waiting"`
 	// Skipped were not changed, by reason: the status in which the action cannot
-	// begin, "claimed", or "missing".
+	// begin, "claimed", "missing", "changed meanwhile", "as wanted already"; of a
+	// restore "no copy", of a sweep "held" by others that are parked behind them.
 	Skipped map[string]int `json:"skipped,omitempty"`
 }
 
 // Failed is how many letters died again.
-func (p *Progress) Failed() (n int) {
-	for _, k := range p.FailedAgain {
-		n += k
-	}
-	return n
-}
+func (p *Progress) Failed() (n int) { return sumOf(p.FailedAgain) }
 
 // SkippedAll is how many letters were passed over.
-func (p *Progress) SkippedAll() (n int) {
-	for _, k := range p.Skipped {
-		n += k
-	}
-	return n
-}
+func (p *Progress) SkippedAll() (n int) { return sumOf(p.Skipped) }
 
 // Job is a bulk operation on dead letters. Times have milliseconds.
 type Job struct {

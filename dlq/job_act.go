@@ -10,13 +10,24 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// doers are the operators' actions that a job can do.
+// doers are the operators' actions that a job does letter by letter.
 var doers = map[Action]func(*Store, context.Context, gocql.UUID, Actor) error{
 	ActionReplay:  (*Store).Replay,
 	ActionDiscard: (*Store).Discard,
 	ActionRelease: (*Store).Release,
 	ActionResolve: (*Store).ResolveByHand,
 	ActionPark:    (*Store).Park,
+}
+
+// by is who changes letters for the job.
+func (j *Job) by() Actor { return Actor{Name: j.Actor.Name, Reason: j.Actor.Reason, Job: j.ID} }
+
+// do does the job's action to one letter.
+func (s *Store) do(ctx context.Context, j *Job, event gocql.UUID) error {
+	if j.Action == ActionPurge {
+		return s.Purge(ctx, event, Purge{Force: j.Force}, j.by())
+	}
+	return doers[j.Action](s, ctx, event, j.by())
 }
 
 // didFor tells whether the job has changed the letter already. Only if another
@@ -55,25 +66,36 @@ type result struct {
 // only finds out whether it was done. A letter that was neither changed nor
 // passed over has no version and no reason.
 func (s *Store) act(ctx context.Context, j *Job, event gocql.UUID, look bool) (result, error) {
-	r := result{event: event}
-	if !look {
-		err := doers[j.Action](s, ctx, event, Actor{Name: j.Actor.Name, Reason: j.Actor.Reason, Job: j.ID})
-		var refused *RefusedError
-		switch {
-		case errors.Is(err, ErrNotFound):
-			r.skipped = "missing"
-			return r, nil
-		case errors.As(err, &refused) && refused.Status == Processing:
-			r.skipped = "claimed"
-			return r, nil
-		case errors.As(err, &refused):
-			r.skipped = string(refused.Status)
-			return r, nil
-		case err != nil:
-			return r, err
-		}
+	if look {
+		return s.resultOf(ctx, j, event, nil, true)
 	}
-	var err error
+	return s.resultOf(ctx, j, event, s.do(ctx, j, event), false)
+}
+
+// resultOf is what came of an action that ended in err.
+func (s *Store) resultOf(ctx context.Context, j *Job, event gocql.UUID, err error, look bool) (result, error) {
+	r := result{event: event}
+	var refused *RefusedError
+	var version *VersionError
+	switch {
+	case errors.Is(err, ErrNotFound):
+		r.skipped = "missing"
+		return r, nil
+	case errors.Is(err, ErrNoCopy):
+		r.skipped = "no copy"
+		return r, nil
+	case errors.As(err, &version):
+		r.skipped = "changed meanwhile"
+		return r, nil
+	case errors.As(err, &refused) && refused.Status == Processing:
+		r.skipped = "claimed"
+		return r, nil
+	case errors.As(err, &refused):
+		r.skipped = string(refused.Status)
+		return r, nil
+	case err != nil:
+		return r, err
+	}
 	r.version, err = s.didAt(ctx, event, j.ID)
 	if errors.Is(err, ErrNotFound) {
 		err = nil
@@ -207,7 +229,7 @@ func fateOf(lines []Change, version int64) fate {
 			return fate{known: true, replayed: true}
 		case ActionFail:
 			return fate{known: true, failed: c.Class}
-		case ActionDiscard, ActionResolve, ActionPark, ActionRelease, ActionArchive:
+		case ActionDiscard, ActionResolve, ActionPark, ActionRelease, ActionArchive, ActionPurge:
 			return fate{known: true, overtaken: true}
 		}
 	}

@@ -146,8 +146,9 @@ func (s *Store) ResumeJob(ctx context.Context, id gocql.UUID, by Actor) error {
 	})
 }
 
-// CancelJob has the job act on no more letters. What it did stays done; the
-// report is final once a runner has looked at the rest of it.
+// CancelJob has the job act on no more letters. What it did stays done. The report
+// is final at once if nothing has to be found out for it; otherwise once a runner
+// has looked what became of the batch under way and of letters that were replayed.
 func (s *Store) CancelJob(ctx context.Context, id gocql.UUID, by Actor) error {
 	return s.steer(ctx, id, "cancel", by, func(j *Job) (bool, error) {
 		switch {
@@ -156,12 +157,23 @@ func (s *Store) CancelJob(ctx context.Context, id gocql.UUID, by Actor) error {
 		case j.State.Ended():
 			return false, &JobStateError{j.ID, j.State, "cancel"}
 		}
-		if j.State = JobCancelled; j.Started.IsZero() {
-			j.Finished = s.millis() // there is nothing to report
+		if j.State = JobCancelled; j.reported() && !j.claimed(s.now()) {
+			j.Finished, j.ClaimedBy, j.ClaimedUntil = s.millis(), "", time.Time{}
 		}
 		return true, nil
 	})
 }
+
+// reported tells whether the report of a job says all of what it did so far.
+func (j *Job) reported() bool {
+	return j.Started.IsZero() || len(j.ids) == 0 && (!j.follows() || j.cursor.Followed >= j.batch)
+}
+
+// follows tells whether the job learns what becomes of its letters.
+func (j *Job) follows() bool { return j.Action == ActionReplay && j.Follow >= 0 }
+
+// claimed tells whether a runner has the job.
+func (j *Job) claimed(now time.Time) bool { return j.ClaimedBy != "" && now.Before(j.ClaimedUntil) }
 
 // steer makes an operator's change of a job, with a line in its history.
 func (s *Store) steer(ctx context.Context, id gocql.UUID, what string, by Actor, plan func(*Job) (bool, error)) error {

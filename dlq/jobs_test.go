@@ -158,3 +158,41 @@ func TestSteerJob(t *testing.T) {
 		})
 	}
 }
+
+// A cancelled job of which all is known has its report at once; one that has a
+// batch under way, or letters to follow, leaves it to a runner.
+func TestCancelJob_FinishesWhatItCan(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, tt := range map[string]struct {
+		spec  JobSpec
+		began func(*Job)
+		want  bool
+	}{
+		"between batches":         {JobSpec{Action: ActionPark}, func(j *Job) { j.batch = 1 }, true},
+		"a batch is under way":    {JobSpec{Action: ActionPark}, func(j *Job) { j.batch, j.ids = 1, []gocql.UUID{gocql.MustRandomUUID()} }, false},
+		"a runner has it":         {JobSpec{Action: ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.now().Add(time.Minute) }, false},
+		"a runner had it":         {JobSpec{Action: ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.now() }, true},
+		"letters to follow":       {JobSpec{Action: ActionReplay}, func(j *Job) { j.batch = 1 }, false},
+		"all letters followed":    {JobSpec{Action: ActionReplay}, func(j *Job) { j.batch, j.cursor.Followed = 1, 1 }, true},
+		"letters not to follow":   {JobSpec{Action: ActionReplay, Follow: -1}, func(j *Job) { j.batch = 1 }, true},
+		"it was never begun":      {JobSpec{Action: ActionReplay}, func(j *Job) { j.Started = time.Time{} }, true},
+		"paused between batches":  {JobSpec{Action: ActionPark}, func(j *Job) { j.batch, j.State = 1, JobPaused }, true},
+		"paused, letters waiting": {JobSpec{Action: ActionReplay}, func(j *Job) { j.batch, j.State = 1, JobPaused }, false},
+	} {
+		j := b.mustCreateJob(t, tt.spec)
+		if _, err := b.changeJob(t.Context(), j.ID, "test", func(j *Job) (bool, error) {
+			j.State, j.Started = JobRunning, b.clock.now()
+			tt.began(j)
+			return true, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.CancelJob(t.Context(), j.ID, eve); err != nil {
+			t.Fatal(err)
+		}
+		if j = b.mustJob(t, j.ID); j.State != JobCancelled || j.Finished.IsZero() == tt.want || tt.want && j.ClaimedBy != "" {
+			t.Errorf("%s: %s, finished %s, claimed by %q; want finished: %v", name, j.State, j.Finished, j.ClaimedBy, tt.want)
+		}
+	}
+}

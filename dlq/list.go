@@ -55,6 +55,12 @@ func (f *Filter) validate() error {
 	return errors.Join(errs...)
 }
 
+// empty tells whether f says nothing.
+func (f *Filter) empty() bool {
+	return len(f.Status) == 0 && f.ErrorClass == "" && f.EventType == "" && f.Aggregate == "" &&
+		f.Since.IsZero() && f.Until.IsZero() && f.After.FirstFailedAt.IsZero()
+}
+
 func known(s Status) bool {
 	for _, k := range Statuses {
 		if k == s {

@@ -30,8 +30,8 @@ type Preview struct {
 	FollowersOf int `json:"followers_of_aggregates"`
 	// Refused counts letters on which the action cannot begin, by status.
 	Refused map[Status]int `json:"refused"`
-	// Estimated is how long a job would take, in seconds; 0 if there is nothing to
-	// go by. EstimatedBy says by what: "rate", or "jobs before".
+	// Estimated is how long a job would take, in seconds; 0 if it was not asked for.
+	// EstimatedBy says by what: "rate", "jobs before", or "default rate".
 	Estimated   float64 `json:"estimated_seconds,omitempty"`
 	EstimatedBy string  `json:"estimated_by,omitempty"`
 }
@@ -59,8 +59,24 @@ func (s *Store) Check(action Action, l *Letter) error { return s.allowed(action,
 // Preview says what the action would do to the letters, and which they are:
 // those on which it can begin, in their order. It changes nothing.
 func (s *Store) Preview(ctx context.Context, action Action, letters []Letter) (Preview, []Letter, error) {
+	return s.PreviewJob(ctx, &JobSpec{Action: action}, letters)
+}
+
+// CheckJob is Check for the action of a job.
+func (s *Store) CheckJob(spec *JobSpec, l *Letter) error {
+	switch {
+	case spec.Action == ActionPurge:
+		return s.CheckPurge(l, Purge{Force: spec.Force})
+	case spec.Action == ActionRestore && !l.PurgedAt.IsZero() && l.Archive == "":
+		return refused(ActionRestore, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339)+" and is in no archive")
+	}
+	return s.Check(spec.Action, l)
+}
+
+// PreviewJob is Preview for a job that would do as spec says to the letters.
+func (s *Store) PreviewJob(ctx context.Context, spec *JobSpec, letters []Letter) (Preview, []Letter, error) {
 	p := Preview{
-		Action: action, ByStatus: make(map[Status]int), ByClass: make(map[string]int), ByTopic: make(map[string]int),
+		Action: spec.Action, ByStatus: make(map[Status]int), ByClass: make(map[string]int), ByTopic: make(map[string]int),
 		Refused: make(map[Status]int),
 	}
 	type aggregate struct{ table, id string }
@@ -68,7 +84,7 @@ func (s *Store) Preview(ctx context.Context, action Action, letters []Letter) (P
 	var may []Letter
 	for i := range letters {
 		l := &letters[i]
-		err := s.Check(action, l)
+		err := s.CheckJob(spec, l)
 		if errors.Is(err, ErrRefused) {
 			p.Refused[l.Status]++
 			continue
@@ -108,9 +124,14 @@ func (s *Store) Preview(ctx context.Context, action Action, letters []Letter) (P
 // measuredJobs is how many jobs before an estimate looks at.
 const measuredJobs = 100
 
+// AssumedRate is how many letters per second a job is taken to change where no
+// job was made before: what DefaultRunnerConcurrency changes at a time come to
+// that each take four round trips of some 7 ms, as within a region.
+const AssumedRate = 300
+
 // Estimate fills in how long a job would take for what p previews: at so many
 // letters per second, 0 for as fast as it goes, and not faster than jobs of the
-// same action went before.
+// same action went before, or than AssumedRate if there was none.
 func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	if rate > 0 {
 		p.Estimated, p.EstimatedBy = float64(p.Letters)/rate, "rate"
@@ -127,11 +148,12 @@ func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 			took += j.Finished.Sub(j.Started)
 		}
 	}
-	if letters == 0 {
-		return nil
+	each, by := 1.0/AssumedRate, "default rate"
+	if letters > 0 {
+		each, by = took.Seconds()/float64(letters), "jobs before"
 	}
-	if d := took.Seconds() / float64(letters) * float64(p.Letters); d > p.Estimated {
-		p.Estimated, p.EstimatedBy = d, "jobs before"
+	if d := each * float64(p.Letters); d > p.Estimated {
+		p.Estimated, p.EstimatedBy = d, by
 	}
 	return nil
 }

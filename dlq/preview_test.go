@@ -32,7 +32,7 @@ func TestPreview_NamesAggregatesAndTime(t *testing.T) {
 	if len(p.Sample) != PreviewSample || p.Sample[0] != (PreviewAggregate{testTable, "a07", 1, 3}) {
 		t.Errorf("the sample is %+v, want the aggregate first behind which most waits", p.Sample)
 	}
-	if err := b.Estimate(ctx, &p, 0); err != nil || p.Estimated != 0 || p.EstimatedBy != "" {
+	if err := b.Estimate(ctx, &p, 0); err != nil || p.Estimated != 12.0/AssumedRate || p.EstimatedBy != "default rate" {
 		t.Errorf("nothing to go by: %v %q, %v", p.Estimated, p.EstimatedBy, err)
 	}
 	if err := b.Estimate(ctx, &p, 4); err != nil || p.Estimated != 3 || p.EstimatedBy != "rate" {

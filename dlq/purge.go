@@ -29,9 +29,19 @@ var purgedColumns = []string{"payload", "content_type", "headers", "error_code",
 //
 // Resolved and archived letters can be purged; failed and manual ones if it is
 // forced; others, which the relay works on, never. Of the history only this
-// change is left; edits stay with the outline. Purging again is no error. by.Version guards against a change
+// change is left. Purging again is no error. by.Version guards against a change
 // since the letter was copied.
+//
+// What edits would have published is removed too, after the letter: if that
+// fails, Purge says so, and purging again removes it.
 func (s *Store) Purge(ctx context.Context, event gocql.UUID, how Purge, by Actor) error {
+	if err := s.purge(ctx, event, how, by); err != nil {
+		return err
+	}
+	return s.removeEdits(ctx, event)
+}
+
+func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor) error {
 	return s.operate(ctx, event, ActionPurge, by, func(l *Letter) (planned, error) {
 		if !l.PurgedAt.IsZero() {
 			return planned{done: true}, nil
@@ -78,21 +88,52 @@ func (s *Store) CheckPurge(l *Letter, how Purge) error {
 	return how.check(l)
 }
 
+// Copy is all there is to a letter: what an archive keeps of one, and Restore
+// needs.
+type Copy struct {
+	Letter Letter
+	// History are the changes of the letter, and Edits the edits that were decided,
+	// oldest first.
+	History []Change
+	Edits   []Edited
+}
+
+// Copy reads all there is to a letter; ErrNotFound if there is none.
+func (s *Store) Copy(ctx context.Context, event gocql.UUID) (Copy, error) {
+	l, err := s.Read(ctx, event)
+	if err != nil {
+		return Copy{}, err
+	}
+	c := Copy{Letter: l}
+	if c.History, err = s.History(ctx, event); err == nil && l.Edit != nil {
+		c.Edits, err = s.Edits(ctx, event)
+	}
+	if err != nil {
+		return Copy{}, err
+	}
+	return c, nil
+}
+
 // Restore brings an archived letter back as it was: resolved, or, if it was never
-// resolved, manual and released, because its aggregate has gone on. copy is the
-// letter with its history from its archive; nil for one that was archived and
-// not purged.
-func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Letter, history []Change, by Actor) error {
+// resolved, manual and released, because its aggregate has gone on. copied is
+// what its archive has; nil for one that was archived and not purged.
+func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by Actor) error {
+	if copied != nil && copied.Letter.EventID != event {
+		return fmt.Errorf("restore dead letter %s: the copy is of event %s", event, copied.Letter.EventID)
+	}
 	return s.operate(ctx, event, ActionRestore, by, func(l *Letter) (planned, error) {
 		whole := l
 		if !l.PurgedAt.IsZero() {
 			if copied == nil {
 				return planned{}, refused(ActionRestore, l, "it was purged: its copy from the archive is needed")
 			}
-			if copied.EventID != event {
-				return planned{}, fmt.Errorf("restore dead letter %s: the copy is of event %s", event, copied.EventID)
+			// A letter that names an edit has it, as when it was edited.
+			for i := range copied.Edits {
+				if err := s.keepEdit(ctx, event, &copied.Edits[i]); err != nil {
+					return planned{}, err
+				}
 			}
-			whole = copied
+			whole = &copied.Letter
 		}
 		outcome, err := s.outcomeOf(ctx, event)
 		if err != nil {
@@ -124,6 +165,7 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Letter, h
 			if err != nil {
 				return planned{}, err
 			}
+			history := copied.History
 			p.past = make(map[int64]string, len(history)+len(now))
 			for _, c := range append(history[min(max(0, len(history)-maxHistory+len(now)+1), len(history)):], now...) {
 				p.past[c.Version] = c.text()
@@ -175,8 +217,7 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID) error {
 	if !applied {
 		return fmt.Errorf("forget dead letter %s: somebody changed it meanwhile", event)
 	}
-	// Edits are named by the letter alone.
-	if err := s.query(qctx, "DELETE FROM "+s.keyspace+".dead_letter_edits WHERE event_id = ?", event).Idempotent(true).Exec(); err != nil {
+	if err := s.removeEdits(ctx, event); err != nil { // of a version that left them
 		s.log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", event, "err", err)
 	}
 	if err := s.drop(ctx, &l, l.Version, shelves(&l), false); err != nil {

@@ -65,15 +65,15 @@ func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 		t.Errorf("purging again changed it: %+v", again)
 	}
 
-	if err := b.Restore(t.Context(), l.EventID, nil, nil, eve); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "copy") {
+	if err := b.Restore(t.Context(), l.EventID, nil, eve); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "copy") {
 		t.Errorf("Restore() without the copy = %v", err)
 	}
 	other := before
 	other.EventID = gocql.MustRandomUUID()
-	if err := b.Restore(t.Context(), l.EventID, &other, nil, eve); err == nil {
+	if err := b.Restore(t.Context(), l.EventID, &Copy{Letter: other}, eve); err == nil {
 		t.Error("Restore() took the copy of another event")
 	}
-	if err := b.Restore(t.Context(), l.EventID, &before, history, eve); err != nil {
+	if err := b.Restore(t.Context(), l.EventID, &Copy{Letter: before, History: history}, eve); err != nil {
 		t.Fatal(err)
 	}
 	after := b.mustRead(t, l.EventID)
@@ -115,7 +115,7 @@ func TestPurge_OpenLettersOnlyByForce(t *testing.T) {
 		if err != nil || len(rs) == 0 || rs[len(rs)-1].EventID != id || rs[len(rs)-1].Entry.Status != Archived {
 			t.Errorf("the relay is told %+v, %v", rs, err)
 		}
-		if err := b.Restore(t.Context(), id, &whole, nil, eve); err != nil {
+		if err := b.Restore(t.Context(), id, &Copy{Letter: whole}, eve); err != nil {
 			t.Fatal(err)
 		}
 		if l := b.mustRead(t, id); l.Status != Manual || !l.Released || string(l.Payload) != string(whole.Payload) {

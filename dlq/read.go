@@ -14,15 +14,14 @@ func (l *Letter) entryDest() []any {
 		&l.EventID, &l.Version, (*string)(&l.Status), &l.Table, &l.AggregateID, &l.AggregateType, &l.EventType, &l.Sequence, &l.CreatedAt,
 		&l.DeliverAt, &l.WrittenAt, &l.Topic, &l.ErrorClass, &l.Attempts, &l.Replays, &l.FirstFailedAt, &l.LastFailedAt, &l.Strategy,
 		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Released, &l.Rule, &l.Waiting, &l.FailureKey, &l.FailureRepeats,
-		&l.PurgedAt,
-		&l.job, &l.EditedID,
+		&l.PurgedAt, &l.Archive, &l.ResolvedAt, &l.job, &l.EditedID,
 	}
 }
 
 // dest are the destinations of entryColumns and moreColumns.
 func (l *Letter) dest() []any {
 	return append(l.entryDest(), &l.Payload, &l.ContentType, &l.Headers, &l.ErrorCode, &l.ErrorText, &l.ErrorChain, &l.Metadata, &l.Raw,
-		(*string)(&l.Outcome.Kind), &l.Outcome.Topic, &l.Outcome.Partition, &l.Outcome.Offset, &l.Outcome.Note, &l.ResolvedAt, &l.Archive)
+		(*string)(&l.Outcome.Kind), &l.Outcome.Topic, &l.Outcome.Partition, &l.Outcome.Offset, &l.Outcome.Note)
 }
 
 // Entry is the letter without what only publishing needs.

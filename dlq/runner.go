@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 )
 
@@ -38,6 +39,11 @@ type RunnerConfig struct {
 	Jobs int
 	// Concurrency defaults to DefaultRunnerConcurrency.
 	Concurrency int
+	// Archive is for jobs that purge, restore or sweep. Without one they are left
+	// to other runners, but for purges that need none.
+	Archive Archive
+	// Registerer gets the metrics of the jobs. Default: they are kept nowhere.
+	Registerer prometheus.Registerer
 	// Logger gets what happens to jobs. Default discards.
 	Logger *slog.Logger
 }
@@ -50,6 +56,8 @@ type Runner struct {
 	store *Store
 	cfg   RunnerConfig
 	log   *slog.Logger
+
+	metrics *jobMetrics
 }
 
 // NewRunner returns a runner; it does nothing before Run or RunJob.
@@ -62,7 +70,7 @@ func NewRunner(s *Store, cfg RunnerConfig) *Runner {
 	cfg.Poll = cmp.Or(max(cfg.Poll, 0), DefaultRunnerPoll)
 	cfg.Jobs = cmp.Or(max(cfg.Jobs, 0), DefaultRunnerJobs)
 	cfg.Concurrency = cmp.Or(max(cfg.Concurrency, 0), DefaultRunnerConcurrency)
-	r := &Runner{store: s, cfg: cfg, log: cfg.Logger}
+	r := &Runner{store: s, cfg: cfg, log: cfg.Logger, metrics: newJobMetrics(cfg.Registerer)}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -82,6 +90,9 @@ func (r *Runner) Run(ctx context.Context) error {
 		jobs, err := r.store.OpenJobs(ctx)
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("cannot look for jobs on dead letters; trying again", "err", err)
+		}
+		if err == nil {
+			r.metrics.see(jobs)
 		}
 		for _, j := range jobs {
 			mu.Lock()
@@ -110,7 +121,7 @@ func (r *Runner) Run(ctx context.Context) error {
 
 // RunJob runs one job, or waits while another runner has it, until its report is
 // final, it pauses, or ctx ends; then it gives the job back and returns ctx's
-// error.
+// error. One that needs an archive is refused without one.
 func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 	for {
 		j, err := r.store.Job(ctx, id)
@@ -119,6 +130,8 @@ func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 			return nil, err
 		case !j.Finished.IsZero(), j.State == JobPaused:
 			return j, nil
+		case !r.can(j):
+			return j, fmt.Errorf("%s job %s: %w is missing", j.Action, id, ErrArchive)
 		case r.wants(j):
 			r.once(ctx, id)
 			if ctx.Err() == nil {
@@ -146,8 +159,14 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // wants tells whether the job is anybody's to run.
 func (r *Runner) wants(j *Job) bool {
-	return j.Finished.IsZero() && j.State != JobPaused &&
-		(j.ClaimedBy == "" || j.ClaimedBy == r.cfg.Owner || !r.store.now().Before(j.ClaimedUntil))
+	return j.Finished.IsZero() && j.State != JobPaused && r.can(j) &&
+		(j.ClaimedBy == r.cfg.Owner || !j.claimed(r.store.now()))
+}
+
+// can tells whether this runner has what the job needs. What is left of a
+// cancelled one needs nothing.
+func (r *Runner) can(j *Job) bool {
+	return r.cfg.Archive != nil || j.State == JobCancelled || !j.needsArchive()
 }
 
 // errLostJob says that another runner has the job.

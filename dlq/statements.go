@@ -7,14 +7,13 @@ var entryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
 	"claimed_by", "claimed_until", "released", "rule", "waiting", "failure_key", "failure_repeats",
-	"purged_at",
-	"job_id", "edited_id",
+	"purged_at", "archive", "resolved_at", "job_id", "edited_id",
 }
 
 // moreColumns are the others, but for history.
 var moreColumns = []string{
 	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw",
-	"outcome", "outcome_topic", "outcome_partition", "outcome_offset", "outcome_note", "resolved_at", "archive",
+	"outcome", "outcome_topic", "outcome_partition", "outcome_offset", "outcome_note",
 }
 
 // buryColumns are what a new letter has.
@@ -35,6 +34,7 @@ type statements struct {
 	requestAdd, requestDrop, requests                       string
 	holdAdd, holdDrop, holds                                string
 	editAdd, editIDAdd, edit, edits, editOf                 string
+	hasEdits, editsDrop                                     string
 	jobs                                                    jobStatements
 }
 
@@ -87,6 +87,8 @@ func newStatements(keyspace string) statements {
 		editIDAdd: "INSERT INTO " + editIDs + " (edited_id, event_id) VALUES (?, ?)",
 		edit:      edit + " WHERE event_id = ? AND edited_id = ?",
 		edits:     edit + " WHERE event_id = ?",
+		hasEdits:  "SELECT edited_id FROM " + edits + " WHERE event_id = ? LIMIT 1",
+		editsDrop: "DELETE FROM " + edits + " WHERE event_id = ?",
 		editOf:    "SELECT event_id FROM " + editIDs + " WHERE edited_id = ?",
 
 		jobs: newJobStatements(keyspace),

@@ -93,7 +93,7 @@ func (b *bundle) do(t *testing.T, id gocql.UUID, a Action) error {
 	case ActionPurge:
 		return b.Purge(ctx, id, Purge{Force: true}, eve)
 	case ActionRestore:
-		return b.Restore(ctx, id, nil, nil, eve)
+		return b.Restore(ctx, id, nil, eve)
 	}
 	t.Fatalf("no test does %q", a)
 	return nil

@@ -51,6 +51,8 @@ func (w *worker) run(ctx context.Context) error {
 		switch cancelled := w.j.State == JobCancelled; {
 		case w.j.State == JobPaused, !w.j.Finished.IsZero():
 			return nil
+		case w.j.Action == ActionArchive && !cancelled:
+			err = w.sweep(ctx)
 		case len(w.j.ids) > 0:
 			err = w.batch(ctx, cancelled)
 		case w.followDue():
@@ -66,7 +68,11 @@ func (w *worker) run(ctx context.Context) error {
 		}
 		switch {
 		case err == nil:
-		case hopeless(err) && ctx.Err() == nil:
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, ErrArchive):
+			return w.pause(ctx, err.Error()+"; resume tries again")
+		case hopeless(err):
 			return w.finish(ctx, JobFailed, err)
 		default:
 			return err
@@ -82,9 +88,7 @@ func (w *worker) complete() int64 {
 	return w.j.batch
 }
 
-func (w *worker) follows() bool { return w.j.Action == ActionReplay && w.j.Follow >= 0 }
-
-func (w *worker) followedAll() bool { return !w.follows() || w.j.cursor.Followed >= w.complete() }
+func (w *worker) followedAll() bool { return !w.j.follows() || w.j.cursor.Followed >= w.complete() }
 
 // followDue says that it is time to learn what became of letters, though there
 // are others to act on.
@@ -101,7 +105,7 @@ func (w *worker) mayPlan() bool {
 	if w.j.Canary && w.j.cursor.Canary <= len(canary) {
 		return w.followedAll()
 	}
-	return !w.follows() || w.complete()-w.j.cursor.Followed < followBatches
+	return !w.j.follows() || w.complete()-w.j.cursor.Followed < followBatches
 }
 
 // save changes the job's row, if it is still this runner's.
@@ -213,8 +217,11 @@ func (w *worker) plan(ctx context.Context) error {
 			f.After = after
 		}
 		if err := w.store.List(ctx, f, func(l *Letter) error {
-			ids = append(ids, l.EventID)
 			after = l.Position()
+			if !w.j.Means(l) {
+				return nil
+			}
+			ids = append(ids, l.EventID)
 			if len(ids) == size {
 				return ErrStop
 			}
@@ -240,7 +247,10 @@ func (w *worker) plan(ctx context.Context) error {
 
 // countLetters is how many letters the job is about.
 func (s *Store) countLetters(ctx context.Context, j *Job) (n int, err error) {
-	err = s.List(ctx, j.Filter, func(*Letter) error {
+	err = s.List(ctx, j.Filter, func(l *Letter) error {
+		if !j.Means(l) {
+			return nil
+		}
 		if n++; j.Limit > 0 && n == j.Limit {
 			return ErrStop
 		}
@@ -259,6 +269,9 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 	}
 	results := make([]result, len(j.ids))
 	err = w.during(ctx, func(ctx context.Context) error {
+		if !look && j.needsArchive() {
+			return w.actTogether(ctx, j, results)
+		}
 		return each(ctx, w.cfg.Concurrency, len(j.ids), func(ctx context.Context, i int) error {
 			if !look {
 				if err := w.limit.Wait(ctx); err != nil {
@@ -270,10 +283,7 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 				return fmt.Errorf("%s dead letter %s: %w", j.Action, j.ids[i], err)
 			}
 			r.class = before[r.event].ErrorClass
-			results[i] = r
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.acting = w.acting.plus(count(results[i : i+1]))
+			w.acted(results, i, r)
 			return nil
 		})
 	})
@@ -286,13 +296,26 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 		return err
 	}
 	w.forget()
-	return w.save(ctx, func(now *Job) {
+	did := count(results)
+	err = w.save(ctx, func(now *Job) {
 		if now.batch != j.batch || len(now.ids) == 0 {
 			return // an answer was lost, and this was counted
 		}
 		now.ids = nil
-		now.cursor.Acted = now.cursor.Acted.plus(count(results))
+		now.cursor.Acted = now.cursor.Acted.plus(did)
 	})
+	if err == nil {
+		w.metrics.acted(j.Action, did)
+	}
+	return err
+}
+
+// acted counts the result of one letter of the current batch.
+func (w *worker) acted(results []result, i int, r result) {
+	results[i] = r
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acting = w.acting.plus(count(results[i : i+1]))
 }
 
 // forget takes what was counted of the current batch back: it is counted whole,
@@ -334,7 +357,8 @@ func each(ctx context.Context, workers, n int, f func(context.Context, int) erro
 func (w *worker) follow(ctx context.Context) error {
 	w.lastFollow = time.Now()
 	last := min(w.complete(), w.j.cursor.Followed+followBatches)
-	known, at := w.j.cursor.Known, w.j.cursor.Followed
+	before, at := w.j.cursor.Known, w.j.cursor.Followed
+	known := before
 	var seen followed
 	var same string
 	for batch := at + 1; batch <= last; batch++ {
@@ -374,6 +398,7 @@ func (w *worker) follow(ctx context.Context) error {
 		}
 	})
 	if err == nil {
+		w.metrics.learned(w.j.Action, before, known)
 		for batch := range w.batches {
 			if batch <= at {
 				delete(w.batches, batch)
@@ -385,7 +410,7 @@ func (w *worker) follow(ctx context.Context) error {
 
 // finish makes the job's report final.
 func (w *worker) finish(ctx context.Context, state JobState, why error) error {
-	return w.save(ctx, func(j *Job) {
+	err := w.save(ctx, func(j *Job) {
 		if j.State == JobPaused {
 			return // at the last moment
 		}
@@ -397,6 +422,10 @@ func (w *worker) finish(ctx context.Context, state JobState, why error) error {
 		}
 		j.Finished, j.ClaimedBy, j.ClaimedUntil = w.store.millis(), "", time.Time{}
 	})
+	if err == nil && !w.j.Finished.IsZero() {
+		w.metrics.ended(w.j)
+	}
+	return err
 }
 
 // giveBack lets other runners have the job, at once if that can be said.

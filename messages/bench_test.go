@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -36,7 +37,7 @@ func BenchmarkIntake(b *testing.B) {
 		x := setup(b)
 		for b.Loop() {
 			var g errgroup.Group
-			g.SetLimit(DefaultConcurrency)
+			g.SetLimit(guard.DefaultMaxInFlight / 2) // as a batch does
 			for range batch {
 				g.Go(func() error { return insert(x) })
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -18,15 +19,20 @@ import (
 const (
 	DefaultMaxMessageBytes = 256 << 10
 	DefaultMaxBatchBytes   = 8 << 20
-	DefaultConcurrency     = 256
 	DefaultAttemptTimeout  = 3 * time.Second
 	DefaultWriteBudget     = 10 * time.Second
 	DefaultRetryAfter      = 2 * time.Second
-	DefaultBreakerOpen     = 5 * time.Second
 )
 
 // MaxBatch is the most that one batch may hold.
 const MaxBatch = 1000
+
+// Breaker is when the database is not asked for a while, and Load how many
+// messages are stored and read at once.
+type (
+	Breaker = guard.Breaker
+	Load    = guard.Load
+)
 
 // Config is how a Service behaves. The zero value is usable.
 type Config struct {
@@ -42,8 +48,11 @@ type Config struct {
 	// MessagesPerSecond and BytesPerSecond are what one client may send; twice as
 	// much, or one full batch, at once. Default 0: as much as it likes.
 	MessagesPerSecond, BytesPerSecond float64
-	// Concurrency bounds the writes under way, of all requests. Default 256.
-	Concurrency int
+	// Breaker is when the database is not asked for a while.
+	Breaker Breaker
+	// Load is what is done at once: a batch takes a place for each of its messages,
+	// of half of all places at most.
+	Load Load
 
 	// Consistency is that of reads and writes. Default LOCAL_QUORUM; LOCAL_QUORUM,
 	// QUORUM or ALL.
@@ -56,9 +65,6 @@ type Config struct {
 	// RetryAfter is what a caller is told to wait when the database is away.
 	// Default 2 s.
 	RetryAfter time.Duration
-	// BreakerOpen is how long the breaker before the database stays open before
-	// writes may probe it. Default 5 s.
-	BreakerOpen time.Duration
 
 	// Letters finds dead letters. Default: there are none.
 	Letters Letters
@@ -82,12 +88,11 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, DefaultMaxBatchBytes)
-	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.Breaker, c.Load = c.Breaker.WithDefaults(), c.Load.WithDefaults()
 	c.Consistency = cmp.Or(c.Consistency, gocql.LocalQuorum)
 	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, DefaultAttemptTimeout)
 	c.WriteBudget = cmp.Or(c.WriteBudget, max(DefaultWriteBudget, c.AttemptTimeout))
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
-	c.BreakerOpen = cmp.Or(c.BreakerOpen, DefaultBreakerOpen)
 	if c.Letters == nil {
 		c.Letters = noLetters{}
 	}
@@ -125,17 +130,15 @@ func (c Config) validate() error {
 	if c.MessagesPerSecond < 0 || c.BytesPerSecond < 0 {
 		errs = append(errs, fmt.Errorf("quota of %g messages and %g bytes a second: must not be negative; 0 is no quota", c.MessagesPerSecond, c.BytesPerSecond))
 	}
-	if c.Concurrency < 1 {
-		errs = append(errs, fmt.Errorf("concurrency %d: must be positive", c.Concurrency))
-	}
+	errs = append(errs, c.Breaker.Validate(), c.Load.Validate())
 	switch c.Consistency {
 	case gocql.LocalQuorum, gocql.Quorum, gocql.All:
 	default:
 		errs = append(errs, fmt.Errorf("consistency %s: use LOCAL_QUORUM, QUORUM or ALL", c.Consistency))
 	}
-	if c.AttemptTimeout <= 0 || c.RetryAfter <= 0 || c.BreakerOpen <= 0 || c.WriteBudget < c.AttemptTimeout {
-		errs = append(errs, fmt.Errorf("attempt timeout %s, write budget %s, retry after %s, breaker open %s: must be positive, and the budget not below the timeout",
-			c.AttemptTimeout, c.WriteBudget, c.RetryAfter, c.BreakerOpen))
+	if c.AttemptTimeout <= 0 || c.RetryAfter <= 0 || c.WriteBudget < c.AttemptTimeout {
+		errs = append(errs, fmt.Errorf("attempt timeout %s, write budget %s, retry after %s: must be positive, and the budget not below the timeout",
+			c.AttemptTimeout, c.WriteBudget, c.RetryAfter))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("messages config: %w", err)

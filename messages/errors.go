@@ -7,6 +7,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
@@ -37,6 +38,9 @@ type QuotaError struct {
 
 // Error says so.
 func (e *QuotaError) Error() string { return "the client's quota is used up" }
+
+// OverloadedError says that there was no room for the request. Nothing was done.
+type OverloadedError = guard.OverloadedError
 
 // UnavailableError says that the database could not do it in time.
 type UnavailableError struct {

@@ -182,6 +182,7 @@ func (a *API) Register(h huma.API) {
 	describe(h, batch, reflect.TypeFor[struct {
 		Messages []NewMessage `json:"messages" minItems:"1" maxItems:"1000"`
 	}]())
+	addExamples(h.OpenAPI())
 }
 
 // RegisterKept adds, to another server's API, what is done with messages that were
@@ -189,18 +190,19 @@ func (a *API) Register(h huma.API) {
 func (a *API) RegisterKept(h huma.API) {
 	huma.Register(h, huma.Operation{
 		OperationID: "get-message", Method: http.MethodGet, Path: "/v1/messages/{id}",
-		Summary: "Say where a message stands", Responses: problems(h, 404, 422, 503),
+		Summary: "Say where a message stands", Responses: problems(h, 404, 422, 429, 503),
 	}, a.get)
 	huma.Register(h, huma.Operation{
 		OperationID: "cancel-message", Method: http.MethodDelete, Path: "/v1/messages/{id}", DefaultStatus: http.StatusNoContent,
 		Summary:     "Take a message back",
 		Description: "204: it is never published. 409: it is too late; a message that was not for later always is.",
-		Responses:   problems(h, 404, 409, 422, 503),
+		Responses:   problems(h, 404, 409, 422, 429, 503),
 	}, a.cancel)
 	huma.Register(h, huma.Operation{
 		OperationID: "list-messages", Method: http.MethodGet, Path: "/v1/messages",
-		Summary: "List the messages that wait for their time", Description: "The next to be delivered first.", Responses: problems(h, 422, 503),
+		Summary: "List the messages that wait for their time", Description: "The next to be delivered first.", Responses: problems(h, 422, 429, 503),
 	}, a.list)
+	addExamples(h.OpenAPI())
 }
 
 // describe says what a body is: the handlers judge bodies on their own.

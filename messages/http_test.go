@@ -8,10 +8,12 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
@@ -437,9 +439,9 @@ func TestHTTP_AnswersAreTrueWhenWritesFail(t *testing.T) {
 
 func TestHTTP_BreakerOpensAndCloses(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *Config) { c.BreakerOpen = 300 * time.Millisecond })
+	b := setup(t, func(c *Config) { c.Breaker.Open = 300 * time.Millisecond })
 	hits := b.fault(0, faults.Effect{Failure: faults.Unavailable(0, 1)}, engine.OpWrite)
-	for range breakerFailures {
+	for range 10 {
 		if r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`); r.status != 503 {
 			t.Fatalf("POST = %d %s", r.status, r.text)
 		}
@@ -457,5 +459,83 @@ func TestHTTP_BreakerOpensAndCloses(t *testing.T) {
 	}
 	if n := len(b.events(t)); n != 1 {
 		t.Errorf("%d events, want one", n)
+	}
+}
+
+// Reads go through the breaker too, so that a database that is away is not asked
+// for them, and their successes close it.
+func TestHTTP_ReadsHeedTheBreaker(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Breaker = Breaker{Failures: 3, Open: 300 * time.Millisecond} })
+	stored := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
+	hits := b.fault(0, faults.Effect{Failure: faults.Unavailable(0, 1)}, engine.OpRead)
+	paths := [][2]string{{"GET", "/v1/messages/" + stored.id(t).String()}, {"GET", "/v1/messages?state=scheduled"}, {"DELETE", "/v1/messages/" + stored.id(t).String()}}
+	for range 3 {
+		if r := request(t, b.handler, "GET", paths[0][1], ""); r.status != 503 {
+			t.Fatalf("GET = %d %s", r.status, r.text)
+		}
+	}
+	asked := hits()
+	for _, p := range paths {
+		if r := request(t, b.handler, p[0], p[1], ""); r.status != 503 || r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != nil {
+			t.Errorf("%s %s with an open breaker = %d %v %s", p[0], p[1], r.status, r.header, r.text)
+		}
+	}
+	if n := hits() - asked; n > 1 { // the 300 ms may be over
+		t.Errorf("the database was asked %d times", n)
+	}
+	b.node.Faults().Clear()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		r := request(t, b.handler, "GET", paths[0][1], "")
+		if state, _ := b.guard.Breaker(); r.status == 200 && state == "closed" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the breaker does not close: %d %s", r.status, r.text)
+		}
+	}
+}
+
+// More than there is room for is refused before anything was begun, single and
+// in batches; a batch takes half of the places at most, so that others come in.
+func TestHTTP_ShedsLoad(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) {
+		c.Load = Load{MaxInFlight: 2, MaxWaiting: 1, MaxWait: 50 * time.Millisecond}
+		c.AttemptTimeout, c.WriteBudget = 10*time.Second, 10*time.Second
+	})
+	hits := b.fault(2, faults.Effect{Delay: 3 * time.Second}, engine.OpWrite)
+	batch := `{"messages":[{"topic":"t"},{"topic":"t"},{"topic":"t"}]}`
+	var wg sync.WaitGroup
+	stored := map[string]string{"/v1/messages/batch": batch, "/v1/messages": `{"topic":"t"}`}
+	for path, body := range stored {
+		wg.Go(func() {
+			if r := request(t, b.handler, "POST", path, body); r.status != 202 {
+				t.Errorf("POST %s with a place = %d %s", path, r.status, r.text)
+			}
+		})
+	}
+	for hits() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 10 {
+		for path, body := range stored {
+			wg.Go(func() {
+				r := request(t, b.handler, "POST", path, body)
+				if r.status != 429 || r.header.Get("Retry-After") != "1" || r.body["type"] != problemOverload {
+					t.Errorf("POST %s without a place = %d %v %s", path, r.status, r.header, r.text)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if n := len(b.events(t)); n != 4 {
+		t.Errorf("%d events, want the 4 of the requests that had a place", n)
+	}
+	if n := testutil.ToFloat64(b.metrics.results.WithLabelValues(resultOverload)); n != 40 {
+		t.Errorf("%v messages count as shed, want 40", n)
+	}
+	if r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`); r.status != 202 {
+		t.Errorf("after the load: %d %s", r.status, r.text)
 	}
 }

@@ -21,6 +21,7 @@ const (
 	resultReplayed    = "replayed"
 	resultInvalid     = "invalid"
 	resultQuota       = "quota"
+	resultOverload    = "overload"
 	resultUnavailable = "unavailable"
 	resultUnknown     = "unknown"
 )
@@ -34,7 +35,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "messages_write_attempts_total", Help: "Attempts to store a message, by what is known of their outcome.",
 		}, []string{"outcome"}),
 	}
-	for _, r := range []string{resultQueued, resultScheduled, resultReplayed, resultInvalid, resultQuota, resultUnavailable, resultUnknown} {
+	for _, r := range []string{resultQueued, resultScheduled, resultReplayed, resultInvalid, resultQuota, resultOverload, resultUnavailable, resultUnknown} {
 		m.results.WithLabelValues(r)
 	}
 	for _, f := range cqlcode.Fates {

@@ -36,6 +36,7 @@ const (
 	problemTooLate     = "urn:scylla-outbox:problem:message-too-late"
 	problemKeyReuse    = "urn:scylla-outbox:problem:idempotency-key-reuse"
 	problemQuota       = "urn:scylla-outbox:problem:quota-used-up"
+	problemOverload    = "urn:scylla-outbox:problem:overloaded"
 	problemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
 	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
 	problemMedia       = "urn:scylla-outbox:problem:unsupported-media-type"
@@ -71,6 +72,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		invalid     *InvalidError
 		reuse       *KeyReuseError
 		quota       *QuotaError
+		overloaded  *OverloadedError
 		unavailable *UnavailableError
 	)
 	switch {
@@ -96,6 +98,9 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 			return newProblem(http.StatusTooManyRequests, problemQuota, "The request is larger than your quota ever is; send less at once.")
 		}
 		return newProblem(http.StatusTooManyRequests, problemQuota, "Your quota is used up; ask again later.").retryAfter(quota.RetryAfter)
+	case errors.As(err, &overloaded):
+		return newProblem(http.StatusTooManyRequests, problemOverload,
+			"There is more to do than this service can do at once. This request was not begun; ask again later.").retryAfter(overloaded.RetryAfter)
 	case errors.As(err, &unavailable):
 		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached. Nothing was stored; ask again later.")
 		if unavailable.Unknown {

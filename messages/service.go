@@ -10,8 +10,10 @@ import (
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -28,8 +30,7 @@ type Service struct {
 	schedule *schedule.Store
 	quotas   *quotas
 	metrics  *metrics
-	breaker  *breaker
-	writing  chan struct{} // holds one for each write under way
+	guard    *guard.Guard
 }
 
 // NewService returns a Service on the tables in session's keyspace. It reaches
@@ -43,14 +44,19 @@ func NewService(session *gocql.Session, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	g, err := guard.New(guard.Config{
+		Name: "messages", Breaker: cfg.Breaker, Load: cfg.Load, Timeout: cfg.AttemptTimeout, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
 	return &Service{
 		cfg:      cfg,
-		store:    store{session: session, events: outbox.DefaultTable, cons: cfg.Consistency, timeout: cfg.AttemptTimeout},
+		store:    store{session: session, events: outbox.DefaultTable, cons: cfg.Consistency},
 		schedule: schedule.NewStore(session, cfg.Consistency, cfg.AttemptTimeout),
 		quotas:   newQuotas(&cfg),
 		metrics:  m,
-		breaker:  newBreaker(cfg.BreakerOpen, cfg.Logger),
-		writing:  make(chan struct{}, cfg.Concurrency),
+		guard:    g,
 	}, nil
 }
 
@@ -78,7 +84,7 @@ type Accepted struct {
 }
 
 // Accept stores one message. Errors are *InvalidError, *KeyReuseError,
-// *QuotaError or *UnavailableError. After the last with Unknown set, the same
+// *QuotaError, *OverloadedError or *UnavailableError. After the last with Unknown set, the same
 // request with the same Idempotency-Key finds out and completes it.
 func (s *Service) Accept(ctx context.Context, n NewMessage, opts Options) (Accepted, error) {
 	results, err := s.acceptAll(ctx, []Item{{NewMessage: n}}, n, opts, false)
@@ -103,7 +109,7 @@ type Result struct {
 
 // AcceptBatch stores up to MaxBatch messages, each on its own: some may be
 // stored and others not. An error is about all of them: a *KeyReuseError, a
-// *QuotaError, or an *UnavailableError with nothing stored.
+// *QuotaError, an *OverloadedError, or an *UnavailableError with nothing stored.
 func (s *Service) AcceptBatch(ctx context.Context, items []Item, opts Options) ([]Result, error) {
 	request := make([]any, len(items))
 	for i := range items {
@@ -140,14 +146,20 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		s.metrics.results.WithLabelValues(resultQuota).Add(float64(good))
 		return nil, err
 	}
+	places, leave, err := s.guard.Enter(ctx, good)
+	if err != nil {
+		s.metrics.results.WithLabelValues(resultOverload).Add(float64(good))
+		return nil, err
+	}
+	defer leave()
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
+	now = s.cfg.Now().UTC().Truncate(time.Millisecond) // the wait is over: rows must not come in behind the relay's tail
 	id := identity{id: outbox.NewID(), createdAt: now}
 	if validTrace(opts.TraceParent) {
 		id.traceParent, id.traceState = opts.TraceParent, opts.TraceState
 	}
 	if opts.IdempotencyKey != "" {
-		var err error
 		if id, err = s.claim(ctx, opts, request, id); err != nil {
 			if errors.As(err, new(*UnavailableError)) {
 				s.metrics.results.WithLabelValues(resultUnavailable).Add(float64(good))
@@ -156,7 +168,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		}
 	}
 	var g errgroup.Group
-	g.SetLimit(s.cfg.Concurrency)
+	g.SetLimit(places)
 	for i := range items {
 		if results[i].Err != nil {
 			continue
@@ -201,18 +213,18 @@ func (s *Service) claim(ctx context.Context, opts Options, request any, fresh id
 	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
 		var id identity
 		var same bool
-		err := s.breaker.do(func() (err error) {
+		err := s.try(ctx, func(ctx context.Context) (err error) {
 			id, same, err = s.store.claim(ctx, opts.Client, opts.IdempotencyKey, hash, fresh)
 			return err
 		})
-		switch fate := fateOf(err); {
+		switch fate := guard.FateOf(err); {
 		case fate == cqlcode.Done && !same:
 			return identity{}, &KeyReuseError{}
 		case fate == cqlcode.Done:
 			return id, nil
 		case fate != cqlcode.Unknown || !wait.Pause():
 			// Repeating settles an unknown outcome. No message was written yet.
-			return identity{}, s.unavailable(gocql.UUID{}, false, err)
+			return identity{}, s.unavailable(ctx, gocql.UUID{}, false, err)
 		}
 	}
 }
@@ -231,9 +243,14 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 	}
 	if id.retried {
 		// What is there is left alone, whatever has become of it.
-		state, found, err := s.stateOf(ctx, id.id)
+		var state State
+		var found bool
+		err := s.try(ctx, func(ctx context.Context) (err error) {
+			state, found, err = s.stateOf(ctx, id.id)
+			return err
+		})
 		if err != nil {
-			return Accepted{}, s.unavailable(id.id, true, err)
+			return Accepted{}, s.unavailable(ctx, id.id, true, err)
 		}
 		out.Replayed = found
 		if found && state != Scheduled {
@@ -284,10 +301,8 @@ func (s *Service) write(ctx context.Context, id identity, attempt func(ctx conte
 	}
 	unknown := id.retried
 	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
-		s.writing <- struct{}{} // attempts end by their timeout
-		err := s.breaker.do(func() error { return attempt(ctx, micros) })
-		<-s.writing
-		fate := fateOf(err)
+		err := s.try(ctx, func(ctx context.Context) error { return attempt(ctx, micros) })
+		fate := guard.FateOf(err)
 		s.metrics.attempts.WithLabelValues(fate.String()).Inc()
 		switch {
 		case fate == cqlcode.Done:
@@ -301,19 +316,27 @@ func (s *Service) write(ctx context.Context, id identity, attempt func(ctx conte
 			continue
 		}
 		if !unknown || !wait.Pause() {
-			return s.unavailable(id.id, unknown, err)
+			return s.unavailable(ctx, id.id, unknown, err)
 		}
 	}
 }
 
-func (s *Service) unavailable(id gocql.UUID, unknown bool, err error) error {
-	retry := s.cfg.RetryAfter
-	if errors.Is(err, errBreakerOpen) {
-		retry = max(retry, s.cfg.BreakerOpen) // the log has why it opened
-	} else {
-		s.cfg.Logger.Warn("database unavailable", "event_id", id, "outcome_unknown", unknown, "err", err)
+// try makes one attempt, unless the breaker is open.
+func (s *Service) try(ctx context.Context, attempt func(context.Context) error) error {
+	ctx, done, err := s.guard.Call(ctx)
+	if err != nil {
+		return err
 	}
-	return &UnavailableError{ID: id, Unknown: unknown, RetryAfter: retry, Err: err}
+	err = attempt(ctx)
+	done(err)
+	return err
+}
+
+func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
+	if !errors.Is(err, guard.ErrOpen) { // otherwise the log has why it opened
+		s.cfg.Logger.WarnContext(ctx, "database unavailable", "event_id", id, "request_id", access.RequestIDOf(ctx), "outcome_unknown", unknown, "err", err)
+	}
+	return &UnavailableError{ID: id, Unknown: unknown, RetryAfter: s.guard.RetryAfter(err, s.cfg.RetryAfter), Err: err}
 }
 
 // detach gives a request the time it may take, whatever becomes of the caller.

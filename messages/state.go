@@ -8,6 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -113,52 +114,80 @@ type View struct {
 }
 
 // Get tells where a message stands, for as long as it waits and for as long
-// after as the outbox keeps its rows. Errors are ErrNotFound or *UnavailableError.
+// after as the outbox keeps its rows. Errors are ErrNotFound, *OverloadedError or
+// *UnavailableError.
 func (s *Service) Get(ctx context.Context, id gocql.UUID) (View, error) {
-	m, err := s.schedule.Read(ctx, id)
-	if err == nil {
-		return ofScheduled(&m), nil
-	}
-	if !errors.Is(err, schedule.ErrNotFound) {
-		return View{}, s.unavailable(id, false, err)
-	}
-	e, found, err := s.store.event(ctx, id)
-	if err != nil {
-		return View{}, s.unavailable(id, false, err)
-	}
-	if !found {
-		return View{}, ErrNotFound
-	}
-	v := View{
-		ID: id, State: Queued, Topic: e.Type, Key: e.Headers[outbox.HeaderPartitionKey], CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt,
-		History: []Step{{State: Received, At: e.CreatedAt}},
-	}
-	if !e.DeliverAt.IsZero() {
-		v.History = append(v.History, Step{Scheduled, e.CreatedAt, "for " + e.DeliverAt.UTC().Format(time.RFC3339Nano)})
-	}
-	v.add(Queued, e.writtenAt, "")
-	letter, dead, err := s.cfg.Letters.Letter(ctx, id)
-	if err != nil {
-		return View{}, s.unavailable(id, false, err)
-	}
-	if dead {
-		v.History = append(v.History, Step{DLQPending, letter.Since, letter.Error})
-		if letter.State != DLQPending {
-			v.History = append(v.History, Step{letter.State, letter.At, ""})
+	var v View
+	var e stored
+	found, waiting := false, false
+	err := s.read(ctx, id, func(ctx context.Context) error {
+		m, err := s.schedule.Read(ctx, id)
+		if err == nil {
+			v, found, waiting = ofScheduled(&m), true, true
+			return nil
 		}
-		v.State = letter.State
+		if !errors.Is(err, schedule.ErrNotFound) {
+			return err
+		}
+		if e, found, err = s.store.event(ctx, id); err != nil || !found {
+			return err
+		}
+		v, err = s.ofEvent(ctx, &e)
+		return err
+	})
+	switch {
+	case err != nil:
+		return View{}, err
+	case !found:
+		return View{}, ErrNotFound
+	case waiting || v.State != Queued:
 		return v, nil
 	}
 	place, out, err := s.cfg.Finder.Find(ctx, e.Type, e.Key(), id, e.writtenAt)
 	switch {
 	case err != nil:
-		s.cfg.Logger.Warn("cannot look for a message in its topic", "event_id", id, "topic", e.Type, "err", err)
+		s.cfg.Logger.WarnContext(ctx, "cannot look for a message in its topic", "event_id", id, "topic", e.Type, "err", err)
 		v.Note = "The topic cannot be read just now, so that this does not say whether the message is there."
 	case out:
 		v.Record = &place
 		v.add(Completed, place.At, "")
 	}
 	return v, nil
+}
+
+// ofEvent is what outbox and dead letters know of a message.
+func (s *Service) ofEvent(ctx context.Context, e *stored) (View, error) {
+	v := View{
+		ID: e.ID, State: Queued, Topic: e.Type, Key: e.Headers[outbox.HeaderPartitionKey], CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt,
+		History: []Step{{State: Received, At: e.CreatedAt}},
+	}
+	if !e.DeliverAt.IsZero() {
+		v.History = append(v.History, Step{Scheduled, e.CreatedAt, "for " + e.DeliverAt.UTC().Format(time.RFC3339Nano)})
+	}
+	v.add(Queued, e.writtenAt, "")
+	letter, dead, err := s.cfg.Letters.Letter(ctx, e.ID)
+	if err != nil || !dead {
+		return v, err
+	}
+	v.History = append(v.History, Step{DLQPending, letter.Since, letter.Error})
+	if letter.State != DLQPending {
+		v.History = append(v.History, Step{letter.State, letter.At, ""})
+	}
+	v.State = letter.State
+	return v, nil
+}
+
+// read takes a place and reads what f reads. That something is not there is no error.
+func (s *Service) read(ctx context.Context, id gocql.UUID, f func(context.Context) error) error {
+	_, leave, err := s.guard.Enter(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := s.try(ctx, f); err != nil {
+		return s.unavailable(ctx, id, false, err)
+	}
+	return nil
 }
 
 func ofScheduled(m *schedule.Message) View {
@@ -178,55 +207,69 @@ func (v *View) add(state State, at time.Time, detail string) {
 }
 
 // Cancel takes a message back: after nil it is never published. Errors are
-// ErrNotFound, ErrTooLate, or an *UnavailableError, after which it may be
-// cancelled or not.
+// ErrNotFound, ErrTooLate, *OverloadedError, or an *UnavailableError, after which
+// it may be cancelled if that is Unknown.
 func (s *Service) Cancel(ctx context.Context, id gocql.UUID) error {
+	_, leave, err := s.guard.Enter(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
+	sent := false
 	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
-		err := s.cancelOnce(ctx, id)
-		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrTooLate) {
+		var verdict error
+		err := s.try(ctx, func(ctx context.Context) (err error) {
+			verdict, err = s.cancelOnce(ctx, id)
 			return err
+		})
+		if err == nil {
+			return verdict
 		}
-		if !wait.Pause() {
-			return s.unavailable(id, true, err)
+		open := errors.Is(err, guard.ErrOpen)
+		sent = sent || !open
+		if open && !sent || !wait.Pause() {
+			return s.unavailable(ctx, id, sent, err)
 		}
 	}
 }
 
-func (s *Service) cancelOnce(ctx context.Context, id gocql.UUID) error {
+// cancelOnce makes one attempt; the verdict is nil, ErrNotFound or ErrTooLate.
+func (s *Service) cancelOnce(ctx context.Context, id gocql.UUID) (verdict, err error) {
 	m, err := s.schedule.Read(ctx, id)
 	if err == nil {
 		err = s.schedule.Cancel(ctx, &m, s.cfg.Now())
 	}
 	switch {
 	case errors.Is(err, schedule.ErrReleased):
-		return ErrTooLate
+		return ErrTooLate, nil
 	case !errors.Is(err, schedule.ErrNotFound):
-		return err
+		return nil, err
 	}
 	_, found, err := s.store.event(ctx, id)
-	switch {
-	case err != nil:
-		return err
-	case found:
-		return ErrTooLate
+	if found {
+		return ErrTooLate, err
 	}
-	return ErrNotFound
+	return ErrNotFound, err
 }
 
 // List returns messages that wait, the next to be delivered first. Errors are
-// *UnavailableError.
-func (s *Service) List(ctx context.Context, after schedule.Position, f schedule.Filter, limit int) ([]View, schedule.Position, bool, error) {
-	page, next, more, err := s.schedule.List(ctx, after, f, limit)
-	if err != nil {
-		return nil, schedule.Position{}, false, s.unavailable(gocql.UUID{}, false, err)
-	}
-	out := make([]View, len(page))
-	for i := range page {
-		out[i] = ofScheduled(&page[i])
-	}
-	return out, next, more, nil
+// *OverloadedError or *UnavailableError.
+func (s *Service) List(ctx context.Context, after schedule.Position, f schedule.Filter, limit int) (out []View, next schedule.Position, more bool, err error) {
+	err = s.read(ctx, gocql.UUID{}, func(ctx context.Context) error {
+		page, at, rest, err := s.schedule.List(ctx, after, f, limit)
+		if err != nil {
+			return err
+		}
+		next, more = at, rest
+		out = make([]View, len(page))
+		for i := range page {
+			out[i] = ofScheduled(&page[i])
+		}
+		return nil
+	})
+	return out, next, more, err
 }
 
 // traceParent is version-format of W3C Trace Context.

@@ -15,13 +15,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
-// store is the CQL of the service: one method, one statement, one attempt. What
+// store is the CQL of the service: one method, one statement, one attempt, which
+// ends with its context. What
 // an error means, cqlcode.FateOf says.
 type store struct {
 	session *gocql.Session
 	events  outbox.Table
 	cons    gocql.Consistency
-	timeout time.Duration
 }
 
 const (
@@ -31,8 +31,6 @@ const (
 
 // insert writes an event. micros is its write time; zero lets the server choose.
 func (s *store) insert(ctx context.Context, e *outbox.Event, micros int64) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(cqlcode.NeverAgain{})
 	b.SetConsistency(s.cons)
 	if micros > 0 {
@@ -57,8 +55,6 @@ type stored struct {
 
 // event reads a message's outbox row; false means there is none.
 func (s *store) event(ctx context.Context, id gocql.UUID) (stored, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	var sc outbox.Scanner
 	var micros int64
 	err := s.query(ctx, selectEvent, id).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(append([]any{&micros}, sc.Dest()...)...)
@@ -87,8 +83,6 @@ type identity struct {
 // claim inserts a client's key if it is free, otherwise it returns the identity
 // that is there; same says that it was claimed for the same request.
 func (s *store) claim(ctx context.Context, client, key string, hash []byte, fresh identity) (id identity, same bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	cells := map[string]any{}
 	applied, err := s.query(ctx, insertKey, client, key, hash, fresh.id, fresh.createdAt.UnixMilli()).
 		SerialConsistency(gocql.Serial).MapScanCAS(cells)

@@ -1,87 +1,17 @@
 package orders
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/sony/gobreaker/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
-
-// The rate is that of the last minute, looked at with every failure.
-func TestBreaker_RateOverASlidingMinute(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, err := newMetrics(prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := newBreaker(Breaker{}.withDefaults(), slog.New(slog.DiscardHandler), m)
-		call := func(result error) {
-			done, err := b.call()
-			if err != nil {
-				t.Fatalf("call() = %v", err)
-			}
-			done(result)
-		}
-		mustBe := func(want gobreaker.State) {
-			t.Helper()
-			if got, _ := b.look(); got != want {
-				t.Fatalf("the breaker is %s, want %s", got, want)
-			}
-		}
-		// Nine failures of nineteen calls, then the wait makes them too old to count.
-		for range 9 {
-			call(gocql.ErrTimeoutNoResponse)
-			call(nil)
-		}
-		mustBe(gobreaker.StateClosed)
-		time.Sleep(61 * time.Second)
-		for range 9 {
-			call(nil)
-		}
-		for range 8 {
-			call(gocql.ErrTimeoutNoResponse)
-		}
-		call(nil)
-		mustBe(gobreaker.StateClosed) // 8 of 18
-		call(gocql.ErrTimeoutNoResponse)
-		mustBe(gobreaker.StateClosed) // 9 of 19: too few calls to judge, and below half
-		call(context.Canceled)
-		call(gocql.ErrTimeoutNoResponse)
-		mustBe(gobreaker.StateOpen) // 10 of 20
-		if _, err := b.call(); !errors.Is(err, errBreakerOpen) || fateOf(err) != fateRefused {
-			t.Errorf("call() = %v, want it refused", err)
-		}
-		time.Sleep(5*time.Second + time.Millisecond)
-		mustBe(gobreaker.StateHalfOpen)
-		for range 3 {
-			call(nil)
-		}
-		mustBe(gobreaker.StateClosed)
-		for range 10 { // in a row
-			call(gocql.ErrTimeoutNoResponse)
-		}
-		mustBe(gobreaker.StateOpen)
-		time.Sleep(5*time.Second + time.Millisecond)
-		call(gocql.ErrTimeoutNoResponse)
-		mustBe(gobreaker.StateOpen)
-		if got := testutil.ToFloat64(m.breakerState); got != 2 {
-			t.Errorf("orders_breaker_state = %v, want 2", got)
-		}
-	})
-}
 
 // Open, it keeps requests from the database and answers at once; when the
 // database is back it closes by itself.
@@ -107,7 +37,7 @@ func TestService_BreakerOpensAndCloses(t *testing.T) {
 	}
 	for i := 0; ; i++ {
 		request(t, h, "POST", "/v1/orders", goodBody).mustBeProblem(t, 503, problemUnavailable)
-		if state, _ := b.store.breaker.look(); state == gobreaker.StateOpen {
+		if state, _ := b.guard.Breaker(); state == "open" {
 			break
 		}
 		if i > 10 {
@@ -136,7 +66,7 @@ func TestService_BreakerOpensAndCloses(t *testing.T) {
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		_, err := b.Get(t.Context(), o.ID)
-		if state, _ := b.store.breaker.look(); err == nil && state == gobreaker.StateClosed {
+		if state, _ := b.guard.Breaker(); err == nil && state == "closed" {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -196,7 +126,8 @@ func TestService_ShedsLoad(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	full, waited := testutil.ToFloat64(b.metrics.shed.WithLabelValues(shedFull)), testutil.ToFloat64(b.metrics.shed.WithLabelValues(shedWaited))
+	shed := labelled(t, reg, "orders_shed_total")
+	full, waited := shed["queue_full"], shed["waited_too_long"]
 	if full+waited != 20 || waited < 1 || full < 1 {
 		t.Errorf("shed: %v for a full queue and %v after a wait, want 20 of both kinds", full, waited)
 	}
@@ -206,7 +137,25 @@ func TestService_ShedsLoad(t *testing.T) {
 	if r := request(t, h, "POST", "/v1/orders", goodBody); r.status != 201 {
 		t.Errorf("after the load: %d %s", r.status, r.text)
 	}
-	if n := len(b.room.places); n != 0 || b.room.waiting.Load() != 0 {
-		t.Errorf("%d places are still taken, %d wait", n, b.room.waiting.Load())
+	if taken, waiting := b.guard.Load(); taken != 0 || waiting != 0 {
+		t.Errorf("%d places are still taken, %d wait", taken, waiting)
 	}
+}
+
+// labelled is what a metric counts, by its one label.
+func labelled(t *testing.T, reg *prometheus.Registry, name string) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				out[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	return out
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 )
 
 // MaxVersion is the version up to which an order may be updated. It bounds the
@@ -27,7 +29,7 @@ type edit struct {
 // Errors are ErrNotFound, *ConflictError, *PreconditionError, *KeyReuseError,
 // *InvalidError of apply, *OverloadedError and *UnavailableError.
 func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteOptions) (Result, error) {
-	leave, err := s.room.enter(ctx)
+	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
 		return Result{}, err
 	}
@@ -71,7 +73,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 			return Order{}, err
 		case err != nil:
 			s.metrics.attempt(stepSettle, fateOf(err))
-			if errors.Is(err, errBreakerOpen) && !unknown || !b.Pause() {
+			if errors.Is(err, guard.ErrOpen) && !unknown || !b.Pause() {
 				return Order{}, s.unavailable(ctx, me.orderID, unknown, err)
 			}
 			continue

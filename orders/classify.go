@@ -1,10 +1,8 @@
 package orders
 
 import (
-	"errors"
-
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 )
 
 // fate is what a failed statement may have done.
@@ -17,17 +15,7 @@ const (
 	fateInvalid = cqlcode.Invalid
 )
 
-// fateOf is cqlcode.FateOf, and knows that an event which cannot be stored
-// reached no database.
-func fateOf(err error) fate {
-	if bad, ok := errors.AsType[*outbox.InvalidEventError](err); ok && bad != nil {
-		return fateInvalid
-	}
-	if errors.Is(err, errBreakerOpen) {
-		return fateRefused
-	}
-	return cqlcode.FateOf(err)
-}
+func fateOf(err error) fate { return guard.FateOf(err) }
 
 type (
 	neverAgain = cqlcode.NeverAgain

@@ -9,6 +9,8 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 )
 
 // Defaults of Config.
@@ -19,6 +21,13 @@ const (
 	DefaultRetryAfter     = 2 * time.Second
 	DefaultRepairAfter    = 30 * time.Second
 	DefaultRepairWindow   = 6 * 24 * time.Hour
+)
+
+// Breaker is when the database is not asked for a while, and Load what is done
+// at once: a request to orders takes one place.
+type (
+	Breaker = guard.Breaker
+	Load    = guard.Load
 )
 
 // Config is how a Service behaves. The zero value is usable.
@@ -77,7 +86,7 @@ func (c Config) withDefaults() Config {
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
 	c.RepairAfter = cmp.Or(c.RepairAfter, max(DefaultRepairAfter, c.WriteBudget))
 	c.RepairWindow = cmp.Or(c.RepairWindow, DefaultRepairWindow)
-	c.Breaker, c.Load = c.Breaker.withDefaults(), c.Load.withDefaults()
+	c.Breaker, c.Load = c.Breaker.WithDefaults(), c.Load.WithDefaults()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -119,7 +128,7 @@ func (c Config) validate() error {
 	if c.RepairWindow < c.RepairAfter {
 		errs = append(errs, fmt.Errorf("repair window %s: must not be below repair after, %s", c.RepairWindow, c.RepairAfter))
 	}
-	errs = append(errs, c.Breaker.validate(), c.Load.validate())
+	errs = append(errs, c.Breaker.Validate(), c.Load.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("orders config: %w", err)
 	}

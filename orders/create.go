@@ -18,7 +18,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 	if err := errors.Join(n.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
 		return Result{}, mergeInvalid(err)
 	}
-	leave, err := s.room.enter(ctx)
+	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
 		return Result{}, err
 	}

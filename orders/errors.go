@@ -7,6 +7,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
@@ -18,6 +19,9 @@ type FieldError = jsonform.FieldError
 
 // InvalidError lists every bad field of a request, up to a bound.
 type InvalidError = jsonform.InvalidError
+
+// OverloadedError says that there was no room for the request. Nothing was done.
+type OverloadedError = guard.OverloadedError
 
 // ConflictError says that the order's status does not allow the change, or that
 // it was updated MaxVersion times.

@@ -38,7 +38,7 @@ const selectEvents = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTable
 // Zero as limit means DefaultEventsPage. Errors are ErrNotFound,
 // *OverloadedError or *UnavailableError.
 func (s *Service) Events(ctx context.Context, id gocql.UUID, before int64, limit int) ([]EventSummary, error) {
-	leave, err := s.room.enter(ctx)
+	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -55,13 +55,11 @@ func (s *Service) Events(ctx context.Context, id gocql.UUID, before int64, limit
 }
 
 func (s *store) eventsBefore(ctx context.Context, id gocql.UUID, before int64, limit int) (_ []EventSummary, err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	out := []EventSummary{}
 	var sc outbox.Scanner
 	iter := s.query(ctx, selectEvents, id, before, limit).Idempotent(true).RetryPolicy(otherNode{}).Iter()

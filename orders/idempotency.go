@@ -80,13 +80,11 @@ type keyRow struct {
 
 // claim inserts r if its key is free, otherwise it returns the row that is there.
 func (s *store) claim(ctx context.Context, r keyRow) (_ keyRow, _ bool, err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return keyRow{}, false, err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	cells := map[string]any{}
 	applied, err := s.query(ctx, insertKey, r.key, r.operation, r.hash, r.orderID, r.eventID, r.createdAt.UnixMilli(), r.base).
 		SerialConsistency(s.serial).MapScanCAS(cells)

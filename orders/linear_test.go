@@ -93,7 +93,7 @@ func (b *bundle) process(t testing.TB, n int) *Service {
 	})
 	if n > 0 {
 		var count atomic.Int64
-		s.store.breaker.dead = func() bool { return count.Add(1) >= int64(n) }
+		s.guard.Dead = func() bool { return count.Add(1) >= int64(n) }
 	}
 	return s
 }

@@ -65,7 +65,7 @@ func (s *Service) List(ctx context.Context, q ListQuery) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	leave, err := s.room.enter(ctx)
+	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
 		return Page{}, err
 	}

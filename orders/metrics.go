@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sony/gobreaker/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
@@ -32,10 +31,6 @@ type metrics struct {
 	unknown   prometheus.Counter
 	lostRaces prometheus.Counter
 	requests  *prometheus.HistogramVec
-
-	breakerState   prometheus.Gauge
-	breakerChanges *prometheus.CounterVec
-	shed           *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -62,23 +57,6 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20},
 		}, []string{"operation", "code"}),
 	}
-	m.breakerState = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "orders_breaker_state",
-		Help: "The breaker before the database: 0 closed, 1 half-open, 2 open.",
-	})
-	m.breakerChanges = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "orders_breaker_changes_total",
-		Help: "Changes of the breaker before the database, by the state it came to.",
-	}, []string{"to"})
-	m.shed = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "orders_shed_total",
-		Help: "Requests refused with 429 because too many were there at once, by why.",
-	}, []string{"reason"})
-	for _, s := range []gobreaker.State{gobreaker.StateClosed, gobreaker.StateHalfOpen, gobreaker.StateOpen} {
-		m.breakerChanges.WithLabelValues(s.String())
-	}
-	m.shed.WithLabelValues(shedFull)
-	m.shed.WithLabelValues(shedWaited)
 	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepSettle, stepApply} {
 		for _, f := range cqlcode.Fates {
 			m.attempts.WithLabelValues(step, f.String())
@@ -86,34 +64,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	m.repairs.WithLabelValues(repairOrder)
 	m.repairs.WithLabelValues(repairEvent)
-	for _, c := range []prometheus.Collector{m.attempts, m.repairs, m.unknown, m.lostRaces, m.requests, m.breakerState, m.breakerChanges, m.shed} {
+	for _, c := range []prometheus.Collector{m.attempts, m.repairs, m.unknown, m.lostRaces, m.requests} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register orders metrics: %w", err)
 		}
 	}
 	return m, nil
-}
-
-// watch adds the gauges of what is in r.
-func (m *metrics) watch(reg prometheus.Registerer, r *room) error {
-	for _, g := range []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "orders_in_flight", Help: "Requests that are with the database.",
-		}, func() float64 { return float64(len(r.places)) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "orders_waiting", Help: "Requests that wait for others to finish.",
-		}, func() float64 { return float64(r.waiting.Load()) }),
-	} {
-		if err := reg.Register(g); err != nil {
-			return fmt.Errorf("register orders metrics: %w", err)
-		}
-	}
-	return nil
-}
-
-func (m *metrics) breaker(to gobreaker.State) {
-	m.breakerState.Set(float64(to)) // closed 0, half-open 1, open 2
-	m.breakerChanges.WithLabelValues(to.String()).Inc()
 }
 
 func (m *metrics) attempt(step string, f fate) { m.attempts.WithLabelValues(step, f.String()).Inc() }

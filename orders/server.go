@@ -176,7 +176,7 @@ type health struct {
 	// and what waits.
 	Breaker  string `json:"breaker,omitempty"`
 	InFlight *int   `json:"in_flight,omitempty"`
-	Waiting  *int64 `json:"waiting,omitempty"`
+	Waiting  *int   `json:"waiting,omitempty"`
 }
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -191,11 +191,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadyTimeout)
 	defer cancel()
 	if err := s.service.Ready(ctx); err != nil {
-		state, left := s.service.store.breaker.look()
+		state, left := s.service.guard.Breaker()
 		p := toProblem(&UnavailableError{RetryAfter: max(s.service.cfg.RetryAfter, left), Err: err}, gocql.UUID{}, false)
 		s.cfg.Logger.Warn("not ready", "err", err)
 		bad := p.(*problem) //nolint:forcetypeassert // that is what toProblem makes of it
-		bad.Detail = "The database cannot be reached; the breaker before it is " + state.String() + "."
+		bad.Detail = "The database cannot be reached; the breaker before it is " + state + "."
 		writeProblem(w, bad)
 		return
 	}
@@ -207,9 +207,9 @@ func problemList(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Service) health(status string) health {
-	state, _ := s.store.breaker.look()
-	inFlight, waiting := len(s.room.places), s.room.waiting.Load()
-	return health{Status: status, Breaker: state.String(), InFlight: &inFlight, Waiting: &waiting}
+	state, _ := s.guard.Breaker()
+	inFlight, waiting := s.guard.Load()
+	return health{Status: status, Breaker: state, InFlight: &inFlight, Waiting: &waiting}
 }
 
 func writeProblem(w http.ResponseWriter, p *problem) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -24,7 +25,7 @@ type Service struct {
 	store   store
 	log     *slog.Logger
 	metrics *metrics
-	room    *room
+	guard   *guard.Guard
 }
 
 // New returns a Service on the tables in session's keyspace. It reaches no
@@ -38,20 +39,21 @@ func New(session *gocql.Session, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newRoom(cfg.Load, m)
-	if err := m.watch(cfg.Registerer, r); err != nil {
+	g, err := guard.New(guard.Config{
+		Name: "orders", Breaker: cfg.Breaker, Load: cfg.Load, Timeout: cfg.AttemptTimeout, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &Service{
-		cfg:  cfg,
-		room: r,
+		cfg:   cfg,
+		guard: g,
 		store: store{
 			session: session,
 			events:  outbox.DefaultTable,
 			cons:    cfg.Consistency,
 			serial:  cfg.SerialConsistency,
-			timeout: cfg.AttemptTimeout,
-			breaker: newBreaker(cfg.Breaker, cfg.Logger, m),
+			guard:   g,
 		},
 		log:     cfg.Logger,
 		metrics: m,
@@ -87,7 +89,7 @@ type Result struct {
 // died between storing an event and applying it to the order, Get returns the
 // order with that event applied, and repairs the row.
 func (s *Service) Get(ctx context.Context, id gocql.UUID) (Order, error) {
-	leave, err := s.room.enter(ctx)
+	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
 		return Order{}, err
 	}
@@ -112,19 +114,14 @@ func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, 
 	if fateOf(err) == fateInvalid {
 		level = slog.LevelError // the database is wrongly set up: no retry mends it
 	}
-	if errors.Is(err, errBreakerOpen) && !unknown {
+	if errors.Is(err, guard.ErrOpen) && !unknown {
 		level = slog.LevelDebug // the breaker has said so, once
 	}
 	s.log.Log(ctx, level, "database unavailable", "aggregate_id", id, "request_id", access.RequestIDOf(ctx), "outcome_unknown", unknown, "err", err)
 	if unknown {
 		s.metrics.unknown.Inc()
 	}
-	after := s.cfg.RetryAfter
-	if errors.Is(err, errBreakerOpen) {
-		_, left := s.store.breaker.look()
-		after = max(after, left)
-	}
-	return &UnavailableError{OrderID: id, Unknown: unknown, RetryAfter: after, Err: err}
+	return &UnavailableError{OrderID: id, Unknown: unknown, RetryAfter: s.guard.RetryAfter(err, s.cfg.RetryAfter), Err: err}
 }
 
 // detach gives a change the time it may take, whatever becomes of the caller.

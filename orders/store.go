@@ -8,6 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -19,8 +20,7 @@ type store struct {
 	events  outbox.Table
 	cons    gocql.Consistency
 	serial  gocql.Consistency
-	timeout time.Duration
-	breaker *breaker
+	guard   *guard.Guard
 }
 
 const orderColumns = "id, version, status, invoice, customer_id, country, placed_at, currency, lines, total, " +
@@ -39,13 +39,11 @@ const (
 // batch's write timestamp in microseconds; zero lets the server choose. The
 // order's own rows always have that of its version.
 func (s *store) create(ctx context.Context, o *Order, e outbox.Event, eventTime int64) (err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(neverAgain{})
 	b.SetConsistency(s.cons)
 	if eventTime > 0 {
@@ -75,13 +73,11 @@ func addOrder(b *gocql.Batch, o *Order) {
 // apply writes the order's rows alone, for a version whose event stands in the
 // outbox. It may be repeated at will.
 func (s *store) apply(ctx context.Context, o *Order) (err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(neverAgain{})
 	b.SetConsistency(s.cons)
 	addOrder(b, o)
@@ -93,13 +89,11 @@ func (s *store) apply(ctx context.Context, o *Order) (err error) {
 
 // appendEvent adds e if no event stands at its place yet, and tells whether it did.
 func (s *store) appendEvent(ctx context.Context, e outbox.Event) (applied bool, err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	stmt, args, err := s.events.InsertIfNotExists(e)
 	if err != nil {
 		return false, err
@@ -113,13 +107,11 @@ func (s *store) appendEvent(ctx context.Context, e outbox.Event) (applied bool, 
 
 // order reads the order's row; false means there is none.
 func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return Order{}, false, err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	var o Order
 	var cancelledAt, confirmedAt, shippedAt time.Time
 	var address map[string]string
@@ -145,13 +137,11 @@ func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err 
 // head reads the last event of an order; false means there is none. At SERIAL
 // it first completes a conditional insert that was decided but left undone.
 func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (_ outbox.Event, _ bool, err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return outbox.Event{}, false, err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	var sc outbox.Scanner
 	err = s.query(ctx, selectHead, id).Consistency(cons).Idempotent(true).RetryPolicy(otherNode{}).Scan(sc.Dest()...)
 	if errors.Is(err, gocql.ErrNotFound) {
@@ -169,13 +159,11 @@ func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 // find looks among the events after version for that of the given id; false means
 // that none of them is.
 func (s *store) find(ctx context.Context, aggregate, event gocql.UUID, version int64) (_ outbox.Event, _ bool, err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return outbox.Event{}, false, err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	var seq, at int64
 	var id gocql.UUID
 	iter := s.query(ctx, selectIDs, aggregate, version).Idempotent(true).RetryPolicy(otherNode{}).Iter()

@@ -26,13 +26,11 @@ func listedValues(o *Order) []any {
 // months are the last months, up to to, in which the customer has orders, the
 // newest first. Each of them has at least one.
 func (s *store) months(ctx context.Context, customer string, from, to, limit int) (_ []int, err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	iter := s.query(ctx, selectMonths, customer, from, to, limit).Idempotent(true).RetryPolicy(otherNode{}).Iter()
 	var out []int
 	for month := 0; iter.Scan(&month); {
@@ -46,13 +44,11 @@ func (s *store) months(ctx context.Context, customer string, from, to, limit int
 
 // listed are orders of a customer in a month, the newest first, that come after start.
 func (s *store) listed(ctx context.Context, customer string, month int, start cursor, limit int) (_ []Summary, err error) {
-	done, err := s.breaker.call()
+	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { done(err) }()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	iter := s.query(ctx, selectListed, customer, month, start.at.UnixMilli(), start.id, limit).
 		Idempotent(true).RetryPolicy(otherNode{}).Iter()
 	var out []Summary

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -154,6 +155,13 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if s := r.Status(); len(s.Problems) > 0 || s.DeadLetters != 0 || s.InFlight != 0 {
 			t.Errorf("Status() after the outage = %+v, want no dead letters and no problems", s)
+		}
+		var waited dto.Metric
+		if err := r.metrics.letterSeconds.Write(&waited); err != nil {
+			t.Fatal(err)
+		}
+		if h := waited.GetHistogram(); h.GetSampleCount() < uint64(len(open)) || h.GetSampleSum() < float64(len(open)) {
+			t.Errorf("%d letters waited for %v s in all, want each of %d to count", h.GetSampleCount(), h.GetSampleSum(), len(open))
 		}
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -14,6 +16,7 @@ type publishingMetrics struct {
 	buried          *prometheus.CounterVec
 	buryErrors      prometheus.Counter
 	replays         *prometheus.CounterVec
+	letterSeconds   prometheus.Histogram
 	canaryStops     prometheus.Counter
 }
 
@@ -34,6 +37,10 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 			Name: "relay_dead_letter_replays_total",
 			Help: "Replays of dead letters by the strategy under which they waited and how they ended: published, found (it was in its topic), failed, or called_off because the breaker opened.",
 		}, []string{"strategy", "result"}),
+		letterSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "relay_dead_letter_seconds", Help: "From an event's first failure to the end of the replay that published it.",
+			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600},
+		}),
 		canaryStops: counter("relay_dead_letter_canary_stops_total", "Times that the replay of equal dead letters was stopped because a canary died of the same error again."),
 	}
 	for _, s := range []BreakerState{BreakerClosed, BreakerHalfOpen, BreakerOpen} {
@@ -47,8 +54,14 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 			m.replays.WithLabelValues(s, r)
 		}
 	}
-	reg.MustRegister(m.breaker, m.breakerChanges, m.breakerFailures, m.buried, m.buryErrors, m.replays, m.canaryStops)
+	reg.MustRegister(m.breaker, m.breakerChanges, m.breakerFailures, m.buried, m.buryErrors, m.replays, m.letterSeconds, m.canaryStops)
 	return m
+}
+
+// settled counts a replay that published its letter, or found it in its topic.
+func (m *publishingMetrics) settled(l *dlq.Letter, result string) {
+	m.replays.WithLabelValues(strategyLabel(l.Strategy), result).Inc()
+	m.letterSeconds.Observe(max(0, time.Since(l.FirstFailedAt)).Seconds())
 }
 
 func (m *publishingMetrics) breakerState(now BreakerState) {

@@ -234,7 +234,7 @@ func (b *batch) settle(settled []settledLetter) {
 		if g := s.ref.group; g != nil {
 			g.succeeded()
 		}
-		r.metrics.replays.WithLabelValues(strategyLabel(s.Letter.Strategy), s.result).Inc()
+		r.metrics.settled(&s.Letter, s.result)
 		r.p.dropLetter(s.ref.id, time.Now().UnixMicro())
 		b.close(s.ref.id)
 		s.work.left--
@@ -247,7 +247,7 @@ func (b *batch) settle(settled []settledLetter) {
 		b.do(s.work, func() {
 			r.uncount(s.ref)
 			if r.insist(s.ref.id, "resolve", func() error { return r.p.letters.store.Resolve(r.p.ctx, s.ref.id, r.owner, s.How) }) {
-				r.metrics.replays.WithLabelValues(strategyLabel(s.Letter.Strategy), s.result).Inc()
+				r.metrics.settled(&s.Letter, s.result)
 				r.drop(s.ref.id)
 			}
 			b.close(s.ref.id)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -40,4 +41,15 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// watch adds what is asked of s when somebody looks.
+func (m *metrics) watch(reg prometheus.Registerer, s *Scheduler) error {
+	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "schedule_overdue_seconds", Help: "For how long the oldest scheduled message that is due waits for the outbox; 0 if none does, or another scheduler works.",
+	}, func() float64 { return s.overdue(time.Now()).Seconds() })
+	if err := reg.Register(g); err != nil {
+		return fmt.Errorf("register schedule metrics: %w", err)
+	}
+	return nil
 }

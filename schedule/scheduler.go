@@ -26,7 +26,7 @@ type Scheduler struct {
 
 	mu         sync.Mutex
 	pending    queue
-	known      map[gocql.UUID]struct{} // in pending or being released
+	known      map[gocql.UUID]time.Time // in pending or being released
 	leaseUntil time.Time
 	complained map[string]time.Time
 	wake       chan struct{}
@@ -42,11 +42,15 @@ func New(cfg Config) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Scheduler{
+	s := &Scheduler{
 		cfg: cfg, store: cfg.Store, metrics: m, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), max(1, cfg.Rate/10)),
-		room: make(chan struct{}, cfg.MaxPending), known: make(map[gocql.UUID]struct{}),
+		room: make(chan struct{}, cfg.MaxPending), known: make(map[gocql.UUID]time.Time),
 		complained: make(map[string]time.Time), wake: make(chan struct{}, 1),
-	}, nil
+	}
+	if err := m.watch(cfg.Registerer, s); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Run works until ctx ends and returns nil. What is being released then is
@@ -225,7 +229,7 @@ func (s *Scheduler) add(ctx context.Context, x slot) error {
 		return errLeaseLost
 	}
 	s.mu.Lock()
-	s.known[x.id] = struct{}{}
+	s.known[x.id] = x.at
 	s.pending.push(x)
 	s.metrics.pending.Set(float64(len(s.pending)))
 	s.mu.Unlock()
@@ -242,6 +246,18 @@ func (s *Scheduler) done(id gocql.UUID) {
 	delete(s.known, id)
 	s.mu.Unlock()
 	<-s.room
+}
+
+// overdue is for how long the oldest message that this scheduler has in memory
+// should be out by now; zero if none should.
+func (s *Scheduler) overdue(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var most time.Duration
+	for _, at := range s.known {
+		most = max(most, now.Sub(at))
+	}
+	return most
 }
 
 // forgetAll lets go of all that is not being released.

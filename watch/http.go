@@ -18,8 +18,19 @@ import (
 // protocol is the subprotocol that is agreed on; a browser offers its token beside it.
 const protocol = "outbox.v1"
 
+// exampleStream is what one who watches hears first.
+const exampleStream = `id: eyJPcmRlckNyZWF0ZWQiOnsiMCI6MTYwM319
+event: subscribed
+data: {}
+
+id: eyJPcmRlckNyZWF0ZWQiOnsiMCI6MTYwNH19
+event: event
+data: {"topic":"OrderCreated","partition":0,"offset":1603,"at":"2026-11-21T10:34:07.862Z","key":"01a1fdab-a873-7804-8159-8f6ba00d992c","event_id":"01a1fdab-a873-7807-854b-50e5bdfcfb06","event_type":"OrderCreated","aggregate_id":"01a1fdab-a873-7804-8159-8f6ba00d992c","aggregate_type":"order","sequence":1,"data":{"id":"01a1fdab-a873-7804-8159-8f6ba00d992c","version":1,"status":"placed"}}
+
+`
+
 type streamInput struct {
-	Topics      string `query:"topics" required:"true" doc:"Topics, separated by commas; at most 20"`
+	Topics      string `query:"topics" doc:"Topics, separated by commas; at most 20. Left out, all that may be watched are followed, also those that come later; then event_types or aggregate_id must be there"`
 	Types       string `query:"event_types" doc:"Only these event types, separated by commas"`
 	Aggregate   string `query:"aggregate_id" doc:"Only this aggregate"`
 	LastEventID string `header:"Last-Event-ID" doc:"id of the last event that was seen: what came since follows first"`
@@ -30,7 +41,7 @@ type streamInput struct {
 func (h *Hub) Register(api huma.API) {
 	stream := map[string]*huma.Response{"200": {
 		Description: "Server-sent events. event: subscribed, event, position (nothing for a while), dropped (read too slowly) and closed. id is the position after it.",
-		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}, Example: exampleStream}},
 	}}
 	huma.Register(api, huma.Operation{
 		OperationID: "watch-events", Method: http.MethodGet, Path: "/v1/events/stream", Summary: "Watch events as server-sent events",
@@ -40,7 +51,7 @@ func (h *Hub) Register(api huma.API) {
 	huma.Register(api, huma.Operation{
 		OperationID: "watch-socket", Method: http.MethodGet, Path: "/v1/ws", Summary: "Watch events over a WebSocket",
 		Description: `Messages are JSON texts. Send {"type":"subscribe","id":"a","topics":["OrderCreated"],"event_types":[],"aggregate_id":"","resume":""}, ` +
-			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. What comes back is of type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
+			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. Without topics all that may be watched are followed, by event_types or aggregate_id. What comes back is of type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
 			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,
 		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{401, 403, 426},
 	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
@@ -161,6 +172,9 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 			_ = send("dropped", []byte(`{"reason":"too slow"}`))
 		case errors.Is(err, ErrClosed):
 			_ = send("closed", []byte(`{"reason":"the server is stopping"}`))
+		case errors.As(err, new(*FilterError)):
+			reason, _ := json.Marshal(map[string]string{"reason": err.Error()}) // a text is always marshalled
+			_ = send("closed", reason)
 		}
 		if err != nil {
 			return

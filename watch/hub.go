@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +37,8 @@ type Hub struct {
 
 	mu      sync.Mutex
 	topics  map[string]*topic
+	all     map[*Subscription]struct{} // those that follow whatever may be watched
+	listed  map[string]struct{}        // what may be watched, as of the last look
 	count   int
 	closed  bool
 	started chan struct{} // closed when there is something to read
@@ -64,7 +68,7 @@ func New(cfg Config) (*Hub, error) {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	return &Hub{
-		cfg: cfg, metrics: m, client: client, adm: kadm.NewClient(client), topics: make(map[string]*topic),
+		cfg: cfg, metrics: m, client: client, adm: kadm.NewClient(client), topics: make(map[string]*topic), all: make(map[*Subscription]struct{}),
 		started: make(chan struct{}), ended: make(chan struct{}),
 	}, nil
 }
@@ -154,7 +158,8 @@ func (h *Hub) crowded() bool {
 	return false
 }
 
-// refresh looks for partitions that came after their topic was first watched.
+// refresh looks for partitions that came after their topic was first watched, and
+// for topics, as long as anybody follows all.
 func (h *Hub) refresh(ctx context.Context) {
 	tick := time.NewTicker(h.cfg.Refresh)
 	defer tick.Stop()
@@ -164,75 +169,154 @@ func (h *Hub) refresh(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		h.mu.Lock()
-		var names []string
-		for name := range h.topics {
-			names = append(names, name)
+		if err := h.begin(ctx, h.watched(), false); err != nil && ctx.Err() == nil {
+			h.cfg.Logger.Warn("cannot look for new partitions of watched topics; trying again", "err", err)
 		}
-		h.mu.Unlock()
-		for _, name := range names {
-			if err := h.begin(ctx, name, false); err != nil && ctx.Err() == nil {
-				h.cfg.Logger.Warn("cannot look for new partitions of a watched topic; trying again", "topic", name, "err", err)
-			}
+		if err := h.discover(ctx); err != nil && ctx.Err() == nil {
+			h.cfg.Logger.Warn("cannot look for new topics; trying again", "err", err)
 		}
 	}
 }
 
-// begin reads the topic's partitions that are not read yet: from their end if
-// the topic was not watched, from their start if they are new. join adds a
-// reference, which end takes away again.
-func (h *Hub) begin(ctx context.Context, name string, join bool) error {
+func (h *Hub) watched() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.topics))
+}
+
+// discover tells those who follow all topics of one that was not there before.
+func (h *Hub) discover(ctx context.Context) error {
+	h.mu.Lock()
+	nobody := len(h.all) == 0
+	h.mu.Unlock()
+	if nobody {
+		return nil
+	}
+	topics, err := h.list(ctx)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, more := h.listed, false
+	h.listed = make(map[string]struct{}, len(topics))
+	for name := range topics {
+		_, known := before[name]
+		more = more || !known
+		h.listed[name] = struct{}{}
+	}
+	if !more {
+		return nil
+	}
+	for sub := range h.all {
+		select {
+		case sub.grown <- struct{}{}:
+		default: // it has not looked yet
+		}
+	}
+	return nil
+}
+
+// list returns the topics that may be watched, and how many partitions each has.
+func (h *Hub) list(ctx context.Context) (map[string]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	details, err := h.adm.ListTopics(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask what topics there are: %w", err)
+	}
+	out := make(map[string]int)
+	for name, d := range details {
+		if d.Err == nil && h.cfg.allowed(name) {
+			out[name] = len(d.Partitions)
+		}
+	}
+	return out, nil
+}
+
+// askTimeout bounds a question to the broker.
+const askTimeout = 10 * time.Second
+
+// begin reads the topics' partitions that are not read yet: from their end if a
+// topic was not watched, from their start if they are new. join adds a reference
+// to each topic, which end takes away again; without it, topics that are not
+// watched are left alone. After an error nothing was joined.
+func (h *Hub) begin(ctx context.Context, names []string, join bool) error {
 	h.joining.Lock()
 	defer h.joining.Unlock()
+	var known, fresh []string
 	h.mu.Lock()
-	t := h.topics[name]
-	if t != nil && join {
-		t.refs++
+	for _, name := range names {
+		if h.topics[name] != nil {
+			known = append(known, name)
+		} else {
+			fresh = append(fresh, name)
+		}
 	}
 	h.mu.Unlock()
-	switch {
-	case t != nil && join:
-		return nil
-	case t == nil && !join:
-		return nil // left meanwhile
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	list := h.adm.ListStartOffsets
-	if t == nil {
-		list = h.adm.ListEndOffsets
+	ask, list := known, h.adm.ListStartOffsets
+	if join {
+		ask, list = fresh, h.adm.ListEndOffsets
 	}
-	offsets, err := list(ctx, name)
-	if err == nil {
-		err = offsets.Error()
-	}
-	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return fmt.Errorf("ask where topic %s is: %w", name, err)
+	offsets, err := h.offsets(ctx, list, ask)
+	if err != nil {
+		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return ErrClosed
 	}
-	if t == nil {
-		t = &topic{next: make(map[int32]int64), subs: make(map[*Subscription]struct{}), refs: 1}
-		h.topics[name] = t
+	if join {
+		for _, name := range names {
+			if h.topics[name] == nil {
+				h.topics[name] = &topic{next: make(map[int32]int64), subs: make(map[*Subscription]struct{})}
+			}
+			h.topics[name].refs++
+		}
 	}
-	more := map[int32]kgo.Offset{}
-	for partition, o := range offsets[name] {
-		if _, known := t.next[partition]; !known && o.Err == nil {
-			t.next[partition] = o.Offset
-			more[partition] = kgo.NewOffset().At(o.Offset)
+	more := map[string]map[int32]kgo.Offset{}
+	for _, name := range ask {
+		t := h.topics[name]
+		for partition, o := range offsets[name] {
+			if _, known := t.next[partition]; !known && o.Err == nil {
+				t.next[partition] = o.Offset
+				if more[name] == nil {
+					more[name] = map[int32]kgo.Offset{}
+				}
+				more[name][partition] = kgo.NewOffset().At(o.Offset)
+			}
 		}
 	}
 	if len(more) > 0 {
-		h.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{name: more})
+		h.client.AddConsumePartitions(more)
 		if !h.begun {
 			h.begun = true
 			close(h.started)
 		}
 	}
 	return nil
+}
+
+// offsets asks where topics begin or end. One that is not there has none.
+func (h *Hub) offsets(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error), names []string) (kadm.ListedOffsets, error) {
+	if len(names) == 0 {
+		return nil, nil // none would mean all
+	}
+	offsets, err := list(ctx, names...)
+	if err == nil {
+		offsets.Each(func(o kadm.ListedOffset) {
+			if o.Err != nil && !errors.Is(o.Err, kerr.UnknownTopicOrPartition) && err == nil {
+				err = fmt.Errorf("topic %s: %w", o.Topic, o.Err)
+			}
+		})
+	}
+	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return nil, fmt.Errorf("ask where topics are: %w", err)
+	}
+	return offsets, nil
 }
 
 // end takes a reference away; the last one ends the reading.

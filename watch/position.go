@@ -10,6 +10,9 @@ import (
 // Position is where a watcher is: the next offset by topic and partition.
 type Position map[string]map[int32]int64
 
+// everything stands in the position of who follows all topics. No topic has that name.
+const everything = "*"
+
 // maxPosition bounds what a position may take as text.
 const maxPosition = 32 << 10
 
@@ -64,6 +67,22 @@ func (p Position) clone() Position {
 	out := make(Position, len(p))
 	for t, ps := range p {
 		out[t] = maps.Clone(ps)
+	}
+	return out
+}
+
+// ofAll is the position for who follows all topics. If it is of one who did, then
+// topics that it does not know came while the watcher was away, and are read from
+// their start.
+func (p Position) ofAll(topics []string) Position {
+	if p[everything] == nil {
+		return p
+	}
+	out := p.clone()
+	for _, name := range topics {
+		if out[name] == nil {
+			out[name] = make(map[int32]int64)
+		}
 	}
 	return out
 }

@@ -203,8 +203,11 @@ func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position
 		}
 	}
 	last := &wsMessage{Type: "unsubscribed", ID: q.ID, Position: s.at.String()}
-	if errors.Is(err, ErrSlow) {
+	switch {
+	case errors.Is(err, ErrSlow):
 		last.Type, last.Detail = "dropped", ErrSlow.Error()
+	case errors.As(err, new(*FilterError)):
+		last.Detail = err.Error()
 	}
 	_ = c.send(ctx, last)
 }

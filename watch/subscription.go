@@ -9,10 +9,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Filter says what a watcher wants to see.
+// Filter says what a watcher wants to see. It must have one of its members.
 type Filter struct {
-	// Topics are the topics: at least one, at most MaxTopics.
-	Topics []string `json:"topics" minItems:"1" maxItems:"20"`
+	// Topics are the topics, at most MaxTopics; empty for all that may be watched,
+	// also those that come later, which then needs Types or Aggregate.
+	Topics []string `json:"topics,omitempty" maxItems:"20"`
 	// Types are event types; empty for all.
 	Types []string `json:"event_types,omitempty"`
 	// Aggregate is an aggregate's id; empty for all.
@@ -30,8 +31,11 @@ func (f *Filter) matches(s *shared) bool {
 }
 
 func (c *Config) check(f *Filter) error {
-	if len(f.Topics) == 0 || len(f.Topics) > MaxTopics {
-		return &FilterError{"topics", fmt.Sprintf("must name from 1 to %d topics", MaxTopics)}
+	if len(f.Topics) > MaxTopics {
+		return &FilterError{"topics", fmt.Sprintf("must name at most %d; leave them out to follow all by event_types or aggregate_id", MaxTopics)}
+	}
+	if len(f.Topics) == 0 && len(f.Types) == 0 && f.Aggregate == "" {
+		return &FilterError{"topics", "must name one, unless there are event_types or an aggregate_id"}
 	}
 	for i, t := range f.Topics {
 		if !c.allowed(t) {
@@ -64,6 +68,9 @@ type Subscription struct {
 	// Gaps are what is missing since the position that the watcher came with.
 	Gaps []Gap
 
+	all   bool          // follows whatever may be watched
+	grown chan struct{} // a topic has come that may be watched
+
 	live    chan *shared
 	dropped chan struct{} // closed when it was too slow
 	slow    bool          // the same, guarded by the hub's lock
@@ -73,6 +80,7 @@ type Subscription struct {
 	behind  *kgo.Client // reads what came before live; nil when that is done
 	until   Position    // where live begins; nil while not attached
 	waiting []*kgo.Record
+	torn    bool // cut off from the hub, to be joined again where it is
 }
 
 // Subscribe begins to watch: from resume on where it says, otherwise what comes
@@ -93,14 +101,19 @@ func (h *Hub) Subscribe(ctx context.Context, f Filter, resume Position) (*Subscr
 	h.count++
 	h.mu.Unlock()
 	s := &Subscription{hub: h, filter: f, live: make(chan *shared, h.cfg.Buffer), dropped: make(chan struct{}), at: Position{}}
-	for i, t := range f.Topics {
-		if err := h.begin(ctx, t, true); err != nil {
-			s.leave(f.Topics[:i])
+	if len(f.Topics) == 0 {
+		if err := s.follow(ctx); err != nil {
+			s.leave(nil)
 			return nil, err
 		}
+		resume = resume.ofAll(s.filter.Topics)
+	}
+	if err := h.begin(ctx, s.filter.Topics, true); err != nil {
+		s.leave(nil)
+		return nil, err
 	}
 	if err := s.resume(ctx, resume); err != nil {
-		s.leave(f.Topics)
+		s.leave(s.filter.Topics)
 		return nil, err
 	}
 	h.metrics.watchers.Inc()
@@ -109,9 +122,9 @@ func (h *Hub) Subscribe(ctx context.Context, f Filter, resume Position) (*Subscr
 
 // resume prepares the reading of what came since a position.
 func (s *Subscription) resume(ctx context.Context, from Position) error {
-	starts, err := s.hub.adm.ListStartOffsets(ctx, s.filter.Topics...)
+	starts, err := s.hub.offsets(ctx, s.hub.adm.ListStartOffsets, s.filter.Topics)
 	if err != nil && len(from) > 0 {
-		return fmt.Errorf("ask where topics begin: %w", err)
+		return err
 	}
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -143,8 +156,10 @@ func (s *Subscription) resume(ctx context.Context, from Position) error {
 	}
 	offsets := map[string]map[int32]kgo.Offset{}
 	for name, ps := range s.at {
-		offsets[name] = map[int32]kgo.Offset{}
 		for p, at := range ps {
+			if offsets[name] == nil {
+				offsets[name] = map[int32]kgo.Offset{}
+			}
 			offsets[name][p] = kgo.NewOffset().At(at)
 		}
 	}
@@ -183,18 +198,24 @@ func (s *Subscription) attach(missed int64) bool {
 
 // Close ends the watching.
 func (s *Subscription) Close() {
-	s.hub.mu.Lock()
-	for _, name := range s.filter.Topics {
-		if t := s.hub.topics[name]; t != nil {
-			delete(t.subs, s)
-		}
-	}
-	s.hub.mu.Unlock()
+	s.detach()
 	if s.behind != nil {
 		s.behind.Close()
 	}
 	s.leave(s.filter.Topics)
 	s.hub.metrics.watchers.Dec()
+}
+
+// detach ends the live events; false means that it was too slow for them before.
+func (s *Subscription) detach() bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for _, name := range s.filter.Topics {
+		if t := s.hub.topics[name]; t != nil {
+			delete(t.subs, s)
+		}
+	}
+	return !s.slow
 }
 
 func (s *Subscription) leave(topics []string) {
@@ -203,6 +224,7 @@ func (s *Subscription) leave(topics []string) {
 	}
 	s.hub.mu.Lock()
 	s.hub.count--
+	delete(s.hub.all, s)
 	s.hub.mu.Unlock()
 }
 
@@ -210,12 +232,16 @@ func (s *Subscription) leave(topics []string) {
 func (s *Subscription) Position() Position { return s.at.clone() }
 
 // Next returns the next event that the filter lets through, as JSON. Errors are
-// ErrSlow, ErrClosed, or ctx's; after ctx's Next may be called again.
+// ErrSlow, ErrClosed, a *FilterError where more topics have come than can be
+// followed, or ctx's; after ctx's Next may be called again.
 func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	for {
 		x, err := s.next(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if x == nil {
+			continue // it follows more than before
 		}
 		r := x.record
 		if at, ok := s.at.at(r.Topic, r.Partition); ok && r.Offset < at {
@@ -230,6 +256,18 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 }
 
 func (s *Subscription) next(ctx context.Context) (*shared, error) {
+	select {
+	case <-s.grown:
+		if err := s.grow(ctx); err != nil {
+			return nil, err
+		}
+	default:
+	}
+	if s.torn {
+		if err := s.join(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if s.behind != nil {
 		if x, err := s.missed(ctx); x != nil || err != nil {
 			return x, err
@@ -243,6 +281,11 @@ func (s *Subscription) next(ctx context.Context) (*shared, error) {
 	select {
 	case x := <-s.live:
 		return x, nil
+	case <-s.grown:
+		if err := s.grow(ctx); err != nil {
+			return nil, err
+		}
+		return nil, nil
 	case <-s.dropped:
 		select {
 		case x := <-s.live:

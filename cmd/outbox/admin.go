@@ -39,7 +39,7 @@ only its hash. Or an OpenID Connect issuer says so: admin.oidc_issuer.`,
 			return runAdmin(cmd, c)
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionRetention, sectionLog)
 	cmd.AddCommand(newAdminTokenCommand())
 	return cmd
 }
@@ -139,6 +139,15 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if _, err := c.Kafka.options(); err != nil {
 		return nil, err
 	}
+	keeper, closeArchive, err := c.keeper(ctx, letters)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeArchive())
+		}
+	}()
 	var own *services
 	if beside == nil {
 		if own, err = c.newServices(ctx, session, reg, log); err != nil {
@@ -157,7 +166,8 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	}
 	server, err := api.New(api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Deliveries: deliveries, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(), Schemas: schemas, Routes: beside.routes(), Console: pages, Registerer: reg, Gatherer: reg, Logger: log,
+		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(), Schemas: schemas, Archive: keeper, Routes: beside.routes(), Console: pages,
+		Registerer: reg, Gatherer: reg, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -168,7 +178,11 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	}
 	running, stop := context.WithCancel(ctx)
 	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
-	runner := dlq.NewRunner(letters, dlq.RunnerConfig{Logger: log})
+	conf := dlq.RunnerConfig{Logger: log, Registerer: reg}
+	if keeper != nil {
+		conf.Archive = keeper
+	}
+	runner := dlq.NewRunner(letters, conf)
 	go func() {
 		// Whoever lets jobs be made sees to it that somebody runs them; of several
 		// runners one takes each.
@@ -177,7 +191,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 		go func() { ran <- runner.Run(jobs) }()
 		err := server.Serve(running, ln)
 		stopJobs()
-		a.done <- errors.Join(err, <-ran, own.close())
+		a.done <- errors.Join(err, <-ran, own.close(), closeArchive())
 	}()
 	return a, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
@@ -181,7 +182,7 @@ func sendMany(ctx context.Context, what *bench.Recorded, i int64, n int) error {
 		return what.Send(ctx, i)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(messages.DefaultConcurrency)
+	g.SetLimit(guard.DefaultMaxInFlight / 2)
 	for k := range n {
 		g.Go(func() error { return what.Send(ctx, i*int64(n)+int64(k)) })
 	}

@@ -170,6 +170,7 @@ func archiveHint(err error) error {
 
 func newArchiveRunCommand() *cobra.Command {
 	var output string
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Sweep now: move what is old to the archive, and remove what has expired",
@@ -182,22 +183,17 @@ letters are removed from the database; an interruption loses nothing.`,
 				return err
 			}
 			return withArchive(cmd, func(c *config, a *archive.Archive) error {
-				session, err := c.Scylla.session(c.Scylla.Keyspace)
+				store, closeSession, err := c.dlqStore()
 				if err != nil {
 					return err
 				}
-				defer session.Close()
-				opts, err := c.dlqOptions()
-				if err != nil {
-					return err
-				}
-				store, err := dlq.Open(session, c.Scylla.Keyspace, opts...)
+				defer closeSession()
+				sweeper, err := archive.NewSweeper(c.sweep(store, a))
 				if err != nil {
 					return usageError{err}
 				}
-				sweeper, err := archive.NewSweeper(c.sweep(store, a, session))
-				if err != nil {
-					return usageError{err}
+				if dryRun {
+					return planSweep(cmd, sweeper, output)
 				}
 				r, err := sweeper.Once(cmd.Context())
 				if err != nil {
@@ -213,126 +209,28 @@ letters are removed from the database; an interruption loses nothing.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be moved and removed")
 	outputFlag(cmd, &output)
 	addFlags(cmd, sectionScylla, sectionRetention)
 	return cmd
 }
 
-func newArchiveRestoreCommand() *cobra.Command {
-	var sure dlqConfirm
-	var who dlqActor
-	var object string
-	cmd := &cobra.Command{
-		Use:   "restore [EVENT_ID...]",
-		Short: "Bring letters back from the archive",
-		Long: `Bring letters back from the archive, as they were: resolved, or, if they were
-failed, manual and released, because their aggregates have gone on. They stay in
-the archive's object too. Name events, or all of an object by --object.
-
-A relay that runs takes them in, and replays one when somebody says so.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := eventIDs(args)
-			if err != nil {
-				return err
-			}
-			if (len(ids) > 0) == (object != "") {
-				return usageError{errors.New("which letters? name event ids, or an object by --object")}
-			}
-			return withArchive(cmd, func(c *config, a *archive.Archive) error {
-				s, closeSession, err := c.dlqStore()
-				if err != nil {
-					return err
-				}
-				defer closeSession()
-				return restore(cmd, s, a, ids, object, sure, who.by())
-			})
-		},
-	}
-	cmd.Flags().StringVar(&object, "object", "", "all letters of this object that were purged into it")
-	sure.addFlags(cmd)
-	who.addFlags(cmd)
-	addFlags(cmd, sectionScylla, sectionRetention)
-	return cmd
-}
-
-func restore(cmd *cobra.Command, s *dlq.Store, a *archive.Archive, ids []gocql.UUID, object string, sure dlqConfirm, by dlq.Actor) error {
-	ctx, w := cmd.Context(), cmd.ErrOrStderr()
-	if object != "" {
-		m, err := a.Manifest(ctx, object)
-		if err != nil {
-			return archiveHint(err)
-		}
-		if ids, err = eventIDs(m.Events); err != nil {
-			return err
-		}
-	}
-	outlines, err := s.ReadMany(ctx, ids)
+// planSweep prints what a sweep would do.
+func planSweep(cmd *cobra.Command, sweeper *archive.Sweeper, output string) error {
+	plan, more, err := sweeper.Plan(cmd.Context())
 	if err != nil {
 		return err
 	}
-	var todo []gocql.UUID
-	left := 0
-	for _, id := range ids {
-		if l, ok := outlines[id]; !ok || l.Status != dlq.Archived {
-			left++
-			continue
-		}
-		todo = append(todo, id)
+	if output != "table" {
+		return printAs(cmd.OutOrStdout(), output, plan)
 	}
-	fmt.Fprintf(w, "restore %s; %d are not archived and stay as they are\n", plural(len(todo), "letter"), left)
-	if sure.dryRun || len(todo) == 0 {
-		if len(todo) == 0 && !sure.dryRun {
-			return quietError{}
-		}
-		return nil
+	least := ""
+	if more {
+		least = "at least "
 	}
-	if err := sure.confirm(cmd, "restore "+plural(len(todo), "letter")+"?"); err != nil {
-		return err
-	}
-	restored := 0
-	var failed []string
-	for _, id := range todo {
-		if err := restoreOne(cmd, s, a, id, by); err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("interrupted: %d of %d restored: %w", restored, len(todo), err)
-			}
-			failed = append(failed, err.Error())
-			continue
-		}
-		restored++
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "restore: %d restored, %d failed\n", restored, len(failed))
-	for _, e := range failed[:min(len(failed), dlqErrors)] {
-		fmt.Fprintln(w, "  "+clean(e, 300))
-	}
-	if len(failed)+left > 0 {
-		return quietError{}
-	}
-	return nil
-}
-
-func restoreOne(cmd *cobra.Command, s *dlq.Store, a *archive.Archive, id gocql.UUID, by dlq.Actor) error {
-	ctx := cmd.Context()
-	l, err := s.Read(ctx, id)
-	if err != nil {
-		return err
-	}
-	if l.PurgedAt.IsZero() {
-		return s.Restore(ctx, id, nil, nil, by)
-	}
-	if l.Archive == "" {
-		return fmt.Errorf("dead letter %s was purged at %s and is in no archive", id, l.PurgedAt.UTC().Format(time.RFC3339))
-	}
-	r, err := a.Letter(ctx, l.Archive, id)
-	if err != nil {
-		return err
-	}
-	whole, err := r.Letter()
-	if err != nil {
-		return err
-	}
-	return s.Restore(ctx, id, &whole, r.History, by)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "would move %s%d resolved and %d failed letters; %d failed stay because others wait behind them; %s expired\n",
+		least, plan.Archived[dlq.Resolved], plan.Archived[dlq.Failed], plan.Held, plural(len(plan.Expired), "object"))
+	return err
 }
 
 // tableParts splits "keyspace.table".

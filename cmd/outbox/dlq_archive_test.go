@@ -52,7 +52,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if b.status(done) != dlq.Resolved {
 		t.Fatal("a dry run or a refused purge changed the letter")
 	}
-	if out, _ := b.run(exitOK, in("purge", "--all", "--yes", "--actor", "ann", "--reason", "GDPR")...); !strings.Contains(out, "1 purged, 0 refused") {
+	if out, _ := b.run(exitOK, in("purge", "--all", "--yes", "--actor", "ann", "--reason", "GDPR")...); !strings.Contains(out, "1 changed, 0 refused") {
 		t.Errorf("purge printed %q", out)
 	}
 	for id, want := range map[string]dlq.Status{done: dlq.Archived, open: dlq.Pending, manual: dlq.Manual} {
@@ -93,6 +93,20 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 		t.Errorf("restored %+v, %v", l, err)
 	}
 
+	// It is a job like others, which another process with the archive may run.
+	out, _ = b.run(exitWaits, in("purge", done, "--yes", "--detach", "-o", "json")...)
+	var c changed
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.Action != dlq.ActionPurge || b.status(done) != dlq.Resolved {
+		t.Fatalf("purge --detach printed %s, %v", out, err)
+	}
+	b.run(exitOK, "jobs", "pause", c.Job.ID)
+	b.run(exitFailed, "jobs", "resume", c.Job.ID, "--yes")
+	if out, _ := b.run(exitOK, in("jobs", "resume", c.Job.ID, "--yes")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
+		t.Errorf("jobs resume of a purge printed %q", out)
+	}
+	b.run(exitOK, in("archive", "restore", "--aggregate", "nobody", "--yes")...)
+	b.run(exitOK, in("archive", "restore", done, "--yes")...)
+
 	// For good: only if it is said so.
 	b.run(exitOK, "purge", manual, done, "--force", "--no-archive", "--yes")
 	if _, errOut := b.run(exitFailed, in("archive", "restore", manual, "--yes")...); !strings.Contains(errOut, "is in no archive") {
@@ -125,6 +139,9 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "archive")
 	if out, _ := b.run(exitOK, "archive", "run", "--retention-archive", dir); !strings.HasPrefix(out, "0 resolved") {
 		t.Errorf("with 30 days: %q", out)
+	}
+	if out, _ := b.run(exitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.HasPrefix(out, "would move 1 resolved and 0 failed letters") || b.status(id) != dlq.Resolved {
+		t.Errorf("a dry run: %q, and the letter is %s", out, b.status(id))
 	}
 	if out, _ := b.run(exitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed letters moved to 1 object") {
 		t.Errorf("with a day: %q", out)

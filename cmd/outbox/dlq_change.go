@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,22 +63,21 @@ type dlqChangeFlags struct {
 	dlqConfirm
 	dlqActor
 	dlqRun
-	all, canary, force bool
-	output             string
-	rate               float64
-	batchSize          int
+	all, canary, force, noArchive bool
+	output, object                string
+	rate                          float64
+	batchSize                     int
 }
 
 func newDLQChangeCommand(c dlqChange) *cobra.Command {
 	var f dlqChangeFlags
-	replay := c.action == dlq.ActionReplay
 	cmd := &cobra.Command{
 		Use:   string(c.action) + " [EVENT_ID...]",
 		Short: c.short,
 		Long: c.long + `
 
-Name events, or say which by filters, or --all. Without --status only open
-letters are meant. What would be done is shown first. It is done by a job, which
+Name events, or say which by filters, or --all. Without --status ` + meantWithout[c.action] + `
+are meant. What would be done is shown first. It is done by a job, which
 is kept: an interruption pauses it, and 'outbox dlq jobs resume' goes on.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,30 +85,52 @@ is kept: an interruption pauses it, and 'outbox dlq jobs resume' goes on.`,
 			if err != nil {
 				return err
 			}
-			filter, err := f.check(len(ids) > 0, time.Now())
+			spec, err := f.check(c.action, len(ids) > 0 || f.object != "", time.Now())
 			if err != nil {
 				return err
 			}
-			return withDLQConfig(cmd, func(conf *config, s *dlq.Store) error { return f.change(cmd, conf, s, c.action, ids, filter) })
+			if len(ids) > 0 && f.object != "" {
+				return usageError{errors.New("event ids and --object do not go together: use one or the other")}
+			}
+			return withDLQConfig(cmd, func(conf *config, s *dlq.Store) error {
+				return conf.withKeeper(cmd, s, func(a dlq.Archive) error { return f.change(cmd, conf, s, a, spec, ids) })
+			})
 		},
 	}
 	f.dlqFilter.addFlags(cmd, 0)
 	f.dlqConfirm.addFlags(cmd)
 	f.dlqActor.addFlags(cmd)
-	f.dlqRun.addFlags(cmd, replay)
+	f.dlqRun.addFlags(cmd, c.action == dlq.ActionReplay)
 	fl := cmd.Flags()
-	fl.BoolVar(&f.all, "all", false, "all open letters, without any filter")
+	fl.BoolVar(&f.all, "all", false, "all letters that are meant without --status, without any filter")
 	fl.Float64Var(&f.rate, "rate", 0, "letters per second at most; 0 means as fast as it goes")
-	fl.IntVar(&f.batchSize, "batch-size", dlq.DefaultBatchSize, "letters between two saves of the job's progress")
-	outputFlag(cmd, &f.output)
+	size := dlq.DefaultBatchSize
 	sections := []section{sectionScylla}
-	if replay {
+	switch c.action {
+	case dlq.ActionPurge:
+		size = dlq.MaxBatchSize
+		fl.BoolVar(&f.force, "force", false, "failed and manual letters too")
+		fl.BoolVar(&f.noArchive, "no-archive", false, "lose the letters: write them to no archive")
+		sections = append(sections, sectionRetention)
+	case dlq.ActionRestore:
+		fl.StringVar(&f.object, "object", "", "all letters of this object that are archived")
+		sections = append(sections, sectionRetention)
+	case dlq.ActionReplay:
 		fl.BoolVar(&f.canary, "canary", false, "begin with 1, 2, 5 and 20 letters, and pause if one dies of the same error again")
 		fl.BoolVar(&f.force, "force", false, "replay though no relay, breaker or broker is well")
 		sections = append(sections, sectionKafka)
 	}
+	fl.IntVar(&f.batchSize, "batch-size", size, "letters between two saves of the job's progress")
+	outputFlag(cmd, &f.output)
 	addFlags(cmd, sections...)
 	return cmd
+}
+
+// meantWithout says which letters are meant without --status.
+var meantWithout = map[dlq.Action]string{
+	dlq.ActionReplay: "only open\nletters", dlq.ActionDiscard: "only open\nletters", dlq.ActionRelease: "only open\nletters",
+	dlq.ActionResolve: "only open\nletters", dlq.ActionPark: "only open\nletters",
+	dlq.ActionPurge: "resolved and\narchived letters", dlq.ActionRestore: "archived\nletters",
 }
 
 // dlqConfirm are the flags of what asks before it changes something.
@@ -157,26 +179,30 @@ func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Fi
 	return filter, nil
 }
 
-// check returns the filter that the flags mean; named says that the command
-// line has event ids.
-func (f *dlqChangeFlags) check(named bool, now time.Time) (dlq.Filter, error) {
-	filter, err := f.scope(named, f.all, f.output, now)
+// check returns the job that the flags mean; named says that the command line
+// names the letters.
+func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (dlq.JobSpec, error) {
+	spec := dlq.JobSpec{
+		Action: action, Rate: f.rate, BatchSize: f.batchSize, Canary: f.canary, Follow: f.follow(), Limit: f.limit,
+		Force: f.force && action == dlq.ActionPurge, NoArchive: f.noArchive,
+	}
+	var err error
+	spec.Filter, err = f.scope(named, f.all, f.output, now)
 	switch {
 	case err != nil:
-		return filter, err
+		return spec, err
 	case f.rate < 0:
-		return filter, usageError{fmt.Errorf("--rate %v must not be negative", f.rate)}
+		return spec, usageError{fmt.Errorf("--rate %v must not be negative", f.rate)}
 	case f.batchSize < 1 || f.batchSize > dlq.MaxBatchSize:
-		return filter, usageError{fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, dlq.MaxBatchSize)}
+		return spec, usageError{fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, dlq.MaxBatchSize)}
 	}
-	if len(filter.Status) == 0 {
-		for _, s := range dlq.Statuses {
-			if s.Open() {
-				filter.Status = append(filter.Status, s)
-			}
-		}
+	if len(spec.Filter.Status) == 0 {
+		spec.Filter.Status = spec.Statuses()
 	}
-	return filter, nil
+	if !named && spec.Filter.Until.IsZero() {
+		spec.Filter.Until = now.UTC() // what dies after the preview is not meant
+	}
+	return spec, nil
 }
 
 // changed is what a change prints as JSON.
@@ -210,38 +236,65 @@ func (c *changed) refuse(err error) {
 // dlqErrors is how many errors are shown.
 const dlqErrors = 10
 
-func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *config, s *dlq.Store, action dlq.Action, ids []gocql.UUID, filter dlq.Filter) error {
-	ctx := cmd.Context()
-	var out changed
-	var letters []dlq.Letter
-	var err error
-	if filter.Until.IsZero() && len(ids) == 0 {
-		filter.Until = time.Now().UTC() // what dies after the preview is not meant
+// needsArchive refuses what needs retention.archive where there is none.
+func needsArchive(spec *dlq.JobSpec) error {
+	if spec.Action == dlq.ActionPurge {
+		return usageError{withHint(errors.New("retention.archive is empty: the letters would be lost"), "--retention-archive names an archive; --no-archive loses them")}
+	}
+	return usageError{withHint(errors.New("retention.archive is empty: there is no archive"), "--retention-archive names a folder, or a bucket such as s3://name?region=…")}
+}
+
+// target reads the letters that are meant: of ids, of an object, or of the filter.
+func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *config, s *dlq.Store, spec *dlq.JobSpec, ids []gocql.UUID) (letters []dlq.Letter, missing []string, err error) {
+	if f.object != "" {
+		events, err := f.objectIDs(cmd, conf)
+		if err != nil {
+			return nil, nil, err
+		}
+		if ids, err = eventIDs(events); err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(ids) > 0 {
-		letters, out.Missing, err = readLetters(ctx, s, ids)
-	} else {
-		letters, _, err = collect(cmd, s, filter, f.limit)
+		return readLetters(cmd.Context(), s, ids)
 	}
+	letters, _, err = collect(cmd, s, spec.Filter, f.limit)
+	return slices.DeleteFunc(letters, func(l dlq.Letter) bool { return !spec.Means(&l) }), nil, err
+}
+
+// change shows what the job would do and, once that is confirmed, makes it and
+// runs it. a is the archive, nil without one.
+func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *config, s *dlq.Store, a dlq.Archive, spec dlq.JobSpec, ids []gocql.UUID) error {
+	ctx, action := cmd.Context(), spec.Action
+	if a == nil && (action == dlq.ActionRestore || action == dlq.ActionPurge && !f.noArchive) {
+		return needsArchive(&spec)
+	}
+	var out changed
+	letters, missing, err := f.target(cmd, conf, s, &spec, ids)
 	if err != nil {
 		return err
 	}
+	out.Missing = missing
+	named := len(ids) > 0 || f.object != ""
 	var may []dlq.Letter
-	if out.Preview, may, err = s.Preview(ctx, action, letters); err == nil {
+	if out.Preview, may, err = s.PreviewJob(ctx, &spec, letters); err == nil {
 		err = s.Estimate(ctx, &out.Preview, f.rate)
 	}
 	if err != nil {
 		return err
 	}
-	if len(ids) > 0 {
+	if named {
 		for i := range letters {
-			if err := s.Check(action, &letters[i]); err != nil {
+			if err := s.CheckJob(&spec, &letters[i]); err != nil {
 				out.refuse(err)
 			}
 		}
 	}
 	if f.output == "table" || !f.dryRun {
 		printPreview(cmd.ErrOrStderr(), &out)
+		if f.noArchive {
+			fmt.Fprintln(cmd.ErrOrStderr(), "they go to no archive: payloads, errors and histories are lost")
+		}
 	}
 	var jobErr error
 	switch {
@@ -256,7 +309,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *config, s *dlq.Store, 
 		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", action, plural(len(may), "letter"))); err != nil {
 			return err
 		}
-		job, err := f.dlqRun.create(cmd, s, f.spec(s, action, ids, may, filter), f.by())
+		job, err := f.dlqRun.create(cmd, s, a, narrow(s, spec, named, may), f.by())
 		if job == nil {
 			return err
 		}
@@ -272,22 +325,18 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *config, s *dlq.Store, 
 	return jobErr // it says more
 }
 
-// spec is the job that changes the letters of the preview.
-func (f *dlqChangeFlags) spec(s *dlq.Store, action dlq.Action, ids []gocql.UUID, may []dlq.Letter, filter dlq.Filter) dlq.JobSpec {
-	spec := dlq.JobSpec{Action: action, Rate: f.rate, BatchSize: f.batchSize, Canary: f.canary, Follow: f.follow()}
-	if len(ids) > 0 || f.limit > 0 && len(may) <= dlq.MaxJobIDs {
+// narrow is the job that changes the letters of the preview.
+func narrow(s *dlq.Store, spec dlq.JobSpec, named bool, may []dlq.Letter) dlq.JobSpec {
+	if named || spec.Limit > 0 && len(may) <= dlq.MaxJobIDs {
+		spec.Filter, spec.Limit = dlq.Filter{}, 0
 		for i := range may { // those that were shown, and no other
 			spec.IDs = append(spec.IDs, may[i].EventID)
 		}
 		return spec
 	}
-	spec.Filter, spec.Limit = filter, f.limit
-	spec.Filter.Status = nil
-	for _, st := range filter.Status {
-		if s.Check(action, &dlq.Letter{Status: st}) == nil {
-			spec.Filter.Status = append(spec.Filter.Status, st)
-		}
-	}
+	spec.Filter.Status = slices.DeleteFunc(slices.Clone(spec.Filter.Status), func(st dlq.Status) bool {
+		return s.CheckJob(&spec, &dlq.Letter{Status: st}) != nil
+	})
 	return spec
 }
 
@@ -336,21 +385,20 @@ func skipped(action dlq.Action, c *changed) string {
 
 // readLetters reads the letters of events, each once; missing have none.
 func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters []dlq.Letter, missing []string, err error) {
+	found, err := s.ReadMany(ctx, ids)
+	if err != nil {
+		return nil, nil, err
+	}
 	seen := make(map[gocql.UUID]bool)
 	for _, id := range ids {
 		if seen[id] {
 			continue
 		}
 		seen[id] = true
-		l, err := s.Read(ctx, id)
-		switch {
-		case errors.Is(err, dlq.ErrNotFound):
-			missing = append(missing, id.String())
-		case err != nil:
-			return nil, nil, err
-		default:
-			l.Payload, l.Headers = nil, nil
+		if l, ok := found[id]; ok {
 			letters = append(letters, l)
+		} else {
+			missing = append(missing, id.String())
 		}
 	}
 	return letters, missing, nil
@@ -359,8 +407,8 @@ func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters [
 func printPreview(w io.Writer, out *changed) {
 	p := &out.Preview
 	fmt.Fprintf(w, "%s %s of %s", p.Action, plural(p.Letters, "letter"), plural(p.Aggregates, "aggregate"))
-	if p.Estimated > 0 {
-		by := map[string]string{"rate": "at the given rate", "jobs before": "as jobs before went"}[p.EstimatedBy]
+	if p.Estimated >= 1 {
+		by := map[string]string{"rate": "at the given rate", "jobs before": "as jobs before went", "default rate": "as no job was made before"}[p.EstimatedBy]
 		fmt.Fprintf(w, ", in about %s %s", time.Duration(p.Estimated*float64(time.Second)).Round(time.Second), by)
 	}
 	fmt.Fprintln(w)

@@ -54,9 +54,12 @@ type said struct {
 	Breaker struct {
 		State string `json:"state"`
 	} `json:"breaker"`
+	// OtherInstances are other live processes of the relay's name.
+	OtherInstances []string `json:"other_instances"`
 }
 
-// relayProblems says for which tables no relay runs, or has its breaker open.
+// relayProblems says for which tables no relay runs, or more than one of a name, or
+// one that has its breaker open.
 func relayProblems(ctx context.Context, c *config, tables map[string]bool) (problems []string) {
 	session, err := c.Scylla.session(c.Scylla.Keyspace)
 	if err != nil {
@@ -72,7 +75,10 @@ func relayProblems(ctx context.Context, c *config, tables map[string]bool) (prob
 		if json.Unmarshal([]byte(status), &v) != nil || v.State == "stopped" || time.Since(at) > relaySilent {
 			continue
 		}
-		if _, other := alive[table]; !other || v.Breaker.State != "open" {
+		if before, other := alive[table]; !other || v.Breaker.State != "open" {
+			if len(v.OtherInstances) == 0 {
+				v.OtherInstances = before.OtherInstances
+			}
 			alive[table] = v // of several relays of a table one that can publish counts
 		}
 	}
@@ -86,6 +92,8 @@ func relayProblems(ctx context.Context, c *config, tables map[string]bool) (prob
 			problems = append(problems, "no relay of "+t+" runs")
 		case v.Breaker.State == "open":
 			problems = append(problems, "the breaker of the relay of "+t+" is open")
+		case len(v.OtherInstances) > 0:
+			problems = append(problems, "more than one process runs the relay of "+t+", and each would publish the letters: "+strings.Join(v.OtherInstances, ", ")+" beside the one that says so")
 		}
 	}
 	return problems

@@ -25,6 +25,8 @@ type jobView struct {
 	Rate      float64         `json:"rate,omitempty"`
 	BatchSize int             `json:"batch_size"`
 	Canary    bool            `json:"canary,omitempty"`
+	Force     bool            `json:"force,omitempty"`
+	NoArchive bool            `json:"no_archive,omitempty"`
 	Actor     string          `json:"actor"`
 	Reason    string          `json:"reason,omitempty"`
 	Progress  dlq.Progress    `json:"progress"`
@@ -40,10 +42,10 @@ type jobView struct {
 func viewOfJob(j *dlq.Job) *jobView {
 	v := &jobView{
 		ID: j.ID.String(), State: j.State, Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize,
-		Canary: j.Canary, Actor: j.Actor.Name, Reason: j.Actor.Reason, Progress: j.Progress, Error: j.Error, RunBy: j.ClaimedBy,
+		Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, Actor: j.Actor.Name, Reason: j.Actor.Reason, Progress: j.Progress, Error: j.Error, RunBy: j.ClaimedBy,
 		Created: j.Created(), Started: timeOrNil(j.Started), Finished: timeOrNil(j.Finished), Version: j.Version, History: j.History,
 	}
-	if len(j.IDs) == 0 {
+	if len(j.IDs) == 0 && j.Action != dlq.ActionArchive {
 		v.Filter = &j.Filter
 	}
 	return v
@@ -92,10 +94,10 @@ goes on where it was. A job changes a letter once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newDLQJobsListCommand(), newDLQJobsShowCommand(), newDLQJobsWatchCommand(),
-		newDLQJobsSteerCommand("pause", "Have a job stop between two letters", (*dlq.Store).PauseJob),
-		newDLQJobsSteerCommand("resume", "Let a paused job go on where it was, here", (*dlq.Store).ResumeJob),
-		newDLQJobsSteerCommand("cancel", "End a job; what it did stays done", (*dlq.Store).CancelJob))
+	cmd.AddCommand(newDLQJobsListCommand(), newDLQJobsShowCommand(), newDLQJobsWatchCommand())
+	for _, st := range jobSteers {
+		cmd.AddCommand(newDLQJobsSteerCommand(st))
+	}
 	return cmd
 }
 
@@ -149,17 +151,26 @@ func printJobs(out, errOut io.Writer, output string, jobs []*dlq.Job) error {
 	return tw.Flush()
 }
 
-// findJob reads the job of an argument.
-func findJob(ctx context.Context, s *dlq.Store, arg string) (*dlq.Job, error) {
+// withJob runs f with the job that a command names, once output is known to be
+// one of the forms.
+func withJob(cmd *cobra.Command, arg, output string, f func(*config, *dlq.Store, *dlq.Job) error) error {
+	if err := checkOutput(output); err != nil {
+		return err
+	}
 	id, err := jobID(arg)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	j, err := s.Job(ctx, id)
-	if errors.Is(err, dlq.ErrNoJob) {
-		return nil, withHint(err, "outbox dlq jobs list shows which there are")
-	}
-	return j, err
+	return withDLQConfig(cmd, func(c *config, s *dlq.Store) error {
+		j, err := s.Job(cmd.Context(), id)
+		if errors.Is(err, dlq.ErrNoJob) {
+			return withHint(err, "outbox dlq jobs list shows which there are")
+		}
+		if err != nil {
+			return err
+		}
+		return f(c, s, j)
+	})
 }
 
 func newDLQJobsShowCommand() *cobra.Command {
@@ -170,14 +181,7 @@ func newDLQJobsShowCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			return withDLQ(cmd, func(s *dlq.Store) error {
-				j, err := findJob(cmd.Context(), s, args[0])
-				if err != nil {
-					return err
-				}
+			return withJob(cmd, args[0], output, func(_ *config, _ *dlq.Store, j *dlq.Job) error {
 				return printJob(cmd.OutOrStdout(), output, viewOfJob(j))
 			})
 		},
@@ -196,8 +200,7 @@ func printJob(w io.Writer, output string, v *jobView) error {
 	field("job", v.ID)
 	field("state", v.State)
 	field("action", v.Action)
-	if v.Filter != nil {
-		f := v.Filter
+	if f := v.Filter; f != nil {
 		field("status", f.Status)
 		for _, x := range []struct{ name, value string }{{"error", f.ErrorClass}, {"type", f.EventType}, {"aggregate", f.Aggregate}} {
 			if x.value != "" {
@@ -208,8 +211,14 @@ func printJob(w io.Writer, output string, v *jobView) error {
 			field("died since", f.Since.UTC().Format(time.RFC3339))
 		}
 		field("died before", f.Until.UTC().Format(time.RFC3339))
-	} else {
+	} else if v.IDs > 0 {
 		field("letters named", v.IDs)
+	}
+	if v.Force {
+		field("force", "failed and manual letters too")
+	}
+	if v.NoArchive {
+		field("archive", "none: the letters are lost")
 	}
 	if v.Rate > 0 {
 		field("rate", fmt.Sprintf("%v/s", v.Rate))
@@ -244,12 +253,8 @@ func newDLQJobsWatchCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDLQ(cmd, func(s *dlq.Store) error {
-				j, err := findJob(cmd.Context(), s, args[0])
-				if err != nil {
-					return err
-				}
-				if err := showingJob(cmd, s, j, func() error {
+			return withJob(cmd, args[0], "table", func(_ *config, s *dlq.Store, j *dlq.Job) error {
+				if err := showingJob(cmd, s, j, func() (err error) {
 					for err == nil && j.Finished.IsZero() && j.State != dlq.JobPaused {
 						select {
 						case <-cmd.Context().Done():
@@ -271,59 +276,116 @@ func newDLQJobsWatchCommand() *cobra.Command {
 	return cmd
 }
 
-func newDLQJobsSteerCommand(what, short string, do func(*dlq.Store, context.Context, gocql.UUID, dlq.Actor) error) *cobra.Command {
-	var who dlqActor
-	var sure dlqConfirm
-	var detach bool
-	var output string
+// jobSteer is a command that steers a job.
+type jobSteer struct {
+	what, short string
+	do          func(*dlq.Store, context.Context, gocql.UUID, dlq.Actor) error
+	// ask says that it takes a confirmation: what anybody may want at once, and can
+	// be undone, does not.
+	ask bool
+	// then goes on with the job in this process, unless it is detached.
+	then func(*jobSteerFlags, *cobra.Command, *dlq.Store, dlq.Archive, *dlq.Job) (*dlq.Job, error)
+}
+
+var jobSteers = []jobSteer{
+	{"pause", "Have a job stop between two letters", (*dlq.Store).PauseJob, false, nil},
+	{"resume", "Let a paused job go on where it was, here", (*dlq.Store).ResumeJob, true, (*jobSteerFlags).resume},
+	{"cancel", "End a job; what it did stays done", (*dlq.Store).CancelJob, true, (*jobSteerFlags).end},
+}
+
+type jobSteerFlags struct {
+	dlqActor
+	dlqConfirm
+	detach bool
+	wait   time.Duration
+	output string
+}
+
+func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
+	var f jobSteerFlags
 	cmd := &cobra.Command{
-		Use:               what + " JOB",
-		Short:             short,
+		Use:               st.what + " JOB",
+		Short:             st.short,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			return withDLQ(cmd, func(s *dlq.Store) error {
-				j, err := findJob(cmd.Context(), s, args[0])
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d letters done\n", j.Action, j.Created().Format(dlqTime), clean(j.Actor.Name, 40),
-					j.State, j.Progress.Done, j.Progress.Total)
-				if sure.dryRun {
-					return nil
-				}
-				if what != "pause" { // which anybody may want at once, and which can be undone
-					if err := sure.confirm(cmd, what+" the job?"); err != nil {
-						return err
-					}
-				}
-				if err := do(s, cmd.Context(), j.ID, who.by()); err != nil {
-					return err
-				}
-				if j, err = s.Job(cmd.Context(), j.ID); err != nil {
-					return err
-				}
-				if what == "resume" && !detach {
-					if j, err = runJob(cmd, s, j, who.by()); err != nil {
-						return err
-					}
-				}
-				if err := printJob(cmd.OutOrStdout(), output, viewOfJob(j)); err != nil || what != "resume" || detach {
-					return err
-				}
-				return viewOfJob(j).status()
+			return withJob(cmd, args[0], f.output, func(c *config, s *dlq.Store, j *dlq.Job) error {
+				return c.withKeeper(cmd, s, func(a dlq.Archive) error { return f.steer(cmd, &st, s, a, j) })
 			})
 		},
 	}
-	who.addFlags(cmd)
-	sure.addFlags(cmd)
-	if what == "resume" {
-		cmd.Flags().BoolVar(&detach, "detach", false, "leave the job to 'outbox admin', and return at once")
+	f.dlqActor.addFlags(cmd)
+	f.dlqConfirm.addFlags(cmd)
+	sections := []section{sectionScylla}
+	switch st.what {
+	case "resume":
+		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin', and return at once")
+		sections = append(sections, sectionRetention)
+	case "cancel":
+		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave its report to 'outbox admin', and return at once")
+		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long its report may take, such as for what becomes of letters that it replayed")
 	}
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla)
+	outputFlag(cmd, &f.output)
+	addFlags(cmd, sections...)
 	return cmd
+}
+
+func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *dlq.Store, a dlq.Archive, j *dlq.Job) error {
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d letters done\n", j.Action, j.Created().Format(dlqTime), clean(j.Actor.Name, 40),
+		j.State, j.Progress.Done, j.Progress.Total)
+	if f.dryRun {
+		return nil
+	}
+	if st.ask {
+		if err := f.confirm(cmd, st.what+" the job?"); err != nil {
+			return err
+		}
+	}
+	if err := st.do(s, cmd.Context(), j.ID, f.by()); err != nil {
+		return err
+	}
+	j, err := s.Job(cmd.Context(), j.ID)
+	if err != nil {
+		return err
+	}
+	here := st.then != nil && !f.detach
+	if here {
+		if j, err = st.then(f, cmd, s, a, j); err != nil {
+			return err
+		}
+	}
+	v := viewOfJob(j)
+	if err := printJob(cmd.OutOrStdout(), f.output, v); err != nil || !here {
+		return err
+	}
+	switch {
+	case st.what != "cancel":
+		return v.status()
+	case v.Finished == nil:
+		return waitsError{}
+	}
+	return nil // it is what was asked for
+}
+
+// resume runs the job here.
+func (f *jobSteerFlags) resume(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, j *dlq.Job) (*dlq.Job, error) {
+	return runJob(cmd, s, a, j, f.by())
+}
+
+// end makes the report of a cancelled job final, if it is not yet; a runner that
+// has the job does so by itself.
+func (f *jobSteerFlags) end(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, j *dlq.Job) (*dlq.Job, error) {
+	if !j.Finished.IsZero() {
+		return j, nil
+	}
+	ctx, stop := context.WithTimeout(cmd.Context(), f.wait)
+	defer stop()
+	_, err := jobRunner(s, a).RunJob(ctx, j.ID)
+	if cmd.Context().Err() != nil {
+		return j, cmd.Context().Err()
+	}
+	if err != nil && ctx.Err() == nil {
+		return j, err
+	}
+	return s.Job(cmd.Context(), j.ID)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -61,12 +62,34 @@ func TestDLQ_Jobs(t *testing.T) {
 	if out, _ := b.run(exitOK, "jobs", "list", "--limit", "1"); strings.Count(out, "\n") != 2 {
 		t.Errorf("jobs list --limit 1 printed %q", out)
 	}
+	// A cancelled job is reported by who cancels it, as far as that can be known.
+	if out, _ := b.run(exitWaits, "replay", one, "--yes", "--detach", "--force"); !strings.Contains(out, "is queued") {
+		t.Errorf("replay --detach printed %q", out)
+	}
+	made, err := b.store.Jobs(t.Context(), gocql.UUID{}, 1)
+	if err != nil || len(made) != 1 {
+		t.Fatal(made, err)
+	}
+	ctx, die := context.WithTimeout(t.Context(), 2*time.Second)
+	defer die()
+	_, _ = dlq.NewRunner(b.store, dlq.RunnerConfig{Owner: "dies", Poll: 20 * time.Millisecond}).RunJob(ctx, made[0].ID)
+	if j, err := b.store.Job(t.Context(), made[0].ID); err != nil || j.State != dlq.JobRunning || j.Progress.Waiting != 1 {
+		t.Fatalf("the job that a runner left is %+v, %v", j, err)
+	}
+	b.run(exitWaits, "jobs", "cancel", made[0].ID.String(), "--yes", "--wait", "100ms")
+	if err := b.store.Discard(t.Context(), b.id(one), dlq.Actor{Name: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := b.run(exitOK, "jobs", "cancel", made[0].ID.String(), "--yes"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed by somebody else meanwhile") {
+		t.Errorf("jobs cancel printed %q", out)
+	}
 	b.run(exitOK, "jobs", "show", id, "-o", "yaml")
 	b.run(exitFailed, "jobs", "show", gocql.TimeUUID().String())
 	b.run(exitUsage, "jobs", "show", "x")
 	b.run(exitUsage, "jobs", "list", "--limit", "0")
 	b.run(exitUsage, "replay", one, "--batch-size", "0")
 
+	b.bury(2, nil)
 	t.Run("completion", func(t *testing.T) {
 		for flag, want := range map[string]string{"--status": "processing", "--error-type": "record_too_large", "--event-type": "OrderCreated"} {
 			if out := b.complete("list", flag, ""); !strings.Contains(out, want) {
@@ -119,6 +142,14 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 		if jobs, err := b.store.Jobs(t.Context(), gocql.UUID{}, 10); err != nil || len(jobs) != 0 {
 			t.Fatalf("a replay that was refused made a job: %v, %v", jobs, err)
 		}
+	}
+	twin := `{"state":"running","breaker":{"state":"closed"},"other_instances":["pod-b/1"]}`
+	if err := b.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', 'outbox.outbox_messages', 'i', ?, ?)",
+		time.Now(), twin).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	if errOut := replay(exitFailed); !strings.Contains(errOut, "more than one process runs the relay of outbox.outbox_messages") || !strings.Contains(errOut, "pod-b/1") {
+		t.Errorf("replay beside two relays of one name says %q", errOut)
 	}
 	if err := b.session.Query("DELETE FROM relay_instances WHERE scope = 'keyspace'").Exec(); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func (f *dlqRun) follow() time.Duration {
 }
 
 // create makes a job and runs it. The job is nil if there is none.
-func (f *dlqRun) create(cmd *cobra.Command, s *dlq.Store, spec dlq.JobSpec, by dlq.Actor) (*dlq.Job, error) {
+func (f *dlqRun) create(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, spec dlq.JobSpec, by dlq.Actor) (*dlq.Job, error) {
 	job, err := s.CreateJob(cmd.Context(), spec, by)
 	if err != nil {
 		return nil, err
@@ -53,14 +53,14 @@ func (f *dlqRun) create(cmd *cobra.Command, s *dlq.Store, spec dlq.JobSpec, by d
 	if f.detach {
 		return job, nil
 	}
-	return runJob(cmd, s, job, by)
+	return runJob(cmd, s, a, job, by)
 }
 
 // runJob runs a job in this process, or looks on while another one does. An
-// interruption pauses it.
-func runJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, by dlq.Actor) (*dlq.Job, error) {
+// interruption pauses it. a is the archive, nil without one.
+func runJob(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, job *dlq.Job, by dlq.Actor) (*dlq.Job, error) {
 	ctx := cmd.Context()
-	runner := dlq.NewRunner(s, dlq.RunnerConfig{Poll: jobPoll, Lease: jobLease})
+	runner := jobRunner(s, a)
 	var err error
 	last := job
 	run := func() error {
@@ -86,6 +86,10 @@ func runJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, by dlq.Actor) (*dlq.
 	}
 	return last, withHint(fmt.Errorf("interrupted: job %s is %s after %d of %d letters", job.ID, last.State, last.Progress.Done, last.Progress.Total),
 		"outbox dlq jobs resume %s goes on with the rest", job.ID)
+}
+
+func jobRunner(s *dlq.Store, a dlq.Archive) *dlq.Runner {
+	return dlq.NewRunner(s, dlq.RunnerConfig{Poll: jobPoll, Lease: jobLease, Archive: a})
 }
 
 // showingJob shows a job's progress while run runs, if there is much to show.

@@ -108,7 +108,8 @@ func (c *config) newUpkeep(ctx context.Context, session *gocql.Session, reg regi
 		return nil, fmt.Errorf("retention.archive: %w", err)
 	}
 	teardown.Add("archive", a.Close)
-	conf := c.sweep(store, a, session)
+	conf := c.sweep(store, a)
+	conf.RowTTL = func(ctx context.Context, table string) (time.Duration, error) { return rowTTL(ctx, session, table) }
 	conf.Logger, conf.Registerer = log, reg
 	if u.sweeper, err = archive.NewSweeper(conf); err != nil {
 		return nil, usageError{err}
@@ -117,11 +118,11 @@ func (c *config) newUpkeep(ctx context.Context, session *gocql.Session, reg regi
 }
 
 // sweep is the configuration of a sweeper.
-func (c *config) sweep(store *dlq.Store, a *archive.Archive, session *gocql.Session) archive.Config {
+func (c *config) sweep(store *dlq.Store, a *archive.Archive) archive.Config {
 	r := &c.Retention
 	return archive.Config{
 		Store: store, Archive: a, Owner: processName(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep, Interval: r.Interval, Rate: r.Rate,
-		RowTTL: func(ctx context.Context, table string) (time.Duration, error) { return rowTTL(ctx, session, table) },
+		RowTTL: c.rowTTLOnce,
 	}
 }
 

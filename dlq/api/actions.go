@@ -55,7 +55,7 @@ func (s *Server) registerActions() {
 	}
 	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
 		OperationID: "preview", Method: http.MethodPost, Path: "/v1/dlq/preview", Summary: "Say what an action would do to letters, without doing it",
-	}), s.preview)
+	}, 404, 409), s.preview)
 }
 
 func (s *Server) act(ctx context.Context, a *actionKind, in *actionInput) (*actionOutput, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -55,6 +56,10 @@ type Config struct {
 	// Keyspace.
 	Relay  string
 	Tables []Table
+
+	// Archive is where jobs purge to, restore from and sweep into. Nil refuses jobs
+	// that need one.
+	Archive *archive.Keeper
 
 	// Schemas are what edited payloads must fit. Nil has none.
 	Schemas *dlq.Schemas

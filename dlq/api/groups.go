@@ -68,7 +68,7 @@ func (s *Server) groups(ctx context.Context, in *groupsInput) (*groupsOutput, er
 	}
 	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Since: in.Since, Until: in.Until}
 	if len(f.Status) == 0 {
-		f.Status = openStatuses()
+		f.Status = dlq.OpenStatuses
 	}
 	out := new(groupsOutput)
 	b := &out.Body

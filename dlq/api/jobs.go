@@ -24,6 +24,8 @@ type JobBody struct {
 	Rate       float64         `json:"rate,omitempty" doc:"Letters per second; absent for as fast as it goes"`
 	BatchSize  int             `json:"batch_size"`
 	Canary     bool            `json:"canary"`
+	Force      bool            `json:"force,omitempty" doc:"Of a purge: failed and manual letters too"`
+	NoArchive  bool            `json:"no_archive,omitempty" doc:"Of a purge: the letters go to no archive"`
 	Actor      string          `json:"actor"`
 	Reason     string          `json:"reason,omitempty"`
 	State      dlq.JobState    `json:"state" enum:"queued,running,paused,done,cancelled,failed"`
@@ -40,11 +42,11 @@ type JobBody struct {
 
 func jobOf(j *dlq.Job) JobBody {
 	b := JobBody{
-		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary,
+		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive,
 		Actor: j.Actor.Name, Reason: j.Actor.Reason, State: j.State, Version: j.Version, Progress: j.Progress, Failed: j.Progress.Failed(), Error: j.Error,
 		RunBy: j.ClaimedBy, CreatedAt: j.Created(), StartedAt: when(j.Started), FinishedAt: when(j.Finished), History: j.History,
 	}
-	if len(j.IDs) == 0 {
+	if len(j.IDs) == 0 && j.Action != dlq.ActionArchive {
 		f := j.Filter
 		b.Filter = &f
 	}
@@ -66,15 +68,11 @@ type newJobInput struct {
 }
 
 type newJobBody struct {
-	Action    dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve"`
-	Filter    *filterBody `json:"filter,omitempty" doc:"Which letters; what dies later is not among them"`
-	IDs       []string    `json:"ids,omitempty"`
-	Limit     int         `json:"limit,omitempty" minimum:"0" doc:"So many letters at most, those that died last; 0 means all"`
-	Rate      float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Letters per second; 0 means as fast as it goes"`
-	BatchSize int         `json:"batch_size,omitempty" minimum:"0" maximum:"1000" doc:"Letters between two saves of the progress; 0 means 100"`
-	Canary    bool        `json:"canary,omitempty" doc:"Of a replay: begin with 1, 2, 5 and 20 letters, and pause if one dies of the same error again"`
-	Reason    string      `json:"reason,omitempty" maxLength:"2000"`
-	DryRun    bool        `json:"dry_run,omitempty" doc:"Only say what it would do (200)"`
+	JobTarget
+	BatchSize int    `json:"batch_size,omitempty" minimum:"0" maximum:"1000" doc:"Letters between two saves of the progress; 0 means 100, of a purge 1000"`
+	Canary    bool   `json:"canary,omitempty" doc:"Of a replay: begin with 1, 2, 5 and 20 letters, and pause if one dies of the same error again"`
+	Reason    string `json:"reason,omitempty" maxLength:"2000"`
+	DryRun    bool   `json:"dry_run,omitempty" doc:"Only say what it would do (200)"`
 }
 
 type newJobOutput struct {
@@ -129,12 +127,13 @@ var steerings = []steering{
 func (s *Server) registerJobs() {
 	huma.Register(s.api, s.describe(access.Operator, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/dlq/jobs", DefaultStatus: http.StatusAccepted,
-		Summary: "Act on many letters", Description: "A runner takes the job; discarding needs the role admin.",
+		Summary:     "Act on many letters, or sweep old ones into the archive",
+		Description: "A runner takes the job. Discarding, purging, restoring and sweeping need the role admin.",
 		Responses: map[string]*huma.Response{
 			"200": s.answer("What it would do, of a dry run", reflect.TypeFor[dryJobBody]()),
 			"202": s.answer("The job", reflect.TypeFor[JobBody]()),
 		},
-	}), s.createJob)
+	}, 404, 409), s.createJob)
 	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
 		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/dlq/jobs", Summary: "List jobs",
 	}), s.listJobs)
@@ -156,29 +155,27 @@ func (s *Server) answer(what string, body reflect.Type) *huma.Response {
 
 func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput, error) {
 	b := &in.Body
-	for _, a := range actions {
-		p, _ := access.From(ctx)
-		if err := access.Permit(p, a.role); a.action == b.Action && err != nil {
-			return nil, newProblem(ctx, http.StatusForbidden, problemBlank, err.Error())
-		}
+	p, _ := access.From(ctx)
+	if err := access.Permit(p, roleOf(b.Action)); err != nil {
+		return nil, newProblem(ctx, http.StatusForbidden, problemBlank, err.Error())
 	}
 	if b.Canary && b.Action != dlq.ActionReplay {
 		return nil, invalid(ctx, "body.canary", "only a replay has one", b.Canary)
 	}
-	w, err := whichOf(ctx, b.Filter, b.IDs, b.Limit)
+	spec, err := s.specOf(ctx, &b.JobTarget)
 	if err != nil {
 		return nil, err
 	}
 	out := new(newJobOutput)
 	if b.DryRun {
-		p, err := s.previewOf(ctx, b.Action, w, b.Rate)
+		p, err := s.previewOf(ctx, &spec)
 		if err != nil {
 			return nil, s.toProblem(ctx, err, false)
 		}
 		out.Status, out.Body = http.StatusOK, dryJobBody{DryRun: true, Preview: p}
 		return out, nil
 	}
-	spec := dlq.JobSpec{Action: b.Action, Filter: w.filter, IDs: w.ids, Limit: b.Limit, Rate: b.Rate, BatchSize: b.BatchSize, Canary: b.Canary}
+	spec.BatchSize, spec.Canary = b.BatchSize, b.Canary
 	if err := spec.Validate(); err != nil {
 		return nil, invalid(ctx, "body", err.Error(), nil)
 	}
@@ -205,6 +202,16 @@ func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput,
 	made := jobOf(job)
 	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/dlq/jobs/"+made.ID, made
 	return out, nil
+}
+
+// roleOf is who may make a job of an action.
+func roleOf(action dlq.Action) access.Role {
+	for _, a := range actions {
+		if a.action == action {
+			return a.role
+		}
+	}
+	return access.Admin // what takes letters out of the database, or brings them back
 }
 
 // auditIDs is how many ids of a job the audit repeats; the job has them all.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -16,7 +17,7 @@ const maxPreview = dlq.MaxJobIDs
 
 // filterBody says which letters.
 type filterBody struct {
-	Status     []string  `json:"status,omitempty" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Letters that stand there; open ones if it is empty"`
+	Status     []string  `json:"status,omitempty" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Letters that stand there; if it is empty, open ones, of a purge those that it may purge, of a restore archived ones"`
 	ErrorClass string    `json:"error_class,omitempty" maxLength:"200"`
 	EventType  string    `json:"event_type,omitempty" maxLength:"500"`
 	Aggregate  string    `json:"aggregate,omitempty" maxLength:"1000"`
@@ -24,21 +25,70 @@ type filterBody struct {
 	Until      time.Time `json:"until,omitempty,omitzero" doc:"Letters that died first before"`
 }
 
+// JobTarget is what a job, or its preview, is of. It is exported for huma alone.
+type JobTarget struct {
+	Action    dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,purge,restore,archive" doc:"archive is a sweep, which moves what is older than its retention to the archive, and takes no letters"`
+	Filter    *filterBody `json:"filter,omitempty" doc:"Which letters; what dies later is not among them"`
+	IDs       []string    `json:"ids,omitempty"`
+	Object    string      `json:"object,omitempty" maxLength:"500" doc:"Of a restore, in place of ids or a filter: the letters of this object of the archive"`
+	Limit     int         `json:"limit,omitempty" minimum:"0" doc:"So many letters at most, those that died last; 0 means all"`
+	Rate      float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Letters per second; 0 means as fast as it goes"`
+	Force     bool        `json:"force,omitempty" doc:"Of a purge: failed and manual letters too, whose events are in no topic; those parked behind them go on"`
+	NoArchive bool        `json:"no_archive,omitempty" doc:"Of a purge: write the letters to no archive, so that they are lost"`
+}
+
+// specOf reads what a job is to do. Nothing at all would mean all letters, which
+// must be said.
+func (s *Server) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, err error) {
+	spec = dlq.JobSpec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive}
+	if s.cfg.Archive == nil && (b.Action == dlq.ActionRestore || b.Action == dlq.ActionArchive || b.Action == dlq.ActionPurge && !b.NoArchive) {
+		p := newProblem(ctx, http.StatusConflict, problemRefused, "There is no archive: retention.archive of this server is empty.")
+		if b.Action == dlq.ActionPurge {
+			p.Hint = "no_archive loses the letters"
+		}
+		return spec, p
+	}
+	ids := b.IDs
+	switch {
+	case b.Object != "" && b.Action != dlq.ActionRestore:
+		return spec, invalid(ctx, "body.object", "only a restore has one", b.Object)
+	case b.Object != "" && (b.Filter != nil || len(ids) > 0):
+		return spec, invalid(ctx, "body.object", "use an object, ids or a filter, not two of them", b.Object)
+	case b.Object != "":
+		if ids, err = s.eventsOf(ctx, b.Object); err != nil {
+			return spec, err
+		}
+	}
+	if b.Action == dlq.ActionArchive {
+		if b.Filter != nil || len(ids) > 0 {
+			return spec, invalid(ctx, "body.filter", "a sweep goes by the age of all letters: leave ids and filter out", nil)
+		}
+	} else {
+		w, err := whichOf(ctx, b.Filter, ids, spec.Statuses())
+		if err != nil {
+			return spec, err
+		}
+		spec.Filter, spec.IDs = w.filter, w.ids
+	}
+	if err := spec.Validate(); err != nil {
+		return spec, invalid(ctx, "body", err.Error(), nil)
+	}
+	return spec, nil
+}
+
 // which are the letters that a request is about: by ids or by a filter.
 type which struct {
 	filter dlq.Filter
 	ids    []gocql.UUID
-	limit  int
 }
 
-// whichOf reads them. Nothing at all would mean all letters, which must be said.
-func whichOf(ctx context.Context, filter *filterBody, ids []string, limit int) (w which, err error) {
-	w.limit = limit
+// whichOf reads them.
+func whichOf(ctx context.Context, filter *filterBody, ids []string, statuses []dlq.Status) (w which, err error) {
 	switch {
 	case filter != nil && len(ids) > 0:
 		return w, invalid(ctx, "body.ids", "use ids or a filter, not both", len(ids))
 	case filter == nil && len(ids) == 0:
-		return w, invalid(ctx, "body.filter", "say which letters: by ids, or by a filter; an empty one, {}, means all open letters", nil)
+		return w, invalid(ctx, "body.filter", "say which letters: by ids, or by a filter; an empty one, {}, means all that stand where the action usually begins", nil)
 	case len(ids) > dlq.MaxJobIDs:
 		return w, invalid(ctx, "body.ids", fmt.Sprintf("name at most %d, or use a filter", dlq.MaxJobIDs), len(ids))
 	}
@@ -64,82 +114,71 @@ func whichOf(ctx context.Context, filter *filterBody, ids []string, limit int) (
 		Since: filter.Since, Until: filter.Until,
 	}
 	if len(w.filter.Status) == 0 {
-		w.filter.Status = openStatuses()
+		w.filter.Status = statuses
 	}
 	return w, nil
 }
 
-func openStatuses() (out []dlq.Status) {
-	for _, st := range dlq.Statuses {
-		if st.Open() {
-			out = append(out, st)
-		}
-	}
-	return out
-}
-
 type previewInput struct {
-	Body struct {
-		Action dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve"`
-		Filter *filterBody `json:"filter,omitempty"`
-		IDs    []string    `json:"ids,omitempty"`
-		Limit  int         `json:"limit,omitempty" minimum:"0" doc:"So many letters at most, those that died last; 0 means all"`
-		Rate   float64     `json:"rate,omitempty" minimum:"0" doc:"Letters per second that are meant, for the estimate"`
-	}
+	Body JobTarget
 }
 
 // previewBody is what an action would do.
 type previewBody struct {
 	dlq.Preview
-	Missing   int     `json:"missing,omitempty" doc:"Ids that have no letter"`
-	Truncated bool    `json:"truncated" doc:"There are more letters than were looked at"`
-	LookedAt  int     `json:"looked_at" doc:"Letters that were looked at"`
-	Estimated float64 `json:"estimated_seconds,omitempty" doc:"How long it takes at the rate that was given"`
+	Missing   int  `json:"missing,omitempty" doc:"Ids that have no letter"`
+	Truncated bool `json:"truncated" doc:"There are more letters than were looked at"`
+	LookedAt  int  `json:"looked_at" doc:"Letters that were looked at"`
+	Expired   int  `json:"objects_expired,omitempty" doc:"Of a sweep: objects of the archive whose time is over, which it removes"`
 }
 
 type previewOutput struct{ Body previewBody }
 
 func (s *Server) preview(ctx context.Context, in *previewInput) (*previewOutput, error) {
-	w, err := whichOf(ctx, in.Body.Filter, in.Body.IDs, in.Body.Limit)
+	spec, err := s.specOf(ctx, &in.Body)
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.previewOf(ctx, in.Body.Action, w, in.Body.Rate)
+	b, err := s.previewOf(ctx, &spec)
 	if err != nil {
 		return nil, s.toProblem(ctx, err, false)
 	}
 	return &previewOutput{b}, nil
 }
 
-func (s *Server) previewOf(ctx context.Context, action dlq.Action, w which, rate float64) (b previewBody, err error) {
+func (s *Server) previewOf(ctx context.Context, spec *dlq.JobSpec) (b previewBody, err error) {
 	err = s.heavily(ctx, func() error {
-		letters, err := s.some(ctx, w, &b)
+		if spec.Action == dlq.ActionArchive {
+			return s.planned(ctx, &b)
+		}
+		letters, err := s.some(ctx, spec, &b)
 		if err != nil {
 			return err
 		}
 		b.LookedAt = len(letters)
-		b.Preview, _, err = s.letters.Preview(ctx, action, letters)
+		b.Preview, _, err = s.letters.PreviewJob(ctx, spec, letters)
 		return err
 	})
-	if rate > 0 {
-		b.Estimated = float64(b.Letters) / rate
+	if err == nil {
+		err = s.letters.Estimate(ctx, &b.Preview, spec.Rate)
 	}
 	return b, err
 }
 
 // some reads the letters meant, up to maxPreview.
-func (s *Server) some(ctx context.Context, w which, b *previewBody) ([]dlq.Letter, error) {
+func (s *Server) some(ctx context.Context, spec *dlq.JobSpec, b *previewBody) ([]dlq.Letter, error) {
 	limit := maxPreview
-	if w.limit > 0 {
-		limit = min(limit, w.limit)
+	if spec.Limit > 0 {
+		limit = min(limit, spec.Limit)
 	}
 	var letters []dlq.Letter
-	if len(w.ids) > 0 {
-		found, err := s.letters.ReadMany(ctx, w.ids[:min(len(w.ids), limit)])
+	if len(spec.IDs) > 0 {
+		ids := spec.IDs[:min(len(spec.IDs), limit)]
+		found, err := s.letters.ReadMany(ctx, ids)
 		if err != nil {
 			return nil, err
 		}
-		for _, id := range w.ids[:min(len(w.ids), limit)] {
+		for _, id := range ids {
 			if l, ok := found[id]; ok {
 				letters = append(letters, l)
 			} else {
@@ -148,9 +187,12 @@ func (s *Server) some(ctx context.Context, w which, b *previewBody) ([]dlq.Lette
 		}
 		return letters, nil
 	}
-	err := s.letters.List(ctx, w.filter, func(l *dlq.Letter) error {
+	err := s.letters.List(ctx, spec.Filter, func(l *dlq.Letter) error {
+		if !spec.Means(l) {
+			return nil
+		}
 		if len(letters) == limit {
-			b.Truncated = w.limit == 0 || w.limit > limit
+			b.Truncated = spec.Limit == 0 || spec.Limit > limit
 			return dlq.ErrStop
 		}
 		letters = append(letters, *l)

@@ -78,6 +78,8 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such delivery, or no longer.")
 	case errors.Is(err, delivery.ErrPending):
 		return newProblem(ctx, http.StatusConflict, problemRefused, "The delivery is pending: it is tried again by itself.")
+	case errors.Is(err, dlq.ErrArchive):
+		return s.ofArchive(ctx, err)
 	case errors.Is(err, dlq.ErrNoJob):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):

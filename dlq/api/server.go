@@ -94,6 +94,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.registerEdit()
 	s.registerGroups()
 	s.registerJobs()
+	s.registerArchives()
 	s.registerAudit()
 	s.registerRelays()
 	s.registerLive()

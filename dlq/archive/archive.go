@@ -287,6 +287,11 @@ func (c *counter) Write(p []byte) (int, error) {
 // List calls f for every manifest, by day, oldest first; stop ends it early when
 // f returns dlq.ErrStop. Days before since are left out; zero leaves out none.
 func (a *Archive) List(ctx context.Context, since time.Time, f func(Manifest) error) error {
+	return a.ListAfter(ctx, "", since, f)
+}
+
+// ListAfter is List from behind an object on; empty begins at the first.
+func (a *Archive) ListAfter(ctx context.Context, after string, since time.Time, f func(Manifest) error) error {
 	it := a.bucket.List(nil)
 	for {
 		o, err := it.Next(ctx)
@@ -297,6 +302,9 @@ func (a *Archive) List(ctx context.Context, since time.Time, f func(Manifest) er
 			return fmt.Errorf("list the archive: %w", err)
 		}
 		if !strings.HasSuffix(o.Key, objectSuffix+manifestSuffix) {
+			continue
+		}
+		if after != "" && o.Key <= after+manifestSuffix {
 			continue
 		}
 		if day, err := time.Parse("2006/01/02", o.Key[:min(10, len(o.Key))]); err == nil && day.AddDate(0, 0, 1).Before(since) {

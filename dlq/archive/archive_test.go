@@ -63,7 +63,7 @@ func TestRecord_UnchangedToTheByte(t *testing.T) {
 	var records []Record
 	history := []dlq.Change{{Version: 1, ID: gocql.TimeUUID(), At: at(5), Action: dlq.ActionBury, To: dlq.Pending, Why: "x"}}
 	for _, l := range letters {
-		records = append(records, recordOf(l, history))
+		records = append(records, recordOf(&dlq.Copy{Letter: *l, History: history}))
 	}
 	m, err := a.Write(t.Context(), records, "me")
 	if err != nil {
@@ -113,7 +113,7 @@ func TestRecord_HasEveryField(t *testing.T) {
 			}
 		}
 	}
-	r := recordOf(l, nil)
+	r := recordOf(&dlq.Copy{Letter: *l})
 	if got, err := r.Letter(); err != nil || !reflect.DeepEqual(got, *l) {
 		t.Errorf("came back as %+v, %v", got, err)
 	}
@@ -122,7 +122,7 @@ func TestRecord_HasEveryField(t *testing.T) {
 func TestArchive_DamageIsFound(t *testing.T) {
 	t.Parallel()
 	a, dir := openDir(t)
-	m, err := a.Write(t.Context(), []Record{recordOf(awkward(), nil), recordOf(awkward(), nil)}, "me")
+	m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{Letter: *awkward()}), recordOf(&dlq.Copy{Letter: *awkward()})}, "me")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestArchive_WriteReadsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m, err := a.Write(t.Context(), []Record{recordOf(awkward(), nil)}, "me"); !errors.Is(err, ErrDamaged) {
+	if m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{Letter: *awkward()})}, "me"); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("Write() on a bad disk = %+v, %v, want ErrDamaged", m, err)
 	}
 	n := 0
@@ -196,7 +196,7 @@ func TestOpen_OtherBuckets(t *testing.T) {
 	}
 	a := New(b)
 	defer func() { _ = a.Close() }()
-	m, err := a.Write(t.Context(), []Record{recordOf(awkward(), nil)}, "me")
+	m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{Letter: *awkward()})}, "me")
 	if err != nil {
 		t.Fatal(err)
 	}

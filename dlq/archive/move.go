@@ -3,82 +3,214 @@ package archive
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
+	"time"
 
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// Moved is what Move did.
-type Moved struct {
-	Objects []string
-	// Purged letters are removed but for their outline. Refused are those that stand
-	// where a purge cannot begin, or that somebody changed meanwhile.
-	Purged, Refused int
-	Errors          []error // of the first that were refused
+// Keeper purges letters into an archive, restores them from there, and sweeps: it
+// is the dlq.Archive of jobs. It is safe for concurrent use.
+type Keeper struct {
+	store   *dlq.Store
+	archive *Archive
+	sweeper *Sweeper
 }
 
-// moveErrors is how many refusals Move explains.
-const moveErrors = 10
+var _ dlq.Archive = (*Keeper)(nil)
 
-// Move purges letters: it writes them to the archive first, or, if a is nil,
-// nowhere. It ends at the first error of the archive or the database; what it
-// returns is done, and calling it again goes on with the rest.
-func (a *Archive) Move(ctx context.Context, store *dlq.Store, events []gocql.UUID, force bool, by dlq.Actor) (Moved, error) {
-	var out Moved
-	refuse := func(err error) {
-		out.Refused++
-		if len(out.Errors) < moveErrors {
-			out.Errors = append(out.Errors, err)
+// NewKeeper returns a Keeper for the store and the archive of a sweeper.
+func NewKeeper(s *Sweeper) *Keeper {
+	return &Keeper{store: s.conf.Store, archive: s.conf.Archive, sweeper: s}
+}
+
+// ofArchive marks an error of the archive itself.
+func ofArchive(err error) error { return fmt.Errorf("%w: %w", dlq.ErrArchive, err) }
+
+// left tells whether an error is of one letter, which stays as it is.
+func left(err error) bool { return errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) }
+
+// Purge writes letters to the archive, in objects as large as a sweep's, and then
+// purges each that nobody has changed since it was read. What was written and is
+// not purged when it ends early is written again by the next call.
+func (k *Keeper) Purge(ctx context.Context, events []gocql.UUID, force bool, by dlq.Actor) ([]error, error) {
+	out := make([]error, len(events))
+	m := moving{Keeper: k, how: dlq.Purge{Force: force}, by: by, out: out}
+	for i, id := range events {
+		switch err := m.add(ctx, i, id); {
+		case left(err):
+			out[i] = err
+		case err != nil:
+			return out, err
 		}
 	}
-	for some := range slices.Chunk(events, batch) {
-		var letters []dlq.Letter
-		var records []Record
-		for _, id := range some {
-			l, err := store.Read(ctx, id)
-			if err == nil {
-				err = store.CheckPurge(&l, dlq.Purge{Force: force})
-			}
-			if errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) {
-				refuse(err)
-				continue
-			}
-			if err != nil {
-				return out, err
-			}
-			if a != nil {
-				history, err := store.History(ctx, id)
-				if err != nil {
-					return out, err
-				}
-				records = append(records, recordOf(&l, history))
-			}
-			l.Payload, l.Headers, l.Edit = nil, nil, nil
-			letters = append(letters, l)
+	return out, m.flush(ctx)
+}
+
+// moving gathers letters for an object.
+type moving struct {
+	*Keeper
+	how     dlq.Purge
+	by      dlq.Actor
+	out     []error
+	records []Record
+	bytes   int
+	at      []int // in out, of the records
+}
+
+func (m *moving) add(ctx context.Context, i int, id gocql.UUID) error {
+	c, err := m.store.Copy(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !c.Letter.PurgedAt.IsZero() {
+		// By whomever; if a crash came after that, this removes what it left.
+		return m.store.Purge(ctx, id, m.how, m.by)
+	}
+	if err := m.store.CheckPurge(&c.Letter, m.how); err != nil {
+		return err
+	}
+	m.records, m.at = append(m.records, recordOf(&c)), append(m.at, i)
+	m.bytes += len(c.Letter.Payload) + 1024
+	if len(m.records) >= objectLetters || m.bytes >= objectBytes {
+		return m.flush(ctx)
+	}
+	return nil
+}
+
+// flush writes the object, and then purges its letters.
+func (m *moving) flush(ctx context.Context) error {
+	if len(m.records) == 0 {
+		return nil
+	}
+	man, err := m.archive.Write(ctx, m.records, m.by.Name)
+	if err != nil {
+		return ofArchive(err)
+	}
+	m.how.Archive = man.Object
+	for n := range m.records {
+		r := &m.records[n]
+		id, err := gocql.ParseUUID(r.EventID)
+		if err != nil {
+			return err
 		}
-		how := dlq.Purge{Force: force}
-		if len(records) > 0 {
-			m, err := a.Write(ctx, records, by.Name)
-			if err != nil {
-				return out, err
-			}
-			how.Archive = m.Object
-			out.Objects = append(out.Objects, m.Object)
+		by := m.by
+		by.Version = r.Version
+		switch err := m.store.Purge(ctx, id, m.how, by); {
+		case left(err):
+			m.out[m.at[n]] = err
+		case err != nil:
+			return err
 		}
-		for i := range letters {
-			who := by
-			who.Version = letters[i].Version
-			switch err := store.Purge(ctx, letters[i].EventID, how, who); {
-			case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound):
-				refuse(err)
-			case err != nil:
+	}
+	m.records, m.at, m.bytes = nil, nil, 0
+	return nil
+}
+
+// Restore brings letters back. Each object that they are in is read once, and is
+// checked as a whole before any of its letters is restored.
+func (k *Keeper) Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor) ([]error, error) {
+	out := make([]error, len(events))
+	outlines, err := k.store.ReadMany(ctx, events)
+	if err != nil {
+		return out, err
+	}
+	in := make(map[string]map[string]int) // by object, of which events which
+	for i, id := range events {
+		l, ok := outlines[id]
+		switch {
+		case !ok:
+			out[i] = fmt.Errorf("event %s: %w", id, dlq.ErrNotFound)
+		case l.PurgedAt.IsZero(): // whole, or restored already
+			if err := k.store.Restore(ctx, id, nil, by); left(err) {
+				out[i] = err
+			} else if err != nil {
 				return out, err
-			default:
-				out.Purged++
 			}
+		case l.Archive == "":
+			out[i] = fmt.Errorf("event %s was purged and is in no archive: %w", id, dlq.ErrNoCopy)
+		default:
+			if in[l.Archive] == nil {
+				in[l.Archive] = make(map[string]int)
+			}
+			in[l.Archive][id.String()] = i
+		}
+	}
+	for object, wanted := range in {
+		if err := k.restoreFrom(ctx, object, wanted, events, out, by); err != nil {
+			return out, err
 		}
 	}
 	return out, nil
+}
+
+// restoreFrom restores those of an object that are wanted.
+func (k *Keeper) restoreFrom(ctx context.Context, object string, wanted map[string]int, events []gocql.UUID, out []error, by dlq.Actor) error {
+	found := make(map[int]Record, len(wanted))
+	err := k.archive.Records(ctx, object, func(r Record) error {
+		if i, ok := wanted[r.EventID]; ok {
+			found[i] = r
+		}
+		return nil
+	})
+	missing := fmt.Errorf("it is not in %s", object)
+	switch {
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged):
+		clear(found) // all of it, or nothing
+		missing = err
+	case err != nil:
+		return ofArchive(err)
+	}
+	for id, i := range wanted {
+		r, ok := found[i]
+		if !ok {
+			out[i] = fmt.Errorf("event %s: %w: %w", id, dlq.ErrNoCopy, missing)
+			continue
+		}
+		c, err := r.Copy()
+		if err != nil {
+			out[i] = fmt.Errorf("event %s: %w: %w", id, dlq.ErrNoCopy, err)
+			continue
+		}
+		if err := k.store.Restore(ctx, events[i], &c, by); left(err) {
+			out[i] = err
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sweep is Sweeper.Once.
+func (k *Keeper) Sweep(ctx context.Context) (dlq.Swept, error) {
+	r, err := k.sweeper.Once(ctx)
+	if err != nil {
+		return dlq.Swept{}, err
+	}
+	return r.swept(), nil
+}
+
+func (r *Report) swept() dlq.Swept {
+	return dlq.Swept{
+		Archived: r.Archived, Held: r.Held, Changed: r.Changed, Objects: len(r.Objects), Expired: len(r.Expired), Forgotten: r.Forgotten,
+	}
+}
+
+// Plan is Sweeper.Plan.
+func (k *Keeper) Plan(ctx context.Context) (dlq.Swept, bool, error) {
+	r, more, err := k.sweeper.Plan(ctx)
+	return r.swept(), more, err
+}
+
+// Archive is the archive.
+func (k *Keeper) Archive() *Archive { return k.archive }
+
+// Expires is when an object is removed; zero for never.
+func (k *Keeper) Expires(m *Manifest) time.Time {
+	if k.sweeper.conf.Keep < 0 {
+		return time.Time{}
+	}
+	return m.CreatedAt.Add(k.sweeper.conf.Keep)
 }

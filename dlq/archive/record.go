@@ -57,13 +57,15 @@ type Record struct {
 	Raw           map[string]string `json:"raw,omitzero"`
 	History       []dlq.Change      `json:"history"`
 	// EditedID and Edit are what was published in place of the event, if somebody
-	// edited the letter.
+	// edited the letter, and Edits all its edits, oldest first.
 	EditedID string `json:"edited_id,omitempty"`
 	Edit     *Edit  `json:"edit,omitempty"`
+	Edits    []Edit `json:"edits,omitempty"`
 }
 
-// Edit is the last edit of a letter.
+// Edit is an edit of a letter.
 type Edit struct {
+	ID          string            `json:"id,omitempty"`
 	Payload     []byte            `json:"payload_base64"`
 	ContentType string            `json:"content_type,omitempty"`
 	Headers     map[string]string `json:"headers,omitzero"`
@@ -72,8 +74,28 @@ type Edit struct {
 	At          time.Time         `json:"at"`
 }
 
+// editOf is an edit as a line has it.
+func editOf(e *dlq.Edited) Edit {
+	return Edit{
+		ID: e.ID.String(), Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At,
+	}
+}
+
+// edited is the edit of a line.
+func (e *Edit) edited() (dlq.Edited, error) {
+	id, err := gocql.ParseUUID(e.ID)
+	if err != nil {
+		return dlq.Edited{}, fmt.Errorf("id %q of an edit: %w", e.ID, err)
+	}
+	return dlq.Edited{
+		ID: id, Edit: dlq.Edit{Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers},
+		Actor: dlq.Actor{Name: e.By, Reason: e.Reason}, At: e.At,
+	}, nil
+}
+
 // recordOf is a letter as a line.
-func recordOf(l *dlq.Letter, history []dlq.Change) Record {
+func recordOf(c *dlq.Copy) Record {
+	l, history := &c.Letter, c.History
 	r := Record{
 		EventID: l.EventID.String(), Version: l.Version, Status: l.Status, Table: l.Table, AggregateID: l.AggregateID,
 		AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt,
@@ -96,10 +118,34 @@ func recordOf(l *dlq.Letter, history []dlq.Change) Record {
 	if l.EditedID != (gocql.UUID{}) {
 		r.EditedID = l.EditedID.String()
 	}
-	if e := l.Edit; e != nil {
-		r.Edit = &Edit{Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At}
+	if l.Edit != nil {
+		e := editOf(l.Edit)
+		r.Edit = &e
+	}
+	for i := range c.Edits {
+		r.Edits = append(r.Edits, editOf(&c.Edits[i]))
 	}
 	return r
+}
+
+// Copy is the letter of the line, with its history and its edits.
+func (r *Record) Copy() (dlq.Copy, error) {
+	l, err := r.Letter()
+	if err != nil {
+		return dlq.Copy{}, err
+	}
+	c := dlq.Copy{Letter: l, History: r.History}
+	for i := range r.Edits {
+		e, err := r.Edits[i].edited()
+		if err != nil {
+			return dlq.Copy{}, fmt.Errorf("event %s: %w", r.EventID, err)
+		}
+		c.Edits = append(c.Edits, e)
+	}
+	if l.Edit != nil && len(c.Edits) == 0 { // lines of old have the last one alone
+		c.Edits = []dlq.Edited{*l.Edit}
+	}
+	return c, nil
 }
 
 // Letter is the letter of the line, unchanged to the byte.

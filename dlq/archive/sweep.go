@@ -202,10 +202,8 @@ func (s *Sweeper) turn(ctx context.Context, duty *dlq.Duty) error {
 	})
 }
 
-// ErrBusy is returned by Once if another process sweeps just now.
-var ErrBusy = errors.New("another process sweeps the dead letters just now")
-
-// Once sweeps now.
+// Once sweeps now. dlq.ErrBusy says that another process does so, and an error
+// with dlq.ErrArchive in its chain that it is the archive which failed.
 func (s *Sweeper) Once(ctx context.Context) (Report, error) {
 	duty, err := s.conf.Store.Duty(dutyName, s.conf.Owner, dutyTTL)
 	if err != nil {
@@ -219,7 +217,7 @@ func (s *Sweeper) Once(ctx context.Context) (Report, error) {
 		return err
 	})
 	if err == nil && !did {
-		err = ErrBusy
+		err = dlq.ErrBusy
 	}
 	return r, err
 }
@@ -282,26 +280,37 @@ func (s *Sweeper) onDuty(ctx context.Context, duty *dlq.Duty, f func(context.Con
 	return err
 }
 
+// pass is what a sweep does about the letters of a status.
+type pass struct {
+	status dlq.Status
+	before time.Time
+	since  func(*dlq.Letter) time.Time
+}
+
+func (p *pass) filter() dlq.Filter {
+	return dlq.Filter{Status: []dlq.Status{p.status}, Until: p.before}
+}
+
+// meant tells whether the time of a letter has come.
+func (p *pass) meant(l *dlq.Letter) bool { return l.Status == p.status && p.since(l).Before(p.before) }
+
+func (s *Sweeper) passes(now time.Time) (out []pass) {
+	if s.conf.Resolved >= 0 {
+		out = append(out, pass{dlq.Resolved, now.Add(-s.conf.Resolved), func(l *dlq.Letter) time.Time { return l.ResolvedAt }})
+	}
+	if s.conf.Failed >= 0 {
+		out = append(out, pass{dlq.Failed, now.Add(-s.conf.Failed), func(l *dlq.Letter) time.Time { return l.LastFailedAt }})
+	}
+	return out
+}
+
 // Sweep does what Once does without asking whether another process does so too.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	r := Report{Archived: make(map[dlq.Status]int)}
 	now := s.conf.Now().UTC()
-	for _, pass := range []struct {
-		status dlq.Status
-		age    time.Duration
-		since  func(*dlq.Letter) time.Time
-	}{
-		{dlq.Resolved, s.conf.Resolved, func(l *dlq.Letter) time.Time { return l.ResolvedAt }},
-		{dlq.Failed, s.conf.Failed, func(l *dlq.Letter) time.Time { return l.LastFailedAt }},
-	} {
-		if pass.age < 0 {
-			continue
-		}
-		before := now.Add(-pass.age)
+	for _, p := range s.passes(now) {
 		m := mover{s: s, r: &r}
-		if err := s.walk(ctx, dlq.Filter{Status: []dlq.Status{pass.status}, Until: before}, func(l *dlq.Letter) error {
-			return m.add(ctx, l, func(l *dlq.Letter) bool { return l.Status == pass.status && pass.since(l).Before(before) })
-		}); err != nil {
+		if err := s.walk(ctx, p.filter(), func(l *dlq.Letter) error { return m.add(ctx, l, p.meant) }); err != nil {
 			return r, err
 		}
 		if err := m.flush(ctx); err != nil {
@@ -355,32 +364,27 @@ type mover struct {
 // add reads the whole letter and takes it if it is still meant.
 func (m *mover) add(ctx context.Context, seen *dlq.Letter, meant func(*dlq.Letter) bool) error {
 	store := m.s.conf.Store
-	l, err := store.Read(ctx, seen.EventID)
+	c, err := store.Copy(ctx, seen.EventID)
 	if errors.Is(err, dlq.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	l := c.Letter
 	if !meant(&l) {
 		return nil
 	}
-	if l.Status == dlq.Failed && !l.Released {
-		held, err := m.holdsOthers(ctx, &l)
-		if err != nil {
-			return err
-		}
-		if held {
-			m.r.Held++
-			m.s.metrics.of("held").Inc()
-			return nil
-		}
-	}
-	history, err := store.History(ctx, l.EventID)
+	held, err := m.s.holdsOthers(ctx, &l)
 	if err != nil {
 		return err
 	}
-	m.records = append(m.records, recordOf(&l, history))
+	if held {
+		m.r.Held++
+		m.s.metrics.of("held").Inc()
+		return nil
+	}
+	m.records = append(m.records, recordOf(&c))
 	m.bytes += len(l.Payload) + 1024
 	l.Payload, l.Headers, l.Metadata, l.Raw = nil, nil, nil, nil
 	m.letters = append(m.letters, l)
@@ -390,9 +394,13 @@ func (m *mover) add(ctx context.Context, seen *dlq.Letter, meant func(*dlq.Lette
 	return nil
 }
 
-// holdsOthers tells whether a letter of the aggregate is parked behind l.
-func (m *mover) holdsOthers(ctx context.Context, l *dlq.Letter) (bool, error) {
-	chain, err := m.s.conf.Store.Chain(ctx, l.Table, l.AggregateID)
+// holdsOthers tells whether a letter of the aggregate is parked behind l, which
+// failed.
+func (s *Sweeper) holdsOthers(ctx context.Context, l *dlq.Letter) (bool, error) {
+	if l.Status != dlq.Failed || l.Released {
+		return false, nil
+	}
+	chain, err := s.conf.Store.Chain(ctx, l.Table, l.AggregateID)
 	if err != nil {
 		return false, err
 	}
@@ -415,7 +423,7 @@ func (m *mover) flush(ctx context.Context) error {
 	}
 	man, err := m.s.conf.Archive.Write(ctx, m.records, m.s.conf.Owner)
 	if err != nil {
-		return err
+		return ofArchive(err)
 	}
 	m.r.Objects = append(m.r.Objects, man.Object)
 	for i := range m.letters {
@@ -444,25 +452,19 @@ func (m *mover) flush(ctx context.Context) error {
 // expire removes what has been in the archive for long enough.
 func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err error) {
 	if r.Orphans, err = s.conf.Archive.RemoveOrphans(ctx); err != nil {
-		return err
+		return ofArchive(err)
 	}
 	if s.conf.Keep < 0 {
 		return nil
 	}
 	before := now.Add(-s.conf.Keep)
-	var old []string
-	if err := s.conf.Archive.List(ctx, time.Time{}, func(m Manifest) error {
-		if !m.CreatedAt.Before(before) {
-			return dlq.ErrStop // they come by day, and by time within it
-		}
-		old = append(old, m.Object)
-		return nil
-	}); err != nil {
+	old, err := s.expired(ctx, before)
+	if err != nil {
 		return err
 	}
 	for _, object := range old {
 		if err := s.conf.Archive.Remove(ctx, object); err != nil {
-			return err
+			return ofArchive(err)
 		}
 		r.Expired = append(r.Expired, object)
 		s.metrics.expired.Inc()
@@ -486,6 +488,57 @@ func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err err
 		}
 		return nil
 	})
+}
+
+// expired are the objects that were written before a time.
+func (s *Sweeper) expired(ctx context.Context, before time.Time) (old []string, err error) {
+	if err := s.conf.Archive.List(ctx, time.Time{}, func(m Manifest) error {
+		if !m.CreatedAt.Before(before) {
+			return dlq.ErrStop // they come by day, and by time within it
+		}
+		old = append(old, m.Object)
+		return nil
+	}); err != nil {
+		return nil, ofArchive(err)
+	}
+	return old, nil
+}
+
+// maxPlanned is how many letters Plan looks at.
+const maxPlanned = 10_000
+
+// Plan is what a sweep would do now, as far as it is told from lists: the letters
+// that it would move, those that would stay because others wait behind them, and
+// the objects that have expired. more says that there are more letters than it
+// looked at. It changes nothing.
+func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
+	r.Archived = make(map[dlq.Status]int)
+	now := s.conf.Now().UTC()
+	seen := 0
+	for _, p := range s.passes(now) {
+		if err := s.conf.Store.List(ctx, p.filter(), func(l *dlq.Letter) error {
+			if seen++; seen > maxPlanned {
+				more = true
+				return dlq.ErrStop
+			}
+			if !p.meant(l) {
+				return nil
+			}
+			held, err := s.holdsOthers(ctx, l)
+			if held {
+				r.Held++
+			} else if err == nil {
+				r.Archived[l.Status]++
+			}
+			return err
+		}); err != nil {
+			return r, more, err
+		}
+	}
+	if s.conf.Keep >= 0 {
+		r.Expired, err = s.expired(ctx, now.Add(-s.conf.Keep))
+	}
+	return r, more, err
 }
 
 // rowsGone tells whether a table has no rows of that age any more, so that no

@@ -25,6 +25,7 @@ import (
 type bundle struct {
 	*testing.T
 	node    *scyllafake.Server
+	session *gocql.Session
 	store   *dlq.Store
 	archive *Archive
 	conf    Config
@@ -37,10 +38,9 @@ func setup(t *testing.T, change func(*Config)) *bundle {
 	b := &bundle{T: t}
 	b.now.Store(time.Now().UnixMilli())
 	clock := func() time.Time { return at(b.now.Load()) }
-	node, session := scyllatest.Start(t)
-	b.node = node
+	b.node, b.session = scyllatest.Start(t)
 	var err error
-	if b.store, err = dlq.Open(session, schema.DefaultKeyspace, dlq.WithClock(clock),
+	if b.store, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(clock),
 		dlq.WithTimeouts(time.Second, 5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -160,9 +160,9 @@ func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 	// And back.
 	rec, err := b.archive.Letter(t.Context(), b.read(resolved[0]).Archive, resolved[0])
 	b.must(err)
-	l, err := rec.Letter()
+	c, err := rec.Copy()
 	b.must(err)
-	b.must(b.store.Restore(t.Context(), resolved[0], &l, rec.History, dlq.Actor{Name: "eve"}))
+	b.must(b.store.Restore(t.Context(), resolved[0], &c, dlq.Actor{Name: "eve"}))
 	after := b.read(resolved[0])
 	after.Version = before.Version
 	if !reflect.DeepEqual(after, before) {
@@ -279,7 +279,7 @@ func TestSweeper_OneAtATime(t *testing.T) {
 	if ok, err := other.Take(t.Context()); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if _, err := b.sweeper.Once(t.Context()); !errors.Is(err, ErrBusy) {
+	if _, err := b.sweeper.Once(t.Context()); !errors.Is(err, dlq.ErrBusy) {
 		t.Errorf("Once() = %v, want ErrBusy", err)
 	}
 	b.must(other.Leave(t.Context()))

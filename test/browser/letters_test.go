@@ -3,7 +3,9 @@
 package browser
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -59,6 +61,10 @@ func TestLetter_FindPreviewReplayWatch(t *testing.T) {
 			t.Errorf("event %d is %d times in the topic, want once", i+1, n)
 		}
 	}
+	b.visit("/events/" + ids[2].String())
+	b.sees("main", "Captured by")
+	b.sees(".timeline", "captured by the")
+	b.sees(".timeline", "the breaker was closed")
 	b.visit("/audit")
 	b.sees("tbody", "INC-311 the limit was raised")
 	b.sees("tbody", "mara-operator")
@@ -163,6 +169,8 @@ func TestOverview_BreakerOpens(t *testing.T) {
 	b := w.open(access.Viewer, "/")
 	b.sees(".say-title", "No dead letters are open")
 	b.sees(".overview .badge.b-resolved", "closed")
+	b.sees(".overview", "streams are, by parts of the ring")
+	b.sees(".lag", "of 16 · 1 stream")
 	w.broker.Close()
 	for range 12 {
 		w.store(10)
@@ -170,4 +178,37 @@ func TestOverview_BreakerOpens(t *testing.T) {
 	b.sees(".say.bad .say-title", "The circuit breaker of orders is")
 	b.sees(".overview", "connection refused")
 	b.shoot("breaker-open")
+}
+
+// Two processes that run one relay are the first thing that the overview says.
+func TestOverview_TwoRelaysOfOneName(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	var relay string
+	if !eventually(func() bool {
+		return w.session.Query("SELECT relay FROM relay_instances WHERE scope = 'keyspace'").Scan(&relay) == nil
+	}) {
+		t.Fatal("the relay says nothing")
+	}
+	b := w.open(access.Viewer, "/")
+	b.sees(".say-title", "No dead letters are open")
+	w.background("other relay", func(ctx context.Context) error {
+		every := time.NewTicker(100 * time.Millisecond)
+		defer every.Stop()
+		for {
+			if err := w.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, 'pod-b/1', ?, ?)",
+				relay, table, time.Now(), `{"state":"running","started_at":"2026-01-01T00:00:00Z"}`).WithContext(ctx).Exec(); err != nil && ctx.Err() == nil {
+				return err
+			}
+			select {
+			case <-every.C:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	b.sees(".say.bad .say-title", "runs more than once")
+	b.sees(".say.bad", "pod-b/1")
+	b.shoot("two-relays")
 }

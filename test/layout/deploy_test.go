@@ -1,7 +1,10 @@
 package layout
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -29,7 +32,7 @@ func TestDeploy_MetricsExist(t *testing.T) {
 	for _, f := range []string{"deploy/prometheus/alerts.yml", "deploy/grafana/dashboards/outbox.json"} {
 		for _, name := range metricName.FindAllString(read(t, filepath.Join(root, f)), -1) {
 			seen++
-			base := strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")
+			base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count"), "_sum")
 			if !strings.Contains(code.String(), `"`+base+`"`) {
 				t.Errorf("%s asks for %s, which nothing exports", f, base)
 			}
@@ -68,5 +71,142 @@ func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
 		if !strings.Contains(runbook, "\n### "+a[1]+"\n") {
 			t.Errorf("RUNBOOK.md has no section on %s", a[1])
 		}
+	}
+}
+
+// dashboard is what of a Grafana dashboard can be wrong without Grafana saying so.
+type dashboard struct {
+	UID    string `json:"uid"`
+	Panels []struct {
+		ID         int    `json:"id"`
+		Title      string `json:"title"`
+		Type       string `json:"type"`
+		Datasource struct {
+			UID string `json:"uid"`
+		} `json:"datasource"`
+		GridPos struct {
+			X, Y, W, H int
+		} `json:"gridPos"`
+		Targets []struct {
+			RefID string `json:"refId"`
+			Expr  string `json:"expr"`
+		} `json:"targets"`
+	} `json:"panels"`
+}
+
+// TestDeploy_DashboardLoads holds the dashboard to what Grafana needs: one id for
+// each panel, no panel over another, a data source that is provisioned, and a
+// query in each panel, of which no two have one name.
+func TestDeploy_DashboardLoads(t *testing.T) {
+	t.Parallel()
+	var d dashboard
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))), &d); err != nil {
+		t.Fatal(err)
+	}
+	sources := read(t, filepath.Join(root, "deploy/grafana/provisioning/datasources/prometheus.yml"))
+	ids := make(map[int]string)
+	taken := make(map[[2]int]string)
+	for _, p := range d.Panels {
+		if other, ok := ids[p.ID]; ok || p.ID == 0 || p.Title == "" {
+			t.Errorf("panel %q has the id %d, as %q", p.Title, p.ID, other)
+		}
+		ids[p.ID] = p.Title
+		g := p.GridPos
+		if g.X < 0 || g.X+g.W > 24 || g.W == 0 || g.H == 0 {
+			t.Errorf("panel %q is at %+v", p.Title, g)
+		}
+		for x := g.X; x < g.X+g.W; x++ {
+			for y := g.Y; y < g.Y+g.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" {
+					t.Fatalf("panel %q lies over %q", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		if !strings.Contains(sources, "uid: "+p.Datasource.UID+"\n") || p.Datasource.UID == "" {
+			t.Errorf("panel %q asks data source %q, which is not provisioned", p.Title, p.Datasource.UID)
+		}
+		names := make(map[string]bool)
+		for _, q := range p.Targets {
+			if q.Expr == "" || q.RefID == "" || names[q.RefID] {
+				t.Errorf("panel %q: query %q is %q", p.Title, q.RefID, q.Expr)
+			}
+			names[q.RefID] = true
+		}
+		if len(names) == 0 {
+			t.Errorf("panel %q asks for nothing", p.Title)
+		}
+	}
+	if len(ids) == 0 || d.UID == "" {
+		t.Error("there is no panel, or the dashboard has no uid to be linked by")
+	}
+}
+
+// TestDeploy_DeadLetterMetricsAreShown finds a metric of dead letters, their jobs
+// or notifications that is on no panel: nobody would look at it.
+func TestDeploy_DeadLetterMetricsAreShown(t *testing.T) {
+	t.Parallel()
+	shown := read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))
+	exported := regexp.MustCompile(`"((?:dlq|notify)_[a-z_]+_(?:total|seconds)|(?:dlq|notify)_[a-z_]+)", *(?:Help: )?"`)
+	seen := 0
+	for _, pattern := range []string{"dlq/*.go", "dlq/*/*.go", "notify/*.go"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if strings.HasSuffix(f, "_test.go") {
+				continue
+			}
+			for _, m := range exported.FindAllStringSubmatch(read(t, f), -1) {
+				seen++
+				if !regexp.MustCompile(`\b` + m[1] + `(_bucket|_count|_sum)?\b`).MatchString(shown) {
+					t.Errorf("%s exports %s, which is on no panel", filepath.Base(f), m[1])
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("found %d metrics: the pattern is wrong", seen)
+	}
+}
+
+// TestDeploy_DashboardQueriesParse reads each query of the dashboard as Prometheus
+// does; make alerts runs it.
+func TestDeploy_DashboardQueriesParse(t *testing.T) {
+	t.Parallel()
+	promtool := os.Getenv("PROMTOOL")
+	if promtool == "" {
+		t.Skip("make alerts says which promtool there is")
+	}
+	var d dashboard
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))), &d); err != nil {
+		t.Fatal(err)
+	}
+	type rule struct {
+		Record string `json:"record"`
+		Expr   string `json:"expr"`
+	}
+	var rules []rule
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			// Grafana puts a duration there.
+			rules = append(rules, rule{fmt.Sprintf("panel_%d_%s", p.ID, q.RefID), strings.ReplaceAll(q.Expr, "$__rate_interval", "1m")})
+		}
+	}
+	// JSON is YAML.
+	b, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "rules.yml")
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
 	}
 }

@@ -34,6 +34,8 @@ var forbidden = map[string][]string{
 	"notify":                         {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/apidocs":               {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/brokerstate":           {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"internal/guard":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
+	"internal/jsonform":              {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/daemon":                {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/audit":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},
 	"internal/scyllafake":            {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},

@@ -319,8 +319,8 @@ var mutants = []mutant{
 		old: "		case fate == cqlcode.Unknown:\n			unknown = true", new: "		case fate == cqlcode.Unknown:\n			unknown = false",
 	},
 	{
-		name: "an open breaker asks the database", file: "messages/breaker.go", pkg: "./messages", run: "Breaker",
-		old: "c.ConsecutiveFailures >= breakerFailures ||", new: "c.ConsecutiveFailures >= 100*breakerFailures ||",
+		name: "an open breaker asks the database", file: "internal/guard/breaker.go", pkg: "./messages", run: "Breaker",
+		old: "c.ConsecutiveFailures >= uint32(cfg.Failures) ||", new: "c.ConsecutiveFailures >= 100*uint32(cfg.Failures) ||",
 	},
 	{
 		name: "any topic may be written to", file: "messages/message.go", pkg: "./messages", run: "NamesEveryBadField",
@@ -341,6 +341,14 @@ var mutants = []mutant{
 	{
 		name: "who comes back sees again what it saw", file: "watch/subscription.go", pkg: "./watch", run: "Resumes",
 		old: "			at, ok := from.at(name, partition)\n			if ok {", new: "			at, ok := from.at(name, partition)\n			at = max(0, at-1)\n			if ok {",
+	},
+	{
+		name: "a topic that comes later is followed from when it is noticed", file: "watch/follow.go", pkg: "./watch", run: "Follow_TopicsThatComeLater",
+		old: "		s.at[name] = map[int32]int64{}\n", new: "",
+	},
+	{
+		name: "a topic that came while a follower was away is followed from now on", file: "watch/position.go", pkg: "./watch", run: "Follow_Resumes",
+		old: "			out[name] = make(map[int32]int64)\n", new: "",
 	},
 	{
 		name: "a page elsewhere may watch", file: "watch/socket.go", pkg: "./watch", run: "Foreign",

@@ -91,7 +91,7 @@ func scheduler(ctx context.Context, h *host, s *gocql.Session) {
 func service(at *atomic.Pointer[messages.Service]) process {
 	return func(ctx context.Context, h *host, s *gocql.Session) {
 		one, err := messages.NewService(s, messages.Config{
-			AttemptTimeout: statementTimeout, WriteBudget: 5 * time.Second, BreakerOpen: time.Second, Now: h.now,
+			AttemptTimeout: statementTimeout, WriteBudget: 5 * time.Second, Breaker: messages.Breaker{Open: time.Second}, Now: h.now,
 		})
 		if err != nil {
 			h.w.t.Error(err)

@@ -175,7 +175,7 @@ function relayView(r) {
       ["Backfill", r.backfill?.running && `${count(r.backfill.ranges_done)} of ${count(r.backfill.ranges)} ranges`],
       ["Table", r.table], ["Process", `${r.instance}${r.version ? `, ${r.version}` : ""}`],
     ]),
-    groups.length > 0 && [h("h3", { class: "gap" }, `Sweep behind, by groups of ${plural(r.streams, "stream")}`),
+    groups.length > 0 && [h("h3", { class: "gap" }, `How far behind ${plural(r.streams, "stream")} ${r.streams === 1 ? "is" : "are"}, by parts of the ring`),
       bars(groups.map((g) => ({ ...g, name: `part ${g.part} of ${g.parts}`, title: `from token ${g.from_token}`, more: plural(g.streams, "stream") })))],
     lag.length > 0 && h("details", { class: "gap", open: !groups.length }, h("summary", null, "Streams furthest behind"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))),
     r.before.length > 0 && h("p", { class: "small muted gap" }, `${plural(r.before.length, "earlier process", "earlier processes")} ended without saying so, the last `, ago(r.before[0].at), "."),

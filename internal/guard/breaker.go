@@ -1,4 +1,4 @@
-package orders
+package guard
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
 // Breaker is when the service stops asking a database that does not answer, and
@@ -30,7 +32,8 @@ type Breaker struct {
 	Probes int
 }
 
-func (b Breaker) withDefaults() Breaker {
+// WithDefaults returns b with its zero fields set.
+func (b Breaker) WithDefaults() Breaker {
 	b.Failures = cmp.Or(b.Failures, 10)
 	b.Window = cmp.Or(b.Window, time.Minute)
 	b.Rate = cmp.Or(b.Rate, 0.5)
@@ -40,26 +43,21 @@ func (b Breaker) withDefaults() Breaker {
 	return b
 }
 
-func (b Breaker) validate() error {
+// Validate says what is wrong with b, which has its defaults.
+func (b Breaker) Validate() error {
 	if b.Failures < 1 || b.Window <= 0 || b.Rate <= 0 || b.Rate > 1 || b.MinCalls < 1 || b.Open <= 0 || b.Probes < 1 {
 		return fmt.Errorf("breaker %+v: all must be positive and the rate at most 1", b)
 	}
 	return nil
 }
 
-// errBreakerOpen says that a statement was not sent.
-var errBreakerOpen = errors.New("the breaker before the database is open")
-
 // errNoCall is the result of a call that says nothing of the database.
 var errNoCall = errors.New("not counted")
 
-// breaker stands before every statement of a store. It is safe for concurrent use.
+// breaker stands before every attempt. It is safe for concurrent use.
 type breaker struct {
-	cb   *gobreaker.TwoStepCircuitBreaker[struct{}]
-	open time.Duration
-	// dead is asked before each statement, so that a test can let the process die
-	// between any two; nil outside of tests.
-	dead    func() bool
+	cb      *gobreaker.TwoStepCircuitBreaker[struct{}]
+	open    time.Duration
 	log     *slog.Logger
 	metrics *metrics
 
@@ -90,17 +88,14 @@ func newBreaker(cfg Breaker, log *slog.Logger, m *metrics) *breaker {
 
 // call asks to send a statement; done tells what came of it, once.
 func (b *breaker) call() (done func(error), err error) {
-	if b.dead != nil && b.dead() {
-		return nil, errBreakerOpen
-	}
 	d, err := b.cb.Allow()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errBreakerOpen, b.why())
+		return nil, fmt.Errorf("%w: %w", ErrOpen, b.why())
 	}
 	return func(err error) {
 		switch {
 		case err == nil:
-		case fateOf(err) == fateInvalid, errors.Is(err, context.Canceled):
+		case FateOf(err) == cqlcode.Invalid, errors.Is(err, context.Canceled):
 			err = errNoCall
 		default:
 			b.mu.Lock()

@@ -1,4 +1,4 @@
-package orders
+package guard
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // Defaults of Load.
@@ -15,10 +17,11 @@ const (
 	DefaultMaxWait     = time.Second
 )
 
-// Load bounds what the service does at once, so that more than it can do is
-// refused at once instead of making everything late.
+// Load bounds what a service does at once, so that more than it can do is
+// refused at once instead of making everything late. It counts places: one for
+// each write that a request makes at the same time.
 type Load struct {
-	// MaxInFlight is how many requests may be with the database. Default 256.
+	// MaxInFlight is how many may be with the database. Default 256.
 	MaxInFlight int
 	// MaxWaiting is how many more may wait for their turn. Default 1024; -1 lets none wait.
 	MaxWaiting int
@@ -26,7 +29,8 @@ type Load struct {
 	MaxWait time.Duration
 }
 
-func (l Load) withDefaults() Load {
+// WithDefaults returns l with its zero fields set.
+func (l Load) WithDefaults() Load {
 	if l.MaxInFlight == 0 {
 		l.MaxInFlight = DefaultMaxInFlight
 	}
@@ -39,7 +43,8 @@ func (l Load) withDefaults() Load {
 	return l
 }
 
-func (l Load) validate() error {
+// Validate says what is wrong with l, which has its defaults.
+func (l Load) Validate() error {
 	if l.MaxInFlight < 1 || l.MaxWaiting < -1 || l.MaxWait <= 0 {
 		return fmt.Errorf("load %+v: requests in flight and the wait must be positive, those waiting at least -1", l)
 	}
@@ -68,41 +73,45 @@ var errShed = errors.New("waited too long")
 type room struct {
 	cfg     Load
 	metrics *metrics
-	places  chan struct{}
-	waiting atomic.Int64
+	places  *semaphore.Weighted
+	// taken and waiting count places.
+	taken, waiting atomic.Int64
 }
 
 func newRoom(cfg Load, m *metrics) *room {
-	return &room{cfg: cfg, metrics: m, places: make(chan struct{}, cfg.MaxInFlight)}
+	return &room{cfg: cfg, metrics: m, places: semaphore.NewWeighted(int64(cfg.MaxInFlight))}
 }
 
-// enter waits for a place; leave gives it back. The error is an *OverloadedError,
-// or that of ctx. Who waits longest is next.
-func (r *room) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case r.places <- struct{}{}:
-		return r.leave, nil
-	default:
+// enter is Guard.Enter.
+func (r *room) enter(ctx context.Context, want int) (int, func(), error) {
+	places := int64(max(1, min(want, r.cfg.MaxInFlight/2)))
+	if !r.places.TryAcquire(places) {
+		if err := r.wait(ctx, places); err != nil {
+			return 0, nil, err
+		}
 	}
-	if r.waiting.Add(1) > int64(max(r.cfg.MaxWaiting, 0)) {
-		r.waiting.Add(-1)
-		return nil, r.shed(shedFull)
+	r.taken.Add(places)
+	return int(places), func() {
+		r.taken.Add(-places)
+		r.places.Release(places)
+	}, nil
+}
+
+func (r *room) wait(ctx context.Context, places int64) error {
+	defer r.waiting.Add(-places)
+	if r.waiting.Add(places) > int64(max(r.cfg.MaxWaiting, 0)) {
+		return r.shed(shedFull)
 	}
-	defer r.waiting.Add(-1)
 	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.MaxWait, errShed)
 	defer cancel()
-	select {
-	case r.places <- struct{}{}:
-		return r.leave, nil
-	case <-ctx.Done():
-		if err := context.Cause(ctx); !errors.Is(err, errShed) {
-			return nil, err
-		}
-		return nil, r.shed(shedWaited)
+	if r.places.Acquire(ctx, places) == nil {
+		return nil
 	}
+	if err := context.Cause(ctx); !errors.Is(err, errShed) {
+		return err
+	}
+	return r.shed(shedWaited)
 }
-
-func (r *room) leave() { <-r.places }
 
 func (r *room) shed(reason string) error {
 	r.metrics.shed.WithLabelValues(reason).Inc()

@@ -1,0 +1,251 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+var ann = dlq.Actor{Name: "ann", Reason: "GDPR"}
+
+// job makes a job and runs it until it ends, with the archive.
+func (b *bundle) job(spec dlq.JobSpec) *dlq.Job {
+	b.Helper()
+	j, err := b.store.CreateJob(b.Context(), spec, ann)
+	b.must(err)
+	return b.runs(j.ID)
+}
+
+func (b *bundle) runs(id gocql.UUID) *dlq.Job {
+	b.Helper()
+	r := dlq.NewRunner(b.store, dlq.RunnerConfig{Owner: "r", Poll: 5 * time.Millisecond, Archive: NewKeeper(b.sweeper)})
+	j, err := r.RunJob(b.Context(), id)
+	b.must(err)
+	return j
+}
+
+// edited brings a letter to resolved that was edited twice.
+func (b *bundle) edited(aggregate string) gocql.UUID {
+	b.Helper()
+	id := b.bury(aggregate, 1, dlq.Manual)
+	for _, text := range []string{`{"secret":1}`, `{"secret":2}`} {
+		_, err := b.store.Edit(b.Context(), id, dlq.Edit{Payload: []byte(text), ContentType: "application/json"}, ann, 0)
+		b.must(err)
+	}
+	b.resolve(id)
+	return id
+}
+
+// editRows is how many edits the database has.
+func (b *bundle) editRows() (n int) {
+	b.Helper()
+	b.must(b.session.Query("SELECT COUNT(*) FROM dead_letter_edits").Scan(&n))
+	return n
+}
+
+func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	edited := b.edited("e")
+	plain := b.bury("p", 1, dlq.Resolved)
+	manual := b.bury("m", 1, dlq.Manual)
+	open := b.bury("o", 1, dlq.Pending)
+	before := map[gocql.UUID]dlq.Copy{}
+	for _, id := range []gocql.UUID{edited, plain, manual} {
+		c, err := b.store.Copy(t.Context(), id)
+		b.must(err)
+		before[id] = c
+	}
+	if n := len(before[edited].Edits); n != 2 || b.editRows() != 2 {
+		t.Fatalf("%d edits in the copy, %d in the database, want 2", n, b.editRows())
+	}
+	b.advance(time.Second)
+
+	j := b.job(dlq.JobSpec{Action: dlq.ActionPurge})
+	if p := j.Progress; j.State != dlq.JobDone || p.Total != 2 || p.Changed != 2 || p.SkippedAll() != 0 {
+		t.Fatalf("purge of what is settled: %s %+v %s", j.State, p, j.Error)
+	}
+	if n := b.editRows(); n != 0 {
+		t.Errorf("%d edited payloads stay after the purge", n)
+	}
+	outline := b.read(edited)
+	if outline.Status != dlq.Archived || outline.Edit != nil || outline.EditedID != before[edited].Letter.EditedID {
+		t.Errorf("the outline of an edited letter: %+v", outline)
+	}
+	if h, err := b.store.History(t.Context(), plain); err != nil || len(h) != 1 || h[0].By != "ann" || h[0].Why != "GDPR" || h[0].Job != j.ID {
+		t.Errorf("history %+v, %v", h, err)
+	}
+	// Both are in one object.
+	object := outline.Archive
+	if got := b.read(plain).Archive; got != object || object == "" {
+		t.Errorf("objects %q and %q, want one", object, got)
+	}
+	if j = b.job(dlq.JobSpec{Action: dlq.ActionPurge}); j.Progress.Total != 0 {
+		t.Errorf("outlines are purged again: %+v", j.Progress)
+	}
+
+	// By name: what may not be purged is left, and said.
+	j = b.job(dlq.JobSpec{Action: dlq.ActionPurge, IDs: []gocql.UUID{manual, open, gocql.MustRandomUUID()}})
+	if want := map[string]int{"manual": 1, "pending": 1, "missing": 1}; !reflect.DeepEqual(j.Progress.Skipped, want) || j.Progress.Changed != 0 {
+		t.Errorf("skipped %v, want %v", j.Progress.Skipped, want)
+	}
+	j = b.job(dlq.JobSpec{Action: dlq.ActionPurge, IDs: []gocql.UUID{manual, open}, Force: true})
+	if j.Progress.Changed != 1 || b.read(manual).Archive == "" || b.read(open).Status != dlq.Pending {
+		t.Errorf("by force: %+v", j.Progress)
+	}
+
+	// And back, from two objects, to the byte.
+	lost := b.bury("l", 1, dlq.Resolved)
+	b.job(dlq.JobSpec{Action: dlq.ActionPurge, IDs: []gocql.UUID{lost}, NoArchive: true})
+	j = b.job(dlq.JobSpec{Action: dlq.ActionRestore, IDs: []gocql.UUID{edited, plain, manual, lost, open}})
+	if want := map[string]int{"no copy": 1, "pending": 1}; j.Progress.Changed != 3 || !reflect.DeepEqual(j.Progress.Skipped, want) {
+		t.Errorf("restore: %+v", j.Progress)
+	}
+	for _, id := range []gocql.UUID{edited, plain} {
+		c, err := b.store.Copy(t.Context(), id)
+		b.must(err)
+		want := before[id]
+		if !reflect.DeepEqual(c.History[:len(want.History)], want.History) || len(c.History) != len(want.History)+2 {
+			t.Errorf("history %+v", c.History)
+		}
+		c.Letter.Version, c.History = want.Letter.Version, want.History
+		if got, want := recordOf(&c), recordOf(&want); !reflect.DeepEqual(got, want) {
+			t.Errorf("restored\n%+v\nwant\n%+v", got, want)
+		}
+	}
+	if l := b.read(manual); l.Status != dlq.Manual || !l.Released {
+		t.Errorf("a letter that was never resolved is %+v", l)
+	}
+	if n := b.editRows(); n != 2 {
+		t.Errorf("%d edits after the restore, want 2", n)
+	}
+}
+
+// A runner that dies at any write of a purge is followed by one that ends it:
+// each letter is purged once, and each is whole in the archive.
+func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
+	t.Parallel()
+	for skip := range 9 {
+		b := setup(t, nil)
+		ids := []gocql.UUID{b.edited("e"), b.bury("a", 1, dlq.Resolved), b.bury("b", 1, dlq.Resolved)}
+		j, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionPurge, IDs: ids}, ann)
+		b.must(err)
+		ctx, die := context.WithCancel(t.Context())
+		left := skip
+		rule := b.node.Faults().MustAdd(faults.Rule{
+			Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS, engine.OpWrite}},
+			Effect: faults.Effect{Decide: func(engine.Op) (engine.Verdict, bool) {
+				if left--; left < 0 {
+					die()
+				}
+				return engine.Verdict{}, false
+			}},
+		})
+		_, err = dlq.NewRunner(b.store, dlq.RunnerConfig{Owner: "r", Poll: time.Hour, Archive: NewKeeper(b.sweeper)}).RunJob(ctx, j.ID)
+		if err == nil && skip < 3 {
+			t.Fatal("it did not die")
+		}
+		b.node.Faults().Remove(rule)
+		die()
+		if end := b.runs(j.ID); end.State != dlq.JobDone || end.Progress.Changed != 3 || end.Progress.SkippedAll() != 0 {
+			t.Errorf("after a crash at write %d: %s %+v", skip, end.State, end.Progress)
+		}
+		for _, id := range ids {
+			l := b.read(id)
+			if _, err := b.archive.Letter(t.Context(), l.Archive, id); err != nil || l.Status != dlq.Archived || l.Payload != nil {
+				t.Errorf("after a crash at write %d: %s is %s in %q, %v", skip, id, l.Status, l.Archive, err)
+			}
+		}
+		if n := b.editRows(); n != 0 {
+			t.Errorf("after a crash at write %d: %d edited payloads stay", skip, n)
+		}
+	}
+}
+
+// An archive that does not work pauses the job, which says why; nothing is purged.
+func TestKeeper_ATroubledArchivePauses(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	id := b.bury("a", 1, dlq.Resolved)
+	if err := os.Chmod(b.archive.dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	b.archive.stored = func(string) { panic("it was written") }
+	if os.Geteuid() == 0 { // whom no mode keeps out
+		b.must(os.RemoveAll(b.archive.dir))
+		b.must(os.WriteFile(b.archive.dir, nil, 0o600))
+	}
+	for _, action := range []dlq.Action{dlq.ActionPurge, dlq.ActionArchive} {
+		b.advance(40 * 24 * time.Hour)
+		j := b.job(dlq.JobSpec{Action: action})
+		if j.State != dlq.JobPaused || j.Error == "" || len(j.History) != 2 {
+			t.Errorf("%s: the job is %s, error %q, %+v", action, j.State, j.Error, j.History)
+		}
+	}
+	if l := b.read(id); l.Status != dlq.Resolved || l.Payload == nil {
+		t.Errorf("the letter is %+v", l)
+	}
+}
+
+func TestKeeper_JobSweeps(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	k := NewKeeper(b.sweeper)
+	ids := []gocql.UUID{b.bury("a", 1, dlq.Resolved), b.bury("b", 1, dlq.Resolved)}
+	held := b.bury("c", 1, dlq.Failed)
+	b.bury("c", 2, dlq.Parked)
+	b.advance(100 * 24 * time.Hour)
+	young := b.bury("d", 1, dlq.Resolved)
+	plan, more, err := k.Plan(t.Context())
+	if err != nil || more || plan.Archived[dlq.Resolved] != 2 || plan.Held != 1 || b.read(ids[0]).Status != dlq.Resolved {
+		t.Fatalf("Plan() = %+v, %v, %v", plan, more, err)
+	}
+	j := b.job(dlq.JobSpec{Action: dlq.ActionArchive})
+	if p := j.Progress; j.State != dlq.JobDone || p.Changed != 2 || p.Total != 3 || p.Skipped["held"] != 1 || len(j.History) != 2 {
+		t.Errorf("the sweep: %s %+v %+v", j.State, p, j.History)
+	}
+	for _, id := range ids {
+		if l := b.read(id); l.Status != dlq.Archived {
+			t.Errorf("%s is %s", id, l.Status)
+		}
+	}
+	if b.read(young).Status != dlq.Resolved || b.read(held).Status != dlq.Failed {
+		t.Error("the sweep took what it should not")
+	}
+	b.advance(400 * 24 * time.Hour)
+	if plan, _, err := k.Plan(t.Context()); err != nil || plan.Expired != 1 {
+		t.Errorf("Plan() = %+v, %v, want one object expired", plan, err)
+	}
+}
+
+// Without an archive a runner leaves such jobs alone.
+func TestRunner_WithoutAnArchive(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	id := b.bury("a", 1, dlq.Resolved)
+	none := dlq.NewRunner(b.store, dlq.RunnerConfig{Poll: 5 * time.Millisecond})
+	for _, spec := range []dlq.JobSpec{{Action: dlq.ActionPurge}, {Action: dlq.ActionRestore}, {Action: dlq.ActionArchive}} {
+		j, err := b.store.CreateJob(t.Context(), spec, ann)
+		b.must(err)
+		if _, err := none.RunJob(t.Context(), j.ID); !errors.Is(err, dlq.ErrArchive) {
+			t.Errorf("%s without an archive = %v, want ErrArchive", spec.Action, err)
+		}
+		if now, err := b.store.Job(t.Context(), j.ID); err != nil || now.State != dlq.JobQueued {
+			t.Errorf("the job is %s, %v", now.State, err)
+		}
+	}
+	j, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionPurge, IDs: []gocql.UUID{id}, NoArchive: true}, ann)
+	b.must(err)
+	if j, err = none.RunJob(t.Context(), j.ID); err != nil || j.Progress.Changed != 1 {
+		t.Errorf("a purge that needs none: %+v, %v", j.Progress, err)
+	}
+}

@@ -1,0 +1,100 @@
+package dlq
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// jobMetrics are those of a Runner. Labels are actions, states and outcomes, all
+// bounded, and begin at zero.
+type jobMetrics struct {
+	open     *prometheus.GaugeVec
+	finished *prometheus.CounterVec
+	letters  *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+// The outcomes of letters of jobs. Those of a replay come on top of changed, when
+// they are known.
+const (
+	lettersChanged   = "changed"
+	lettersSkipped   = "skipped"
+	lettersReplayed  = "replayed"
+	lettersFailed    = "failed_again"
+	lettersOvertaken = "overtaken"
+)
+
+func newJobMetrics(reg prometheus.Registerer) *jobMetrics {
+	m := &jobMetrics{
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dlq_jobs_open", Help: "Jobs on dead letters that are not finished, by action and state, as this process last saw them; every runner sees all.",
+		}, []string{"action", "state"}),
+		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_jobs_finished_total", Help: "Jobs whose report this process made final, by action and state.",
+		}, []string{"action", "state"}),
+		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_job_letters_total", Help: "Letters that jobs of this process have done, by action and outcome; what became of a replay counts when it is known.",
+		}, []string{"action", "outcome"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dlq_job_duration_seconds", Help: "How long jobs took from their beginning to their report, pauses included.",
+			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600},
+		}, []string{"action"}),
+	}
+	for _, a := range JobActions {
+		for _, st := range JobStates {
+			if st.Ended() {
+				m.finished.WithLabelValues(string(a), string(st))
+			}
+		}
+		outcomes := []string{lettersChanged, lettersSkipped}
+		if a == ActionReplay {
+			outcomes = append(outcomes, lettersReplayed, lettersFailed, lettersOvertaken)
+		}
+		for _, o := range outcomes {
+			m.letters.WithLabelValues(string(a), o)
+		}
+		m.duration.WithLabelValues(string(a))
+	}
+	m.see(nil)
+	if reg != nil {
+		reg.MustRegister(m.open, m.finished, m.letters, m.duration)
+	}
+	return m
+}
+
+// see shows the open jobs.
+func (m *jobMetrics) see(jobs []*Job) {
+	n := make(map[[2]string]int)
+	for _, j := range jobs {
+		if slices.Contains(JobActions, j.Action) { // not of a later version
+			n[[2]string{string(j.Action), string(j.State)}]++
+		}
+	}
+	for _, a := range JobActions {
+		// A cancelled one is open until its report is final.
+		for _, st := range []JobState{JobQueued, JobRunning, JobPaused, JobCancelled} {
+			m.open.WithLabelValues(string(a), string(st)).Set(float64(n[[2]string{string(a), string(st)}]))
+		}
+	}
+}
+
+// acted counts what was done to letters.
+func (m *jobMetrics) acted(action Action, a acted) {
+	m.letters.WithLabelValues(string(action), lettersChanged).Add(float64(a.Changed))
+	m.letters.WithLabelValues(string(action), lettersSkipped).Add(float64(sumOf(a.Skipped)))
+}
+
+// learned counts what became of letters that were replayed.
+func (m *jobMetrics) learned(action Action, before, now followed) {
+	m.letters.WithLabelValues(string(action), lettersReplayed).Add(float64(now.Replayed - before.Replayed))
+	m.letters.WithLabelValues(string(action), lettersOvertaken).Add(float64(now.Overtaken - before.Overtaken))
+	m.letters.WithLabelValues(string(action), lettersFailed).Add(float64(sumOf(now.Failed) - sumOf(before.Failed)))
+}
+
+// ended counts a job whose report is final.
+func (m *jobMetrics) ended(j *Job) {
+	m.finished.WithLabelValues(string(j.Action), string(j.State)).Inc()
+	m.duration.WithLabelValues(string(j.Action)).Observe(max(0, j.Finished.Sub(j.Started)).Round(time.Millisecond).Seconds())
+}

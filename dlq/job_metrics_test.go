@@ -1,0 +1,60 @@
+package dlq
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// The metrics say which jobs are open, what became of the letters of those that
+// ran here, and that they ended.
+func TestRunner_Metrics(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ids := b.buryMany(t, 5, nil)
+	cfg := quick("r")
+	cfg.Registerer = prometheus.NewRegistry()
+	r := NewRunner(b.Store, cfg)
+	b.relay(t, func(l *Letter) string {
+		if l.EventID == ids[0] {
+			return "refused"
+		}
+		return ""
+	})
+	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: append(ids, b.buryMany(t, 1, func(_ int, l *Letter) { l.Status = Parked })...)})
+	waiting := b.mustCreateJob(t, JobSpec{Action: ActionPurge}) // which this runner cannot run
+	jobs, err := b.OpenJobs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.metrics.see(jobs)
+	if n := testutil.ToFloat64(r.metrics.open.WithLabelValues("replay", "queued")); n != 1 {
+		t.Errorf("%v replays are queued, want 1", n)
+	}
+	if _, err := r.RunJob(t.Context(), j.ID); err != nil {
+		t.Fatal(err)
+	}
+	for outcome, want := range map[string]float64{lettersChanged: 5, lettersSkipped: 1, lettersReplayed: 4, lettersFailed: 1, lettersOvertaken: 0} {
+		if got := testutil.ToFloat64(r.metrics.letters.WithLabelValues("replay", outcome)); got != want {
+			t.Errorf("%s: %v letters, want %v", outcome, got, want)
+		}
+	}
+	if n := testutil.ToFloat64(r.metrics.finished.WithLabelValues("replay", "done")); n != 1 {
+		t.Errorf("%v replays are done, want 1", n)
+	}
+	if n := testutil.CollectAndCount(r.metrics.duration, "dlq_job_duration_seconds"); n != len(JobActions) {
+		t.Errorf("%d histograms of durations, want one for each action", n)
+	}
+	if jobs, err = b.OpenJobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].ID != waiting.ID {
+		t.Fatalf("open jobs: %v, %v", jobs, err)
+	}
+	r.metrics.see(jobs)
+	for state, want := range map[string]float64{"replay/queued": 0, "purge/queued": 1} {
+		action, st, _ := strings.Cut(state, "/")
+		if got := testutil.ToFloat64(r.metrics.open.WithLabelValues(action, st)); got != want {
+			t.Errorf("%s: %v, want %v", state, got, want)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+func setup(t *testing.T, change func(*Config)) (*Guard, *prometheus.Registry) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	cfg := Config{Name: "things", Timeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler), Registerer: reg}
+	if change != nil {
+		change(&cfg)
+	}
+	g, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, reg
+}
+
+// values are what a registry holds, by name and labels.
+func values(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += "/" + l.GetValue()
+			}
+			out[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return out
+}
+
+func TestMetrics_AreNamedAfterTheServiceAndBounded(t *testing.T) {
+	t.Parallel()
+	_, reg := setup(t, nil)
+	want := []string{
+		"things_breaker_changes_total/closed", "things_breaker_changes_total/half-open", "things_breaker_changes_total/open", "things_breaker_state",
+		"things_in_flight", "things_shed_total/queue_full", "things_shed_total/waited_too_long", "things_waiting",
+	}
+	if got := slices.Sorted(maps.Keys(values(t, reg))); !slices.Equal(got, want) {
+		t.Errorf("metrics are %q, want %q", got, want)
+	}
+	if _, err := New(Config{Name: "things", Timeout: time.Second, Logger: slog.New(slog.DiscardHandler), Registerer: reg}); err == nil {
+		t.Error("two guards of one name share a registry")
+	}
+}
+
+// The rate is that of the last minute, looked at with every failure.
+func TestBreaker_RateOverASlidingMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		g, reg := setup(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		call := func(result error) {
+			t.Helper()
+			ctx, done, err := g.Call(t.Context())
+			if err != nil {
+				t.Fatalf("Call() = %v", err)
+			}
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) != 3*time.Second {
+				t.Errorf("an attempt may take %s, want 3s", time.Until(end))
+			}
+			done(result)
+			if ctx.Err() == nil {
+				t.Error("the context of an attempt that is over has not ended")
+			}
+		}
+		mustBe := func(want string) {
+			t.Helper()
+			if got, _ := g.Breaker(); got != want {
+				t.Fatalf("the breaker is %s, want %s", got, want)
+			}
+		}
+		// Nine failures of seventeen calls, then the wait makes them too old to count:
+		// with them the eighth below would be one of seventeen of thirty-four.
+		for i := range 9 {
+			call(gocql.ErrTimeoutNoResponse)
+			if i > 0 {
+				call(nil)
+			}
+		}
+		mustBe("closed")
+		time.Sleep(61 * time.Second)
+		for range 9 {
+			call(nil)
+		}
+		for range 8 {
+			call(gocql.ErrTimeoutNoResponse)
+		}
+		call(nil)
+		mustBe("closed") // 8 of 18
+		call(gocql.ErrTimeoutNoResponse)
+		mustBe("closed") // 9 of 19: too few calls to judge, and below half
+		call(context.Canceled)
+		call(gocql.ErrTimeoutNoResponse)
+		mustBe("open") // 10 of 20
+		_, _, err := g.Call(t.Context())
+		if !errors.Is(err, ErrOpen) || FateOf(err) != cqlcode.Refused || !errors.Is(err, gocql.ErrTimeoutNoResponse) {
+			t.Errorf("Call() = %v, want it refused, with the cause", err)
+		}
+		time.Sleep(time.Second)
+		if got := g.RetryAfter(err, time.Second); got != 4*time.Second {
+			t.Errorf("RetryAfter() = %s, want the 4s that it stays open", got)
+		}
+		if got := g.RetryAfter(gocql.ErrTimeoutNoResponse, time.Second); got != time.Second {
+			t.Errorf("RetryAfter() of another error = %s, want what is usual", got)
+		}
+		time.Sleep(4*time.Second + time.Millisecond)
+		mustBe("half-open")
+		for range 3 {
+			call(nil)
+		}
+		mustBe("closed")
+		for range 10 { // in a row
+			call(gocql.ErrTimeoutNoResponse)
+		}
+		mustBe("open")
+		time.Sleep(5*time.Second + time.Millisecond)
+		call(gocql.ErrTimeoutNoResponse)
+		mustBe("open")
+		v := values(t, reg)
+		if v["things_breaker_state"] != 2 || v["things_breaker_changes_total/open"] != 3 || v["things_breaker_changes_total/closed"] != 1 {
+			t.Errorf("metrics %v, want the breaker open for the third time", v)
+		}
+		for _, want := range []string{"breaker opens", "half-open", "breaker closes", "service=things", gocql.ErrTimeoutNoResponse.Error()} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log does not say %q", want)
+			}
+		}
+	})
+}
+
+// Half-open, a few calls probe, and no more at once.
+func TestBreaker_HalfOpenLetsAFewThrough(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := setup(t, func(c *Config) { c.Breaker.Failures = 1 })
+		_, done, _ := g.Call(t.Context())
+		done(gocql.ErrNoConnections)
+		time.Sleep(5*time.Second + time.Millisecond)
+		var probes []func(error)
+		for range 10 {
+			if _, done, err := g.Call(t.Context()); err == nil {
+				probes = append(probes, done)
+			}
+		}
+		if len(probes) != 3 {
+			t.Fatalf("%d calls probe at once, want 3", len(probes))
+		}
+		for _, done := range probes {
+			done(nil)
+		}
+		if state, _ := g.Breaker(); state != "closed" {
+			t.Errorf("the breaker is %s after three successes", state)
+		}
+	})
+}
+
+// What is wrong with the caller says nothing of the database.
+func TestBreaker_CallersFaultsDoNotCount(t *testing.T) {
+	t.Parallel()
+	g, _ := setup(t, func(c *Config) { c.Breaker.Failures = 1 })
+	invalid := gocql.UnknownServerError{}.ErrorFrame
+	invalid.Code = gocql.ErrCodeInvalid
+	for _, err := range []error{context.Canceled, invalid, fmt.Errorf("append: %w", &outbox.InvalidEventError{})} {
+		_, done, refused := g.Call(t.Context())
+		if refused != nil {
+			t.Fatal(refused)
+		}
+		done(err)
+		if state, _ := g.Breaker(); state != "closed" {
+			t.Errorf("%v opens the breaker", err)
+		}
+	}
+}
+
+// Places are bounded, and so is the queue before them in number and time; who
+// waits longest is next; and when all is over nothing is taken.
+func TestEnter_BoundsPlacesAndQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, reg := setup(t, func(c *Config) { c.Load = Load{MaxInFlight: 4, MaxWaiting: 3, MaxWait: time.Second} })
+		places, leave, err := g.Enter(t.Context(), 1000)
+		if err != nil || places != 2 {
+			t.Fatalf("Enter(1000) = %d, %v, want half of the places", places, err)
+		}
+		_, leave2, err := g.Enter(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 2 { // they wait for the next places, in turn
+			wg.Go(func() {
+				_, leave, err := g.Enter(t.Context(), 1+i)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				time.Sleep(10 * time.Millisecond)
+				leave()
+			})
+			synctest.Wait()
+		}
+		var full *OverloadedError
+		if _, _, err := g.Enter(t.Context(), 1); !errors.As(err, &full) || full.RetryAfter != time.Second {
+			t.Errorf("Enter() with a full queue = %v, want it refused", err)
+		}
+		if in, waiting := g.Load(); in != 4 || waiting != 3 {
+			t.Errorf("%d places are taken and %d waited for, want 4 and 3", in, waiting)
+		}
+		leave()
+		wg.Wait()
+		if !slices.Equal(order, []int{0, 1}) {
+			t.Errorf("they came in as %v, want as they had come", order)
+		}
+		_, leave, err = g.Enter(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, _, err := g.Enter(t.Context(), 1); !errors.As(err, &full) || time.Since(began) != time.Second {
+			t.Errorf("Enter() = %v after %s, want it refused after 1s", err, time.Since(began))
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := g.Enter(gone, 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("Enter() of a caller who hung up = %v", err)
+		}
+		leave()
+		leave2()
+		if in, waiting := g.Load(); in != 0 || waiting != 0 {
+			t.Errorf("%d places are taken and %d waited for after all left", in, waiting)
+		}
+		if v := values(t, reg); v["things_shed_total/queue_full"] != 1 || v["things_shed_total/waited_too_long"] != 1 || v["things_in_flight"] != 0 {
+			t.Errorf("metrics %v, want one shed for each reason", v)
+		}
+	})
+}
+
+func TestNew_RefusesBadBounds(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{
+		Name: "x", Breaker: Breaker{Rate: 2}, Load: Load{MaxInFlight: -1}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	if err == nil || !strings.Contains(err.Error(), "breaker") || !strings.Contains(err.Error(), "load") {
+		t.Errorf("New() = %v, want both named", err)
+	}
+}

@@ -1,0 +1,105 @@
+package messages
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// exampleID is the message of all examples.
+const exampleID = "01a20109-115f-773c-90e3-075874bcb49a"
+
+type object = map[string]any
+
+func exampleAccepted() object {
+	return object{
+		"id": exampleID, "state": Scheduled, "created_at": "2026-11-22T02:15:01.215Z", "deliver_at": "2026-11-22T02:30:01.215Z",
+		"self": "/v1/messages/" + exampleID,
+	}
+}
+
+func exampleWaiting() object {
+	return object{
+		"id": exampleID, "state": Scheduled, "topic": "billing.reminders", "key": "customer-42",
+		"created_at": "2026-11-22T02:15:01.215Z", "deliver_at": "2026-11-22T02:30:01.215Z",
+		"history": []object{
+			{"state": Received, "at": "2026-11-22T02:15:01.215Z"},
+			{"state": Scheduled, "at": "2026-11-22T02:15:01.215Z", "detail": "for 2026-11-22T02:30:01.215Z"},
+		},
+	}
+}
+
+// exampleRequests and exampleAnswers are by operation.
+var (
+	exampleRequests = map[string]any{
+		"post-message": object{"topic": "billing.reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
+		"post-messages": object{"messages": []object{
+			{"topic": "billing.reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
+			{"topic": "billing events", "payload_text": "spaces are in no topic's name"},
+		}},
+	}
+	exampleAnswers = map[string]any{
+		"post-message": exampleAccepted(),
+		"post-messages": object{"accepted": 1, "rejected": 1, "results": []object{
+			{"index": 0, "status": http.StatusAccepted, "message": exampleAccepted()},
+			{"index": 1, "status": http.StatusUnprocessableEntity, "problem": exampleProblem(http.StatusUnprocessableEntity)},
+		}},
+		"get-message":   exampleWaiting(),
+		"list-messages": object{"messages": []object{exampleWaiting()}},
+	}
+)
+
+// exampleProblem is one of those that a response with the status may be.
+func exampleProblem(status int) object {
+	p := object{"title": http.StatusText(status), "status": status}
+	kind, detail := problemUnavailable, "The database cannot be reached. Nothing was stored; ask again later."
+	switch status {
+	case http.StatusBadRequest:
+		kind, detail = problemMalformed, "The body is not JSON."
+	case http.StatusNotFound:
+		kind, detail = problemNotFound, "There is no message "+exampleID+", or it is too long ago."
+	case http.StatusConflict:
+		kind, detail = problemTooLate, "The message is in the outbox or beyond: it cannot be taken back."
+	case http.StatusRequestEntityTooLarge:
+		kind, detail = "about:blank", "request body is too large"
+	case http.StatusUnsupportedMediaType:
+		kind, detail = problemMedia, "Send the body as application/json."
+	case http.StatusUnprocessableEntity:
+		kind, detail = problemInvalid, "The message cannot be taken; errors names every field that is wrong."
+		p["errors"] = []object{{"location": "body.topic", "message": "must be 1 to 249 of a-z, A-Z, 0-9, dot, underscore and hyphen"}}
+	case http.StatusTooManyRequests:
+		kind, detail = problemQuota, "Your quota is used up; ask again later."
+	}
+	p["type"], p["detail"] = kind, detail
+	return p
+}
+
+// addExamples puts the examples where the operations on messages are described.
+func addExamples(doc *huma.OpenAPI) {
+	for name, path := range doc.Paths {
+		if !strings.HasPrefix(name, "/v1/messages") {
+			continue
+		}
+		for _, op := range []*huma.Operation{path.Get, path.Post, path.Delete} {
+			if op == nil {
+				continue
+			}
+			if v, ok := exampleRequests[op.OperationID]; ok {
+				for _, media := range op.RequestBody.Content {
+					media.Example = v
+				}
+			}
+			for code, r := range op.Responses {
+				if media := r.Content["application/problem+json"]; media != nil && media.Example == nil {
+					status, _ := strconv.Atoi(code) // what is no number has no example
+					media.Example = exampleProblem(status)
+				}
+				if media := r.Content["application/json"]; media != nil {
+					media.Example = exampleAnswers[op.OperationID]
+				}
+			}
+		}
+	}
+}

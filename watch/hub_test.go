@@ -1,0 +1,155 @@
+package watch
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestHub_ShowsWhatComesAndWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.produce(t, "a", 1000, 5) // before anybody watches
+	all := b.subscribe(t, Filter{Topics: []string{"a", "b"}}, nil)
+	defer all.Close()
+	types := b.subscribe(t, Filter{Topics: []string{"a"}, Types: []string{"Type1"}}, nil)
+	defer types.Close()
+	one := b.subscribe(t, Filter{Topics: []string{"a"}, Aggregate: "thing-3"}, nil)
+	defer one.Close()
+	b.produce(t, "a", 0, 10)
+	b.produce(t, "b", 10, 10)
+	seen := read(t, all, 20)
+	for i := range 20 {
+		if seen[i] != 1 {
+			t.Errorf("event %d came %d times", i, seen[i])
+		}
+	}
+	for n := range read(t, types, 5) {
+		if n%2 != 1 {
+			t.Errorf("event %d came although it is of another type", n)
+		}
+	}
+	for n := range read(t, one, 2) {
+		if n%5 != 3 {
+			t.Errorf("event %d came although it is of another aggregate", n)
+		}
+	}
+	idle(t, all)
+	idle(t, types)
+	idle(t, one)
+}
+
+func TestHub_SlowOneIsDroppedAndCostsOthersNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Buffer = 50 })
+	slow := b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
+	defer slow.Close()
+	quick := b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
+	defer quick.Close()
+	const n = 300
+	var all sync.WaitGroup
+	all.Go(func() { b.produce(t, "a", 0, n) })
+	if seen := read(t, quick, n); len(seen) != n {
+		t.Errorf("the quick one saw %d of %d", len(seen), n)
+	}
+	all.Wait()
+	seen := map[int]int{}
+	for {
+		e, err := slow.nextWithin(t.Context(), time.Minute)
+		if errors.Is(err, ErrSlow) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("Next() of the slow one = %v", err)
+		}
+		seen[number(t, e)]++
+	}
+	if len(seen) > 51 {
+		t.Errorf("the slow one had %d events waiting", len(seen))
+	}
+	back := b.subscribe(t, Filter{Topics: []string{"a"}}, slow.Position())
+	defer back.Close()
+	for i, times := range read(t, back, n-len(seen)) {
+		seen[i] += times
+	}
+	for i := range n {
+		if seen[i] != 1 {
+			t.Errorf("event %d came %d times", i, seen[i])
+		}
+	}
+	idle(t, back)
+}
+
+func TestHub_ATopicThatComesLater(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.subscribe(t, Filter{Topics: []string{"later"}}, nil)
+	defer s.Close()
+	b.produce(t, "later", 0, 20)
+	if seen := read(t, s, 20); len(seen) != 20 {
+		t.Errorf("saw %d of 20", len(seen))
+	}
+}
+
+func TestHub_RefusesWhatItMust(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Topics, c.MaxSubscriptions = []string{"a*"}, 1 })
+	for _, f := range []Filter{{}, {Topics: []string{"b"}}, {Topics: []string{"_internal"}}, {Topics: []string{"a", "a"}}, {Topics: make([]string, MaxTopics+1)}} {
+		if _, err := b.Subscribe(t.Context(), f, nil); !errors.As(err, new(*FilterError)) {
+			t.Errorf("Subscribe(%v) = %v", f, err)
+		}
+	}
+	s := b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
+	if _, err := b.Subscribe(t.Context(), Filter{Topics: []string{"a"}}, nil); !errors.Is(err, ErrFull) {
+		t.Errorf("Subscribe() beyond the bound = %v", err)
+	}
+	s.Close()
+	s = b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
+	b.stop()
+	if _, err := s.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Next() after the end = %v", err)
+	}
+	s.Close()
+	for _, bad := range []string{"", "x", "bnVsbA", strings.Repeat("A", maxPosition+1), Position{"a": {-1: 0}}.String(), Position{"a": {0: -1}}.String()} {
+		if p, err := ParsePosition(bad); err == nil {
+			t.Errorf("ParsePosition(%.20q) = %v", bad, p)
+		}
+	}
+}
+
+// A thousand watchers take little memory beyond their buffers, and all see all.
+func TestHub_AThousandWatchers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	before := heap()
+	const watchers, n = 1000, 20
+	subs := make([]*Subscription, watchers)
+	for i := range subs {
+		subs[i] = b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
+	}
+	if each := (heap() - before) / watchers; each > 16<<10 {
+		t.Errorf("a watcher takes %d bytes", each)
+	}
+	b.produce(t, "a", 0, n)
+	for _, s := range subs {
+		if seen := read(t, s, n); len(seen) != n {
+			t.Fatalf("a watcher saw %d of %d", len(seen), n)
+		}
+		s.Close()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.topics) != 0 || b.count != 0 {
+		t.Errorf("%d topics are read and %d subscriptions counted after all have left", len(b.topics), b.count)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,144 @@
+package watch
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Watchers that come and go, with the position of the last event that they saw,
+// in other processes too, and while events come: none is lost and none double.
+func TestHub_ResumesWithoutLossOrDouble(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const n = 3000
+	first := b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
+	at := first.Position()
+	first.Close()
+	produced := make(chan struct{})
+	go func() { defer close(produced); b.produce(t, "a", 0, n) }()
+	seen := map[int]int{}
+	for hub, rounds, last := b.Hub, 0, false; len(seen) < n && !last; rounds++ {
+		select {
+		case <-produced:
+			last = rounds > 500 // or something is lost
+		default:
+		}
+		if rounds%3 == 2 {
+			hub, _ = startHub(t, b.broker)
+		}
+		s, err := hub.Subscribe(t.Context(), Filter{Topics: []string{"a"}}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Gaps) > 0 {
+			t.Fatalf("gaps %v", s.Gaps)
+		}
+		for i := 0; i < 1+rounds*37%701; i++ {
+			e, err := s.nextWithin(t.Context(), 300*time.Millisecond)
+			if errors.Is(err, errIdle) {
+				rounds += 50
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[number(t, e)]++
+		}
+		text := s.Position().String()
+		s.Close()
+		if at, err = ParsePosition(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-produced
+	for i := range n {
+		if seen[i] != 1 {
+			t.Errorf("event %d came %d times", i, seen[i])
+		}
+	}
+}
+
+func TestHub_SaysWhatIsNoLongerThere(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.produce(t, "a", 0, 30)
+	from := Position{"a": {0: 0, 1: 0, 2: 0}}
+	s := b.subscribe(t, Filter{Topics: []string{"a"}}, from)
+	if seen := read(t, s, 30); len(seen) != 30 || len(s.Gaps) != 0 {
+		t.Fatalf("saw %d of 30, gaps %v", len(seen), s.Gaps)
+	}
+	after := s.Position()
+	s.Close()
+	var ends kadm.Offsets
+	for partition, next := range after["a"] {
+		ends.AddOffset("a", partition, next, -1)
+	}
+	deleted, err := b.adm.DeleteRecords(t.Context(), ends)
+	if err == nil {
+		err = deleted.Error()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := b.subscribe(t, Filter{Topics: []string{"a"}}, from)
+	defer again.Close()
+	var missing int64
+	for _, g := range again.Gaps {
+		missing += g.To - g.From
+	}
+	if missing != 30 {
+		t.Errorf("gaps %v, want 30 records", again.Gaps)
+	}
+	idle(t, again)
+}
+
+func TestHub_BrokerRestarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func(ports ...int) *kfake.Cluster {
+		opts := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(dir)}
+		if len(ports) > 0 {
+			opts = append(opts, kfake.Ports(ports...))
+		} else {
+			opts = append(opts, kfake.SeedTopics(3, "a"))
+		}
+		c, err := kfake.NewCluster(opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	b := &bundle{broker: start()}
+	addr := b.broker.ListenAddrs()[0]
+	b.Hub, b.stop = startHub(t, b.broker)
+	var err error
+	if b.producer, err = kgo.NewClient(kgo.SeedBrokers(addr)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.producer.Close)
+	s := b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
+	defer s.Close()
+	b.produce(t, "a", 0, 10)
+	read(t, s, 10)
+	b.broker.Close()
+	port, err := strconv.Atoi(addr[strings.LastIndex(addr, ":")+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(port)
+	b.produce(t, "a", 10, 10)
+	seen := read(t, s, 10)
+	for i := 10; i < 20; i++ {
+		if seen[i] != 1 {
+			t.Errorf("event %d came %d times", i, seen[i])
+		}
+	}
+}

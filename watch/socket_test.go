@@ -1,0 +1,139 @@
+package watch
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	url := serve(t, b.Hub) + "/v1/ws"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dial := func() *websocket.Conn {
+		c, resp, err := websocket.Dial(ctx, url, nil)
+		if err != nil {
+			t.Fatalf("Dial() = %v, %v", resp, err)
+		}
+		t.Cleanup(func() { _ = c.CloseNow() })
+		return c
+	}
+	c := dial()
+	say := func(v any) {
+		if err := wsjson.Write(ctx, c, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear := func(want string) wsMessage {
+		var m wsMessage
+		if err := wsjson.Read(ctx, c, &m); err != nil {
+			t.Fatalf("want %s: %v", want, err)
+		}
+		if m.Type != want {
+			t.Fatalf("heard %+v, want %s", m, want)
+		}
+		return m
+	}
+	type o = map[string]any
+	say(o{"type": "ping", "id": "p"})
+	hear("pong")
+	say(o{"type": "subscribe", "id": "one", "topics": []string{"a"}})
+	last := hear("subscribed")
+	say(o{"type": "subscribe", "id": "one", "topics": []string{"b"}})
+	if m := hear("error"); m.Status != 409 {
+		t.Errorf("the same id again: %+v", m)
+	}
+	for _, bad := range []o{
+		{"type": "subscribe", "topics": []string{"a"}},
+		{"type": "subscribe", "id": "x"},
+		{"type": "nonsense"},
+		{"type": "subscribe", "id": "x", "topics": []string{"a"}, "resume": "nonsense"},
+	} {
+		say(bad)
+		if m := hear("error"); m.Status != 422 {
+			t.Errorf("%v: %+v", bad, m)
+		}
+	}
+	say(o{"type": "unsubscribe", "id": "x"})
+	if m := hear("error"); m.Status != 404 {
+		t.Errorf("unsubscribe of none: %+v", m)
+	}
+	b.produce(t, "a", 0, 3)
+	for range 3 {
+		last = hear("event")
+	}
+	say(o{"type": "unsubscribe", "id": "one"})
+	hear("unsubscribed")
+	b.produce(t, "a", 3, 3)
+	say(o{"type": "ping"})
+	hear("pong") // and no event
+
+	c = dial()
+	say(o{"type": "subscribe", "id": "back", "topics": []string{"a"}, "resume": last.Position})
+	hear("subscribed")
+	seen := map[int]bool{}
+	for range 3 {
+		seen[number(t, hear("event").Event)] = true
+	}
+	if !seen[3] || !seen[4] || !seen[5] {
+		t.Errorf("after coming back: %v", seen)
+	}
+	b.stop()
+	for {
+		var m wsMessage
+		if err := wsjson.Read(ctx, c, &m); err != nil {
+			if websocket.CloseStatus(err) != websocket.StatusGoingAway {
+				t.Errorf("the server stops: %v", err)
+			}
+			break
+		}
+	}
+}
+
+func TestSocket_ForeignPagesAndForeignersStayOut(t *testing.T) {
+	t.Parallel()
+	secret, hash := access.NewToken()
+	gate, err := access.New(access.Config{Tokens: []access.Token{{Name: "ann", Role: access.Viewer, Hash: hash}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := setup(t, func(c *Config) { c.Gate = gate })
+	url := serve(t, b.Hub)
+	for name, tt := range map[string]struct {
+		opts   websocket.DialOptions
+		status int
+	}{
+		"no token":              {websocket.DialOptions{}, 401},
+		"a wrong token":         {websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer x"}}}, 401},
+		"a token":               {websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + secret}}}, 101},
+		"a browser's token":     {websocket.DialOptions{Subprotocols: []string{protocol, access.Subprotocol + secret}}, 101},
+		"a page of another's":   {websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + secret}, "Origin": {"https://evil.example"}}}, 403},
+		"a browser's bad token": {websocket.DialOptions{Subprotocols: []string{protocol, access.Subprotocol + "x"}}, 401},
+	} {
+		c, resp, err := websocket.Dial(t.Context(), url+"/v1/ws", &tt.opts)
+		if resp == nil || resp.StatusCode != tt.status {
+			t.Errorf("%s: %v, %v, want %d", name, resp, err, tt.status)
+		}
+		if c != nil {
+			if len(tt.opts.Subprotocols) > 0 && c.Subprotocol() != protocol {
+				t.Errorf("%s: subprotocol %q", name, c.Subprotocol())
+			}
+			_ = c.CloseNow()
+		}
+	}
+	resp, err := http.Get(url + "/v1/events/stream?topics=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = resp.Body.Close(); resp.StatusCode != 401 {
+		t.Errorf("a stream without a token = %d", resp.StatusCode)
+	}
+}

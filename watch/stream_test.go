@@ -1,0 +1,115 @@
+package watch
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+func serve(t testing.TB, h *Hub) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	cfg := huma.DefaultConfig("Watch", "1")
+	cfg.CreateHooks = nil
+	h.Register(humago.New(mux, cfg))
+	srv := httptest.NewUnstartedServer(mux)
+	srv.Config.ReadTimeout = 500 * time.Millisecond // must not end a stream
+	srv.Start()
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// sse is one server-sent event.
+type sse struct{ id, event, data string }
+
+func openStream(t testing.TB, url, lastID string) (next func() sse, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lastID != "" {
+		req.Header.Set("Last-Event-ID", lastID)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("GET %s = %d %v", url, resp.StatusCode, resp.Header)
+	}
+	in := bufio.NewScanner(resp.Body)
+	next = func() sse {
+		var e sse
+		for in.Scan() {
+			switch k, v, _ := strings.Cut(in.Text(), ": "); k {
+			case "id":
+				e.id = v
+			case "event":
+				e.event = v
+			case "data":
+				e.data = v
+			case "":
+				return e
+			}
+		}
+		t.Fatalf("the stream ended: %v", in.Err())
+		return e
+	}
+	return next, sync.OnceFunc(func() { cancel(); _ = resp.Body.Close() })
+}
+
+func TestStream_ResumesByLastEventID(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Heartbeat = 100 * time.Millisecond })
+	url := serve(t, b.Hub) + "/v1/events/stream?topics=a,b"
+	next, stop := openStream(t, url, "")
+	last := next()
+	if last.event != "subscribed" {
+		t.Fatalf("first is %+v", last)
+	}
+	for range 10 { // longer than the server takes to read a request
+		if last = next(); last.event != "position" {
+			t.Fatalf("while nothing comes: %+v", last)
+		}
+	}
+	b.produce(t, "a", 0, 10)
+	seen := map[int]int{}
+	for len(seen) < 4 {
+		if last = next(); last.event == "event" {
+			seen[number(t, []byte(last.data))]++
+		}
+	}
+	stop()
+	b.produce(t, "b", 10, 10)
+	next, stop = openStream(t, url, last.id)
+	defer stop()
+	for len(seen) < 20 {
+		if e := next(); e.event == "event" {
+			seen[number(t, []byte(e.data))]++
+		}
+	}
+	for i := range 20 {
+		if seen[i] != 1 {
+			t.Errorf("event %d came %d times", i, seen[i])
+		}
+	}
+	for query, want := range map[string]int{"": 422, "?topics=_x": 422, "?topics=a&since=nonsense": 422} {
+		resp, err := http.Get(strings.TrimSuffix(url, "?topics=a,b") + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("GET %s = %d, want %d", query, resp.StatusCode, want)
+		}
+	}
+}
