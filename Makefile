@@ -58,7 +58,7 @@ test-peers: java ## conformance with a real Apache Cassandra, end to end on a re
 	go test -tags peers -count=1 -timeout 20m -v -run Peer ./test/... | ./test/tidy-log
 
 .PHONY: test-api
-test-api: ## the running order API against its own description, with schemathesis (needs Python 3 with venv)
+test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)
 	./test/api/run
 
 .PHONY: test-fault
@@ -89,13 +89,17 @@ bench: build ## measure the relay beside the clients alone: README's table (UPDA
 BENCHSERVICES ?= --runs 5
 
 .PHONY: bench-services
-bench-services: build ## measure orders and messages beside the client alone: README's tables (UPDATE=1)
-	@for what in orders messages; do \
+bench-services: build ## measure orders, messages and the schedule beside the client alone: README's tables (UPDATE=1)
+	@for what in orders messages schedule; do \
 		if [[ -n "$${UPDATE:-}" ]]; then \
 			bin/outbox bench $$what $(BENCHSERVICES) -o markdown >bin/bench.md; \
 			./test/readme-table bench-$$what README.md <bin/bench.md; \
 		else bin/outbox bench $$what $(BENCHSERVICES); fi; \
 	done
+
+.PHONY: bench-million
+bench-million: build ## a million messages for later: the relay's memory and how late it is (WAITING=20000 for short)
+	bin/outbox bench schedule --waiting $${WAITING:-1000000}
 
 .PHONY: bench-go
 bench-go: ## the Go benchmarks

@@ -1,4 +1,4 @@
-// Package client is a Go client of the order API.
+// Package client is a Go client of the API of orders and messages.
 //
 // A Client repeats what may be repeated: reads, and changes, each of which it
 // gives an Idempotency-Key of its own unless the caller names one, so that a
@@ -34,7 +34,7 @@ const (
 	maxAnswer          = 8 << 20
 )
 
-// Client asks an order service. Its fields must not be changed once it is in use;
+// Client asks a service for orders and messages. Its fields must not be changed once it is in use;
 // it is safe for concurrent use.
 type Client struct {
 	// URL is where the service is, such as http://127.0.0.1:8080.
@@ -112,6 +112,8 @@ type call struct {
 	method, url string
 	header      http.Header
 	body        []byte
+	// unsettled, unless nil, is what of an answer another attempt may change.
+	unsettled func(answer []byte) error
 }
 
 func send[T any](ctx context.Context, c *Client, method, path string, body any, opts []Option) (T, error) {
@@ -120,7 +122,7 @@ func send[T any](ctx context.Context, c *Client, method, path string, body any, 
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return out, fmt.Errorf("order API: encode the request: %w", err)
+			return out, fmt.Errorf("outbox API: encode the request: %w", err)
 		}
 		r.body = b
 		r.header.Set("Content-Type", "application/json")
@@ -134,22 +136,29 @@ func send[T any](ctx context.Context, c *Client, method, path string, body any, 
 	}
 	b, err := c.repeat(ctx, &r)
 	if err != nil {
-		return out, fmt.Errorf("order API: %s %s: %w", method, path, err)
+		return out, fmt.Errorf("outbox API: %s %s: %w", method, path, err)
+	}
+	if len(b) == 0 {
+		return out, nil // 204
 	}
 	if err := json.Unmarshal(b, &out); err != nil {
-		return out, fmt.Errorf("order API: %s %s: decode the answer: %w", method, path, err)
+		return out, fmt.Errorf("outbox API: %s %s: decode the answer: %w", method, path, err)
 	}
 	return out, nil
 }
 
 // repeat sends r until there is an answer that another attempt cannot change.
-// The last error is returned when attempts or time run out.
+// The last answer or error is returned when attempts or time run out.
 func (c *Client) repeat(ctx context.Context, r *call) ([]byte, error) {
 	pause := cmp.Or(c.FirstPause, DefaultFirstPause)
 	for attempt := 1; ; attempt++ {
-		b, err := c.once(ctx, r)
+		b, failed := c.once(ctx, r)
+		err := failed
+		if err == nil && r.unsettled != nil {
+			err = r.unsettled(b)
+		}
 		if err == nil || ctx.Err() != nil || attempt >= cmp.Or(c.MaxAttempts, DefaultMaxAttempts) || !again(err) {
-			return b, err
+			return b, failed
 		}
 		wait := pause/2 + mrand.N(pause)
 		var p *Problem
@@ -157,22 +166,22 @@ func (c *Client) repeat(ctx context.Context, r *call) ([]byte, error) {
 			wait = max(wait, p.RetryAfter)
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
-			return nil, err // it would be too late
+			return b, failed // it would be too late
 		}
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return nil, err
+			return b, failed
 		}
 		pause = min(2*pause, maxPause)
 	}
 }
 
 // again tells whether the same request may have another answer. All requests
-// have an Idempotency-Key or change nothing, so an answer that was lost is no
-// reason to stop.
+// have an Idempotency-Key, change nothing, or change nothing more the second time
+// (DELETE), so an answer that was lost is no reason to stop.
 func again(err error) bool {
 	var p *Problem
 	if !errors.As(err, &p) {

@@ -2,20 +2,24 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
 	"net/http/httptest"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/scylla-outbox/scylla-outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// serve starts the order API over an embedded database.
+// serve starts the API of orders and messages over an embedded database.
 func serve() (url string, stop func()) {
 	node, err := scyllafake.Start(scyllatest.Config())
 	must(err)
@@ -27,7 +31,9 @@ func serve() (url string, stop func()) {
 	must(err)
 	service, err := orders.New(session, orders.Config{})
 	must(err)
-	server, err := orders.NewServer(service, orders.ServerConfig{})
+	intake, err := messages.NewService(session, messages.Config{})
+	must(err)
+	server, err := orders.NewServer(service, orders.ServerConfig{Routes: []func(huma.API){messages.NewAPI(intake).Register}})
 	must(err)
 	api := httptest.NewServer(server.Handler())
 	return api.URL, func() {
@@ -117,4 +123,55 @@ func ExampleWithKey() {
 	fmt.Println(first.ID == again.ID)
 	// Output:
 	// true
+}
+
+func ExampleClient_PostMessage() {
+	url, stop := serve()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	c := &client.Client{URL: url}
+	m, err := c.PostMessage(ctx, client.NewMessage{
+		Topic: "reminders", Key: "customer-42", Payload: json.RawMessage(`{"text":"hello"}`), Delay: time.Hour,
+	}, client.WithKey("r-42"))
+	must(err)
+	fmt.Println(m.State, m.DeliverAt.Sub(m.CreatedAt))
+
+	page, err := c.ScheduledMessages(ctx, client.ScheduledQuery{Topic: "reminders"})
+	must(err)
+	fmt.Println(len(page.Messages), page.Messages[0].Key)
+
+	// It is not wanted any more.
+	must(c.CancelMessage(ctx, m.ID))
+	look, err := c.GetMessage(ctx, m.ID)
+	must(err)
+	fmt.Println(look.State)
+	// Output:
+	// scheduled 1h0m0s
+	// 1 customer-42
+	// cancelled
+}
+
+// Each message of a batch is stored on its own. What could not be stored for a
+// reason that passes was sent again; what is left is refused.
+func ExampleClient_PostMessages() {
+	url, stop := serve()
+	defer stop()
+	c := &client.Client{URL: url}
+	hello := "hello"
+	results, err := c.PostMessages(context.Background(), []client.NewMessage{{Topic: "greetings", PayloadText: &hello}, {Topic: "no topic"}})
+	must(err)
+	for _, r := range results {
+		if r.Problem != nil {
+			fmt.Println(r.Index, r.Problem.Errors[0].Location, r.Problem.Errors[0].Message)
+			continue
+		}
+		err := c.CancelMessage(context.Background(), r.Message.ID)
+		var p *client.Problem
+		fmt.Println(r.Index, r.Message.State, errors.As(err, &p) && p.Type == client.ProblemTooLate)
+	}
+	// Output:
+	// 0 queued true
+	// 1 body.topic must be letters, digits and . _ -, at most 249
 }

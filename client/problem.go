@@ -19,6 +19,9 @@ const (
 	ProblemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
 	ProblemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
 	ProblemOverloaded  = "urn:scylla-outbox:problem:overloaded"
+	ProblemNoMessage   = "urn:scylla-outbox:problem:message-not-found"
+	ProblemTooLate     = "urn:scylla-outbox:problem:message-too-late"
+	ProblemQuota       = "urn:scylla-outbox:problem:quota-used-up"
 )
 
 // Problem is what the service answered instead (RFC 9457). Find it with errors.As.
@@ -33,6 +36,8 @@ type Problem struct {
 	Errors []FieldError `json:"errors"`
 	// OrderID is the order in question, where there is one.
 	OrderID string `json:"order_id"`
+	// MessageID is the message in question, where there is one.
+	MessageID string `json:"message_id"`
 	// CurrentStatus is the order's, where it is why a change is refused.
 	CurrentStatus Status `json:"current_status"`
 	// OutcomeUnknown: the change may be stored, or become so later. The same

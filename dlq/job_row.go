@@ -94,6 +94,9 @@ func (r *jobRow) job() (*Job, error) {
 }
 
 func (s *Store) readJob(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (*Job, error) {
+	if id.Version() != 1 { // the column takes no other
+		return nil, fmt.Errorf("job %s: %w", id, ErrNoJob)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var r jobRow

@@ -54,8 +54,10 @@ func TestCreateJob_IsReadBackAsItWasMade(t *testing.T) {
 			t.Errorf("defaults: %+v", made.JobSpec)
 		}
 	}
-	if _, err := b.Job(t.Context(), gocql.TimeUUID()); !errors.Is(err, ErrNoJob) {
-		t.Errorf("Job() of none = %v, want ErrNoJob", err)
+	for _, id := range []gocql.UUID{gocql.TimeUUID(), gocql.MustRandomUUID()} {
+		if _, err := b.Job(t.Context(), id); !errors.Is(err, ErrNoJob) {
+			t.Errorf("Job(%s) of none = %v, want ErrNoJob", id, err)
+		}
 	}
 }
 

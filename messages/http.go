@@ -161,6 +161,7 @@ func NewAPI(s *Service) *API { return &API{service: s} }
 func (a *API) Register(h huma.API) {
 	cfg := &a.service.cfg
 	one, batch := &huma.RequestBody{}, &huma.RequestBody{}
+	batchResponses := problems(h, 400, 413, 415, 422, 429, 503)
 	huma.Register(h, huma.Operation{
 		OperationID: "post-message", Method: http.MethodPost, Path: "/v1/messages", DefaultStatus: http.StatusAccepted,
 		Summary:     "Hand in a message",
@@ -175,8 +176,12 @@ func (a *API) Register(h huma.API) {
 		Description: "Each is stored on its own, with a result of its own: 202 if all were, 207 if some were not. " +
 			"With an Idempotency-Key the same batch can be sent again until all are stored.",
 		MaxBodyBytes: cfg.MaxBatchBytes, RequestBody: batch, SkipValidateBody: true,
-		Responses: problems(h, 400, 413, 415, 422, 429, 503),
+		Responses: batchResponses,
 	}, a.postBatch)
+	// huma describes the one answer that it knows of.
+	some := *batchResponses["202"]
+	some.Description = "Some are stored, some are not: each result says"
+	batchResponses["207"] = &some
 	a.RegisterKept(h)
 	describe(h, one, reflect.TypeFor[NewMessage]())
 	describe(h, batch, reflect.TypeFor[struct {
@@ -238,6 +243,9 @@ func requireJSON(contentType string) error {
 }
 
 func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) {
+	if err := a.service.guard.Full(); err != nil {
+		return nil, a.fail("post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
+	}
 	if err := requireJSON(in.ContentType); err != nil {
 		return nil, err
 	}
@@ -258,6 +266,9 @@ func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) 
 }
 
 func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error) {
+	if err := a.service.guard.Full(); err != nil {
+		return nil, a.fail("post-messages", err, gocql.UUID{}, in.IdempotencyKey != "")
+	}
 	if err := requireJSON(in.ContentType); err != nil {
 		return nil, err
 	}

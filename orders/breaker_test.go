@@ -93,6 +93,24 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	return w.b.Write(p)
 }
 
+// Without room nothing is spent on a request, not even on what is wrong with it.
+func TestHTTP_NoRoomIsSaidFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) {
+		c.Load = Load{MaxInFlight: 1, MaxWaiting: -1}
+		c.AttemptTimeout, c.WriteBudget, c.RepairAfter = 10*time.Second, 10*time.Second, 10*time.Second
+	})
+	h := newHandler(t, b.Service, ServerConfig{})
+	request(t, h, "POST", "/v1/orders", "no JSON").mustBeProblem(t, 400, problemMalformed)
+	_, leave, err := b.guard.Enter(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request(t, h, "POST", "/v1/orders", "no JSON").mustBeProblem(t, 429, problemOverload)
+	leave()
+	request(t, h, "POST", "/v1/orders", "no JSON").mustBeProblem(t, 400, problemMalformed)
+}
+
 // More than there is room for is refused at once or after a bounded wait, leaves
 // nothing, and when the load is gone all is as before.
 func TestService_ShedsLoad(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/params"
 )
 
 // links lead from an order to what can be done with it.
@@ -117,6 +118,7 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	if a.gate != nil {
 		h.UseMiddleware(a.admit)
 	}
+	h.UseMiddleware(params.RefuseEmpty(h))
 
 	a.writing(h, maxBody)
 	a.handling(h, maxBody)
@@ -245,6 +247,9 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 
 func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error) {
 	keyed := in.IdempotencyKey != ""
+	if err := a.service.guard.Full(); err != nil {
+		return nil, a.fail(ctx, "create", err, gocql.UUID{}, keyed)
+	}
 	if err := requireJSON(in.ContentType, in.RawBody); err != nil {
 		return nil, err
 	}

@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -130,7 +132,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
-	s.handler = access.WithRequestIDs(elsewhere(mux))
+	s.handler = access.WithRequestIDs(elsewhere(mux, h.OpenAPI()))
 	return s, nil
 }
 
@@ -226,9 +228,14 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 }
 
 // elsewhere makes problems of the plain texts with which ServeMux answers what
-// it has no route for.
-func elsewhere(mux *http.ServeMux) http.Handler {
+// it has no route for. A path that the API has without parameters is that path
+// with any method: /v1/messages/batch is no message.
+func elsewhere(mux *http.ServeMux, api *huma.OpenAPI) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if methods := methodsOf(api.Paths[r.URL.Path]); len(methods) > 0 && !slices.Contains(methods, r.Method) {
+			writeProblem(w, wrongMethod(strings.Join(methods, ", ")))
+			return
+		}
 		h, pattern := mux.Handler(r)
 		if pattern != "" {
 			mux.ServeHTTP(w, r)
@@ -236,14 +243,36 @@ func elsewhere(mux *http.ServeMux) http.Handler {
 		}
 		c := statusCatcher{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(&c, r)
-		p := newProblem(c.status, problemNoPath, "There is nothing at "+strconv.Quote(jsonform.Clip(r.URL.Path))+"; /openapi.json says what is where.")
 		if c.status == http.StatusMethodNotAllowed {
-			p.Type = problemMethod
-			p.Detail = "This path takes " + c.header.Get("Allow") + "."
-			p.header.Set("Allow", c.header.Get("Allow"))
+			writeProblem(w, wrongMethod(c.header.Get("Allow")))
+			return
 		}
-		writeProblem(w, p)
+		writeProblem(w, newProblem(c.status, problemNoPath, "There is nothing at "+strconv.Quote(jsonform.Clip(r.URL.Path))+"; /openapi.json says what is where."))
 	})
+}
+
+func wrongMethod(allowed string) *problem {
+	p := newProblem(http.StatusMethodNotAllowed, problemMethod, "This path takes "+allowed+".")
+	p.header.Set("Allow", allowed)
+	return p
+}
+
+// methodsOf are the methods of a path of the description; none for nil.
+func methodsOf(item *huma.PathItem) []string {
+	if item == nil {
+		return nil
+	}
+	var out []string
+	for method, op := range map[string]*huma.Operation{
+		http.MethodDelete: item.Delete, http.MethodGet: item.Get, http.MethodHead: item.Get, http.MethodPatch: item.Patch,
+		http.MethodPost: item.Post, http.MethodPut: item.Put,
+	} {
+		if op != nil {
+			out = append(out, method)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // statusCatcher keeps what a handler says and throws away what it writes.

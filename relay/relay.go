@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/thejerf/suture/v4"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -68,6 +69,16 @@ func New(cfg Config) (*Relay, error) {
 	registerState(cfg.Registerer, r)
 	registerBackfill(cfg.Registerer, r)
 	return r, nil
+}
+
+// Committed makes the tail read the stream of an aggregate at once: an event of
+// it was just stored, by who shares the process. It does not wait, and does
+// nothing before Run, or where another relay has the stream. Others tell by
+// package hint.
+func (r *Relay) Committed(aggregate gocql.UUID) {
+	if t := r.tail.Load(); t != nil {
+		t.hint([]int64{hint.Token(aggregate)})
+	}
 }
 
 // Run carries events until ctx ends, through any outage of the database or the

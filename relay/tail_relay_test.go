@@ -238,3 +238,35 @@ func count(c prometheus.Counter) float64 {
 	}
 	return m.GetCounter().GetValue()
 }
+
+// Who stores an event in the same process need not send a hint.
+func TestRelay_CommittedIsAHint(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			wideWindow(c)
+			c.TailMinInterval, c.TailMaxInterval = 20*time.Second, 20*time.Second
+		})
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(time.Minute)
+		all := events(8, 1, "OrderCreated")
+		written := make(map[gocql.UUID]time.Time)
+		for _, e := range all {
+			w.write(e)
+			written[e.ID] = time.Now()
+			r.Committed(e.AggregateID)
+			time.Sleep(27 * time.Second)
+		}
+		got := w.consume("OrderCreated")
+		checkOrder(t, got, all)
+		for _, d := range got {
+			if late := d.at.Sub(written[d.ID]); late > 100*time.Millisecond {
+				t.Errorf("event %s came after %s, though the relay was told of it", d.ID, late)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+	})
+}

@@ -16,7 +16,7 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultPoll        = 200 * time.Millisecond
+	DefaultPoll        = 50 * time.Millisecond
 	DefaultLookAhead   = 2 * time.Second
 	DefaultSweep       = 15 * time.Second
 	DefaultMaxPending  = 10_000
@@ -33,11 +33,11 @@ const CloseAfter = 10 * time.Minute
 type Config struct {
 	// Store is where the messages are.
 	Store *Store
-	// Poll is the wait between two looks at what is due soon. Default 200 ms. A
-	// message with a shorter delay can be that much late.
+	// Poll is the wait between two looks at what is due almost at once. Default 50
+	// ms. A message with a shorter delay can be that much late.
 	Poll time.Duration
-	// LookAhead is how long before its time a message is read. Default 2 s; at
-	// least Poll.
+	// LookAhead is how long before its time a message is read, at most; every half
+	// of it is looked that far. Default 2 s; at least Poll.
 	LookAhead time.Duration
 	// Sweep is the time between two looks at all that should be out by now.
 	// Default 15 s; at least Poll.

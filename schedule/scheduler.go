@@ -59,12 +59,19 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.keepLease(ctx) })
 	all.Go(func() { s.dispatch(ctx) })
-	var swept time.Time
+	var swept, far time.Time
 	for {
 		if s.working() {
 			began := s.cfg.Now()
+			w := window{began.Add(-nearPolls * s.cfg.Poll), began.Add(min(nearPolls*s.cfg.Poll, s.cfg.LookAhead))}
 			full := began.Sub(swept) >= s.cfg.Sweep
-			err := s.look(ctx, began, full)
+			if full || began.Sub(far) >= s.cfg.LookAhead/2 {
+				w, far = window{began.Add(-lookBack), began.Add(s.cfg.LookAhead)}, began
+			}
+			if full {
+				w.from = began.Add(-MaxAhead - 30*24*time.Hour) // whatever waited for as long as anything can
+			}
+			err := s.look(ctx, began, w)
 			if full && err == nil {
 				swept = began
 			}
@@ -72,7 +79,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 				s.fail("look", "cannot look for due messages; trying again", err)
 			}
 		} else {
-			swept = time.Time{}
+			swept, far = time.Time{}, time.Time{}
 			s.forgetAll()
 		}
 		if !sleep(ctx, s.cfg.Poll) {
@@ -145,14 +152,18 @@ func (s *Scheduler) fail(kind, text string, err error) {
 	}
 }
 
-// look reads the slots that are due soon into memory, or, if full, also all that
-// should be gone. It waits while memory is full.
-func (s *Scheduler) look(ctx context.Context, now time.Time, full bool) error {
-	until := now.Add(s.cfg.LookAhead)
-	from := now.Add(-lookBack)
-	if full {
-		from = now.Add(-MaxAhead - 30*24*time.Hour) // whatever waited for as long as anything can
-	}
+// nearPolls is how many polls before and after now most looks reach: for what was
+// stored since and is due almost at once. What is due later is found by the look,
+// twice in LookAhead, that reaches as far as that; so what is in memory already
+// is not read again and again.
+const nearPolls = 4
+
+// window are the times of the slots that a look reads, both inclusive.
+type window struct{ from, until time.Time }
+
+// look reads the slots of a window into memory. It waits while memory is full.
+func (s *Scheduler) look(ctx context.Context, now time.Time, w window) error {
+	from, until := w.from, w.until
 	for {
 		buckets, err := s.store.buckets(ctx, from, until, maxBuckets)
 		if err != nil {
@@ -172,7 +183,7 @@ func (s *Scheduler) look(ctx context.Context, now time.Time, full bool) error {
 
 const (
 	// lookBack is how long ago a message may have become due that is still looked
-	// for with each poll, and not with the next sweep: its writer's clock was behind.
+	// for twice in LookAhead, and not with the next sweep: its writer's clock was behind.
 	lookBack   = 10 * time.Second
 	maxBuckets = 5000
 )

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
@@ -340,4 +343,82 @@ func TestScheduler_AnotherTakesOver(t *testing.T) {
 	eventually(t, "the second has the lease", two.working)
 	b.put(t, time.Now(), message(time.Now()))
 	eventually(t, "the second releases", func() bool { return b.count(t, "outbox_messages") == 2 })
+}
+
+// Nothing depends on the lease: schedulers that all believe to have it release
+// each message once.
+func TestScheduler_ManyAtOnceReleaseEachOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	due := map[gocql.UUID]*Message{}
+	for i := range 200 { // half of it overdue, half due while they run
+		m := message(now.Add(time.Duration(i-100) * 5 * time.Millisecond))
+		due[m.ID] = m
+		b.put(t, now.Add(-time.Minute), m)
+	}
+	var released atomic.Int32
+	for range 4 {
+		s := b.scheduler(t, func(c *Config) { c.Committed = func(gocql.UUID) { released.Add(1) } })
+		s.leaseUntil = now.Add(time.Hour)
+		start(t, s)
+	}
+	eventually(t, "all are out and forgotten", func() bool {
+		return b.count(t, "outbox_messages") == len(due) && b.count(t, "scheduled_messages") == 0 && b.count(t, "schedule_slots") == 0
+	})
+	for id, e := range b.outboxed(t) { // which fails if one is in the log at two times
+		if due[id] == nil || e.at.Before(due[id].DeliverAt) {
+			t.Errorf("event %s was written at %s, for %+v", id, e.at, due[id])
+		}
+	}
+	t.Logf("%d of %d were handed over, some by several at once", released.Load(), len(due))
+}
+
+// What waits costs nothing: it is not read, let alone kept.
+func TestScheduler_WhatWaitsIsNotRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	waiting := 2000
+	if n, err := strconv.Atoi(os.Getenv("SCHEDULE_WAITING")); err == nil {
+		waiting = n
+	}
+	g, ctx := errgroup.WithContext(t.Context())
+	g.SetLimit(64)
+	spread := 365 * 24 * time.Hour / time.Duration(waiting)
+	for i := range waiting {
+		g.Go(func() error {
+			return b.Put(ctx, message(now.Add(2*time.Minute+time.Duration(i)*spread)), now)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	read := b.node.Faults().MustAdd(faults.Rule{
+		Match:  faults.Match{Kinds: []engine.OpKind{engine.OpRead}, Func: func(o engine.Op) bool { return o.Table == "scheduled_messages" }},
+		Effect: faults.Effect{Delay: time.Nanosecond},
+	})
+	s := b.scheduler(t, func(c *Config) { c.LookAhead = time.Second })
+	start(t, s)
+	eventually(t, "it has the lease", s.working)
+	var ms []*Message
+	for range 10 {
+		m := message(time.Now().Add(50 * time.Millisecond))
+		ms = append(ms, m)
+		b.put(t, time.Now(), m)
+		eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == len(ms) })
+	}
+	s.mu.Lock()
+	known := len(s.known)
+	s.mu.Unlock()
+	if known > len(ms) {
+		t.Errorf("%d messages are in memory of %d that wait", known, waiting)
+	}
+	// A slot may be found once more while its message is on its way.
+	if n := b.node.Faults().Hits(read); n < len(ms) || n > 4*len(ms) {
+		t.Errorf("%d messages were read to release %d of %d", n, len(ms), waiting)
+	}
+	if n := b.count(t, "scheduled_messages"); n < waiting {
+		t.Errorf("%d messages wait, want %d", n, waiting)
+	}
 }

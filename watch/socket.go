@@ -44,7 +44,7 @@ func (h *Hub) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Accept refuses pages of another origin.
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
+	conn, err := websocket.Accept(&refusal{ResponseWriter: w}, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
 	if err != nil {
 		return // it has answered
 	}

@@ -85,7 +85,7 @@ event was lost, came twice, or came out of order.`,
 	fl.StringVar(&f.profiles, "profiles", "", "write processor profiles of the relay and of its peers into this folder")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionLog)
-	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchPeerCommand(), newBenchServeCommand())
+	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchPeerCommand(), newBenchServeCommand())
 	return cmd
 }
 

@@ -36,7 +36,7 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	if d.relay, err = relay.New(conf); err != nil {
 		return usageError{err}
 	}
-	scheduler, err := d.conf.newScheduler(d.session, []relay.Config{conf}, reg, d.log)
+	scheduler, err := d.conf.newScheduler(d.session, []relay.Config{conf}, []*relay.Relay{d.relay}, reg, d.log)
 	if err != nil {
 		return err
 	}

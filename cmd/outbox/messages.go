@@ -101,9 +101,10 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 	return messages.Place(p), found, err
 }
 
-// newScheduler returns what hands scheduled messages to the outbox; nil where
-// it is off, or where no relay carries that table.
-func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
+// newScheduler returns what hands scheduled messages to the outbox, and tells
+// those of the relays that carry it; nil where it is off, or where none does. confs
+// are those of the relays.
+func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, all []*relay.Relay, reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
 	switch c.Relay.Schedule {
 	case "on":
 	case "off":
@@ -111,12 +112,14 @@ func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, reg 
 	default:
 		return nil, usageError{fmt.Errorf("relay.schedule %q: write on or off", c.Relay.Schedule)}
 	}
-	carried := false
+	var carriers []*relay.Relay
 	for i := range confs {
 		keyspace := confs[i].Keyspace
-		carried = carried || confs[i].Table == outbox.DefaultTableName && (keyspace == "" || keyspace == c.Scylla.Keyspace)
+		if confs[i].Table == outbox.DefaultTableName && (keyspace == "" || keyspace == c.Scylla.Keyspace) {
+			carriers = append(carriers, all[i])
+		}
 	}
-	if !carried {
+	if len(carriers) == 0 {
 		return nil, nil
 	}
 	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
@@ -125,6 +128,11 @@ func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, reg 
 	}
 	s, err := schedule.New(schedule.Config{
 		Store: schedule.NewStore(session, consistency, c.Scylla.Timeout), Rate: c.Relay.ScheduleRate, Logger: log, Registerer: reg,
+		Committed: func(id gocql.UUID) {
+			for _, r := range carriers {
+				r.Committed(id)
+			}
+		},
 	})
 	if err != nil {
 		return nil, usageError{err}

@@ -118,7 +118,7 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	if err != nil {
 		return err
 	}
-	scheduler, err := c.newScheduler(session, confs, reg, log)
+	scheduler, err := c.newScheduler(session, confs, relays.all, reg, log)
 	if err != nil {
 		return err
 	}

@@ -96,13 +96,15 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 	answerProblem(ctx, p)
 }
 
+// answerProblem answers an operation of others with what all problems have: its
+// description knows no member of this API's own. The request's id is a header.
 func answerProblem(ctx huma.Context, p *problem) {
 	for k, vs := range p.header {
 		ctx.SetHeader(k, vs[0])
 	}
 	ctx.SetHeader("Content-Type", "application/problem+json")
 	ctx.SetStatus(p.Status)
-	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p) // a caller that hung up misses nothing
+	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p.ErrorModel) // a caller that hung up misses nothing
 }
 
 // humaContext is embedded under a name of its own: the interface has a method Context.

@@ -116,7 +116,9 @@ func TestRoutes_ChangesAreAudited(t *testing.T) {
 	}
 	*made = nil
 	for _, reason := range []string{"%zz", "%ff", strings.Repeat("a", maxReason+1)} {
-		b.ask(t, access.Operator, "POST", "/v1/things/good/change", "", ReasonHeader, reason).problemIn(t, 422)
+		if p := b.ask(t, access.Operator, "POST", "/v1/things/good/change", "", ReasonHeader, reason).problemIn(t, 422); p.RequestID != "" {
+			t.Errorf("the refusal has a member that the operation's description does not know: %+v", p)
+		}
 	}
 	// What the audit cannot have is not done.
 	b.fault("admin_audit", engine.OpWrite, 0)

@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/params"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
@@ -88,7 +89,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
-	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma)
+	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma, params.RefuseEmpty(s.api))
 	s.registerLetters()
 	s.registerActions()
 	s.registerEdit()
@@ -241,6 +242,9 @@ func (s *Server) heavily(ctx context.Context, f func() error) error {
 func (s *Server) describe(role access.Role, op huma.Operation, codes ...int) huma.Operation {
 	if op.Responses == nil {
 		op.Responses = make(map[string]*huma.Response)
+	}
+	if op.Method != http.MethodGet {
+		codes = append(codes, 400, 413, 415)
 	}
 	for _, code := range append([]int{401, 403, 422, 429, 503}, codes...) {
 		op.Responses[strconv.Itoa(code)] = s.refusal(code)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,5 +248,25 @@ func TestRunner_WithoutAnArchive(t *testing.T) {
 	b.must(err)
 	if j, err = none.RunJob(t.Context(), j.ID); err != nil || j.Progress.Changed != 1 {
 		t.Errorf("a purge that needs none: %+v, %v", j.Progress, err)
+	}
+}
+
+// A letter that somebody changes after it was read is left, though it was written.
+func TestKeeper_PurgeLeavesWhatChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	id := b.bury("a", 1, dlq.Manual)
+	b.archive.stored = func(key string) {
+		if strings.HasSuffix(key, manifestSuffix) {
+			b.must(b.store.Release(t.Context(), id, dlq.Actor{Name: "eve"}))
+		}
+	}
+	left, err := NewKeeper(b.sweeper).Purge(t.Context(), []gocql.UUID{id}, true, ann)
+	var v *dlq.VersionError
+	if err != nil || !errors.As(left[0], &v) {
+		t.Errorf("Purge() = %v, %v, want a *VersionError", left, err)
+	}
+	if l := b.read(id); l.Status != dlq.Manual || !l.Released || l.Payload == nil {
+		t.Errorf("the letter is %+v", l)
 	}
 }

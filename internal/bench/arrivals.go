@@ -32,7 +32,7 @@ type Arrivals struct {
 // NewArrivals expects n events.
 func NewArrivals(e *Events, n int64) *Arrivals {
 	return &Arrivals{
-		events: e, at: make([]atomic.Int64, n), last: make([]uint8, n+perAggregate*e.spread), epoch: time.Now(),
+		events: e, at: make([]atomic.Int64, n), last: make([]uint8, n+e.per*e.spread), epoch: time.Now(),
 		producers: make(map[int64]time.Time),
 	}
 }

@@ -24,6 +24,7 @@ const fillerBytes = 1 << 20
 type Events struct {
 	run    [6]byte
 	typ    string
+	per    int64 // events of an aggregate
 	spread int64
 	size   int
 	filler []byte
@@ -32,11 +33,18 @@ type Events struct {
 // NewEvents numbers events of a type, which is also their topic. Two events of
 // an aggregate are spread numbers apart. size is that of their payloads in bytes.
 func NewEvents(typ string, spread, size int) *Events {
-	e := &Events{typ: typ, spread: int64(max(1, spread)), size: size}
+	e := &Events{typ: typ, per: perAggregate, spread: int64(max(1, spread)), size: size}
 	_, _ = rand.Read(e.run[:]) // never fails
 	raw := make([]byte, fillerBytes/2)
 	_, _ = rand.Read(raw)
 	e.filler = hex.AppendEncode(nil, raw)
+	return e
+}
+
+// NewMessages numbers events that are each an aggregate of its own.
+func NewMessages(typ string, size int) *Events {
+	e := NewEvents(typ, 1, size)
+	e.per = 1
 	return e
 }
 
@@ -45,13 +53,13 @@ func (e *Events) Type() string { return e.typ }
 
 // place is the aggregate's number and the event's sequence number in it.
 func (e *Events) place(i int64) (aggregate, seq int64) {
-	block := i / (perAggregate * e.spread)
-	return block*e.spread + i%e.spread, i/e.spread%perAggregate + 1
+	block := i / (e.per * e.spread)
+	return block*e.spread + i%e.spread, i/e.spread%e.per + 1
 }
 
 // number is the number of an aggregate's event.
 func (e *Events) number(aggregate, seq int64) int64 {
-	return (aggregate/e.spread*perAggregate+seq-1)*e.spread + aggregate%e.spread
+	return (aggregate/e.spread*e.per+seq-1)*e.spread + aggregate%e.spread
 }
 
 // At is event number i, from 0.

@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -16,8 +18,9 @@ import (
 // QueriesMetric counts the requests that a process sent to the database.
 const QueriesMetric = "scylla_requests_total"
 
-// Scrape reads a counter or gauge, the sum over its labels, from a process's /metrics.
-func Scrape(ctx context.Context, url, name string) (float64, error) {
+// Scrape reads a counter or gauge from a process's /metrics, the sum over its
+// labels, or over those of the given values, each of any label.
+func Scrape(ctx context.Context, url, name string, values ...string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
@@ -36,6 +39,12 @@ func Scrape(ctx context.Context, url, name string) (float64, error) {
 	}
 	var sum float64
 	for _, m := range families[name].GetMetric() {
+		has := func(v string) bool {
+			return slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == v })
+		}
+		if slices.ContainsFunc(values, func(v string) bool { return !has(v) }) {
+			continue
+		}
 		sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 	}
 	return sum, nil

@@ -77,6 +77,10 @@ func (g *Guard) Call(ctx context.Context) (attempt context.Context, done func(er
 	}, nil
 }
 
+// Full returns an *OverloadedError if Enter would at once, so that nothing is
+// spent on a request that there is no room for; else nil, which promises nothing.
+func (g *Guard) Full() error { return g.room.full() }
+
 // Enter waits for places at the database; leave gives them back. A request that
 // asks for more than half of them gets half, so that it never keeps all others
 // waiting; places says how many it has. The error is an *OverloadedError, after

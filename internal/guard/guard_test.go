@@ -231,6 +231,9 @@ func TestEnter_BoundsPlacesAndQueue(t *testing.T) {
 			synctest.Wait()
 		}
 		var full *OverloadedError
+		if err := g.Full(); !errors.As(err, &full) {
+			t.Errorf("Full() with a full queue = %v, want it refused", err)
+		}
 		if _, _, err := g.Enter(t.Context(), 1); !errors.As(err, &full) || full.RetryAfter != time.Second {
 			t.Errorf("Enter() with a full queue = %v, want it refused", err)
 		}
@@ -239,6 +242,9 @@ func TestEnter_BoundsPlacesAndQueue(t *testing.T) {
 		}
 		leave()
 		wg.Wait()
+		if err := g.Full(); err != nil {
+			t.Errorf("Full() = %v when there is room", err)
+		}
 		if !slices.Equal(order, []int{0, 1}) {
 			t.Errorf("they came in as %v, want as they had come", order)
 		}
@@ -260,8 +266,8 @@ func TestEnter_BoundsPlacesAndQueue(t *testing.T) {
 		if in, waiting := g.Load(); in != 0 || waiting != 0 {
 			t.Errorf("%d places are taken and %d waited for after all left", in, waiting)
 		}
-		if v := values(t, reg); v["things_shed_total/queue_full"] != 1 || v["things_shed_total/waited_too_long"] != 1 || v["things_in_flight"] != 0 {
-			t.Errorf("metrics %v, want one shed for each reason", v)
+		if v := values(t, reg); v["things_shed_total/queue_full"] != 2 || v["things_shed_total/waited_too_long"] != 1 || v["things_in_flight"] != 0 {
+			t.Errorf("metrics %v, want two shed for a full queue and one that waited", v)
 		}
 	})
 }

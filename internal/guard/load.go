@@ -97,6 +97,14 @@ func (r *room) enter(ctx context.Context, want int) (int, func(), error) {
 	}, nil
 }
 
+// full is Guard.Full.
+func (r *room) full() error {
+	if r.taken.Load() < int64(r.cfg.MaxInFlight) || r.waiting.Load() < int64(max(r.cfg.MaxWaiting, 0)) {
+		return nil
+	}
+	return r.shed(shedFull)
+}
+
 func (r *room) wait(ctx context.Context, places int64) error {
 	defer r.waiting.Add(-places)
 	if r.waiting.Add(places) > int64(max(r.cfg.MaxWaiting, 0)) {

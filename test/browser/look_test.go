@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
@@ -88,8 +90,14 @@ func (w *world) furnish() (id string) {
 		})
 	}
 	by := dlq.Actor{Name: "mara", Reason: "INC-311 the broker is back"}
-	if err := w.letters.Discard(w.t.Context(), w.bury(nil), by); err != nil {
-		w.t.Fatal(err)
+	gone := []gocql.UUID{w.bury(nil), w.bury(nil)}
+	for _, id := range gone {
+		if err := w.letters.Discard(w.t.Context(), id, by); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if left, err := w.keeper.Purge(w.t.Context(), gone[:1], false, by); err != nil || left[0] != nil {
+		w.t.Fatal(left, err)
 	}
 	if _, err := w.letters.CreateJob(w.t.Context(), dlq.JobSpec{Action: dlq.ActionReplay, Filter: dlq.Filter{ErrorClass: "attempts_used"}, Rate: 50, Canary: true}, by); err != nil {
 		w.t.Fatal(err)
@@ -128,6 +136,7 @@ func TestLook_Accessible(t *testing.T) {
 		{"event", "/events/" + id, ""},
 		{"jobs", "/jobs", "Replay"},
 		{"job", "/jobs/" + job, "What was done to it"},
+		{"archive", "/archive", "jsonl.zst"},
 		{"audit", "/audit", ""},
 		{"nothing", "/letters?aggregate=none", "No letter matches"},
 		{"missing", "/nowhere", "No such page"},

@@ -21,6 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/console"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
@@ -50,6 +51,7 @@ type world struct {
 	broker   *kfake.Cluster
 	kafka    *kgo.Client
 	gate     *access.Gate
+	keeper   *archive.Keeper
 	tokens   map[access.Role]string
 	addr     string // of the API
 	stop     func() // ends the API
@@ -87,6 +89,20 @@ func start(t *testing.T) *world {
 	if w.gate, err = access.New(conf); err != nil {
 		t.Fatal(err)
 	}
+	a, err := archive.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	sweeper, err := archive.NewSweeper(archive.Config{Store: w.letters, Archive: a, Owner: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.keeper = archive.NewKeeper(sweeper)
 	w.serve("127.0.0.1:0")
 	return w
 }
@@ -99,6 +115,7 @@ func (w *world) serve(addr string) {
 		Tables:       []api.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
 		Routes:       []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept},
 		Console:      console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
+		Archive:      w.keeper,
 		LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
 	})
 	if err != nil {

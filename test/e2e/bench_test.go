@@ -64,3 +64,22 @@ func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
 		}
 	}
 }
+
+// Messages for later come once, and the relay is told of each that is released.
+func TestBench_ScheduledMessagesOnce(t *testing.T) {
+	t.Parallel()
+	out := harness.Must(t, 5*time.Minute, "bench", "schedule", "--waiting", "200", "--burst", "100", "--rate", "100", "--duration", "500ms", "--idle", "200ms", "-o", "json")
+	var r bench.ScheduleReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("bench schedule printed %q: %v", out, err)
+	}
+	if len(r.Parts) != 3 || r.Many.Messages != 200 || r.Many.ResidentMB <= 0 || r.Stored.Count != 200 {
+		t.Fatalf("bench schedule left something out: %s", out)
+	}
+	for i, want := range []int64{50, 50, 100} {
+		p := r.Parts[i]
+		if p.Counts != (bench.Counts{Written: want, Consumed: want}) || p.Hinted == 0 || p.Late.Max <= 0 {
+			t.Errorf("%s: %+v, want %d messages, each once, and readings because of them", p.Name, p, want)
+		}
+	}
+}

@@ -279,12 +279,40 @@ var mutants = []mutant{
 		old: "		at := s.cfg.Now()\n		won, err := s.store.release(ctx, &m, at)", new: "		at := s.cfg.Now()\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
 	},
 	{
+		name: "a change does not look whether the order is as its caller saw it", file: "orders/change.go", pkg: "./orders", run: "StaleVersion",
+		old: "!slices.Contains(opts.IfVersion, head.Version) {", new: "!slices.Contains(opts.IfVersion, head.Version) && head.Version < 0 {",
+	},
+	{
+		name: "a change that lost the race counts as made", file: "orders/change.go", pkg: "./orders", run: ".",
+		old: "			if applied {\n				s.cfg.Committed", new: "			if applied || err == nil {\n				s.cfg.Committed",
+	},
+	{
+		name: "a batch with a message that may still be taken is not sent again", file: "client/messages.go", pkg: "./client", run: "RepeatsABatch",
+		old: "if p := r.Results[i].Problem; p != nil && again(p) {", new: "if p := r.Results[i].Problem; p != nil && again(p) && p.Status == 0 {",
+	},
+	{
+		name: "the client does not wait as long as it is asked to", file: "client/client.go", pkg: "./client", run: "RepeatsWithTheSameKey|TakingBack",
+		old: "wait = max(wait, p.RetryAfter)", new: "wait = max(wait, p.RetryAfter/10)",
+	},
+	{
+		name: "each attempt of the client has a key of its own", file: "client/client.go", pkg: "./client", run: "RepeatsWithTheSameKey",
+		old: "	req.Header = r.header.Clone()\n", new: "	req.Header = r.header.Clone()\n	req.Header.Set(\"Idempotency-Key\", rand.Text())\n",
+	},
+	{
+		name: "a problem of a WebSocket is a plain text", file: "watch/refusal.go", pkg: "./watch", run: "RefusalsAreProblems",
+		old: "if status >= http.StatusBadRequest {", new: "if status >= 600 {",
+	},
+	{
+		name: "an empty parameter is one that was left out", file: "internal/params/params.go", pkg: "./internal/params", run: "RefuseEmpty",
+		old: "if len(bad) == 0 {", new: "if true {",
+	},
+	{
 		name: "a release taken up late keeps its write time", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
 		old: "const stale = 30 * time.Second", new: "const stale = 30 * time.Hour",
 	},
 	{
 		name: "what was due while nobody was there is left", file: "schedule/scheduler.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
-		old: "from = now.Add(-MaxAhead - 30*24*time.Hour)", new: "from = now.Add(-time.Minute)",
+		old: "w.from = began.Add(-MaxAhead - 30*24*time.Hour)", new: "w.from = began.Add(-time.Minute)",
 	},
 	{
 		name: "a slot is dropped before its message is in the outbox", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
@@ -403,4 +431,49 @@ var mutants = []mutant{
 		old: "	return s.unread(), true",
 		new: "	return s.unread(), false",
 	}),
+	{
+		name: "api: what the audit cannot have is done all the same", file: "dlq/api/audit.go", pkg: "./dlq/api", run: "TestAudit_NothingIsDone",
+		old: "		log.Warn(\"not done: the audit cannot be written\", \"err\", err)\n		return why\n",
+		new: "		log.Warn(\"not done: the audit cannot be written\", \"err\", err, \"why\", why)\n",
+	},
+	{
+		name: "api: a job that discards is an operator's", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestAccess_",
+		old: "		if a.action == action {\n			return a.role", new: "		if a.action == action {\n			return access.Operator",
+	},
+	{
+		name: "api: a job that purges is an operator's", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestAccess_",
+		old: "	return access.Admin // what takes", new: "	return access.Operator // what takes",
+	},
+	{
+		name: "api: a dry run of a job makes it", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestArchives_PurgeListAndRestore",
+		old: "	if b.DryRun {\n", new: "	if b.DryRun && b.Rate > 0 {\n",
+	},
+	{
+		name: "api: If-Match goes no further than the header", file: "dlq/api/actions.go", pkg: "./dlq/api", run: "TestAct_OneOfMany|TestAct_Refused",
+		old: "		by.Version = version\n", new: "",
+	},
+	{
+		name: "api: letters are purged to nowhere where there is no archive", file: "dlq/api/preview.go", pkg: "./dlq/api", run: "TestArchives_Refused",
+		old: "b.Action == dlq.ActionPurge && !b.NoArchive) {", new: "false) {",
+	},
+	{
+		name: "access: a role may do what the next one may", file: "internal/access/role.go", pkg: "./internal/access", run: ".",
+		old: "have >= need", new: "have+1 >= need",
+	},
+	{
+		name: "access: wrong tokens from an address have no end", file: "internal/access/gate.go", pkg: "./internal/access", run: ".",
+		old: "	if wait, ok := g.failures.take(from); !ok {", new: "	if wait, ok := g.failures.take(secret); !ok {",
+	},
+	{
+		name: "access: an operation that names no role is everybody's", file: "internal/access/huma.go", pkg: "./internal/access", run: ".",
+		old: "			needed = Admin\n", new: "			needed = Viewer\n",
+	},
+	{
+		name: "dlq: a purge leaves what edits would have published", file: "dlq/purge.go", pkg: "./dlq/archive", run: "TestKeeper_",
+		old: "	return s.removeEdits(ctx, event)\n", new: "	return nil\n",
+	},
+	{
+		name: "dlq: a letter is purged though it changed since it was copied", file: "dlq/archive/move.go", pkg: "./dlq/archive", run: "TestKeeper_",
+		old: "		by.Version = r.Version\n", new: "",
+	},
 }

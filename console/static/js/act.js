@@ -8,7 +8,8 @@ import { may } from "./session.js";
 import { actions } from "./words.js";
 
 // act previews an action and, once it is confirmed with a reason, does it.
-// target is {id, etag} for one letter, {ids} or {filter} for many, which is a job.
+// target is {id, etag} for one letter; {ids}, {filter}, {object} of the archive, or
+// {} for what a sweep finds, which is a job.
 // done is called after it was taken.
 export function act(action, target, done) {
   const a = actions[action], one = Boolean(target.id);
@@ -28,29 +29,32 @@ export function act(action, target, done) {
   });
   box.el.querySelector("form").addEventListener("submit", confirm);
 
-  const wanted = one ? { ids: [target.id] } : target.ids ? { ids: target.ids } : { filter: target.filter };
+  const force = h("input", { type: "checkbox", "data-key": "force", onchange: look });
+  const option = action === "purge" && h("label", { class: "check" }, force, " Failed and manual letters too, whose events are in no topic; what is parked behind them goes on");
+  const letters = one ? { ids: [target.id] } : target;
+  const wanted = () => ({ action, ...letters, ...(force.checked ? { force: true } : {}) });
   look();
 
   async function look() {
     try {
-      preview = await api.preview({ action, ...wanted });
+      preview = await api.preview(wanted());
     } catch (err) {
       return fill(body, h("p", { class: "danger-text", role: "alert" }, `There is no preview: ${sentence(err.message)}`), h("p", { class: "muted" }, "Nothing was changed, and without a preview nothing will be."),
         h("div", null, h("button", { type: "button", class: "button", onclick: () => { fill(body, loading("what it would do")); look(); } }, "Try again")));
     }
-    fill(body, previewView(preview, a, one), form());
+    fill(body, previewView(preview, a, one), option, form());
     update();
     reason.focus();
   }
 
   function form() {
-    if (!preview.letters) return null;
+    if (!something()) return null;
     return [
       h("label", null, "Why", reason),
-      !one && h("details", null, h("summary", null, "How fast"), h("div", { class: "row top" },
+      !one && action !== "archive" && h("details", null, h("summary", null, "How fast"), h("div", { class: "row top" },
         h("label", { class: "grow" }, "Letters per second, at most", rate, takes),
         action === "replay" && h("label", { class: "check grow" }, canary, " Canary: 1, 2, 5, 20 … and stop if the same error comes back"))),
-      guarded() && h("label", null, `Type ${preview.letters} to discard so many`, typed),
+      guarded() && h("label", null, `Type ${preview.letters} to ${a.title.toLowerCase()} so many`, typed),
       trouble,
     ];
   }
@@ -60,11 +64,14 @@ export function act(action, target, done) {
     fill(takes, at > 0 ? `takes about ${span(Math.max(1000, (preview.letters / at) * 1000))}` : "");
   }
 
+  // A sweep may have nothing to do but to remove what has expired.
+  function something() { return preview?.letters > 0 || preview?.objects_expired > 0; }
+
   function guarded() { return a.danger && preview.letters > 1; }
 
   function update() {
     yes.textContent = preview?.letters > 1 || !one ? `${a.title} ${count(preview?.letters ?? 0)}` : a.title;
-    yes.disabled = busy || !preview?.letters || !reason.value.trim() || (guarded() && typed.value.replace(/\D/g, "") !== String(preview.letters));
+    yes.disabled = busy || !something() || !reason.value.trim() || (guarded() && typed.value.replace(/\D/g, "") !== String(preview.letters));
   }
 
   async function confirm(e) {
@@ -73,13 +80,13 @@ export function act(action, target, done) {
     busy = true; update(); fill(trouble);
     const why = reason.value.trim();
     try {
-      if (one) {
+      if (one && !a.job) {
         await api.act(target.id, action, { reason: why }, a.exact && target.etag);
         toast(a.done);
         box.close();
         done?.();
       } else {
-        const job = await api.startJob({ action, ...wanted, reason: why, ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}), ...(action === "replay" ? { canary: canary.checked } : {}) });
+        const job = await api.startJob({ ...wanted(), reason: why, ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}), ...(action === "replay" ? { canary: canary.checked } : {}) });
         toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.letters, "letter")}.`);
         box.close();
         done?.(job);
@@ -97,14 +104,15 @@ function previewView(p, a, one) {
   const many = (map) => Object.keys(map ?? {}).length > 1 || !one;
   return [
     none
-      ? h("p", { class: "callout warn" }, one ? "This letter does not stand where this can be done." : "There is no letter with which this can be done.")
-      : h("p", { class: `callout ${a.danger ? "bad" : ""}` }, h("b", null, plural(p.letters, "letter")), ` of ${plural(p.aggregates, "aggregate")}. `, one ? a.one : a.many),
+      ? p.objects_expired > 0 || h("p", { class: "callout warn" }, one ? "This letter does not stand where this can be done." : "There is no letter with which this can be done.")
+      : h("p", { class: `callout ${a.danger ? "bad" : ""}` }, h("b", null, plural(p.letters, "letter")), p.aggregates > 0 ? ` of ${plural(p.aggregates, "aggregate")}. ` : ". ", one ? a.one : a.many),
     !none && h("div", { class: "preview" },
       many(p.by_status) && h("div", null, h("h3", null, "Status"), tally(p.by_status)),
-      h("div", null, h("h3", null, "Error"), tally(p.by_error_class, { name: (k) => k || "(none)" })),
-      h("div", null, h("h3", null, "Topic"), tally(p.by_topic, { name: (k) => k || "(not known)" })),
+      p.action !== "archive" && h("div", null, h("h3", null, "Error"), tally(p.by_error_class, { name: (k) => k || "(none)" })),
+      p.action !== "archive" && h("div", null, h("h3", null, "Topic"), tally(p.by_topic, { name: (k) => k || "(not known)" })),
       h("div", null, h("h3", null, "Parked behind"), h("p", null, p.followers ? `${plural(p.followers, "event")}, then free to go` : "nothing", p.followers && p.followers_of_aggregates < p.aggregates ? h("span", { class: "muted" }, ` (of ${count(p.followers_of_aggregates)} aggregates)`) : null))),
     refused.length > 0 && h("p", { class: "muted" }, `Left alone, because it cannot be done from where they stand: ${refused.map(([s, n]) => `${count(n)} ${s}`).join(", ")}.`),
+    p.objects_expired > 0 && h("p", { class: "callout warn" }, `${plural(p.objects_expired, "object")} of the archive ${p.objects_expired === 1 ? "has" : "have"} expired and will be removed.`),
     p.truncated && h("p", { class: "warn-text" }, `There are more: the preview looked at ${count(p.looked_at)}, and all that match are meant.`),
     p.missing > 0 && h("p", { class: "muted" }, `${plural(p.missing, "letter")} are gone meanwhile.`),
   ];

@@ -62,6 +62,7 @@ export const api = {
   act: (event, action, body, etag) => post(`/v1/dlq/letters/${id(event)}/${action}`, body, etag ? { "If-Match": etag } : {}),
   edit: (event, body, etag) => post(`/v1/dlq/letters/${id(event)}/edit`, body, { "If-Match": etag }),
   preview: (body) => post("/v1/dlq/preview", body),
+  archives: (query, s) => get("/v1/dlq/archives", query, s),
   jobs: (query, s) => get("/v1/dlq/jobs", query, s),
   job: (job, s) => get(`/v1/dlq/jobs/${id(job)}`, null, s),
   startJob: (body) => post("/v1/dlq/jobs", body),

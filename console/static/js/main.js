@@ -9,6 +9,7 @@ import { empty, failed, loading, sentence } from "./parts.js";
 import { go, href, route, start } from "./router.js";
 import { askOtherTabs, keep, leave, me, token } from "./session.js";
 import { roleMeans } from "./words.js";
+import { archive } from "./pages/archive.js";
 import { audit } from "./pages/audit.js";
 import { edit } from "./pages/edit.js";
 import { event } from "./pages/event.js";
@@ -23,7 +24,7 @@ import { orders } from "./pages/orders.js";
 import { overview } from "./pages/overview.js";
 import { scheduled } from "./pages/scheduled.js";
 
-const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/letters", "Letters", "l"], ["/jobs", "Jobs", "j"], ["/audit", "Audit", "a"]];
+const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/letters", "Letters", "l"], ["/jobs", "Jobs", "j"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
 // Where the API has orders and messages, too.
 const ordersNav = [["/orders", "Orders", "r"], ["/scheduled", "Scheduled", "s"]];
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
@@ -207,6 +208,7 @@ route("/letters/:id/edit", edit);
 route("/events/:id", event);
 route("/jobs", jobs);
 route("/jobs/:id", job);
+route("/archive", archive);
 route("/audit", audit);
 route("/orders", orders);
 route("/orders/:id", order);

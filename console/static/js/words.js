@@ -88,8 +88,26 @@ export const orderChanges = {
   cancel: { title: "Cancel order", from: ["placed", "confirmed"], done: "Cancelled.", danger: true, right: "cancel-order", says: "The order is cancelled for good, and whoever follows it is told by its event. This cannot be undone.", fields: { reason: "Reason, which travels with the event", credit_note: "Credit note, if there is one" } },
 };
 
+// Those that move letters to the archive and back are jobs even for one letter.
+Object.assign(actions, {
+  purge: {
+    title: "Purge", job: true, danger: true, from: ["resolved", "archived"],
+    one: "It goes to the archive and out of the database; an outline stays. What edits would have published goes with it.",
+    many: "They go to the archive and out of the database; outlines stay. What edits would have published goes with them.",
+  },
+  restore: {
+    title: "Restore", job: true, from: ["archived"],
+    one: "It comes back as it was: resolved, or, if it never was, manual and released. It stays in the archive too.",
+    many: "They come back as they were: resolved, or, if they never were, manual and released. They stay in the archive too.",
+  },
+  archive: {
+    title: "Sweep", job: true, from: [],
+    many: "They are older than their retention, and go to the archive; outlines stay. What has expired there is removed.",
+  },
+});
+
 export const roleMeans = {
   viewer: "may look, and change nothing",
   operator: "may replay, release, put aside and resolve; pause and resume jobs; confirm, ship and cancel orders; take messages back",
-  admin: "may do everything: also discard, edit and cancel",
+  admin: "may do everything: also discard, edit, purge, restore and cancel",
 };

@@ -9,6 +9,7 @@ import { actions } from "../words.js";
 export const stateBadge = (s) => h("span", { class: `badge b-${{ queued: "archived", running: "processing", paused: "manual", done: "resolved", cancelled: "archived", failed: "failed" }[s] ?? "archived"}` }, s);
 
 export const filterText = (j) => {
+  if (j.action === "archive") return "what is old";
   if (j.ids) return `${count(j.ids)} chosen`;
   const f = j.filter ?? {};
   const parts = [Array.isArray(f.status) ? (f.status.length >= 5 ? "open" : f.status.join(", ")) : f.status, f.error_class, f.event_type, f.aggregate && short(f.aggregate)].filter(Boolean);

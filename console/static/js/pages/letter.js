@@ -32,7 +32,7 @@ export function letter(ctx) {
       if (!l) fill(ctx.el, h("h1", { tabindex: "-1" }, "Letter"), failed(err, read));
     }
   };
-  const run = (name) => act(name, { id, etag: l.etag }, read);
+  const run = (name) => act(name, { id, etag: l.etag }, (job) => (job?.id ? go(`/jobs/${job.id}`) : read()));
   const draw = () => {
     const names = possible([l.status]).filter((a) => !l.may || l.may.includes(a));
     const [why, help] = classMeans(l.error_class);

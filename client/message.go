@@ -1,0 +1,142 @@
+package client
+
+import (
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// MessageState is where a message stands.
+type MessageState string
+
+// The states that callers ask for most; the description of the API lists all.
+const (
+	// MessageScheduled: it waits for its time and can be taken back.
+	MessageScheduled MessageState = "scheduled"
+	// MessageCancelled: it was taken back and is never published.
+	MessageCancelled MessageState = "cancelled"
+	// MessageQueued: it is stored and on its way into its topic.
+	MessageQueued MessageState = "queued"
+	// MessageCompleted: it is in its topic.
+	MessageCompleted MessageState = "completed"
+)
+
+// NewMessage is a message to be published. At most one of Payload, PayloadText
+// and PayloadBase64 is its payload, and at most one of Delay and DeliverAt says
+// when it goes out, up to 366 days ahead; neither says at once.
+type NewMessage struct {
+	Topic string `json:"topic"`
+	// Key is the record key; empty means the message's id.
+	Key           string            `json:"key,omitempty"`
+	Payload       json.RawMessage   `json:"payload,omitempty"`
+	PayloadText   *string           `json:"payload_text,omitempty"`
+	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
+	ContentType   string            `json:"content_type,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	Delay         time.Duration     `json:"-"`
+	DeliverAt     *time.Time        `json:"deliver_at,omitempty"`
+	// Priority, 0 to 9, travels in the record header priority.
+	Priority *int `json:"priority,omitempty"`
+}
+
+// MarshalJSON writes the delay as the API reads it.
+func (m NewMessage) MarshalJSON() ([]byte, error) {
+	type plain NewMessage // without this method
+	out := struct {
+		plain
+		Delay string `json:"delay,omitempty"`
+	}{plain: plain(m)}
+	if m.Delay != 0 {
+		out.Delay = m.Delay.String()
+	}
+	return json.Marshal(out)
+}
+
+// Accepted is a message that is stored.
+type Accepted struct {
+	ID        string       `json:"id"`
+	State     MessageState `json:"state"`
+	CreatedAt time.Time    `json:"created_at"`
+	// DeliverAt is when it is due; nil for at once.
+	DeliverAt *time.Time `json:"deliver_at"`
+}
+
+// MessageResult is what became of one message of a batch: it is stored, or there
+// is a problem.
+type MessageResult struct {
+	Index   int       `json:"index"`
+	Message *Accepted `json:"message"`
+	Problem *Problem  `json:"problem"`
+}
+
+// Message is a message as the service knows it.
+type Message struct {
+	ID        string       `json:"id"`
+	State     MessageState `json:"state"`
+	Topic     string       `json:"topic"`
+	Key       string       `json:"key"`
+	CreatedAt time.Time    `json:"created_at"`
+	DeliverAt *time.Time   `json:"deliver_at"`
+	// Record is where it is, once it is MessageCompleted.
+	Record  *Record       `json:"record"`
+	History []MessageStep `json:"history"`
+	// Note says what could not be looked up.
+	Note string `json:"note"`
+}
+
+// Record is a place in a topic.
+type Record struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
+// MessageStep is one line of a message's history.
+type MessageStep struct {
+	State  MessageState `json:"state"`
+	At     time.Time    `json:"at"`
+	Detail string       `json:"detail"`
+}
+
+// ScheduledQuery says which of the messages that wait. The zero value means all.
+type ScheduledQuery struct {
+	// Topic and Key narrow the list down.
+	Topic, Key string
+	// From and Until bound when they are due; zero leaves that end open.
+	From, Until time.Time
+	// Limit is how many a page has at most; 0 means 100.
+	Limit int
+	// Cursor is MessagePage.Next of the page before.
+	Cursor string
+}
+
+func (q *ScheduledQuery) values() url.Values {
+	v := url.Values{"state": {string(MessageScheduled)}}
+	set := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	set("topic", q.Topic)
+	set("key", q.Key)
+	set("cursor", q.Cursor)
+	if !q.From.IsZero() {
+		v.Set("from", q.From.Format(time.RFC3339Nano))
+	}
+	if !q.Until.IsZero() {
+		v.Set("until", q.Until.Format(time.RFC3339Nano))
+	}
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return v
+}
+
+// MessagePage is a page of the messages that wait, the next to be delivered
+// first. It may be short, even empty, though more follow.
+type MessagePage struct {
+	Messages []Message `json:"messages"`
+	// Next leads to the next page; empty after the last.
+	Next string `json:"next"`
+}

@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+)
+
+// scheduleWorkers write messages for later side by side.
+const scheduleWorkers = 64
+
+// Schedule stores n messages for later; at is when message i is due, and may wait
+// before it says so. wrote is called for each.
+func Schedule(ctx context.Context, store *schedule.Store, e *Events, n int64, at func(i int64) time.Time, wrote func()) error {
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for range scheduleWorkers {
+		g.Go(func() error {
+			for {
+				i := next.Add(1) - 1
+				if i >= n {
+					return nil
+				}
+				due := at(i).UTC().Truncate(time.Millisecond)
+				now := time.Now()
+				m := schedule.Message{
+					ID: e.id(0x80, i), Topic: e.typ, Payload: e.payload(i), ContentType: "application/json", Client: "bench",
+					CreatedAt: now.UTC().Truncate(time.Millisecond), DeliverAt: due,
+				}
+				if err := store.Put(ctx, &m, now); err != nil {
+					return err
+				}
+				wrote()
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// Delivered is what became of messages that were due.
+type Delivered struct {
+	Name string `json:"name"`
+	// Counts are the messages; none can come out of order, as each is alone.
+	Counts Counts `json:"counts"`
+	// Late is from when a message was due until a consumer had it.
+	Late Latency `json:"late_ms"`
+	// InGoal and InTime are the shares that came within 100 ms and within a second.
+	InGoal float64 `json:"within_100_ms"`
+	InTime float64 `json:"within_1_s"`
+	// Seconds is from when the first was due until the last came.
+	Seconds float64 `json:"seconds"`
+	// Process is the relay's processor time for a message in microseconds, Queries
+	// what it asked of the database for one.
+	Process float64 `json:"process_cpu_us"`
+	Queries float64 `json:"queries"`
+	// Hinted is how many readings of the log were made because of a release.
+	Hinted float64 `json:"hinted_reads"`
+	// Others is how many processors the rest of the machine kept busy.
+	Others float64 `json:"others_cores"`
+}
+
+// Lateness notes how late messages came; due is when message i was.
+func (d *Delivered) Lateness(a *Arrivals, n int64, due func(i int64) time.Time) {
+	h := newHistogram()
+	var goal, intime int64
+	var last time.Time
+	for i := range n {
+		at, ok := a.Since(i)
+		if !ok {
+			continue
+		}
+		if at.After(last) {
+			last = at
+		}
+		late := at.Sub(due(i).Truncate(time.Millisecond))
+		record(h, late)
+		if late <= 100*time.Millisecond {
+			goal++
+		}
+		if late <= time.Second {
+			intime++
+		}
+	}
+	d.Late, d.InGoal, d.InTime = someLatency(h), float64(goal)/float64(max(n, 1)), float64(intime)/float64(max(n, 1))
+	d.Seconds = max(0, last.Sub(due(0)).Seconds())
+}
+
+// Waiting is a relay while messages wait.
+type Waiting struct {
+	Messages int64 `json:"messages"`
+	// ResidentMB is its memory in 10^6 bytes, Cores what it keeps busy, Queries what it
+	// asks of the database in a second.
+	ResidentMB float64 `json:"resident_mb"`
+	Cores      float64 `json:"cores"`
+	Queries    float64 `json:"queries_per_second"`
+}
+
+// ScheduleReport is what the benchmark of scheduled messages found.
+type ScheduleReport struct {
+	Machine  Machine `json:"machine"`
+	Runs     int     `json:"runs"`
+	Embedded bool    `json:"embedded_engines"`
+	Payload  int     `json:"payload_bytes"`
+	// Stored is how fast messages for later were stored.
+	Stored  Rate        `json:"stored"`
+	None    Waiting     `json:"none_waiting"`
+	Many    Waiting     `json:"many_waiting"`
+	Parts   []Delivered `json:"parts"`
+	PeakMB  float64     `json:"peak_mb"`
+	Counted Counts      `json:"counts"`
+}
+
+// Text prints the report for a terminal.
+func (r *ScheduleReport) Text(w io.Writer) error {
+	return writeText(w, r.how(), r.tables(), r.sentences())
+}
+
+// Markdown prints the report as the README shows it.
+func (r *ScheduleReport) Markdown(w io.Writer) error {
+	return writeMarkdown(w, r.how(), r.tables(), r.sentences())
+}
+
+func (r *ScheduleReport) how() string {
+	others := 0.0
+	for i := range r.Parts {
+		others = max(others, r.Parts[i].Others)
+	}
+	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "load and consumer")
+}
+
+func (r *ScheduleReport) tables() []table {
+	t := table{
+		title: fmt.Sprintf("Messages of %d bytes for later, %d of them waiting: from when one is due until a consumer has it, in ms", r.Payload, r.Many.Messages),
+		rows: [][]string{{
+			"", "p50", "p95", "p99", "max", "within 100 ms", "within 1 s", "all out after", "its CPU for one", "its queries for one", "lost", "double",
+		}},
+	}
+	for i := range r.Parts {
+		d := &r.Parts[i]
+		t.rows = append(t.rows, []string{
+			d.Name, millis(d.Late.P50), millis(d.Late.P95), millis(d.Late.P99), millis(d.Late.Max),
+			fmt.Sprintf("%.1f %%", 100*d.InGoal), fmt.Sprintf("%.1f %%", 100*d.InTime), fmt.Sprintf("%.1f s", d.Seconds),
+			fmt.Sprintf("%.0f µs", d.Process), fmt.Sprintf("%.1f", d.Queries), fmt.Sprint(d.Counts.Lost()), fmt.Sprint(d.Counts.Doubles),
+		})
+	}
+	return []table{t}
+}
+
+func (r *ScheduleReport) sentences() []string {
+	w := func(x Waiting) string {
+		return fmt.Sprintf("%.0f MB, %.1f %% of a core and %.0f queries/s with %d messages waiting", x.ResidentMB, 100*x.Cores, x.Queries, x.Messages)
+	}
+	return []string{
+		fmt.Sprintf("The relay, which schedules, takes %s, and %s; %.0f MB at most under load.", w(r.None), w(r.Many), r.PeakMB),
+		fmt.Sprintf("Messages for later were stored at %.0f/s.", r.Stored.PerSecond),
+		fmt.Sprintf("All runs: %d messages due, %d consumed, %d double.", r.Counted.Written, r.Counted.Consumed, r.Counted.Doubles),
+	}
+}

@@ -1,0 +1,64 @@
+// Command seed buries dead letters, so that the admin API has something to show
+// to whoever tests it against its description: test/api/run.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+func main() {
+	addr := flag.String("cql", "", "address of the database")
+	flag.Parse()
+	if err := run(context.Background(), *addr); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	c := gocql.NewCluster(host)
+	if c.Port, err = strconv.Atoi(port); err != nil {
+		return err
+	}
+	c.Keyspace, c.Timeout = schema.DefaultKeyspace, 10*time.Second
+	s, err := c.CreateSession()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	store, err := dlq.Open(s, schema.DefaultKeyspace)
+	if err != nil {
+		return err
+	}
+	for i := range 40 {
+		aggregate := gocql.MustRandomUUID()
+		l := dlq.Letter{
+			Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: aggregate.String(), AggregateType: "order",
+			EventType: "OrderCreated", Sequence: 1, Payload: []byte(`{"n":1}`), ContentType: "application/json",
+			CreatedAt: time.Now().Add(-time.Hour), WrittenAt: time.Now().Add(-time.Hour).UnixMicro(), Topic: "OrderCreated",
+			Status: []dlq.Status{dlq.Manual, dlq.Pending}[i%2], ErrorClass: []string{"record_too_large", "breaker_open", "behind"}[i%3],
+			ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "record of 1234567 bytes is too large", ErrorChain: []string{"produce", "too large"},
+			Attempts: 1, Strategy: dlq.StrategyManual, Metadata: map[string]string{"breaker": "closed"},
+		}
+		if _, err := store.Bury(ctx, &l); err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stdout, l.EventID)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+// readmeAPI is the README's address of the API.
+const readmeAPI = "http://127.0.0.1:8080"
+
+// curl finds the README's commands: those indented, and those in a block that
+// may go on over lines.
+var curl = regexp.MustCompile("(?m)^(?:    )?(curl -s.* " + "'?" + regexp.QuoteMeta(readmeAPI) + `/v1/(?:.*\\\n)*.*)$`)
+
+// The README's examples for callers of the API do what it says of them, in the
+// order in which they stand there. ID is that of the order or message before.
+func TestREADME_CurlExamples(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("there is no curl")
+	}
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "orders.jsonl")
+	write(t, file, order("1"))
+	addrs := harness.FreeAddrs(t, 4)
+	harness.Start(t, "dev", "dev", "--data-dir", filepath.Join(dir, "data"), "--load", file,
+		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2], "--admin-addr", addrs[3])
+	harness.Reachable(t, addrs[2])
+
+	orders := func(ctx context.Context) {
+		for ctx.Err() == nil {
+			resp, err := http.Post("http://"+addrs[2]+"/v1/orders", "application/json", strings.NewReader(`{"country":"Finland","currency":"EUR","lines":[{"sku":"71053","quantity":1,"unit_price":"3.39"}]}`))
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	id := ""
+	for i, want := range []struct{ part, answer string }{
+		{"/v1/orders -H", `"status":"placed","customer_id":null,"country":"Finland"`},
+		{"-X PATCH", `"version":2,`},
+		{"/cancel", `"status":"cancelled"`},
+		{"/v1/messages -H", `"state":"scheduled"`},
+		{"/v1/messages/ID", `"state":"scheduled"`},
+		{"state=scheduled", `"key":"customer-42"`},
+		{"-X DELETE", "204"},
+		{"/v1/messages/batch", `"accepted":2,"rejected":0`},
+		{"/v1/events/stream", "event: event"},
+	} {
+		all := curl.FindAllStringSubmatch(string(b), -1)
+		if len(all) != 9 {
+			t.Fatalf("the README has %d examples, want 9: say here what each answers", len(all))
+		}
+		command := all[i][1]
+		if !strings.Contains(command, want.part) {
+			t.Fatalf("example %d is %s, want one with %s", i+1, command, want.part)
+		}
+		command = strings.ReplaceAll(strings.ReplaceAll(command, readmeAPI, "http://"+addrs[2]), "/ID", "/"+id)
+		if want.part == "/v1/events/stream" {
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			go orders(ctx) // so that there is something to see
+		}
+		got := run(t, command, want.answer)
+		var made struct{ ID string }
+		if json.Unmarshal([]byte(got), &made) == nil && made.ID != "" {
+			id = made.ID
+		}
+		switch want.part {
+		case "/v1/orders -H":
+			if again := run(t, command, want.answer); again != got {
+				t.Errorf("sent again: %s, want %s", again, got)
+			}
+		case "/cancel":
+			run(t, command, "already-cancelled")
+		}
+	}
+}
+
+// run runs a command until it has ended, or has said what is wanted.
+func run(t *testing.T, command, want string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out := &until{want: want, found: cancel}
+	c := exec.CommandContext(ctx, "bash", "-c", "exec "+command)
+	c.Stdout = out
+	err := c.Run()
+	got := out.said.String()
+	if !strings.Contains(got, want) {
+		t.Fatalf("%s\n%s (%v), want %s", command, got, err, want)
+	}
+	return got
+}
+
+// until collects what a stream says, and ends it when it has said enough.
+type until struct {
+	said  bytes.Buffer // not embedded: the command would read into it past Write
+	want  string
+	found func()
+}
+
+// Write ends a stream alone: other answers come in one piece, and the command ends.
+func (u *until) Write(b []byte) (int, error) {
+	n, err := u.said.Write(b)
+	if strings.HasPrefix(u.want, "event: ") && bytes.Contains(u.said.Bytes(), []byte(u.want)) {
+		u.found()
+	}
+	return n, err
+}
