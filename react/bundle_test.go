@@ -87,13 +87,14 @@ func (m *memory) Since(_ context.Context, rule string, first time.Time) (time.Ti
 	return m.since[rule], nil
 }
 
-// repeat asks for a delivery again, as delivery.Store does.
-func (m *memory) repeat(id gocql.UUID) {
+// repeatAll asks for all deliveries again, as delivery.Store does for one.
+func (m *memory) repeatAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d := m.rows[id]
-	d.State, d.Attempts, d.Repeats = delivery.Pending, 0, d.Repeats+1
-	m.rows[id], m.asked[id] = d, delivery.Asked{ID: id, Topic: d.Topic, Partition: d.Partition}
+	for id, d := range m.rows {
+		d.State, d.Attempts, d.Repeats = delivery.Pending, 0, d.Repeats+1
+		m.rows[id], m.asked[id] = d, delivery.Asked{ID: id, Topic: d.Topic, Partition: d.Partition}
+	}
 }
 
 // states are those of all deliveries of a rule, by event id.
@@ -187,6 +188,12 @@ func (l *lockedBuffer) String() string {
 
 const testPartitions = 4
 
+// sleep lets time pass, until all there is to do is done.
+func (b *bundle) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // inBubble runs f with a bundle in virtual time.
 func inBubble(t *testing.T, f func(b *bundle)) {
 	t.Helper()
@@ -249,7 +256,7 @@ func (b *bundle) start(plugins map[string]Plugin, rules []Rule, change ...func(*
 	}()
 	r.stop = sync.OnceFunc(func() { cancel(); <-done })
 	b.stops = append(b.stops, r.stop)
-	time.Sleep(10 * time.Second)
+	b.sleep(10 * time.Second)
 	return r
 }
 

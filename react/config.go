@@ -29,10 +29,15 @@ const (
 	// MaxRules is how many rules a Reactor has at most: each is a client of the broker.
 	MaxRules = 100
 	// maxWaitingBytes bounds the payloads that wait at one rule, beside its Queue; what
-	// was fetched at once may go beyond it.
+	// was taken at once may go beyond it.
 	maxWaitingBytes = 16 << 20
-	// fetchBytes bounds what is fetched at once.
+	// takeAtOnce is how many records are taken before the bounds are looked at again.
+	takeAtOnce = 16
+	// fetchBytes bounds what is fetched at once, as it comes: it may be compressed.
 	fetchBytes = 4 << 20
+	// sessionTimeout is after how long the partitions of a process that died go to
+	// others.
+	sessionTimeout = 12 * time.Second
 	// metadataAge is after how long a topic that is new, or has more partitions, is
 	// seen.
 	metadataAge = 10 * time.Second

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -20,7 +19,7 @@ func TestReactor_EachEventOnceToWhomItIsFor(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		big, other := new(taker), new(taker)
 		b.many("a", 1000, 5) // before the rules are there
-		time.Sleep(time.Second)
+		b.sleep(time.Second)
 		r := b.start(map[string]Plugin{"big": big, "other": other}, []Rule{
 			{Name: "big", Topics: []string{"a", "b"}, When: `data.n >= 10`, To: "big"},
 			{Name: "other", Topics: []string{"*"}, Types: []string{"Lost", "Un*"}, To: "other"},
@@ -28,7 +27,7 @@ func TestReactor_EachEventOnceToWhomItIsFor(t *testing.T) {
 		b.many("a", 0, 20)
 		b.produce("b", "lost", "x", "Lost", `{"n":1}`)
 		b.produce("b", "no", "x", "Unwanted", `{"n":1}`)
-		time.Sleep(10 * time.Second)
+		b.sleep(10 * time.Second)
 		if got := big.count(); got != 10 {
 			t.Errorf("big has %d events, want 10: %v", got, big.got)
 		}
@@ -51,7 +50,7 @@ func TestReactor_EachEventOnceToWhomItIsFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.produce("c", "late", "x", "Lost", `{}`)
-		time.Sleep(30 * time.Second)
+		b.sleep(30 * time.Second)
 		if other.times("late") != 1 {
 			t.Errorf("an event of a new topic came %d times", other.times("late"))
 		}
@@ -72,7 +71,7 @@ func TestReactor_TriesAgainAndGivesUp(t *testing.T) {
 		for _, name := range []string{"dead", "wrong", "asks", "good"} {
 			b.produce("a", name, name, "Made", `{}`)
 		}
-		time.Sleep(10 * time.Minute)
+		b.sleep(10 * time.Minute)
 		for name, want := range map[string]int{"dead": 4, "wrong": 1, "asks": 2, "good": 1} {
 			if got := p.times(name); got != want {
 				t.Errorf("%s was tried %d times, want %d", name, got, want)
@@ -127,8 +126,7 @@ func TestReactor_RulesAreIsolated(t *testing.T) {
 		r := b.start(plugins, rules)
 		began := time.Now()
 		b.many("a", 0, 200)
-		synctest.Wait()
-		time.Sleep(2 * time.Second)
+		b.sleep(2 * time.Second)
 		if good.count() != 200 {
 			t.Fatalf("the good plugin has %d events after 2 s, want 200", good.count())
 		}
@@ -137,7 +135,7 @@ func TestReactor_RulesAreIsolated(t *testing.T) {
 				t.Errorf("%s came after %s", name, d)
 			}
 		}
-		time.Sleep(time.Hour)
+		b.sleep(time.Hour)
 		for rule, want := range map[string]float64{"panics": 200, "handles-by-panic": 200, "times-out": 200} {
 			if got := r.metric("react_deliveries_total", rule, "failed"); got != want {
 				t.Errorf("%s: %v failed, want %v", rule, got, want)
@@ -203,7 +201,7 @@ func TestReactor_OrderOfAnAggregate(t *testing.T) {
 			{Name: "free", Topics: []string{"a"}, To: "free", Order: OrderNone, Backoff: time.Minute},
 		})
 		b.many("a", 0, 100)
-		time.Sleep(10 * time.Minute)
+		b.sleep(10 * time.Minute)
 		last := make(map[string]int)
 		for _, e := range ordered.all {
 			n := number(&e.Event)
@@ -230,6 +228,38 @@ func number(e *record.Event) int {
 	return n
 }
 
+// Payloads that wait are bounded in bytes too, whatever the queue.
+func TestReactor_BytesThatWaitAreBounded(t *testing.T) {
+	inBubble(t, func(b *bundle) {
+		var open atomic.Bool
+		p := &taker{process: func(ctx context.Context, _ Event) error {
+			for !open.Load() {
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		}}
+		r := b.start(map[string]Plugin{"p": p}, []Rule{{Name: "r", Topics: []string{"a"}, To: "p", Timeout: time.Hour}})
+		payload := `"` + strings.Repeat("x", 900_000) + `"`
+		const n = 60
+		for i := range n {
+			b.produce("a", "e"+strconv.Itoa(i), "thing-"+strconv.Itoa(i), "Made", payload)
+		}
+		b.sleep(time.Minute)
+		if got, most := r.metric("react_waiting", "r"), float64(maxWaitingBytes/900_000+1+takeAtOnce); got < 10 || got > most {
+			t.Errorf("%v events wait, want some and at most %v", got, most)
+		}
+		open.Store(true)
+		b.sleep(time.Minute)
+		if got := b.committed("r", "a"); got != n {
+			t.Errorf("%d committed, want %d", got, n)
+		}
+	})
+}
+
 // An expression that cannot be decided is a failed delivery, not an event that is
 // passed over.
 func TestReactor_UndecidedIsSeen(t *testing.T) {
@@ -239,7 +269,7 @@ func TestReactor_UndecidedIsSeen(t *testing.T) {
 		b.produce("a", "x", "x", "Made", `{"total": 11}`)
 		b.produce("a", "y", "y", "Made", `{}`)
 		b.produce("a", "z", "z", "Made", `{"total": "11"}`)
-		time.Sleep(10 * time.Second)
+		b.sleep(10 * time.Second)
 		if fmt.Sprint(p.got) != "[x]" || r.metric("react_undecided_total", "r") != 2 || r.metric("react_deliveries_total", "r", "failed") != 2 {
 			t.Errorf("the plugin got %v, %v undecided", p.got, r.metric("react_undecided_total", "r"))
 		}
@@ -266,12 +296,10 @@ func TestReactor_Repeats(t *testing.T) {
 		r := b.start(map[string]Plugin{"p": p}, []Rule{{Name: "r", Topics: []string{"a"}, To: "p"}})
 		b.produce("a", "bad", "x", "Made", `{}`)
 		b.produce("a", "good", "x", "Made", `{}`)
-		time.Sleep(5 * time.Second)
+		b.sleep(5 * time.Second)
 		broken.Store(false)
-		for id := range b.store.rows {
-			b.store.repeat(id)
-		}
-		time.Sleep(5 * time.Second)
+		b.store.repeatAll()
+		b.sleep(5 * time.Second)
 		if p.times("bad") != 2 || p.times("good") != 2 || len(b.store.asked) != 0 || r.metric("react_repeats_total", "r") != 2 {
 			t.Errorf("bad came %d times, good %d; %d are still asked for", p.times("bad"), p.times("good"), len(b.store.asked))
 		}
@@ -293,7 +321,7 @@ func TestReactor_TheSameEventAgain(t *testing.T) {
 		b.start(map[string]Plugin{"p": p}, []Rule{{Name: "r", Topics: []string{"a"}, To: "p"}})
 		b.produce("a", "x", "x", "Made", `{}`)
 		b.produce("a", "x", "x", "Made", `{}`)
-		time.Sleep(5 * time.Second)
+		b.sleep(5 * time.Second)
 		if p.times("x") != 1 || b.committed("r", "a") != 2 {
 			t.Errorf("it came %d times, %d committed", p.times("x"), b.committed("r", "a"))
 		}
@@ -307,12 +335,12 @@ func TestReactor_WithoutTheDatabase(t *testing.T) {
 		r := b.start(map[string]Plugin{"p": p}, []Rule{{Name: "r", Topics: []string{"a"}, To: "p"}})
 		b.store.fail(errTest)
 		b.many("a", 0, 20)
-		time.Sleep(time.Minute)
+		b.sleep(time.Minute)
 		if got := b.committed("r", "a"); got != 0 || p.count() == 0 || r.metric("react_store_errors_total", "r") == 0 {
 			t.Errorf("%d committed, %d delivered", got, p.count())
 		}
 		b.store.fail(nil)
-		time.Sleep(time.Minute)
+		b.sleep(time.Minute)
 		if got := b.committed("r", "a"); got != 20 || p.count() != 20 {
 			t.Errorf("%d committed, %d deliveries; want 20 and 20", got, p.count())
 		}

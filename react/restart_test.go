@@ -105,7 +105,7 @@ func TestReactor_CrashBetweenDeliveryAndRecord(t *testing.T) {
 		for lives := 1; ; lives++ {
 			life = &process{memory: b.store, b: b}
 			r := b.start(map[string]Plugin{"p": p}, rules, life.cut)
-			time.Sleep(2 * time.Minute) // that of the dead is still a member for its session
+			b.sleep(2 * time.Minute) // that of the dead is still a member for its session
 			dead := life.alive() != nil
 			life.kill()
 			r.stop()
@@ -155,12 +155,12 @@ func TestReactor_RestartGoesOn(t *testing.T) {
 		rules := []Rule{{Name: "r", Topics: []string{"a"}, To: "p", Attempts: 5, Backoff: 20 * time.Second}}
 		r := b.start(map[string]Plugin{"p": p}, rules)
 		b.many("a", 0, 60)
-		time.Sleep(4500 * time.Millisecond)
+		b.sleep(4500 * time.Millisecond)
 		r.stop()
 		before := p.count()
 		b.many("a", 60, 5) // while nobody runs
 		r = b.start(map[string]Plugin{"p": p}, rules)
-		time.Sleep(30 * time.Minute)
+		b.sleep(30 * time.Minute)
 		if before == 0 || before > 30 {
 			t.Fatalf("%d events were delivered before the stop; the test wants some", before)
 		}
@@ -209,13 +209,13 @@ func TestReactor_RebalanceLosesNothing(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}()
-		time.Sleep(5 * time.Second)
+		b.sleep(5 * time.Second)
 		two := b.start(map[string]Plugin{"p": named("two")}, rules)
-		time.Sleep(15 * time.Second)
+		b.sleep(15 * time.Second)
 		one.stop()
 		three := b.start(map[string]Plugin{"p": named("three")}, rules)
 		<-produced
-		time.Sleep(time.Minute)
+		b.sleep(time.Minute)
 		two.stop()
 		three.stop()
 		for i := range 600 {

@@ -85,7 +85,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 		// Of a partition without a committed offset, all since the rule began: partitions
 		// and topics that come later are so read from their start.
 		kgo.ConsumeStartOffset(kgo.NewOffset().AfterMilli(since.UnixMilli())), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(time.Second), kgo.BlockRebalanceOnPoll(), kgo.MetadataMaxAge(metadataAge),
+		kgo.SessionTimeout(sessionTimeout), kgo.AutoCommitMarks(), kgo.AutoCommitInterval(time.Second), kgo.BlockRebalanceOnPoll(), kgo.MetadataMaxAge(metadataAge),
 		kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes / 4), kgo.OnPartitionsAssigned(r.assigned(ctx)),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, cl *kgo.Client, lost map[string][]int32) {
 			r.lost(lost, false)
@@ -131,7 +131,7 @@ func (r *runner) read(ctx context.Context) {
 		if room == 0 {
 			return
 		}
-		fetches := r.client.PollRecords(ctx, room)
+		fetches := r.client.PollRecords(ctx, min(room, takeAtOnce))
 		fetches.EachError(func(topic string, partition int32, err error) {
 			if ctx.Err() == nil && !errors.Is(err, kgo.ErrClientClosed) {
 				r.log.Warn("cannot read a topic; trying again", "topic", topic, "partition", partition, "err", err)

@@ -160,8 +160,12 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 			}
 		}()
 	}
+	deliveries, err := c.deliveries(session)
+	if err != nil {
+		return nil, err
+	}
 	server, err := api.New(api.Config{
-		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
+		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Deliveries: deliveries, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
 		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(), Schemas: schemas, Archive: keeper, Routes: beside.routes(), Console: pages,
 		Registerer: reg, Gatherer: reg, Logger: log,
 	})

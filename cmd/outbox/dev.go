@@ -62,6 +62,7 @@ type dev struct {
 	noHints  bool
 	rate     float64
 	file     string // what to load; empty for the sample
+	rules    string // file with the rules to run; empty for an example
 	once     bool
 
 	out, errOut io.Writer
@@ -105,12 +106,16 @@ lost, double or out of order.`,
 				return noFile(err)
 			}
 			d.conf, d.out, d.errOut = c, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if c.React, err = d.reactConfig(cmd.Flags()); err != nil {
+				return usageError{err}
+			}
 			return d.run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&d.once, "once", false, "end when everything is relayed; print the reconciliation as JSON")
 	f.StringVar(&d.file, "load", "", "load this file (JSON lines, also gzip) instead of the sample orders")
+	f.StringVar(&d.rules, "rules", "", "configuration file whose react section is run; without one an example is: orders in EUR are told on the standard error. --once runs none")
 	f.StringVar(&d.dir, "data-dir", ".outbox", "keep the data here; empty keeps it in memory")
 	f.Float64Var(&d.rate, "rate", 0, "load so many lines per second; 0 means as fast as it goes")
 	f.StringVar(&d.cqlAddr, "cql-addr", "127.0.0.1:9042", "address of the embedded database")
@@ -186,6 +191,9 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	teardown.Add("order API", api.shutdown)
 	if !d.once {
 		if err := d.startAdmin(ctx, teardown, api.services, reg); err != nil {
+			return err
+		}
+		if err := d.startReact(ctx, teardown, reg); err != nil {
 			return err
 		}
 	}

@@ -10,10 +10,12 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/react"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -116,6 +118,50 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside 
 	return nil
 }
 
+// exampleRule is what dev reacts to unless --rules says.
+var exampleRule = react.Rule{
+	Name: "orders-in-eur", Topics: []string{"OrderCreated"}, When: `data.currency == "EUR" && double(data.total) > 0.0`, To: logTarget, Severity: "warning",
+	Title: "the rule {{.rule}} tells of order {{.aggregate_id}}, {{.data.total}} {{.data.currency}}",
+	Text:  "outbox deliveries list --event {{.event_id}}",
+}
+
+// reactConfig is what dev reacts to.
+func (d *dev) reactConfig(flags *pflag.FlagSet) (reactConfig, error) {
+	if d.rules == "" {
+		c, err := loadConfigFrom("", noEnv, flags)
+		if err != nil {
+			return reactConfig{}, err
+		}
+		c.React.Rules = []react.Rule{exampleRule}
+		return c.React, nil
+	}
+	c, err := loadConfigFrom(d.rules, noEnv, flags)
+	if err != nil {
+		return reactConfig{}, err
+	}
+	return c.React, nil
+}
+
+// startReact runs the rules beside the rest.
+func (d *dev) startReact(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
+	store, err := d.conf.deliveries(d.session)
+	if err != nil {
+		return err
+	}
+	reactor, err := d.conf.reactor(store, reg, d.log)
+	if err != nil {
+		return usageError{err}
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- reactor.Run(running) }()
+	teardown.Add("rules", func() error {
+		stop()
+		return <-done
+	})
+	return nil
+}
+
 func (d *dev) dirName() string {
 	if d.dir == "" {
 		return "memory"
@@ -169,9 +215,13 @@ func (d *dev) printTour() {
     curl -s http://%[1]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'
     curl -s 'http://%[1]s/v1/messages?state=scheduled'
 
+  see what the example rule told of the order above (in EUR; --rules FILE runs your own), and tell it again
+    go run ./cmd/outbox deliveries list --scylla-hosts %[4]s
+    go run ./cmd/outbox deliveries repeat --scylla-hosts %[4]s --rule orders-in-eur --state delivered --yes
+
   see metrics
-    curl -s http://%[1]s/metrics | grep -E '^(relay|orders|messages|schedule)_'
+    curl -s http://%[1]s/metrics | grep -E '^(relay|orders|messages|schedule|react)_'
 
 Ctrl-C stops it.
-`, d.httpAddr, d.kafkaAddr, strings.Join(orderEvents, " "))
+`, d.httpAddr, d.kafkaAddr, strings.Join(orderEvents, " "), d.cqlAddr)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
 // The states of a line of the audit.
@@ -126,7 +127,8 @@ func stateOf(err error) (state, outcome string) {
 	switch {
 	case err == nil:
 		return auditDone, ""
-	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, dlq.ErrNoJob), errors.As(err, &p):
+	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, dlq.ErrNoJob),
+		errors.Is(err, delivery.ErrNotFound), errors.Is(err, delivery.ErrPending), errors.As(err, &p):
 		return auditRefused, err.Error()
 	default:
 		return auditUnknown, err.Error()

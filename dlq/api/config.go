@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -35,6 +36,9 @@ type Config struct {
 	Keyspace string
 	// Letters is the store of the same keyspace.
 	Letters *dlq.Store
+	// Deliveries are those of package react. Default: those of the same keyspace, kept
+	// as long as by default.
+	Deliveries *delivery.Store
 	// Gate says who may come in.
 	Gate *access.Gate
 	// Consistency is that of what the API reads and writes itself. Default

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
 // problem is an RFC 9457 problem document with this API's own members.
@@ -73,6 +74,10 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 		return p
 	case errors.Is(err, dlq.ErrNotFound):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no dead letter of this event.")
+	case errors.Is(err, delivery.ErrNotFound):
+		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such delivery, or no longer.")
+	case errors.Is(err, delivery.ErrPending):
+		return newProblem(ctx, http.StatusConflict, problemRefused, "The delivery is pending: it is tried again by itself.")
 	case errors.Is(err, dlq.ErrArchive):
 		return s.ofArchive(ctx, err)
 	case errors.Is(err, dlq.ErrNoJob):

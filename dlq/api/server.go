@@ -21,6 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
 // Server is the API. Its Handler answers as it is; Serve also stops well.
@@ -45,6 +46,13 @@ func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Deliveries == nil {
+		var err error
+		cfg.Deliveries, err = delivery.Open(delivery.Config{Session: cfg.Session, Keyspace: cfg.Keyspace, Consistency: cfg.Consistency, Timeout: cfg.Timeout, Now: cfg.Now})
+		if err != nil {
+			return nil, err
+		}
 	}
 	m, err := newMetrics(cfg.Registerer)
 	if err != nil {
@@ -92,6 +100,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.registerRelays()
 	s.registerLive()
 	s.registerBiography()
+	s.registerDeliveries()
 	s.registerRoutes()
 }
 

@@ -1,0 +1,142 @@
+//go:build fault
+
+package fault
+
+import (
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+// Two processes of outbox react share a rule and are killed in turn while they post
+// to a webhook: each event is posted, few twice, and all stand as delivered.
+func TestFault_ReactKilled(t *testing.T) {
+	t.Parallel()
+	const secret, events = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", 3000
+	keys, err := notify.ParseKeys(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	posted := make(map[string]int)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // it was killed while it wrote
+		}
+		var m struct {
+			Data struct {
+				ID string `json:"event_id"`
+			}
+		}
+		if err := notify.Verify(r.Header, body, keys); err != nil {
+			t.Error(err)
+		} else if err := json.Unmarshal(body, &m); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		posted[m.Data.ID]++
+		mu.Unlock()
+		time.Sleep(5 * time.Millisecond) // it was posted, and the sender does not know yet
+	}))
+	t.Cleanup(receiver.Close)
+	addrs := harness.FreeAddrs(t, 4)
+	harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--tokens", "4")
+	harness.Reachable(t, addrs[0])
+	harness.Reachable(t, addrs[1])
+	harness.Must(t, time.Minute, "schema", "migrate", "--scylla-hosts", addrs[0])
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(addrs[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 6, 1, nil, "things"); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "outbox.yaml")
+	config := "react:\n  targets: [\"hook=webhook+" + receiver.URL + "\"]\n  webhook_secrets: [" + secret + "]\n" +
+		"  rules:\n    - {name: all, topics: [things], to: hook, from: start, backoff: 200ms, attempts: 50}\n"
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var two []*harness.Process
+	for i := range 2 {
+		two = append(two, harness.Start(t, "react"+strconv.Itoa(i), "react", "--config", file, "--scylla-hosts", addrs[0], "--kafka-seeds", addrs[1], "--admin-addr", addrs[2+i]))
+	}
+	var records []*kgo.Record
+	ids := make(map[string]bool)
+	for i := range events {
+		e := outbox.Event{ID: outbox.NewID(), AggregateText: "t-" + strconv.Itoa(i%100), Sequence: 1, AggregateType: "thing", Type: "ThingHappened", Payload: []byte("{}"), CreatedAt: time.Now()}
+		ids[e.ID.String()] = true
+		records = append(records, &kgo.Record{Topic: "things", Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")})
+	}
+	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (seen, again int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for id, n := range posted {
+			if !ids[id] {
+				t.Errorf("an event %q that nobody published was posted", id)
+			}
+			seen++
+			again += n - 1
+		}
+		return seen, again
+	}
+	kills := 0
+	for end := time.Now().Add(4 * time.Minute); ; {
+		seen, _ := count()
+		if seen == events {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d events were posted", seen, events)
+		}
+		if kills < 4 && seen > kills*events/5 {
+			p := two[kills%2]
+			time.Sleep(rand.N(300 * time.Millisecond))
+			p.Kill()
+			p.Restart()
+			kills++
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	for _, p := range two {
+		p.Stop() // and writes down what it did
+	}
+	_, again := count()
+	t.Logf("%d kills, %d of %d events were posted again", kills, again, events)
+	if kills < 3 || again > kills*4*10 {
+		t.Errorf("%d kills, %d events again; want at least 3, and few again", kills, again)
+	}
+	var views []struct{ State string }
+	if err := json.Unmarshal([]byte(harness.Must(t, time.Minute, "deliveries", "list", "--limit", "0", "-o", "json", "--scylla-hosts", addrs[0])), &views); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range views {
+		if v.State != "delivered" {
+			t.Errorf("a delivery is %s", v.State)
+		}
+	}
+	if len(views) != events {
+		t.Errorf("%d deliveries are kept, want %d", len(views), events)
+	}
+}
