@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
@@ -44,7 +45,7 @@ func newHandler(s *Service) http.Handler {
 	cfg := huma.DefaultConfig("Messages", "1")
 	cfg.CreateHooks = nil
 	NewAPI(s).Register(humago.New(mux, cfg))
-	return mux
+	return access.WithRequestIDs(mux)
 }
 
 // fault adds a rule for operations of one kind; count 0 means all.

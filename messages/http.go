@@ -114,7 +114,7 @@ type postInput struct {
 }
 
 func (in *postInput) options(ctx context.Context) Options {
-	return Options{Client: in.name(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState}
+	return Options{Client: in.name(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)}
 }
 
 // client is who asks: whom the token belongs to, or, where there are no tokens, the address.

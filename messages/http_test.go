@@ -15,6 +15,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
@@ -83,7 +84,7 @@ func TestHTTP_StoresWhatItTakes(t *testing.T) {
 		{`{"topic":"t","payload_base64":"AAEC","content_type":"image/png"}`, "", "\x00\x01\x02", "image/png", nil},
 		{`{"topic":"t","payload":1,"deliver_at":"2020-01-01T00:00:00Z"}`, "", "1", "application/json", nil},
 	} {
-		r := request(t, b.handler, "POST", "/v1/messages", tt.body, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+		r := request(t, b.handler, "POST", "/v1/messages", tt.body, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", access.RequestIDHeader, "req-1")
 		if r.status != 202 || r.body["state"] != "queued" || r.header.Get("Location") != "/v1/messages/"+fmt.Sprint(r.body["id"]) {
 			t.Fatalf("POST %s = %d %s", tt.body, r.status, r.text)
 		}
@@ -96,7 +97,7 @@ func TestHTTP_StoresWhatItTakes(t *testing.T) {
 			key = e.AggregateID.String()
 		}
 		if e.Type != "t" || e.AggregateType != "message" || string(e.Key()) != key || string(e.Payload) != tt.payload || e.ContentType != tt.contentType ||
-			!strings.HasPrefix(e.Headers["traceparent"], "00-4bf9") || !e.DeliverAt.IsZero() {
+			!strings.HasPrefix(e.Headers["traceparent"], "00-4bf9") || e.Headers["x-request-id"] != "req-1" || !e.DeliverAt.IsZero() {
 			t.Errorf("POST %s: event %+v", tt.body, e)
 		}
 		for k, v := range tt.headers {

@@ -190,17 +190,15 @@ func (n *NewMessage) deliverAt(now time.Time) (at time.Time, problem string) {
 // it is never early.
 func (n *NewMessage) message(id identity, client string, at time.Time) schedule.Message {
 	headers := n.Headers
-	if n.Priority != nil || id.traceParent != "" {
-		headers = make(map[string]string, len(n.Headers)+3)
-		maps.Copy(headers, n.Headers)
+	if n.Priority != nil || len(id.headers) > 0 {
+		headers = make(map[string]string, len(n.Headers)+1+len(id.headers))
+		maps.Copy(headers, id.headers)
+		if n.Headers[outbox.HeaderTraceParent] != "" {
+			delete(headers, outbox.HeaderTraceState) // it belongs to the other
+		}
+		maps.Copy(headers, n.Headers) // the message's own go before
 		if n.Priority != nil {
 			headers[HeaderPriority] = strconv.Itoa(*n.Priority)
-		}
-		if _, own := headers[outbox.HeaderTraceParent]; !own && id.traceParent != "" {
-			headers[outbox.HeaderTraceParent] = id.traceParent
-			if id.traceState != "" {
-				headers["tracestate"] = id.traceState
-			}
 		}
 	}
 	if up := at.Truncate(time.Millisecond); up.Before(at) {

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -69,6 +70,8 @@ type Options struct {
 	IdempotencyKey string
 	// TraceParent and TraceState are W3C trace context; they travel with the message.
 	TraceParent, TraceState string
+	// RequestID is the id of the request; it travels with the message.
+	RequestID string
 }
 
 // Accepted is a message that is stored.
@@ -155,10 +158,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 	now = s.cfg.Now().UTC().Truncate(time.Millisecond) // the wait is over: rows must not come in behind the relay's tail
-	id := identity{id: outbox.NewID(), createdAt: now}
-	if validTrace(opts.TraceParent) {
-		id.traceParent, id.traceState = opts.TraceParent, opts.TraceState
-	}
+	id := identity{id: outbox.NewID(), createdAt: now, headers: trace.Headers(opts.TraceParent, opts.TraceState, opts.RequestID)}
 	if opts.IdempotencyKey != "" {
 		if id, err = s.claim(ctx, opts, request, id); err != nil {
 			if errors.As(err, new(*UnavailableError)) {

@@ -3,7 +3,6 @@ package messages
 import (
 	"context"
 	"errors"
-	"regexp"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -271,8 +270,3 @@ func (s *Service) List(ctx context.Context, after schedule.Position, f schedule.
 	})
 	return out, next, more, err
 }
-
-// traceParent is version-format of W3C Trace Context.
-var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-
-func validTrace(s string) bool { return traceParent.MatchString(s) && s[:2] != "ff" }

@@ -76,8 +76,9 @@ type identity struct {
 	id        gocql.UUID
 	createdAt time.Time
 	// retried: the key was there already, so the message may be stored.
-	retried                 bool
-	traceParent, traceState string
+	retried bool
+	// headers say which request it came with.
+	headers map[string]string
 }
 
 // claim inserts a client's key if it is free, otherwise it returns the identity

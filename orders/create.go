@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -113,24 +114,11 @@ func (s *Service) isStored(ctx context.Context, o *Order) bool {
 
 // HeaderRequestID is the event header, and so the record header, that holds the
 // id of the request which made the event.
-const HeaderRequestID = "x-request-id"
+const HeaderRequestID = outbox.HeaderRequestID
 
 // headers are what of opts travels with the event.
 func (opts WriteOptions) headers() map[string]string {
-	h := make(map[string]string, 3)
-	if opts.RequestID != "" && len(opts.RequestID) <= MaxKey && isASCII(opts.RequestID) {
-		h[HeaderRequestID] = opts.RequestID
-	}
-	if validTraceParent(opts.TraceParent) {
-		h[outbox.HeaderTraceParent] = opts.TraceParent
-		if validTraceState(opts.TraceState) {
-			h["tracestate"] = opts.TraceState
-		}
-	}
-	if len(h) == 0 {
-		return nil
-	}
-	return h
+	return trace.Headers(opts.TraceParent, opts.TraceState, opts.RequestID)
 }
 
 // mergeInvalid makes one *InvalidError of joined ones.

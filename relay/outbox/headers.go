@@ -45,7 +45,12 @@ const (
 	// Headers. All events of an aggregate must have the same, or their order is lost.
 	HeaderPartitionKey = "ce_partitionkey"
 	HeaderContentType  = "content-type"
-	HeaderTraceParent  = "traceparent"
+	// HeaderTraceParent and HeaderTraceState are W3C trace context, and
+	// HeaderRequestID is the id of the HTTP request that made the event. An event
+	// brings them in Headers.
+	HeaderTraceParent = "traceparent"
+	HeaderTraceState  = "tracestate"
+	HeaderRequestID   = "x-request-id"
 )
 
 // The values of HeaderCaptured.

@@ -36,6 +36,7 @@ var forbidden = map[string][]string{
 	"internal/brokerstate":           {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/guard":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
 	"internal/httpapi":               {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"internal/trace":                 {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/jsonform":              {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/daemon":                {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/audit":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},

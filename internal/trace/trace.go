@@ -1,0 +1,58 @@
+// Package trace is what an event carries of the request that made it: W3C trace
+// context and the request's id. The relay copies these headers to the record and
+// to the dead letter.
+package trace
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// maxRequestID bounds the id of a request.
+const maxRequestID = 255
+
+// Headers are the event headers of a request, nil for none. What is malformed is
+// left out, as W3C Trace Context asks; tracestate does not go without traceparent.
+func Headers(parent, state, requestID string) map[string]string {
+	var h map[string]string
+	add := func(key, value string) {
+		if h == nil {
+			h = make(map[string]string, 3)
+		}
+		h[key] = value
+	}
+	if requestID != "" && len(requestID) <= maxRequestID && isASCII(requestID) {
+		add(outbox.HeaderRequestID, requestID)
+	}
+	if validParent(parent) {
+		add(outbox.HeaderTraceParent, parent)
+		if validState(state) {
+			add(outbox.HeaderTraceState, state)
+		}
+	}
+	return h
+}
+
+// traceParent is version-format of W3C Trace Context; later versions may append
+// more after a dash.
+var traceParent = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?$`)
+
+// maxTrace bounds both headers; the standard asks for at least 512 of tracestate.
+const maxTrace = 512
+
+func validParent(s string) bool {
+	if len(s) > maxTrace {
+		return false
+	}
+	m := traceParent.FindStringSubmatch(s)
+	return m != nil && m[1] != "ff" && (m[1] != "00" || m[4] == "") &&
+		strings.Trim(m[2], "0") != "" && strings.Trim(m[3], "0") != "" && isASCII(s)
+}
+
+func validState(s string) bool { return s != "" && len(s) <= maxTrace && isASCII(s) }
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}
