@@ -14,7 +14,7 @@ import (
 // What reading a body may allocate for each byte of it, and whatever its size. A
 // payload of one object that is all names is what costs most: no name may be there twice.
 const (
-	bytesPerByte = 24
+	bytesPerByte = 32
 	bytesAtLeast = 256 << 10
 )
 

@@ -222,7 +222,7 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 
 func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) {
 	if err := a.service.guard.Full(); err != nil {
-		return nil, a.fail("post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
+		return nil, a.fail(ctx, "post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
 	}
 	n, err := decodeMessage(in.RawBody)
 	if err != nil {
@@ -231,7 +231,7 @@ func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) 
 	}
 	r, err := a.service.Accept(ctx, n, in.options(ctx))
 	if err != nil {
-		return nil, a.fail("post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
+		return nil, a.fail(ctx, "post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
 	}
 	out := &acceptedOutput{Location: pathOf(r.ID), Body: newAcceptedBody(&r)}
 	if r.Replayed {
@@ -242,7 +242,7 @@ func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) 
 
 func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error) {
 	if err := a.service.guard.Full(); err != nil {
-		return nil, a.fail("post-messages", err, gocql.UUID{}, in.IdempotencyKey != "")
+		return nil, a.fail(ctx, "post-messages", err, gocql.UUID{}, in.IdempotencyKey != "")
 	}
 	items, err := decodeBatch(in.RawBody)
 	if err != nil {
@@ -251,14 +251,14 @@ func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error
 	keyed := in.IdempotencyKey != ""
 	results, err := a.service.AcceptBatch(ctx, items, in.options(ctx))
 	if err != nil {
-		return nil, a.fail("post-messages", err, gocql.UUID{}, keyed)
+		return nil, a.fail(ctx, "post-messages", err, gocql.UUID{}, keyed)
 	}
 	out := &batchOutput{Status: http.StatusAccepted}
 	out.Body.Results = make([]resultBody, len(results))
 	for i := range results {
 		r := resultBody{Index: i, Status: http.StatusAccepted}
 		if err := results[i].Err; err != nil {
-			r.Problem = a.fail("post-messages", err, results[i].ID, keyed)
+			r.Problem = a.fail(ctx, "post-messages", err, results[i].ID, keyed)
 			r.Status, out.Status = r.Problem.Status, http.StatusMultiStatus
 			out.Body.Rejected++
 		} else {
@@ -286,7 +286,7 @@ func (a *API) get(ctx context.Context, in *idInput) (*messageOutput, error) {
 	}
 	v, err := a.service.Get(ctx, id)
 	if err != nil {
-		return nil, a.fail("get-message", err, id, false)
+		return nil, a.fail(ctx, "get-message", err, id, false)
 	}
 	return &messageOutput{newMessageBody(&v)}, nil
 }
@@ -297,7 +297,7 @@ func (a *API) cancel(ctx context.Context, in *idInput) (*struct{}, error) {
 		return nil, err
 	}
 	if err := a.service.Cancel(ctx, id); err != nil {
-		p := a.fail("cancel-message", err, id, false)
+		p := a.fail(ctx, "cancel-message", err, id, false)
 		if p.OutcomeUnknown {
 			p.Detail = "It is not known whether the message was taken back; ask again."
 		}
@@ -327,7 +327,7 @@ func (a *API) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	}
 	page, next, more, err := a.service.List(ctx, after, schedule.Filter{Until: until, Topic: in.Topic, Key: in.Key}, in.Limit)
 	if err != nil {
-		return nil, a.fail("list-messages", err, gocql.UUID{}, false)
+		return nil, a.fail(ctx, "list-messages", err, gocql.UUID{}, false)
 	}
 	out := &listOutput{}
 	out.Body.Messages = make([]messageBody, len(page))
@@ -355,10 +355,10 @@ func readCursor(s string) (schedule.Position, bool) {
 }
 
 // fail maps an error, and logs it if only the log can explain it.
-func (a *API) fail(operation string, err error, id gocql.UUID, keyed bool) *messageProblem {
+func (a *API) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) *messageProblem {
 	p := toProblem(err, id, keyed)
 	if p.Status == http.StatusInternalServerError {
-		a.service.cfg.Logger.Error("request failed", "operation", operation, "event_id", id, "err", err)
+		a.service.cfg.Logger.ErrorContext(ctx, "request failed", "operation", operation, "event_id", id, "err", err)
 	}
 	return p
 }

@@ -3,6 +3,7 @@ package messages
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
@@ -267,6 +267,9 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 		e.DeliverAt = time.Time{}
 		if err = s.write(ctx, id, func(ctx context.Context, micros int64) error { return s.store.insert(ctx, &e, micros) }); err == nil {
 			s.cfg.Committed(id.id)
+			if s.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
+				s.cfg.Logger.DebugContext(ctx, "event stored", "event_id", id.id, "type", e.Type)
+			}
 		}
 	}
 	if err != nil {
@@ -334,7 +337,7 @@ func (s *Service) try(ctx context.Context, attempt func(context.Context) error) 
 
 func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
 	if !errors.Is(err, guard.ErrOpen) { // otherwise the log has why it opened
-		s.cfg.Logger.WarnContext(ctx, "database unavailable", "event_id", id, "request_id", access.RequestIDOf(ctx), "outcome_unknown", unknown, "err", err)
+		s.cfg.Logger.WarnContext(ctx, "database unavailable", "event_id", id, "outcome_unknown", unknown, "err", err)
 	}
 	return &UnavailableError{ID: id, Unknown: unknown, RetryAfter: s.guard.RetryAfter(err, s.cfg.RetryAfter), Err: err}
 }

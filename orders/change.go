@@ -97,7 +97,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 		switch f {
 		case fateDone:
 			if applied {
-				s.cfg.Committed(o.ID)
+				s.committed(ctx, &o)
 				s.applyDecided(ctx, &o)
 				return o, nil
 			}
@@ -201,6 +201,6 @@ func (s *Service) applyDecided(ctx context.Context, o *Order) {
 	err := s.store.apply(ctx, o)
 	s.metrics.attempt(stepApply, fateOf(err))
 	if err != nil {
-		s.log.Warn("order is behind its outbox until it is read", "aggregate_id", o.ID, "event_id", o.EventID, "err", err)
+		s.log.WarnContext(ctx, "order is behind its outbox until it is read", "aggregate_id", o.ID, "event_id", o.EventID, "err", err)
 	}
 }

@@ -81,7 +81,7 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 		s.metrics.attempt(stepBatch, f)
 		switch {
 		case f == fateDone:
-			s.cfg.Committed(o.ID)
+			s.committed(ctx, o)
 			return nil
 		case f == fateUnknown:
 			unknown = true

@@ -256,7 +256,7 @@ func (a *api) fail(ctx context.Context, operation string, err error, id gocql.UU
 	p := toProblem(err, id, keyed)
 	var se huma.StatusError
 	if errors.As(p, &se) && se.GetStatus() == http.StatusInternalServerError {
-		a.service.log.Error("request failed", "operation", operation, "aggregate_id", id, "request_id", access.RequestIDOf(ctx), "err", err)
+		a.service.log.ErrorContext(ctx, "request failed", "operation", operation, "aggregate_id", id, "err", err)
 	}
 	return p
 }

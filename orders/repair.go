@@ -42,7 +42,7 @@ func (s *Service) load(ctx context.Context, id gocql.UUID, head gocql.Consistenc
 		if when == repairNow {
 			return Order{}, err
 		}
-		s.log.Warn("order lacks its event", "aggregate_id", id, "err", err)
+		s.log.WarnContext(ctx, "order lacks its event", "aggregate_id", id, "err", err)
 	}
 	return *o, nil
 }
@@ -89,11 +89,11 @@ func (s *Service) rollForward(ctx context.Context, e *outbox.Event) (Order, erro
 	err = s.store.apply(ctx, &o)
 	s.metrics.attempt(stepApply, fateOf(err))
 	if err != nil {
-		s.log.Warn("order is behind its outbox", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
+		s.log.WarnContext(ctx, "order is behind its outbox", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
 		return o, nil
 	}
 	s.metrics.repairs.WithLabelValues(repairOrder).Inc()
-	s.log.Info("order rolled forward from the outbox", "aggregate_id", o.ID, "event_id", e.ID, "version", o.Version)
+	s.log.InfoContext(ctx, "order rolled forward from the outbox", "aggregate_id", o.ID, "event_id", e.ID, "version", o.Version)
 	return o, nil
 }
 
@@ -110,8 +110,8 @@ func (s *Service) completeEvent(ctx context.Context, o *Order) error {
 	if err != nil {
 		return err
 	}
-	s.cfg.Committed(o.ID)
+	s.committed(ctx, o)
 	s.metrics.repairs.WithLabelValues(repairEvent).Inc()
-	s.log.Info("event of an order completed", "aggregate_id", o.ID, "event_id", e.ID)
+	s.log.InfoContext(ctx, "event of an order completed", "aggregate_id", o.ID, "event_id", e.ID)
 	return nil
 }

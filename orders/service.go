@@ -8,7 +8,6 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -108,6 +107,14 @@ func (s *Service) get(ctx context.Context, id gocql.UUID) (Order, error) {
 // Ready returns nil if the tables can be read at the service's consistency.
 func (s *Service) Ready(ctx context.Context) error { return s.store.ready(ctx) }
 
+// committed tells that the order's event is stored.
+func (s *Service) committed(ctx context.Context, o *Order) {
+	s.cfg.Committed(o.ID)
+	if s.log.Enabled(ctx, slog.LevelDebug) {
+		s.log.DebugContext(ctx, "event stored", "event_id", o.EventID, "aggregate_id", o.ID, "seq", o.Version)
+	}
+}
+
 // unavailable builds the error and leaves a trace of it.
 func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
 	level := slog.LevelWarn
@@ -117,7 +124,7 @@ func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, 
 	if errors.Is(err, guard.ErrOpen) && !unknown {
 		level = slog.LevelDebug // the breaker has said so, once
 	}
-	s.log.Log(ctx, level, "database unavailable", "aggregate_id", id, "request_id", access.RequestIDOf(ctx), "outcome_unknown", unknown, "err", err)
+	s.log.Log(ctx, level, "database unavailable", "aggregate_id", id, "outcome_unknown", unknown, "err", err)
 	if unknown {
 		s.metrics.unknown.Inc()
 	}

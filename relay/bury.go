@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -165,7 +166,7 @@ func (p *publisher) writeFront(l *lane) bool {
 		log = p.log.Debug // there may be thousands; the breaker and the head of the chain were said
 	}
 	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "seq", it.event.Sequence, "topic", it.topic,
-		"class", letter.ErrorClass, "strategy", letter.Strategy, "err", letter.ErrorText)
+		"class", letter.ErrorClass, "strategy", letter.Strategy, "err", letter.ErrorText, trace.Attrs(letter.Headers))
 	return true
 }
 
@@ -181,7 +182,7 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 			return "", errors.Join(ErrStopping, err)
 		}
 		p.metrics.buryErrors.Inc()
-		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err)
+		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
 		if err := sleep(p.ctx, p.cfg.askAgain(attempt)); err != nil {
 			return "", errors.Join(ErrStopping, err)
 		}

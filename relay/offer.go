@@ -6,6 +6,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -192,7 +193,7 @@ func (p *publisher) take(o *offer, size int64) {
 		p.noteTime(l, o)
 	case l.line.next > o.event.Sequence:
 		p.metrics.late.Inc()
-		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.event.IDString(), "aggregate_id", o.event.AggregateString(), "seq", o.event.Sequence, "next", l.line.next)
+		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.event.IDString(), "aggregate_id", o.event.AggregateString(), "seq", o.event.Sequence, "next", l.line.next, trace.Attrs(o.event.Headers))
 		fallthrough
 	default:
 		l.line = p.memory.advance(l.id, l.line, o.event.Sequence)

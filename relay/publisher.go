@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
 // publisher writes events to Kafka, each aggregate's in the order in which they
@@ -290,7 +292,7 @@ func (p *publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if !p.log.Enabled(p.ctx, slog.LevelDebug) {
 		return // the line's values would be allocated for nothing
 	}
-	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts)
+	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts, trace.Attrs(it.event.Headers))
 }
 
 // outcome is what the breaker counts for an answer of the producer: what the
@@ -365,7 +367,7 @@ func (p *publisher) retry(l *lane, front *item, err error) {
 	default:
 		wait := p.cfg.retryWait(front.attempts)
 		p.log.Warn("event not published; it will be sent again", "event_id", front.event.ID, "aggregate_id", l.id,
-			"topic", front.topic, "attempt", front.attempts, "wait", wait, "err", err)
+			"topic", front.topic, "attempt", front.attempts, "wait", wait, "err", err, trace.Attrs(front.event.Headers))
 		p.resume(l, wait)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -157,7 +158,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		r.mu.Unlock()
 		return err
 	}
-	r.log.Info("publishing an event that was found missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
+	r.log.Info("publishing an event that was found missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence, trace.Attrs(row.Headers))
 	_, err = r.publisher.offer(ctx, &offer{
 		event: row.Event, written: row.written, by: byKey, owner: true, anyway: true, missing: true, settled: func() { r.settle(q.ID) },
 	})

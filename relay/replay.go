@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -334,7 +335,7 @@ func (r *replayer) failed(ref letterRef, letter *dlq.Letter, end replayEnd) {
 	}
 	r.metrics.replays.WithLabelValues(strategyLabel(letter.Strategy), "failed").Inc()
 	r.log.Warn("replay failed", "event_id", ref.id, "aggregate_id", letter.AggregateID, "class", class, "rule", choice.Rule,
-		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err)
+		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err, trace.Attrs(letter.Headers))
 	var status dlq.Status
 	if !r.insist(ref.id, "note the failure of", func() (err error) {
 		status, err = p.letters.store.Fail(p.ctx, ref.id, r.owner, f)

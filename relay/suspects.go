@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
 // probe is a suspect of a topic that is being sent alone, because a refusal fails
@@ -48,7 +50,7 @@ func (p *publisher) refuse(l *lane, err error) {
 		}
 		p.held[l.id] = l.hold
 		p.log.Error("event cannot be published; its aggregate is held, nothing is skipped",
-			"event_id", front.event.ID, "aggregate_id", l.id, "seq", front.event.Sequence, "topic", front.topic, "err", err)
+			"event_id", front.event.ID, "aggregate_id", l.id, "seq", front.event.Sequence, "topic", front.topic, "err", err, trace.Attrs(front.event.Headers))
 	}
 	l.hold.Err = err
 	l.hold.Attempts = front.attempts

@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
+)
 
 // Events of a table without numbers are known by their ids alone, and their
 // order is that of the log, by cdc$time. Where a line counts numbers, theirs has
@@ -20,7 +24,7 @@ func (p *publisher) noteTime(l *lane, o *offer) {
 	if o.written > 0 && o.written < l.line.next {
 		p.metrics.late.Inc()
 		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.event.IDString(), "aggregate_id", o.event.AggregateString(),
-			"by", time.Duration(l.line.next-o.written)*time.Microsecond)
+			"by", time.Duration(l.line.next-o.written)*time.Microsecond, trace.Attrs(o.event.Headers))
 	}
 	l.line.next = max(l.line.next, o.written)
 }

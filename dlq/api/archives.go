@@ -118,7 +118,7 @@ func (s *Server) ofArchive(ctx context.Context, err error) error {
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "The archive has no such object.")
 	}
 	if ctx.Err() == nil {
-		s.log.Error("the archive cannot be read", "request_id", access.RequestIDOf(ctx), "err", err)
+		s.log.ErrorContext(ctx, "the archive cannot be read", "err", err)
 	}
 	p := newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The archive cannot be read; the log says why.")
 	p.Header().Set("Retry-After", retryAfter)

@@ -47,6 +47,8 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 		{"POST", letter + "/discard", "", 400, ""},
 		{"POST", letter + "/discard", "{", 400, "body"},
 		{"POST", letter + "/discard", "[]", 422, "body"},
+		{"POST", letter + "/discard", `{"dry_run":null}`, 400, "body"},
+		{"POST", letter + "/discard", `{"dry_run":true,"dry_run":false}`, 400, "body"},
 		{"POST", letter + "/discard", `{"reason":7}`, 422, "body.reason"},
 		{"POST", letter + "/discard", `{"reazon":"x"}`, 422, "body.reazon"},
 		{"POST", letter + "/discard", `{"reason":"` + strings.Repeat("x", 2001) + `"}`, 422, "body.reason"},

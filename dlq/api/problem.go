@@ -89,11 +89,11 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 	case errors.As(err, &job):
 		return newProblem(ctx, http.StatusConflict, problemRefused, job.Error())
 	case defect(err):
-		s.log.Error("request failed", "request_id", access.RequestIDOf(ctx), "err", err)
+		s.log.ErrorContext(ctx, "request failed", "err", err)
 		return newProblem(ctx, http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details.")
 	}
 	if ctx.Err() == nil {
-		s.log.Warn("request failed", "request_id", access.RequestIDOf(ctx), "err", err)
+		s.log.WarnContext(ctx, "request failed", "err", err)
 	}
 	p = newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached; ask again later.")
 	if changing {

@@ -88,6 +88,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	conf.Info.Description = "Looks at dead letters and changes them, shows the relays, and tells what became of single events."
 	// No $schema member in every answer, and no pages that load scripts from elsewhere.
 	conf.CreateHooks = nil
+	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	conf.DocsPath, conf.SchemasPath = "", ""
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
@@ -159,7 +160,7 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 			if v == http.ErrAbortHandler { //nolint:errorlint // it is the value itself, by its contract
 				panic(v)
 			}
-			s.log.Error("request panicked", "request_id", access.RequestIDOf(r.Context()), "path", r.URL.Path, "err", v, "stack", string(debug.Stack()))
+			s.log.ErrorContext(r.Context(), "request panicked", "path", r.URL.Path, "err", v, "stack", string(debug.Stack()))
 			httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details."))
 		}()
 		next.ServeHTTP(w, r)

@@ -117,10 +117,10 @@ func (g *Gate) jwt(ctx context.Context, secret, from string) (Principal, error) 
 		case err == nil:
 			return p, nil
 		case errors.Is(err, errIssuer):
-			g.log.Warn("cannot tell whose token it is", "err", err)
+			g.log.WarnContext(ctx, "cannot tell whose token it is", "err", err)
 			return Principal{}, &Error{Status: http.StatusServiceUnavailable, Detail: "The OpenID Connect issuer cannot be asked for its keys.", RetryAfter: issuerPause}
 		case errors.Is(err, errRole):
-			g.log.Warn("refused: the token names no role", "name", p.Name, "remote", from)
+			g.log.WarnContext(ctx, "refused: the token names no role", "name", p.Name, "remote", from)
 			return Principal{}, &Error{Status: http.StatusForbidden, Detail: "The token is valid but names no role for this API."}
 		}
 		why = err
@@ -128,7 +128,7 @@ func (g *Gate) jwt(ctx context.Context, secret, from string) (Principal, error) 
 	if wait, ok := g.failures.take(from); !ok {
 		return Principal{}, tooMany(wait)
 	}
-	g.log.Warn("refused: wrong token", "remote", from, "err", why)
+	g.log.WarnContext(ctx, "refused: wrong token", "remote", from, "err", why)
 	return Principal{}, &Error{Status: http.StatusUnauthorized, Detail: "The token is not known, or has run out."}
 }
 

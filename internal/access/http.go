@@ -6,17 +6,18 @@ import (
 	"encoding/base64"
 	"net/http"
 	"regexp"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
 // RequestIDHeader carries the id of a request.
 const RequestIDHeader = "X-Request-Id"
 
-type requestIDKey struct{}
-
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
 
 // WithRequestIDs gives each request an id, or keeps the one that it came with,
-// and says it in the answer.
+// and says it in the answer. What is logged with the request's context through
+// trace.Handler says it too, and the id of the trace that the request belongs to.
 func WithRequestIDs(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(RequestIDHeader)
@@ -26,15 +27,12 @@ func WithRequestIDs(next http.Handler) http.Handler {
 			id = base64.RawURLEncoding.EncodeToString(b)
 		}
 		w.Header().Set(RequestIDHeader, id)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
+		next.ServeHTTP(w, r.WithContext(trace.With(r.Context(), id, r.Header.Get("Traceparent"))))
 	})
 }
 
 // RequestIDOf is the id of a request; empty without WithRequestIDs.
-func RequestIDOf(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
-}
+func RequestIDOf(ctx context.Context) string { return trace.RequestID(ctx) }
 
 // WithSecureHeaders keeps browsers from running, framing, guessing at or keeping
 // an answer. A handler with pages of its own sets its own Content-Security-Policy

@@ -51,8 +51,7 @@ func (g *Gate) Huma(ctx huma.Context, next func(huma.Context)) {
 			next(huma.WithContext(ctx, With(ctx.Context(), p)))
 			return
 		}
-		g.log.Warn("refused: role", "name", p.Name, "role", p.Role, "needs", needed, "operation", ctx.Operation().OperationID,
-			"request_id", RequestIDOf(ctx.Context()))
+		g.log.WarnContext(ctx.Context(), "refused: role", "name", p.Name, "role", p.Role, "needs", needed, "operation", ctx.Operation().OperationID)
 	}
 	e := asError(err)
 	h := make(http.Header)

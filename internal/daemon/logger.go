@@ -5,10 +5,13 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
 // NewLogger makes a logger that writes to w. level is debug, info, warn or
-// error; format is text or json.
+// error; format is text or json. Lines logged with a request's context say which
+// request and which trace they are about.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -17,9 +20,9 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{Level: l}
 	switch strings.ToLower(format) {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, opts)), nil
+		return slog.New(trace.Handler(slog.NewTextHandler(w, opts))), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, opts)), nil
+		return slog.New(trace.Handler(slog.NewJSONHandler(w, opts))), nil
 	}
 	return nil, fmt.Errorf("log format %q: use text or json", format)
 }

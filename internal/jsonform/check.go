@@ -125,3 +125,22 @@ func Clip(s string) string {
 	}
 	return strings.ToValidUTF8(s[:64], "") + "…"
 }
+
+// RefuseNull refuses null anywhere in a body that Check has passed: readers take
+// it for a member that is absent, and who wrote it may have meant something else.
+// The error is an *InvalidError of one field.
+func RefuseNull(body []byte) error {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
+	for {
+		token, err := dec.ReadToken()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return formError(err, len(body))
+		}
+		if token.Kind() == 'n' {
+			return Invalid(fieldAt(dec.StackPointer()), "must not be null; leave it out instead")
+		}
+	}
+}

@@ -54,6 +54,12 @@ func (c *cluster) readyWhen(what string, ok func(*ready) bool) {
 // post sends JSON to the order API and returns the id in its answer.
 func (c *cluster) post(path string, body any) string {
 	c.t.Helper()
+	return c.postAs(nil, path, body)
+}
+
+// postAs is post with further headers.
+func (c *cluster) postAs(headers map[string]string, path string, body any) string {
+	c.t.Helper()
 	b, err := json.Marshal(body)
 	if err != nil {
 		c.t.Fatal(err)
@@ -64,6 +70,9 @@ func (c *cluster) post(path string, body any) string {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", uuid.NewString())
+	for k, v := range headers {
+		req.Header.Set(k, v)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		c.t.Fatal(err)
@@ -79,7 +88,10 @@ func (c *cluster) post(path string, body any) string {
 }
 
 // order creates an order of so many lines, which no compression makes small.
-func (c *cluster) order(lines int) (id string) {
+func (c *cluster) order(lines int) (id string) { return c.orderAs(nil, lines) }
+
+// orderAs is order with headers of the request.
+func (c *cluster) orderAs(headers map[string]string, lines int) (id string) {
 	type line struct {
 		SKU         string `json:"sku"`
 		Description string `json:"description"`
@@ -90,7 +102,7 @@ func (c *cluster) order(lines int) (id string) {
 	for i := range all {
 		all[i] = line{fmt.Sprint("sku", i), uuid.NewString() + uuid.NewString(), 1, "1.00"}
 	}
-	return c.post("/v1/orders", map[string]any{"country": "Finland", "currency": "EUR", "lines": all})
+	return c.postAs(headers, "/v1/orders", map[string]any{"country": "Finland", "currency": "EUR", "lines": all})
 }
 
 // command runs a command against the cluster and reads the JSON that it prints.
@@ -117,6 +129,7 @@ type letter struct {
 	Status      string `json:"status"`
 	ErrorClass  string `json:"error_class"`
 	Outcome     string `json:"outcome"`
+	Headers     map[string]string
 	Chain       []struct {
 		Status string `json:"status"`
 	} `json:"chain"`
@@ -148,8 +161,9 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.order(1)
-	refused := c.order(60)
-	c.post("/v1/orders/"+refused+"/cancel", map[string]string{"reason": "too much"})
+	made, cancelled := traced{"made-1", "0af7651916cd43dd8448eb211c80319c"}, traced{"cancelled-1", "4bf92f3577b34da6a3ce929d0e0e4736"}
+	refused := c.orderAs(made.request(), 60)
+	c.postAs(cancelled.request(), "/v1/orders/"+refused+"/cancel", map[string]string{"reason": "too much"})
 	c.order(1)
 	c.readyWhen("ready with two dead letters", func(r *ready) bool {
 		return r.Ready && r.DeadLetters == 2 && r.ParkedAggregates == 1 && r.InFlight == 0
@@ -164,6 +178,10 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	var shown letter
 	if c.command(0, &shown, "dlq", "show", list[0].EventID); len(shown.Chain) != 2 || shown.AggregateID != refused {
 		t.Errorf("dlq show = %+v", shown)
+	}
+	made.check(t, "the dead letter of the order", shown.Headers)
+	if log := c.relay.Log(); !strings.Contains(log, made.line()) {
+		t.Errorf("the relay's log has no line with %q", made.line())
 	}
 	var stats struct {
 		Open  int            `json:"open"`
@@ -196,6 +214,8 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(30 * time.Second); !r.OK() || r.Duplicates != 0 || r.Events != 4 {
 		t.Errorf("%s, want 4 events, each once", r)
 	}
+	made.check(t, "the record of the order", c.headersOf("OrderCreated", refused))
+	cancelled.check(t, "the record of the cancellation", c.headersOf("OrderCancelled", refused))
 	c.relay.Stop()
 }
 

@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// traced is a request that is followed to where its event goes: by its id, and by
+// the trace that it belongs to.
+type traced struct{ id, trace string }
+
+func (r traced) parent() string { return "00-" + r.trace + "-b7ad6b7169203331-01" }
+
+// request are the headers of the HTTP request.
+func (r traced) request() map[string]string {
+	return map[string]string{"X-Request-Id": r.id, "Traceparent": r.parent()}
+}
+
+// line is what a line of the log about the event has.
+func (r traced) line() string { return "request_id=" + r.id + " trace_id=" + r.trace }
+
+// check wants both among an event's headers.
+func (r traced) check(t *testing.T, what string, headers map[string]string) {
+	t.Helper()
+	if headers["x-request-id"] != r.id || headers["traceparent"] != r.parent() {
+		t.Errorf("%s has the headers %v, want x-request-id %s and traceparent %s", what, headers, r.id, r.parent())
+	}
+}
+
+// headersOf are those of the first record of the topic with the key.
+func (c *cluster) headersOf(topic, key string) map[string]string {
+	c.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		for _, r := range client.PollFetches(ctx).Records() {
+			if string(r.Key) != key {
+				continue
+			}
+			out := make(map[string]string)
+			for _, h := range r.Headers {
+				out[h.Key] = string(h.Value)
+			}
+			return out
+		}
+	}
+	c.t.Fatalf("topic %s has no record of %s", topic, key)
+	return nil
+}
