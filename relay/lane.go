@@ -25,6 +25,9 @@ type lane struct {
 	// partition is where the outstanding items went, -1 without any. It is read
 	// by the partitioner, which runs with and without the publisher's lock.
 	partition atomic.Int32
+	// turned says that a record was turned away, because it would have gone into
+	// another batch; nothing more is sent until all outstanding ones are back.
+	turned atomic.Bool
 
 	// failed is the error of an item that came back; nothing more is sent until
 	// all outstanding ones are back too, so that they go out again in order.
@@ -176,24 +179,75 @@ func (c *laneContext) Value(key any) any {
 	return nil
 }
 
-// partitioner is Kafka's own for records with keys, with one exception: while
-// an aggregate has records under way they stay on one partition, so that a
+// partitioner is Kafka's own for records with keys, with two exceptions.
+//
+// While an aggregate has records under way they stay on one partition, so that a
 // topic which gets more partitions does not put them in two at once.
-func partitioner() kgo.Partitioner {
-	hash := kgo.StickyKeyPartitioner(nil)
-	return kgo.BasicConsistentPartitioner(func(topic string) func(*kgo.Record, int) int {
-		byKey := hash.ForTopic(topic)
-		return func(r *kgo.Record, n int) int {
-			l, _ := r.Context.Value(laneKey{}).(*lane)
-			if l == nil {
-				return byKey.Partition(r, n)
-			}
-			if p := l.partition.Load(); p >= 0 && int(p) < n {
-				return int(p)
-			}
-			p := byKey.Partition(r, n)
-			l.partition.Store(int32(p))
-			return p
+//
+// And they stay in one batch. What the broker refuses is refused by the batch:
+// the client gives the batch back and goes on with the next one, before the relay
+// can know of it. A record that would begin another batch is turned away
+// therefore, and those behind it in its lane, until all that is under way of the
+// aggregate is back.
+func partitioner() kgo.Partitioner { return lanes{kgo.StickyKeyPartitioner(nil)} }
+
+type lanes struct{ byKey kgo.Partitioner }
+
+// ForTopic implements kgo.Partitioner.
+func (p lanes) ForTopic(topic string) kgo.TopicPartitioner {
+	return &lanesOfTopic{byKey: p.byKey.ForTopic(topic)}
+}
+
+// lanesOfTopic is the partitioner of one topic. The client calls it for one record
+// after the other.
+type lanesOfTopic struct {
+	byKey kgo.TopicPartitioner
+	// follows says that the last record has others of its lane before it, and
+	// begins that it would be the first of a batch.
+	follows, begins bool
+}
+
+// RequiresConsistency implements kgo.TopicPartitioner.
+func (*lanesOfTopic) RequiresConsistency(*kgo.Record) bool { return true }
+
+// OnNewBatch is told that the record of the last Partition would begin a batch;
+// Partition is then asked again.
+func (t *lanesOfTopic) OnNewBatch() { t.begins = true }
+
+// turnedAway is no partition: the client gives the record back.
+const turnedAway = -1
+
+// Partition implements kgo.TopicPartitioner.
+func (t *lanesOfTopic) Partition(r *kgo.Record, n int) int {
+	l, _ := r.Context.Value(laneKey{}).(*lane)
+	if l == nil {
+		t.begins = false
+		return t.byKey.Partition(r, n)
+	}
+	if t.begins {
+		t.begins = false
+		if t.follows {
+			l.turned.Store(true)
 		}
-	})
+	} else {
+		t.follows = l.partition.Load() >= 0
+	}
+	if l.turned.Load() {
+		r.Context = turnedContext{r.Context}
+		return turnedAway
+	}
+	if p := l.partition.Load(); p >= 0 && int(p) < n {
+		return int(p)
+	}
+	p := t.byKey.Partition(r, n)
+	l.partition.Store(int32(p))
+	return p
+}
+
+// turnedContext is the context of a record that was turned away.
+type turnedContext struct{ context.Context }
+
+func turned(r *kgo.Record) bool {
+	_, ok := r.Context.(turnedContext)
+	return ok
 }

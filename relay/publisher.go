@@ -163,7 +163,7 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 
 // pump sends what may be sent of the lane. Called locked.
 func (p *publisher) pump(l *lane) {
-	for !p.closed && l.failed == nil && !l.paused && !l.writing {
+	for !p.closed && l.failed == nil && !l.paused && !l.writing && !l.turned.Load() {
 		it := l.firstQueued()
 		switch {
 		case it == nil:
@@ -245,10 +245,19 @@ func (p *publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	l.outstanding--
 	if l.outstanding == 0 {
 		l.partition.Store(-1)
+		l.turned.Store(false)
 		delete(p.sending, l)
 	}
 	if p.ebb(it.topic, err == nil) && p.probes[it.topic] != nil {
 		defer p.pumpProbe(it.topic)
+	}
+	if err != nil && turned(r) {
+		it.state, it.attempts = queued, it.attempts-1
+		p.answered(it.call, errMerged)
+		it.call = nil
+		p.next(l)
+		p.mu.Unlock()
+		return
 	}
 	made := it.call.root().attempt
 	if errors.Is(err, errGivenUp) {

@@ -91,8 +91,8 @@ func (s *Server) getBiography(ctx context.Context, in *biographyInput) (*biograp
 func (b *biographer) order() {
 	steps := b.body.Steps
 	slices.SortStableFunc(steps, func(x, y step) int {
-		// What is stored and published in one millisecond was stored first.
-		return cmp.Or(before(x.At, y.At), stepOrder(x.Kind)-stepOrder(y.Kind))
+		// Whatever the clocks say, and however finely, an event is stored first.
+		return cmp.Or(stepOrder(x.Kind)-stepOrder(y.Kind), before(x.At, y.At), publishedLast(x.Kind)-publishedLast(y.Kind))
 	})
 	if b.captured == nil {
 		return
@@ -104,9 +104,20 @@ func (b *biographer) order() {
 	b.body.Steps = slices.Insert(steps, at, *b.captured)
 }
 
-// stepOrder orders steps of the same time.
+// stepOrder puts what is stored before all else.
 func stepOrder(kind string) int {
-	return max(slices.Index([]string{"stored", "published"}, kind), 0)
+	if kind == "stored" {
+		return 0
+	}
+	return 1
+}
+
+// publishedLast orders steps of the same time.
+func publishedLast(kind string) int {
+	if kind == "published" {
+		return 1
+	}
+	return 0
 }
 
 // before orders steps; those without a time come last.

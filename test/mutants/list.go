@@ -284,7 +284,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a change that lost the race counts as made", file: "orders/change.go", pkg: "./orders", run: ".",
-		old: "			if applied {\n				s.cfg.Committed", new: "			if applied || err == nil {\n				s.cfg.Committed",
+		old: "			if applied {\n				s.committed", new: "			if applied || err == nil {\n				s.committed",
 	},
 	{
 		name: "a batch with a message that may still be taken is not sent again", file: "client/messages.go", pkg: "./client", run: "RepeatsABatch",
@@ -476,4 +476,8 @@ var mutants = []mutant{
 		name: "dlq: a letter is purged though it changed since it was copied", file: "dlq/archive/move.go", pkg: "./dlq/archive", run: "TestKeeper_",
 		old: "		by.Version = r.Version\n", new: "",
 	},
+	unit("TestPartitioner_KeepsALaneInOneBatch", mutant{
+		name: "an aggregate's records are under way in two batches", file: "relay/lane.go",
+		old: "			l.turned.Store(true)\n", new: "",
+	}),
 }
