@@ -34,6 +34,9 @@ func TestPartitioner_KeepsALaneInOneBatch(t *testing.T) {
 	if p := as(record(a), false); p != first {
 		t.Errorf("the next one goes to %d, want %d, where it joins the batch", p, first)
 	}
+	if p := topic.Partition(record(a), 1000); p != first {
+		t.Errorf("with more partitions the next one goes to %d, want %d, where the others are", p, first)
+	}
 	r := record(a)
 	if p := as(r, true); p != turnedAway || !turned(r) {
 		t.Errorf("one that would begin another batch goes to %d, want it turned away", p)
