@@ -170,19 +170,7 @@ func printDeliveries(out, errOut io.Writer, output string, found []*delivery.Del
 
 // deliveryIDs reads the ids on the command line.
 func deliveryIDs(args []string) ([]gocql.UUID, error) {
-	var out []gocql.UUID
-	var errs []error
-	for _, a := range args {
-		id, err := gocql.ParseUUID(a)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%q is no delivery's id: write it as outbox deliveries list shows it", a))
-		}
-		out = append(out, id)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, usageError{err}
-	}
-	return out, nil
+	return idsOf(args, "delivery's id", "outbox deliveries list")
 }
 
 func newDeliveriesShowCommand() *cobra.Command {

@@ -172,13 +172,17 @@ func withDLQConfig(cmd *cobra.Command, f func(*config, *dlq.Store) error) error 
 }
 
 // eventIDs reads the ids on the command line.
-func eventIDs(args []string) ([]gocql.UUID, error) {
+func eventIDs(args []string) ([]gocql.UUID, error) { return idsOf(args, "event id", "outbox dlq list") }
+
+// idsOf reads ids; what they are, and which command shows them, is for errors,
+// which name each that is none.
+func idsOf(args []string, what, shownBy string) ([]gocql.UUID, error) {
 	var out []gocql.UUID
 	var errs []error
 	for _, a := range args {
 		id, err := gocql.ParseUUID(a)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%q is no event id: write it as outbox dlq list shows it", a))
+			errs = append(errs, fmt.Errorf("%q is no %s: write it as %s shows it", a, what, shownBy))
 		}
 		out = append(out, id)
 	}
