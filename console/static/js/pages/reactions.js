@@ -132,7 +132,7 @@ function ruleTable(rules, q) {
       const last = on.filter((i) => i.last_error).sort((a, b) => new Date(b.last_error_at) - new Date(a.last_error_at))[0];
       return h("tr", { class: q.rule === r.rule ? "picked" : null },
         h("td", { "data-label": "Rule" }, h("a", { href: href("/reactions", { rule: r.rule }), "data-key": `rule-${r.rule}` }, visible(r.rule))),
-        h("td", { "data-label": "Leads to" }, h("a", { href: href("/reactions", { plugin: r.plugin }), "data-key": `to-${r.rule}` }, visible(r.plugin)), h("span", { class: "muted" }, ` ${r.kind}`)),
+        h("td", { "data-label": "Leads to" }, h("a", { href: href("/reactions", { plugin: r.plugin }), "data-key": `to-${r.rule}` }, visible(r.plugin))),
         h("td", { "data-label": "State", class: "nowrap" }, mark(ruleStates, r.state), stuck > 0 && h("span", { class: "danger-text" }, ` ${count(stuck)} stuck`)),
         h("td", { "data-label": "Waiting", class: "num" }, count(sum(on, "waiting")), oldest >= 1 && h("span", { class: oldest > 1800 ? "danger-text" : "muted" }, `, ${span(oldest * 1000)}`)),
         h("td", { "data-label": "Delivered", class: "num" }, count(sum(on, "delivered"))),
