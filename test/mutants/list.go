@@ -316,7 +316,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "a slot is dropped before its message is in the outbox", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
-		old: "	if err := s.hand(ctx, &m); err != nil {", new: "	if err := errors.Join(s.store.dropSlot(ctx, x), s.hand(ctx, &m)); err != nil {",
+		old: "	if handed, err := s.hand(ctx, &m); err != nil || !handed {", new: "	if err := s.store.dropSlot(ctx, x); err != nil {\n		return err\n	}\n	if handed, err := s.hand(ctx, &m); err != nil || !handed {",
+	},
+	{
+		name: "a message that another takes up is forgotten", file: "schedule/release.go", pkg: "./schedule", run: "AgainWhileItIsTakenUp",
+		old: "			return false, err\n		}\n		m.releaseAt", new: "			return err == nil, err\n		}\n		m.releaseAt",
+	},
+	{
+		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
+		old: "		case req.Method != via[0].Method:\n			return http.ErrUseLastResponse\n", new: "",
 	},
 	{
 		name: "the row of a message covers what a server says whose clock is behind", file: "schedule/store.go", pkg: "./test/sim/later", run: "Seeds",
