@@ -368,11 +368,19 @@ var mutants = []mutant{
 	},
 	{
 		name: "a watcher that is slow stays", file: "watch/hub.go", pkg: "./watch", run: "SlowOne",
-		old: "			close(sub.dropped)\n", new: "",
+		old: "		close(sub.dropped)\n", new: "",
 	},
 	{
 		name: "who comes back misses what came while it caught up", file: "watch/subscription.go", pkg: "./watch", run: "ResumesWithout",
 		old: "			if at, _ := s.at.at(name, partition); at < until {", new: "			if at, _ := s.at.at(name, partition); at < min(until, 0) {",
+	},
+	{
+		name: "the end of a transaction is waited for as an event", file: "watch/subscription.go", pkg: "./watch", run: "BehindATransaction",
+		old: "kgo.KeepControlRecords(), ", new: "",
+	},
+	{
+		name: "a topic that is made anew is not read", file: "watch/hub.go", pkg: "./watch", run: "MadeAnew",
+		old: "	h.client.PurgeTopicsFromConsuming(name)\n", new: "",
 	},
 	{
 		name: "who comes back sees again what it saw", file: "watch/subscription.go", pkg: "./watch", run: "Resumes",
