@@ -71,7 +71,9 @@ func (p *portion) none() bool { return !p.all() && p.arc.after == p.arc.upTo }
 func (p *portion) token(t int64) bool { return p.all() || p.arc.has(t) }
 
 // plain says whether an aggregate with a uuid for its key belongs to it.
-func (p *portion) plain(aggregate gocql.UUID) bool { return p.all() || p.arc.has(hint.Token(aggregate)) }
+func (p *portion) plain(aggregate gocql.UUID) bool {
+	return p.all() || p.arc.has(hint.Token(aggregate))
+}
 
 // key says whether a partition with that key belongs to it.
 func (p *portion) key(key []byte) bool {

@@ -47,7 +47,7 @@ type olderRange struct {
 
 func newOlderRows(row *backfillRow, a arc, most int) *olderRows {
 	o := &olderRows{
-		arc: a,
+		arc:  a,
 		from: math.MinInt64, until: row.until.UnixMicro(), most: most,
 		ranges: make([]olderRange, row.ranges), moved: make(chan struct{}),
 	}

@@ -19,7 +19,9 @@ func (t Table) ByAggregate() bool {
 // TextToken is the token of the partition of an aggregate whose id is published as
 // that text (Event.AggregateString), in a table that is ByAggregate. A text that the
 // column cannot hold has any token.
-func (t Table) TextToken(id string) int64 { return textToken(t.layout.columns[fieldAggregateID].typ, id) }
+func (t Table) TextToken(id string) int64 {
+	return textToken(t.layout.columns[fieldAggregateID].typ, id)
+}
 
 // BytesToken is TextToken of bytes.
 func (t Table) BytesToken(id []byte) int64 {
