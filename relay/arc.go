@@ -5,7 +5,6 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -72,7 +71,7 @@ func (p *portion) token(t int64) bool { return p.all() || p.arc.has(t) }
 
 // plain says whether an aggregate with a uuid for its key belongs to it.
 func (p *portion) plain(aggregate gocql.UUID) bool {
-	return p.all() || p.arc.has(hint.Token(aggregate))
+	return p.all() || p.arc.has(outbox.Token(aggregate))
 }
 
 // key says whether a partition with that key belongs to it.
@@ -81,9 +80,9 @@ func (p *portion) key(key []byte) bool {
 		return true
 	}
 	if len(key) == len(gocql.UUID{}) {
-		return p.arc.has(hint.Token(gocql.UUID(key))) // the same, and quicker
+		return p.arc.has(outbox.Token(gocql.UUID(key))) // the same, and quicker
 	}
-	return p.arc.has(hint.KeyToken(key))
+	return p.arc.has(outbox.KeyToken(key))
 }
 
 // subject says whether the aggregate whose id is published so belongs to it.

@@ -6,8 +6,6 @@ import (
 	"strconv"
 
 	"github.com/gocql/gocql"
-
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
 // ByAggregate says whether the partition key is the aggregate's column alone, so
@@ -40,7 +38,7 @@ func (t Table) RowToken(r Row) (token int64, ok bool) {
 		return textToken(c.typ, text), true
 	}
 	if c.typ == typeUUID || c.typ == typeTimeUUID {
-		return hint.Token(id), true
+		return Token(id), true
 	}
 	var canonical [36]byte
 	return textToken(c.typ, appendUUID(canonical[:0], id)), true
@@ -49,14 +47,14 @@ func (t Table) RowToken(r Row) (token int64, ok bool) {
 func textToken[T ~string | ~[]byte](typ columnType, id T) int64 {
 	switch typ {
 	case typeUUID, typeTimeUUID:
-		return hint.Token(IDOf(id))
+		return Token(IDOf(id))
 	case typeText:
-		return hint.KeyToken(id)
+		return KeyToken(id)
 	}
 	n, _ := strconv.ParseInt(string(id), 10, 64) // it was read as a number
 	var key [8]byte
 	if typ == typeInt {
-		return hint.KeyToken(binary.BigEndian.AppendUint32(key[:0], uint32(n)))
+		return KeyToken(binary.BigEndian.AppendUint32(key[:0], uint32(n)))
 	}
-	return hint.KeyToken(binary.BigEndian.AppendUint64(key[:0], uint64(n)))
+	return KeyToken(binary.BigEndian.AppendUint64(key[:0], uint64(n)))
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
 // The token of a key is that of the database, whatever its length and bytes.
@@ -19,7 +18,7 @@ func TestKeyToken(t *testing.T) {
 			for i := range key {
 				key[i] = byte(rnd.Uint32())
 			}
-			if got, want := hint.KeyToken(key), catalog.Murmur3Token(key); got != want {
+			if got, want := KeyToken(key), catalog.Murmur3Token(key); got != want {
 				t.Errorf("KeyToken(%x) = %d, want %d", key, got, want)
 			}
 		}
