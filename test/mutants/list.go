@@ -163,8 +163,8 @@ var mutants = []mutant{
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "dead letters are not read at the start", file: "relay/letters_load.go",
-		old: "			if e.Status.Open() {\n",
-		new: "			if false {\n",
+		old: "			if e.Status.Open() && ",
+		new: "			if false && ",
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "read-back does not go back to the claim of a dead letter", file: "relay/relay.go",
