@@ -25,7 +25,7 @@ type meOutput struct {
 // exported.
 
 type listInput struct {
-	Status     []string  `query:"status" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; several by commas"`
+	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; several by commas"`
 	ErrorClass string    `query:"error_class" maxLength:"200" doc:"Letters of this error class, such as record_too_large"`
 	EventType  string    `query:"event_type" maxLength:"500"`
 	Aggregate  string    `query:"aggregate" maxLength:"1000" doc:"Letters of this aggregate id"`

@@ -340,6 +340,8 @@ func (s *Server) pour(ctx context.Context, c *http.ResponseController, w http.Re
 		if err == nil {
 			err = c.Flush()
 		}
+		// HTTP/2 ends a stream at the deadline even if nothing is being written.
+		_ = c.SetWriteDeadline(time.Time{})
 		return err == nil
 	}
 	if !write([]byte(": hello\n\n")) {

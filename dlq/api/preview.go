@@ -17,7 +17,7 @@ const maxPreview = dlq.MaxJobIDs
 
 // filterBody says which letters.
 type filterBody struct {
-	Status     []string  `json:"status,omitempty" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Letters that stand there; if it is empty, open ones, of a purge those that it may purge, of a restore archived ones"`
+	Status     []string  `json:"status,omitempty" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Letters that stand there; if it is empty, open ones, of a purge those that it may purge, of a restore archived ones"`
 	ErrorClass string    `json:"error_class,omitempty" maxLength:"200"`
 	EventType  string    `json:"event_type,omitempty" maxLength:"500"`
 	Aggregate  string    `json:"aggregate,omitempty" maxLength:"1000"`
@@ -29,7 +29,7 @@ type filterBody struct {
 type JobTarget struct {
 	Action    dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,purge,restore,archive" doc:"archive is a sweep, which moves what is older than its retention to the archive, and takes no letters"`
 	Filter    *filterBody `json:"filter,omitempty" doc:"Which letters; what dies later is not among them"`
-	IDs       []string    `json:"ids,omitempty"`
+	IDs       []string    `json:"ids,omitempty" nullable:"false"`
 	Object    string      `json:"object,omitempty" maxLength:"500" doc:"Of a restore, in place of ids or a filter: the letters of this object of the archive"`
 	Limit     int         `json:"limit,omitempty" minimum:"0" doc:"So many letters at most, those that died last; 0 means all"`
 	Rate      float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Letters per second; 0 means as fast as it goes"`
