@@ -8,6 +8,11 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 COMPOSESPEC := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
+GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
+
+# gotest,FORMAT is go test with a line for each package (pkgname) or test (testname),
+# and what failed once more at the end.
+gotest = go run $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-summary skipped --
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 5s
@@ -30,11 +35,7 @@ TIERS := lint test-race test-virtual test-peers test-fault test-browser test-api
 
 .PHONY: test
 test: ## everything CI runs, and how long each part takes (needs a JDK 17, Maven and Chromium)
-	@failed=; for tier in $(TIERS); do \
-		began=$$SECONDS; \
-		$(MAKE) --no-print-directory $$tier || { failed+=" $$tier"; [[ "$(firstword -$(MAKEFLAGS))" == *k* ]] || break; }; \
-		echo "== make $$tier: $$((SECONDS - began)) s"; \
-	done; [[ -z $$failed ]] || { echo "failed:$$failed" >&2; exit 1; }
+	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -42,11 +43,11 @@ test-short: ## the Go-only tests, under two minutes
 
 .PHONY: test-race
 test-race: cc
-	go test -race -timeout 40m $$(go list ./... | grep -v /test/sim)
+	$(call gotest,pkgname) -race -timeout 20m $$(go list ./... | grep -v /test/sim)
 
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
-	go test -timeout 20m ./test/sim/...
+	$(call gotest,pkgname) -timeout 20m ./test/sim/...
 	$(MAKE) sim
 
 .PHONY: sim
@@ -55,7 +56,7 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 
 .PHONY: test-peers
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
-	go test -tags peers -count=1 -timeout 20m -v -run Peer ./test/... | ./test/tidy-log
+	$(call gotest,testname) -tags peers -count=1 -timeout 20m -run Peer ./test/...
 
 .PHONY: test-api
 test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)
@@ -63,11 +64,11 @@ test-api: ## the running APIs against their own descriptions, with schemathesis 
 
 .PHONY: test-fault
 test-fault: ## real processes, killed with SIGKILL at random moments
-	go test -tags fault -count=1 -timeout 15m -v -run 'Fault' ./test/fault/... | ./test/tidy-log
+	$(call gotest,testname) -tags fault -count=1 -timeout 15m -run Fault ./test/fault/...
 
 .PHONY: test-browser
 test-browser: chromium ## the web console in a real Chromium (OUTBOX_SCREENSHOTS=DIR keeps pictures)
-	go test -tags browser -count=1 -timeout 10m ./test/browser
+	$(call gotest,testname) -tags browser -count=1 -timeout 10m ./test/browser
 
 .PHONY: mutants
 mutants: ## break the code in one line at a time; the tests must notice each break
@@ -107,7 +108,7 @@ bench-go: ## the Go benchmarks
 
 .PHONY: bench-smoke
 bench-smoke: ## every Go benchmark once, so that they keep working
-	go test -run '^$$' -bench . -benchtime 1x ./... | ./test/tidy-log
+	$(call gotest,pkgname) -run '^$$' -bench . -benchtime 1x ./...
 
 .PHONY: lint
 lint: ## gofumpt, go vet, staticcheck

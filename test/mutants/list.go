@@ -93,7 +93,7 @@ var mutants = []mutant{
 		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):",
 		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
 	}),
-	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
+	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
 		name: "events pass one that is too large", file: "relay/publisher.go",
 		old: "l.alone = p.mayBeTooLarge(it)", new: "l.alone = false",
 	}),
