@@ -15,7 +15,7 @@ GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 gotest = go run $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-summary skipped --
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-FUZZTIME ?= 5s
+FUZZTIME ?= 3s
 SEEDS ?= 200
 FIRST ?= 1
 
@@ -31,7 +31,9 @@ dev: ## run it all: embedded engines, schema, order API, relay, sample orders
 build: ## build the binary into bin/outbox
 	CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
 
-TIERS := lint test-race test-virtual test-peers test-fault test-browser test-api fuzz-short bench-smoke compose-check vuln alerts cloud-check
+# Two run side by side; those that wait for processes and timers most stand beside
+# those that compute.
+TIERS := lint test-race test-peers test-go test-fault test-virtual test-browser fuzz-short test-api bench-smoke compose-check vuln alerts cloud-check
 
 .PHONY: test
 test: ## everything CI runs, and how long each part takes (needs a JDK 17, Maven and Chromium)
@@ -41,9 +43,15 @@ test: ## everything CI runs, and how long each part takes (needs a JDK 17, Maven
 test-short: ## the Go-only tests, under two minutes
 	go test -short ./...
 
+.PHONY: test-go
+test-go: ## the Go tests, with all their seeds and sizes; the simulations are test-virtual
+	$(call gotest,pkgname) -timeout 15m $$(go list ./... | grep -v /test/sim)
+
+# Seeds and sizes of -short, since the detector makes all of it ten times slower; and
+# without what runs in other processes, or one goroutine at a time.
 .PHONY: test-race
-test-race: cc
-	$(call gotest,pkgname) -race -timeout 20m $$(go list ./... | grep -v /test/sim)
+test-race: cc ## the Go tests of -short under the race detector
+	$(call gotest,pkgname) -race -short -timeout 15m $$(go list ./... | grep -vE '/test/(sim|stories|e2e)')
 
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
