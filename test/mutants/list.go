@@ -168,7 +168,7 @@ var mutants = []mutant{
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "read-back does not go back to the claim of a dead letter", file: "relay/relay.go",
-		old: "			back.alsoSince = dead.since\n",
+		old: "			back.alsoSince = earliest(since, dead.since)\n",
 		new: "",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
