@@ -74,6 +74,8 @@ export const api = {
   changeOrder: (order, change, body, etag, reason) => post(`/v1/orders/${id(order)}/${change}`, body, { "If-Match": etag, ...why(reason) }),
   messages: (query, s) => get("/v1/messages", query, s),
   message: (message, s) => get(`/v1/messages/${id(message)}`, null, s),
+  messageContent: (message, s) => get(`/v1/messages/${id(message)}/content`, null, s),
+  releaseMessage: (message, reason) => post(`/v1/messages/${id(message)}/release`, {}, why(reason)),
   takeBack: (message, reason) => call(`/v1/messages/${id(message)}`, { method: "DELETE", headers: why(reason) }),
   audit: (query, s) => get("/v1/dlq/audit", query, s),
 };
