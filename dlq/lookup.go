@@ -194,9 +194,13 @@ func (s *Store) openBucket(ctx context.Context, f shelf, bucket time.Time) error
 	if age := now.Sub(at); known && age >= 0 && age < announceAgain {
 		return nil
 	}
+	written := now.UnixMicro()
+	if f.kind == kindJob {
+		written = 1 // for good: Tidy leaves months alone
+	}
 	qctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.query(qctx, s.stmt.bucketAdd, f.kind, f.value, bucket, now.UnixMicro()).Idempotent(true).Exec(); err != nil {
+	if err := s.query(qctx, s.stmt.bucketAdd, f.kind, f.value, bucket, written).Idempotent(true).Exec(); err != nil {
 		return fmt.Errorf("open the list of %s %s: %w", f.kind, f.value, err)
 	}
 	s.buckets.mu.Lock()
