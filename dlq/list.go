@@ -13,7 +13,7 @@ import (
 // Filter says which letters; what is left zero does not matter.
 type Filter struct {
 	// Status, unless empty, are the statuses of which the letter has one.
-	Status []Status `json:"status,omitempty"`
+	Status []Status `json:"status,omitempty" nullable:"false"`
 	// ErrorClass, EventType and Aggregate are the letter's.
 	ErrorClass string `json:"error_class,omitempty"`
 	EventType  string `json:"event_type,omitempty"`

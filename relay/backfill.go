@@ -51,6 +51,7 @@ type backfill struct {
 	limiter   *rate.Limiter
 	lookup    lookup
 	table     outbox.Table
+	arc       arc // the tokens that are scanned
 
 	mu       sync.Mutex
 	row      *backfillRow // the scan under way; nil without one
@@ -68,8 +69,8 @@ type backfill struct {
 func newBackfill(r *Relay, p *publisher, back *readback) *backfill {
 	cfg := &r.cfg
 	b := &backfill{
-		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, lookup: r.lookup, table: r.table,
-		store:   newCQLBackfills(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table),
+		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, lookup: r.lookup, table: r.table, arc: r.own.arc,
+		store:   newCQLBackfills(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table),
 		limiter: rate.NewLimiter(rate.Inf, 1), more: make(chan struct{}, 1),
 	}
 	if n := cfg.BackfillRowsPerSecond; n > 0 {
@@ -221,7 +222,7 @@ func (b *backfill) prepare(ctx context.Context) error {
 	}
 	b.read.Store(row.read)
 	b.handed.Store(row.out)
-	b.older = newOlderRows(row, b.cfg.MaxAggregates)
+	b.older = newOlderRows(row, b.arc, b.cfg.MaxAggregates)
 	for {
 		known, err := b.readTopics(ctx, row)
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 // It is safe for concurrent use; it is called with the publisher's lock held and
 // takes none itself.
 type olderRows struct {
+	arc         arc   // the tokens that the scan is about
 	from, until int64 // write times in microseconds, both included
 	most        int   // aggregates that may be ahead of the scan
 
@@ -44,8 +45,9 @@ type olderRange struct {
 	ahead map[gocql.UUID]int64
 }
 
-func newOlderRows(row *backfillRow, most int) *olderRows {
+func newOlderRows(row *backfillRow, a arc, most int) *olderRows {
 	o := &olderRows{
+		arc:  a,
 		from: math.MinInt64, until: row.until.UnixMicro(), most: most,
 		ranges: make([]olderRange, row.ranges), moved: make(chan struct{}),
 	}
@@ -59,27 +61,10 @@ func newOlderRows(row *backfillRow, most int) *olderRows {
 	return o
 }
 
-// tokenBounds are the tokens of range n of so many: those above after, up to
-// upTo. No key has the lowest token.
-func tokenBounds(n, ranges int) (after, upTo int64) {
-	step := math.MaxUint64 / uint64(ranges)
-	after = math.MinInt64 + int64(uint64(n)*step)
-	if n == ranges-1 {
-		return after, math.MaxInt64
-	}
-	return after, math.MinInt64 + int64(uint64(n+1)*step)
-}
-
-// rangeOf is the range of a token.
-func rangeOf(token int64, ranges int) int {
-	step := math.MaxUint64 / uint64(ranges)
-	return int(min((uint64(token)-uint64(1<<63)-1)/step, uint64(ranges-1)))
-}
-
 // of is the range of an aggregate, and whether the scan has still to come to it. Called locked.
 func (o *olderRows) of(aggregate gocql.UUID) (r *olderRange, token int64, open bool) {
 	token = hint.Token(aggregate)
-	r = &o.ranges[rangeOf(token, len(o.ranges))]
+	r = &o.ranges[o.arc.partOf(token, len(o.ranges))]
 	return r, token, r.open && token > r.cursor
 }
 

@@ -38,10 +38,7 @@ func (b *backfill) readTopics(ctx context.Context, row *backfillRow) (ranges int
 		r.sink = nil
 		r.begin(false)
 	}()
-	t := &backTopics{
-		client: b.publisher.client, admin: b.publisher.topics.admin, source: b.cfg.Source,
-		parts: make(map[string]map[int32]*backPartition), take: r.take,
-	}
+	t := r.newTopics()
 	var denied []string
 	t.refuse = func(topic string, _ error) { denied = append(denied, topic) }
 	if err := r.read(ctx, t, topics, row.mark.Add(-b.cfg.ReadBackMargin)); err != nil {
@@ -69,7 +66,7 @@ func (f *olderFound) take(e *topicEvent) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, token, open := o.of(e.aggregate)
-	if !open || rangeOf(token, len(o.ranges)) >= f.ranges {
+	if !open || o.arc.partOf(token, len(o.ranges)) >= f.ranges {
 		return
 	}
 	if r.out == nil {

@@ -20,9 +20,9 @@ func (b *backfill) scanRange(ctx context.Context, n int) error {
 	}
 	settled, end := b.settler(n)
 	s := &rangeScan{backfill: b, settled: settled}
-	after, upTo := tokenBounds(n, len(b.older.ranges))
+	part := b.older.arc.part(n, len(b.older.ranges))
 	for failures := 0; ; {
-		err := s.read(ctx, max(after, s.from()), upTo)
+		err := s.read(ctx, max(part.after, s.from()), part.upTo)
 		if err == nil {
 			break
 		}

@@ -128,14 +128,15 @@ func TestTokenRanges(t *testing.T) {
 	for _, ranges := range []int{1, 2, 3, 7, 256, 1000} {
 		last := int64(math.MinInt64)
 		for n := range ranges {
-			after, upTo := tokenBounds(n, ranges)
+			part := ring.part(n, ranges)
+			after, upTo := part.after, part.upTo
 			if after != last || upTo <= after {
 				t.Fatalf("range %d of %d is (%d, %d], the one before ends at %d", n, ranges, after, upTo, last)
 			}
 			last = upTo
 			for _, token := range []int64{after + 1, upTo, after + 1 + int64(rnd.Uint64N(uint64(upTo)-uint64(after)))} {
-				if got := rangeOf(token, ranges); got != n {
-					t.Errorf("rangeOf(%d, %d) = %d, want %d", token, ranges, got, n)
+				if got := ring.partOf(token, ranges); got != n {
+					t.Errorf("partOf(%d, %d) = %d, want %d", token, ranges, got, n)
 				}
 			}
 		}
@@ -149,11 +150,11 @@ func TestTokenRanges(t *testing.T) {
 func TestOlderRows(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	o := newOlderRows(&backfillRow{until: until, ranges: 4, done: []int{2}}, 2)
+	o := newOlderRows(&backfillRow{until: until, ranges: 4, done: []int{2}}, ring, 2)
 	var ids [4][]gocql.UUID
 	for n := 0; len(ids[0]) < 3 || len(ids[1]) < 3 || len(ids[2]) < 3 || len(ids[3]) < 3; n++ {
 		id := event(n, 1, "x").AggregateID
-		r := rangeOf(hint.Token(id), 4)
+		r := ring.partOf(hint.Token(id), 4)
 		ids[r] = append(ids[r], id)
 	}
 	a, b := ids[0][0], ids[0][1]
@@ -210,7 +211,7 @@ func TestOlderRows(t *testing.T) {
 func TestOlderFound_IsBounded(t *testing.T) {
 	t.Parallel()
 	row := &backfillRow{until: time.Now(), ranges: 16, done: []int{0}}
-	o := newOlderRows(row, 10)
+	o := newOlderRows(row, ring, 10)
 	f := &olderFound{older: o, most: 20, ranges: row.ranges}
 	all := events(200, 1, "x")
 	for range 2 { // once more what is there already
@@ -223,7 +224,7 @@ func TestOlderFound_IsBounded(t *testing.T) {
 	}
 	kept := 0
 	for _, e := range all {
-		r := rangeOf(hint.Token(e.AggregateID), row.ranges)
+		r := ring.partOf(hint.Token(e.AggregateID), row.ranges)
 		if got, want := o.isOut(e.AggregateID, e.ID), r > 0 && r < f.ranges; got != want {
 			t.Errorf("isOut(event of range %d) = %t, want %t", r, got, want)
 		} else if got {

@@ -81,7 +81,7 @@ type breaker struct {
 func newBreaker(cfg *Config, m *metrics) *breaker {
 	b := &breaker{log: cfg.Logger, metrics: m}
 	b.cb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:         cfg.Name,
+		Name:         cfg.shardName(),
 		MaxRequests:  uint32(cfg.BreakerProbes),
 		Interval:     cfg.BreakerWindow,
 		BucketPeriod: max(cfg.BreakerWindow/60, time.Millisecond),

@@ -205,7 +205,7 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now,
 		Metadata: map[string]string{
-			"relay": p.cfg.Name, "source": p.cfg.Source, "host": hostname(), "breaker": p.breaker.status.State.String(),
+			"relay": p.cfg.shardName(), "source": p.cfg.Source, "host": hostname(), "breaker": p.breaker.status.State.String(),
 			"in_flight": fmt.Sprint(len(p.items)), metaCaptured: foundBy[it.by],
 		},
 	}

@@ -40,6 +40,7 @@ type checkpointStore interface {
 type cqlCheckpoints struct {
 	session                                    *gocql.Session
 	relay, table, host                         string
+	topicsOf                                   string // whose topics; relay's own unless set
 	read, all, write, start, generation, first string
 	topics, topic                              string
 }
@@ -50,7 +51,7 @@ func newCQLCheckpoints(session *gocql.Session, keyspace, relay, table string) *c
 	name, topics := keyspace+".relay_checkpoints", keyspace+".relay_topics"
 	host, _ := os.Hostname() // only shown to operators
 	return &cqlCheckpoints{
-		session: session, relay: relay, table: table, host: host,
+		session: session, relay: relay, table: table, host: host, topicsOf: relay,
 		read: "SELECT position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
 		all:  "SELECT stream_id, position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ?",
 		write: "INSERT INTO " + name + " (relay, table_name, generation, stream_id, position, updated_at, updated_by)" +
@@ -64,7 +65,11 @@ func newCQLCheckpoints(session *gocql.Session, keyspace, relay, table string) *c
 }
 
 func (c *cqlCheckpoints) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return c.session.Query(stmt, append([]any{c.relay, c.table}, args...)...).
+	return c.queryOf(ctx, c.relay, stmt, args...)
+}
+
+func (c *cqlCheckpoints) queryOf(ctx context.Context, relay, stmt string, args ...any) *gocql.Query {
+	return c.session.Query(stmt, append([]any{relay, c.table}, args...)...).
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true)
 }
 
@@ -128,20 +133,20 @@ func (c *cqlCheckpoints) SaveFirst(ctx context.Context, first time.Time) error {
 }
 
 func (c *cqlCheckpoints) Topics(ctx context.Context) ([]string, error) {
-	iter := c.query(ctx, c.topics).Iter()
+	iter := c.queryOf(ctx, c.topicsOf, c.topics).Iter()
 	var out []string
 	var topic string
 	for iter.Scan(&topic) {
 		out = append(out, topic)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read the topics of relay %s: %w", c.relay, err)
+		return nil, fmt.Errorf("read the topics of relay %s: %w", c.topicsOf, err)
 	}
 	return out, nil
 }
 
 func (c *cqlCheckpoints) SaveTopic(ctx context.Context, topic string) error {
-	if err := c.query(ctx, c.topic, topic, time.Now()).Exec(); err != nil {
+	if err := c.queryOf(ctx, c.topicsOf, c.topic, topic, time.Now()).Exec(); err != nil {
 		return fmt.Errorf("save topic %s: %w", topic, err)
 	}
 	return nil
@@ -157,6 +162,7 @@ type progressManager struct {
 	store   checkpointStore
 	streams *streams
 	log     *slog.Logger
+	skipped *skippedStreams
 }
 
 // The waits between two tries of progressManager.
@@ -194,12 +200,20 @@ func (m *progressManager) StartGeneration(ctx context.Context, gen time.Time) er
 		if err := m.streams.finishBefore(ctx, gen); err != nil {
 			return fmt.Errorf("finish the generation before %s: %w", gen.UTC(), err)
 		}
+		if err := m.skipped.choose(ctx, gen); err != nil {
+			return err
+		}
 		return m.store.SaveGeneration(ctx, gen)
 	})
 }
 
 // GetProgress returns the stream's checkpoint, or what a backfill has put behind it.
+// Of a stream with nothing of this shard it is so far ahead that the reader never
+// asks for it; nobody saves that.
 func (m *progressManager) GetProgress(ctx context.Context, gen time.Time, _ string, stream scyllacdc.StreamID) (scyllacdc.Progress, error) {
+	if m.skipped.has(stream) {
+		return scyllacdc.Progress{LastProcessedRecordTime: farAhead}, nil
+	}
 	var pos gocql.UUID
 	err := m.until(ctx, func() (err error) {
 		pos, err = m.store.Position(ctx, gen, stream)

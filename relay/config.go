@@ -89,6 +89,14 @@ type Config struct {
 	// Name is the relay's name; relays of different names keep their own
 	// checkpoints. Default DefaultName.
 	Name string
+	// Shard makes the relay carry one of several equal parts of the table, which
+	// it names in its checkpoints, its log (shard) and its metrics (a label of that
+	// name; they leave Registerer when Run returns). What bounds memory, rates and
+	// dead letters below is the whole relay's, of which a shard has its share:
+	// MaxInFlightRecords, MaxInFlightBytes, MaxAggregates, MaxRememberedEvents,
+	// SpillLimit, ReplayConcurrency, ReplayRate, BackfillRowsPerSecond,
+	// TailMaxQueriesPerSecond. The zero value carries the whole table.
+	Shard Shard
 	// Keyspace holds relay_checkpoints and relay_topics, and the outbox table
 	// unless TableKeyspace names another. Required.
 	Keyspace string
@@ -387,6 +395,9 @@ func (c Config) validate() error {
 	}
 	if len(c.Brokers) == 0 {
 		bad("Brokers is empty")
+	}
+	if err := c.Shard.validate(); err != nil {
+		bad("%w", err)
 	}
 	if !identifier.MatchString(c.Keyspace) {
 		bad("Keyspace %q is not an unquoted CQL name", c.Keyspace)

@@ -137,7 +137,7 @@ func (b *beating) beat(ctx context.Context, state string) {
 		write, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 		defer cancel()
 		err = cfg.Session.Query("INSERT INTO "+cfg.Keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
-			cfg.Name, cfg.TableKeyspace+"."+cfg.Table, b.instance, time.Now(), string(text), int(heartbeatLife.Seconds())).
+			cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table, b.instance, time.Now(), string(text), int(heartbeatLife.Seconds())).
 			WithContext(write).Idempotent(true).Exec()
 	}
 	switch {
@@ -167,7 +167,7 @@ func (b *beating) says(state string, now time.Time) *heartbeat {
 	if h.Problems == nil {
 		h.Problems = []string{}
 	}
-	if state == "running" && s.LastWindow.IsZero() && s.Tail.LastRead.IsZero() {
+	if state == "running" && !s.Idle && s.LastWindow.IsZero() && s.Tail.LastRead.IsZero() {
 		h.State = "starting"
 	}
 	h.Breaker.State, h.Breaker.Since, h.Breaker.Cause = s.Breaker.State.String(), utc(s.Breaker.Since), message(s.Breaker.Cause)

@@ -29,7 +29,7 @@ func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, er
 	if err := r.untilRead(ctx, "cannot read the dead letters; nothing is published before that", func() error {
 		d.entries, d.since = d.entries[:0], time.Time{}
 		err := p.letters.store.Chains(ctx, p.letters.table, func(e dlq.ChainEntry) error {
-			if e.Status.Open() {
+			if e.Status.Open() && r.ownLetter(p, e.EventID, e.AggregateID, e.WrittenAt) {
 				d.entries = append(d.entries, e)
 			}
 			return nil

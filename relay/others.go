@@ -112,7 +112,7 @@ func (o *others) alive() []OtherInstance {
 func (b *beating) readOthers(ctx context.Context) ([]otherRow, error) {
 	cfg := &b.r.cfg
 	iter := cfg.Session.Query("SELECT instance, at, status FROM "+cfg.Keyspace+".relay_instances WHERE scope = 'keyspace' AND relay = ? AND table_name = ?",
-		cfg.Name, cfg.TableKeyspace+"."+cfg.Table).WithContext(ctx).Idempotent(true).Iter()
+		cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table).WithContext(ctx).Idempotent(true).Iter()
 	var out []otherRow
 	var r otherRow
 	var status string
@@ -143,9 +143,9 @@ func (b *beating) lookAround(ctx context.Context) {
 	came, went := b.r.others.look(rows, otherKey{b.instance, b.started}, time.Now())
 	for _, o := range came {
 		b.r.log.Warn("another process runs a relay of this name on this table, and both publish every event: stop one of them, or give one another table",
-			"relay", b.r.cfg.Name, "instance", b.instance, "other_instance", o.Instance, "other_version", o.Version)
+			"relay", b.r.cfg.shardName(), "instance", b.instance, "other_instance", o.Instance, "other_version", o.Version)
 	}
 	for _, o := range went {
-		b.r.log.Info("the other process with a relay of this name is gone", "relay", b.r.cfg.Name, "other_instance", o.Instance, "since", o.Since)
+		b.r.log.Info("the other process with a relay of this name is gone", "relay", b.r.cfg.shardName(), "other_instance", o.Instance, "since", o.Since)
 	}
 }

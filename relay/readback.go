@@ -55,8 +55,8 @@ type readback struct {
 	floor time.Time
 	// scanned is until when a backfill published; zero without one.
 	scanned time.Time
-	// all says that there is room for all that is found.
-	all bool
+	// own is what the relay answers for; nil is all.
+	own *portion
 	// sink, if not nil, takes what is found instead of found, and bounds it.
 	sink func(*topicEvent)
 
@@ -131,13 +131,7 @@ func (r *readback) run(ctx context.Context) error {
 	case mark.IsZero() || len(topics) == 0:
 		return nil
 	}
-	t := &backTopics{
-		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source,
-		parts: make(map[string]map[int32]*backPartition), take: r.take,
-	}
-	if err := r.count(ctx, topics, mark); err != nil {
-		return err
-	}
+	t := r.newTopics()
 	var denied []string
 	t.refuse = func(topic string, err error) { denied = append(denied, topic) }
 	if err := r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin)); err != nil {
@@ -149,29 +143,28 @@ func (r *readback) run(ctx context.Context) error {
 	return nil
 }
 
-// count finds out whether there is room for all that has to be remembered, where
-// a backfill has published too: of its events nothing has to be, and there may be
-// more of them than of all others.
-func (r *readback) count(ctx context.Context, topics []string, mark time.Time) error {
-	if r.all = false; r.scanned.Before(mark) {
-		return nil
-	}
-	n := 0
+// count is how many events there are that have to be remembered: not those that a
+// backfill published, nor those of other shards, and there may be more of these than
+// of all others.
+func (r *readback) count(ctx context.Context, topics []string, since time.Time) (n int, err error) {
 	r.sink = func(e *topicEvent) {
 		if !e.scanned {
 			n++
 		}
 	}
 	defer func() { r.sink = nil }()
-	t := &backTopics{
-		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source,
-		parts: make(map[string]map[int32]*backPartition), take: r.take, refuse: func(string, error) {},
+	t := r.newTopics()
+	t.refuse = func(string, error) {}
+	err = r.read(ctx, t, topics, since)
+	return n, err
+}
+
+// newTopics are the topics before they are read.
+func (r *readback) newTopics() *backTopics {
+	return &backTopics{
+		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source, own: r.own,
+		parts: make(map[string]map[int32]*backPartition), take: r.take,
 	}
-	if err := r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin)); err != nil {
-		return err
-	}
-	r.all = n <= r.most()
-	return nil
 }
 
 // most is how many events may be remembered: the tail needs room too.
@@ -190,7 +183,9 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 		if err == nil {
 			if !trimmed {
 				trimmed = true
-				r.trim(t)
+				if err := r.trim(ctx, t, topics, since); err != nil {
+					return err
+				}
 			}
 			err = t.read(ctx)
 			t.each(func(p *backPartition) {
@@ -260,15 +255,24 @@ func unread(parts []*backPartition) error {
 }
 
 // trim lets go of the oldest records if there are more than may be remembered.
-func (r *readback) trim(t *backTopics) {
-	if r.sink != nil || r.all {
-		return
+func (r *readback) trim(ctx context.Context, t *backTopics, topics []string, since time.Time) error {
+	if r.sink != nil {
+		return nil
 	}
 	var total int64
 	t.each(func(p *backPartition) { total += max(p.end-p.next, 0) })
 	most := int64(r.most())
 	if total <= most {
-		return
+		return nil
+	}
+	if !r.own.all() || !r.scanned.Before(since) {
+		n, err := r.count(ctx, topics, since)
+		if err != nil {
+			return err
+		}
+		if total = int64(n); total <= most {
+			return nil
+		}
 	}
 	r.log.Warn("more was published since the last checkpoint than is remembered; the oldest of it may be published twice",
 		"records", total, "remembered", most)
@@ -277,6 +281,7 @@ func (r *readback) trim(t *backTopics) {
 			p.next = p.end - int64(float64(n)*float64(most)/float64(total))
 		}
 	})
+	return nil
 }
 
 // retry calls f until it succeeds, fails for good, or ctx ends.

@@ -52,6 +52,7 @@ type backTopics struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	source string
+	own    *portion // whose events; nil is everybody's
 	take   func([]topicEvent)
 	// refuse is told once of every topic that may not be read.
 	refuse func(topic string, err error)
@@ -245,6 +246,7 @@ func (t *backTopics) read(ctx context.Context) error {
 			}
 			wg.Go(func() {
 				f := &backFetcher{topics: t, broker: t.client.Broker(int(leader)), scanner: newBatchScanner(t.source)}
+				f.scanner.own = t.own
 				err := f.run(ctx, mine)
 				mu.Lock()
 				defer mu.Unlock()

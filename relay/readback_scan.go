@@ -25,6 +25,7 @@ type topicEvent struct {
 // allocated for it: after a crash there may be a million.
 type batchScanner struct {
 	source       string
+	own          *portion // nil is all
 	decompressor kgo.Decompressor
 	buffer       *scanBuffer
 }
@@ -121,7 +122,7 @@ func (s *batchScanner) batch(batch []byte, each func(topicEvent)) error {
 	return nil
 }
 
-// record reads one record; ok says that it is an event.
+// record reads one record; ok says that it is an event, of this shard.
 func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 	r := fields{b: b}
 	r.skip(1)  // attributes
@@ -131,6 +132,7 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 	r.bytes()  // value
 	var found int
 	var original []byte
+	own := true
 	for range r.varint() {
 		key, value := r.bytes(), r.bytes()
 		if r.bad {
@@ -143,6 +145,7 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 			found++
 		case outbox.HeaderSubject:
 			e.aggregate, good = outbox.IDOf(value), len(value) > 0
+			own = s.own.subject(value)
 			found++
 		case outbox.HeaderAggregateType: // this package's own, unlike the others
 			found++
@@ -166,7 +169,7 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 	if len(original) > 0 {
 		e.id = outbox.IDOf(original) // an edited dead letter: the event in the outbox is out
 	}
-	return e, found == 3, nil
+	return e, found == 3 && own, nil
 }
 
 // fields reads a record's fields. A field beyond the end makes it bad, and all after it empty.

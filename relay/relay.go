@@ -27,8 +27,9 @@ type Relay struct {
 	log     *slog.Logger
 	metrics *metrics
 	store   checkpointStore
-	table   outbox.Table // with lookup, known in Run
+	table   outbox.Table // with lookup and own, known in Run
 	lookup  lookup
+	own     portion // what this shard has of the table
 	streams *streams
 
 	publisher atomic.Pointer[publisher] // nil until Run
@@ -40,12 +41,15 @@ type Relay struct {
 
 	others others
 
+	shardMetrics *shardMetrics // nil for the whole table
+
 	mu       sync.Mutex
 	reading  bool
 	lastErr  error // why the reader ended last
 	lastAt   time.Time
 	started  time.Time
 	stuck    error // why the start does not get on
+	idle     bool  // the table is carried whole by another shard
 	restarts int
 }
 
@@ -55,16 +59,21 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	var registered *shardMetrics
+	if cfg.Shard.Count > 0 {
+		cfg.onlyShare()
+		registered = newShardMetrics(cfg.Registerer, cfg.Shard)
+		cfg.Logger, cfg.Registerer = cfg.Logger.With("shard", cfg.Shard.String()), registered
+	}
 	if cfg.DeadLetters == DeadLettersOn {
 		var err error
 		if cfg.letters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger)); err != nil {
 			return nil, err
 		}
 	}
-	r := &Relay{
-		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer),
-		store: newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table),
-	}
+	store := newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table)
+	store.topicsOf = cfg.Name // an event may have been published by any shard, of any layout
+	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: store, shardMetrics: registered}
 	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
 	registerState(cfg.Registerer, r)
 	registerBackfill(cfg.Registerer, r)
@@ -88,6 +97,9 @@ func (r *Relay) Committed(aggregate gocql.UUID) {
 // An error means that the relay is wrongly set up: its Class is Fatal. What was
 // acknowledged is checkpointed then too.
 func (r *Relay) Run(ctx context.Context) error {
+	if r.shardMetrics != nil {
+		defer r.shardMetrics.unregister()
+	}
 	for {
 		err := r.run(ctx)
 		if !errors.Is(err, errOutrun) {
@@ -112,7 +124,8 @@ func (r *Relay) run(ctx context.Context) error {
 	}
 	r.publisher.Store(p)
 	defer p.close()
-	back := newReadback(&r.cfg, r.metrics, r.store, &cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table}, p)
+	back := newReadback(&r.cfg, r.metrics, r.store, r.generations(), p)
+	back.own = &r.own
 	r.readback.Store(back)
 	r.mu.Lock()
 	r.started = time.Now()
@@ -129,6 +142,7 @@ func (r *Relay) run(ctx context.Context) error {
 	var fill *backfill
 	for _, step := range []func(context.Context) error{
 		r.findTable,
+		r.standBy,
 		r.refuseLetters,
 		func(ctx context.Context) (err error) {
 			if dead, err = r.loadLetters(ctx, p); err != nil {
@@ -154,6 +168,7 @@ func (r *Relay) run(ctx context.Context) error {
 		return r.finish(ctx, p, err)
 	}
 	replays := newReplayer(p, r.lookup)
+	replays.own = &r.own
 	dead.know(p)
 	sup := suture.New("relay", suture.Spec{
 		EventHook:         r.supervised,
@@ -187,10 +202,9 @@ func (r *Relay) run(ctx context.Context) error {
 		}, fail: fail})
 	}
 	if r.cfg.Tail == TailOn {
-		t := newTail(&r.cfg, r.metrics,
-			&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table},
-			newCQLLog(r.cfg.Session, r.table), r.streams, p, r.lookup)
-		t.byTime = !r.table.Numbered()
+		t := newTail(&r.cfg, r.metrics, r.generations(), newCQLLog(r.cfg.Session, r.table, &r.own), r.streams, p, r.lookup)
+		own := r.own // hints may come while another run begins
+		t.byTime, t.own = !r.table.Numbered(), &own
 		r.tail.Store(t)
 		sup.Add(&service{name: "tail", run: t.run, fail: fail})
 		if r.cfg.Hints != nil {
@@ -236,9 +250,27 @@ func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
 		}
 	}
 	if fatal != nil {
-		return fmt.Errorf("relay %s: %w", r.cfg.Name, fatal)
+		return fmt.Errorf("relay %s: %w", r.cfg.shardName(), fatal)
 	}
 	return nil
+}
+
+// generations are those of the table, with the streams that the shard has a part of.
+func (r *Relay) generations() generationSource {
+	return &ownGenerations{&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table}, &r.own}
+}
+
+// standBy waits for the end of ctx where another shard carries the table whole.
+func (r *Relay) standBy(ctx context.Context) error {
+	if !r.own.none() {
+		return nil
+	}
+	r.log.Info("the partition key of the outbox table is not the aggregate, so it is carried whole, by shard 0; this one has nothing to do", "table", r.table.String())
+	r.mu.Lock()
+	r.idle = true
+	r.mu.Unlock()
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
 
 // read runs the reader once.
@@ -246,6 +278,7 @@ func (r *Relay) read(ctx context.Context) error {
 	r.setReading(true, nil)
 	s := &sweep{
 		cfg: &r.cfg, log: r.log, store: r.store, streams: r.streams, metrics: r.metrics, table: &r.table,
+		own: &r.own, generations: r.generations(),
 		sequencer: &sequencer{
 			publisher: r.publisher.Load(), lookup: r.lookup, gapWait: r.cfg.GapWait, retryMin: r.cfg.RetryMin,
 			log: r.log, metrics: r.metrics,

@@ -32,6 +32,7 @@ type repairer struct {
 	lookup    lookup
 	// passed is until when the sweep is known to have read all streams.
 	passed func(context.Context) (time.Time, error)
+	own    *portion
 
 	mu        sync.Mutex
 	published []gocql.UUID              // requests whose events are acknowledged and that are not answered yet
@@ -42,7 +43,7 @@ type repairer struct {
 func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
 	return &repairer{
 		log: r.cfg.Logger, requests: NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table), publisher: p, lookup: r.lookup,
-		passed: back.mark, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
+		passed: back.mark, own: &r.own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 	}
 }
 
@@ -67,7 +68,7 @@ func (r *repairer) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(q Repair) bool { return q.State.Final() })
+	all = slices.DeleteFunc(all, func(q Repair) bool { return q.State.Final() || !r.own.plain(q.Aggregate) })
 	if len(all) == 0 {
 		return nil
 	}

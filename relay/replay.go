@@ -32,6 +32,7 @@ type replayer struct {
 	owner   string
 	lookup  lookup // nil for a table without numbers
 	limit   *rate.Limiter
+	own     *portion // nil is all
 
 	asked   time.Time // when operators' requests were last read
 	checked time.Time // when the conditions were last looked at
@@ -58,7 +59,7 @@ func newReplayer(p *publisher, find lookup) *replayer {
 	}
 	return &replayer{
 		lookup: find,
-		p:      p, log: p.log, metrics: p.metrics, owner: p.cfg.Name + "@" + hostname(),
+		p:      p, log: p.log, metrics: p.metrics, owner: p.cfg.shardName() + "@" + hostname(),
 		limit: rate.NewLimiter(limit, max(1, min(p.cfg.ReplayConcurrency, int(p.cfg.ReplayRate)))),
 		noted: make(map[groupKey]dlq.Hold),
 	}
@@ -443,6 +444,9 @@ func (r *replayer) follow(e *dlq.ChainEntry, asked bool) {
 	if !e.Status.Open() {
 		r.p.dropLetter(e.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
 		return
+	}
+	if !r.own.all() && byItself(e.EventID, e.AggregateID) {
+		r.takeIn(e) // the relay of the stream's shard has buried it
 	}
 	if e.Released {
 		r.takeIn(e)

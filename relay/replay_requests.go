@@ -19,6 +19,9 @@ func (r *replayer) requests(ctx context.Context) {
 		return
 	}
 	for _, q := range found {
+		if !r.own.text(q.AggregateID) {
+			continue // it waits for the relay of its shard
+		}
 		r.answer(&q)
 		if err := store.Done(ctx, q); err != nil {
 			if ctx.Err() == nil {

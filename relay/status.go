@@ -54,6 +54,9 @@ type Status struct {
 	// as Heartbeat has seen them. They are no reason not to be ready: a process that
 	// takes over from another one would wait for it for ever.
 	Others []OtherInstance
+	// Idle says that the shard has nothing to carry, because shard 0 carries the
+	// table whole.
+	Idle bool
 	// Problems say in one sentence each why the relay is not ready; none means
 	// that it is.
 	Problems []string
@@ -65,7 +68,7 @@ func (r *Relay) Status() Status {
 	r.mu.Lock()
 	s := Status{Reading: r.reading, Restarts: r.restarts, LastError: r.lastErr}
 	started := r.started
-	s.StartErr = r.stuck
+	s.StartErr, s.Idle = r.stuck, r.idle
 	r.mu.Unlock()
 	s.Streams = r.streams.count()
 	s.LastWindow = r.streams.lastWindow()
@@ -102,6 +105,7 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("not started")
 	case s.StartErr != nil:
 		say("starting: %v", s.StartErr)
+	case s.Idle:
 	case s.ReadBackErr != nil:
 		say("the topics cannot be read back, and nothing is published before that: %v", s.ReadBackErr)
 	case s.ReadingBack:

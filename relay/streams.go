@@ -227,24 +227,26 @@ func (s *streams) handedAll() (gen time.Time, opened int, upTo int64) {
 	return s.entered, len(s.byID), upTo
 }
 
-// handedOf is handedAll for a generation that has n streams: those that were not
-// opened yet count as at their checkpoints. It is false if these are not known.
-func (s *streams) handedOf(n int) (upTo int64, ok bool) {
-	gen, opened, upTo := s.handedAll()
+// handedOf is up to when everything was handed on of some streams of the generation
+// being read: those that were not opened yet count as at their checkpoints. It is
+// false if these are not known.
+func (s *streams) handedOf(which [][]byte) (upTo int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if opened >= n || s.resumed == nil || !s.entered.Equal(gen) {
-		return upTo, opened >= n
-	}
-	known := opened
-	for stream, at := range s.resumed {
-		if s.byID[stream] == nil {
-			upTo = min(upTo, at)
-			known++
+	upTo = math.MaxInt64
+	for _, stream := range which {
+		if p := s.byID[string(stream)]; p != nil {
+			upTo = min(upTo, p.handed.Load())
+			continue
 		}
-	}
-	if known < n {
-		upTo = min(upTo, s.unread())
+		if s.resumed == nil {
+			return 0, false
+		}
+		at, ok := s.resumed[string(stream)]
+		if !ok {
+			at = s.unread()
+		}
+		upTo = min(upTo, at)
 	}
 	return upTo, true
 }

@@ -127,11 +127,11 @@ func TestStreams_SaveIdleProgressSeldom(t *testing.T) {
 func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
 	t.Parallel()
 	s, store, m := newTestStreams(t)
-	gen := testStart
+	gen, both := testStart, [][]byte{[]byte("a"), []byte("b")}
 	if err := store.SavePosition(t.Context(), gen, []byte("a"), at(5)); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.handedOf(2); ok {
+	if _, ok := s.handedOf(both); ok {
 		t.Error("handedOf() knows before the generation begins")
 	}
 	if err := m.StartGeneration(t.Context(), gen); err != nil {
@@ -139,7 +139,7 @@ func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
 	}
 	early := make(map[string]int64)
 	early["a"], _ = s.handed(gen, []byte("a"))
-	early["all"], _ = s.handedOf(2)
+	early["all"], _ = s.handedOf(both)
 	early["b"], _ = s.handed(gen, []byte("b"))
 	if _, ok := s.handed(gen.Add(time.Hour), []byte("b")); ok {
 		t.Error("handed() knows a stream of a generation that is not read yet")
@@ -148,14 +148,14 @@ func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
 	if got, ok := s.handed(gen, []byte("a")); !ok || got != early["a"] {
 		t.Errorf("handed() = %d before the stream is opened, %d after", early["a"], got)
 	}
-	if got, ok := s.handedOf(2); !ok || got != early["all"] {
+	if got, ok := s.handedOf(both); !ok || got != early["all"] {
 		t.Errorf("handedOf() = %d before streams are opened, %d, %t after one is", early["all"], got, ok)
 	}
 	open(t, m, gen, "b")
 	if got, ok := s.handed(gen, []byte("b")); !ok || got != early["b"] {
 		t.Errorf("handed() of a stream without a checkpoint = %d before it is opened, %d after", early["b"], got)
 	}
-	if got, ok := s.handedOf(2); !ok || got != early["all"] {
+	if got, ok := s.handedOf(both); !ok || got != early["all"] {
 		t.Errorf("handedOf() = %d before streams are opened, %d, %t after", early["all"], got, ok)
 	}
 

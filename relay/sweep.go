@@ -24,6 +24,10 @@ type sweep struct {
 	sequencer *sequencer
 	metrics   *metrics
 	table     *outbox.Table
+	own       *portion
+	// generations are those with the streams of own alone.
+	generations generationSource
+	skipped     *skippedStreams
 }
 
 // maxFailedDelay bounds the library's back-off after failed queries; its own 30 s
@@ -33,12 +37,13 @@ const maxFailedDelay = 5 * time.Second
 // run reads until ctx ends or the reader fails. Either way the checkpoints
 // that can be saved are saved.
 func (s *sweep) run(ctx context.Context) error {
+	s.skipped = &skippedStreams{own: s.own, generations: s.generations, log: s.log}
 	reader, err := scyllacdc.NewReader(ctx, &scyllacdc.ReaderConfig{
 		Session:               s.cfg.Session,
 		TableNames:            []string{s.table.String()},
 		Consistency:           gocql.LocalQuorum,
 		ChangeConsumerFactory: s,
-		ProgressManager:       &progressManager{store: s.store, streams: s.streams, log: s.log},
+		ProgressManager:       &progressManager{store: s.store, streams: s.streams, log: s.log, skipped: s.skipped},
 		Logger:                &readerLog{log: s.log, metrics: s.metrics},
 		Advanced: scyllacdc.AdvancedReaderConfig{
 			ConfidenceWindowSize:     s.cfg.ConfidenceWindow,
@@ -75,6 +80,9 @@ func (s *sweep) run(ctx context.Context) error {
 // CreateChangeConsumer opens a stream. It never fails: the library would go on
 // with a nil consumer.
 func (s *sweep) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateChangeConsumerInput) (scyllacdc.ChangeConsumer, error) {
+	if s.skipped.has(in.StreamID) {
+		return passedOver{}, nil
+	}
 	return &consumer{sweep: s, progress: s.streams.begin(in.StreamID)}, nil
 }
 
@@ -95,6 +103,9 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	s.streams.sawWindow()
 	var events []storedEvent
 	for i, row := range change.Delta {
+		if !s.own.row(row) {
+			continue // of a stream at the edge of the shard
+		}
 		e, ok, err := eventOf(s.table, row)
 		bad, isRow := errors.AsType[*outbox.RowError](err)
 		switch {

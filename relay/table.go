@@ -13,6 +13,7 @@ func (r *Relay) findTable(ctx context.Context) error {
 		t, err := readTable(ctx, &r.cfg)
 		if err == nil {
 			r.table, r.lookup = t, cqlLookup(r.cfg.Session, t)
+			r.own = portionOf(r.cfg.Shard, t)
 			if !t.Numbered() {
 				r.log.Info("the outbox table has no sequence numbers; the order of an aggregate's events is that of their writes", "table", t.String())
 			}

@@ -44,6 +44,7 @@ type tail struct {
 	gaps      *tailGaps
 	limiter   *rate.Limiter
 	byTime    bool          // the table has no numbers
+	own       *portion      // what the relay answers for; nil is all
 	querying  chan struct{} // holds one token for each query under way
 
 	mu          sync.Mutex
@@ -238,15 +239,15 @@ func (t *tail) floor(g *generation, stream []byte) (upTo int64, ok bool) {
 	}
 	t.mu.Lock()
 	i := slices.IndexFunc(t.known, func(k *generation) bool { return k.start.Equal(swept) })
-	n := 0
+	var which [][]byte
 	if i >= 0 {
-		n = len(t.known[i].streams)
+		which = t.known[i].streams
 	}
 	t.mu.Unlock()
 	if i < 0 {
 		return 0, false
 	}
-	return t.streams.handedOf(n)
+	return t.streams.handedOf(which)
 }
 
 // hint reads the streams of the tokens at once. It does not wait.
@@ -261,6 +262,9 @@ func (t *tail) hint(tokens []int64) {
 		}
 		groups := t.running[g]
 		for _, token := range tokens {
+			if !t.own.token(token) {
+				continue // another shard's
+			}
 			for _, s := range g.streamsFor(token) {
 				if n := slices.IndexFunc(groups, func(group *tailGroup) bool { return s < group.to }); n >= 0 {
 					groups[n].hint(s)

@@ -443,7 +443,7 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer p.close()
-			r := newRowReader(&outbox.DefaultTable, func(logKey) bool { return again })
+			r := newRowReader(&outbox.DefaultTable, nil, func(logKey) bool { return again })
 			e := event(1, 1, "OrderUpdated")
 			row := [][]byte{
 				memStream(1), make([]byte, 16),

@@ -41,6 +41,7 @@ type tailLog interface {
 type cqlLog struct {
 	session *gocql.Session
 	table   outbox.Table
+	own     *portion
 	stmt    string
 }
 
@@ -48,15 +49,15 @@ type cqlLog struct {
 // is bounded by it for each group of streams.
 const tailPage = 1000
 
-func newCQLLog(session *gocql.Session, table outbox.Table) *cqlLog {
-	return &cqlLog{session: session, table: table, stmt: `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + table.Columns() +
+func newCQLLog(session *gocql.Session, table outbox.Table, own *portion) *cqlLog {
+	return &cqlLog{session: session, table: table, own: own, stmt: `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + table.Columns() +
 		" FROM " + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ? BYPASS CACHE`}
 }
 
 func (l *cqlLog) read(ctx context.Context, streams *streamList, after int64, known func(logKey) bool, each func(*tailRow) error) error {
 	iter := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after))).
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(tailPage).Iter()
-	r := newRowReader(&l.table, known)
+	r := newRowReader(&l.table, l.own, known)
 	for iter.Scan(r.dest()...) {
 		row, fresh := r.row()
 		if !fresh {
@@ -78,17 +79,22 @@ type rowReader struct {
 	op      scyllacdc.OperationType
 	again   bool // the row is known
 	skip    bool // the rest of its columns is of no interest
+	others  bool // its aggregate is another shard's
 	scanner *outbox.Scanner
 	words   map[string]string
 	columns []any
 }
 
-func newRowReader(table *outbox.Table, known func(logKey) bool) *rowReader {
+func newRowReader(table *outbox.Table, own *portion, known func(logKey) bool) *rowReader {
 	r := &rowReader{known: known, scanner: table.Scanner(), words: make(map[string]string)}
 	r.columns = []any{
 		&logColumn{r, &r.current.stream}, &logColumn{r, &r.current.time}, &keyColumn{r}, &operationColumn{r},
 	}
-	for _, d := range r.scanner.Dest() {
+	for i, d := range r.scanner.Dest() {
+		if i == 0 && !own.all() { // the aggregate's, which is the partition's key
+			r.columns = append(r.columns, &aggregateColumn{logColumn{r, d}, own})
+			continue
+		}
 		r.columns = append(r.columns, &logColumn{r, d})
 	}
 	return r
@@ -97,13 +103,14 @@ func newRowReader(table *outbox.Table, known func(logKey) bool) *rowReader {
 // dest returns the destinations of the next row.
 func (r *rowReader) dest() []any {
 	r.scanner.Dest() // resets it
-	r.again, r.skip = false, false
+	r.again, r.skip, r.others = false, false, false
 	return r.columns
 }
 
-// row returns the row that was scanned last; false if it is known.
+// row returns the row that was scanned last; false if it is known, or of an
+// aggregate of another shard.
 func (r *rowReader) row() (*tailRow, bool) {
-	if r.again {
+	if r.again || r.others {
 		return nil, false
 	}
 	row := &r.current
@@ -163,6 +170,20 @@ func (c *operationColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	c.r.op = scyllacdc.OperationType(data[0])
 	c.r.skip = c.r.op != scyllacdc.Insert && c.r.op != scyllacdc.Update
 	return nil
+}
+
+// aggregateColumn is the aggregate's where a relay carries only some of them.
+type aggregateColumn struct {
+	logColumn
+	own *portion
+}
+
+// UnmarshalCQL passes over the rows of others.
+func (c *aggregateColumn) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
+	if !c.r.again && !c.own.key(data) {
+		c.r.others, c.r.skip = true, true
+	}
+	return c.logColumn.UnmarshalCQL(info, data)
 }
 
 // logColumn is any other column.

@@ -22,7 +22,7 @@ const (
 )
 
 type groupsInput struct {
-	Status     []string  `query:"status" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; open ones if it is empty"`
+	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; open ones if it is empty"`
 	ErrorClass string    `query:"error_class" maxLength:"200"`
 	EventType  string    `query:"event_type" maxLength:"500"`
 	Since      time.Time `query:"since"`

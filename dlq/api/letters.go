@@ -25,7 +25,7 @@ type meOutput struct {
 // exported.
 
 type listInput struct {
-	Status     []string  `query:"status" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; several by commas"`
+	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; several by commas"`
 	ErrorClass string    `query:"error_class" maxLength:"200" doc:"Letters of this error class, such as record_too_large"`
 	EventType  string    `query:"event_type" maxLength:"500"`
 	Aggregate  string    `query:"aggregate" maxLength:"1000" doc:"Letters of this aggregate id"`
@@ -118,7 +118,7 @@ func statusesOf(names []string) (out []dlq.Status) {
 // span checks two times of a request.
 func span(ctx context.Context, prefix string, since, until time.Time) error {
 	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
-		return invalid(ctx, prefix+"since", "it is not before until", since)
+		return invalid(ctx, prefix+"since", "it is not before until")
 	}
 	return nil
 }
@@ -131,11 +131,11 @@ func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 		return nil, err
 	}
 	if in.Cursor != "" {
-		if err := readCursor(ctx, in.Cursor, &f.After); err != nil {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &f.After); err != nil {
 			return nil, err
 		}
 		if f.After.FirstFailedAt.IsZero() {
-			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one", in.Cursor)
+			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
 		}
 	}
 	letters := make([]dlq.Letter, 0, in.Limit)

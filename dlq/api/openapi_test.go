@@ -104,3 +104,49 @@ func TestOpenAPI_Golden(t *testing.T) {
 		t.Errorf("only %d operations", len(ids))
 	}
 }
+
+// TestOpenAPI_TakesNoNull: strictJSON refuses null, so no request may be described
+// as if it could hold one.
+func TestOpenAPI_TakesNoNull(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	var doc map[string]any
+	b.ask(t, "", "GET", "/openapi.json", "").into(t, 200, &doc)
+	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
+	seen := make(map[string]bool)
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if types, ok := v["type"].([]any); ok && slices.Contains(types, any("null")) {
+				t.Errorf("%s may be null", at)
+			}
+			if ref, ok := v["$ref"].(string); ok && !seen[ref] {
+				seen[ref] = true
+				name := strings.TrimPrefix(ref, "#/components/schemas/")
+				walk(name, schemas[name])
+			}
+			for k, w := range v {
+				walk(at+"."+k, w)
+			}
+		case []any:
+			for _, w := range v {
+				walk(at, w)
+			}
+		}
+	}
+	requests := 0
+	for path, item := range doc["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			op := op.(map[string]any)
+			walk(method+" "+path, op["parameters"])
+			if body := op["requestBody"]; body != nil {
+				walk(method+" "+path, body)
+				requests++
+			}
+		}
+	}
+	if requests < 10 {
+		t.Errorf("only %d operations with a body", requests)
+	}
+}

@@ -17,7 +17,7 @@ const maxPreview = dlq.MaxJobIDs
 
 // filterBody says which letters.
 type filterBody struct {
-	Status     []string  `json:"status,omitempty" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Letters that stand there; if it is empty, open ones, of a purge those that it may purge, of a restore archived ones"`
+	Status     []string  `json:"status,omitempty" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Letters that stand there; if it is empty, open ones, of a purge those that it may purge, of a restore archived ones"`
 	ErrorClass string    `json:"error_class,omitempty" maxLength:"200"`
 	EventType  string    `json:"event_type,omitempty" maxLength:"500"`
 	Aggregate  string    `json:"aggregate,omitempty" maxLength:"1000"`
@@ -29,7 +29,7 @@ type filterBody struct {
 type JobTarget struct {
 	Action    dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,purge,restore,archive" doc:"archive is a sweep, which moves what is older than its retention to the archive, and takes no letters"`
 	Filter    *filterBody `json:"filter,omitempty" doc:"Which letters; what dies later is not among them"`
-	IDs       []string    `json:"ids,omitempty"`
+	IDs       []string    `json:"ids,omitempty" nullable:"false"`
 	Object    string      `json:"object,omitempty" maxLength:"500" doc:"Of a restore, in place of ids or a filter: the letters of this object of the archive"`
 	Limit     int         `json:"limit,omitempty" minimum:"0" doc:"So many letters at most, those that died last; 0 means all"`
 	Rate      float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Letters per second; 0 means as fast as it goes"`
@@ -51,9 +51,9 @@ func (s *Server) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, er
 	ids := b.IDs
 	switch {
 	case b.Object != "" && b.Action != dlq.ActionRestore:
-		return spec, invalid(ctx, "body.object", "only a restore has one", b.Object)
+		return spec, invalid(ctx, "body.object", "only a restore has one")
 	case b.Object != "" && (b.Filter != nil || len(ids) > 0):
-		return spec, invalid(ctx, "body.object", "use an object, ids or a filter, not two of them", b.Object)
+		return spec, invalid(ctx, "body.object", "use an object, ids or a filter, not two of them")
 	case b.Object != "":
 		if ids, err = s.eventsOf(ctx, b.Object); err != nil {
 			return spec, err
@@ -61,7 +61,7 @@ func (s *Server) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, er
 	}
 	if b.Action == dlq.ActionArchive {
 		if b.Filter != nil || len(ids) > 0 {
-			return spec, invalid(ctx, "body.filter", "a sweep goes by the age of all letters: leave ids and filter out", nil)
+			return spec, invalid(ctx, "body.filter", "a sweep goes by the age of all letters: leave ids and filter out")
 		}
 	} else {
 		w, err := whichOf(ctx, b.Filter, ids, spec.Statuses())
@@ -71,7 +71,7 @@ func (s *Server) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, er
 		spec.Filter, spec.IDs = w.filter, w.ids
 	}
 	if err := spec.Validate(); err != nil {
-		return spec, invalid(ctx, "body", err.Error(), nil)
+		return spec, invalid(ctx, "body", err.Error())
 	}
 	return spec, nil
 }
@@ -86,25 +86,14 @@ type which struct {
 func whichOf(ctx context.Context, filter *filterBody, ids []string, statuses []dlq.Status) (w which, err error) {
 	switch {
 	case filter != nil && len(ids) > 0:
-		return w, invalid(ctx, "body.ids", "use ids or a filter, not both", len(ids))
+		return w, invalid(ctx, "body.ids", "use ids or a filter, not both")
 	case filter == nil && len(ids) == 0:
-		return w, invalid(ctx, "body.filter", "say which letters: by ids, or by a filter; an empty one, {}, means all that stand where the action usually begins", nil)
+		return w, invalid(ctx, "body.filter", "say which letters: by ids, or by a filter; an empty one, {}, means all that stand where the action usually begins")
 	case len(ids) > dlq.MaxJobIDs:
-		return w, invalid(ctx, "body.ids", fmt.Sprintf("name at most %d, or use a filter", dlq.MaxJobIDs), len(ids))
+		return w, invalid(ctx, "body.ids", fmt.Sprintf("name at most %d, or use a filter", dlq.MaxJobIDs))
 	}
-	seen := make(map[gocql.UUID]bool, len(ids))
-	for i, text := range ids {
-		id, err := eventID(ctx, fmt.Sprintf("body.ids[%d]", i), text)
-		if err != nil {
-			return w, err
-		}
-		if !seen[id] {
-			seen[id] = true
-			w.ids = append(w.ids, id)
-		}
-	}
-	if filter == nil {
-		return w, nil
+	if w.ids, err = idsOf(ctx, ids); err != nil || filter == nil {
+		return w, err
 	}
 	if err := span(ctx, "body.filter.", filter.Since, filter.Until); err != nil {
 		return w, err

@@ -33,8 +33,8 @@ type order struct {
 	unsure bool
 	// hastened is when the release was first asked for; zero if it never was.
 	hastened time.Time
-	ids    map[gocql.UUID]bool // that it was told
-	told   []string            // all that it was told, for whoever looks for the cause of a failure
+	ids      map[gocql.UUID]bool // that it was told
+	told     []string            // all that it was told, for whoever looks for the cause of a failure
 }
 
 // plan makes the orders of an episode that begins at from: for now, for soon,

@@ -1,0 +1,60 @@
+package outbox
+
+import (
+	"encoding/binary"
+	"slices"
+	"strconv"
+
+	"github.com/gocql/gocql"
+)
+
+// ByAggregate says whether the partition key is the aggregate's column alone, so
+// that all of an aggregate has one token.
+func (t Table) ByAggregate() bool {
+	return slices.Equal(t.layout.partition, []string{t.layout.columns[fieldAggregateID].name})
+}
+
+// TextToken is the token of the partition of an aggregate whose id is published as
+// that text (Event.AggregateString), in a table that is ByAggregate. A text that the
+// column cannot hold has any token.
+func (t Table) TextToken(id string) int64 {
+	return textToken(t.layout.columns[fieldAggregateID].typ, id)
+}
+
+// BytesToken is TextToken of bytes.
+func (t Table) BytesToken(id []byte) int64 {
+	return textToken(t.layout.columns[fieldAggregateID].typ, id)
+}
+
+// RowToken is the token of the partition that a row is of, in a table that is
+// ByAggregate; ok is false if the row does not say.
+func (t Table) RowToken(r Row) (token int64, ok bool) {
+	c := &t.layout.columns[fieldAggregateID]
+	id, text, err := c.id(r)
+	if err != nil || text == "" && id == (gocql.UUID{}) {
+		return 0, false
+	}
+	if text != "" {
+		return textToken(c.typ, text), true
+	}
+	if c.typ == typeUUID || c.typ == typeTimeUUID {
+		return Token(id), true
+	}
+	var canonical [36]byte
+	return textToken(c.typ, appendUUID(canonical[:0], id)), true
+}
+
+func textToken[T ~string | ~[]byte](typ columnType, id T) int64 {
+	switch typ {
+	case typeUUID, typeTimeUUID:
+		return Token(IDOf(id))
+	case typeText:
+		return KeyToken(id)
+	}
+	n, _ := strconv.ParseInt(string(id), 10, 64) // it was read as a number
+	var key [8]byte
+	if typ == typeInt {
+		return KeyToken(binary.BigEndian.AppendUint32(key[:0], uint32(n)))
+	}
+	return KeyToken(binary.BigEndian.AppendUint64(key[:0], uint64(n)))
+}
