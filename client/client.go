@@ -5,7 +5,7 @@
 // repetition has the effect and the answer of the first. It waits as long as the
 // service asks it to (Retry-After), otherwise longer each time, and gives up at
 // the context's deadline or after MaxAttempts. What the service refuses is a
-// *Problem.
+// *Problem, and so is a redirect that would make a change a mere reading.
 package client
 
 import (
@@ -29,6 +29,7 @@ import (
 // Defaults of Client.
 const (
 	DefaultMaxAttempts = 5
+	DefaultTimeout     = 30 * time.Second
 	DefaultFirstPause  = 100 * time.Millisecond
 	maxPause           = 10 * time.Second
 	maxAnswer          = 8 << 20
@@ -45,6 +46,10 @@ type Client struct {
 	HTTP *http.Client
 	// MaxAttempts bounds how often a request is sent. Default 5; 1 never repeats.
 	MaxAttempts int
+	// Timeout bounds one attempt, its answer included, so that a connection that has
+	// gone silent does not use up the context's time. Default 30 s, which is longer
+	// than the service takes for anything; -1 leaves it to the context.
+	Timeout time.Duration
 	// FirstPause is about how long to wait before the second attempt where the
 	// service does not say; each next wait is twice as long. Default 100 ms.
 	FirstPause time.Duration
@@ -55,8 +60,15 @@ type Option func(*call)
 
 // WithKey makes the request have this Idempotency-Key instead of a random one.
 // With a key of its own a caller who died can ask again, in another process, and
-// get the answer to the first request.
-func WithKey(key string) Option { return func(c *call) { c.header.Set("Idempotency-Key", key) } }
+// get the answer to the first request. An empty key leaves the random one, since a
+// request without any must not be sent twice.
+func WithKey(key string) Option {
+	return func(c *call) {
+		if key != "" {
+			c.header.Set("Idempotency-Key", key)
+		}
+	}
+}
 
 // IfVersion makes a change only if the order is at this version; otherwise the
 // error is a *Problem of the type ProblemStale.
@@ -181,7 +193,7 @@ func (c *Client) repeat(ctx context.Context, r *call) ([]byte, error) {
 
 // again tells whether the same request may have another answer. All requests
 // have an Idempotency-Key, change nothing, or change nothing more the second time
-// (DELETE), so an answer that was lost is no reason to stop.
+// (DELETE, a release), so an answer that was lost is no reason to stop.
 func again(err error) bool {
 	var p *Problem
 	if !errors.As(err, &p) {
@@ -195,12 +207,17 @@ func again(err error) bool {
 }
 
 func (c *Client) once(ctx context.Context, r *call) ([]byte, error) {
+	if limit := cmp.Or(c.Timeout, DefaultTimeout); limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
 	req, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header = r.header.Clone()
-	resp, err := cmp.Or(c.HTTP, http.DefaultClient).Do(req)
+	resp, err := c.http().Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -216,11 +233,34 @@ func (c *Client) once(ctx context.Context, r *call) ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind != "application/problem+json" || json.Unmarshal(b, p) != nil {
 		p = &Problem{Title: http.StatusText(resp.StatusCode)} // a proxy's
+		if to := resp.Header.Get("Location"); to != "" {
+			p.Detail = "nothing was done; the service is elsewhere, so change Client.URL: " + to
+		}
 	}
 	p.Status = resp.StatusCode
 	p.RequestID = resp.Header.Get("X-Request-Id")
 	p.RetryAfter = retryAfter(resp.Header.Get("Retry-After"))
 	return nil, p
+}
+
+// http is what makes the requests. It follows no redirect that would turn a change
+// into a GET, as 301, 302 and 303 do: the answer to that is a good one, and the
+// change would seem made.
+func (c *Client) http() *http.Client {
+	h := *cmp.Or(c.HTTP, http.DefaultClient)
+	also := h.CheckRedirect
+	h.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		switch {
+		case req.Method != via[0].Method:
+			return http.ErrUseLastResponse
+		case also != nil:
+			return also(req, via)
+		case len(via) >= 10:
+			return errors.New("there were 10 redirects")
+		}
+		return nil
+	}
+	return &h
 }
 
 // retryAfter reads both forms of the header (RFC 9110, 10.2.3).

@@ -122,6 +122,83 @@ func TestClient_GivesUp(t *testing.T) {
 	})
 }
 
+// A proxy that sends everybody to https by 301 makes a GET of a change; its good
+// answer must not be taken for that of the change.
+func TestClient_ARedirectIsNoChange(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		var made []string
+		there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			made = append(made, r.Method+" "+string(body))
+			_, _ = io.WriteString(w, `{"id":"x","version":1}`)
+		}))
+		defer there.Close()
+		here := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, there.URL+r.URL.Path, status)
+		}))
+		defer here.Close()
+		c := &Client{URL: here.URL}
+		if _, err := c.Get(t.Context(), "x"); err != nil {
+			t.Errorf("%d: Get() = %v", status, err)
+		}
+		made = nil
+		country := "EIRE"
+		_, updated := c.Update(t.Context(), "x", 1, Update{Country: &country})
+		cancelled := c.CancelMessage(t.Context(), "x")
+		if status >= 307 {
+			if updated != nil || cancelled != nil || !slices.Equal(made, []string{`PATCH {"country":"EIRE"}`, "DELETE "}) {
+				t.Errorf("%d: Update() = %v, CancelMessage() = %v, made %q", status, updated, cancelled, made)
+			}
+			continue
+		}
+		for _, err := range []error{updated, cancelled} {
+			var p *Problem
+			if !errors.As(err, &p) || p.Status != status || !strings.Contains(p.Detail, there.URL) {
+				t.Errorf("%d: a change that became a reading is %v, want a problem that says where the service is", status, err)
+			}
+		}
+		if len(made) > 0 {
+			t.Errorf("%d: %q was asked for", status, made)
+		}
+	}
+}
+
+// A connection that has gone silent costs one attempt and not all of them.
+func TestClient_AnAttemptEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &transport{answer: func(n int, r *http.Request) (*http.Response, error) {
+			if n == 1 {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return respond(200, `{"id":"x"}`)
+		}}
+		c := &Client{HTTP: &http.Client{Transport: s}}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*DefaultTimeout)
+		defer cancel()
+		start := time.Now()
+		if o, err := c.Get(ctx, "x"); err != nil || o.ID != "x" {
+			t.Errorf("Get() = %+v, %v", o, err)
+		}
+		if took := time.Since(start); took < DefaultTimeout || took > DefaultTimeout+time.Second {
+			t.Errorf("it took %s, want %s and a pause", took, DefaultTimeout)
+		}
+	})
+}
+
+func TestClient_AnEmptyKeyIsARandomOne(t *testing.T) {
+	t.Parallel()
+	s := &transport{answer: func(int, *http.Request) (*http.Response, error) { return respond(201, `{}`) }}
+	if _, err := (&Client{HTTP: &http.Client{Transport: s}}).Create(t.Context(), NewOrder{}, WithKey("")); err != nil {
+		t.Fatal(err)
+	}
+	if s.seen[0].Header.Get("Idempotency-Key") == "" {
+		t.Error("a request that may be repeated has no key")
+	}
+}
+
 func TestClient_Requests(t *testing.T) {
 	t.Parallel()
 	s := &transport{answer: func(int, *http.Request) (*http.Response, error) { return respond(200, `{}`) }}

@@ -39,9 +39,13 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 	}
 	if m.State == Waiting {
 		if m.DeliverAt.After(s.cfg.Now()) {
-			return nil // a slot that is too early; there is another at its time
+			// Somebody hastens it and is not done, or gave up on it; there is another slot at its time.
+			if s.cfg.Now().Sub(x.at) < CloseAfter {
+				return nil
+			}
+			return s.store.dropSlot(ctx, x)
 		}
-		at := s.cfg.Now()
+		at, dueAt := s.cfg.Now(), m.DeliverAt
 		won, err := s.store.release(ctx, &m, at)
 		if err != nil {
 			return err
@@ -52,6 +56,8 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 			return s.store.dropSlot(ctx, x) // somebody else was first, and is done
 		} else if err != nil {
 			return err
+		} else if m.State == Waiting && !m.DeliverAt.Equal(dueAt) {
+			return nil // it was hastened, and has a slot at its new time
 		}
 	}
 	switch m.State {
@@ -61,7 +67,7 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 	default:
 		return fmt.Errorf("message %s is %q although its release was refused", m.ID, m.State)
 	}
-	if err := s.hand(ctx, &m); err != nil {
+	if handed, err := s.hand(ctx, &m); err != nil || !handed {
 		return err
 	}
 	s.cfg.Committed(m.ID)
@@ -70,24 +76,29 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 	if err := s.store.forget(ctx, m.ID); err != nil {
 		return err
 	}
+	if !m.DeliverAt.Equal(x.at) {
+		s.store.dropSlotOf(ctx, &m) // it was found by that of the time from which it was hastened
+	}
 	return s.store.dropSlot(ctx, x)
 }
 
-// hand writes the outbox row until it is known to be stored.
-func (s *Scheduler) hand(ctx context.Context, m *Message) error {
+// hand writes the outbox row until it is known to be stored. False without an
+// error says that it is not for this call to write: the message stays, and its
+// slot, and is looked at again.
+func (s *Scheduler) hand(ctx context.Context, m *Message) (bool, error) {
 	if s.cfg.Now().Sub(time.UnixMicro(m.releaseAt)) > stale {
 		// Somebody was interrupted. What is there was written in time.
 		there, err := s.store.handed(ctx, m.ID)
 		if err != nil || there {
-			return err
+			return there, err
 		}
 		at := s.cfg.Now()
 		won, err := s.store.rerelease(ctx, m, at)
-		if err != nil {
-			return err
-		}
-		if !won {
-			return nil // somebody else is at it
+		if err != nil || !won {
+			// Refused, another one has moved the time: a scheduler that is about to
+			// write the row, or one that will not, or an attempt of ours whose answer
+			// was lost. So nothing says yet that the row will be there.
+			return false, err
 		}
 		m.releaseAt = at.UnixMicro()
 	}
@@ -96,13 +107,13 @@ func (s *Scheduler) hand(ctx context.Context, m *Message) error {
 		err := s.store.hand(ctx, m, serverTime)
 		switch fate := cqlcode.FateOf(err); {
 		case fate == cqlcode.Done:
-			return nil
+			return true, nil
 		case fate == cqlcode.Invalid && !serverTime:
 			// ScyllaDB refuses times before the current CDC generation, and those
 			// too far ahead of its clock.
 			serverTime = true
 		case fate == cqlcode.Invalid || n == handAttempts:
-			return err
+			return false, err
 		default:
 			time.Sleep(handPause << n)
 		}

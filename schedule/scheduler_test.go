@@ -265,6 +265,34 @@ func TestScheduler_CutOffLongAgo(t *testing.T) {
 	}
 }
 
+// A release that was cut off long ago is taken up again, and its new write time is
+// decided while the answer is lost. The next attempt is refused by that decision,
+// which nobody acts on any more: the message must not be forgotten for it.
+func TestScheduler_CutOffLongAgoAndAgainWhileItIsTakenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	m := message(now.Add(-time.Hour))
+	b.put(t, now.Add(-2*time.Hour), m)
+	if won, err := b.release(t.Context(), m, now.Add(-2*stale)); err != nil || !won {
+		t.Fatalf("release() = %t, %v", won, err)
+	}
+	b.node.Faults().MustAdd(faults.CASTimeout(true))
+	s := b.scheduler(t)
+	x := slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID}
+	if err := s.release(t.Context(), x); err == nil {
+		t.Fatal("release() = nil although the answer was lost")
+	}
+	if err := s.release(t.Context(), x); err != nil {
+		t.Errorf("release() again = %v", err)
+	}
+	start(t, b.scheduler(t))
+	eventually(t, "it is gone from what waits", func() bool { return b.count(t, "scheduled_messages") == 0 })
+	if e := b.outboxed(t)[m.ID]; string(e.Payload) != string(m.Payload) {
+		t.Errorf("event %+v, want that of the message", e)
+	}
+}
+
 func TestStore_ListsByTimeInPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -11,7 +11,9 @@ import (
 )
 
 // shared is one record for all its watchers: it is made an event, and JSON, once.
+// Without a record it tells that a topic was deleted.
 type shared struct {
+	anew   string // that topic's name
 	record *kgo.Record
 	typ    string // header ce_type
 	about  string // header ce_subject

@@ -74,7 +74,9 @@ func (s *Subscription) grow(ctx context.Context) error {
 	}
 	// What is not read yet is read again from the topics.
 	for len(s.live) > 0 {
-		<-s.live
+		if x := <-s.live; x.anew != "" {
+			s.at[x.anew] = map[int32]int64{}
+		}
 	}
 	if s.behind != nil {
 		s.behind.Close()

@@ -155,7 +155,10 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 		if _, err := fmt.Fprintf(w, "id: %s\nevent: %s\ndata: %s\n\n", s.at, event, data); err != nil {
 			return err
 		}
-		return out.Flush()
+		err := out.Flush()
+		// HTTP/2 ends a stream at the deadline even if nothing is being written.
+		_ = out.SetWriteDeadline(time.Time{})
+		return err
 	}
 	begin, _ := json.Marshal(subscribed{Gaps: s.Gaps}) // numbers and texts are always marshalled
 	if send("subscribed", begin) != nil {
@@ -172,7 +175,7 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 			_ = send("dropped", []byte(`{"reason":"too slow"}`))
 		case errors.Is(err, ErrClosed):
 			_ = send("closed", []byte(`{"reason":"the server is stopping"}`))
-		case errors.As(err, new(*FilterError)):
+		case errors.Is(err, ErrAnew), errors.As(err, new(*FilterError)):
 			reason, _ := json.Marshal(map[string]string{"reason": err.Error()}) // a text is always marshalled
 			_ = send("closed", reason)
 		}

@@ -21,6 +21,9 @@ var (
 	ErrSlow = errors.New("too slow: events came faster than they were read")
 	// ErrClosed: the hub is stopping. The watcher can come back with its position.
 	ErrClosed = errors.New("the server is stopping")
+	// ErrAnew: a topic was deleted while the watcher read what it had missed of it. It
+	// can come back with its position.
+	ErrAnew = errors.New("a topic was deleted or made anew")
 	// ErrFull: there are as many subscriptions as there may be.
 	ErrFull = errors.New("too many watchers")
 )
@@ -95,13 +98,42 @@ func (h *Hub) Run(ctx context.Context) error {
 }
 
 func (h *Hub) take(fetches kgo.Fetches) {
+	gone := make(map[string]struct{})
 	fetches.EachError(func(topic string, partition int32, err error) {
-		if !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed) {
+		switch {
+		case errors.Is(err, kerr.UnknownTopicID):
+			gone[topic] = struct{}{}
+		case !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed):
 			h.cfg.Logger.Warn("cannot read a watched topic; trying again", "topic", topic, "partition", partition, "err", err)
 		}
 	})
 	for it := fetches.RecordIter(); !it.Done(); {
 		h.hand(it.Next())
+	}
+	for name := range gone {
+		h.anew(name)
+	}
+}
+
+// anew forgets a topic that was deleted. The client would ask for the one that it
+// knew for ever; if there is one of that name again, refresh finds its partitions
+// and reads them from their start, and the watchers let go of their offsets.
+func (h *Hub) anew(name string) {
+	if !h.joining.TryLock() {
+		return // it is told again
+	}
+	defer h.joining.Unlock()
+	h.client.PurgeTopicsFromConsuming(name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[name]
+	if t == nil || len(t.next) == 0 {
+		return
+	}
+	h.cfg.Logger.Warn("a watched topic was deleted; if it is made anew, it is read from its start", "topic", name)
+	t.next = make(map[int32]int64)
+	for sub := range t.subs {
+		h.give(t, sub, &shared{anew: name})
 	}
 }
 
@@ -117,18 +149,24 @@ func (h *Hub) hand(r *kgo.Record) {
 	h.metrics.read.Inc()
 	s := newShared(r)
 	for sub := range t.subs {
-		if sub.slow { // by another of its topics
-			delete(t.subs, sub)
-			continue
-		}
-		select {
-		case sub.live <- s:
-		default:
-			delete(t.subs, sub)
-			sub.slow = true
-			close(sub.dropped)
-			h.metrics.dropped.Inc()
-		}
+		h.give(t, sub, s)
+	}
+}
+
+// give puts s into a watcher's buffer, or ends its watching if that is full.
+// Called locked.
+func (h *Hub) give(t *topic, sub *Subscription, s *shared) {
+	if sub.slow { // by another of its topics
+		delete(t.subs, sub)
+		return
+	}
+	select {
+	case sub.live <- s:
+	default:
+		delete(t.subs, sub)
+		sub.slow = true
+		close(sub.dropped)
+		h.metrics.dropped.Inc()
 	}
 }
 

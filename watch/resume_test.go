@@ -142,3 +142,87 @@ func TestHub_BrokerRestarts(t *testing.T) {
 		}
 	}
 }
+
+// Who watches a topic that is deleted and made anew sees the new one from its
+// start, and so does who follows all.
+func TestHub_ATopicThatIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	named := b.subscribe(t, Filter{Topics: []string{"a", "b"}}, nil)
+	defer named.Close()
+	following := b.subscribe(t, Filter{Types: []string{"Type0", "Type1"}}, nil)
+	defer following.Close()
+	b.produce(t, "a", 0, 30)
+	read(t, named, 30)
+	read(t, following, 30)
+	b.remake(t, "a")
+	b.produce(t, "a", 100, 10)
+	b.produce(t, "b", 200, 10)
+	for _, s := range []*Subscription{named, following} {
+		wantOnce(t, read(t, s, 20), 100, 10, 200, 10)
+		idle(t, s)
+	}
+}
+
+// remake deletes a topic and makes it anew.
+func (b *bundle) remake(t *testing.T, topic string) {
+	t.Helper()
+	if _, err := b.adm.DeleteTopics(t.Context(), topic); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.adm.CreateTopic(t.Context(), 3, 1, nil, topic); err != nil {
+		t.Fatal(err)
+	}
+	b.producer.PurgeTopicsFromProducing(topic)
+}
+
+// A transaction ends with an offset that has no record. Who comes back to a topic
+// where one was last must not wait for it.
+func TestHub_ResumesBehindATransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	writer, err := kgo.NewClient(kgo.SeedBrokers(b.broker.ListenAddrs()...), kgo.TransactionalID("writer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	write := func(first, n int) {
+		t.Helper()
+		if err := writer.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		from := *b
+		from.producer = writer
+		from.produce(t, "a", first, n)
+		if err := writer.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
+	write(0, 20)
+	wantOnce(t, read(t, s, 20), 0, 20)
+	at := s.Position()
+	s.Close()
+	for round := range 2 {
+		first := 100 + 50*round
+		hub, _ := startHub(t, b.broker)
+		s, err := hub.Subscribe(t.Context(), Filter{Topics: []string{"a"}}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle(t, s)
+		write(first, 20) // comes live
+		wantOnce(t, read(t, s, 20), first, 20)
+		at = s.Position()
+		s.Close()
+		write(first+20, 20) // while it is away
+		s, err = hub.Subscribe(t.Context(), Filter{Topics: []string{"a"}}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOnce(t, read(t, s, 20), first+20, 20)
+		idle(t, s)
+		at = s.Position()
+		s.Close()
+	}
+}

@@ -68,6 +68,36 @@ func openStream(t testing.TB, url, lastID string) (next func() sse, stop func())
 	return next, sync.OnceFunc(func() { cancel(); _ = resp.Body.Close() })
 }
 
+// With TLS a browser speaks HTTP/2, where the time that a write may take goes on
+// when it is over: a stream on which little comes must outlive it.
+func TestStream_IdleOverHTTP2(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Heartbeat, c.WriteTimeout = 300*time.Millisecond, 100*time.Millisecond })
+	mux := http.NewServeMux()
+	b.Register(humago.New(mux, huma.DefaultConfig("Watch", "1")))
+	srv := httptest.NewUnstartedServer(mux)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	resp, err := srv.Client().Get(srv.URL + "/v1/events/stream?topics=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.ProtoMajor != 2 {
+		t.Fatalf("it is %s", resp.Proto)
+	}
+	heard := 0
+	for in := bufio.NewScanner(resp.Body); heard < 4; {
+		if !in.Scan() {
+			t.Fatalf("the stream ended after %d events: %v", heard, in.Err())
+		}
+		if strings.HasPrefix(in.Text(), "event: ") {
+			heard++
+		}
+	}
+}
+
 func TestStream_ResumesByLastEventID(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Heartbeat = 100 * time.Millisecond })

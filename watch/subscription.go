@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -163,7 +164,7 @@ func (s *Subscription) resume(ctx context.Context, from Position) error {
 			offsets[name][p] = kgo.NewOffset().At(at)
 		}
 	}
-	s.behind, err = kgo.NewClient(append(slices.Clone(s.hub.cfg.Kafka), kgo.ConsumePartitions(offsets), kgo.FetchMaxBytes(1<<20), kgo.FetchMaxPartitionBytes(256<<10))...)
+	s.behind, err = kgo.NewClient(append(slices.Clone(s.hub.cfg.Kafka), kgo.ConsumePartitions(offsets), kgo.KeepControlRecords(), kgo.FetchMaxBytes(1<<20), kgo.FetchMaxPartitionBytes(256<<10))...)
 	if err != nil {
 		return fmt.Errorf("kafka client: %w", err)
 	}
@@ -232,7 +233,7 @@ func (s *Subscription) leave(topics []string) {
 func (s *Subscription) Position() Position { return s.at.clone() }
 
 // Next returns the next event that the filter lets through, as JSON. Errors are
-// ErrSlow, ErrClosed, a *FilterError where more topics have come than can be
+// ErrSlow, ErrClosed, ErrAnew, a *FilterError where more topics have come than can be
 // followed, or ctx's; after ctx's Next may be called again.
 func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	for {
@@ -242,6 +243,10 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 		}
 		if x == nil {
 			continue // it follows more than before
+		}
+		if x.anew != "" {
+			s.at[x.anew] = map[int32]int64{}
+			continue
 		}
 		r := x.record
 		if at, ok := s.at.at(r.Topic, r.Partition); ok && r.Offset < at {
@@ -306,7 +311,14 @@ func (s *Subscription) missed(ctx context.Context) (*shared, error) {
 		for len(s.waiting) > 0 {
 			r := s.waiting[0]
 			s.waiting = s.waiting[1:]
-			if until, ok := s.until.at(r.Topic, r.Partition); s.until == nil || ok && r.Offset < until {
+			until, ok := s.until.at(r.Topic, r.Partition)
+			switch at, _ := s.at.at(r.Topic, r.Partition); {
+			case s.until != nil && (!ok || r.Offset >= until):
+				// Of what was before nothing is left: not all offsets have a record.
+				s.at.set(r.Topic, r.Partition, max(at, until))
+			case r.Attrs.IsControl(): // the end of a transaction, which nobody sees
+				s.at.set(r.Topic, r.Partition, max(at, r.Offset+1))
+			default:
 				return newShared(r), nil
 			}
 		}
@@ -324,7 +336,9 @@ func (s *Subscription) missed(ctx context.Context) (*shared, error) {
 			return nil, ErrClosed
 		default:
 		}
-		if err := fetches.Err(); err != nil && !errors.Is(err, context.Canceled) {
+		if err := fetches.Err(); errors.Is(err, kerr.UnknownTopicID) {
+			return nil, ErrAnew // its client would ask for what was deleted for ever
+		} else if err != nil && !errors.Is(err, context.Canceled) {
 			s.hub.cfg.Logger.Warn("cannot read what a watcher missed; trying again", "err", err)
 		}
 		s.waiting = fetches.Records()

@@ -268,7 +268,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "a release does not ask whether the message was cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
-		old: "release_at = ? WHERE id = ? IF state = 'scheduled'\"", new: "release_at = ? WHERE id = ? IF state != 'nothing'\"",
+		old: "release_at = ? WHERE id = ? IF state = 'scheduled' AND", new: "release_at = ? WHERE id = ? IF state != 'nothing' AND",
+	},
+	{
+		name: "a release ahead of time does not ask whether the message was cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Hasten",
+		old: "changed_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?\"", new: "changed_at = ? WHERE id = ? IF deliver_at = ?\"",
+	},
+	{
+		name: "a message released ahead of time has no slot before its old one", file: "schedule/hasten.go", pkg: "./test/sim/later", run: "DiesWhileItReleases",
+		old: "if err := s.putSlot(ctx, early); err != nil {", new: "if err := ctx.Err(); err != nil {",
 	},
 	{
 		name: "writing a scheduled message again covers what was decided", file: "schedule/store.go", pkg: "./schedule", run: "RevivesNothing",
@@ -276,7 +284,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a release taken up again has a write time of its own", file: "schedule/release.go", pkg: "./schedule", run: "Cancellations|CutOff",
-		old: "		at := s.cfg.Now()\n		won, err := s.store.release(ctx, &m, at)", new: "		at := s.cfg.Now()\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
+		old: "		at, dueAt := s.cfg.Now(), m.DeliverAt\n		won, err := s.store.release(ctx, &m, at)", new: "		at, dueAt := s.cfg.Now(), m.DeliverAt\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
 	},
 	{
 		name: "a change does not look whether the order is as its caller saw it", file: "orders/change.go", pkg: "./orders", run: "StaleVersion",
@@ -316,7 +324,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "a slot is dropped before its message is in the outbox", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
-		old: "	if err := s.hand(ctx, &m); err != nil {", new: "	if err := errors.Join(s.store.dropSlot(ctx, x), s.hand(ctx, &m)); err != nil {",
+		old: "	if handed, err := s.hand(ctx, &m); err != nil || !handed {", new: "	if err := s.store.dropSlot(ctx, x); err != nil {\n		return err\n	}\n	if handed, err := s.hand(ctx, &m); err != nil || !handed {",
+	},
+	{
+		name: "a message that another takes up is forgotten", file: "schedule/release.go", pkg: "./schedule", run: "AgainWhileItIsTakenUp",
+		old: "			return false, err\n		}\n		m.releaseAt", new: "			return err == nil, err\n		}\n		m.releaseAt",
+	},
+	{
+		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
+		old: "		case req.Method != via[0].Method:\n			return http.ErrUseLastResponse\n", new: "",
 	},
 	{
 		name: "the row of a message covers what a server says whose clock is behind", file: "schedule/store.go", pkg: "./test/sim/later", run: "Seeds",
@@ -360,11 +376,19 @@ var mutants = []mutant{
 	},
 	{
 		name: "a watcher that is slow stays", file: "watch/hub.go", pkg: "./watch", run: "SlowOne",
-		old: "			close(sub.dropped)\n", new: "",
+		old: "		close(sub.dropped)\n", new: "",
 	},
 	{
 		name: "who comes back misses what came while it caught up", file: "watch/subscription.go", pkg: "./watch", run: "ResumesWithout",
 		old: "			if at, _ := s.at.at(name, partition); at < until {", new: "			if at, _ := s.at.at(name, partition); at < min(until, 0) {",
+	},
+	{
+		name: "the end of a transaction is waited for as an event", file: "watch/subscription.go", pkg: "./watch", run: "BehindATransaction",
+		old: "kgo.KeepControlRecords(), ", new: "",
+	},
+	{
+		name: "a topic that is made anew is not read", file: "watch/hub.go", pkg: "./watch", run: "MadeAnew",
+		old: "	h.client.PurgeTopicsFromConsuming(name)\n", new: "",
 	},
 	{
 		name: "who comes back sees again what it saw", file: "watch/subscription.go", pkg: "./watch", run: "Resumes",
@@ -385,6 +409,11 @@ var mutants = []mutant{
 	{
 		name: "partitions that come later are not watched", file: "watch/hub.go", pkg: "./watch", run: "ComesLater",
 		old: "		if _, known := t.next[partition]; !known && o.Err == nil {", new: "		if _, known := t.next[partition]; !known && o.Err == nil && t.refs == 0 {",
+	},
+	{
+		name: "dlq: an hour is taken off a list that is relied on", file: "dlq/tidy.go", pkg: "./dlq", run: "TestTidy_",
+		old: "before := s.now().Add(-announceKept)\n",
+		new: "before := s.now()\n",
 	},
 	{
 		name: "dlq: a job acts on a letter again", file: "dlq/job_act.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
