@@ -152,7 +152,9 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	}
 	places, leave, err := s.guard.Enter(ctx, good)
 	if err != nil {
-		s.metrics.results.WithLabelValues(resultOverload).Add(float64(good))
+		if errors.As(err, new(*OverloadedError)) { // and the caller did not hang up
+			s.metrics.results.WithLabelValues(resultOverload).Inc()
+		}
 		return nil, err
 	}
 	defer leave()
@@ -188,6 +190,16 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		})
 	}
 	return results, g.Wait()
+}
+
+// full returns an *OverloadedError, and counts it, if a request would be refused
+// at once: then its body is not looked at.
+func (s *Service) full() error {
+	err := s.guard.Full()
+	if err != nil {
+		s.metrics.results.WithLabelValues(resultOverload).Inc()
+	}
+	return err
 }
 
 func (s *Service) count(r *Result) {

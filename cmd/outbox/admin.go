@@ -94,9 +94,9 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, usageError{err}
 	}
-	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
+	consistency, _, err := c.Scylla.consistencies()
 	if err != nil {
-		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
+		return nil, err
 	}
 	pages, err := c.Admin.console()
 	if err != nil {

@@ -32,6 +32,9 @@ func (p *Problem) Header() http.Header { return p.header }
 // GetHeaders implements huma.HeadersError.
 func (p *Problem) GetHeaders() http.Header { return p.header }
 
+// Details are what is wrong field by field, for change.
+func (p *Problem) Details() []*huma.ErrorDetail { return p.Errors }
+
 // RetryAfter says when asking again makes sense, in whole seconds and no less.
 func (p *Problem) RetryAfter(d time.Duration) {
 	p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))

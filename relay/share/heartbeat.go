@@ -1,0 +1,111 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// heartbeats sends heartbeats of the lease's own until ctx ends. The client sends
+// some too, to learn of rebalances, but does not tell which was answered with what,
+// and sends none while it leaves.
+func (m *Member) heartbeats(ctx context.Context) {
+	tick := time.NewTicker(m.cfg.heartbeat())
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-m.beat:
+		case <-ctx.Done():
+			return
+		}
+		m.heartbeat(ctx)
+	}
+}
+
+// beatNow asks for a heartbeat.
+func (m *Member) beatNow() {
+	select {
+	case m.beat <- struct{}{}:
+	default:
+	}
+}
+
+// heartbeat sends one and renews the lease by the answer.
+func (m *Member) heartbeat(ctx context.Context) {
+	id, generation := m.client.GroupMetadata()
+	if id == "" || generation < 0 {
+		return // not in the group
+	}
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.MemberID, req.Generation = m.cfg.Name, id, generation
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.patience())
+	defer cancel()
+	// The client may send it again, to a coordinator that moved. The first time is
+	// the earliest that the broker can have got it.
+	sent := time.Now()
+	resp, err := req.RequestWith(ctx, m.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	switch {
+	case err == nil:
+		m.lease.renew(sent, false)
+		m.note(nil)
+		m.mu.Lock()
+		m.settle()
+		m.mu.Unlock()
+	case errors.Is(err, kerr.RebalanceInProgress):
+		m.lease.renew(sent, true)
+	case errors.Is(err, kerr.UnknownMemberID):
+		if now, _ := m.client.GroupMetadata(); now == id { // else it has joined anew meanwhile
+			m.putOut(m.all())
+		}
+		m.note(err)
+	case errors.Is(err, kerr.IllegalGeneration):
+		// The next session is being joined, or is lost; the client will say.
+	default:
+		m.note(fmt.Errorf("heartbeat to the coordinator of group %s: %w", m.cfg.Name, err))
+	}
+}
+
+// watch ends all functions when the lease is over, until ctx ends.
+func (m *Member) watch(ctx context.Context) {
+	for {
+		wait := m.lease.left()
+		if wait == 0 {
+			m.fence()
+			wait = m.cfg.heartbeat() / 4
+		}
+		// Not at once for the whole lease: the wall clock may jump.
+		select {
+		case <-time.After(min(wait, m.cfg.heartbeat())):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// fence ends all functions, because the lease is over.
+func (m *Member) fence() {
+	n := 0
+	for _, h := range m.all() {
+		h.lose(errFenced) // Check may have been quicker
+		if h.fenced.CompareAndSwap(false, true) && errors.Is(*h.lost.Load(), errFenced) {
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	m.metrics.fences.Inc()
+	m.mu.Lock()
+	err := m.err
+	m.mu.Unlock()
+	m.log.Warn("shards stopped: the broker has acknowledged no heartbeat for so long that it may give them to others",
+		"shards", n, "session_timeout", m.cfg.SessionTimeout, "err", err)
+}

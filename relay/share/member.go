@@ -1,0 +1,252 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Work is done on a shard from when this instance owns it until ctx ends. Then it
+// finishes what is under way, within Config.StopTimeout, unless h.Check says that
+// the shard is lost: then it returns at once.
+//
+// An error is followed by another run, after a while, or by the end of everything
+// if it is Fatal. So is a return without one before ctx ends.
+type Work func(ctx context.Context, h *Hold) error
+
+// Member is one of the instances that share. Its methods are safe for concurrent
+// use; Run is called once.
+type Member struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	lease   lease
+
+	// Set by Run.
+	base   context.Context // of the functions; it does not end when Run's does
+	work   Work
+	fail   context.CancelCauseFunc
+	client *kgo.Client
+	beat   chan struct{} // asks for a heartbeat now
+
+	wg sync.WaitGroup // functions that have not returned
+
+	mu       sync.Mutex
+	assigned map[int]bool  // what the group gave this member
+	holds    map[int]*Hold // functions that have not returned
+	stopping bool
+	err      error // why there is no lease
+}
+
+// New checks the configuration and returns a Member that does nothing yet.
+func New(cfg Config) (*Member, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	m := &Member{
+		cfg: cfg, log: cfg.Logger, beat: make(chan struct{}, 1),
+		lease:    lease{session: cfg.SessionTimeout, rebalance: cfg.RebalanceTimeout, margin: cfg.margin()},
+		assigned: make(map[int]bool), holds: make(map[int]*Hold),
+	}
+	m.metrics = newMetrics(cfg.Registerer, m)
+	return m, nil
+}
+
+// Run shares until ctx ends, through any outage of the broker. Then it ends the
+// functions, waits for them, leaves the group, so that others take over at once,
+// and returns nil.
+//
+// An error means that waiting does not mend it: the number of shards is another one
+// than that of the others, the broker refuses, or a function returned an error that
+// is Fatal.
+func (m *Member) Run(ctx context.Context, work Work) error {
+	tail, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	m.work, m.fail, m.base = work, fail, context.WithoutCancel(ctx)
+
+	// Ending the client's context ends requests that would be tried again while the
+	// broker is away.
+	life, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	client, err := m.newClient(life)
+	if err != nil {
+		return err
+	}
+	m.client = client
+	defer client.Close()
+	defer kill()
+	if err := m.prepare(tail); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	client.AddConsumeTopics(m.cfg.topic())
+
+	var loops sync.WaitGroup
+	still, end := context.WithCancel(life)
+	loops.Go(func() { m.heartbeats(still) })
+	loops.Go(func() { m.watch(still) })
+	loops.Go(func() { m.poll(still) })
+	<-tail.Done()
+
+	m.stop()
+	leave, cancel := context.WithTimeout(life, m.cfg.patience())
+	if err := client.LeaveGroupContext(leave); err != nil {
+		m.log.Warn("the group was not left; the others take over when the session timeout has gone by", "session_timeout", m.cfg.SessionTimeout, "err", err)
+	}
+	cancel()
+	end()
+	loops.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(tail)
+}
+
+// newClient makes the client of the group. It joins when a topic is added.
+func (m *Member) newClient(ctx context.Context) (*kgo.Client, error) {
+	c := &m.cfg
+	// The options that the lease rests on come last: none of c.Kafka overrides them.
+	client, err := kgo.NewClient(append(append([]kgo.Opt{kgo.ClientID("outbox-relay")}, c.Kafka...),
+		kgo.WithContext(ctx),
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.ConsumerGroup(c.Name),
+		kgo.Balancers(balancer{kgo.CooperativeStickyBalancer(), c.Shards}),
+		kgo.SessionTimeout(c.SessionTimeout),
+		kgo.HeartbeatInterval(c.heartbeat()),
+		kgo.RebalanceTimeout(c.RebalanceTimeout),
+		kgo.RequestTimeoutOverhead(max(c.patience(), 100*time.Millisecond)),
+		kgo.AlwaysRetryEOF(),
+		kgo.DisableAutoCommit(),
+		kgo.OnPartitionsAssigned(m.onAssigned),
+		kgo.OnPartitionsRevoked(m.onRevoked),
+		kgo.OnPartitionsLost(m.onLost),
+		kgo.WithHooks(groupErrors{m}),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	client.PauseFetchTopics(c.topic()) // there is nothing in it
+	return client, nil
+}
+
+// prepare makes the control topic, however long the broker is away.
+func (m *Member) prepare(ctx context.Context) error {
+	admin := kadm.NewClient(m.client)
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, m.cfg.RestartDelay) {
+		err := m.ensureTopic(ctx, admin)
+		if err == nil {
+			return nil
+		}
+		if count, ok := errors.AsType[*CountError](err); ok {
+			return count
+		}
+		if said := m.cfg.explain(err); said != nil {
+			return said
+		}
+		m.note(err)
+		if !errors.Is(err, kerr.TopicAlreadyExists) { // else another instance was quicker
+			m.log.Warn("control topic is not ready; trying again", "topic", m.cfg.topic(), "wait", wait, "err", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// settle starts the functions of shards that are owned. Called locked.
+func (m *Member) settle() {
+	if m.stopping || m.lease.over() {
+		return
+	}
+	for _, shard := range slices.Sorted(maps.Keys(m.assigned)) {
+		if m.holds[shard] == nil {
+			m.start(shard)
+		}
+	}
+}
+
+// start runs the function of a shard. Called locked.
+func (m *Member) start(shard int) {
+	ctx, cancel := context.WithCancelCause(m.base)
+	h := &Hold{shard: shard, since: time.Now(), lease: &m.lease, cancel: cancel, done: make(chan struct{})}
+	m.holds[shard] = h
+	m.metrics.owned[shard].Set(1)
+	m.log.Info("shard taken", "shard", shard)
+	m.wg.Go(func() {
+		m.hold(ctx, h)
+		cancel(nil)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.holds, shard)
+		m.metrics.owned[shard].Set(0)
+		m.log.Info("shard given up", "shard", shard, "cause", context.Cause(ctx), "held", time.Since(h.since))
+		close(h.done)
+		m.settle() // it may be ours again by now
+	})
+}
+
+// stop ends all functions and waits for them.
+func (m *Member) stop() {
+	m.mu.Lock()
+	m.stopping = true
+	m.mu.Unlock()
+	holds := m.all()
+	for _, h := range holds {
+		h.cancel(ErrStopping)
+	}
+	m.await(holds)
+}
+
+// await waits for functions whose contexts have ended. Those that do not return in
+// time lose their shards.
+func (m *Member) await(holds []*Hold) {
+	late := time.NewTimer(m.cfg.RebalanceTimeout - m.cfg.margin())
+	defer late.Stop()
+	for _, h := range holds {
+		select {
+		case <-h.done:
+			continue
+		case <-late.C:
+		}
+		for _, h := range holds {
+			select {
+			case <-h.done:
+				continue
+			default:
+			}
+			if h.lose(fmt.Errorf("%w: the work on it did not end in time", ErrLost)) {
+				m.metrics.lost.Inc()
+			}
+			m.log.Error("work on a shard does not end; others take it over", "shard", h.shard, "waited", m.cfg.RebalanceTimeout-m.cfg.margin())
+		}
+		return
+	}
+}
+
+// all is the work that has not ended.
+func (m *Member) all() []*Hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.holds))
+}
+
+// note keeps why there may be no lease.
+func (m *Member) note(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+}
