@@ -339,6 +339,10 @@ var mutants = []mutant{
 		old: "	if httpapi.HungUp(ctx, err) {", new: "	if httpapi.HungUp(ctx, nil) {",
 	},
 	{
+		name: "react: the client alone finds out where a rule begins", file: "react/begin.go", pkg: "./react", run: "WhileItBegins",
+		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
+	},
+	{
 		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
 		old: "		case req.Method != via[0].Method:\n			return http.ErrUseLastResponse\n", new: "",
 	},
