@@ -85,6 +85,23 @@ type Message struct {
 	Note string `json:"note"`
 }
 
+// MessageContent is what a message carries.
+type MessageContent struct {
+	ContentType string            `json:"content_type"`
+	Headers     map[string]string `json:"headers"`
+	// PayloadText is the payload if it is UTF-8; otherwise it is nil, and the payload is PayloadBase64.
+	PayloadText   *string `json:"payload_text"`
+	PayloadBase64 []byte  `json:"payload_base64"`
+}
+
+// Payload is the payload in either form.
+func (c *MessageContent) Payload() []byte {
+	if c.PayloadText != nil {
+		return []byte(*c.PayloadText)
+	}
+	return c.PayloadBase64
+}
+
 // Record is a place in a topic.
 type Record struct {
 	Topic     string `json:"topic"`

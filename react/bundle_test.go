@@ -24,12 +24,13 @@ import (
 
 // memory is a Deliveries in memory that can be broken.
 type memory struct {
-	mu    sync.Mutex
-	rows  map[gocql.UUID]delivery.Delivery
-	asked map[gocql.UUID]delivery.Asked
-	since map[string]time.Time
-	err   error // of every write
-	saves func(delivery.Delivery) error
+	mu      sync.Mutex
+	rows    map[gocql.UUID]delivery.Delivery
+	asked   map[gocql.UUID]delivery.Asked
+	since   map[string]time.Time
+	reports []delivery.Report // the last
+	err     error             // of every write
+	saves   func(delivery.Delivery) error
 }
 
 func newMemory() *memory {
@@ -85,6 +86,15 @@ func (m *memory) Since(_ context.Context, rule string, first time.Time) (time.Ti
 		m.since[rule] = first
 	}
 	return m.since[rule], nil
+}
+
+func (m *memory) Report(_ context.Context, all []delivery.Report) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		m.reports = all
+	}
+	return m.err
 }
 
 // repeatAll asks for all deliveries again, as delivery.Store does for one.
@@ -294,7 +304,9 @@ func (r *running) metric(name string, labels ...string) float64 {
 		for _, m := range f.GetMetric() {
 			var have []string
 			for _, l := range m.GetLabel() {
-				have = append(have, l.GetValue())
+				if l.GetName() != "plugin" { // it goes with the rule
+					have = append(have, l.GetValue())
+				}
 			}
 			slices.Sort(have)
 			slices.Sort(labels)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -23,6 +24,7 @@ const (
 	DefaultGroup        = "outbox-react"
 	DefaultDrainTimeout = 10 * time.Second
 	DefaultPoll         = time.Second
+	DefaultReport       = 2 * time.Second
 )
 
 const (
@@ -50,6 +52,7 @@ type Deliveries interface {
 	Repeats(ctx context.Context, rule string, limit int) ([]delivery.Asked, error)
 	Repeated(ctx context.Context, rule string, id gocql.UUID) error
 	Since(ctx context.Context, rule string, first time.Time) (time.Time, error)
+	Report(ctx context.Context, all []delivery.Report) error
 }
 
 // Config of a Reactor. Kafka, Deliveries and Rules are required.
@@ -72,6 +75,11 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Poll is how often it is looked whether a delivery is to be repeated. Default 1 s.
 	Poll time.Duration
+	// Report is how often it is written down, for those who look, how each rule goes.
+	// Default 2 s.
+	Report time.Duration
+	// Instance names this process there. Default: its host and process number.
+	Instance string
 	// Logger is told of what failed. Default discards.
 	Logger *slog.Logger
 	// Registerer gets the metrics. Default: they are kept nowhere.
@@ -82,6 +90,14 @@ func (c Config) withDefaults() Config {
 	c.Group = cmp.Or(c.Group, DefaultGroup)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.Poll = cmp.Or(c.Poll, DefaultPoll)
+	c.Report = cmp.Or(c.Report, DefaultReport)
+	if c.Instance == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		c.Instance = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -97,8 +113,8 @@ func (c *Config) compile() ([]*compiled, error) {
 	if c.Deliveries == nil {
 		errs = append(errs, errors.New("deliveries: may not be missing"))
 	}
-	if c.DrainTimeout < 0 || c.Poll <= 0 {
-		errs = append(errs, fmt.Errorf("drain timeout %s, poll %s: must be positive", c.DrainTimeout, c.Poll))
+	if c.DrainTimeout < 0 || c.Poll <= 0 || c.Report <= 0 {
+		errs = append(errs, fmt.Errorf("drain timeout %s, poll %s, report %s: must be positive", c.DrainTimeout, c.Poll, c.Report))
 	}
 	if len(c.Rules) == 0 || len(c.Rules) > MaxRules {
 		errs = append(errs, fmt.Errorf("%d rules: there must be 1 to %d", len(c.Rules), MaxRules))

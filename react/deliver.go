@@ -40,6 +40,7 @@ func (r *runner) deliver(p *partition, j *job) (done bool) {
 			return false
 		}
 		j.Attempts++
+		r.tried(j, err)
 		if err == nil {
 			j.State, j.NextAttempt = delivery.Delivered, time.Time{}
 			if !r.save(r.work, j) {
@@ -64,6 +65,16 @@ func (r *runner) deliver(p *partition, j *job) (done bool) {
 	}
 }
 
+// tried notes an attempt, for those who look.
+func (r *runner) tried(j *job, err error) {
+	text := ""
+	if err != nil {
+		text = errorText(err)
+		r.failing(text)
+	}
+	j.Tried(j.began, time.Since(j.began), text)
+}
+
 // known reads what is known of the delivery, of this process's last life or another's.
 // done says that it is over; ok that it is to be tried.
 func (r *runner) known(ctx context.Context, j *job) (done, ok bool) {
@@ -84,6 +95,7 @@ func (r *runner) known(ctx context.Context, j *job) (done, ok bool) {
 		return true, true
 	}
 	*j.Delivery = *was
+	j.Plugin = r.rule.To // it may be another than then
 	return false, true
 }
 
@@ -176,7 +188,7 @@ func (r *runner) attempt(p *partition, j *job) error {
 		return errLeft
 	}
 	ctx, cancel := context.WithTimeout(r.work, r.rule.Timeout)
-	began := time.Now()
+	j.began = time.Now()
 	done := make(chan error, 1)
 	e := Event{Event: j.event, Rule: r.rule.Name, DeliveryID: j.ID.String(), Attempt: j.Attempts + 1}
 	go func() {
@@ -191,7 +203,7 @@ func (r *runner) attempt(p *partition, j *job) error {
 		done <- r.rule.plugin.Process(ctx, e)
 	}()
 	ended := func(err error) error {
-		r.metrics.seconds.Observe(time.Since(began).Seconds())
+		r.metrics.seconds.Observe(time.Since(j.began).Seconds())
 		if err != nil && r.work.Err() != nil {
 			return errLeft // it may be that of the stop
 		}

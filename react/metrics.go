@@ -4,9 +4,11 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
-// metrics have the label rule, of which there are at most MaxRules.
+// metrics have the labels rule, of which there are at most MaxRules, and plugin,
+// which is what the rule leads to and so makes them no more.
 type metrics struct {
 	records, deliveries, errors, undecided, repeats, unsaved *prometheus.CounterVec
 	waiting, oldest, stuck                                   *prometheus.GaugeVec
@@ -15,10 +17,10 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	count := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"rule"}, labels...))
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"rule", "plugin"}, labels...))
 	}
 	level := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"rule"})
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"rule", "plugin"})
 	}
 	m := &metrics{
 		records:    count("react_records_total", "Records that a rule read."),
@@ -32,7 +34,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		stuck:      level("react_stuck", "Calls of a plugin that are past their time and have not returned."),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "react_attempt_seconds", Help: "How long attempts to deliver took.", Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60},
-		}, []string{"rule"}),
+		}, []string{"rule", "plugin"}),
 	}
 	for _, c := range []prometheus.Collector{m.records, m.deliveries, m.errors, m.undecided, m.repeats, m.unsaved, m.waiting, m.oldest, m.stuck, m.seconds} {
 		if err := reg.Register(c); err != nil {
@@ -49,11 +51,20 @@ type ruleMetrics struct {
 	seconds                                                         prometheus.Observer
 }
 
-func (m *metrics) of(rule string) *ruleMetrics {
+// value is where a counter or gauge stands.
+func value(m prometheus.Metric) float64 {
+	var now dto.Metric
+	if m.Write(&now) != nil {
+		return 0 // those of this package can be written
+	}
+	return now.GetCounter().GetValue() + now.GetGauge().GetValue()
+}
+
+func (m *metrics) of(rule, plugin string) *ruleMetrics {
 	return &ruleMetrics{
-		records: m.records.WithLabelValues(rule), delivered: m.deliveries.WithLabelValues(rule, "delivered"), failed: m.deliveries.WithLabelValues(rule, "failed"),
-		errors: m.errors.WithLabelValues(rule), undecided: m.undecided.WithLabelValues(rule), repeats: m.repeats.WithLabelValues(rule),
-		unsaved: m.unsaved.WithLabelValues(rule), waiting: m.waiting.WithLabelValues(rule), oldest: m.oldest.WithLabelValues(rule),
-		stuck: m.stuck.WithLabelValues(rule), seconds: m.seconds.WithLabelValues(rule),
+		records: m.records.WithLabelValues(rule, plugin), delivered: m.deliveries.WithLabelValues(rule, plugin, "delivered"), failed: m.deliveries.WithLabelValues(rule, plugin, "failed"),
+		errors: m.errors.WithLabelValues(rule, plugin), undecided: m.undecided.WithLabelValues(rule, plugin), repeats: m.repeats.WithLabelValues(rule, plugin),
+		unsaved: m.unsaved.WithLabelValues(rule, plugin), waiting: m.waiting.WithLabelValues(rule, plugin), oldest: m.oldest.WithLabelValues(rule, plugin),
+		stuck: m.stuck.WithLabelValues(rule, plugin), seconds: m.seconds.WithLabelValues(rule, plugin),
 	}
 }

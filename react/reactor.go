@@ -3,6 +3,8 @@ package react
 import (
 	"context"
 	"sync"
+
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
 // Reactor runs rules. Make one with New.
@@ -38,8 +40,10 @@ func (r *Reactor) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	var once sync.Once
 	var failed error
+	rep := newReporting(&r.cfg)
 	for _, rule := range r.rules {
-		one := newRunner(&r.cfg, rule, r.metrics.of(rule.Name))
+		one := newRunner(&r.cfg, rule, r.metrics.of(rule.Name, rule.To))
+		rep.runners = append(rep.runners, one)
 		all.Go(func() {
 			if err := one.run(ctx); err != nil {
 				once.Do(func() { failed = err })
@@ -47,6 +51,11 @@ func (r *Reactor) Run(ctx context.Context) error {
 			}
 		})
 	}
+	var beside sync.WaitGroup
+	beside.Go(func() { rep.run(ctx) })
 	all.Wait()
+	stop(nil)
+	beside.Wait()
+	rep.once(context.WithoutCancel(ctx), delivery.Stopped)
 	return failed
 }

@@ -32,6 +32,8 @@ type runner struct {
 	jobs       map[*job]time.Time // all that wait, and since when
 	bytes      int
 	repeating  map[gocql.UUID]bool
+	lastError  string // that of the attempt that failed last
+	lastFailed time.Time
 }
 
 type topicPartition struct {
@@ -59,7 +61,8 @@ type job struct {
 	place *place // nil for one that is repeated
 	err   error  // that of the rule, which could not decide
 	lane  string
-	size  int // what it counts in bytes
+	size  int       // what it counts in bytes
+	began time.Time // when the plugin was called last
 }
 
 func newRunner(cfg *Config, rule *compiled, m *ruleMetrics) *runner {
@@ -185,7 +188,7 @@ func (r *runner) take(rec *kgo.Record) {
 		r.metrics.undecided.Inc()
 		err = fmt.Errorf("when: %w", err)
 	}
-	r.begin(p, &job{Delivery: delivery.New(r.rule.Name, rec, &e), event: e, place: at, err: err, lane: r.rule.lane(&e)})
+	r.begin(p, &job{Delivery: delivery.New(r.rule.Name, r.rule.To, rec, &e), event: e, place: at, err: err, lane: r.rule.lane(&e)})
 }
 
 // begin starts a job, or puts it behind those of its lane. Called with the lock.

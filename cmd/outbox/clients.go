@@ -71,6 +71,17 @@ func (c scyllaConfig) sessionOnceUp(ctx context.Context, keyspace string, log *s
 // maxConnectWait is the longest wait between two attempts to reach the database.
 const maxConnectWait = 15 * time.Second
 
+// consistencies are those of reads and writes, and of lightweight transactions.
+func (c scyllaConfig) consistencies() (plain, serial gocql.Consistency, err error) {
+	if plain, err = gocql.ParseConsistencyWrapper(c.Consistency); err != nil {
+		return plain, serial, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Consistency)}
+	}
+	if c.LocalDC != "" {
+		return plain, gocql.LocalSerial, nil
+	}
+	return plain, gocql.Serial, nil
+}
+
 func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	hosts, port, err := splitPorts(c.Hosts)
 	if err != nil {
@@ -80,7 +91,6 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	cluster.Keyspace = keyspace
 	cluster.Timeout = c.Timeout
 	cluster.ConnectTimeout = c.Timeout
-	cluster.SerialConsistency = gocql.Serial
 	cluster.ReconnectInterval = reconnectInterval
 	cluster.Logger = driverLog{}
 	if port != 0 {
@@ -92,12 +102,11 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if c.requests != nil {
 		cluster.QueryObserver, cluster.BatchObserver = c.requests, c.requests
 	}
-	if cluster.Consistency, err = gocql.ParseConsistencyWrapper(c.Consistency); err != nil {
-		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Consistency)}
+	if cluster.Consistency, cluster.SerialConsistency, err = c.consistencies(); err != nil {
+		return nil, err
 	}
 	if c.LocalDC != "" {
 		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
-		cluster.SerialConsistency = gocql.LocalSerial
 	}
 	if c.Username != "" {
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}

@@ -30,50 +30,33 @@ failed. What was not tried yet is the lag of the rule's consumer group.`,
 
 // deliveriesFilter are the flags that say which deliveries.
 type deliveriesFilter struct {
-	rule, state, event, start, end string
-	limit                          int
+	listing
+	rule, plugin, state, event string
 }
 
 func (f *deliveriesFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.rule, "rule", "", "deliveries of this rule")
+	fl.StringVar(&f.plugin, "plugin", "", "deliveries to this target or plugin")
 	fl.StringVar(&f.state, "state", "", "deliveries that are pending, failed or delivered")
 	fl.StringVar(&f.event, "event", "", "deliveries of the event with this id")
-	fl.StringVar(&f.start, "start-date", "", "deliveries that began then or later: a date, a time (RFC 3339), or how long ago, such as 24h; UTC")
-	fl.StringVar(&f.end, "end-date", "", "deliveries that began before; a date includes its day")
-	fl.IntVar(&f.limit, "limit", limit, "this many at most, newest first; 0 means all")
+	f.listing.addFlags(cmd, "deliveries", "began", limit)
 }
 
 // filter is what the flags say.
 func (f *deliveriesFilter) filter(now time.Time) (out delivery.Filter, err error) {
-	out = delivery.Filter{Rule: f.rule, State: delivery.State(f.state), Event: f.event}
+	out = delivery.Filter{Rule: f.rule, Plugin: f.plugin, State: delivery.State(f.state), Event: f.event}
 	if f.state != "" {
 		if err := oneOf("state", f.state, string(delivery.Pending), string(delivery.Failed), string(delivery.Delivered)); err != nil {
 			return out, err
 		}
 	}
-	if f.start != "" {
-		if out.Since, _, err = dateOrTime(f.start, now); err != nil {
-			return out, usageError{fmt.Errorf("--start-date %w", err)}
-		}
-	}
-	if f.end != "" {
-		var day bool
-		if out.Until, day, err = dateOrTime(f.end, now); err != nil {
-			return out, usageError{fmt.Errorf("--end-date %w", err)}
-		}
-		if day {
-			out.Until = out.Until.AddDate(0, 0, 1)
-		}
-	}
-	if f.limit < 0 {
-		return out, usageError{fmt.Errorf("--limit %d must not be negative", f.limit)}
-	}
-	return out, nil
+	out.Since, out.Until, err = f.span(now)
+	return out, err
 }
 
 func (f *deliveriesFilter) empty() bool {
-	return f.rule == "" && f.state == "" && f.event == "" && f.start == "" && f.end == ""
+	return f.rule == "" && f.plugin == "" && f.state == "" && f.event == "" && f.start == "" && f.end == ""
 }
 
 // withDeliveries runs f with the store of the command's configuration.
@@ -217,6 +200,7 @@ func printDelivery(w io.Writer, v *delivery.View) error {
 	}
 	field("delivery", v.ID)
 	field("rule", v.Rule)
+	field("plugin", v.Plugin)
 	field("state", string(v.State))
 	field("attempts", fmt.Sprint(v.Attempts))
 	field("last error", v.Error)
@@ -235,6 +219,13 @@ func printDelivery(w io.Writer, v *delivery.View) error {
 	if v.Event != nil {
 		field("happened", v.Event.Time)
 		field("payload", string(v.Event.Payload()))
+	}
+	for i, t := range v.Tries {
+		came := "taken"
+		if t.Error != "" {
+			came = t.Error
+		}
+		field(fmt.Sprintf("attempt %d", i+1), fmt.Sprintf("%s, %s: %s", t.At.Format(time.RFC3339Nano), time.Duration(t.TookMS)*time.Millisecond, came))
 	}
 	return tw.Flush()
 }

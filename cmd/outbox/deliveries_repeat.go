@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -20,16 +21,13 @@ type repeatFlags struct {
 	output string
 }
 
-// repeated is what repeat prints as JSON.
+// repeated is what repeat prints as JSON. The deliveries are those meant.
 type repeated struct {
-	// Deliveries are those meant, by rule, state and last error.
-	Deliveries int              `json:"deliveries"`
-	ByRule     map[string]int64 `json:"by_rule"`
-	ByState    map[string]int64 `json:"by_state"`
-	ByError    map[string]int64 `json:"by_error"`
-	DryRun     bool             `json:"dry_run,omitempty"`
-	Asked      int              `json:"asked"`
-	// Refused are pending already; Missing have no delivery.
+	delivery.Tally
+	DryRun bool `json:"dry_run,omitempty"`
+	Asked  int  `json:"asked"`
+	// Refused are pending already, or went while they were looked at; Missing have no
+	// delivery.
 	Refused int      `json:"refused"`
 	Missing []string `json:"missing,omitempty"`
 }
@@ -84,27 +82,27 @@ were not found; 2 the command line or the configuration is wrong.`,
 
 func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.UUID, filter delivery.Filter) error {
 	ctx := cmd.Context()
-	var out repeated
+	out := repeated{Tally: *delivery.NewTally()}
 	var some []*delivery.Delivery
 	var err error
 	if len(ids) == 0 {
 		some, _, err = listDeliveries(cmd, s, filter, f.limit)
-	}
-	for _, id := range ids {
-		d, rerr := s.Read(ctx, id)
-		switch {
-		case errors.Is(rerr, delivery.ErrNotFound):
-			out.Missing = append(out.Missing, id.String())
-		case rerr != nil:
-			err = rerr
-		default:
-			some = append(some, d)
-		}
+	} else {
+		some, err = s.ReadAll(ctx, ids)
 	}
 	if err != nil {
 		return err
 	}
-	out.count(some)
+	meant := make([]gocql.UUID, len(some))
+	for i, d := range some {
+		meant[i] = d.ID
+		out.Add(d)
+	}
+	for _, id := range ids {
+		if !slices.Contains(meant, id) {
+			out.Missing = append(out.Missing, id.String())
+		}
+	}
 	if f.output == "table" || !f.dryRun {
 		out.preview(cmd.ErrOrStderr())
 	}
@@ -113,16 +111,10 @@ func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.
 			return err
 		}
 		by := f.by()
-		for _, d := range some {
-			_, err := s.Repeat(ctx, d.ID, by.Name, by.Reason)
-			switch {
-			case errors.Is(err, delivery.ErrPending), errors.Is(err, delivery.ErrNotFound):
-				out.Refused++
-			case err != nil:
-				return fmt.Errorf("%w; %d of %d were asked for", err, out.Asked, len(some))
-			default:
-				out.Asked++
-			}
+		asked, err := s.RepeatAll(ctx, meant, by.Name, by.Reason)
+		out.Asked, out.Refused = asked.Asked, asked.Pending+asked.Missing
+		if err != nil {
+			return fmt.Errorf("%w; %d of %d were asked for", err, out.Asked, len(some))
 		}
 	}
 	switch {
@@ -137,21 +129,10 @@ func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.
 	return err
 }
 
-func (r *repeated) count(some []*delivery.Delivery) {
-	r.Deliveries = len(some)
-	r.ByRule, r.ByState, r.ByError = make(map[string]int64), make(map[string]int64), make(map[string]int64)
-	for _, d := range some {
-		r.ByRule[d.Rule]++
-		r.ByState[string(d.State)]++
-		if d.Error != "" {
-			r.ByError[d.Error]++
-		}
-	}
-}
-
 func (r *repeated) preview(w io.Writer) {
 	fmt.Fprintf(w, "repeat %s\n", counted(r.Deliveries))
 	counts(w, "by rule", r.ByRule)
+	counts(w, "by plugin", r.ByPlugin)
 	counts(w, "by state", r.ByState)
 	counts(w, "by last error", r.ByError)
 	for _, id := range r.Missing {

@@ -42,9 +42,9 @@ asked for, and the relay had not published all of it when --wait was up.`,
 
 // dlqFilter are the flags that say which letters.
 type dlqFilter struct {
-	errorType, eventType, aggregate, start, end string
-	statuses                                    []string
-	limit                                       int
+	listing
+	errorType, eventType, aggregate string
+	statuses                        []string
 }
 
 func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
@@ -53,9 +53,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl.StringVar(&f.eventType, "event-type", "", "letters of this event type, such as OrderCreated")
 	fl.StringVar(&f.aggregate, "aggregate", "", "letters of this aggregate")
 	fl.StringSliceVar(&f.statuses, "status", nil, "letters that stand there: pending, parked, processing, failed, manual, resolved, archived; several by commas")
-	fl.StringVar(&f.start, "start-date", "", "letters that died then or later: a date, a time (RFC 3339), or how long ago, such as 24h; UTC")
-	fl.StringVar(&f.end, "end-date", "", "letters that died before; a date includes its day")
-	fl.IntVar(&f.limit, "limit", limit, "this many letters at most, newest first; 0 means all")
+	f.listing.addFlags(cmd, "letters", "died", limit)
 	f.complete(cmd)
 }
 
@@ -68,27 +66,8 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 		}
 		out.Status = append(out.Status, dlq.Status(s))
 	}
-	if f.start != "" {
-		if out.Since, _, err = dateOrTime(f.start, now); err != nil {
-			return out, usageError{fmt.Errorf("--start-date %w", err)}
-		}
-	}
-	if f.end != "" {
-		var day bool
-		if out.Until, day, err = dateOrTime(f.end, now); err != nil {
-			return out, usageError{fmt.Errorf("--end-date %w", err)}
-		}
-		if day {
-			out.Until = out.Until.AddDate(0, 0, 1)
-		}
-	}
-	if !out.Since.IsZero() && !out.Until.IsZero() && !out.Since.Before(out.Until) {
-		return out, usageError{fmt.Errorf("--start-date %s is not before --end-date %s", f.start, f.end)}
-	}
-	if f.limit < 0 {
-		return out, usageError{fmt.Errorf("--limit %d must not be negative", f.limit)}
-	}
-	return out, nil
+	out.Since, out.Until, err = f.span(now)
+	return out, err
 }
 
 // empty tells whether no flag says which letters.
@@ -101,22 +80,6 @@ func statusNames() (out []string) {
 		out = append(out, string(s))
 	}
 	return out
-}
-
-// dateOrTime reads a date, a time, or how long ago it is; day says that it was
-// a date.
-func dateOrTime(s string, now time.Time) (t time.Time, day bool, err error) {
-	if t, err := time.Parse(time.DateOnly, s); err == nil {
-		return t, true, nil
-	}
-	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
-		return now.Add(-d), false, nil
-	}
-	t, err = time.Parse(time.RFC3339, s)
-	if err != nil {
-		return t, false, fmt.Errorf("%q: write a date such as 2026-01-02, a time such as 2026-01-02T15:04:05Z, or how long ago, such as 24h", s)
-	}
-	return t, false, nil
 }
 
 // dlqStore opens the store; close ends its session.
@@ -138,13 +101,9 @@ func (c *config) dlqStore() (s *dlq.Store, closeSession func(), err error) {
 
 // dlqOptions are those that follow from the database's settings.
 func (c *config) dlqOptions() ([]dlq.Option, error) {
-	cons, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
+	cons, serial, err := c.Scylla.consistencies()
 	if err != nil {
-		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
-	}
-	serial := gocql.Serial
-	if c.Scylla.LocalDC != "" {
-		serial = gocql.LocalSerial
+		return nil, err
 	}
 	timeout := cmp.Or(c.Scylla.Timeout, dlq.DefaultAttemptTimeout)
 	return []dlq.Option{

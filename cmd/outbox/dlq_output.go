@@ -173,7 +173,7 @@ func (t *letterTable) add(l *dlq.Letter) {
 }
 
 // counts prints what is in a map, most first.
-func counts[K ~string](w io.Writer, title string, m map[K]int64) {
+func counts[K ~string, N int | int64](w io.Writer, title string, m map[K]N) {
 	keys := make([]K, 0, len(m))
 	for k, n := range m {
 		if n > 0 {

@@ -122,9 +122,9 @@ func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, comm
 	if len(carriers) == 0 {
 		return nil, nil
 	}
-	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
+	consistency, _, err := c.Scylla.consistencies()
 	if err != nil {
-		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
+		return nil, err
 	}
 	s, err := schedule.New(schedule.Config{
 		Store: schedule.NewStore(session, consistency, c.Scylla.Timeout), Rate: c.Relay.ScheduleRate, Logger: log, Registerer: reg,

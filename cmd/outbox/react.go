@@ -97,13 +97,9 @@ address.`,
 
 // deliveries opens the store of deliveries.
 func (c *config) deliveries(session *gocql.Session) (*delivery.Store, error) {
-	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
+	consistency, serial, err := c.Scylla.consistencies()
 	if err != nil {
-		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
-	}
-	serial := gocql.Serial
-	if c.Scylla.LocalDC != "" {
-		serial = gocql.LocalSerial
+		return nil, err
 	}
 	s, err := delivery.Open(delivery.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, KeepDelivered: c.React.KeepDelivered, KeepFailed: c.React.KeepFailed, Consistency: consistency,
@@ -157,37 +153,28 @@ func toLog(log *slog.Logger) notify.Target {
 	})
 }
 
-func runReact(cmd *cobra.Command, c *config) (err error) {
-	ctx := cmd.Context()
-	log, err := c.Log.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return usageError{err}
-	}
+func runReact(cmd *cobra.Command, c *config) error {
 	// What is wrong with the rules is said before anything is waited for.
-	if _, err := c.reactor(nil, prometheus.NewRegistry(), log); err != nil {
-		return usageError{err}
-	}
-	teardown := daemon.Teardown{Logger: log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	teardown.AddFunc("scylla session", session.Close)
-	store, err := c.deliveries(session)
-	if err != nil {
+	check := func(log *slog.Logger) error {
+		_, err := c.reactor(nil, prometheus.NewRegistry(), log)
 		return err
 	}
-	reg := newRegistry()
-	reactor, err := c.reactor(store, reg, log)
-	if err != nil {
-		return usageError{err}
-	}
-	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, struct{}{} }), log)
-	if err != nil {
-		return withHint(err, "another process has that port; --admin-addr names another")
-	}
-	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-	log.Info("reacting to events", "rules", len(c.React.Rules), "targets", len(c.React.Targets), "admin", "http://"+admin.Addr())
-	return reactor.Run(ctx)
+	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, log *slog.Logger, teardown *daemon.Teardown) error {
+		store, err := c.deliveries(session)
+		if err != nil {
+			return err
+		}
+		reg := newRegistry()
+		reactor, err := c.reactor(store, reg, log)
+		if err != nil {
+			return usageError{err}
+		}
+		admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, struct{}{} }), log)
+		if err != nil {
+			return withHint(err, "another process has that port; --admin-addr names another")
+		}
+		teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
+		log.Info("reacting to events", "rules", len(c.React.Rules), "targets", len(c.React.Targets), "admin", "http://"+admin.Addr())
+		return reactor.Run(ctx)
+	})
 }

@@ -26,9 +26,9 @@ type services struct {
 
 // newServices returns the services on the session. Whoever asked for them closes them.
 func (c *config) newServices(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*services, error) {
-	consistency, err := gocql.ParseConsistencyWrapper(c.Scylla.Consistency)
+	consistency, _, err := c.Scylla.consistencies()
 	if err != nil {
-		return nil, usageError{fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Scylla.Consistency)}
+		return nil, err
 	}
 	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
 	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace, log); err != nil {

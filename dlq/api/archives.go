@@ -57,7 +57,7 @@ func (s *Server) archives(ctx context.Context, in *archivesInput) (*archivesOutp
 	out.Body.Configured = true
 	var after string
 	if in.Cursor != "" {
-		if err := readCursor(ctx, in.Cursor, &after); err != nil {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &after); err != nil {
 			return nil, err
 		}
 	}

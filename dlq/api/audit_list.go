@@ -67,11 +67,11 @@ func (s *Server) listAudit(ctx context.Context, in *auditInput) (*auditOutput, e
 	var after gocql.UUID
 	if in.Cursor != "" {
 		var at auditPlace
-		if err := readCursor(ctx, in.Cursor, &at); err != nil {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &at); err != nil {
 			return nil, err
 		}
 		if at.ID.Version() != 1 {
-			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one", in.Cursor)
+			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
 		}
 		after, since, to = at.ID, at.Since, at.ID
 	}

@@ -16,7 +16,7 @@ func (b *bundle) deliver(t *testing.T, event string, st delivery.State) *deliver
 	t.Helper()
 	r := &kgo.Record{Topic: "OrderCreated", Value: []byte(`{"n":1}`), Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(event)}, {Key: "ce_type", Value: []byte("OrderCreated")}}}
 	e := record.Decode(r)
-	d := delivery.New("big", r, &e)
+	d := delivery.New("big", "hook", r, &e)
 	if d.State = st; st == delivery.Failed {
 		d.Attempts, d.Error = 8, "the receiver answered 500"
 	}

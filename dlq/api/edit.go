@@ -57,13 +57,13 @@ func (b *editBody) content(ctx context.Context, l *dlq.Letter) (dlq.Edit, error)
 	e := l.Content()
 	switch {
 	case b.PayloadText != nil && b.PayloadBase64 != nil:
-		return e, invalid(ctx, "body.payload_base64", "send the payload as text or as base64, not both", nil)
+		return e, invalid(ctx, "body.payload_base64", "send the payload as text or as base64, not both")
 	case b.PayloadText != nil:
 		e.Payload = []byte(*b.PayloadText)
 	case b.PayloadBase64 != nil:
 		p, err := base64.StdEncoding.DecodeString(*b.PayloadBase64)
 		if err != nil {
-			return e, invalid(ctx, "body.payload_base64", err.Error(), nil)
+			return e, invalid(ctx, "body.payload_base64", err.Error())
 		}
 		e.Payload = p
 	}
@@ -130,7 +130,7 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 		return "", err
 	})
 	if errors.Is(err, dlq.ErrInvalidEdit) {
-		return nil, invalid(ctx, "body", err.Error(), nil)
+		return nil, invalid(ctx, "body", err.Error())
 	}
 	if err != nil {
 		return nil, s.toProblem(ctx, err, true)

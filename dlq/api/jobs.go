@@ -160,7 +160,7 @@ func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput,
 		return nil, newProblem(ctx, http.StatusForbidden, problemBlank, err.Error())
 	}
 	if b.Canary && b.Action != dlq.ActionReplay {
-		return nil, invalid(ctx, "body.canary", "only a replay has one", b.Canary)
+		return nil, invalid(ctx, "body.canary", "only a replay has one")
 	}
 	spec, err := s.specOf(ctx, &b.JobTarget)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput,
 	}
 	spec.BatchSize, spec.Canary = b.BatchSize, b.Canary
 	if err := spec.Validate(); err != nil {
-		return nil, invalid(ctx, "body", err.Error(), nil)
+		return nil, invalid(ctx, "body", err.Error())
 	}
 	said := *b
 	if n := len(said.IDs); n > auditIDs {
@@ -220,11 +220,11 @@ const auditIDs = 100
 func (s *Server) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
 	var after gocql.UUID
 	if in.Cursor != "" {
-		if err := readCursor(ctx, in.Cursor, &after); err != nil {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &after); err != nil {
 			return nil, err
 		}
 		if after.Version() != 1 {
-			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one", in.Cursor)
+			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
 		}
 	}
 	jobs, err := s.letters.Jobs(ctx, after, in.Limit+1)

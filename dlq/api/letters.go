@@ -118,7 +118,7 @@ func statusesOf(names []string) (out []dlq.Status) {
 // span checks two times of a request.
 func span(ctx context.Context, prefix string, since, until time.Time) error {
 	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
-		return invalid(ctx, prefix+"since", "it is not before until", since)
+		return invalid(ctx, prefix+"since", "it is not before until")
 	}
 	return nil
 }
@@ -131,11 +131,11 @@ func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 		return nil, err
 	}
 	if in.Cursor != "" {
-		if err := readCursor(ctx, in.Cursor, &f.After); err != nil {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &f.After); err != nil {
 			return nil, err
 		}
 		if f.After.FirstFailedAt.IsZero() {
-			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one", in.Cursor)
+			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
 		}
 	}
 	letters := make([]dlq.Letter, 0, in.Limit)

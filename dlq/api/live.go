@@ -135,6 +135,11 @@ func (l *live) changed(ids ...gocql.UUID) {
 	}
 }
 
+// repeated says that deliveries are to be made again.
+func (l *live) repeated(ctx context.Context) {
+	l.tell(context.WithoutCancel(ctx), "deliveries", false, map[string]any{})
+}
+
 // tell sends an event to all. One that is too far behind is dropped: it comes
 // again and gets what is then.
 func (l *live) tell(ctx context.Context, name string, keep bool, data any) {
@@ -181,6 +186,7 @@ type viewed struct {
 	l       *live
 	stats   *statsBody
 	relays  []relayBody
+	rules   []reactionBody
 	jobs    map[gocql.UUID]int64 // versions of those that were open
 	letters map[gocql.UUID]int64 // versions
 	down    bool
@@ -192,7 +198,7 @@ func (v *viewed) look(ctx context.Context) {
 	defer cancel()
 	var errs []error
 	// Stats come last: who has them hears of every letter that changes from then on.
-	for _, part := range []func(work, ctx context.Context) error{v.lookAtLetters, v.lookAtJobs, v.lookAtRelays, v.lookAtStats} {
+	for _, part := range []func(work, ctx context.Context) error{v.lookAtLetters, v.lookAtJobs, v.lookAtRelays, v.lookAtReactions, v.lookAtStats} {
 		errs = append(errs, part(work, ctx))
 	}
 	err := errors.Join(errs...)
@@ -228,6 +234,18 @@ func (v *viewed) lookAtRelays(work, ctx context.Context) error {
 	if v.relays == nil || !sameRelays(v.relays, relays) {
 		v.relays = relays
 		v.l.tell(ctx, "relays", true, map[string]any{"relays": relays})
+	}
+	return nil
+}
+
+func (v *viewed) lookAtReactions(work, ctx context.Context) error {
+	rules, err := v.l.s.readReactions(work)
+	if err != nil {
+		return err
+	}
+	if v.rules == nil || !sameReactions(v.rules, rules) {
+		v.rules = rules
+		v.l.tell(ctx, "reactions", true, map[string]any{"rules": rules})
 	}
 	return nil
 }
@@ -295,8 +313,8 @@ func (v *viewed) lookAtLetters(work, ctx context.Context) error {
 func (s *Server) registerLive() {
 	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
 		OperationID: "live", Method: http.MethodGet, Path: "/v1/dlq/live", Summary: "Stream what changes",
-		Description: "Server-sent events, once a second: stats (as /v1/dlq/stats), relays (as /v1/relays), job (as /v1/dlq/jobs/{id}), " +
-			"letters {event_ids}, database {reachable}. The first stats and relays come at once. letters names the changed ones among the latest 200, and " +
+		Description: "Server-sent events, once a second: stats (as /v1/dlq/stats), relays (as /v1/relays), reactions (as /v1/reactions), job (as /v1/dlq/jobs/{id}), " +
+			"letters {event_ids}, deliveries {} when some are to be repeated, database {reachable}. The first stats, relays and reactions come at once. letters names the changed ones among the latest 200, and " +
 			"all that were changed through this server. A comment comes every 15 s. A reader that is too slow is dropped, and a stream ends after an hour: come again.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "A stream of server-sent events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},

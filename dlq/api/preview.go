@@ -51,9 +51,9 @@ func (s *Server) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, er
 	ids := b.IDs
 	switch {
 	case b.Object != "" && b.Action != dlq.ActionRestore:
-		return spec, invalid(ctx, "body.object", "only a restore has one", b.Object)
+		return spec, invalid(ctx, "body.object", "only a restore has one")
 	case b.Object != "" && (b.Filter != nil || len(ids) > 0):
-		return spec, invalid(ctx, "body.object", "use an object, ids or a filter, not two of them", b.Object)
+		return spec, invalid(ctx, "body.object", "use an object, ids or a filter, not two of them")
 	case b.Object != "":
 		if ids, err = s.eventsOf(ctx, b.Object); err != nil {
 			return spec, err
@@ -61,7 +61,7 @@ func (s *Server) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, er
 	}
 	if b.Action == dlq.ActionArchive {
 		if b.Filter != nil || len(ids) > 0 {
-			return spec, invalid(ctx, "body.filter", "a sweep goes by the age of all letters: leave ids and filter out", nil)
+			return spec, invalid(ctx, "body.filter", "a sweep goes by the age of all letters: leave ids and filter out")
 		}
 	} else {
 		w, err := whichOf(ctx, b.Filter, ids, spec.Statuses())
@@ -71,7 +71,7 @@ func (s *Server) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, er
 		spec.Filter, spec.IDs = w.filter, w.ids
 	}
 	if err := spec.Validate(); err != nil {
-		return spec, invalid(ctx, "body", err.Error(), nil)
+		return spec, invalid(ctx, "body", err.Error())
 	}
 	return spec, nil
 }
@@ -86,25 +86,14 @@ type which struct {
 func whichOf(ctx context.Context, filter *filterBody, ids []string, statuses []dlq.Status) (w which, err error) {
 	switch {
 	case filter != nil && len(ids) > 0:
-		return w, invalid(ctx, "body.ids", "use ids or a filter, not both", len(ids))
+		return w, invalid(ctx, "body.ids", "use ids or a filter, not both")
 	case filter == nil && len(ids) == 0:
-		return w, invalid(ctx, "body.filter", "say which letters: by ids, or by a filter; an empty one, {}, means all that stand where the action usually begins", nil)
+		return w, invalid(ctx, "body.filter", "say which letters: by ids, or by a filter; an empty one, {}, means all that stand where the action usually begins")
 	case len(ids) > dlq.MaxJobIDs:
-		return w, invalid(ctx, "body.ids", fmt.Sprintf("name at most %d, or use a filter", dlq.MaxJobIDs), len(ids))
+		return w, invalid(ctx, "body.ids", fmt.Sprintf("name at most %d, or use a filter", dlq.MaxJobIDs))
 	}
-	seen := make(map[gocql.UUID]bool, len(ids))
-	for i, text := range ids {
-		id, err := eventID(ctx, fmt.Sprintf("body.ids[%d]", i), text)
-		if err != nil {
-			return w, err
-		}
-		if !seen[id] {
-			seen[id] = true
-			w.ids = append(w.ids, id)
-		}
-	}
-	if filter == nil {
-		return w, nil
+	if w.ids, err = idsOf(ctx, ids); err != nil || filter == nil {
+		return w, err
 	}
 	if err := span(ctx, "body.filter.", filter.Since, filter.Until); err != nil {
 		return w, err

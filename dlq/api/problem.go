@@ -48,10 +48,11 @@ func newProblem(ctx context.Context, status int, typ, detail string) *problem {
 	return &problem{Problem: httpapi.New(status, typ, detail), RequestID: access.RequestIDOf(ctx)}
 }
 
-// invalid is the problem of one bad field, in huma's way to name it.
-func invalid(ctx context.Context, location, message string, value any) *problem {
+// invalid is the problem of one bad field, in huma's way to name it. What the caller
+// sent is not repeated.
+func invalid(ctx context.Context, location, message string) *problem {
 	p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The request has bad fields; errors names each of them.")
-	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message, Value: value}}
+	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
 	return p
 }
 

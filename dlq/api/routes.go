@@ -76,7 +76,7 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 	}
 	reason, err := url.PathUnescape(ctx.Header(ReasonHeader))
 	if err != nil || !utf8.ValidString(reason) || utf8.RuneCountInString(reason) > maxReason {
-		answerProblem(ctx, invalid(ctx.Context(), "header."+ReasonHeader, "must be at most 2,000 characters of UTF-8, percent-encoded", nil))
+		answerProblem(ctx, invalid(ctx.Context(), "header."+ReasonHeader, "must be at most 2,000 characters of UTF-8, percent-encoded"))
 		return
 	}
 	seen := &watched{humaContext: ctx}

@@ -90,6 +90,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	conf.CreateHooks = nil
 	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	conf.DocsPath, conf.SchemasPath = "", ""
+	conf.Transformers = append(conf.Transformers, withoutValues)
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
@@ -105,6 +106,8 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.registerLive()
 	s.registerBiography()
 	s.registerDeliveries()
+	s.registerRepeats()
+	s.registerReactions()
 	s.registerRoutes()
 }
 
@@ -185,8 +188,7 @@ func nothing(w http.ResponseWriter, r *http.Request) {
 }
 
 func nothingAt(r *http.Request, status int) *problem {
-	path := r.URL.Path
-	return newProblem(r.Context(), status, problemBlank, "There is nothing at "+strconv.Quote(path[:min(len(path), 100)])+"; /openapi.json says what is where.")
+	return newProblem(r.Context(), status, problemBlank, "There is nothing at this path; /openapi.json says what is where.")
 }
 
 // heavily runs a read of many letters when few others run.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -35,7 +36,7 @@ func ifMatch(ctx context.Context, header string) (int64, error) {
 			return v, nil
 		}
 	}
-	return 0, invalid(ctx, "header.If-Match", `write the letter's ETag, such as "3", quotes and all`, header)
+	return 0, invalid(ctx, "header.If-Match", `write the letter's ETag, such as "3", quotes and all`)
 }
 
 // cursorOf is a place in a listing as callers have it: opaque to them.
@@ -48,13 +49,13 @@ func cursorOf(v any) string {
 }
 
 // readCursor reads what cursorOf wrote into v. Anything else is the caller's mistake.
-func readCursor(ctx context.Context, cursor string, v any) error {
+func readCursor(ctx context.Context, location, cursor string, v any) error {
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil {
 		err = json.Unmarshal(b, v)
 	}
 	if err != nil {
-		return invalid(ctx, "query.cursor", "it is none that this API gave; start without one", cursor[:min(len(cursor), 100)])
+		return invalid(ctx, location, "it is none that this API gave; start without one")
 	}
 	return nil
 }
@@ -63,9 +64,25 @@ func readCursor(ctx context.Context, cursor string, v any) error {
 func eventID(ctx context.Context, location, text string) (gocql.UUID, error) {
 	id, err := gocql.ParseUUID(text)
 	if err != nil {
-		return id, invalid(ctx, location, "write an id such as 01a2005c-395d-72e3-8401-994110828553", text[:min(len(text), 100)])
+		return id, invalid(ctx, location, "write an id such as 01a2005c-395d-72e3-8401-994110828553")
 	}
 	return id, nil
+}
+
+// idsOf reads the ids of a body. One that is there twice is one.
+func idsOf(ctx context.Context, texts []string) (out []gocql.UUID, err error) {
+	seen := make(map[gocql.UUID]bool, len(texts))
+	for i, text := range texts {
+		id, err := eventID(ctx, fmt.Sprintf("body.ids[%d]", i), text)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[id] {
+			seen[id] = true
+			out = append(out, id)
+		}
+	}
+	return out, nil
 }
 
 // none tells whether an error says that there is no such row.

@@ -29,9 +29,11 @@ var States = []State{Pending, Failed, Delivered}
 
 // Delivery is one event at one rule.
 type Delivery struct {
-	ID    gocql.UUID
-	Rule  string
-	State State
+	ID   gocql.UUID
+	Rule string
+	// Plugin is the target or plugin that the rule leads to, by its name.
+	Plugin string
+	State  State
 	// Attempts are those since the delivery began, or since it was last repeated.
 	Attempts int
 	// Error is that of the last attempt that failed, also when a later one did not.
@@ -54,7 +56,10 @@ type Delivery struct {
 	EventID     string
 	EventType   string
 	AggregateID string
+	// Tries are the last attempts, the oldest first; see Tried. They and the record's
 	// Key, Value and Headers are absent in lists.
+	Tries []Try
+
 	Key     []byte
 	Value   []byte
 	Headers map[string][]byte
@@ -74,10 +79,10 @@ func NewID(rule string, e *record.Event) gocql.UUID {
 	return outbox.NameID(namespace, rule, "record", e.Topic, strconv.Itoa(int(e.Partition)), strconv.FormatInt(e.Offset, 10))
 }
 
-// New is a delivery that has not begun.
-func New(rule string, r *kgo.Record, e *record.Event) *Delivery {
+// New is a delivery that has not begun, of an event by a rule to a plugin.
+func New(rule, plugin string, r *kgo.Record, e *record.Event) *Delivery {
 	d := &Delivery{
-		ID: NewID(rule, e), Rule: rule, State: Pending, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, RecordAt: e.At,
+		ID: NewID(rule, e), Rule: rule, Plugin: plugin, State: Pending, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, RecordAt: e.At,
 		EventID: e.ID, EventType: e.Type, AggregateID: e.AggregateID, Key: r.Key, Value: r.Value,
 	}
 	if len(r.Headers) > 0 {

@@ -18,13 +18,17 @@ type shelf struct{ kind, value string }
 
 // The kinds of shelves. A delivery stands on one of each.
 const (
-	kindRule  = "rule"
-	kindState = "state"
-	kindEvent = "event"
+	kindRule   = "rule"
+	kindPlugin = "plugin"
+	kindState  = "state"
+	kindEvent  = "event"
 )
 
 func shelves(d *Delivery) []shelf {
 	out := []shelf{{kindState, string(d.State)}, {kindRule, d.Rule}}
+	if d.Plugin != "" {
+		out = append(out, shelf{kindPlugin, d.Plugin})
+	}
 	if d.EventID != "" {
 		out = append(out, shelf{kindEvent, d.EventID})
 	}
@@ -76,10 +80,11 @@ func (s *Store) written(some []bucket) {
 
 // Filter says which deliveries.
 type Filter struct {
-	// Rule, State and Event are those of the deliveries; empty for any.
-	Rule  string
-	State State
-	Event string
+	// Rule, Plugin, State and Event are those of the deliveries; empty for any.
+	Rule   string
+	Plugin string
+	State  State
+	Event  string
 	// Since and Until bound CreatedAt; the first is included. Zero for no bound.
 	Since, Until time.Time
 	// After is the place of the last delivery of the list before; zero begins.
@@ -101,7 +106,7 @@ func (p Place) compare(q Place) int {
 }
 
 func (f *Filter) matches(d *Delivery) bool {
-	return (f.Rule == "" || f.Rule == d.Rule) && (f.State == "" || f.State == d.State) && (f.Event == "" || f.Event == d.EventID)
+	return (f.Rule == "" || f.Rule == d.Rule) && (f.Plugin == "" || f.Plugin == d.Plugin) && (f.State == "" || f.State == d.State) && (f.Event == "" || f.Event == d.EventID)
 }
 
 // shelves are those on which the deliveries meant stand: the shortest.
@@ -109,10 +114,12 @@ func (f *Filter) shelves() (out []shelf) {
 	switch {
 	case f.Event != "":
 		return []shelf{{kindEvent, f.Event}}
-	case f.State != "" && (f.State != Delivered || f.Rule == ""):
+	case f.State != "" && (f.State != Delivered || f.Rule == "" && f.Plugin == ""):
 		return []shelf{{kindState, string(f.State)}}
 	case f.Rule != "":
 		return []shelf{{kindRule, f.Rule}}
+	case f.Plugin != "":
+		return []shelf{{kindPlugin, f.Plugin}}
 	}
 	for _, st := range States {
 		out = append(out, shelf{kindState, string(st)})
@@ -164,6 +171,29 @@ func (s *Store) List(ctx context.Context, f Filter, each func(*Delivery) error) 
 		return nil
 	}
 	return err
+}
+
+// ReadAll returns those deliveries of ids that are there, without their records and
+// attempts, in the order of ids.
+func (s *Store) ReadAll(ctx context.Context, ids []gocql.UUID) (out []*Delivery, err error) {
+	for len(ids) > 0 {
+		n := min(len(ids), listChunk)
+		some := make([]Place, n)
+		for i, id := range ids[:n] {
+			some[i].ID = id
+		}
+		found, err := s.listed(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range found {
+			if d != nil {
+				out = append(out, d)
+			}
+		}
+		ids = ids[n:]
+	}
+	return out, nil
 }
 
 // listed reads deliveries without their records; nil for one that is not there.

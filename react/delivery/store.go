@@ -3,6 +3,7 @@ package delivery
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -101,21 +102,21 @@ func Open(cfg Config) (*Store, error) {
 	return &Store{cfg: cfg, stmt: newStatements(cfg.Keyspace), buckets: make(map[bucket]bool)}, nil
 }
 
-const listColumns = "id, rule, state, attempts, error, created_at, changed_at, next_attempt, repeats, repeated_by, reason," +
+const listColumns = "id, rule, plugin, state, attempts, error, created_at, changed_at, next_attempt, repeats, repeated_by, reason," +
 	" topic, topic_partition, record_offset, record_at, event_id, event_type, aggregate_id, written_at"
 
 type statements struct {
-	save, read, readListed, put, drop, putBucket, buckets, list, putRepeat, dropRepeat, repeats, since, putSince string
+	save, read, readListed, put, drop, putBucket, buckets, list, putRepeat, dropRepeat, repeats, since, putSince, putReport, reports string
 }
 
 func newStatements(keyspace string) statements {
 	k := keyspace + "."
 	return statements{
 		// Not an INSERT: without a row marker the row goes when its last cell does.
-		save: "UPDATE " + k + "deliveries USING TTL ? SET rule = ?, state = ?, attempts = ?, error = ?, created_at = ?, changed_at = ?, next_attempt = ?," +
+		save: "UPDATE " + k + "deliveries USING TTL ? SET rule = ?, plugin = ?, state = ?, attempts = ?, error = ?, created_at = ?, changed_at = ?, next_attempt = ?," +
 			" repeats = ?, repeated_by = ?, reason = ?, topic = ?, topic_partition = ?, record_offset = ?, record_at = ?, event_id = ?, event_type = ?," +
-			" aggregate_id = ?, record_key = ?, record_value = ?, record_headers = ?, written_at = ? WHERE id = ?",
-		read:       "SELECT " + listColumns + ", record_key, record_value, record_headers FROM " + k + "deliveries WHERE id = ?",
+			" aggregate_id = ?, record_key = ?, record_value = ?, record_headers = ?, tries = ?, written_at = ? WHERE id = ?",
+		read:       "SELECT " + listColumns + ", record_key, record_value, record_headers, tries FROM " + k + "deliveries WHERE id = ?",
 		readListed: "SELECT " + listColumns + " FROM " + k + "deliveries WHERE id = ?",
 		put:        "INSERT INTO " + k + "delivery_lookups (kind, value, bucket, created_at, id) VALUES (?, ?, ?, ?, ?) USING TTL ?",
 		drop:       "DELETE FROM " + k + "delivery_lookups WHERE kind = ? AND value = ? AND bucket = ? AND created_at = ? AND id = ?",
@@ -127,6 +128,8 @@ func newStatements(keyspace string) statements {
 		repeats:    "SELECT id, topic, topic_partition FROM " + k + "delivery_repeats WHERE rule = ? LIMIT ?",
 		since:      "SELECT since FROM " + k + "delivery_rules WHERE rule = ?",
 		putSince:   "INSERT INTO " + k + "delivery_rules (rule, since) VALUES (?, ?) IF NOT EXISTS",
+		putReport:  "INSERT INTO " + k + "react_instances (scope, rule, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?) USING TTL ?",
+		reports:    "SELECT rule, instance, at, status FROM " + k + "react_instances WHERE scope = 'keyspace'",
 	}
 }
 
@@ -136,7 +139,14 @@ func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Quer
 
 // Read returns a delivery with its record, or ErrNotFound.
 func (s *Store) Read(ctx context.Context, id gocql.UUID) (*Delivery, error) {
-	return s.scan(ctx, s.stmt.read, id, func(d *Delivery) []any { return []any{&d.Key, &d.Value, &d.Headers} })
+	var tries string
+	d, err := s.scan(ctx, s.stmt.read, id, func(d *Delivery) []any { return []any{&d.Key, &d.Value, &d.Headers, &tries} })
+	if err == nil && tries != "" {
+		if err := json.Unmarshal([]byte(tries), &d.Tries); err != nil {
+			return nil, fmt.Errorf("read the attempts of delivery %s: %w", id, err)
+		}
+	}
+	return d, err
 }
 
 func (s *Store) scan(ctx context.Context, stmt string, id gocql.UUID, more func(*Delivery) []any) (*Delivery, error) {
@@ -144,7 +154,7 @@ func (s *Store) scan(ctx context.Context, stmt string, id gocql.UUID, more func(
 	defer cancel()
 	d := new(Delivery)
 	into := []any{
-		&d.ID, &d.Rule, (*string)(&d.State), &d.Attempts, &d.Error, &d.CreatedAt, &d.ChangedAt, &d.NextAttempt, &d.Repeats, &d.RepeatedBy, &d.Reason,
+		&d.ID, &d.Rule, &d.Plugin, (*string)(&d.State), &d.Attempts, &d.Error, &d.CreatedAt, &d.ChangedAt, &d.NextAttempt, &d.Repeats, &d.RepeatedBy, &d.Reason,
 		&d.Topic, &d.Partition, &d.Offset, &d.RecordAt, &d.EventID, &d.EventType, &d.AggregateID, &d.writtenAt,
 	}
 	if more != nil {
@@ -186,6 +196,10 @@ func (s *Store) save(ctx context.Context, d *Delivery, repeat bool) error {
 	// Clocks of two owners differ: what is written later counts.
 	at := max(now.UnixMicro(), d.writtenAt+1)
 	ttl := int(s.keep(d.State) / time.Second)
+	tries, err := d.tries()
+	if err != nil {
+		return fmt.Errorf("save delivery %s: %w", d.ID, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	b := s.cfg.Session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(cqlcode.OtherNode{}).WithTimestamp(at)
@@ -203,8 +217,8 @@ func (s *Store) save(ctx context.Context, d *Delivery, repeat bool) error {
 			b.Query(s.stmt.drop, f.kind, f.value, f.bucketOf(created), created, d.ID)
 		}
 	}
-	b.Query(s.stmt.save, ttl, d.Rule, string(d.State), d.Attempts, d.Error, created, now, unset(d.NextAttempt), d.Repeats, d.RepeatedBy, d.Reason,
-		d.Topic, d.Partition, d.Offset, d.RecordAt, d.EventID, d.EventType, d.AggregateID, d.Key, d.Value, d.Headers, at, d.ID)
+	b.Query(s.stmt.save, ttl, d.Rule, d.Plugin, string(d.State), d.Attempts, d.Error, created, now, unset(d.NextAttempt), d.Repeats, d.RepeatedBy, d.Reason,
+		d.Topic, d.Partition, d.Offset, d.RecordAt, d.EventID, d.EventType, d.AggregateID, d.Key, d.Value, d.Headers, tries, at, d.ID)
 	if repeat {
 		b.Query(s.stmt.putRepeat, d.Rule, d.ID, d.Topic, d.Partition, ttl)
 	}

@@ -50,7 +50,7 @@ func (b *bundle) saved(t *testing.T, rule string, n int, st State) *Delivery {
 	b.now = b.now.Add(time.Minute)
 	r := testRecord(n)
 	e := record.Decode(r)
-	d := New(rule, r, &e)
+	d := New(rule, "to-"+rule, r, &e)
 	d.State = st
 	if err := b.Save(t.Context(), d); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,14 @@ export const api = {
   changeOrder: (order, change, body, etag, reason) => post(`/v1/orders/${id(order)}/${change}`, body, { "If-Match": etag, ...why(reason) }),
   messages: (query, s) => get("/v1/messages", query, s),
   message: (message, s) => get(`/v1/messages/${id(message)}`, null, s),
+  messageContent: (message, s) => get(`/v1/messages/${id(message)}/content`, null, s),
+  releaseMessage: (message, reason) => post(`/v1/messages/${id(message)}/release`, {}, why(reason)),
   takeBack: (message, reason) => call(`/v1/messages/${id(message)}`, { method: "DELETE", headers: why(reason) }),
+  reactions: (s) => get("/v1/reactions", null, s),
+  deliveries: (query, s) => get("/v1/deliveries", query, s),
+  delivery: (delivery, s) => get(`/v1/deliveries/${id(delivery)}`, null, s),
+  repeat: (delivery, reason) => post(`/v1/deliveries/${id(delivery)}/repeat`, { reason }),
+  repeatMany: (body) => post("/v1/deliveries/repeat", body),
   audit: (query, s) => get("/v1/dlq/audit", query, s),
 };
 

@@ -80,6 +80,19 @@ export const messageStates = {
   archived: ["archived", "Its dead letter was put away."],
 };
 
+// The states of deliveries of reactions, and of their rules.
+export const deliveryStates = {
+  pending: ["pending", "It is tried again by itself, or somebody asked for it."],
+  failed: ["failed", "It was given up. It waits for you."],
+  delivered: ["resolved", "The plugin took the event."],
+};
+
+export const ruleStates = {
+  running: ["resolved", "A process runs it."],
+  silent: ["failed", "Its process says nothing any more."],
+  stopped: ["archived", "No process runs it."],
+};
+
 // orderChanges are what an operator does with an order (orders/state.go). The
 // preview, by the order's own rules, decides.
 export const orderChanges = {
@@ -108,6 +121,6 @@ Object.assign(actions, {
 
 export const roleMeans = {
   viewer: "may look, and change nothing",
-  operator: "may replay, release, put aside and resolve; pause and resume jobs; confirm, ship and cancel orders; take messages back",
+  operator: "may replay, release, put aside and resolve; pause and resume jobs; repeat deliveries; confirm, ship and cancel orders; release messages and take them back",
   admin: "may do everything: also discard, edit, purge, restore and cancel",
 };

@@ -10,7 +10,7 @@ const states = {
   intended: "What came of it was not written; the process may have died just then: look at the letter.",
 };
 
-const places = { job: "jobs", order: "orders", message: "scheduled" };
+const places = { job: "jobs", order: "orders", message: "scheduled", delivery: "reactions" };
 const place = (action) => places[/[a-z]+$/.exec(action)?.[0]] ?? "letters";
 
 export function audit(ctx) {
@@ -43,6 +43,6 @@ export function audit(ctx) {
   const on = (e, i) => (e.target
     ? h("a", { class: "mono", href: href(`/${place(e.action)}/${e.target}`), title: e.target, "data-key": `a-${i}` }, short(e.target))
     : h("span", { class: "muted" }, "–"));
-  ctx.soon(["letters", "job"], read, 1500);
+  ctx.soon(["letters", "job", "deliveries"], read, 1500);
   read();
 }

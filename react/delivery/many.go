@@ -1,0 +1,90 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// repeatAtOnce is how many deliveries RepeatAll repeats at the same time.
+	repeatAtOnce = 16
+	// maxCounted bounds how many different errors a Tally tells apart: a receiver may
+	// answer each event with words of its own.
+	maxCounted = 20
+	// otherErrors is what stands for the rest.
+	otherErrors = "(other errors)"
+)
+
+// Tally counts deliveries. Make one with NewTally.
+type Tally struct {
+	Deliveries int            `json:"deliveries"`
+	ByRule     map[string]int `json:"by_rule"`
+	ByPlugin   map[string]int `json:"by_plugin"`
+	ByState    map[string]int `json:"by_state"`
+	ByError    map[string]int `json:"by_error" doc:"By the last error's first 500 bytes; at most 20 different ones, and (other errors)"`
+}
+
+// Add counts a delivery.
+func (t *Tally) Add(d *Delivery) {
+	t.Deliveries++
+	t.ByRule[d.Rule]++
+	t.ByPlugin[d.Plugin]++
+	t.ByState[string(d.State)]++
+	if d.Error == "" {
+		return
+	}
+	key := cut(d.Error)
+	if _, known := t.ByError[key]; !known && len(t.ByError) >= maxCounted {
+		key = otherErrors
+	}
+	t.ByError[key]++
+}
+
+// NewTally is a Tally of nothing.
+func NewTally() *Tally {
+	return &Tally{ByRule: map[string]int{}, ByPlugin: map[string]int{}, ByState: map[string]int{}, ByError: map[string]int{}}
+}
+
+// Asking is what came of RepeatAll.
+type Asking struct {
+	Asked   int `json:"asked" doc:"Deliveries that will be made again"`
+	Pending int `json:"pending" doc:"Those left alone because they are tried again by themselves"`
+	Missing int `json:"missing" doc:"Those that are there no longer"`
+}
+
+// RepeatAll is Repeat for many, several at a time and in no order. After an error
+// some more than Asked says may have been asked for; asking again is harmless, since
+// those are pending.
+func (s *Store) RepeatAll(ctx context.Context, ids []gocql.UUID, by, reason string) (Asking, error) {
+	var mu sync.Mutex
+	var out Asking
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(repeatAtOnce)
+	for _, id := range ids {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			_, err := s.Repeat(ctx, id, by, reason)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				out.Asked++
+			case errors.Is(err, ErrPending):
+				out.Pending++
+			case errors.Is(err, ErrNotFound):
+				out.Missing++
+			default:
+				return err
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	return out, err
+}
