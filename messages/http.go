@@ -350,6 +350,9 @@ func readCursor(s string) (schedule.Position, bool) {
 
 // fail maps an error, and logs it if only the log can explain it.
 func (a *API) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) *messageProblem {
+	if httpapi.HungUp(ctx, err) {
+		return newProblem(httpapi.StatusHungUp, "about:blank", "The caller has gone.")
+	}
 	p := toProblem(err, id, keyed)
 	if p.Status == http.StatusInternalServerError {
 		a.service.cfg.Logger.ErrorContext(ctx, "request failed", "operation", operation, "event_id", id, "err", err)

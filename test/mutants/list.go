@@ -168,7 +168,7 @@ var mutants = []mutant{
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "read-back does not go back to the claim of a dead letter", file: "relay/relay.go",
-		old: "			back.alsoSince = dead.since\n",
+		old: "			back.alsoSince = earliest(since, dead.since)\n",
 		new: "",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
@@ -329,6 +329,14 @@ var mutants = []mutant{
 	{
 		name: "a message that another takes up is forgotten", file: "schedule/release.go", pkg: "./schedule", run: "AgainWhileItIsTakenUp",
 		old: "			return false, err\n		}\n		m.releaseAt", new: "			return err == nil, err\n		}\n		m.releaseAt",
+	},
+	{
+		name: "a certificate is read once", file: "internal/access/certificate.go", pkg: "./internal/access", run: "RenewedCertificate",
+		old: "if err != nil || seen == c.seen {", new: "if err != nil || seen != c.seen || seen == c.seen {",
+	},
+	{
+		name: "a caller who hung up is a defect", file: "orders/http.go", pkg: "./orders", run: "HungUp",
+		old: "	if httpapi.HungUp(ctx, err) {", new: "	if httpapi.HungUp(ctx, nil) {",
 	},
 	{
 		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
