@@ -193,7 +193,7 @@ func (c *Client) repeat(ctx context.Context, r *call) ([]byte, error) {
 
 // again tells whether the same request may have another answer. All requests
 // have an Idempotency-Key, change nothing, or change nothing more the second time
-// (DELETE), so an answer that was lost is no reason to stop.
+// (DELETE, a release), so an answer that was lost is no reason to stop.
 func again(err error) bool {
 	var p *Problem
 	if !errors.As(err, &p) {

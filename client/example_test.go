@@ -153,6 +153,33 @@ func ExampleClient_PostMessage() {
 	// cancelled
 }
 
+// What waits is looked at, and goes out ahead of its time.
+func ExampleClient_ReleaseMessage() {
+	url, stop := serve()
+	defer stop()
+	ctx := context.Background()
+	c := &client.Client{URL: url}
+	hello := "hello"
+	m, err := c.PostMessage(ctx, client.NewMessage{Topic: "reminders", PayloadText: &hello, Delay: time.Hour})
+	must(err)
+
+	carries, err := c.MessageContent(ctx, m.ID)
+	must(err)
+	fmt.Println(carries.ContentType, string(carries.Payload()))
+	released, err := c.ReleaseMessage(ctx, m.ID)
+	must(err)
+	fmt.Println(released.State, released.DeliverAt.Before(*m.DeliverAt))
+
+	must(c.CancelMessage(ctx, m.ID))
+	_, err = c.ReleaseMessage(ctx, m.ID)
+	var p *client.Problem
+	fmt.Println(errors.As(err, &p) && p.Type == client.ProblemNotWaiting, p.State)
+	// Output:
+	// text/plain; charset=utf-8 hello
+	// scheduled true
+	// true cancelled
+}
+
 // Each message of a batch is stored on its own. What could not be stored for a
 // reason that passes was sent again; what is left is refused.
 func ExampleClient_PostMessages() {

@@ -27,7 +27,8 @@ const (
 // when it goes out, up to 366 days ahead; neither says at once.
 type NewMessage struct {
 	Topic string `json:"topic"`
-	// Key is the record key; empty means the message's id.
+	// Key is the record key; empty means the message's id. Messages with one key
+	// reach one partition, in no order that is promised.
 	Key           string            `json:"key,omitempty"`
 	Payload       json.RawMessage   `json:"payload,omitempty"`
 	PayloadText   *string           `json:"payload_text,omitempty"`
@@ -83,6 +84,23 @@ type Message struct {
 	History []MessageStep `json:"history"`
 	// Note says what could not be looked up.
 	Note string `json:"note"`
+}
+
+// MessageContent is what a message carries.
+type MessageContent struct {
+	ContentType string            `json:"content_type"`
+	Headers     map[string]string `json:"headers"`
+	// PayloadText is the payload if it is UTF-8; otherwise it is nil, and the payload is PayloadBase64.
+	PayloadText   *string `json:"payload_text"`
+	PayloadBase64 []byte  `json:"payload_base64"`
+}
+
+// Payload is the payload in either form.
+func (c *MessageContent) Payload() []byte {
+	if c.PayloadText != nil {
+		return []byte(*c.PayloadText)
+	}
+	return c.PayloadBase64
 }
 
 // Record is a place in a topic.

@@ -50,6 +50,20 @@ func (c *Client) GetMessage(ctx context.Context, id string) (Message, error) {
 	return send[Message](ctx, c, http.MethodGet, messagePath(id), nil, nil)
 }
 
+// MessageContent says what a message carries; it never changes. Of a message that
+// was taken back nothing is kept: that is a *Problem of the type ProblemNoMessage.
+func (c *Client) MessageContent(ctx context.Context, id string) (MessageContent, error) {
+	return send[MessageContent](ctx, c, http.MethodGet, messagePath(id)+"/content", nil, nil)
+}
+
+// ReleaseMessage makes a message that waits due at once. It is then still
+// MessageScheduled, can be taken back until it is on its way, and goes out once. A
+// *Problem of the type ProblemNotWaiting says in State why there was nothing to
+// release; if an answer was lost, it may be that this call has done it.
+func (c *Client) ReleaseMessage(ctx context.Context, id string) (Message, error) {
+	return send[Message](ctx, c, http.MethodPost, messagePath(id)+"/release", struct{}{}, nil)
+}
+
 // CancelMessage takes a message back: after nil it is never published. A
 // *Problem of the type ProblemTooLate says that it is out, or about to be.
 func (c *Client) CancelMessage(ctx context.Context, id string) error {

@@ -21,6 +21,7 @@ const (
 	ProblemOverloaded  = "urn:scylla-outbox:problem:overloaded"
 	ProblemNoMessage   = "urn:scylla-outbox:problem:message-not-found"
 	ProblemTooLate     = "urn:scylla-outbox:problem:message-too-late"
+	ProblemNotWaiting  = "urn:scylla-outbox:problem:message-not-waiting"
 	ProblemQuota       = "urn:scylla-outbox:problem:quota-used-up"
 )
 
@@ -38,6 +39,8 @@ type Problem struct {
 	OrderID string `json:"order_id"`
 	// MessageID is the message in question, where there is one.
 	MessageID string `json:"message_id"`
+	// State is where the message stands, where it is why a change is refused.
+	State MessageState `json:"state"`
 	// CurrentStatus is the order's, where it is why a change is refused.
 	CurrentStatus Status `json:"current_status"`
 	// OutcomeUnknown: the change may be stored, or become so later. The same

@@ -105,6 +105,15 @@ func (s *Store) addMany(ctx context.Context, letters []listed) error {
 	if err := s.execute(ctx, b); err != nil {
 		return fmt.Errorf("list dead letter %s and %d more: %w", letters[0].letter.EventID, len(letters)-1, err)
 	}
+	// Again, if the process stood still in between for so long that Tidy may have
+	// been there.
+	for _, x := range letters {
+		for _, f := range x.on {
+			if err := s.openBucket(ctx, f, f.bucketOf(x.letter.FirstFailedAt)); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -158,10 +167,10 @@ func (s *Store) execute(ctx context.Context, b *gocql.Batch) error {
 	return b.WithContext(ctx).Exec()
 }
 
-// bucketCache remembers which buckets this process has written down.
+// bucketCache remembers when this process announced which buckets.
 type bucketCache struct {
-	mu   sync.Mutex
-	seen map[bucketKey]struct{}
+	mu        sync.Mutex
+	announced map[bucketKey]time.Time
 }
 
 type bucketKey struct {
@@ -172,28 +181,33 @@ type bucketKey struct {
 // maxBucketsSeen bounds the cache; forgetting costs a write.
 const maxBucketsSeen = 10_000
 
-// openBucket makes sure that readers know the bucket.
+// openBucket makes sure that readers know the bucket, and that Tidy leaves it for a
+// while.
 func (s *Store) openBucket(ctx context.Context, f shelf, bucket time.Time) error {
 	if f.kind == kindAggregate {
 		return nil
 	}
-	key := bucketKey{f, bucket.Unix()}
+	key, now := bucketKey{f, bucket.Unix()}, s.now()
 	s.buckets.mu.Lock()
-	_, known := s.buckets.seen[key]
+	at, known := s.buckets.announced[key]
 	s.buckets.mu.Unlock()
-	if known {
+	if age := now.Sub(at); known && age >= 0 && age < announceAgain {
 		return nil
+	}
+	written := now.UnixMicro()
+	if f.kind == kindJob {
+		written = 1 // for good: Tidy leaves months alone
 	}
 	qctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.query(qctx, s.stmt.bucketAdd, f.kind, f.value, bucket).Idempotent(true).Exec(); err != nil {
+	if err := s.query(qctx, s.stmt.bucketAdd, f.kind, f.value, bucket, written).Idempotent(true).Exec(); err != nil {
 		return fmt.Errorf("open the list of %s %s: %w", f.kind, f.value, err)
 	}
 	s.buckets.mu.Lock()
 	defer s.buckets.mu.Unlock()
-	if s.buckets.seen == nil || len(s.buckets.seen) >= maxBucketsSeen {
-		s.buckets.seen = make(map[bucketKey]struct{})
+	if s.buckets.announced == nil || len(s.buckets.announced) >= maxBucketsSeen {
+		s.buckets.announced = make(map[bucketKey]time.Time)
 	}
-	s.buckets.seen[key] = struct{}{}
+	s.buckets.announced[key] = now
 	return nil
 }

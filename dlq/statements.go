@@ -30,7 +30,7 @@ type statements struct {
 	bury, entry, entries, letter, wholes, history           string
 	chainAdd, chainDrop, chains, chain                      string
 	lookupAdd, lookupDrop, lookups, lookupFirst, lookupSize string
-	bucketAdd, buckets, allBuckets                          string
+	bucketAdd, bucketDrop, buckets, allBuckets              string
 	requestAdd, requestDrop, requests                       string
 	holdAdd, holdDrop, holds                                string
 	editAdd, editIDAdd, edit, edits, editOf                 string
@@ -70,7 +70,8 @@ func newStatements(keyspace string) statements {
 		lookupFirst: "SELECT first_failed_at FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ? ORDER BY first_failed_at ASC LIMIT 1",
 		lookupSize:  "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?",
 
-		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?)",
+		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?) USING TIMESTAMP ?",
+		bucketDrop: "DELETE FROM " + buckets + " USING TIMESTAMP ? WHERE kind = ? AND value = ? AND bucket = ?",
 		buckets:    "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",
 		allBuckets: "SELECT value, bucket FROM " + buckets + " WHERE kind = ?",
 

@@ -17,6 +17,14 @@ var ErrNotFound = errors.New("no such message")
 // ErrTooLate says that a message is in the outbox, or beyond, and cannot be taken back.
 var ErrTooLate = errors.New("the message is on its way")
 
+// NotWaitingError says that a message waits no more, so that it cannot be released.
+type NotWaitingError struct{ State State }
+
+// Error says where it stands.
+func (e *NotWaitingError) Error() string {
+	return "the message does not wait: it is " + string(e.State)
+}
+
 // FieldError is one bad field of a message.
 type FieldError = jsonform.FieldError
 

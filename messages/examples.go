@@ -31,6 +31,17 @@ func exampleWaiting() object {
 	}
 }
 
+func exampleReleased() object {
+	m := exampleWaiting()
+	m["deliver_at"] = "2026-11-22T02:20:44.018Z"
+	m["history"] = []object{
+		{"state": Received, "at": "2026-11-22T02:15:01.215Z"},
+		{"state": Scheduled, "at": "2026-11-22T02:15:01.215Z", "detail": "for later"},
+		{"state": Scheduled, "at": "2026-11-22T02:20:44.018Z", "detail": "released by hand: for 2026-11-22T02:20:44.018Z"},
+	}
+	return m
+}
+
 // exampleRequests and exampleAnswers are by operation.
 var (
 	exampleRequests = map[string]any{
@@ -46,8 +57,12 @@ var (
 			{"index": 0, "status": http.StatusAccepted, "message": exampleAccepted()},
 			{"index": 1, "status": http.StatusUnprocessableEntity, "problem": exampleProblem(http.StatusUnprocessableEntity)},
 		}},
-		"get-message":   exampleWaiting(),
-		"list-messages": object{"messages": []object{exampleWaiting()}},
+		"get-message": exampleWaiting(),
+		"get-message-content": object{
+			"content_type": "application/json", "headers": object{"x-request-id": "01a20109-115e-7d0e"}, "payload_text": `{"text":"hello"}`, "payload_bytes": 16,
+		},
+		"release-message": exampleReleased(),
+		"list-messages":   object{"messages": []object{exampleWaiting()}},
 	}
 )
 
@@ -78,6 +93,13 @@ func exampleProblem(status int) object {
 	return p
 }
 
+func exampleNotWaiting() object {
+	return object{
+		"title": http.StatusText(http.StatusConflict), "status": http.StatusConflict, "type": problemNotWaiting,
+		"detail": whyNotWaiting(Cancelled), "message_id": exampleID, "state": Cancelled,
+	}
+}
+
 // addExamples puts the examples where the operations on messages are described.
 func addExamples(doc *huma.OpenAPI) {
 	for name, path := range doc.Paths {
@@ -97,6 +119,9 @@ func addExamples(doc *huma.OpenAPI) {
 				if media := r.Content["application/problem+json"]; media != nil && media.Example == nil {
 					status, _ := strconv.Atoi(code) // what is no number has no example
 					media.Example = exampleProblem(status)
+					if op.OperationID == "release-message" && status == http.StatusConflict {
+						media.Example = exampleNotWaiting()
+					}
 				}
 				if media := r.Content["application/json"]; media != nil {
 					media.Example = exampleAnswers[op.OperationID]

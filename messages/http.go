@@ -117,14 +117,28 @@ func (in *postInput) options(ctx context.Context) Options {
 	return Options{Client: in.name(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)}
 }
 
+// headerKey makes a request that can be repeated.
+const headerKey = "Idempotency-Key"
+
 // client is who asks: whom the token belongs to, or, where there are no tokens, the address.
 type client struct{ address string }
 
-// Resolve remembers the address.
+// Resolve remembers the address, and refuses a key that is empty or there twice:
+// its caller believes that the request can be repeated.
 func (c *client) Resolve(ctx huma.Context) []error {
 	c.address = ctx.RemoteAddr()
 	if host, _, err := net.SplitHostPort(c.address); err == nil {
 		c.address = host
+	}
+	keys := 0
+	empty := false
+	ctx.EachHeader(func(name, value string) {
+		if strings.EqualFold(name, headerKey) {
+			keys, empty = keys+1, empty || value == ""
+		}
+	})
+	if empty || keys > 1 {
+		return []error{&huma.ErrorDetail{Location: "header." + headerKey, Message: "must be one value of 1 to 255 printable ASCII characters, or left out"}}
 	}
 	return nil
 }
@@ -189,26 +203,6 @@ func (a *API) Register(h huma.API) {
 	addExamples(h.OpenAPI())
 }
 
-// RegisterKept adds, to another server's API, what is done with messages that were
-// handed in: look at one, list those that wait, take one back.
-func (a *API) RegisterKept(h huma.API) {
-	huma.Register(h, huma.Operation{
-		OperationID: "get-message", Method: http.MethodGet, Path: "/v1/messages/{id}",
-		Summary: "Say where a message stands", Responses: problems(h, 404, 422, 429, 503),
-	}, a.get)
-	huma.Register(h, huma.Operation{
-		OperationID: "cancel-message", Method: http.MethodDelete, Path: "/v1/messages/{id}", DefaultStatus: http.StatusNoContent,
-		Summary:     "Take a message back",
-		Description: "204: it is never published. 409: it is too late; a message that was not for later always is.",
-		Responses:   problems(h, 403, 404, 409, 422, 429, 503),
-	}, a.cancel)
-	huma.Register(h, huma.Operation{
-		OperationID: "list-messages", Method: http.MethodGet, Path: "/v1/messages",
-		Summary: "List the messages that wait for their time", Description: "The next to be delivered first.", Responses: problems(h, 422, 429, 503),
-	}, a.list)
-	addExamples(h.OpenAPI())
-}
-
 // describe says what a body is: the handlers judge bodies on their own.
 func describe(h huma.API, body *huma.RequestBody, t reflect.Type) {
 	body.Required = true
@@ -221,7 +215,7 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 }
 
 func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) {
-	if err := a.service.guard.Full(); err != nil {
+	if err := a.service.full(); err != nil {
 		return nil, a.fail(ctx, "post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
 	}
 	n, err := decodeMessage(in.RawBody)
@@ -241,7 +235,7 @@ func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) 
 }
 
 func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error) {
-	if err := a.service.guard.Full(); err != nil {
+	if err := a.service.full(); err != nil {
 		return nil, a.fail(ctx, "post-messages", err, gocql.UUID{}, in.IdempotencyKey != "")
 	}
 	items, err := decodeBatch(in.RawBody)
@@ -356,6 +350,9 @@ func readCursor(s string) (schedule.Position, bool) {
 
 // fail maps an error, and logs it if only the log can explain it.
 func (a *API) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) *messageProblem {
+	if httpapi.HungUp(ctx, err) {
+		return newProblem(httpapi.StatusHungUp, "about:blank", "The caller has gone.")
+	}
 	p := toProblem(err, id, keyed)
 	if p.Status == http.StatusInternalServerError {
 		a.service.cfg.Logger.ErrorContext(ctx, "request failed", "operation", operation, "event_id", id, "err", err)

@@ -18,6 +18,8 @@ type messageProblem struct {
 	httpapi.Problem
 	// MessageID is the message in question, where there is one.
 	MessageID string `json:"message_id,omitempty" format:"uuid" doc:"The message in question"`
+	// State is where the message stands, where it is why a change is refused.
+	State State `json:"state,omitempty" doc:"Where the message stands, where that is why a change is refused"`
 	// OutcomeUnknown: the message may be stored, or become so later.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored, or become so later"`
 }
@@ -28,6 +30,7 @@ const (
 	problemInvalid     = "urn:scylla-outbox:problem:invalid-fields"
 	problemNotFound    = "urn:scylla-outbox:problem:message-not-found"
 	problemTooLate     = "urn:scylla-outbox:problem:message-too-late"
+	problemNotWaiting  = "urn:scylla-outbox:problem:message-not-waiting"
 	problemKeyReuse    = "urn:scylla-outbox:problem:idempotency-key-reuse"
 	problemQuota       = "urn:scylla-outbox:problem:quota-used-up"
 	problemOverload    = "urn:scylla-outbox:problem:overloaded"
@@ -66,6 +69,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		quota       *QuotaError
 		overloaded  *OverloadedError
 		unavailable *UnavailableError
+		notWaiting  *NotWaitingError
 	)
 	switch {
 	case errors.As(err, &syntax):
@@ -82,6 +86,10 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("There is no message %s, or it is too long ago.", id)).about(id)
 	case errors.Is(err, ErrTooLate):
 		return newProblem(http.StatusConflict, problemTooLate, "The message is in the outbox or beyond: it cannot be taken back.").about(id)
+	case errors.As(err, &notWaiting):
+		p := newProblem(http.StatusConflict, problemNotWaiting, whyNotWaiting(notWaiting.State)).about(id)
+		p.State = notWaiting.State
+		return p
 	case errors.As(err, &reuse):
 		return newProblem(http.StatusUnprocessableEntity, problemKeyReuse,
 			"This Idempotency-Key belongs to another request. Use a new key for a new request, and the same body for a retry.")
@@ -106,4 +114,18 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 	}
 	// What is not named above is a defect; the text of the error stays in the log.
 	return newProblem(http.StatusInternalServerError, "about:blank", "Something unexpected happened; the log has the details.")
+}
+
+// whyNotWaiting says it to people.
+func whyNotWaiting(s State) string {
+	switch s {
+	case Cancelled:
+		return "The message was taken back and is never published: it cannot be released."
+	case Processing, Queued, Completed:
+		return "The message is on its way, or out: there is nothing to release."
+	case Resolved, Archived:
+		return "The message was a dead letter and is settled: there is nothing to release."
+	default:
+		return "The message is a dead letter. Its letter can be replayed; there is nothing to release."
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -151,7 +152,9 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	}
 	places, leave, err := s.guard.Enter(ctx, good)
 	if err != nil {
-		s.metrics.results.WithLabelValues(resultOverload).Add(float64(good))
+		if errors.As(err, new(*OverloadedError)) { // and the caller did not hang up
+			s.metrics.results.WithLabelValues(resultOverload).Inc()
+		}
 		return nil, err
 	}
 	defer leave()
@@ -187,6 +190,16 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		})
 	}
 	return results, g.Wait()
+}
+
+// full returns an *OverloadedError, and counts it, if a request would be refused
+// at once: then its body is not looked at.
+func (s *Service) full() error {
+	err := s.guard.Full()
+	if err != nil {
+		s.metrics.results.WithLabelValues(resultOverload).Inc()
+	}
+	return err
 }
 
 func (s *Service) count(r *Result) {
@@ -336,7 +349,8 @@ func (s *Service) try(ctx context.Context, attempt func(context.Context) error) 
 }
 
 func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
-	if !errors.Is(err, guard.ErrOpen) { // otherwise the log has why it opened
+	// Of an open breaker the log has why; for who has gone nobody need look.
+	if !errors.Is(err, guard.ErrOpen) && !httpapi.HungUp(ctx, err) {
 		s.cfg.Logger.WarnContext(ctx, "database unavailable", "event_id", id, "outcome_unknown", unknown, "err", err)
 	}
 	return &UnavailableError{ID: id, Unknown: unknown, RetryAfter: s.guard.RetryAfter(err, s.cfg.RetryAfter), Err: err}

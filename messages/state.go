@@ -194,8 +194,13 @@ func ofScheduled(m *schedule.Message) View {
 		ID: m.ID, State: ofSchedule[m.State], Topic: m.Topic, Key: m.Key, CreatedAt: m.CreatedAt.UTC(), DeliverAt: m.DeliverAt.UTC(),
 		History: []Step{{State: Received, At: m.CreatedAt.UTC()}, {Scheduled, m.CreatedAt.UTC(), "for " + m.DeliverAt.UTC().Format(time.RFC3339Nano)}},
 	}
-	if v.State != Scheduled {
+	switch {
+	case v.State != Scheduled:
 		v.add(v.State, m.ChangedAt.UTC(), "")
+	case !m.ChangedAt.IsZero():
+		// Its first time is not kept.
+		v.History[1].Detail = "for later"
+		v.add(Scheduled, m.ChangedAt.UTC(), "released by hand: for "+m.DeliverAt.UTC().Format(time.RFC3339Nano))
 	}
 	return v
 }

@@ -101,7 +101,7 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 	}
 	need := backfillNeed{
 		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Backfill == BackfillAuto,
-		forced: b.cfg.BackfillFrom.Truncate(time.Millisecond),
+		forced: b.cfg.BackfillFrom.Truncate(time.Millisecond), published: b.readback.alsoSince,
 	}
 	need.facts, err = cqlTableFacts(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
 	if errors.Is(err, errCDCOptions) {

@@ -37,6 +37,9 @@ type backfillNeed struct {
 	position time.Time
 	// floor is until when earlier scans answer.
 	floor time.Time
+	// published is since when others may have published rows, zero if nobody has:
+	// relays of another number of shards.
+	published time.Time
 	// empty says that the table has no row.
 	empty bool
 }
@@ -66,7 +69,7 @@ func (n *backfillNeed) decide() *backfillRow {
 		if !fromTheFirst && n.facts.logged.After(until) {
 			until = n.facts.logged.Add(time.Second)
 		}
-		out = row(backfillFirstStart, time.Time{}, until, n.now)
+		out = row(backfillFirstStart, time.Time{}, until, earliest(n.published, n.now))
 		young := fromTheFirst && (n.facts.created.After(until) || n.facts.rowTTL > 0 && !n.now.Add(-n.facts.rowTTL).Before(until))
 		switch {
 		case young || n.empty:

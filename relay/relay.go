@@ -140,15 +140,20 @@ func (r *Relay) run(ctx context.Context) error {
 
 	var dead *deadLetters
 	var fill *backfill
+	var since time.Time
 	for _, step := range []func(context.Context) error{
 		r.findTable,
 		r.standBy,
 		r.refuseLetters,
 		func(ctx context.Context) (err error) {
+			since, err = r.takeOver(ctx)
+			return err
+		},
+		func(ctx context.Context) (err error) {
 			if dead, err = r.loadLetters(ctx, p); err != nil {
 				return err
 			}
-			back.alsoSince = dead.since
+			back.alsoSince = earliest(since, dead.since)
 			fill = newBackfill(r, p, back)
 			r.backfill.Store(fill)
 			return fill.decide(ctx)
@@ -231,6 +236,12 @@ func (r *Relay) run(ctx context.Context) error {
 
 // finish waits for what is under way, unless the relay failed, and saves the checkpoints.
 func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
+	if r.cfg.fenced() {
+		// What is out the next owner learns from the topics, and by now it may have
+		// saved checkpoints that are further.
+		r.log.Warn("stopping at once: another relay may own what this one carries; what is under way is given up", "events", p.state().open)
+		return nil
+	}
 	if fatal == nil {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainTimeout)
 		left := p.drain(drain)
@@ -256,7 +267,7 @@ func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
 }
 
 // generations are those of the table, with the streams that the shard has a part of.
-func (r *Relay) generations() generationSource {
+func (r *Relay) generations() *ownGenerations {
 	return &ownGenerations{&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table}, &r.own}
 }
 

@@ -123,6 +123,9 @@ func (c *cqlGenerations) times(ctx context.Context) ([]time.Time, error) {
 }
 
 func (c *cqlGenerations) generation(ctx context.Context, start time.Time) (*generation, error) {
+	if err := c.detect(ctx); err != nil {
+		return nil, err
+	}
 	cons, err := c.consistency(ctx)
 	if err != nil {
 		return nil, err

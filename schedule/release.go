@@ -39,9 +39,13 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 	}
 	if m.State == Waiting {
 		if m.DeliverAt.After(s.cfg.Now()) {
-			return nil // a slot that is too early; there is another at its time
+			// Somebody hastens it and is not done, or gave up on it; there is another slot at its time.
+			if s.cfg.Now().Sub(x.at) < CloseAfter {
+				return nil
+			}
+			return s.store.dropSlot(ctx, x)
 		}
-		at := s.cfg.Now()
+		at, dueAt := s.cfg.Now(), m.DeliverAt
 		won, err := s.store.release(ctx, &m, at)
 		if err != nil {
 			return err
@@ -52,6 +56,8 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 			return s.store.dropSlot(ctx, x) // somebody else was first, and is done
 		} else if err != nil {
 			return err
+		} else if m.State == Waiting && !m.DeliverAt.Equal(dueAt) {
+			return nil // it was hastened, and has a slot at its new time
 		}
 	}
 	switch m.State {
@@ -69,6 +75,9 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 	s.metrics.late.Observe(s.cfg.Now().Sub(m.DeliverAt).Seconds())
 	if err := s.store.forget(ctx, m.ID); err != nil {
 		return err
+	}
+	if !m.DeliverAt.Equal(x.at) {
+		s.store.dropSlotOf(ctx, &m) // it was found by that of the time from which it was hastened
 	}
 	return s.store.dropSlot(ctx, x)
 }

@@ -222,11 +222,19 @@ func (s *Scheduler) lookInto(ctx context.Context, bucket time.Time, after Positi
 	}
 }
 
-// add takes a slot into memory unless it is there. It waits for room.
+// add takes a slot into memory unless its message is there. It waits for room.
 func (s *Scheduler) add(ctx context.Context, x slot) error {
 	s.mu.Lock()
-	_, known := s.known[x.id]
+	at, known := s.known[x.id]
+	hastened := known && x.at.Before(at)
+	if hastened {
+		s.known[x.id] = x.at
+		s.pending.hasten(x)
+	}
 	s.mu.Unlock()
+	if hastened {
+		s.stir()
+	}
 	if known {
 		return nil
 	}
@@ -244,11 +252,16 @@ func (s *Scheduler) add(ctx context.Context, x slot) error {
 	s.pending.push(x)
 	s.metrics.pending.Set(float64(len(s.pending)))
 	s.mu.Unlock()
+	s.stir()
+	return nil
+}
+
+// stir lets dispatch look at what is first.
+func (s *Scheduler) stir() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // done lets go of a message: it is out, or is to be looked at again.

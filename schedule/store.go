@@ -18,6 +18,8 @@ var (
 	ErrNotFound = errors.New("no such scheduled message")
 	// ErrReleased: its time has come; it can no longer be taken back.
 	ErrReleased = errors.New("the message is on its way")
+	// ErrCancelled: it was taken back.
+	ErrCancelled = errors.New("the message was taken back")
 )
 
 // writtenBefore is how far in the past the row of a message is written. A
@@ -60,7 +62,10 @@ const (
 	// What is kept of a cancelled message is written again, to have the TTL.
 	cancelRow = "UPDATE scheduled_messages USING TTL ? SET state = 'cancelled', changed_at = ?, topic = ?, key = ?, client = ?, created_at = ?," +
 		" deliver_at = ?, payload = null, headers = null, content_type = null WHERE id = ? IF state = 'scheduled'"
-	releaseRow   = "UPDATE scheduled_messages SET state = 'released', changed_at = ?, release_at = ? WHERE id = ? IF state = 'scheduled'"
+	// Whoever hastens it at the same moment has the other time in the row: the event
+	// must be the same for all who write it.
+	releaseRow   = "UPDATE scheduled_messages SET state = 'released', changed_at = ?, release_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?"
+	hastenRow    = "UPDATE scheduled_messages SET deliver_at = ?, changed_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?"
 	rereleaseRow = "UPDATE scheduled_messages SET release_at = ? WHERE id = ? IF release_at = ?"
 	dropRow      = "DELETE FROM scheduled_messages WHERE id = ? IF state = 'released'"
 
@@ -192,9 +197,9 @@ func (s *Store) change(ctx context.Context, stmt string, args ...any) (bool, err
 }
 
 // release decides that m goes out, with an outbox row written at at. False
-// means that it was cancelled or released before.
+// means that it was cancelled, released or hastened before.
 func (s *Store) release(ctx context.Context, m *Message, at time.Time) (bool, error) {
-	applied, err := s.change(ctx, releaseRow, at.UnixMilli(), at.UnixMicro(), m.ID)
+	applied, err := s.change(ctx, releaseRow, at.UnixMilli(), at.UnixMicro(), m.ID, m.DeliverAt.UnixMilli())
 	if err != nil {
 		return false, fmt.Errorf("release message %s: %w", m.ID, err)
 	}

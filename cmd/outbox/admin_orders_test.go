@@ -93,7 +93,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, list := ask(viewer, "GET", a.addr+"/v1/messages?state=scheduled&key=customer-42", ""); code != 200 || len(list["messages"].([]any)) != 1 {
 		t.Errorf("list of messages = %d %v", code, list)
 	}
-	for _, change := range [][2]string{{"POST", one + "/confirm"}, {"POST", one + "/cancel"}, {"DELETE", two}} {
+	for _, change := range [][2]string{{"POST", one + "/confirm"}, {"POST", one + "/cancel"}, {"DELETE", two}, {"POST", two + "/release"}} {
 		if code, _, _ := ask(viewer, change[0], change[1], ""); code != 403 {
 			t.Errorf("%s %s by a viewer = %d", change[0], change[1], code)
 		}
@@ -107,8 +107,17 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", one+"/confirm", ""); code != 409 || p["detail"] != "The order is already confirmed." || p["current_status"] != "confirmed" {
 		t.Errorf("confirm again = %d %v", code, p)
 	}
+	if code, _, c := ask(viewer, "GET", two+"/content", ""); code != 200 || c["payload_text"] != "1" {
+		t.Errorf("content = %d %v", code, c)
+	}
+	if code, _, m := ask(secret, "POST", two+"/release", "", api.ReasonHeader, "the%20customer%20waits"); code != 200 || m["state"] != "scheduled" || m["deliver_at"] == message["deliver_at"] {
+		t.Errorf("release = %d %v", code, m)
+	}
 	if code, _, _ := ask(secret, "DELETE", two, ""); code != 204 {
 		t.Errorf("take back = %d", code)
+	}
+	if code, _, p := ask(secret, "POST", two+"/release", ""); code != 409 || p["state"] != "cancelled" {
+		t.Errorf("release of what was taken back = %d %v", code, p)
 	}
 	_, _, audit := ask(viewer, "GET", a.addr+"/v1/dlq/audit", "")
 	var got []string
@@ -119,7 +128,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 			t.Errorf("audit %v", m)
 		}
 	}
-	if want := "cancel-message done,confirm-order refused,confirm-order done"; strings.Join(got, ",") != want {
+	if want := "release-message refused,cancel-message done,release-message done,confirm-order refused,confirm-order done"; strings.Join(got, ",") != want {
 		t.Errorf("the audit has %s, want %s", strings.Join(got, ","), want)
 	}
 	for _, path := range []string{"/v1/orders", "/v1/messages"} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"os"
 	"time"
 
@@ -70,9 +71,11 @@ var upkeepSettings = []setting{
 	{sectionRetention, "rate", float64(archive.DefaultRate), "letters per second that a sweep reads at most", false},
 }
 
-// upkeep is what some process does for all: telling people of dead letters, and
-// moving old ones to the archive.
+// upkeep is what some process does for all: telling people of dead letters, moving
+// old ones to the archive, and keeping their lists short.
 type upkeep struct {
+	store   *dlq.Store
+	log     *slog.Logger
 	watcher *watch.Watcher
 	sweeper *archive.Sweeper // nil without an archive
 }
@@ -92,7 +95,7 @@ func (c *config) newUpkeep(ctx context.Context, session *gocql.Session, reg regi
 	if err != nil {
 		return nil, usageError{fmt.Errorf("notifications.targets: %w", err)}
 	}
-	u := &upkeep{}
+	u := &upkeep{store: store, log: log}
 	if u.watcher, err = watch.New(watch.Config{
 		Store: store, Owner: processName(), Targets: targets, ConsoleURL: n.ConsoleURL, Interval: n.Interval, GroupWindow: n.GroupWindow,
 		Samples: n.Samples, Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ResolutionRate: n.ResolutionRate, ParkedAge: n.ParkedAge,
@@ -131,6 +134,7 @@ func (u *upkeep) run(ctx context.Context, beside func(context.Context) error) er
 	own, cancel := context.WithCancel(ctx)
 	g, gctx := errgroup.WithContext(own)
 	g.Go(func() error { return u.watcher.Run(gctx) })
+	g.Go(func() error { u.tidy(gctx); return nil })
 	if u.sweeper != nil {
 		g.Go(func() error { return u.sweeper.Run(gctx) })
 	}
@@ -200,4 +204,28 @@ func runWatch(cmd *cobra.Command, c *config) error {
 			return nil
 		})
 	})
+}
+
+// tidyEvery is how often the lists of dead letters are tidied, and tidyFirst within
+// what time of the start for the first time: processes that start together do not
+// all do it at once, and one that is started often does it too.
+const tidyEvery, tidyFirst = time.Hour, 10 * time.Minute
+
+// tidy tidies the lists until ctx ends.
+func (u *upkeep) tidy(ctx context.Context) {
+	for wait := mathrand.N(tidyFirst); ; wait = tidyEvery {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		gone, err := u.store.Tidy(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			u.log.Warn("the lists of dead letters are not tidied; again in an hour", "err", err)
+		case gone > 0:
+			u.log.Debug("hours without a dead letter taken off the lists", "hours", gone)
+		}
+	}
 }

@@ -168,7 +168,7 @@ func TestLook_Accessible(t *testing.T) {
 		b.shoot(where)
 		b.types("\x1b")
 		b.gone("dialog")
-		for name, at := range map[string][3]string{"repeat": {"/reactions/" + d, "act-repeat", "same delivery id"}, "cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}} {
+		for name, at := range map[string][3]string{"repeat": {"/reactions/" + d, "act-repeat", "same delivery id"}, "cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "release-message": {"/scheduled/" + m, "act-release-message", "It goes out at once"}} {
 			b.visit(at[0])
 			b.click("[data-key=" + at[1] + "]")
 			b.sees("dialog", at[2])

@@ -39,7 +39,9 @@ func (w *world) order(customer string, change func(*orders.NewOrder)) orders.Ord
 func (w *world) later(topic, key string, in time.Duration) gocql.UUID {
 	w.t.Helper()
 	at := time.Now().Add(in)
-	a, err := w.messages.Accept(w.t.Context(), messages.NewMessage{Topic: topic, Key: key, Payload: []byte(`{"text":"hello"}`), DeliverAt: &at}, messages.Options{Client: "test"})
+	a, err := w.messages.Accept(w.t.Context(), messages.NewMessage{
+		Topic: topic, Key: key, Payload: []byte(`{"text":"hello"}`), Headers: map[string]string{"x-tenant": "acme"}, DeliverAt: &at,
+	}, messages.Options{Client: "test"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -223,6 +225,108 @@ func TestScheduled_FindTakeBack(t *testing.T) {
 	b.sees("main h1", "billing.reminders")
 }
 
+// What a message carries is seen before it is released ahead of its time; then it
+// goes out, with who did it and why in the audit.
+func TestScheduled_SeeAndRelease(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	id := w.later("billing.reminders", "customer-42", 30*24*time.Hour)
+	b := w.open(access.Operator, "/scheduled/"+id.String())
+	b.sees(`[aria-label="Payload"]`, `"text": "hello"`)
+	b.sees(`[aria-label="Payload"] header`, "application/json · 16 bytes")
+	b.sees(`[aria-label="Headers"]`, "x-tenant")
+	b.click("[data-key=act-release-message]")
+	b.sees("dialog", "It goes out at once, not at its time")
+	b.sees("dialog .facts", "customer-42")
+	if eval[bool](b, `!document.querySelector("dialog [data-key=yes]").disabled`) {
+		t.Error("it can be released without a reason")
+	}
+	b.confirm("INC-404 the customer asked for it")
+	b.sees(".timeline", "released by hand")
+	b.gone("[data-key=act-release-message]")
+	w.scheduler()
+	b.sees(".letter-head .badge", "queued")
+	b.sees(`[aria-label="Payload"]`, `"text": "hello"`)
+	if n := b.count("[data-key^=act-]"); n != 0 {
+		t.Error("what is out can be changed")
+	}
+	b.visit("/audit")
+	b.sees("tbody", "INC-404 the customer asked for it")
+	b.sees("tbody", "release message")
+	b.click("tbody a")
+	b.sees("main h1", "billing.reminders")
+	b.click("[data-key=life]")
+	b.sees("main .timeline", "billing.reminders[") // its place in the topic
+}
+
+// Somebody took the message back meanwhile: the dialog says so.
+func TestScheduled_ReleaseRefused(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.later("billing.reminders", "k", time.Hour)
+	b := w.open(access.Operator, "/scheduled/"+id.String())
+	b.click("[data-key=act-release-message]")
+	b.sees("dialog", "It goes out at once")
+	if err := w.messages.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	b.fills("dialog [data-key=reason]", "INC-405")
+	b.click("dialog [data-key=yes]")
+	b.sees("dialog [role=alert]", "was taken back and is never published")
+	b.click("dialog [data-key=look]")
+	b.sees("dialog", "It is too late")
+	b.types("\x1b")
+	b.gone("dialog")
+	b.sees(`[aria-label="Payload"]`, "removed when the message was taken back")
+}
+
+// A large payload and a long header are cut, and shown whole when that is asked
+// for; bytes that are no text are shown as bytes.
+func TestScheduled_LargeIsCut(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	items := make([]string, 3000)
+	for i := range items {
+		items[i] = fmt.Sprintf(`{"n":%d}`, i)
+	}
+	large, one := "["+strings.Join(items, ",")+"]", `"`+strings.Repeat("x", 30_000)+`"`
+	at := time.Now().Add(time.Hour)
+	accept := func(n messages.NewMessage) string {
+		n.Topic, n.DeliverAt = "billing.reminders", &at
+		a, err := w.messages.Accept(t.Context(), n, messages.Options{Client: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.ID.String()
+	}
+	b := w.open(access.Viewer, "/scheduled/"+accept(messages.NewMessage{Payload: []byte(large), Headers: map[string]string{"x-long": strings.Repeat("h", 5000) + "END"}}))
+	shown := func() int { return len(b.text("pre.payload")) }
+	b.sees("pre.payload", `"n": 7`)
+	if n := shown(); n > 25_000 {
+		t.Errorf("%d characters of a large payload are shown at once", n)
+	}
+	if strings.Contains(b.text(`[aria-label="Headers"]`), "END") {
+		t.Error("a long header is shown whole")
+	}
+	b.click("[data-key=whole]")
+	b.sees("pre.payload", `"n": 2999`)
+	b.click("[data-key=all-x-long]")
+	b.sees(`[aria-label="Headers"]`, "END")
+	b.visit("/scheduled/" + accept(messages.NewMessage{Payload: []byte(one)}))
+	b.sees("pre.payload", "xxx")
+	if n := shown(); n != 20_000 {
+		t.Errorf("%d characters of one long line are shown at once", n)
+	}
+	b.click("[data-key=whole]")
+	b.sees("pre.payload", `x"`)
+	raw := []byte{0xff, 0, 0xfe}
+	b.visit("/scheduled/" + accept(messages.NewMessage{PayloadBase64: &raw}))
+	b.sees("pre.payload", "ff 00 fe")
+	b.visit("/scheduled/" + accept(messages.NewMessage{}))
+	b.sees(`[aria-label="Payload"]`, "Its payload is empty")
+}
+
 // A viewer sees orders and messages and is offered no change, and the API refuses one.
 func TestRoles_OrdersAndMessages(t *testing.T) {
 	t.Parallel()
@@ -237,7 +341,7 @@ func TestRoles_OrdersAndMessages(t *testing.T) {
 	if n := b.count("[data-key^=act-]"); n > 0 {
 		t.Errorf("a viewer is offered %d changes", n)
 	}
-	for _, change := range [][2]string{{"POST", "/v1/orders/" + o.ID.String() + "/cancel"}, {"DELETE", "/v1/messages/" + m.String()}} {
+	for _, change := range [][2]string{{"POST", "/v1/orders/" + o.ID.String() + "/cancel"}, {"DELETE", "/v1/messages/" + m.String()}, {"POST", "/v1/messages/" + m.String() + "/release"}} {
 		if got := eval[int](b, `fetch(%s, {method: %s, headers: {Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}}).then((r) => r.status)`, change[1], change[0]); got != 403 {
 			t.Errorf("%s %s by a viewer = %d, want 403", change[0], change[1], got)
 		}
@@ -260,7 +364,13 @@ func TestSafety_OrdersDoNotRun(t *testing.T) {
 	if _, err := w.orders.Cancel(t.Context(), o.ID, orders.Cancellation{Reason: hostile, CreditNote: short}, orders.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	m := w.later("billing.reminders", hostile, time.Hour)
+	at, text := time.Now().Add(time.Hour), hostile
+	m, err := w.messages.Accept(t.Context(), messages.NewMessage{
+		Topic: "billing.reminders", Key: hostile, PayloadText: &text, ContentType: "text/html", Headers: map[string]string{"x-note": hostile}, DeliverAt: &at,
+	}, messages.Options{Client: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := w.open(access.Operator, "/orders/"+o.ID.String())
 	for _, at := range []string{"tbody", ".facts", "[data-key=customer]"} {
 		b.sees(at, "onerror=")
@@ -272,7 +382,14 @@ func TestSafety_OrdersDoNotRun(t *testing.T) {
 	b.visit("/scheduled")
 	b.sees("tbody", "onerror=")
 	b.unharmed("scheduled")
-	b.visit("/scheduled/" + m.String())
+	b.visit("/scheduled/" + m.ID.String())
+	b.sees("pre.payload", "onerror=")
+	b.sees(`[aria-label="Headers"]`, "onerror=")
+	b.unharmed("payload")
+	b.click("[data-key=act-release-message]")
+	b.sees("dialog", "onerror=")
+	b.types("\x1b")
+	b.gone("dialog")
 	b.click("[data-key=act-take-back]")
 	b.sees("dialog", "onerror=")
 	b.confirm(hostile)

@@ -29,6 +29,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -171,6 +172,16 @@ func (w *world) relay() {
 		go r.Heartbeat(ctx, "test", 200*time.Millisecond)
 		return r.Run(ctx)
 	})
+}
+
+// scheduler hands messages to the outbox when they are due, as a relay's process does.
+func (w *world) scheduler() {
+	w.t.Helper()
+	s, err := schedule.New(schedule.Config{Store: schedule.NewStore(w.session, gocql.LocalQuorum, 5*time.Second), Poll: 20 * time.Millisecond, Sweep: 200 * time.Millisecond})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.background("scheduler", s.Run)
 }
 
 // mend lets the topic take large records.

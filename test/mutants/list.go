@@ -93,7 +93,7 @@ var mutants = []mutant{
 		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):",
 		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
 	}),
-	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
+	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
 		name: "events pass one that is too large", file: "relay/publisher.go",
 		old: "l.alone = p.mayBeTooLarge(it)", new: "l.alone = false",
 	}),
@@ -168,7 +168,7 @@ var mutants = []mutant{
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "read-back does not go back to the claim of a dead letter", file: "relay/relay.go",
-		old: "			back.alsoSince = dead.since\n",
+		old: "			back.alsoSince = earliest(since, dead.since)\n",
 		new: "",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
@@ -268,7 +268,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "a release does not ask whether the message was cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
-		old: "release_at = ? WHERE id = ? IF state = 'scheduled'\"", new: "release_at = ? WHERE id = ? IF state != 'nothing'\"",
+		old: "release_at = ? WHERE id = ? IF state = 'scheduled' AND", new: "release_at = ? WHERE id = ? IF state != 'nothing' AND",
+	},
+	{
+		name: "a release ahead of time does not ask whether the message was cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Hasten",
+		old: "changed_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?\"", new: "changed_at = ? WHERE id = ? IF deliver_at = ?\"",
+	},
+	{
+		name: "a message released ahead of time has no slot before its old one", file: "schedule/hasten.go", pkg: "./test/sim/later", run: "DiesWhileItReleases",
+		old: "if err := s.putSlot(ctx, early); err != nil {", new: "if err := ctx.Err(); err != nil {",
 	},
 	{
 		name: "writing a scheduled message again covers what was decided", file: "schedule/store.go", pkg: "./schedule", run: "RevivesNothing",
@@ -276,7 +284,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a release taken up again has a write time of its own", file: "schedule/release.go", pkg: "./schedule", run: "Cancellations|CutOff",
-		old: "		at := s.cfg.Now()\n		won, err := s.store.release(ctx, &m, at)", new: "		at := s.cfg.Now()\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
+		old: "		at, dueAt := s.cfg.Now(), m.DeliverAt\n		won, err := s.store.release(ctx, &m, at)", new: "		at, dueAt := s.cfg.Now(), m.DeliverAt\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
 	},
 	{
 		name: "a change does not look whether the order is as its caller saw it", file: "orders/change.go", pkg: "./orders", run: "StaleVersion",
@@ -321,6 +329,18 @@ var mutants = []mutant{
 	{
 		name: "a message that another takes up is forgotten", file: "schedule/release.go", pkg: "./schedule", run: "AgainWhileItIsTakenUp",
 		old: "			return false, err\n		}\n		m.releaseAt", new: "			return err == nil, err\n		}\n		m.releaseAt",
+	},
+	{
+		name: "a certificate is read once", file: "internal/access/certificate.go", pkg: "./internal/access", run: "RenewedCertificate",
+		old: "if err != nil || seen == c.seen {", new: "if err != nil || seen != c.seen || seen == c.seen {",
+	},
+	{
+		name: "a caller who hung up is a defect", file: "orders/http.go", pkg: "./orders", run: "HungUp",
+		old: "	if httpapi.HungUp(ctx, err) {", new: "	if httpapi.HungUp(ctx, nil) {",
+	},
+	{
+		name: "react: the client alone finds out where a rule begins", file: "react/begin.go", pkg: "./react", run: "WhileItBegins",
+		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
 	},
 	{
 		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
@@ -401,6 +421,11 @@ var mutants = []mutant{
 	{
 		name: "partitions that come later are not watched", file: "watch/hub.go", pkg: "./watch", run: "ComesLater",
 		old: "		if _, known := t.next[partition]; !known && o.Err == nil {", new: "		if _, known := t.next[partition]; !known && o.Err == nil && t.refs == 0 {",
+	},
+	{
+		name: "dlq: an hour is taken off a list that is relied on", file: "dlq/tidy.go", pkg: "./dlq", run: "TestTidy_",
+		old: "before := s.now().Add(-announceKept)\n",
+		new: "before := s.now()\n",
 	},
 	{
 		name: "dlq: a job acts on a letter again", file: "dlq/job_act.go", pkg: "./dlq", run: "ActsOnceBesideAnother",

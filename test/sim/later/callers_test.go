@@ -22,15 +22,19 @@ type order struct {
 	at        time.Time // when it is handed in
 	// takeBack is when the caller tries to take it back; zero for never.
 	takeBack time.Time
-	rnd      *rand.Rand
+	// hasten is when an operator tries to release it; zero for never.
+	hasten time.Time
+	rnd    *rand.Rand
 
 	mu        sync.Mutex
 	accepted  bool
 	takenBack bool
 	// unsure: to take it back had an unknown outcome, and nothing else was heard.
 	unsure bool
-	ids    map[gocql.UUID]bool // that it was told
-	told   []string            // all that it was told, for whoever looks for the cause of a failure
+	// hastened is when the release was first asked for; zero if it never was.
+	hastened time.Time
+	ids      map[gocql.UUID]bool // that it was told
+	told     []string            // all that it was told, for whoever looks for the cause of a failure
 }
 
 // plan makes the orders of an episode that begins at from: for now, for soon,
@@ -65,6 +69,12 @@ func plan(rnd *rand.Rand, first int, from time.Time, n int, later []time.Time) [
 		}
 		if !o.takeBack.IsZero() && o.takeBack.Before(o.at) {
 			o.takeBack = o.at
+		}
+		switch rnd.IntN(4) {
+		case 0: // whenever
+			o.hasten = o.at.Add(time.Duration(rnd.Int64N(int64(busy))))
+		case 1: // when it is released anyway
+			o.hasten = o.deliverAt.Add(time.Duration(rnd.NormFloat64() * float64(30*time.Millisecond)))
 		}
 		out = append(out, o)
 	}
@@ -139,6 +149,39 @@ func (w *world) withdraw(ctx context.Context, o *order) {
 				o.mu.Lock()
 				o.unsure = true
 				o.mu.Unlock()
+			}
+		}
+		pause(ctx, time.Duration(o.rnd.Int64N(int64(5*time.Second))))
+	}
+}
+
+// hurry tries to have the order released ahead of its time, if that was the plan
+// and this is the time for it.
+func (w *world) hurry(ctx context.Context, o *order) {
+	if wait := time.Until(o.hasten); o.hasten.IsZero() || wait < 0 || wait > 2*busy {
+		return
+	}
+	pause(ctx, time.Until(o.hasten))
+	for try := 0; try < 4 && ctx.Err() == nil; try++ {
+		o.mu.Lock()
+		var id gocql.UUID
+		for id = range o.ids {
+		}
+		if id != (gocql.UUID{}) && o.hastened.IsZero() {
+			o.hastened = time.Now()
+		}
+		o.mu.Unlock()
+		if id != (gocql.UUID{}) {
+			v, err := w.service(o.rnd, try).Release(ctx, id)
+			o.mu.Lock()
+			o.hear("release: %s for %s, %v", v.State, v.DeliverAt, err)
+			o.mu.Unlock()
+			if err == nil || errors.As(err, new(*messages.NotWaitingError)) {
+				return
+			}
+			if !errors.Is(err, messages.ErrNotFound) && !errors.As(err, new(*messages.UnavailableError)) {
+				w.t.Errorf("message %d: Release() = %v", o.number, err)
+				return
 			}
 		}
 		pause(ctx, time.Duration(o.rnd.Int64N(int64(5*time.Second))))

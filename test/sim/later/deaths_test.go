@@ -57,6 +57,32 @@ func TestService_DiesAtEachMessage(t *testing.T) {
 	}
 }
 
+// A service dies at each message that it sends while it releases a message, which
+// is carried out or not, and an operator asks another one. It goes out then, not at
+// its time.
+func TestService_DiesWhileItReleases(t *testing.T) {
+	for _, carried := range []bool{false, true} {
+		t.Run("carried out "+strconv.FormatBool(carried), func(t *testing.T) {
+			simulate(t, 1, func(w *world) {
+				at := new(atomic.Pointer[messages.Service])
+				w.services, w.inTurn = append(w.services, at), true
+				last := w.eachMessage(service(at), carried, func(ctx context.Context, n int) {
+					if last := w.seen.byNumber[strconv.Itoa(n-1)]; n > 1 && len(last) == 0 {
+						t.Errorf("message %d was released and is not out: %q", n-1, w.orders[n-2].told)
+					}
+					o := &order{number: n, at: time.Now(), deliverAt: time.Now().Add(24 * time.Hour), hasten: time.Now().Add(30 * time.Second)}
+					w.hand(ctx, o)
+					w.hurry(ctx, o)
+				})
+				w.sleep(24 * time.Hour) // who died before it removed the slot of then has left it
+				if last < 8 {
+					t.Errorf("a service sent only %d messages", last)
+				}
+			})
+		})
+	}
+}
+
 // hand places an order of a caller who always hears of it in the end.
 func (w *world) hand(ctx context.Context, o *order) {
 	o.rnd, o.ids = w.random(), map[gocql.UUID]bool{}

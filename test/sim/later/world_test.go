@@ -161,6 +161,7 @@ func (w *world) episode(more []*order) {
 		}
 		for _, o := range w.orders {
 			all.Go(func() { w.withdraw(ctx, o) })
+			all.Go(func() { w.hurry(ctx, o) })
 		}
 		rnd := w.random()
 		all.Go(func() { w.trouble(ctx, rnd) })

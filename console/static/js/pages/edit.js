@@ -1,5 +1,6 @@
 // Edit and replay: a new event takes the place of the old one, which stays as it was.
 import { api } from "../api.js";
+import { binary as isBinary } from "../content.js";
 import { dialog, toast } from "../dialog.js";
 import { diff, diffView } from "../diff.js";
 import { fill, h } from "../dom.js";
@@ -8,7 +9,7 @@ import { problem, prettyText } from "../json.js";
 import { empty, failed, loading, panel, sentence } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
-import { binary as isBinary, editable } from "./letter.js";
+import { editable } from "./letter.js";
 
 export function edit(ctx) {
   const id = ctx.params.id;

@@ -1,11 +1,11 @@
 // One letter: what it carries, why it died, what was done, what waits behind it.
 import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
+import { first, headers, pairs, payload } from "../content.js";
 import { fill, h, icon } from "../dom.js";
-import { ago, bytes, count, known, plural, short, utc, visible } from "../format.js";
-import { pretty, prettyText, prettyView } from "../json.js";
+import { ago, count, known, plural, short, utc, visible } from "../format.js";
 import * as keys from "../keys.js";
-import { badge, copyButton, facts, failed, loading, panel, tabs } from "../parts.js";
+import { badge, copyButton, facts, failed, loading, panel } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
 import { actions, classMeans, statusMeans } from "../words.js";
@@ -24,7 +24,7 @@ export function letter(ctx) {
       // The biography looks into the topics, which takes longer: it comes when it comes.
       if (now.status !== l?.status) api.event(id, ctx.signal).then((life) => { state.life = life; draw(); }, () => { /* its own page says why */ });
       l = now;
-      state.view ||= binary(l) ? "hex" : pretty(l.payload_text ?? "") ? "pretty" : "raw";
+      state.view ||= first(l);
       draw();
     } catch (err) {
       if (ctx.signal.aborted) return;
@@ -52,9 +52,9 @@ export function letter(ctx) {
             l.error_text && h("pre", { class: "code error-text", tabindex: "0", "aria-label": "Error text" }, visible(l.error_text)),
             (l.error_chain ?? []).length > 0 && h("details", { open: true }, h("summary", null, `Error chain, ${plural(l.error_chain.length, "step")}`), h("ol", { class: "chain" }, l.error_chain.map((s) => h("li", { class: "mono break" }, visible(s)))))),
           payload(l, state, draw),
-          table("Headers", l.headers, "It has no headers."),
-          Object.keys(l.raw ?? {}).length > 0 && table("Raw columns", l.raw, "", "What could be read of a row that is no event."),
-          Object.keys(l.metadata ?? {}).length > 0 && table("What the relay knew", l.metadata)),
+          headers(l.headers, state, draw),
+          Object.keys(l.raw ?? {}).length > 0 && pairs("Raw columns", l.raw, { says: "What could be read of a row that is no event." }),
+          Object.keys(l.metadata ?? {}).length > 0 && pairs("What the relay knew", l.metadata)),
         h("div", { class: "stack" },
           details(l, ctx.conf),
           timeline(l),
@@ -72,7 +72,6 @@ export function letter(ctx) {
 }
 
 export const editable = (l) => ["pending", "parked", "failed", "manual"].includes(l.status);
-export const binary = (l) => l.payload_text === undefined && l.payload_base64 !== undefined;
 
 // standing says what holds this letter, and what to do about it.
 function standing(l) {
@@ -106,37 +105,6 @@ function traceLink(l, conf) {
   if (!m) return null;
   const url = conf.trace_url?.replaceAll("{trace_id}", m[1]).replaceAll("{span_id}", m[2]);
   return { id: m[1], href: url && /^https?:\/\//.test(url) ? url : null };
-}
-
-function payload(l, state, draw) {
-  const text = l.payload_text ?? null, raw = binary(l) ? Uint8Array.from(atob(l.payload_base64), (c) => c.charCodeAt(0)) : null;
-  const size = raw ? raw.length : new TextEncoder().encode(text ?? "").length;
-  const lines = text !== null ? pretty(text) : null;
-  const views = [lines && ["pretty", "Pretty"], text !== null && ["raw", "Raw"], ["hex", "Hex"]].filter(Boolean);
-  const none = text === null && !raw;
-  const most = 200_000, big = size > most && !state.whole;
-  const shown = (t) => visible(big ? t.slice(0, most) : t);
-  const body = none ? h("p", { class: "muted" }, "It has no payload (null).") : h("pre", { class: "code payload", tabindex: "0", "aria-label": "Payload" },
-    state.view === "hex" ? hex(raw ?? new TextEncoder().encode(text), big ? 65536 : Infinity) : state.view === "pretty" && lines && !big ? prettyView(lines) : shown(text ?? ""));
-  return panel("Payload", { aside: h("div", { class: "row" }, h("span", { class: "small muted" }, `${l.content_type || "no content type"} · ${bytes(size)}`), !none && views.length > 1 && tabs("How the payload is shown", views, state.view, (v) => { state.view = v; draw(); }),
-    !none && copyButton(state.view === "pretty" && text ? prettyText(text) ?? text : text ?? l.payload_base64, "payload")) },
-  body, big && h("p", { class: "row" }, h("span", { class: "muted" }, "It is large; this is its beginning."), h("button", { type: "button", class: "button", "data-key": "whole", onclick: () => { state.whole = true; draw(); } }, "Show all of it")));
-}
-
-function hex(data, most) {
-  const out = [];
-  for (let i = 0; i < Math.min(data.length, most); i += 16) {
-    const row = [...data.subarray(i, i + 16)];
-    out.push(`${i.toString(16).padStart(8, "0")}  ${row.map((b) => b.toString(16).padStart(2, "0")).join(" ").padEnd(47)}  ${row.map((b) => (b >= 32 && b < 127 ? String.fromCharCode(b) : "·")).join("")}`);
-  }
-  return out.join("\n");
-}
-
-function table(title, map, none, says) {
-  const all = Object.entries(map ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
-  return panel(title, { aside: says && h("span", { class: "small muted" }, says) }, all.length
-    ? h("table", { class: "pairs" }, h("caption", { class: "hidden-text" }, title), h("tbody", null, all.map(([k, v]) => h("tr", null, h("th", { scope: "row", class: "mono" }, visible(k)), h("td", { class: "mono break" }, visible(v))))))
-    : h("p", { class: "muted" }, none));
 }
 
 // timeline is the letter's history: every change there was, newest last.

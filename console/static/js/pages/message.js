@@ -1,9 +1,12 @@
-// One message that was handed in: where it stands, how it came there, and back.
+// One message that was handed in: what it carries, where it stands, how it came
+// there; released ahead of its time, or taken back.
 import { api } from "../api.js";
 import { ask } from "../ask.js";
+import { first, headers, payload } from "../content.js";
 import { fill, h } from "../dom.js";
 import { ago, short, utc, visible } from "../format.js";
-import { copyButton, facts, failed, loading, mark, panel } from "../parts.js";
+import * as keys from "../keys.js";
+import { copyButton, facts, failed, loading, mark, panel, sentence } from "../parts.js";
 import { href } from "../router.js";
 import { may } from "../session.js";
 import { messageStates } from "../words.js";
@@ -12,13 +15,16 @@ export function message(ctx) {
   const id = ctx.params.id;
   ctx.title(`Message ${short(id)}`);
   fill(ctx.el, h("h1", { tabindex: "-1" }, "Message"), loading("the message"));
-  let m = null;
+  const state = { view: "" };
+  let m = null, content = null;
 
   const read = async () => {
     try {
       const now = await api.message(id, ctx.signal);
       if (JSON.stringify(now) === JSON.stringify(m)) return;
       m = now;
+      if (m.state === "cancelled") content = { removed: true };
+      else if (!content || content.err) carried(); // it never changes
       draw();
     } catch (err) {
       if (ctx.signal.aborted) return;
@@ -27,16 +33,36 @@ export function message(ctx) {
     }
   };
 
+  const carried = async () => {
+    try {
+      const now = await api.messageContent(id, ctx.signal);
+      content = now;
+      state.view ||= first(now);
+    } catch (err) {
+      if (ctx.signal.aborted) return;
+      content = { err };
+    }
+    draw();
+  };
+
+  // look is what a change would do to the message as it is now.
+  const look = (says) => async () => {
+    const now = await api.message(id);
+    return now.state === "scheduled"
+      ? { ok: true, view: [says, facts([["Topic", visible(now.topic)], ["Key", now.key && visible(now.key)], ["Due", [utc(now.deliver_at), " · ", ago(now.deliver_at)]]])] }
+      : { ok: false, view: h("p", { class: "callout warn" }, h("b", null, "It is too late. "), `The message is ${now.state}: ${messageStates[now.state]?.[1] ?? ""}`) };
+  };
+  const release = () => ask({
+    title: "Release this message now", word: "Release it", said: "Released: it is due at once.", done: read,
+    look: look(h("p", { class: "callout" }, h("b", null, "It goes out at once, not at its time. "), "What is published cannot be called back.")),
+    make: (reason) => api.releaseMessage(id, reason),
+  });
   const takeBack = () => ask({
     title: "Take this message back", word: "Take it back", danger: true, said: "Taken back: it is never published.", done: read,
-    look: async () => {
-      const now = await api.message(id);
-      return now.state === "scheduled"
-        ? { ok: true, view: [h("p", { class: "callout bad" }, h("b", null, "It is never published. "), "This cannot be undone; its payload is removed at once."), facts([["Topic", visible(now.topic)], ["Key", now.key && visible(now.key)], ["Due", [utc(now.deliver_at), " · ", ago(now.deliver_at)]]])] }
-        : { ok: false, view: h("p", { class: "callout warn" }, h("b", null, "It is too late. "), `The message is ${now.state}: ${messageStates[now.state]?.[1] ?? ""}`) };
-    },
+    look: look(h("p", { class: "callout bad" }, h("b", null, "It is never published. "), "This cannot be undone; its payload is removed at once.")),
     make: (reason) => api.takeBack(id, reason),
   });
+  const due = () => Date.parse(m.deliver_at) <= Date.now();
 
   function draw() {
     const waits = m.state === "scheduled";
@@ -46,20 +72,31 @@ export function message(ctx) {
         h("div", { class: "row between" },
           h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, visible(m.topic)), mark(messageStates, m.state), h("span", { class: "muted" }, messageStates[m.state]?.[1])),
           h("div", { class: "row actions" },
+            waits && !due() && may("release-message") && h("button", { type: "button", class: "button primary", "data-key": "act-release-message", onclick: release }, "Release now"),
             waits && may("take-back") && h("button", { type: "button", class: "button danger", "data-key": "act-take-back", onclick: takeBack }, "Take back"),
             waits && !may("take-back") && h("span", { class: "muted small" }, "Your role may look, and change nothing.")))),
       h("div", { class: "letter" },
-        panel("History", {}, h("ol", { class: "timeline" }, m.history.map((s) => h("li", { class: `t-${messageStates[s.state]?.[0] ?? "archived"}` },
-          h("p", null, h("b", null, s.state.replaceAll("_", " "))), h("p", { class: "small muted" }, utc(s.at)), s.detail && h("p", { class: "small break" }, visible(s.detail))))),
-          m.note && h("p", { class: "gap small muted" }, visible(m.note))),
-        panel("Message", {}, facts([
-          ["Topic", visible(m.topic)], ["Key", m.key ? h("span", { class: "mono" }, visible(m.key)) : h("span", { class: "muted" }, "its id")],
-          ["Handed in", [utc(m.created_at), " · ", ago(m.created_at)]], ["Due", m.deliver_at && [utc(m.deliver_at), " · ", ago(m.deliver_at)]],
-          ["Record", m.record && h("span", { class: "mono" }, `${m.record.topic}[${m.record.partition}]@${m.record.offset}`)],
-          ["Event", !["scheduled", "cancelled", "processing"].includes(m.state) && h("a", { href: href(`/events/${id}`), "data-key": "life" }, "what became of it")],
-        ])))));
+        h("div", { class: "stack" }, carries()),
+        h("div", { class: "stack" },
+          panel("Message", {}, facts([
+            ["Topic", visible(m.topic)], ["Key", m.key ? h("span", { class: "mono" }, visible(m.key)) : h("span", { class: "muted" }, "its id")],
+            ["Handed in", [utc(m.created_at), " · ", ago(m.created_at)]], ["Due", m.deliver_at && [utc(m.deliver_at), " · ", ago(m.deliver_at)]],
+            ["Record", m.record && h("span", { class: "mono" }, `${m.record.topic}[${m.record.partition}]@${m.record.offset}`)],
+            ["Event", !["scheduled", "cancelled", "processing"].includes(m.state) && h("a", { href: href(`/events/${id}`), "data-key": "life" }, "what became of it")],
+          ])),
+          panel("History", {}, h("ol", { class: "timeline" }, m.history.map((s) => h("li", { class: `t-${messageStates[s.state]?.[0] ?? "archived"}` },
+            h("p", null, h("b", null, s.state.replaceAll("_", " "))), h("p", { class: "small muted" }, utc(s.at)), s.detail && h("p", { class: "small break" }, visible(s.detail))))),
+            m.note && h("p", { class: "gap small muted" }, visible(m.note)))))));
   }
 
+  function carries() {
+    if (!content) return panel("Payload", {}, loading("what it carries"));
+    if (content.removed) return panel("Payload", {}, h("p", { class: "muted" }, "It was removed when the message was taken back."));
+    if (content.err) return panel("Payload", {}, h("p", { class: "warn-text" }, `It cannot be shown: ${sentence(content.err.message)}`));
+    return [payload(content, state, draw), headers(content.headers, state, draw)];
+  }
+
+  if (may("release-message")) keys.onPage("r", "release now", () => ctx.el.querySelector('[data-key="act-release-message"]')?.click());
   ctx.every(2500, read);
   read();
 }

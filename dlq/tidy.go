@@ -1,0 +1,93 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// announceAgain is how long an announcement of a bucket counts. What is written
+	// into the bucket has one that is younger, or is followed by another.
+	announceAgain = 10 * time.Minute
+	// announceKept is by how much an announcement must be older than the reading
+	// that found the bucket empty, so that its removal cannot hit one that somebody
+	// relies on: announceAgain, the time that a write takes, and clocks that differ.
+	announceKept = time.Hour
+	// tidyRate is how many buckets per second Tidy looks at.
+	tidyRate = 200
+)
+
+// announcedKinds are the shelves that have buckets of hours.
+var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneClass, kindDoneType}
+
+// Tidy takes hours off the lists in which no letter is left, and returns how many
+// it found.
+// Without it whoever counts or lists letters would ask for every hour in which one
+// ever died. It costs a query for each hour of each list, 200 per second at most.
+//
+// Any number of processes may do it, beside others that bury and change letters:
+// a removal is written with a time that is announceKept before the hour was found
+// empty, so an announcement that is younger stays.
+func (s *Store) Tidy(ctx context.Context) (gone int, err error) {
+	pace := rate.NewLimiter(tidyRate, 1)
+	for _, kind := range announcedKinds {
+		empty, err := s.oldBuckets(ctx, kind)
+		if err != nil {
+			return gone, err
+		}
+		for _, k := range empty {
+			if err := pace.Wait(ctx); err != nil {
+				return gone, err
+			}
+			before := s.now().Add(-announceKept)
+			filled, err := s.filled(ctx, k)
+			if err != nil {
+				return gone, err
+			}
+			if filled {
+				continue
+			}
+			if err := s.query(ctx, s.stmt.bucketDrop, before.UnixMicro(), k.kind, k.value, time.Unix(k.bucket, 0)).Idempotent(true).Exec(); err != nil {
+				return gone, fmt.Errorf("take an empty hour off the list of %s %s: %w", k.kind, k.value, err)
+			}
+			gone++
+		}
+	}
+	return gone, nil
+}
+
+// oldBuckets are those of a kind's buckets whose letters died long enough ago that
+// an announcement may be taken back. When it was made cannot be asked.
+func (s *Store) oldBuckets(ctx context.Context, kind string) (out []bucketKey, err error) {
+	before := s.now().Add(-announceKept - time.Hour) // a bucket is an hour
+	iter := s.selects(ctx, s.stmt.allBuckets, kind).Prefetch(0).Iter()
+	var value string
+	var bucket time.Time
+	for iter.Scan(&value, &bucket) {
+		if bucket.Before(before) {
+			out = append(out, bucketKey{shelf{kind, value}, bucket.Unix()})
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read which lists of %s there are: %w", kind, err)
+	}
+	return out, nil
+}
+
+// filled says whether a bucket holds an entry.
+func (s *Store) filled(ctx context.Context, k bucketKey) (bool, error) {
+	var at time.Time
+	err := s.selects(ctx, s.stmt.lookupFirst, k.kind, k.value, time.Unix(k.bucket, 0)).Scan(&at)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the first of %s %s: %w", k.kind, k.value, err)
+	}
+	return true, nil
+}

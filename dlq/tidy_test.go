@@ -1,0 +1,137 @@
+package dlq
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// announcedHours are how many hours of lists readers ask for.
+func (b *bundle) announcedHours(t testing.TB) (n int) {
+	t.Helper()
+	for _, kind := range announcedKinds {
+		iter := b.selects(t.Context(), b.stmt.allBuckets, kind).Iter()
+		n += iter.NumRows()
+		if err := iter.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+func mustTidy(t testing.TB, s *Store) int {
+	t.Helper()
+	n, err := s.Tidy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What Tidy takes away is asked for no more, and nothing else.
+func TestTidy_TakesEmptyHoursOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.buryMany(t, 5, func(i int, l *Letter) { l.FirstFailedAt = b.clock.now().Add(-time.Duration(i) * time.Hour) })
+	before := b.announcedHours(t)
+	if n := mustTidy(t, b.Store); n != 0 {
+		t.Errorf("Tidy found %d hours without a letter, want none", n)
+	}
+	for _, id := range ids[1:] {
+		if err := b.do(t, id, ActionResolve); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.clock.advance(3 * time.Hour)
+	// Each letter left the lists of its status, class and type for three others.
+	if n := mustTidy(t, b.Store); n != 3*len(ids[1:]) {
+		t.Errorf("Tidy found %d hours, want %d", n, 3*len(ids[1:]))
+	}
+	if now := b.announcedHours(t); now != before {
+		t.Errorf("%d hours are asked for, want %d as before the letters moved", now, before)
+	}
+	if n := mustTidy(t, b.Store); n != 0 {
+		t.Errorf("once more Tidy found %d hours, want none", n)
+	}
+	for _, id := range ids {
+		b.mustBeFound(t, id)
+	}
+}
+
+// mustBeFound checks that who lists letters by what one is sees it.
+func (b *bundle) mustBeFound(t testing.TB, id gocql.UUID) {
+	t.Helper()
+	l := b.mustRead(t, id)
+	for _, f := range []Filter{
+		{Status: []Status{l.Status}}, {Status: []Status{l.Status}, ErrorClass: l.ErrorClass}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType},
+	} {
+		if !slices.ContainsFunc(b.listed(t, f), func(x Letter) bool { return x.EventID == id }) {
+			t.Errorf("List(%+v) does not find a %s letter", f, l.Status)
+		}
+	}
+}
+
+// A process goes on with hours that it announced before another found them empty.
+func TestTidy_LeavesWhatIsReliedOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.bring(t, Pending)
+	b.clock.advance(5 * time.Hour)
+	cleaner := b.another(t)
+	emptied := 0
+	for range 8 {
+		b.clock.advance(9 * time.Minute)
+		for _, a := range []Action{ActionClaim, ActionUnclaim} {
+			if err := b.do(t, id, a); err != nil {
+				t.Fatal(err)
+			}
+			emptied += mustTidy(t, cleaner)
+			b.mustBeFound(t, id)
+		}
+	}
+	if emptied == 0 {
+		t.Error("Tidy never found an hour without a letter: this shows nothing")
+	}
+	b.clock.advance(5 * time.Hour)
+	mustTidy(t, cleaner)
+	if err := b.do(t, id, ActionClaim); err != nil {
+		t.Fatal(err)
+	}
+	b.mustBeFound(t, id)
+}
+
+// A process stands still between the announcement of an hour and the letter's entry
+// there, for so long that another takes the hour off the list.
+func TestTidy_WhileAProcessStandsStill(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := testLetter("a", 1)
+	l.FirstFailedAt = b.clock.now().Add(-5 * time.Hour)
+	row, err := b.newLetter(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleaner := b.another(t)
+	hours := len(shelves(row)) - 1 // but for the aggregate's
+	asked := 0
+	frozen := b.another(t, WithClock(func() time.Time {
+		at := b.clock.now()
+		if asked++; asked == hours {
+			b.clock.advance(2 * time.Hour)
+			if n := mustTidy(t, cleaner); n != hours-1 {
+				t.Errorf("Tidy found %d hours without a letter, want the %d that were announced", n, hours-1)
+			}
+		}
+		return at
+	}))
+	if err := frozen.add(t.Context(), row, shelves(row), true); err != nil {
+		t.Fatal(err)
+	}
+	// As Bury goes on when the lists are written.
+	if _, err := b.insert(t.Context(), row, buryValues(row, Change{ID: gocql.UUIDFromTime(b.clock.now()), At: row.LastFailedAt, Action: ActionBury, To: row.Status})); err != nil {
+		t.Fatal(err)
+	}
+	b.mustBeFound(t, l.EventID)
+}

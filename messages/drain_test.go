@@ -1,0 +1,92 @@
+package messages
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+)
+
+// The server is told to stop while messages are with the database, and while
+// others wait for a place there: all are answered, whole, and stored as answered.
+// A request that comes later is not taken.
+func TestServer_DrainsOnStop(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Load = Load{MaxInFlight: 2, MaxWaiting: 10, MaxWait: 20 * time.Second} })
+	service, err := orders.New(b.session, orders.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := orders.NewServer(service, orders.ServerConfig{Routes: []func(huma.API){NewAPI(b.Service).Register}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, l) }()
+
+	hits := b.fault(0, faults.Effect{Delay: 150 * time.Millisecond}, engine.OpWrite, engine.OpLoggedBatch)
+	type answer struct {
+		status int
+		text   string
+		err    error
+	}
+	post := func(path, body string) answer {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+l.Addr().String()+path, strings.NewReader(body))
+		if err != nil {
+			return answer{err: err}
+		}
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return answer{err: err}
+		}
+		defer resp.Body.Close() //nolint:errcheck // it was read
+		text, err := io.ReadAll(resp.Body)
+		return answer{resp.StatusCode, string(text), err}
+	}
+	answers := make(chan answer, 4)
+	for path, bodies := range map[string][]string{
+		"/v1/messages":       {`{"topic":"t","payload":1}`, `{"topic":"t","delay":"1h"}`, `{"topic":"t","payload":2}`},
+		"/v1/messages/batch": {`{"messages":[{"topic":"t"},{"topic":"t"},{"topic":"t","delay":"1h"}]}`},
+	} {
+		for _, body := range bodies {
+			go func() { answers <- post(path, body) }()
+		}
+	}
+	for { // two have places, the other two wait
+		if _, waiting := b.guard.Load(); waiting == 2 && hits() >= 2 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	for range 4 {
+		if a := <-answers; a.err != nil || a.status != 202 {
+			t.Errorf("a request under way got %d %s, %v", a.status, a.text, a.err)
+		}
+	}
+	if err := <-served; err != nil {
+		t.Errorf("Serve() = %v", err)
+	}
+	if a := post("/v1/messages", `{"topic":"t"}`); a.err == nil {
+		t.Errorf("a request after the stop got %d %s", a.status, a.text)
+	}
+	b.node.Faults().Clear()
+	if events, waiting := len(b.events(t)), len(b.waiting(t)); events != 4 || waiting != 2 {
+		t.Errorf("%d events, and %d messages wait, want the 4 and 2 that were answered", events, waiting)
+	}
+}

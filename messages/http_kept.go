@@ -1,0 +1,88 @@
+package messages
+
+import (
+	"context"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// RegisterKept adds, to another server's API, what is done with messages that were
+// handed in: look at one and at what it carries, list those that wait, release or
+// take back one of them.
+func (a *API) RegisterKept(h huma.API) {
+	huma.Register(h, huma.Operation{
+		OperationID: "get-message", Method: http.MethodGet, Path: "/v1/messages/{id}",
+		Summary: "Say where a message stands", Responses: problems(h, 404, 422, 429, 503),
+	}, a.get)
+	huma.Register(h, huma.Operation{
+		OperationID: "get-message-content", Method: http.MethodGet, Path: "/v1/messages/{id}/content",
+		Summary:     "Show what a message carries",
+		Description: "Payload, media type and headers; they never change. 404 also for a message that was taken back: its payload is not kept.",
+		Responses:   problems(h, 404, 422, 429, 503),
+	}, a.content)
+	huma.Register(h, huma.Operation{
+		OperationID: "release-message", Method: http.MethodPost, Path: "/v1/messages/{id}/release",
+		Summary: "Release a message that waits, ahead of its time",
+		Description: "It is due at once, goes out like any other that is due, once, and can be taken back until it is on its way. " +
+			"One that is due already is answered as it is. 409: it does not wait; state says whether it is out, taken back or a dead letter.",
+		Responses: problems(h, 403, 404, 409, 415, 422, 429, 503),
+	}, a.release)
+	huma.Register(h, huma.Operation{
+		OperationID: "cancel-message", Method: http.MethodDelete, Path: "/v1/messages/{id}", DefaultStatus: http.StatusNoContent,
+		Summary:     "Take a message back",
+		Description: "204: it is never published. 409: it is too late; a message that was not for later always is.",
+		Responses:   problems(h, 403, 404, 409, 422, 429, 503),
+	}, a.cancel)
+	huma.Register(h, huma.Operation{
+		OperationID: "list-messages", Method: http.MethodGet, Path: "/v1/messages",
+		Summary: "List the messages that wait for their time", Description: "The next to be delivered first.", Responses: problems(h, 422, 429, 503),
+	}, a.list)
+	addExamples(h.OpenAPI())
+}
+
+type contentBody struct {
+	ContentType   string            `json:"content_type"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	PayloadText   *string           `json:"payload_text,omitempty" doc:"The payload, if it is UTF-8"`
+	PayloadBase64 *[]byte           `json:"payload_base64,omitempty" doc:"The payload, if it is not"`
+	PayloadBytes  int               `json:"payload_bytes"`
+}
+
+type contentOutput struct{ Body contentBody }
+
+func (a *API) content(ctx context.Context, in *idInput) (*contentOutput, error) {
+	id, err := parseID(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.service.Content(ctx, id)
+	if err != nil {
+		return nil, a.fail(ctx, "get-message-content", err, id, false)
+	}
+	b := contentBody{ContentType: c.ContentType, Headers: c.Headers, PayloadBytes: len(c.Payload)}
+	if utf8.Valid(c.Payload) {
+		text := string(c.Payload)
+		b.PayloadText = &text
+	} else {
+		b.PayloadBase64 = &c.Payload
+	}
+	return &contentOutput{b}, nil
+}
+
+func (a *API) release(ctx context.Context, in *idInput) (*messageOutput, error) {
+	id, err := parseID(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	v, err := a.service.Release(ctx, id)
+	if err != nil {
+		p := a.fail(ctx, "release-message", err, id, false)
+		if p.OutcomeUnknown {
+			p.Detail = "It is not known whether the message was released; ask again."
+		}
+		return nil, p
+	}
+	return &messageOutput{newMessageBody(&v)}, nil
+}

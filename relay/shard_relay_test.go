@@ -1,0 +1,245 @@
+package relay
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+// shardEngines are the two ways in which a database has streams, and how they change.
+var shardEngines = []struct {
+	name   string
+	conf   scyllafake.Config
+	change func(n *faults.Node) error
+}{
+	{
+		"vnodes",
+		scyllafake.Config{Tokens: 5},
+		func(n *faults.Node) error {
+			_, err := n.NewGeneration(faults.Generation{In: 12 * time.Second, ExtraTokens: 4})
+			return err
+		},
+	},
+	{
+		"tablets",
+		scyllafake.Config{Version: "2025.4", Tablets: true},
+		func(n *faults.Node) error {
+			_, err := n.Resize(faults.Resize{Keyspace: "outbox", Table: "outbox_messages", In: 12 * time.Second})
+			return err
+		},
+	},
+}
+
+// runShard runs the relay of a shard until stop, which waits for its end.
+func (w *world) runShard(s Shard) (r *Relay, stop func()) {
+	w.t.Helper()
+	cfg := w.cfg
+	cfg.Session, cfg.Registerer, cfg.Shard = w.session, nil, s
+	r, err := New(cfg)
+	if err != nil {
+		w.t.Fatalf("New() error = %v", err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	return r, func() {
+		w.t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("Run() of %+v: %v", s, err)
+		}
+	}
+}
+
+// runShards runs all relays of a number of shards, or the one of the whole table.
+func (w *world) runShards(count int) (all []*Relay, stop func()) {
+	w.t.Helper()
+	var stops []func()
+	for i := range max(count, 1) {
+		r, stop := w.runShard(Shard{i, count})
+		all, stops = append(all, r), append(stops, stop)
+	}
+	return all, func() {
+		w.t.Helper()
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// Shards side by side carry each their own, and nothing else, while streams change.
+func TestShards_CarryEachTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range shardEngines {
+		for _, tail := range []string{TailOn, TailOff} {
+			t.Run(tt.name+" tail "+tail, func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, tt.conf, func(c *Config) {
+						c.Tail, c.GenerationDelay = tail, 3*time.Second
+					})
+					defer w.close()
+					rnd := rand.New(rand.NewPCG(1, 2))
+					all := events(30, 10, "OrderCreated", "OrderUpdated")
+					for _, e := range all[:30] {
+						w.write(e) // before any of them runs
+					}
+					relays, stop := w.runShards(3)
+					for i, e := range all[30:] {
+						if i == 60 {
+							if err := tt.change(w.db.Faults().Node()); err != nil {
+								t.Fatal(err)
+							}
+						}
+						w.write(e)
+						time.Sleep(200 * time.Millisecond)
+					}
+					time.Sleep(time.Minute)
+					checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+					g, err := relays[0].generations().generationSource.times(t.Context())
+					if err != nil || len(g) < 2 {
+						t.Fatalf("there are %d generations, %v", len(g), err)
+					}
+					for i, r := range relays {
+						own := 0
+						for _, e := range all {
+							if r.own.plain(e.AggregateID) {
+								own++
+							}
+						}
+						if n := int(sum(r.metrics.published)); n != own || own == 0 {
+							t.Errorf("shard %d published %d events, want %d", i, n, own)
+						}
+						if late := count(r.metrics.late); late != 0 {
+							t.Errorf("shard %d published %v events late", i, late)
+						}
+						s := r.Status()
+						whole, err := r.generations().generationSource.generation(t.Context(), r.streams.entered)
+						if err != nil {
+							t.Fatal(err)
+						}
+						mine := make(map[int]bool)
+						for range 10_000 {
+							token := r.own.arc.after + 1 + int64(rnd.Uint64N(uint64(r.own.arc.upTo)-uint64(r.own.arc.after)))
+							for _, stream := range whole.streamsFor(token) {
+								mine[stream] = true
+							}
+						}
+						if len(s.Problems) > 0 || s.Streams != len(mine) || tail == TailOn && s.Tail.Streams != len(mine) {
+							t.Errorf("shard %d reads %d streams, want %d of %d; tail %+v, problems %q", i, s.Streams, len(mine), len(whole.streams), s.Tail, s.Problems)
+						}
+						if tt.name == "vnodes" && len(mine) == len(whole.streams) {
+							t.Errorf("shard %d has a part of each stream", i)
+						}
+						for _, a := range []int{int(count(r.metrics.gaps)), s.DeadLetters} {
+							if a != 0 {
+								t.Errorf("shard %d: %d gaps or dead letters", i, a)
+							}
+						}
+						if n := r.publisher.Load().state().aggregates; n > 30*2/3 {
+							t.Errorf("shard %d remembers %d aggregates of 30", i, n)
+						}
+					}
+					stop()
+				})
+			})
+		}
+	}
+}
+
+// The number of shards changes, and changes back: nothing is lost or repeated, and
+// each aggregate's events stay in sequence.
+func TestShards_ChangeTheirNumber(t *testing.T) {
+	t.Parallel()
+	for _, tt := range shardEngines {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, tt.conf, func(c *Config) {
+					c.GenerationDelay = 3 * time.Second
+					c.DrainTimeout = time.Millisecond // as good as killed
+				})
+				defer w.close()
+				all := events(20, 24, "OrderCreated", "OrderUpdated")
+				next := 0
+				write := func(n int, pause time.Duration) {
+					t.Helper()
+					for ; n > 0; n-- {
+						w.write(all[next])
+						next++
+						time.Sleep(pause)
+					}
+				}
+				for i, count := range []int{0, 3, 2, 0, 3, 0} {
+					_, stop := w.runShards(count)
+					if i == 2 {
+						if err := tt.change(w.db.Faults().Node()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					write(60, 300*time.Millisecond)
+					if i == 4 { // one alone goes, and comes back
+						stop()
+						_, stop = w.runShards(count)
+						write(10, 100*time.Millisecond)
+					}
+					stop()
+					write(10, 10*time.Millisecond)
+				}
+				_, stop := w.runShards(0)
+				write(len(all)-next, 10*time.Millisecond)
+				time.Sleep(time.Minute)
+				stop()
+				got := w.consume("OrderCreated", "OrderUpdated")
+				checkOrder(t, got, all)
+				checkTime(t, got)
+			})
+		})
+	}
+}
+
+// However the number of shards changes, a relay goes on from where the table was
+// carried to, not from where its own name was last, or from the very beginning.
+func TestShards_GoOnWhereOthersWere(t *testing.T) {
+	t.Parallel()
+	for _, tt := range shardEngines {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, tt.conf, func(c *Config) {
+					c.GenerationDelay, c.IdleCheckpoint, c.Tail = 3*time.Second, 5*time.Second, TailOff
+				})
+				defer w.close()
+				seq := int64(0)
+				for i, count := range []int{0, 3, 2, 0, 3} {
+					relays, stop := w.runShards(count)
+					if i == 1 || i == 3 {
+						if err := tt.change(w.db.Faults().Node()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					time.Sleep(30 * time.Second)
+					for _, r := range relays {
+						if from := r.readback.Load().position; i > 0 && time.Since(from) > 90*time.Second {
+							t.Errorf("layout %d: %q of %d shards goes on at %s", i, r.cfg.shardName(), count, from)
+						}
+					}
+					for range 10 {
+						seq++
+						w.write(event(1, seq, "OrderUpdated"))
+						w.write(event(2, seq, "OrderUpdated"))
+					}
+					time.Sleep(2 * time.Minute)
+					stop()
+				}
+				if n := len(w.consume("OrderUpdated")); int64(n) != 2*seq {
+					t.Errorf("%d records, want %d", n, 2*seq)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package schedule
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+// One that is in memory already, since its time is near, goes out at once too.
+func TestScheduler_HastenedInMemory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(t, func(c *Config) { c.LookAhead = time.Minute })
+	start(t, s)
+	m := message(time.Now().Add(50 * time.Second))
+	b.put(t, time.Now(), m)
+	eventually(t, "it is in memory", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.pending) == 1
+	})
+	if err := b.Hasten(t.Context(), m, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
+	if e := b.outboxed(t)[m.ID]; !e.DeliverAt.Equal(m.DeliverAt) || e.at.Before(m.DeliverAt) {
+		t.Errorf("event %+v, want it for %s", e, m.DeliverAt)
+	}
+	if now := time.Now(); !m.DeliverAt.Before(now) || now.Sub(m.DeliverAt) > 40*time.Second {
+		t.Errorf("it was hastened to %s", m.DeliverAt)
+	}
+	eventually(t, "nothing is left of it", func() bool { return b.count(t, "schedule_slots") == 0 && b.count(t, "scheduled_messages") == 0 })
+}
+
+func TestStore_HastenRefusesWhatDoesNotWait(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	gone, out, due := message(now.Add(time.Hour)), message(now), message(now.Add(-time.Second))
+	b.put(t, now.Add(-time.Minute), gone, out, due)
+	stale := *gone
+	if err := b.Cancel(t.Context(), gone, now); err != nil {
+		t.Fatal(err)
+	}
+	// Whether it was read before or after makes no difference.
+	if err := b.Hasten(t.Context(), &stale, now); !errors.Is(err, ErrCancelled) {
+		t.Errorf("Hasten() of a cancelled message = %v", err)
+	}
+	if won, err := b.release(t.Context(), out, now); err != nil || !won {
+		t.Fatalf("release() = %t, %v", won, err)
+	}
+	out.DeliverAt = now.Add(time.Hour)
+	if err := b.Hasten(t.Context(), out, now); !errors.Is(err, ErrReleased) {
+		t.Errorf("Hasten() of a released message = %v", err)
+	}
+	if err := b.forget(t.Context(), out.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Hasten(t.Context(), out, now); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Hasten() of a delivered message = %v", err)
+	}
+	at := due.DeliverAt
+	if err := b.Hasten(t.Context(), due, now); err != nil || !due.DeliverAt.Equal(at) {
+		t.Errorf("Hasten() of one that is due = %v, and it is for %s", err, due.DeliverAt)
+	}
+}
+
+// Two hasten it at once, with clocks that differ: it is due then, and no slot but
+// those that lead to it is left in the end.
+func TestStore_HastenTwice(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	m := message(now.Add(time.Hour))
+	b.put(t, now, m)
+	one, two := *m, *m
+	if err := b.Hasten(t.Context(), &one, now.Add(5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Hasten(t.Context(), &two, now); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Read(t.Context(), m.ID); err != nil || !got.DeliverAt.Equal(two.DeliverAt) || got.DeliverAt.After(now) {
+		t.Errorf("Read() = %+v, %v, want it for %s", got, err, now)
+	}
+	if n := b.count(t, "schedule_slots"); n != 1 {
+		t.Errorf("%d slots, want one", n)
+	}
+	// Who saw the time of before does not release it with that time in its event.
+	if won, err := b.release(t.Context(), m, now); err != nil || won {
+		t.Errorf("release() as it was before = %t, %v", won, err)
+	}
+}
+
+// A hastening is cut off at each of its writes, with the write carried out, left
+// out, or decided and invisible, and not done again. The message waits for its
+// time or is due, as it happens; it goes out once.
+func TestStore_HasteningCutOff(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]engine.Fate{"lost": engine.FateNormal, "carried out": engine.FateApply, "decided": engine.FateDecided} {
+		for step, kind := range []engine.OpKind{engine.OpLoggedBatch, engine.OpCAS, engine.OpWrite} { // slot, time, old slot
+			if fate == engine.FateDecided && kind != engine.OpCAS {
+				continue
+			}
+			t.Run(name+" at write "+strconv.Itoa(step), func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				now := time.Now()
+				m := message(now.Add(3 * time.Second))
+				b.put(t, now, m)
+				id := b.node.Faults().MustAdd(faults.Rule{
+					Match:  faults.Match{Kinds: []engine.OpKind{kind}},
+					Effect: faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1), Fate: fate},
+				})
+				err := b.Hasten(t.Context(), m, now)
+				// What became of the time is found out; without the old slot nothing is missing.
+				known := kind == engine.OpWrite || kind == engine.OpCAS && fate != engine.FateNormal
+				if b.node.Faults().Hits(id) == 0 || (err == nil) != known {
+					t.Fatalf("Hasten() = %v after %d faults", err, b.node.Faults().Hits(id))
+				}
+				b.node.Faults().Clear()
+				start(t, b.scheduler(t))
+				eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 && b.count(t, "scheduled_messages") == 0 })
+				b.outboxed(t)
+			})
+		}
+	}
+}
+
+// A slot whose message is for later, because a hastening was given up, is not
+// looked at for ever; that of its time stays.
+func TestScheduler_ForgetsASlotThatIsTooEarly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	m := message(now.Add(time.Hour))
+	b.put(t, now, m)
+	for _, at := range []time.Time{now.Add(-CloseAfter / 2), now.Add(-CloseAfter - time.Second)} {
+		if err := b.putSlot(t.Context(), slot{bucket: bucketOf(at), at: at, id: m.ID, topic: m.Topic}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(t, b.scheduler(t))
+	eventually(t, "the old one is forgotten", func() bool { return b.count(t, "schedule_slots") == 2 })
+	if n := b.count(t, "outbox_messages"); n != 0 {
+		t.Errorf("%d messages went out ahead of their time", n)
+	}
+	if got, err := b.Read(t.Context(), m.ID); err != nil || got.State != Waiting {
+		t.Errorf("Read() = %+v, %v", got, err)
+	}
+}
+
+// A message is hastened, cancelled and released at its time, all at once: it goes
+// out once, whole, or was cancelled.
+func TestScheduler_HasteningRaces(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	b := setup(t)
+	start(t, b.scheduler(t))
+	cancelled := map[gocql.UUID]bool{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	const n = 100
+	ms := make([]*Message, n)
+	for i := range ms {
+		m := message(time.Now().Add(200 * time.Millisecond))
+		ms[i] = m
+		b.put(t, time.Now(), m)
+		seen := *m
+		wait := time.Until(m.DeliverAt) + time.Duration(r.IntN(20)-15)*time.Millisecond
+		all.Go(func() {
+			time.Sleep(wait)
+			if err := b.Hasten(t.Context(), &seen, time.Now()); err != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCancelled) {
+				t.Errorf("Hasten() = %v", err)
+			}
+		})
+		if i%3 == 0 {
+			wait := time.Until(m.DeliverAt) + time.Duration(r.IntN(20)-15)*time.Millisecond
+			all.Go(func() {
+				time.Sleep(wait)
+				err := b.Cancel(t.Context(), m, time.Now())
+				if err != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrNotFound) {
+					t.Errorf("Cancel() = %v", err)
+				}
+				mu.Lock()
+				cancelled[m.ID] = err == nil
+				mu.Unlock()
+			})
+		}
+	}
+	all.Wait()
+	taken := 0
+	for _, yes := range cancelled {
+		if yes {
+			taken++
+		}
+	}
+	eventually(t, "all are out or cancelled", func() bool {
+		return b.count(t, "outbox_messages") == n-taken && b.count(t, "scheduled_messages") == taken && b.count(t, "schedule_slots") == 0
+	})
+	events := b.outboxed(t)
+	for _, m := range ms {
+		if e, out := events[m.ID]; out == cancelled[m.ID] || out && string(e.Payload) != string(m.Payload) {
+			t.Errorf("message %s: cancelled %t, in the outbox %t: %+v", m.ID, cancelled[m.ID], out, e)
+		}
+	}
+	t.Logf("%d of %d cancelled", taken, n)
+}
