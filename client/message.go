@@ -27,7 +27,8 @@ const (
 // when it goes out, up to 366 days ahead; neither says at once.
 type NewMessage struct {
 	Topic string `json:"topic"`
-	// Key is the record key; empty means the message's id.
+	// Key is the record key; empty means the message's id. Messages with one key
+	// reach one partition, in no order that is promised.
 	Key           string            `json:"key,omitempty"`
 	Payload       json.RawMessage   `json:"payload,omitempty"`
 	PayloadText   *string           `json:"payload_text,omitempty"`

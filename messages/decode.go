@@ -2,6 +2,8 @@ package messages
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
@@ -17,7 +19,31 @@ func decodeMessage(body []byte) (NewMessage, error) {
 	if err := jsonform.Check(body, form); err != nil {
 		return NewMessage{}, err
 	}
-	return jsonform.Decode(body, explainMessage, nil)
+	n, err := jsonform.Decode(body, explainMessage, nil)
+	for _, v := range n.Headers {
+		if v == "" && err == nil {
+			return n, noNull(body)
+		}
+	}
+	return n, err
+}
+
+// noNull refuses headers that are null: a text that is empty looks the same once
+// it is read.
+func noNull(body []byte) error {
+	var n struct {
+		Headers map[string]*string `json:"headers"`
+	}
+	if err := json.Unmarshal(body, &n); err != nil {
+		return err // it was read before
+	}
+	var bad InvalidError
+	for _, name := range slices.Sorted(maps.Keys(n.Headers)) {
+		if n.Headers[name] == nil {
+			bad.Add("headers."+name, "must be "+jsonform.WantText, nil)
+		}
+	}
+	return bad.OrNil()
 }
 
 func explainMessage(fields map[string]json.RawMessage, bad *InvalidError) NewMessage {
@@ -30,7 +56,7 @@ func explainMessage(fields map[string]json.RawMessage, bad *InvalidError) NewMes
 	jsonform.Take(fields, bad, "", "content_type", jsonform.WantText, &n.ContentType)
 	jsonform.Take(fields, bad, "", "headers", "an object of texts", &n.Headers)
 	jsonform.Take(fields, bad, "", "delay", "a text such as 90s", &n.Delay)
-	jsonform.Take(fields, bad, "", "deliver_at", "a time such as 2027-01-31T08:00:00Z", &n.DeliverAt)
+	jsonform.Take(fields, bad, "", "deliver_at", "a time with its offset, such as 2027-01-31T08:00:00Z or 2027-01-31T09:00:00+01:00, and no leap second", &n.DeliverAt)
 	jsonform.Take(fields, bad, "", "priority", "a whole number", &n.Priority)
 	jsonform.Rest(fields, bad, "")
 	return n

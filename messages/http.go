@@ -117,14 +117,28 @@ func (in *postInput) options(ctx context.Context) Options {
 	return Options{Client: in.name(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)}
 }
 
+// headerKey makes a request that can be repeated.
+const headerKey = "Idempotency-Key"
+
 // client is who asks: whom the token belongs to, or, where there are no tokens, the address.
 type client struct{ address string }
 
-// Resolve remembers the address.
+// Resolve remembers the address, and refuses a key that is empty or there twice:
+// its caller believes that the request can be repeated.
 func (c *client) Resolve(ctx huma.Context) []error {
 	c.address = ctx.RemoteAddr()
 	if host, _, err := net.SplitHostPort(c.address); err == nil {
 		c.address = host
+	}
+	keys := 0
+	empty := false
+	ctx.EachHeader(func(name, value string) {
+		if strings.EqualFold(name, headerKey) {
+			keys, empty = keys+1, empty || value == ""
+		}
+	})
+	if empty || keys > 1 {
+		return []error{&huma.ErrorDetail{Location: "header." + headerKey, Message: "must be one value of 1 to 255 printable ASCII characters, or left out"}}
 	}
 	return nil
 }
@@ -336,6 +350,9 @@ func readCursor(s string) (schedule.Position, bool) {
 
 // fail maps an error, and logs it if only the log can explain it.
 func (a *API) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) *messageProblem {
+	if httpapi.HungUp(ctx, err) {
+		return newProblem(httpapi.StatusHungUp, "about:blank", "The caller has gone.")
+	}
 	p := toProblem(err, id, keyed)
 	if p.Status == http.StatusInternalServerError {
 		a.service.cfg.Logger.ErrorContext(ctx, "request failed", "operation", operation, "event_id", id, "err", err)

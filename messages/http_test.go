@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
 // reply is a response as a test looks at it.
@@ -140,6 +141,9 @@ func TestHTTP_NamesEveryBadField(t *testing.T) {
 		{`{"topic":"t","payload_text":"` + strings.Repeat("x", 101) + `"}`, 422, []string{"body.payload"}},
 		{`{"topic":"t","key":"a\u0000b","headers":{"ce_id":"x"},"content_type":"\u0001"}`, 422, []string{"body.content_type", "body.headers.ce_id", "body.key"}},
 		{`{"topic":"t","headers":{"priority":"1"},"priority":1}`, 422, []string{"body.headers.priority"}},
+		{`{"topic":"t","key":"a","headers":{"ce_partitionkey":"b"}}`, 422, []string{"body.headers.ce_partitionkey"}},
+		{`{"topic":"t","headers":{"a":null,"b":"","c":null}}`, 422, []string{"body.headers.a", "body.headers.c"}},
+		{`{"topic":"t","headers":{"":"1"}}`, 422, []string{"body.headers."}},
 	} {
 		r := request(t, b.handler, "POST", "/v1/messages", tt.body)
 		if r.status != tt.status || !slices.Equal(r.locations(), tt.want) || r.header.Get("Content-Type") != "application/problem+json" {
@@ -154,6 +158,84 @@ func TestHTTP_NamesEveryBadField(t *testing.T) {
 	}
 	if r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","payload":"`+strings.Repeat("x", 10_000)+`"}`); r.status != 413 {
 		t.Errorf("POST of a body that is too large = %d %s", r.status, r.text)
+	}
+}
+
+// What is odd but meant seriously hears what is wrong with it, in words that say
+// what to write instead.
+func TestHTTP_SaysWhatToWriteInstead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for body, want := range map[string]string{
+		`{"topic":"t","deliver_at":"2026-12-31T23:59:60Z"}`:              "no leap second",
+		`{"topic":"t","deliver_at":"2027-01-31T08:00:00"}`:               "with its offset",
+		`{"topic":"t","deliver_at":1800000000}`:                          "2027-01-31T08:00:00Z",
+		`{"topic":"t","delay":"1d"}`:                                     "h for the largest",
+		`{"topic":"t","delay":"99999999h"}`:                              "at most 366 days",
+		`{"topic":"__consumer_offsets"}`:                                 "begins with _",
+		`{"topic":"t","key":"` + strings.Repeat("k", 250) + `"}`:         "the message's id",
+		`{"topic":"t","key":"a","headers":{"ce_partitionkey":"b"}}`:      "give key",
+		`{"topic":"t","delay":"1h","deliver_at":"2027-01-31T08:00:00Z"}`: "exclude each other",
+	} {
+		r := request(t, b.handler, "POST", "/v1/messages", body)
+		if r.status != 422 || !strings.Contains(r.text, want) {
+			t.Errorf("POST %.80s = %d %s, want it to say %q", body, r.status, r.text, want)
+		}
+	}
+	if n := len(b.events(t)); n != 0 {
+		t.Errorf("%d events are stored", n)
+	}
+}
+
+// Times of other zones are times, and what is between milliseconds is never early.
+func TestHTTP_TakesTimesOfAnyZone(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC().Truncate(time.Second)
+	b := setup(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	kathmandu, west := time.FixedZone("", 5*3600+45*60), time.FixedZone("", -12*3600)
+	hour, most := now.Add(time.Hour), now.Add(schedule.MaxAhead)
+	in := func(at time.Time, zone *time.Location) string { return at.In(zone).Format(time.RFC3339Nano) }
+	for at, want := range map[string]string{
+		in(hour, kathmandu):                  in(hour, time.UTC),
+		in(hour, west):                       in(hour, time.UTC),
+		in(hour.Add(123_000_001), time.UTC):  in(hour.Add(124*time.Millisecond), time.UTC),
+		in(most, west):                       in(most, time.UTC),
+		in(most.Add(1), time.UTC):            "",
+		in(most.Add(time.Second), kathmandu): "",
+		in(now.Add(-1), kathmandu):           "now",
+		"0000-01-01T00:00:00Z":               "now",
+	} {
+		r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","deliver_at":"`+at+`"}`)
+		switch {
+		case want == "" && r.status != 422, want != "" && r.status != 202:
+			t.Errorf("POST for %s = %d %s", at, r.status, r.text)
+		case want == "now" && r.body["state"] != "queued", want != "" && want != "now" && r.body["deliver_at"] != want:
+			t.Errorf("POST for %s = %s, want it for %q", at, r.text, want)
+		}
+	}
+}
+
+// A key that is no key is refused: its caller believes that asking again is safe.
+func TestHTTP_RefusesAKeyThatIsNone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, path := range []string{"/v1/messages", "/v1/messages/batch"} {
+		body := `{"topic":"t"}`
+		if path != "/v1/messages" {
+			body = `{"messages":[` + body + `]}`
+		}
+		for _, keys := range [][]string{{""}, {"a", "b"}, {"a", "a"}, {"ключ"}, {strings.Repeat("k", maxKey+1)}} {
+			r := httptest.NewRequestWithContext(t.Context(), "POST", path, strings.NewReader(body))
+			r.Header["Idempotency-Key"] = keys
+			w := httptest.NewRecorder()
+			b.handler.ServeHTTP(w, r)
+			if w.Code != 422 || !strings.Contains(w.Body.String(), "header.Idempotency-Key") {
+				t.Errorf("POST %s with the keys %q = %d %s", path, keys, w.Code, w.Body)
+			}
+		}
+	}
+	if n := len(b.events(t)); n != 0 {
+		t.Errorf("%d events are stored", n)
 	}
 }
 

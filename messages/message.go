@@ -27,8 +27,8 @@ const maxPriority = 9
 type NewMessage struct {
 	// Topic is where it is published.
 	Topic string `json:"topic" doc:"Where it is published" example:"billing.events"`
-	// Key is its record key; empty means its id.
-	Key string `json:"key,omitempty" doc:"Record key: messages with one key reach one partition. Their order is that of publication, which is not promised to be that of the requests. Left out, it is the message's id." example:"customer-42"`
+	// Key is its record key; empty means its id. It promises no order.
+	Key string `json:"key,omitempty" doc:"Record key, at most 249 bytes of printable UTF-8: messages with one key reach one partition. Their order there is not promised: neither that of the items of a batch, nor that of requests of which one was answered before the next was sent, nor any among messages for the same time; and a message that fails does not hold up the others. Where order counts, give the payload a number or a time to go by, or write events with a sequence into an outbox of your own. Left out, it is the message's id." example:"customer-42"`
 	// One of the three is the payload; none is a record with an empty value.
 	Payload       json.RawMessage `json:"payload,omitempty" doc:"Any JSON value; published as it is written here"`
 	PayloadText   *string         `json:"payload_text,omitempty" doc:"A text, instead of payload"`
@@ -94,6 +94,8 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 		bad.Add("topic", "is missing", nil)
 	case !topicName.MatchString(n.Topic) || n.Topic == "." || n.Topic == "..":
 		bad.Add("topic", "must be letters, digits and . _ -, at most 249", nil)
+	case strings.HasPrefix(n.Topic, "_"):
+		bad.Add("topic", "begins with _, as the broker's own do; messages may not be sent to those", nil)
 	case !c.allowed(n.Topic):
 		bad.Add("topic", "is none that messages may be sent to; allowed are "+strings.Join(c.Topics, ", "), nil)
 	}
@@ -108,6 +110,9 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 	}
 	if n.Priority != nil && (*n.Priority < 0 || *n.Priority > maxPriority) {
 		bad.Add("priority", fmt.Sprintf("must be from 0 to %d", maxPriority), nil)
+	}
+	if _, there := n.Headers[outbox.HeaderPartitionKey]; there {
+		bad.Add("headers."+outbox.HeaderPartitionKey, "is what key says; give key", nil)
 	}
 	if _, there := n.Headers[HeaderPriority]; there && n.Priority != nil {
 		bad.Add("headers."+HeaderPriority, "is what priority says; give one of them", nil)
@@ -155,7 +160,7 @@ func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
 		case isHeader:
 			name, err := strconv.Unquote(strings.TrimSuffix(key, "]"))
 			if name == outbox.HeaderPartitionKey && n.Headers[name] == "" && err == nil {
-				bad.Add("key", problem, nil)
+				bad.Add("key", f.Problem+": use a short printable key, or leave it out for the message's id", nil)
 			} else {
 				bad.Add("headers."+name, problem, nil)
 			}
@@ -181,7 +186,7 @@ func (n *NewMessage) deliverAt(now time.Time) (at time.Time, problem string) {
 	}
 	d, err := time.ParseDuration(n.Delay)
 	if err != nil || d < 0 {
-		return now, "must be a duration such as 90s, 15m or 36h"
+		return now, fmt.Sprintf("must be a duration such as 90s, 15m or 36h, a number with a unit, h for the largest, of at most %d days", schedule.MaxAhead/(24*time.Hour))
 	}
 	return now.Add(d), ""
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -348,7 +349,8 @@ func (s *Service) try(ctx context.Context, attempt func(context.Context) error) 
 }
 
 func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
-	if !errors.Is(err, guard.ErrOpen) { // otherwise the log has why it opened
+	// Of an open breaker the log has why; for who has gone nobody need look.
+	if !errors.Is(err, guard.ErrOpen) && !httpapi.HungUp(ctx, err) {
 		s.cfg.Logger.WarnContext(ctx, "database unavailable", "event_id", id, "outcome_unknown", unknown, "err", err)
 	}
 	return &UnavailableError{ID: id, Unknown: unknown, RetryAfter: s.guard.RetryAfter(err, s.cfg.RetryAfter), Err: err}

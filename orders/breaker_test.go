@@ -1,14 +1,18 @@
 package orders
 
 import (
+	"context"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
@@ -157,6 +161,49 @@ func TestService_ShedsLoad(t *testing.T) {
 	}
 	if taken, waiting := b.guard.Load(); taken != 0 || waiting != 0 {
 		t.Errorf("%d places are still taken, %d wait", taken, waiting)
+	}
+}
+
+// A caller who has gone is no defect and no database that is away, whether it
+// waited for its turn or for the database.
+func TestHTTP_ACallerWhoHungUp(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	var log strings.Builder
+	var mu sync.Mutex
+	b := setup(t, func(c *Config) {
+		c.Registerer = reg
+		c.Load = Load{MaxInFlight: 1, MaxWaiting: 1, MaxWait: time.Minute}
+		c.Logger = slog.New(slog.NewTextHandler(lockedWriter{&log, &mu}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	})
+	h := newHandler(t, b.Service, ServerConfig{})
+	hungUp := func(method, path, body string) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != httpapi.StatusHungUp {
+			t.Errorf("%s %s is noted as %d", method, path, w.Code)
+		}
+	}
+	id := gocql.UUID{1}.String()
+	hungUp("GET", "/v1/orders/"+id, "")
+	hungUp("GET", "/v1/orders?customer_id=1", "")
+	hungUp("GET", "/v1/orders/"+id+"/events", "")
+	_, leave, err := b.guard.Enter(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hungUp("POST", "/v1/orders", goodBody)
+	hungUp("POST", "/v1/orders/"+id+"/cancel", "{}")
+	leave()
+	mu.Lock()
+	defer mu.Unlock()
+	if log.Len() > 0 {
+		t.Errorf("the log has %s", log.String())
 	}
 }
 

@@ -253,6 +253,9 @@ func (a *api) get(ctx context.Context, in *getInput) (*orderOutput, error) {
 
 // fail maps an error, and logs it if only the log can explain it.
 func (a *api) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) error {
+	if httpapi.HungUp(ctx, err) {
+		return newProblem(httpapi.StatusHungUp, problemBlank, "The caller has gone.")
+	}
 	p := toProblem(err, id, keyed)
 	var se huma.StatusError
 	if errors.As(p, &se) && se.GetStatus() == http.StatusInternalServerError {

@@ -56,6 +56,9 @@ const (
 	problemInternal     = "urn:scylla-outbox:problem:internal"
 )
 
+// problemBlank is the type of what nobody hears.
+const problemBlank = "about:blank"
+
 // typeOf gives the errors that huma makes by itself the types they lack.
 func typeOf(_ huma.Context, _ string, v any) (any, error) {
 	e, ok := v.(*huma.ErrorModel)

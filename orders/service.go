@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -121,8 +122,8 @@ func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, 
 	if fateOf(err) == fateInvalid {
 		level = slog.LevelError // the database is wrongly set up: no retry mends it
 	}
-	if errors.Is(err, guard.ErrOpen) && !unknown {
-		level = slog.LevelDebug // the breaker has said so, once
+	if (errors.Is(err, guard.ErrOpen) || httpapi.HungUp(ctx, err)) && !unknown {
+		level = slog.LevelDebug // the breaker has said so, once; or nobody waits for it
 	}
 	s.log.Log(ctx, level, "database unavailable", "aggregate_id", id, "outcome_unknown", unknown, "err", err)
 	if unknown {

@@ -141,6 +141,9 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 		if status >= 500 {
 			h.cfg.Logger.Warn("cannot watch", "topics", filter.Topics, "err", err)
 		}
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "5")
+		}
 		writeProblem(w, status, detail)
 		return
 	}

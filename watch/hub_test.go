@@ -2,6 +2,7 @@ package watch
 
 import (
 	"errors"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -105,6 +106,13 @@ func TestHub_RefusesWhatItMust(t *testing.T) {
 	s := b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
 	if _, err := b.Subscribe(t.Context(), Filter{Topics: []string{"a"}}, nil); !errors.Is(err, ErrFull) {
 		t.Errorf("Subscribe() beyond the bound = %v", err)
+	}
+	resp, err := http.Get(serve(t, b.Hub) + "/v1/events/stream?topics=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = resp.Body.Close(); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("a stream beyond the bound is %d with Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
 	}
 	s.Close()
 	s = b.subscribe(t, Filter{Topics: []string{"a"}}, nil)

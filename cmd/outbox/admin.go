@@ -142,7 +142,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
-	ln, err := c.Admin.listen(ctx)
+	ln, err := c.Admin.listen(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +175,8 @@ func (c *adminConfig) console() (http.Handler, error) {
 }
 
 // listen listens where the configuration says.
-func (c *adminConfig) listen(ctx context.Context) (net.Listener, error) {
-	ln, err := access.Listen(ctx, c.APIAddr, c.TLSCert, c.TLSKey, c.Insecure)
+func (c *adminConfig) listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	ln, err := access.Listen(ctx, c.APIAddr, c.TLSCert, c.TLSKey, c.Insecure, log)
 	switch {
 	case errors.Is(err, access.ErrInClear):
 		return nil, usageError{withHint(err, "set admin.tls_cert and admin.tls_key; or --admin-insecure, if something else protects the way, such as a proxy on this machine")}

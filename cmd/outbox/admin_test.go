@@ -154,7 +154,7 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 		}
 	}
 	c := adminConfig{APIAddr: "0.0.0.0:0"}
-	if _, err := c.listen(t.Context()); err == nil || !strings.Contains(err.Error(), access.ErrInClear.Error()) {
+	if _, err := c.listen(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), access.ErrInClear.Error()) {
 		t.Errorf("listening everywhere without TLS: %v", err)
 	}
 }

@@ -33,11 +33,11 @@ func (c *httpConfig) gate(log *slog.Logger) (*access.Gate, error) {
 
 // listen listens on the configured address, with TLS if there is a certificate.
 // Beyond loopback it wants both TLS and tokens, unless http.insecure.
-func (c *httpConfig) listen(ctx context.Context) (net.Listener, error) {
+func (c *httpConfig) listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return nil, usageError{errors.New("http.tls_cert and http.tls_key go together: one is missing")}
 	}
-	ln, err := access.Listen(ctx, c.Addr, c.TLSCert, c.TLSKey, c.Insecure)
+	ln, err := access.Listen(ctx, c.Addr, c.TLSCert, c.TLSKey, c.Insecure, log)
 	if errors.Is(err, access.ErrInClear) {
 		return nil, usageError{withHint(fmt.Errorf("http.addr: %w", err), "set http.tls_cert and http.tls_key, or http.insecure if something else protects the way")}
 	}

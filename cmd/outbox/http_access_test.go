@@ -45,7 +45,7 @@ func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 		"told so":           {httpConfig{Addr: "0.0.0.0:0", Insecure: true}, true},
 		"half a pair":       {httpConfig{Addr: "127.0.0.1:0", TLSCert: "cert.pem"}, false},
 	} {
-		ln, err := tt.conf.listen(t.Context())
+		ln, err := tt.conf.listen(t.Context(), slog.New(slog.DiscardHandler))
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: listen() = %v, want ok %v", name, err, tt.ok)
 		}

@@ -93,7 +93,7 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	if err != nil {
 		return nil, err
 	}
-	ln, err := c.HTTP.listen(ctx)
+	ln, err := c.HTTP.listen(ctx, log)
 	if err != nil {
 		return nil, errors.Join(err, server.services.close())
 	}

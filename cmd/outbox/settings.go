@@ -53,7 +53,7 @@ type setting struct {
 
 // settings is every configuration value there is: flags, environment, the keys
 // allowed in a file, and the table in the README come from it.
-var settings = slices.Concat(ownSettings, messageSettings, watchSettings, reactSettings, publishingSettings, upkeepSettings)
+var settings = slices.Concat(ownSettings, sharingSettings, messageSettings, watchSettings, reactSettings, publishingSettings, upkeepSettings)
 
 var ownSettings = []setting{
 	{sectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port", false},
@@ -79,7 +79,7 @@ var ownSettings = []setting{
 	{sectionKafka, "tls_key", "", "file with the client key (PEM)", false},
 
 	{sectionHTTP, "addr", "127.0.0.1:8080", "address of the order API", false},
-	{sectionHTTP, "tls_cert", "", "file with the server certificate (PEM); with tls_key it turns TLS on", false},
+	{sectionHTTP, "tls_cert", "", "file with the server certificate (PEM), used anew when it is renewed; with tls_key it turns TLS on", false},
 	{sectionHTTP, "tls_key", "", "file with the server key (PEM)", false},
 	{sectionHTTP, "tokens", []string{}, "who may use the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty lets everybody, on loopback alone", true},
 	{sectionHTTP, "token_rate", 1000.0, "requests per second with one token; twice as many at once", false},
@@ -92,7 +92,7 @@ var ownSettings = []setting{
 	{sectionAdmin, "profiles", false, "serve Go's profiles there too, under /debug/pprof/", false},
 	{sectionAdminAPI, "api_addr", "127.0.0.1:8090", "address of the admin API and its console", false},
 	{sectionAdminAPI, "tokens", []string{}, "who may use it, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer", true},
-	{sectionAdminAPI, "tls_cert", "", "file with its certificate (PEM); beyond loopback it is needed", false},
+	{sectionAdminAPI, "tls_cert", "", "file with its certificate (PEM), used anew when it is renewed; beyond loopback it is needed", false},
 	{sectionAdminAPI, "tls_key", "", "file with its key (PEM)", false},
 	{sectionAdminAPI, "insecure", false, "listen beyond loopback without TLS, because something else protects the way", false},
 	{sectionAdminAPI, "trace_url", "", "address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}", false},

@@ -1,16 +1,20 @@
 package access
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"math/big"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
-// certificate makes files of a certificate for loopback.
-func certificate(t *testing.T) (cert, key string) {
+// certificateFiles makes files of a certificate for loopback.
+func certificateFiles(t *testing.T) (cert, key string) {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(nil)
 	srv.StartTLS()
@@ -37,4 +41,23 @@ func pkcs8(t *testing.T, key any) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// renewed makes files of a certificate like old, with another key.
+func renewed(t *testing.T, old *x509.Certificate) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: new(big.Int).Add(old.SerialNumber, big.NewInt(1)), NotBefore: old.NotBefore, NotAfter: old.NotAfter}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	writePEM(t, cert, "CERTIFICATE", der)
+	writePEM(t, key, "PRIVATE KEY", pkcs8(t, private))
+	return cert, key
 }

@@ -3,11 +3,14 @@ package access
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -122,7 +125,7 @@ func TestListen_RefusesToSendTokensInTheClear(t *testing.T) {
 		"127.0.0.1:0": true, "[::1]:0": true, "localhost:0": true,
 		"0.0.0.0:0": false, ":0": false, "10.1.2.3:0": false, "localhost.example.com:0": false, "[::]:0": false,
 	} {
-		l, err := Listen(t.Context(), addr, "", "", false)
+		l, err := Listen(t.Context(), addr, "", "", false, quiet)
 		if err == nil {
 			l.Close()
 		}
@@ -130,23 +133,70 @@ func TestListen_RefusesToSendTokensInTheClear(t *testing.T) {
 			t.Errorf("Listen(%q) = %v, want it allowed: %v", addr, err, want)
 		}
 	}
-	l, err := Listen(t.Context(), "0.0.0.0:0", "", "", true)
+	l, err := Listen(t.Context(), "0.0.0.0:0", "", "", true, quiet)
 	if err != nil {
 		t.Fatalf("Listen() insecure = %v", err)
 	}
 	l.Close()
 	for _, tt := range [][3]string{{"127.0.0.1:0", "cert", ""}, {"127.0.0.1:0", "", "key"}, {"nonsense", "", ""}, {"127.0.0.1:0", "/none", "/none"}} {
-		if l, err := Listen(t.Context(), tt[0], tt[1], tt[2], true); err == nil {
+		if l, err := Listen(t.Context(), tt[0], tt[1], tt[2], true, quiet); err == nil {
 			l.Close()
 			t.Errorf("Listen(%q) did not fail", tt)
 		}
 	}
 }
 
+// quiet is a log that nobody reads.
+var quiet = slog.New(slog.DiscardHandler)
+
+// A certificate that is renewed while the server runs is that of the next
+// connection; one that cannot be used is not.
+func TestListen_TakesARenewedCertificate(t *testing.T) {
+	t.Parallel()
+	cert, key := certificateFiles(t)
+	l, err := Listen(t.Context(), "127.0.0.1:0", cert, key, false, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelWarn)}
+	go srv.Serve(l)
+	t.Cleanup(func() { srv.Close() })
+	shown := func() *x509.Certificate {
+		t.Helper()
+		conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", l.Addr().String()) //nolint:gosec // certificates of this test's
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+	}
+	first := shown()
+	newCert, newKey := renewed(t, first)
+	if err := os.Rename(newCert, cert); err != nil {
+		t.Fatal(err)
+	}
+	if !shown().Equal(first) {
+		t.Error("a certificate is shown whose key is not there yet")
+	}
+	if err := os.Rename(newKey, key); err != nil {
+		t.Fatal(err)
+	}
+	second := shown()
+	if second.Equal(first) {
+		t.Error("the renewed certificate is not shown")
+	}
+	if err := os.Remove(cert); err != nil {
+		t.Fatal(err)
+	}
+	if !shown().Equal(second) {
+		t.Error("without the file another certificate is shown")
+	}
+}
+
 func TestListen_TLS(t *testing.T) {
 	t.Parallel()
-	cert, key := certificate(t)
-	l, err := Listen(t.Context(), "127.0.0.1:0", cert, key, false)
+	cert, key := certificateFiles(t)
+	l, err := Listen(t.Context(), "127.0.0.1:0", cert, key, false, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,16 +5,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 )
 
 // ErrInClear says that an address beyond loopback has no TLS.
 var ErrInClear = errors.New("tokens would travel in the clear")
 
-// Listen listens on addr, host:port, with TLS if there is a certificate. Beyond
-// loopback it refuses to listen without one, unless insecure says that something
-// else protects the way.
-func Listen(ctx context.Context, addr, cert, key string, insecure bool) (net.Listener, error) {
+// Listen listens on addr, host:port, with TLS if there is a certificate: one that is
+// renewed in its files is used by the next connection. Beyond loopback it refuses to
+// listen without one, unless insecure says that something else protects the way.
+// log is told of renewals.
+func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slog.Logger) (net.Listener, error) {
 	if (cert == "") != (key == "") {
 		return nil, errors.New("the TLS certificate and its key go together: one is missing")
 	}
@@ -27,11 +29,11 @@ func Listen(ctx context.Context, addr, cert, key string, insecure bool) (net.Lis
 	}
 	var conf *tls.Config
 	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
+		c, err := newCertificate(cert, key, log)
 		if err != nil {
-			return nil, fmt.Errorf("TLS certificate: %w", err)
+			return nil, err
 		}
-		conf = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+		conf = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"net/http"
 	"reflect"
@@ -36,6 +38,17 @@ func (p *Problem) Details() []*huma.ErrorDetail { return p.Errors }
 // RetryAfter says when asking again makes sense, in whole seconds and no less.
 func (p *Problem) RetryAfter(d time.Duration) {
 	p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
+}
+
+// StatusHungUp is what becomes of a request whose caller has gone before it was
+// answered. Nobody hears it: it stands in metrics and logs, where it is neither a
+// defect nor a database that is away.
+const StatusHungUp = 499
+
+// HungUp tells whether err, of a request with the context ctx, says no more than
+// that the caller has gone.
+func HungUp(ctx context.Context, err error) bool {
+	return errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled)
 }
 
 // problem is a document with Problem in it.

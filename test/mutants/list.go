@@ -93,7 +93,7 @@ var mutants = []mutant{
 		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):",
 		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
 	}),
-	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
+	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
 		name: "events pass one that is too large", file: "relay/publisher.go",
 		old: "l.alone = p.mayBeTooLarge(it)", new: "l.alone = false",
 	}),
@@ -379,6 +379,18 @@ var mutants = []mutant{
 	{
 		name: "a message that another takes up is forgotten", file: "schedule/release.go", pkg: "./schedule", run: "AgainWhileItIsTakenUp",
 		old: "			return false, err\n		}\n		m.releaseAt", new: "			return err == nil, err\n		}\n		m.releaseAt",
+	},
+	{
+		name: "a certificate is read once", file: "internal/access/certificate.go", pkg: "./internal/access", run: "RenewedCertificate",
+		old: "if err != nil || seen == c.seen {", new: "if err != nil || seen != c.seen || seen == c.seen {",
+	},
+	{
+		name: "a caller who hung up is a defect", file: "orders/http.go", pkg: "./orders", run: "HungUp",
+		old: "	if httpapi.HungUp(ctx, err) {", new: "	if httpapi.HungUp(ctx, nil) {",
+	},
+	{
+		name: "react: the client alone finds out where a rule begins", file: "react/begin.go", pkg: "./react", run: "WhileItBegins",
+		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
 	},
 	{
 		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
