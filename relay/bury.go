@@ -95,7 +95,7 @@ const maxChase = 100
 // write writes dead letters from the lane's front, as long as there are any.
 // Called locked, with nothing outstanding.
 func (p *publisher) write(l *lane) {
-	if l.writing || p.closed {
+	if l.writing || p.closed || p.cfg.fenced() {
 		return
 	}
 	l.writing, l.suspect = true, false
@@ -115,7 +115,7 @@ func (p *publisher) write(l *lane) {
 // writeFront writes a dead letter and says whether to go on.
 func (p *publisher) writeFront(l *lane) bool {
 	p.mu.Lock()
-	if p.closed {
+	if p.closed || p.cfg.fenced() {
 		p.mu.Unlock()
 		return false
 	}

@@ -97,6 +97,13 @@ type Config struct {
 	// SpillLimit, ReplayConcurrency, ReplayRate, BackfillRowsPerSecond,
 	// TailMaxQueriesPerSecond. The zero value carries the whole table.
 	Shard Shard
+	// Fence, if not nil, says by an error that another relay may own what this one
+	// carries by now. It is asked before anything is published or made a dead letter,
+	// once more before each write to a connection, and must be quick and safe for
+	// concurrent use. Once it returned an error it has to go on doing so; Run then
+	// waits for nothing that is under way, and saves no checkpoint. Who fences also
+	// ends Run's context. See package share.
+	Fence func() error
 	// Keyspace holds relay_checkpoints and relay_topics, and the outbox table
 	// unless TableKeyspace names another. Required.
 	Keyspace string

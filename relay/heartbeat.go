@@ -58,6 +58,10 @@ type heartbeat struct {
 	ReaderRestarts       int      `json:"reader_restarts"`
 	// OtherInstances are other live processes with this relay's name and table.
 	OtherInstances []string `json:"other_instances"`
+	// Shard is the part of the table that the relay carries, nil for all of it.
+	// Sharing stands in the rows of Membership alone.
+	Shard   *heartbeatShard `json:"shard,omitempty"`
+	Sharing *Sharing        `json:"sharing,omitempty"`
 
 	Tail struct {
 		On         bool       `json:"on"`
@@ -85,6 +89,12 @@ type heartbeat struct {
 	} `json:"rates"`
 	MemoryBytes uint64 `json:"memory_bytes"` // of the process's heap
 	Goroutines  int    `json:"goroutines"`
+}
+
+// heartbeatShard is a Shard as it stands in relay_instances.
+type heartbeatShard struct {
+	Index int `json:"index"`
+	Count int `json:"count"`
 }
 
 // Heartbeat writes what the relay is doing into the table relay_instances, now and
@@ -177,12 +187,21 @@ func (b *beating) says(state string, now time.Time) *heartbeat {
 	f := &h.Backfill
 	f.Running, f.Reason, f.Done, f.Ranges, f.Error = s.Backfill.Running, s.Backfill.Reason, s.Backfill.Done, s.Backfill.Ranges, message(s.Backfill.Err)
 	b.rates(h, now)
+	if s := b.r.cfg.Shard; s.Count > 0 {
+		h.Shard = &heartbeatShard{s.Index, s.Count}
+	}
+	h.MemoryBytes = heapBytes()
+	return h
+}
+
+// heapBytes is how much of the heap is in use.
+func heapBytes() uint64 {
 	heap := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	runtimemetrics.Read(heap)
 	if heap[0].Value.Kind() == runtimemetrics.KindUint64 {
-		h.MemoryBytes = heap[0].Value.Uint64()
+		return heap[0].Value.Uint64()
 	}
-	return h
+	return 0
 }
 
 // rates says how much happened since the last time.

@@ -154,6 +154,12 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 		kgo.ProducerBatchMaxBytes(p.cfg.MaxRecordBytes),
 		size,
 	)
+	if p.cfg.Fence != nil {
+		var err error
+		if opts, err = fenceConnections(opts, p.cfg.Fence); err != nil {
+			return nil, err
+		}
+	}
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
@@ -163,7 +169,7 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 
 // pump sends what may be sent of the lane. Called locked.
 func (p *publisher) pump(l *lane) {
-	for !p.closed && l.failed == nil && !l.paused && !l.writing && !l.turned.Load() {
+	for !p.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.turned.Load() {
 		it := l.firstQueued()
 		switch {
 		case it == nil:
@@ -413,7 +419,7 @@ func (p *publisher) restart(l *lane) {
 func (p *publisher) drain(ctx context.Context) (left int) {
 	for {
 		left, blocked := p.remaining()
-		if (left == blocked || p.shut()) && !p.replays() || sleep(ctx, 10*time.Millisecond) != nil {
+		if p.cfg.fenced() || (left == blocked || p.shut()) && !p.replays() || sleep(ctx, 10*time.Millisecond) != nil {
 			return left
 		}
 	}

@@ -236,6 +236,12 @@ func (r *Relay) run(ctx context.Context) error {
 
 // finish waits for what is under way, unless the relay failed, and saves the checkpoints.
 func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
+	if r.cfg.fenced() {
+		// What is out the next owner learns from the topics, and by now it may have
+		// saved checkpoints that are further.
+		r.log.Warn("stopping at once: another relay may own what this one carries; what is under way is given up", "events", p.state().open)
+		return nil
+	}
 	if fatal == nil {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainTimeout)
 		left := p.drain(drain)

@@ -121,6 +121,9 @@ type relayConfig struct {
 	MaxInFlightBytes int64         `koanf:"max_in_flight_bytes"`
 	MaxRecordBytes   int32         `koanf:"max_record_bytes"`
 	DrainTimeout     time.Duration `koanf:"drain_timeout"`
+	Shards           int           `koanf:"shards"`
+	SessionTimeout   time.Duration `koanf:"session_timeout"`
+	RebalanceTimeout time.Duration `koanf:"rebalance_timeout"`
 	Schedule         string        `koanf:"schedule"`
 	ScheduleRate     int           `koanf:"schedule_rate"`
 	relayPublishing  `koanf:",squash"`

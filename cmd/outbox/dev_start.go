@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
@@ -36,7 +37,7 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	if d.relay, err = relay.New(conf); err != nil {
 		return usageError{err}
 	}
-	scheduler, err := d.conf.newScheduler(d.session, []relay.Config{conf}, []*relay.Relay{d.relay}, reg, d.log)
+	scheduler, err := d.conf.newScheduler(d.session, []relay.Config{conf}, []func(gocql.UUID){d.relay.Committed}, reg, d.log)
 	if err != nil {
 		return err
 	}

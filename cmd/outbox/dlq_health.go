@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // relaySilent is for how long a relay may say nothing before it counts as gone.
@@ -56,6 +58,56 @@ type said struct {
 	} `json:"breaker"`
 	// OtherInstances are other live processes of the relay's name.
 	OtherInstances []string `json:"other_instances"`
+	// Shard is what it carries of the table, nil for all of it.
+	Shard *struct {
+		Index int `json:"index"`
+		Count int `json:"count"`
+	} `json:"shard"`
+	Sharing *relay.Sharing `json:"sharing"`
+}
+
+// instance is a live relay, or an instance of several that share.
+type instance struct {
+	relay, table, name string
+	said
+}
+
+// instances reads which relays run, of all tables. What cannot be read is of another
+// version, and what was silent for too long is gone.
+func instances(ctx context.Context, session *gocql.Session, keyspace string) ([]instance, error) {
+	iter := session.Query("SELECT relay, table_name, instance, at, status FROM "+keyspace+".relay_instances WHERE scope = ?", "keyspace").
+		WithContext(ctx).Idempotent(true).Iter()
+	var out []instance
+	var i instance
+	var status string
+	var at time.Time
+	for iter.Scan(&i.relay, &i.table, &i.name, &at, &status) {
+		i.said = said{}
+		if json.Unmarshal([]byte(status), &i.said) == nil && i.State != "stopped" && time.Since(at) <= relaySilent {
+			out = append(out, i)
+		}
+	}
+	return out, iter.Close()
+}
+
+// uncarried are the shards of a table that no instance carries, where instances
+// share it; all are those of the table.
+func uncarried(all []instance) (missing []int) {
+	carried, count := make(map[int]bool), 0
+	for i := range all {
+		if s := all[i].Shard; s != nil {
+			carried[s.Index], count = true, max(count, s.Count)
+		}
+		if s := all[i].Sharing; s != nil {
+			count = max(count, s.Shards)
+		}
+	}
+	for shard := range count {
+		if !carried[shard] {
+			missing = append(missing, shard)
+		}
+	}
+	return missing
 }
 
 // relayProblems says for which tables no relay runs, or more than one of a name, or
@@ -66,14 +118,16 @@ func relayProblems(ctx context.Context, c *config, tables map[string]bool) (prob
 		return []string{err.Error()}
 	}
 	defer session.Close()
-	alive := make(map[string]said)
-	iter := session.Query("SELECT table_name, at, status FROM relay_instances WHERE scope = ?", "keyspace").WithContext(ctx).Idempotent(true).Iter()
-	var table, status string
-	var at time.Time
-	for iter.Scan(&table, &at, &status) {
-		var v said
-		if json.Unmarshal([]byte(status), &v) != nil || v.State == "stopped" || time.Since(at) > relaySilent {
-			continue
+	found, err := instances(ctx, session, c.Scylla.Keyspace)
+	if err != nil {
+		return []string{"read which relays run: " + err.Error()}
+	}
+	alive, sharers, open := make(map[string]said), make(map[string][]instance), make(map[string]bool)
+	for i := range found {
+		v, table := found[i].said, found[i].table
+		if v.Shard != nil || v.Sharing != nil {
+			sharers[table] = append(sharers[table], found[i])
+			open[table] = open[table] || v.Breaker.State == "open"
 		}
 		if before, other := alive[table]; !other || v.Breaker.State != "open" {
 			if len(v.OtherInstances) == 0 {
@@ -82,12 +136,14 @@ func relayProblems(ctx context.Context, c *config, tables map[string]bool) (prob
 			alive[table] = v // of several relays of a table one that can publish counts
 		}
 	}
-	if err := iter.Close(); err != nil {
-		return []string{"read which relays run: " + err.Error()}
-	}
 	for t := range tables {
 		v, ok := alive[t]
+		missing := uncarried(sharers[t])
 		switch {
+		case len(missing) > 0:
+			problems = append(problems, fmt.Sprintf("no instance carries shards %v of %s", missing, t))
+		case open[t]: // each shard has a breaker of its own
+			problems = append(problems, "the breaker of a shard of the relay of "+t+" is open")
 		case !ok:
 			problems = append(problems, "no relay of "+t+" runs")
 		case v.Breaker.State == "open":

@@ -107,6 +107,7 @@ func (c *config) checkScylla(ctx context.Context) (out []finding) {
 	}
 	out = append(out, finding{"schema", true, fmt.Sprintf("keyspace %s is up to date, ScyllaDB %s", c.Scylla.Keyspace, cmp.Or(report.Server.Version, "(release unknown)")), ""})
 	out = append(out, c.checkLog(ctx, session), c.checkCheckpoints(ctx, session))
+	out = append(out, c.checkInstances(ctx, session)...)
 	return out
 }
 

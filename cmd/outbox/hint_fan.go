@@ -3,42 +3,74 @@ package main
 import (
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
 
-// fanOut gives each of n receivers every datagram that comes to conn, until conn
-// is closed. A receiver that does not keep up misses some: hints may be lost.
-func fanOut(conn net.PacketConn, n int) []net.PacketConn {
-	out := make([]net.PacketConn, n)
-	branches := make([]*branch, n)
-	for i := range out {
-		branches[i] = &branch{PacketConn: conn, in: make(chan []byte, 256), ended: make(chan struct{})}
-		out[i] = branches[i]
+// hintFan gives each of its branches every datagram that comes to a connection,
+// until that is closed. A receiver that does not keep up misses some: hints may be
+// lost. It is safe for concurrent use.
+type hintFan struct {
+	conn net.PacketConn
+
+	mu       sync.Mutex
+	branches []*branch
+	closed   bool
+}
+
+func newHintFan(conn net.PacketConn) *hintFan {
+	f := &hintFan{conn: conn}
+	go f.run()
+	return f
+}
+
+// branch returns a connection for one more receiver, until it is dropped.
+func (f *hintFan) branch() *branch {
+	b := &branch{PacketConn: f.conn, in: make(chan []byte, 256), ended: make(chan struct{})}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		b.end()
+		return b
 	}
-	go func() {
-		b := make([]byte, 2048)
-		for {
-			n, _, err := conn.ReadFrom(b)
-			if err != nil {
-				if !errors.Is(err, net.ErrClosed) {
-					continue // such as a port unreachable that a reply met
-				}
-				for _, x := range branches {
-					x.end()
-				}
-				return
-			}
-			datagram := append([]byte(nil), b[:n]...)
+	f.branches = append(f.branches, b)
+	return b
+}
+
+// drop ends a branch.
+func (f *hintFan) drop(b *branch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.branches = slices.DeleteFunc(f.branches, func(x *branch) bool { return x == b })
+	b.end()
+}
+
+func (f *hintFan) run() {
+	b := make([]byte, 2048)
+	for {
+		n, _, err := f.conn.ReadFrom(b)
+		if err != nil && !errors.Is(err, net.ErrClosed) {
+			continue // such as a port unreachable that a reply met
+		}
+		f.mu.Lock()
+		branches := slices.Clone(f.branches)
+		f.closed = err != nil
+		f.mu.Unlock()
+		if err != nil {
 			for _, x := range branches {
-				select {
-				case x.in <- datagram:
-				default:
-				}
+				x.end()
+			}
+			return
+		}
+		datagram := append([]byte(nil), b[:n]...)
+		for _, x := range branches {
+			select {
+			case x.in <- datagram:
+			default:
 			}
 		}
-	}()
-	return out
+	}
 }
 
 // branch is one receiver's side. Receivers only read and set deadlines that are

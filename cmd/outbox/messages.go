@@ -103,8 +103,8 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 
 // newScheduler returns what hands scheduled messages to the outbox, and tells
 // those of the relays that carry it; nil where it is off, or where none does. confs
-// are those of the relays.
-func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, all []*relay.Relay, reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
+// are those of the relays, commits what tells each of an event that was stored.
+func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, commits []func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
 	switch c.Relay.Schedule {
 	case "on":
 	case "off":
@@ -112,11 +112,11 @@ func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, all 
 	default:
 		return nil, usageError{fmt.Errorf("relay.schedule %q: write on or off", c.Relay.Schedule)}
 	}
-	var carriers []*relay.Relay
+	var carriers []func(gocql.UUID)
 	for i := range confs {
 		keyspace := confs[i].Keyspace
 		if confs[i].Table == outbox.DefaultTableName && (keyspace == "" || keyspace == c.Scylla.Keyspace) {
-			carriers = append(carriers, all[i])
+			carriers = append(carriers, commits[i])
 		}
 	}
 	if len(carriers) == 0 {
@@ -129,8 +129,8 @@ func (c *config) newScheduler(session *gocql.Session, confs []relay.Config, all 
 	s, err := schedule.New(schedule.Config{
 		Store: schedule.NewStore(session, consistency, c.Scylla.Timeout), Rate: c.Relay.ScheduleRate, Logger: log, Registerer: reg,
 		Committed: func(id gocql.UUID) {
-			for _, r := range carriers {
-				r.Committed(id)
+			for _, committed := range carriers {
+				committed(id)
 			}
 		},
 	})

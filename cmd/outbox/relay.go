@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -92,6 +94,9 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	}
 	teardown.AddFunc("scylla session", session.Close)
 
+	if err := c.Relay.checkSharing(); err != nil {
+		return usageError{err}
+	}
 	confs, err := c.relayConfigs()
 	if err != nil {
 		return err
@@ -106,11 +111,8 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 			return withHint(fmt.Errorf("listen for hints on %s: %w", c.Relay.HintAddr, err), "relay.hint_addr is host:port of this machine; empty takes no hints")
 		}
 		teardown.Add("hints", hints.Close)
-		for i, branch := range fanOut(hints, len(confs)) {
-			confs[i].Hints = branch
-		}
 	}
-	relays, err := c.newRelays(confs, session, log, reg)
+	carriers, err := c.newCarriers(confs, session, log, reg, hints)
 	if err != nil {
 		return err
 	}
@@ -118,26 +120,50 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	if err != nil {
 		return err
 	}
-	scheduler, err := c.newScheduler(session, confs, relays.all, reg, log)
+	scheduler, err := c.newScheduler(session, confs, carriers.commits(), reg, log)
 	if err != nil {
 		return err
 	}
-	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, relays.readiness()), log)
+	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, carriers.readiness()), log)
 	if err != nil {
 		return withHint(err, "another process has that port; --admin-addr names another")
 	}
 	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-	log.Info("relay running", "relay", c.Relay.Name, "tables", relays.names,
+	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
 		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr(), "hints", hintAddr(hints))
-	if len(relays.all) == 1 { // several bars would draw over each other
-		stop := showBackfill(ctx, cmd.ErrOrStderr(), relays.all[0])
+	if one, ok := carriers.(*relays); ok && len(one.all) == 1 { // several bars would draw over each other
+		stop := showBackfill(ctx, cmd.ErrOrStderr(), one.all[0])
 		defer stop()
 	}
-	err = upkeep.run(ctx, func(ctx context.Context) error { return withScheduler(ctx, scheduler, relays.run) })
+	err = upkeep.run(ctx, func(ctx context.Context) error { return withScheduler(ctx, scheduler, carriers.run) })
 	if err == nil {
 		log.Info("relay stopped", "cause", context.Cause(ctx))
 	}
 	return err
+}
+
+// carriers are the relays of the process: alone, or as many as it shares of them.
+type carriers interface {
+	run(context.Context) error
+	readiness() daemon.Readiness
+	commits() []func(gocql.UUID)
+}
+
+// newCarriers makes the relays; hints may be nil.
+func (c *config) newCarriers(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints net.PacketConn) (carriers, error) {
+	var fan *hintFan
+	if hints != nil {
+		fan = newHintFan(hints)
+	}
+	if c.Relay.Shards > 0 {
+		return c.newSharing(confs, session, log, reg, fan)
+	}
+	for i := range confs {
+		if fan != nil {
+			confs[i].Hints = fan.branch()
+		}
+	}
+	return c.newRelays(confs, session, log, reg)
 }
 
 // handler serves what the admin address shows.

@@ -43,6 +43,15 @@ func (c *config) newRelays(confs []relay.Config, session *gocql.Session, log *sl
 	return out, nil
 }
 
+// commits are what to tell, by table, when an event was stored.
+func (r *relays) commits() []func(gocql.UUID) {
+	out := make([]func(gocql.UUID), len(r.all))
+	for i, one := range r.all {
+		out[i] = one.Committed
+	}
+	return out
+}
+
 // run runs all of them until ctx ends. A relay ends by itself only if it is
 // wrongly set up; then all do, and the error names its table.
 func (r *relays) run(ctx context.Context) error {

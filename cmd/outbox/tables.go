@@ -101,6 +101,15 @@ func (c *config) relayConfigs() ([]relay.Config, error) {
 // tableName is the table with its keyspace.
 func tableName(c *relay.Config) string { return c.TableKeyspace + "." + c.Table }
 
+// tableNames are the tables of the relays.
+func tableNames(confs []relay.Config) []string {
+	out := make([]string, len(confs))
+	for i := range confs {
+		out[i] = tableName(&confs[i])
+	}
+	return out
+}
+
 // only returns the configuration of the table that a tool reads: that of
 // scylla.keyspace and relay.table. The tools know the columns of outbox_messages.
 func (c *config) only(tool string) (relay.Config, error) {

@@ -43,6 +43,9 @@ type RelayStatus struct {
 	Groups  []groupLag  `json:"groups,omitempty" doc:"All its streams in groups, by equal parts of the token ring, at most 64; parts without a stream are left out"`
 	Lag     []streamLag `json:"lag" doc:"The streams that are furthest behind"`
 
+	Shard   *relayShard   `json:"shard,omitempty" doc:"Which part of its table it carries, where several instances share; its name ends with the same"`
+	Sharing *relaySharing `json:"sharing,omitempty" doc:"Of an instance that shares the table with others, in a row beside those of the shards that it carries"`
+
 	OtherInstances []string `json:"other_instances,omitempty" doc:"Other live processes with this relay's name and table: all of them publish everything, so stop all but one"`
 
 	InFlight         int      `json:"in_flight" doc:"Events read and not yet acknowledged"`
@@ -61,6 +64,17 @@ type RelayStatus struct {
 	Rates       relayRates    `json:"rates"`
 	MemoryBytes int64         `json:"memory_bytes" doc:"Of the process's heap"`
 	Goroutines  int           `json:"goroutines"`
+}
+
+type relayShard struct {
+	Index int `json:"index" doc:"From 0"`
+	Count int `json:"count"`
+}
+
+type relaySharing struct {
+	Shards int   `json:"shards" doc:"How many the instances share"`
+	Owned  []int `json:"owned" nullable:"false" doc:"Which of them it carries; one that carries none stands by"`
+	Joined bool  `json:"joined" doc:"The broker acknowledges it as one of those that share"`
 }
 
 type relayBreaker struct {

@@ -83,13 +83,19 @@ export function overview(ctx) {
 // its earlier processes, if they did not say that they stopped.
 function heard(all) {
   const by = new Map();
+  const members = all.filter((r) => r.sharing && !r.silent && r.state !== "stopped");
+  all = all.filter((r) => !r.sharing);
   for (const r of [...all].sort((a, b) => new Date(b.at) - new Date(a.at))) {
     const key = JSON.stringify([r.name, r.table]), first = by.get(key);
     if (!first) by.set(key, { ...r, before: [] });
     else if (!r.silent && r.state !== "stopped") by.set(`${key}${r.instance}`, { ...r, before: [] });
     else if (r.silent) first.before.push(r);
   }
-  return [...by.values()];
+  const relays = [...by.values()];
+  for (const r of relays) if (r.shard) r.members = members.filter((m) => m.table === r.table && `${m.name}/` === r.name.slice(0, m.name.length + 1));
+  // A shard of a number that nobody shares any more is no news.
+  const now = (r) => !r.shard || !r.members.length || r.members.some((m) => m.sharing.shards === r.shard.count);
+  return relays.filter(now).concat(members.filter((m) => !m.sharing.owned.length && !relays.some((r) => r.members?.includes(m))).map((m) => ({ ...m, before: [] })));
 }
 
 const broken = (r) => !r.silent && r.state !== "stopped" && r.breaker?.state && r.breaker.state !== "closed";
@@ -152,6 +158,38 @@ function charts() {
 function relayPanels(relays, err) {
   if (err) return panel("Relays", {}, h("p", { class: "danger-text" }, `Could not be read: ${err.message}.`));
   if (!relays.length) return panel("Relays", {}, empty("No relay has been heard of.", "A relay writes a heartbeat when it runs. Without one nothing is published, and nothing is replayed."));
+  const whole = relays.filter((r) => !r.shard);
+  const shared = Map.groupBy(relays.filter((r) => r.shard), (r) => JSON.stringify([r.name.slice(0, r.name.lastIndexOf("/")), r.table]));
+  return [...[...shared.values()].map(sharedPanel), ...relayPanelsOf(whole)];
+}
+
+// sharedPanel is a relay that several instances share: who carries which shard.
+function sharedPanel(shards) {
+  shards = shards.sort((a, b) => a.shard.index - b.shard.index);
+  const first = shards[0], name = first.name.slice(0, first.name.lastIndexOf("/")), members = first.members;
+  const idle = members.filter((m) => !m.sharing.owned.length);
+  const off = (r) => r.silent || r.state === "stopped";
+  return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(first.shard.count, "shard")}, ${plural(members.length, "instance")}`) }, [
+    h("div", { class: "scroll" }, h("table", { class: "shards" },
+      h("thead", null, h("tr", null, ["Shard", "Carried by", "Breaker", "Publishes", "Behind", "On the way"].map((t) => h("th", { scope: "col" }, t)))),
+      h("tbody", null, shards.map((r) => h("tr", null,
+        h("th", { scope: "row" }, String(r.shard.index)),
+        h("td", { class: "break" }, off(r) ? h("span", { class: "badge b-failed" }, "nobody") : r.instance),
+        off(r) ? h("td", { colspan: "4", class: "muted" }, r.state === "stopped" ? "given up " : "not heard of since ", ago(r.at)) : [
+          h("td", null, h("span", { class: `badge ${r.breaker?.state === "closed" ? "b-resolved" : r.breaker?.state === "open" ? "b-failed" : "b-pending"}` }, (r.breaker?.state ?? "unknown").replace("_", "-"))),
+          h("td", null, `${(r.rates?.published ?? 0).toFixed(1)} events/s`),
+          h("td", null, seconds(r.behind_seconds)),
+          h("td", null, count(r.in_flight ?? 0))]))))),
+    shards.some((r) => !off(r) && r.problems?.length) && h("ul", { class: "problems" }, shards.filter((r) => !off(r)).flatMap((r) => (r.problems ?? []).map((p) => h("li", { class: "break" }, `Shard ${r.shard.index}: ${p}`)))),
+    facts([
+      ["Table", first.table],
+      ["Instances", members.length > 0 && members.map((m) => `${m.instance}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")],
+      ["Stand by", idle.length > 0 && idle.map((m) => m.instance).join(", ")],
+    ]),
+  ]);
+}
+
+function relayPanelsOf(relays) {
   return relays.map((r) => panel(`Relay ${r.name}`, { aside: r.silent ? h("span", { class: "badge b-failed" }, "silent") : h("span", { class: "small muted" }, r.state === "running" ? "" : `${r.state}, `, "heard of ", ago(r.at)) }, relayView(r)));
 }
 

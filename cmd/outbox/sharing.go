@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
+)
+
+// sharingSettings are in the table of settings.
+var sharingSettings = []setting{
+	{sectionRelay, "shards", 0, "into how many equal parts the work is cut that several instances of this relay share, the same number in all of them; 1 is one that works and others that stand by, 0 an instance that is alone", false},
+	{sectionRelay, "session_timeout", share.DefaultSessionTimeout, "with relay.shards: how long the broker hears nothing of an instance before it gives its shards to others; the broker allows no less than its group.min.session.timeout.ms, 6s unless changed", false},
+	{sectionRelay, "rebalance_timeout", share.DefaultRebalanceTimeout, "with relay.shards: how long an instance may take to give up shards; longer than relay.drain_timeout and 15s and a fifth of relay.session_timeout together", false},
+}
+
+// relayStopMargin is how much longer than DrainTimeout a relay may take to end: it
+// saves its checkpoints, and says that it stopped.
+const relayStopMargin = 15 * time.Second
+
+// checkSharing returns what is wrong with the settings of sharing.
+func (r *relayConfig) checkSharing() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if r.Shards < 0 || r.Shards > share.MaxShards {
+		bad("relay.shards %d: write a number from 1 to %d, or 0 for an instance that is alone", r.Shards, share.MaxShards)
+	}
+	if r.SessionTimeout < share.MinSessionTimeout || r.SessionTimeout > share.MaxSessionTimeout {
+		bad("relay.session_timeout %s: write a time from %s to %s", r.SessionTimeout, share.MinSessionTimeout, share.MaxSessionTimeout)
+	}
+	if least := r.DrainTimeout + relayStopMargin + r.SessionTimeout/5; r.Shards > 0 && r.RebalanceTimeout <= least {
+		bad("relay.rebalance_timeout %s: write more than %s, which is relay.drain_timeout and %s and a fifth of relay.session_timeout: else the broker gives shards to another instance while they are drained",
+			r.RebalanceTimeout, least, relayStopMargin)
+	}
+	return errors.Join(errs...)
+}
+
+// sharing is the relays of a process that shares the tables with others: for each
+// shard that it owns those of all tables.
+type sharing struct {
+	c       *config
+	confs   []relay.Config // of the tables, whole
+	session *gocql.Session
+	reg     prometheus.Registerer
+	log     *slog.Logger
+	hints   *hintFan // nil without hints
+	member  *share.Member
+	rows    relay.Membership
+
+	mu      sync.Mutex
+	running map[int]*relays // by shard
+	waiting bool            // for a relay that is alone
+}
+
+// newSharing makes it; reg receives the metrics of the relays too, as long as they run.
+func (c *config) newSharing(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints *hintFan) (*sharing, error) {
+	s := &sharing{c: c, confs: confs, session: session, reg: reg, log: log, hints: hints, running: make(map[int]*relays)}
+	s.rows = relay.Membership{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name, Version: version, Status: s.status, Logger: log}
+	for i := range confs {
+		s.rows.Tables = append(s.rows.Tables, tableName(&confs[i]))
+		// What is wrong with a configuration is to be known before a shard is owned.
+		conf := confs[i]
+		conf.Session, conf.Shard = session, relay.Shard{Count: c.Relay.Shards}
+		if _, err := relay.New(conf); err != nil {
+			return nil, usageError{fmt.Errorf("table %s: %w", tableName(&conf), err)}
+		}
+	}
+	var err error
+	s.member, err = share.New(share.Config{
+		Brokers: c.Kafka.Seeds, Kafka: append([]kgo.Opt(nil), confs[0].Kafka...),
+		Name: "outbox.relay." + c.Relay.Name, Shards: c.Relay.Shards, Replication: c.Relay.TopicReplication,
+		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.RebalanceTimeout, StopTimeout: c.Relay.DrainTimeout + relayStopMargin,
+		Fatal: func(err error) bool {
+			var usage usageError
+			return errors.As(err, &usage) || relay.Classify(err) == relay.Fatal
+		},
+		Logger: log, Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"relay": c.Relay.Name}, reg),
+	})
+	if err != nil {
+		return nil, usageError{fmt.Errorf("relay.name, relay.shards, relay.topic_replication: %w", err)}
+	}
+	return s, nil
+}
+
+// run shares until ctx ends.
+func (s *sharing) run(ctx context.Context) error {
+	if err := s.awaitSharers(ctx); err != nil {
+		return stopped(ctx, err)
+	}
+	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beating sync.WaitGroup
+	beating.Go(func() { s.rows.Beat(beats) })
+	defer beating.Wait()
+	defer stop()
+	var count *share.CountError
+	err := s.member.Run(ctx, s.carry)
+	if errors.As(err, &count) {
+		return usageError{withHint(fmt.Errorf("relay.shards is %d: %w", count.Shards, err),
+			"set relay.shards to %d, or change the number in all instances as README's 'Two relays and more' says", count.Partitions)}
+	}
+	return err
+}
+
+// awaitSharers waits for a relay of the name that is alone.
+func (s *sharing) awaitSharers(ctx context.Context) error {
+	wait := func(on bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiting = on
+	}
+	wait(true)
+	defer wait(false)
+	for {
+		err := s.rows.AwaitSharers(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		s.log.Warn("cannot tell whether a relay of this name runs alone; trying again", "err", err)
+		select {
+		case <-time.After(relay.DefaultHeartbeat):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// carry carries a shard of all tables.
+func (s *sharing) carry(ctx context.Context, h *share.Hold) error {
+	confs := slices.Clone(s.confs)
+	for i := range confs {
+		confs[i].Shard = relay.Shard{Index: h.Shard(), Count: s.c.Relay.Shards}
+		confs[i].Fence = h.Check
+		if s.hints != nil {
+			b := s.hints.branch()
+			defer s.hints.drop(b)
+			confs[i].Hints = b
+		}
+	}
+	all, err := s.c.newRelays(confs, s.session, s.log, s.reg)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.running[h.Shard()] = all
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, h.Shard())
+	}()
+	return all.run(ctx)
+}
+
+// commits are what to tell, by table, when an event was stored.
+func (s *sharing) commits() []func(gocql.UUID) {
+	out := make([]func(gocql.UUID), len(s.confs))
+	for i := range out {
+		out[i] = func(id gocql.UUID) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, r := range s.running {
+				r.all[i].Committed(id)
+			}
+		}
+	}
+	return out
+}
+
+// status is what other instances are told.
+func (s *sharing) status() (relay.Sharing, []string) {
+	st := s.member.Status()
+	s.mu.Lock()
+	waiting := s.waiting
+	s.mu.Unlock()
+	var problems []string
+	switch {
+	case waiting:
+		problems = append(problems, "a relay of this name that is alone is waited for, or it is not known yet whether one runs")
+	case !st.Joined && st.Err != nil:
+		problems = append(problems, fmt.Sprintf("no heartbeat is acknowledged by the broker, so no shard is carried here: %v", st.Err))
+	case !st.Joined:
+		problems = append(problems, "joining the group of instances that share")
+	}
+	return relay.Sharing{Shards: st.Shards, Owned: st.Owned, Joined: st.Joined}, problems
+}
+
+// readiness shows what this instance owns, and the status of its relays, on /readyz.
+// An instance that is in the group and owns nothing stands by, and is ready.
+func (s *sharing) readiness() daemon.Readiness {
+	return func() (bool, any) {
+		sharing, problems := s.status()
+		detail := struct {
+			Ready    bool           `json:"ready"`
+			Problems []string       `json:"problems"`
+			Shards   int            `json:"shards"`
+			Owned    []int          `json:"owned_shards"`
+			StandBy  bool           `json:"stands_by"`
+			Lease    float64        `json:"lease_seconds"`
+			Relays   map[string]any `json:"relays"`
+		}{
+			len(problems) == 0, append([]string{}, problems...), sharing.Shards, sharing.Owned, sharing.Joined && len(sharing.Owned) == 0,
+			s.member.Status().Lease.Seconds(), make(map[string]any),
+		}
+		s.mu.Lock()
+		running := maps.Clone(s.running)
+		s.mu.Unlock()
+		for shard, all := range running {
+			ready, d := all.readiness()()
+			detail.Ready = detail.Ready && ready
+			detail.Relays[relay.Shard{Index: shard, Count: sharing.Shards}.String()] = d
+		}
+		return detail.Ready, detail
+	}
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// sharer is one of several instances in the process of the test.
+type sharer struct {
+	*sharing
+	reg   *prometheus.Registry
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func (b *verifyBundle) share(shards int) *sharer {
+	b.t.Helper()
+	c, err := testConfig(b.t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil,
+		"--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "6s")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	confs, err := c.relayConfigs()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s := &sharer{reg: prometheus.NewRegistry(), ended: make(chan error, 1)}
+	if s.sharing, err = c.newSharing(confs, b.session, slog.New(slog.DiscardHandler), s.reg, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go func() { s.ended <- s.run(ctx) }()
+	b.t.Cleanup(s.leave)
+	return s
+}
+
+// leave stops the instance, as SIGTERM does.
+func (s *sharer) leave() {
+	s.stop()
+	<-s.ended
+	s.ended <- nil
+}
+
+// detail is what /readyz says.
+func (s *sharer) detail(t *testing.T) (ready bool, text string) {
+	t.Helper()
+	ready, d := s.readiness()()
+	b, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ready, string(b)
+}
+
+// owned waits until the instance has so many shards and is ready.
+func (s *sharer) owned(t *testing.T, n int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		ready, text := s.detail(t)
+		if len(s.member.Status().Owned) == n && ready {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not ready with %d shards: %s", n, text)
+		}
+	}
+}
+
+// Two instances share the shards of a table; one of them leaves and the other one
+// goes on. Every event is out once and in its order.
+func TestSharing_InstancesShareATable(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	one := b.share(4)
+	one.owned(t, 4)
+	two := b.share(4)
+	one.owned(t, 2)
+	two.owned(t, 2)
+	aggregates := make([]gocql.UUID, 24)
+	for i := range aggregates {
+		aggregates[i] = outbox.NewID()
+	}
+	write := func(seq int64) {
+		for _, a := range aggregates {
+			b.add(seq, a, 0)
+		}
+	}
+	write(1)
+	write(2)
+	if _, text := two.detail(t); !strings.Contains(text, `"shards":4`) || strings.Count(text, `-of-04":{`) != 2 {
+		t.Errorf("/readyz has %s", text)
+	}
+	if n := shardsWithMetrics(t, one.reg); n != 2 {
+		t.Errorf("one has metrics of %d shards, want 2", n)
+	}
+	three := b.share(4) // and what moves while events come
+	write(3)
+	one.leave()
+	write(4)
+	if n := shardsWithMetrics(t, one.reg); n != 0 {
+		t.Errorf("one has metrics of %d shards when it has left", n)
+	}
+	two.owned(t, 2)
+	three.owned(t, 2)
+	write(5)
+	got := b.published(t, 5*len(aggregates))
+	for _, a := range aggregates {
+		if want := []int64{1, 2, 3, 4, 5}; !slices.Equal(got[a], want) {
+			t.Errorf("aggregate %s has %v in its topic, want %v", a, got[a], want)
+		}
+	}
+}
+
+// shardsWithMetrics is of how many shards the registry has metrics of relays.
+func shardsWithMetrics(t *testing.T, reg *prometheus.Registry) (n int) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "relay_streams" {
+			n += len(f.GetMetric())
+		}
+	}
+	return n
+}
+
+// published are the sequence numbers in the topic by aggregate, once there are n
+// records and no more come.
+func (b *verifyBundle) published(t *testing.T, n int) map[gocql.UUID][]int64 {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.e.kafkaAddr), kgo.ConsumeTopics("things"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	got, count := make(map[gocql.UUID][]int64), 0
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		wait := 5 * time.Second
+		if count >= n {
+			wait = 500 * time.Millisecond // more would be too many
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		fetches := client.PollFetches(ctx)
+		cancel()
+		if fetches.NumRecords() == 0 && count >= n {
+			break
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			if err != nil {
+				t.Error(err)
+			}
+			got[e.AggregateID] = append(got[e.AggregateID], e.Sequence)
+			count++
+		})
+	}
+	return got
+}
+
+// With one shard one instance works, and the other one stands by and is ready.
+func TestSharing_StandsBy(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	one := b.share(1)
+	one.owned(t, 1)
+	two := b.share(1)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		ready, text := two.detail(t)
+		if ready && strings.Contains(text, `"stands_by":true`) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the one that stands by says %s", text)
+		}
+	}
+	one.leave()
+	two.owned(t, 1)
+}
+
+// A relay of the same name that is alone is waited for.
+func TestSharing_WaitsForOneThatIsAlone(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	confs, err := c.relayConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	confs[0].Session = b.session
+	alone, err := relay.New(confs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		alone.Heartbeat(ctx, "v1", 200*time.Millisecond)
+		close(gone)
+	}()
+	for n := 0; n == 0; time.Sleep(20 * time.Millisecond) {
+		if err := b.session.Query("SELECT count(*) FROM outbox.relay_instances WHERE scope = 'keyspace'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := b.share(2)
+	time.Sleep(4 * time.Second)
+	if ready, text := one.detail(t); ready || !strings.Contains(text, "is alone is waited for") || one.member.Status().Joined {
+		t.Errorf("beside one that is alone it says %s", text)
+	}
+	stop()
+	<-gone
+	one.owned(t, 2)
+}
+
+// Another number of shards than the others have is refused, with what to do.
+func TestSharing_SaysHowManyShardsThereAre(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	one := b.share(2)
+	one.owned(t, 2)
+	two := b.share(3)
+	err := <-two.ended
+	two.ended <- nil
+	if err == nil || !strings.Contains(err.Error(), "relay.shards is 3") || !strings.Contains(err.Error(), "2 partitions") {
+		t.Errorf("run() error = %v, want that there are 2", err)
+	}
+}
+
+// Wrong settings of sharing are named, with the fix.
+func TestConfig_Sharing(t *testing.T) {
+	t.Parallel()
+	for flags, want := range map[string]string{
+		"--relay-shards=-1":                                               "relay.shards -1: write a number from 1 to 256",
+		"--relay-shards=2 --relay-session-timeout=1ms":                    "relay.session_timeout 1ms: write a time from 1s to 5m0s",
+		"--relay-shards=2 --relay-drain-timeout=50s":                      "relay.rebalance_timeout 1m0s: write more than 1m7s",
+		"--relay-shards=2 --relay-rebalance-timeout=2m":                   "",
+		"--relay-drain-timeout=50s":                                       "",
+		"--relay-shards=2 --relay-name=Bestellungen":                      "",
+		"--relay-shards=257 --relay-session-timeout=10m --relay-name=a,b": "relay.session_timeout 10m0s",
+	} {
+		c, err := testConfig(t, "", nil, strings.Fields(flags)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Relay.checkSharing()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: checkSharing() error = %v, want %q", flags, err, want)
+		}
+	}
+}
+
+// The doctor says what is carried twice, or by nobody.
+func TestDoctor_Instances(t *testing.T) {
+	t.Parallel()
+	part := func(name string, index int) instance {
+		i := instance{relay: relay.Shard{Index: index, Count: 2}.Name("outbox"), name: name}
+		if err := json.Unmarshal([]byte(fmt.Sprintf(`{"shard":{"index":%d,"count":2}}`, index)), &i.said); err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	member := func(name string, owned ...int) instance {
+		return instance{relay: "outbox", name: name, said: said{Sharing: &relay.Sharing{Shards: 2, Owned: owned, Joined: true}}}
+	}
+	alone := func(name string) instance { return instance{relay: "outbox", name: name} }
+	for name, x := range map[string]struct {
+		shards int
+		all    []instance
+		ok     bool
+		want   string
+	}{
+		"alone":             {0, []instance{alone("a/1")}, true, "a/1 carries it alone"},
+		"two alone":         {0, []instance{alone("a/1"), alone("b/1")}, false, "a/1 and b/1 each carry the whole table"},
+		"shared":            {2, []instance{member("a/1", 0), member("b/1", 1), part("a/1", 0), part("b/1", 1)}, true, "a/1 carries [0]; b/1 carries [1]"},
+		"asked without":     {0, []instance{member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, true, "a/1 carries [0 1]"},
+		"beside one alone":  {2, []instance{alone("c/1"), member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, false, "c/1 carries the table alone, beside"},
+		"nobody carries":    {2, []instance{member("a/1", 1), part("a/1", 1)}, false, "nobody carries shards [0]"},
+		"nobody stands by":  {2, []instance{member("a/1")}, false, "nobody carries shards [0 1]"},
+		"another number":    {4, []instance{member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, false, "another number of shards than relay.shards, 4"},
+		"members not heard": {2, []instance{part("a/1", 0), part("a/1", 1)}, true, ""},
+	} {
+		c := &config{Relay: relayConfig{Shards: x.shards}}
+		if got := c.checkCarried("outbox.outbox_messages", x.all); got.OK != x.ok || !strings.Contains(got.Detail, x.want) || got.OK == (got.Mend != "") {
+			t.Errorf("%s: checkCarried() = %+v, want %t, %q", name, got, x.ok, x.want)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// fenced says that the relay may publish nothing more: another one may own what it
+// carries.
+func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
+
+// errFenced is what is written to a connection behind the fence.
+var errFenced = errors.New("nothing is sent to the broker: another relay may own what this one carries")
+
+// fenceConnections returns the options with connections that look at the fence
+// before each write, whatever opens them: a TLS configuration or a dialer.
+//
+// A record that was handed to the Kafka client may be written at any time later, in
+// a process that stood still meanwhile too, so the last place to stop it is here.
+func fenceConnections(opts []kgo.Opt, fence func() error) ([]kgo.Opt, error) {
+	probe, err := kgo.NewClient(opts...) // it is only asked how it would connect
+	if err != nil {
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	defer probe.Close()
+	dial, ok := probe.OptValue(kgo.Dialer).(func(context.Context, string, string) (net.Conn, error))
+	if !ok {
+		return nil, errors.New("kafka client: it does not say how it connects")
+	}
+	fenced := func(ctx context.Context, network, host string) (net.Conn, error) {
+		if err := fence(); err != nil {
+			return nil, errors.Join(errFenced, err)
+		}
+		c, err := dial(ctx, network, host)
+		if err != nil {
+			return nil, err
+		}
+		return &fencedConn{c, fence}, nil
+	}
+	return append(opts, kgo.DialTLSConfig(nil), kgo.Dialer(fenced)), nil
+}
+
+// fencedConn is a connection on which nothing is written behind the fence.
+type fencedConn struct {
+	net.Conn
+	fence func() error
+}
+
+// Write writes if the fence lets it. What is written is small or in pieces of a
+// batch, so it does not look for longer than a system call takes.
+func (c *fencedConn) Write(p []byte) (int, error) {
+	if err := c.fence(); err != nil {
+		c.reset()
+		return 0, errors.Join(errFenced, err)
+	}
+	return c.Conn.Write(p)
+}
+
+// Close drops what the kernel has still to send if that is behind the fence.
+func (c *fencedConn) Close() error {
+	if c.fence() != nil {
+		c.reset()
+	}
+	return c.Conn.Close()
+}
+
+// reset makes closing the connection a reset, with which the kernel forgets what was
+// not acknowledged by the other side.
+func (c *fencedConn) reset() {
+	conn := c.Conn
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+		conn = over.NetConn()
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+		_ = tcp.SetDeadline(time.Now()) // ends writes under way
+	}
+}
