@@ -136,7 +136,7 @@ var mutants = []mutant{
 		old: "		reader.Stop()\n",
 		new: "		_ = reader\n",
 	}),
-	unit("TestPublisher_KeepsOrderWhenPartitionsAreAdded", mutant{
+	unit("TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded", mutant{
 		name: "an aggregate changes its partition with events under way", file: "relay/lane.go",
 		old: "if p := l.partition.Load(); p >= 0 && int(p) < n {",
 		new: "if p := l.partition.Load(); p >= 0 && n < 0 {",
@@ -236,10 +236,15 @@ var mutants = []mutant{
 		old: "	errs := r.p.letters.store.ResolveMany(r.p.ctx, many, r.owner)\n",
 		new: "	errs := make([]error, len(many))\n",
 	}),
-	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "the last dead letter of a chain is replayed first", file: "relay/letters.go",
+	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
+		name: "a chain is replayed when its last letter is due", file: "relay/letters.go",
 		old: "return &c.letters[0]",
 		new: "return &c.letters[len(c.letters)-1]",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "the last dead letter of a chain is replayed first", file: "relay/replay.go",
+		old: "		w.refs = append(w.refs, ref)\n",
+		new: "		w.refs = append([]letterRef{ref}, w.refs...)\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "a replay that an open breaker stopped counts as failed", file: "relay/replay_batch.go",
@@ -391,6 +396,10 @@ var mutants = []mutant{
 	{
 		name: "react: the client alone finds out where a rule begins", file: "react/begin.go", pkg: "./react", run: "WhileItBegins",
 		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
+	},
+	{
+		name: "who does not read the answer keeps the connection", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "DoesNotRead",
+		old: "s.WriteTimeout,\n", new: "0 * s.WriteTimeout,\n",
 	},
 	{
 		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
