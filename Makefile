@@ -64,7 +64,7 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 
 .PHONY: test-peers
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
-	$(call gotest,testname) -tags peers -count=1 -timeout 20m -run Peer ./test/...
+	$(call gotest,testname) -tags peers -count=1 -timeout 20m -run Peer $$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: test-api
 test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)
