@@ -80,6 +80,9 @@ func TestBench_ScheduledMessagesOnce(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("bench schedule printed %q: %v", out, err)
 	}
+	if len(r.Live) != 2 || r.Live[0].Latency.Max <= 0 || r.Live[1].Counts.Written == 0 || !r.Live[1].Counts.OK() {
+		t.Errorf("events beside them: %+v", r.Live)
+	}
 	if len(r.Parts) != 3 || r.Many.Messages != 200 || r.Many.ResidentMB <= 0 || r.Stored.Count != 200 {
 		t.Fatalf("bench schedule left something out: %s", out)
 	}

@@ -398,6 +398,10 @@ var mutants = []mutant{
 		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
 	},
 	{
+		name: "who does not read the answer keeps the connection", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "DoesNotRead",
+		old: "s.WriteTimeout,\n", new: "0 * s.WriteTimeout,\n",
+	},
+	{
 		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
 		old: "		case req.Method != via[0].Method:\n			return http.ErrUseLastResponse\n", new: "",
 	},
