@@ -225,7 +225,7 @@ func TestShards_GoOnWhereOthersWere(t *testing.T) {
 					}
 					time.Sleep(30 * time.Second)
 					for _, r := range relays {
-						if from := r.readback.Load().position; i > 0 && time.Since(from) > 90*time.Second {
+						if from := r.readback.Load().oldest(); i > 0 && time.Since(from) > 90*time.Second {
 							t.Errorf("layout %d: %q of %d shards goes on at %s", i, r.cfg.shardName(), count, from)
 						}
 					}
