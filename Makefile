@@ -8,9 +8,14 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 COMPOSESPEC := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
+GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
+
+# gotest,FORMAT is go test with a line for each package (pkgname) or test (testname),
+# and what failed once more at the end. It does not vet: lint does.
+gotest = go run $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-summary skipped -- -vet=off
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-FUZZTIME ?= 5s
+FUZZTIME ?= 3s
 SEEDS ?= 200
 FIRST ?= 1
 
@@ -26,27 +31,31 @@ dev: ## run it all: embedded engines, schema, order API, relay, sample orders
 build: ## build the binary into bin/outbox
 	CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
 
-TIERS := lint test-race test-virtual test-peers test-fault test-browser test-api fuzz-short bench-smoke compose-check vuln alerts cloud-check
+# Two run side by side; those that wait for processes and timers most stand beside
+# those that compute.
+TIERS := lint test-race test-peers test-go test-fault test-virtual test-browser fuzz-short test-api bench-smoke compose-check vuln alerts cloud-check
 
 .PHONY: test
 test: ## everything CI runs, and how long each part takes (needs a JDK 17, Maven and Chromium)
-	@failed=; for tier in $(TIERS); do \
-		began=$$SECONDS; \
-		$(MAKE) --no-print-directory $$tier || { failed+=" $$tier"; [[ "$(firstword -$(MAKEFLAGS))" == *k* ]] || break; }; \
-		echo "== make $$tier: $$((SECONDS - began)) s"; \
-	done; [[ -z $$failed ]] || { echo "failed:$$failed" >&2; exit 1; }
+	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
 	go test -short ./...
 
+.PHONY: test-go
+test-go: ## the Go tests, with all their seeds and sizes; the simulations are test-virtual
+	$(call gotest,pkgname) -timeout 15m $$(go list ./... | grep -v /test/sim)
+
+# Seeds and sizes of -short, since the detector makes all of it ten times slower; and
+# without what runs in other processes, or one goroutine at a time.
 .PHONY: test-race
-test-race: cc
-	go test -race -timeout 40m $$(go list ./... | grep -v /test/sim)
+test-race: cc ## the Go tests of -short under the race detector
+	$(call gotest,pkgname) -race -short -timeout 15m $$(go list ./... | grep -vE '/test/(sim|stories|e2e)')
 
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
-	go test -timeout 20m ./test/sim/...
+	$(call gotest,pkgname) -timeout 20m ./test/sim/...
 	$(MAKE) sim
 
 .PHONY: sim
@@ -55,7 +64,7 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 
 .PHONY: test-peers
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
-	go test -tags peers -count=1 -timeout 20m -v -run Peer ./test/... | ./test/tidy-log
+	$(call gotest,testname) -tags peers -count=1 -timeout 20m -run Peer $$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: test-api
 test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)
@@ -63,11 +72,11 @@ test-api: ## the running APIs against their own descriptions, with schemathesis 
 
 .PHONY: test-fault
 test-fault: ## real processes, killed with SIGKILL at random moments
-	go test -tags fault -count=1 -timeout 15m -v -run 'Fault' ./test/fault/... | ./test/tidy-log
+	$(call gotest,testname) -tags fault -count=1 -timeout 15m -run Fault ./test/fault/...
 
 .PHONY: test-browser
 test-browser: chromium ## the web console in a real Chromium (OUTBOX_SCREENSHOTS=DIR keeps pictures)
-	go test -tags browser -count=1 -timeout 10m ./test/browser
+	$(call gotest,testname) -tags browser -count=1 -timeout 10m ./test/browser
 
 .PHONY: mutants
 mutants: ## break the code in one line at a time; the tests must notice each break
@@ -107,7 +116,7 @@ bench-go: ## the Go benchmarks
 
 .PHONY: bench-smoke
 bench-smoke: ## every Go benchmark once, so that they keep working
-	go test -run '^$$' -bench . -benchtime 1x ./... | ./test/tidy-log
+	$(call gotest,pkgname) -run '^$$' -bench . -benchtime 1x ./...
 
 .PHONY: lint
 lint: ## gofumpt, go vet, staticcheck

@@ -33,6 +33,14 @@ const (
 	DefaultReadyTimeout = 2 * time.Second
 )
 
+const (
+	// readTimeout bounds how long a request may take to arrive, and writeTimeout that
+	// and the time until its answer has gone: a change takes WriteBudget and two
+	// attempts at most, 16 s by default, and waits for its turn before.
+	readTimeout  = 15 * time.Second
+	writeTimeout = time.Minute
+)
+
 // ServerConfig is how a Server behaves. The zero value is usable.
 type ServerConfig struct {
 	// MaxBodyBytes bounds a request body. Default 256 KiB; at most that, as an
@@ -152,7 +160,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // that run finish within DrainTimeout, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return httpapi.Server{
-		Name: "order API", ReadTimeout: 15 * time.Second, DrainTimeout: s.cfg.DrainTimeout, Stopping: s.Drain, Logger: s.cfg.Logger,
+		Name: "order API", ReadTimeout: readTimeout, WriteTimeout: writeTimeout, DrainTimeout: s.cfg.DrainTimeout, Stopping: s.Drain, Logger: s.cfg.Logger,
 	}.Serve(ctx, l, s.handler)
 }
 

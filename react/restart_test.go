@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
@@ -238,6 +240,76 @@ func TestReactor_RebalanceLosesNothing(t *testing.T) {
 		}
 		if by["one"] == 0 || by["two"] == 0 || by["three"] == 0 || b.committed("r", "a") != 600 {
 			t.Errorf("they delivered %v, %d are committed", fmt.Sprint(by), b.committed("r", "a"))
+		}
+	})
+}
+
+// A topic that is deleted and made anew is read again, by the rule that names it
+// and by the one that has a pattern for it.
+func TestReactor_ATopicThatIsMadeAnew(t *testing.T) {
+	inBubble(t, func(b *bundle) {
+		var named, matched taker
+		b.start(map[string]Plugin{"named": &named, "matched": &matched}, []Rule{
+			{Name: "named", Topics: []string{"a", "b"}, To: "named"}, {Name: "matched", Topics: []string{"a*"}, To: "matched"},
+		})
+		b.many("a", 0, 10)
+		b.sleep(10 * time.Second)
+		adm := kadm.NewClient(b.producer)
+		if _, err := adm.DeleteTopics(b.t.Context(), "a"); err != nil {
+			b.t.Fatal(err)
+		}
+		if _, err := adm.CreateTopic(b.t.Context(), testPartitions, 1, nil, "a"); err != nil {
+			b.t.Fatal(err)
+		}
+		b.producer.PurgeTopicsFromProducing("a")
+		b.many("a", 100, 10)
+		b.many("b", 200, 10)
+		b.sleep(2 * time.Minute)
+		for i := range 10 {
+			for _, n := range []int{i, 100 + i} {
+				name := "e" + strconv.Itoa(n)
+				if x, y := named.times(name), matched.times(name); x != 1 || y != 1 {
+					b.t.Errorf("event %s came %d times by name and %d by pattern, want once each", name, x, y)
+				}
+			}
+			if n := named.times("e" + strconv.Itoa(200+i)); n != 1 {
+				b.t.Errorf("event %d of the other topic came %d times", 200+i, n)
+			}
+		}
+	})
+}
+
+// The first event of a topic comes while the rule asks where to begin: after it was
+// said that there is none yet, and before it is said where the topic ends.
+func TestReactor_AnEventThatComesWhileItBegins(t *testing.T) {
+	inBubble(t, func(b *bundle) {
+		asked, came := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		b.broker.ControlKey(int16(kmsg.ListOffsets), func(q kmsg.Request) (kmsg.Response, error, bool) {
+			b.broker.KeepControl()
+			for _, topic := range q.(*kmsg.ListOffsetsRequest).Topics { //nolint:forcetypeassert // of that key
+				for _, p := range topic.Partitions {
+					if p.Timestamp == -1 { // the end
+						once.Do(func() { b.broker.SleepControl(func() { close(asked); <-came }) })
+					}
+				}
+			}
+			return nil, nil, false
+		})
+		var all sync.WaitGroup
+		all.Go(func() {
+			<-asked
+			b.many("a", 0, 5)
+			close(came)
+		})
+		var p taker
+		b.start(map[string]Plugin{"p": &p}, []Rule{{Name: "r", Topics: []string{"a"}, To: "p"}})
+		all.Wait()
+		b.sleep(time.Minute)
+		for i := range 5 {
+			if n := p.times("e" + strconv.Itoa(i)); n != 1 {
+				b.t.Errorf("event %d came %d times", i, n)
+			}
 		}
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
@@ -28,6 +30,7 @@ type runner struct {
 	stop    context.CancelFunc // ends work
 
 	mu         sync.Mutex
+	adm        *kadm.Client // set when the first partitions come
 	partitions map[topicPartition]*partition
 	jobs       map[*job]time.Time // all that wait, and since when
 	bytes      int
@@ -87,7 +90,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 		kgo.ConsumerGroup(r.cfg.Group + "." + r.rule.Name), kgo.ConsumeTopics(topics...),
 		// Of a partition without a committed offset, all since the rule began: partitions
 		// and topics that come later are so read from their start.
-		kgo.ConsumeStartOffset(kgo.NewOffset().AfterMilli(since.UnixMilli())), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AfterMilli(since.UnixMilli())), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AdjustFetchOffsetsFn(r.begins(since)),
 		kgo.SessionTimeout(sessionTimeout), kgo.AutoCommitMarks(), kgo.AutoCommitInterval(time.Second), kgo.BlockRebalanceOnPoll(), kgo.MetadataMaxAge(metadataAge),
 		kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes / 4), kgo.OnPartitionsAssigned(r.assigned(ctx)),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, cl *kgo.Client, lost map[string][]int32) {
@@ -135,8 +138,12 @@ func (r *runner) read(ctx context.Context) {
 			return
 		}
 		fetches := r.client.PollRecords(ctx, min(room, takeAtOnce))
+		gone := make(map[string]struct{})
 		fetches.EachError(func(topic string, partition int32, err error) {
-			if ctx.Err() == nil && !errors.Is(err, kgo.ErrClientClosed) {
+			switch {
+			case errors.Is(err, kerr.UnknownTopicID):
+				gone[topic] = struct{}{}
+			case ctx.Err() == nil && !errors.Is(err, kgo.ErrClientClosed):
 				r.log.Warn("cannot read a topic; trying again", "topic", topic, "partition", partition, "err", err)
 			}
 		})
@@ -144,6 +151,19 @@ func (r *runner) read(ctx context.Context) {
 			fetches.EachRecord(r.take)
 		}
 		r.client.AllowRebalance()
+		for topic := range gone {
+			r.anew(topic)
+		}
+	}
+}
+
+// anew lets go of a topic that was deleted. The client would ask for the one that it
+// knew for ever; one that is made anew is read like a topic that comes later.
+func (r *runner) anew(topic string) {
+	r.log.Warn("a topic was deleted; if it is made anew, it is read from its start", "topic", topic)
+	r.client.PurgeTopicsFromConsuming(topic)
+	if _, patterns := r.rule.expressions(); !patterns { // which find it by themselves
+		r.client.AddConsumeTopics(topic)
 	}
 }
 
@@ -266,9 +286,12 @@ func (r *runner) settle(p *partition, at *place) {
 
 // assigned makes ready for partitions that come to this process.
 func (r *runner) assigned(ctx context.Context) func(context.Context, *kgo.Client, map[string][]int32) {
-	return func(_ context.Context, _ *kgo.Client, came map[string][]int32) {
+	return func(_ context.Context, cl *kgo.Client, came map[string][]int32) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if r.adm == nil {
+			r.adm = kadm.NewClient(cl) // r.client may not be set yet
+		}
 		for topic, ps := range came {
 			for _, n := range ps {
 				p := &partition{topicPartition: topicPartition{topic, n}, lanes: make(map[string][]*job)}

@@ -105,7 +105,7 @@ func (w *world) skipLog() {
 // Nothing is lost, nothing is there twice, all is in sequence.
 func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range seeds(6) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
@@ -329,6 +329,7 @@ func TestBackfill_RowThatCannotBeRead(t *testing.T) {
 // starts anew with a scan, by itself.
 func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 	t.Parallel()
+	long(t)
 	inBubble(t, func(t *testing.T) {
 		away := &wire{delay: func() time.Duration { return 0 }}
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {

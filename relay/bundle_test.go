@@ -64,6 +64,24 @@ func (b *bundle) close() {
 	b.cluster.Close()
 }
 
+// seeds is how many seeds a random test tries of n: with -short, which the race
+// detector runs with, the first quarter.
+func seeds(n uint64) uint64 {
+	if testing.Short() {
+		return max(n/4, 2)
+	}
+	return n
+}
+
+// long skips with -short a test of many hours. The race detector finds nothing in
+// them that it does not find in the first minutes.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("hours of virtual time")
+	}
+}
+
 func testLogger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }

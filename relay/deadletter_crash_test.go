@@ -66,6 +66,7 @@ func TestDeadLetters_TheCheckpointWaitsForTheLetter(t *testing.T) {
 // that. The next one reads back to where the replay began, and finds them.
 func TestDeadLetters_ReadBackGoesToTheClaim(t *testing.T) {
 	t.Parallel()
+	long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = 20 * time.Second })
 		defer w.close()

@@ -160,6 +160,7 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 // the others from going out.
 func TestDeadLetters_DelayedOnesKeepNobodyWaiting(t *testing.T) {
 	t.Parallel()
+	long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ReplayConcurrency = 2 })
 		defer w.close()

@@ -550,7 +550,7 @@ func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
 // Nothing is lost, out of order or twice.
 func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	for seed := range seeds(8) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {

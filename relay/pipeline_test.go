@@ -194,7 +194,7 @@ func (p *process) kill() {
 // first appear in sequence.
 func TestPipeline_SurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(30) {
+	for seed := range seeds(30) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { testCrashes(t, seed) })

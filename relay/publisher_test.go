@@ -273,7 +273,7 @@ func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 // Whatever the broker does, each event arrives, its aggregate in order.
 func TestPublisher_SurvivesFaults(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(12) {
+	for seed := range seeds(12) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { testFaults(t, seed) })
@@ -400,6 +400,58 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 		}
 		if len(later) != len(all) || len(now) <= 3 {
 			t.Errorf("%d of %d events on %d partitions, want all, on new ones too", len(later), len(all), len(now))
+		}
+	})
+}
+
+// An aggregate with an event under way does not follow its key to a new partition,
+// not even into a batch of others that waits there: that one may be written first.
+func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, func(c *Config) {
+			c.Kafka = append(c.Kafka, kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
+			c.AttemptTimeout = time.Minute // the breaker stays closed
+		})
+		defer b.close()
+		b.submit(event(0, 1, "OrderUpdated"), nil) // makes the topic
+		b.drain(time.Minute)
+		refuse := func(from, to int32) *kfake.FaultHandle {
+			f := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1}
+			for p := from; p < to; p++ {
+				f.Partitions = append(f.Partitions, p)
+			}
+			return b.cluster.Fault(f)
+		}
+		before, added := refuse(0, 3), refuse(3, 23)
+		all := events(200, 2, "OrderUpdated")
+		for _, e := range all[1:20] {
+			b.submit(e, nil)
+		}
+		if _, err := b.publisher.topics.admin.CreatePartitions(t.Context(), 20, "OrderUpdated"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)    // the producer learns of it
+		for i, e := range all[20:200] { // others, of which some come in batches behind those that are refused
+			b.submit(e, nil)
+			if i == 90 {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		for _, e := range all[200:220] {
+			b.submit(e, nil)
+		}
+		added.Remove()
+		time.Sleep(5 * time.Second)
+		for _, d := range b.consume("OrderUpdated") {
+			if d.Sequence == 2 && d.AggregateID != all[0].AggregateID {
+				t.Errorf("aggregate %s: seq 2 is on partition %d, and seq 1 nowhere yet", d.AggregateID, d.partition)
+			}
+		}
+		before.Remove()
+		b.drain(time.Minute)
+		if got := b.consume("OrderUpdated"); len(got) != 220 {
+			t.Errorf("%d records of 220 events", len(got))
 		}
 	})
 }

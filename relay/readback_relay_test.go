@@ -18,7 +18,7 @@ import (
 // at random moments during a load. Nothing is lost, nothing is there twice.
 func TestRelay_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range seeds(4) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (c *crashing) check() (repeated int) {
 // What a killed relay had sent may arrive when the next one has begun.
 func TestReadback_KnowsWhatWasUnderWay(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range seeds(20) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestReadback_KnowsWhatWasUnderWay(t *testing.T) {
 // comes and goes, neither publishes nor forgets anything.
 func TestReadback_IsKilledItself(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(10) {
+	for seed := range seeds(10) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

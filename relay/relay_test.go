@@ -181,6 +181,7 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 // afterwards, and meanwhile memory stays bounded and the relay says what is wrong.
 func TestRelay_SurvivesTwoHoursWithoutABroker(t *testing.T) {
 	t.Parallel()
+	long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.MaxInFlightRecords = 100

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -182,7 +183,7 @@ func TestShards_ChangeTheirNumber(t *testing.T) {
 						}
 					}
 					write(60, 300*time.Millisecond)
-					if i == 4 { // one alone goes, and comes back
+					if i == 4 { // all go, and come back
 						stop()
 						_, stop = w.runShards(count)
 						write(10, 100*time.Millisecond)
@@ -241,5 +242,43 @@ func TestShards_GoOnWhereOthersWere(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// One shard is behind the others when their number changes, by a generation of
+// streams or within one: those after it go on where that one was.
+func TestShards_OneIsBehindWhenTheirNumberChanges(t *testing.T) {
+	t.Parallel()
+	for _, tt := range shardEngines {
+		for _, change := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.name, " change=", change), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, tt.conf, func(c *Config) { c.GenerationDelay = 3 * time.Second })
+					defer w.close()
+					all := events(100, 1, "OrderCreated") // no later one tells of an event that was passed over
+					_, stop0 := w.runShard(Shard{0, 3})
+					_, stop1 := w.runShard(Shard{1, 3})
+					_, stop2 := w.runShard(Shard{2, 3})
+					time.Sleep(20 * time.Second)
+					stop1()
+					if change {
+						if err := tt.change(w.db.Faults().Node()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					for _, e := range all {
+						w.write(e)
+						time.Sleep(500 * time.Millisecond)
+					}
+					stop0()
+					stop2()
+					_, stop := w.runShards(2)
+					time.Sleep(time.Minute)
+					stop()
+					checkOrder(t, w.consume("OrderCreated"), all)
+				})
+			})
+		}
 	}
 }

@@ -166,3 +166,30 @@ func TestShardMetrics_LeaveWithTheirRelay(t *testing.T) {
 		t.Errorf("%d metrics are left", len(all))
 	}
 }
+
+// Read-back keeps nothing of what other shards published, and does not wait for
+// them to be quiet.
+func TestShards_ReadBackTheirOwn(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for i := range 3 {
+		p := portionOf(Shard{i, 3}, outbox.DefaultTable)
+		s := newBatchScanner("test")
+		s.own = &p
+		for n := range 30 {
+			e := event(n, 1, "x")
+			_, err := s.scan(batchOf(0, e), 0, func(got topicEvent) {
+				found++
+				if got.aggregate != e.AggregateID || !p.plain(e.AggregateID) {
+					t.Errorf("shard %d found aggregate %s", i, got.aggregate)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if found != 30 {
+		t.Errorf("%d events were found by all shards, want 30", found)
+	}
+}

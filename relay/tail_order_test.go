@@ -44,7 +44,7 @@ func (b *tailBench) isOut(id gocql.UUID) bool {
 // window, and in another order than that of their times.
 func TestTailOrder_KeepsTheOrderOfWritesThatOverlap(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(10) {
+	for seed := range seeds(10) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

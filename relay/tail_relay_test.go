@@ -143,7 +143,7 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 // Nothing is lost, nothing is double, nothing is out of order.
 func TestTail_WithoutACrashEveryEventGoesOutOnce(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range seeds(4) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) { testTailTrouble(t, seed) })

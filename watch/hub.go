@@ -36,7 +36,7 @@ type Hub struct {
 	client  *kgo.Client
 	adm     *kadm.Client
 
-	joining sync.Mutex // one topic begins, or ends, at a time
+	joining chan struct{} // holds one while topics begin, or one ends
 
 	mu      sync.Mutex
 	topics  map[string]*topic
@@ -72,7 +72,7 @@ func New(cfg Config) (*Hub, error) {
 	}
 	return &Hub{
 		cfg: cfg, metrics: m, client: client, adm: kadm.NewClient(client), topics: make(map[string]*topic), all: make(map[*Subscription]struct{}),
-		started: make(chan struct{}), ended: make(chan struct{}),
+		joining: make(chan struct{}, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}, nil
 }
 
@@ -119,10 +119,12 @@ func (h *Hub) take(fetches kgo.Fetches) {
 // knew for ever; if there is one of that name again, refresh finds its partitions
 // and reads them from their start, and the watchers let go of their offsets.
 func (h *Hub) anew(name string) {
-	if !h.joining.TryLock() {
+	select {
+	case h.joining <- struct{}{}:
+	default:
 		return // it is told again
 	}
-	defer h.joining.Unlock()
+	defer func() { <-h.joining }()
 	h.client.PurgeTopicsFromConsuming(name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -280,8 +282,15 @@ const askTimeout = 10 * time.Second
 // to each topic, which end takes away again; without it, topics that are not
 // watched are left alone. After an error nothing was joined.
 func (h *Hub) begin(ctx context.Context, names []string, join bool) error {
-	h.joining.Lock()
-	defer h.joining.Unlock()
+	// With the wait for its turn, or each would add its own where the broker is silent.
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	select {
+	case h.joining <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for others who ask the broker: %w", context.Cause(ctx))
+	}
+	defer func() { <-h.joining }()
 	var known, fresh []string
 	h.mu.Lock()
 	for _, name := range names {
@@ -292,8 +301,6 @@ func (h *Hub) begin(ctx context.Context, names []string, join bool) error {
 		}
 	}
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
 	ask, list := known, h.adm.ListStartOffsets
 	if join {
 		ask, list = fresh, h.adm.ListEndOffsets
@@ -359,8 +366,8 @@ func (h *Hub) offsets(ctx context.Context, list func(context.Context, ...string)
 
 // end takes a reference away; the last one ends the reading.
 func (h *Hub) end(name string) {
-	h.joining.Lock()
-	defer h.joining.Unlock()
+	h.joining <- struct{}{}
+	defer func() { <-h.joining }()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[name]

@@ -1,12 +1,16 @@
 package watch
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func TestHub_ShowsWhatComesAndWhatIsAskedFor(t *testing.T) {
@@ -106,6 +110,13 @@ func TestHub_RefusesWhatItMust(t *testing.T) {
 	if _, err := b.Subscribe(t.Context(), Filter{Topics: []string{"a"}}, nil); !errors.Is(err, ErrFull) {
 		t.Errorf("Subscribe() beyond the bound = %v", err)
 	}
+	resp, err := http.Get(serve(t, b.Hub) + "/v1/events/stream?topics=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = resp.Body.Close(); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("a stream beyond the bound is %d with Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
+	}
 	s.Close()
 	s = b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
 	b.stop()
@@ -152,4 +163,41 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// A broker that is silent holds up each watcher for as long as it says, and not for
+// as long as all before it.
+func TestHub_NobodyWaitsForOthersWhileTheBrokerIsSilent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	asked, end := make(chan struct{}), make(chan struct{})
+	defer close(end)
+	var once sync.Once
+	b.broker.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.broker.KeepControl()
+		once.Do(func() { close(asked) })
+		b.broker.SleepControl(func() { <-end })
+		return nil, nil, false
+	})
+	first, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { _, _ = b.Subscribe(first, Filter{Topics: []string{"a"}}, nil) })
+	<-asked
+	quick, cancelQuick := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancelQuick()
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Subscribe(quick, Filter{Topics: []string{"b"}}, nil)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("Subscribe() = nil although the broker is silent")
+		}
+	case <-time.After(askTimeout / 2):
+		t.Error("a watcher with little patience waits for another")
+	}
+	cancel()
+	all.Wait()
 }

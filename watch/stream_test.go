@@ -21,7 +21,7 @@ func serve(t testing.TB, h *Hub) string {
 	cfg.CreateHooks = nil
 	h.Register(humago.New(mux, cfg))
 	srv := httptest.NewUnstartedServer(mux)
-	srv.Config.ReadTimeout = 500 * time.Millisecond // must not end a stream
+	srv.Config.ReadTimeout, srv.Config.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond // must not end a stream
 	srv.Start()
 	t.Cleanup(srv.Close)
 	return srv.URL
@@ -77,6 +77,7 @@ func TestStream_IdleOverHTTP2(t *testing.T) {
 	b.Register(humago.New(mux, huma.DefaultConfig("Watch", "1")))
 	srv := httptest.NewUnstartedServer(mux)
 	srv.EnableHTTP2 = true
+	srv.Config.WriteTimeout = 500 * time.Millisecond
 	srv.StartTLS()
 	defer srv.Close()
 	resp, err := srv.Client().Get(srv.URL + "/v1/events/stream?topics=a")

@@ -31,6 +31,8 @@ const (
 type scheduleBench struct {
 	*benchmark
 	waiting, burst int64
+	live           float64
+	scheduleRate   int
 	result         bench.ScheduleReport
 }
 
@@ -49,6 +51,8 @@ func newBenchScheduleCommand() *cobra.Command {
   steady    messages are due at --rate
   short     messages are stored one by one and are due 50 ms later
   burst     --burst messages are due at one moment
+  live      events that are not for later are stored at --live, alone and beside
+            the burst, which must not make them late
 
 The relay is a process of its own; so are, unless --scylla-hosts and
 --kafka-seeds name others, the database and the broker. Exit status 1 if a
@@ -69,6 +73,8 @@ message was lost or came twice.`,
 	fl := cmd.Flags()
 	fl.Int64Var(&s.waiting, "waiting", 20_000, "messages that wait")
 	fl.Int64Var(&s.burst, "burst", 50_000, "messages due at one moment; 0 leaves it out")
+	fl.Float64Var(&s.live, "live", 200, "events per second beside the burst; 0 leaves them out")
+	fl.IntVar(&s.scheduleRate, "schedule-rate", schedule.DefaultRate, "the relay's relay.schedule_rate")
 	fl.Float64Var(&f.rate, "rate", 1000, "messages due per second")
 	fl.DurationVar(&f.duration, "duration", 10*time.Second, "for how long messages are due at that rate, and with a short delay")
 	fl.DurationVar(&f.idle, "idle", 5*time.Second, "how long the relay is watched with nothing due")
@@ -89,6 +95,8 @@ func (s *scheduleBench) validate(f *benchFlags) error {
 	}
 	bad(s.waiting < 0, "--waiting %d: must not be negative", s.waiting)
 	bad(s.burst < 0, "--burst %d: must not be negative", s.burst)
+	bad(s.live < 0 || s.live > 1e6, "--live %g: use events per second, up to a million", s.live)
+	bad(s.scheduleRate < 1, "--schedule-rate %d: use 1 or more", s.scheduleRate)
 	bad(f.rate <= 0 || f.rate > 1e6, "--rate %g: use messages per second, up to a million", f.rate)
 	bad(f.duration <= 0, "--duration %s: must be positive", f.duration)
 	bad(f.idle <= 0, "--idle %s: must be positive", f.idle)
@@ -126,6 +134,14 @@ func (s *scheduleBench) measure(ctx context.Context) (err error) {
 		}
 		s.result.Parts = append(s.result.Parts, bench.Median(runs))
 	}
+	for part := range results[0].Live {
+		var runs []bench.Live
+		for i := range results {
+			runs = append(runs, results[i].Live[part])
+			s.result.Counted.Add(results[i].Live[part].Counts)
+		}
+		s.result.Live = append(s.result.Live, bench.Median(runs))
+	}
 	switch s.output {
 	case "json":
 		err = json.NewEncoder(s.out).Encode(&s.result)
@@ -148,7 +164,7 @@ func (s *scheduleBench) once(ctx context.Context) (r bench.ScheduleReport, err e
 	}
 	defer func() { err = errors.Join(err, p.remove(ctx)) }()
 	store := schedule.NewStore(p.session, gocql.LocalQuorum, s.conf.Scylla.Timeout)
-	relay, err := p.startRelay(p.keyspace, "")
+	relay, err := p.startRelay(p.keyspace, "", "--relay-schedule-rate", fmt.Sprint(s.scheduleRate))
 	if err != nil {
 		return r, err
 	}
@@ -176,29 +192,37 @@ func (s *scheduleBench) once(ctx context.Context) (r bench.ScheduleReport, err e
 		return r, err
 	}
 
+	if err := s.liveAlone(ctx, p, relay, &r); err != nil {
+		return r, err
+	}
 	n := int64(s.rate * s.duration.Seconds())
 	lead := func(n int64) time.Duration { return 3*time.Second + time.Duration(n)*time.Second/storedPerSecond }
 	for _, part := range []struct {
-		name string
-		n    int64
-		due  func(start time.Time, i int64) time.Time
-		lead time.Duration
-		pace float64
+		name  string
+		n     int64
+		due   func(start time.Time, i int64) time.Time
+		lead  time.Duration
+		pace  float64
+		burst bool
 	}{
 		{fmt.Sprintf("steady, %g/s due", s.rate), n, func(start time.Time, i int64) time.Time {
 			return start.Add(time.Duration(float64(i) / s.rate * float64(time.Second)))
-		}, lead(n), 0},
+		}, lead(n), 0, false},
 		{fmt.Sprintf("short, stored %s before they are due, %d/s", shortDelay, shortRate), int64(shortRate * s.duration.Seconds()), func(start time.Time, i int64) time.Time {
 			return start.Add(time.Duration(i) * time.Second / shortRate)
-		}, time.Second, shortRate},
-		{fmt.Sprintf("burst, %d due at one moment", s.burst), s.burst, func(start time.Time, _ int64) time.Time { return start }, lead(s.burst), 0},
+		}, time.Second, shortRate, false},
+		{fmt.Sprintf("burst, %d due at one moment", s.burst), s.burst, func(start time.Time, _ int64) time.Time { return start }, lead(s.burst), 0, true},
 	} {
 		if part.n == 0 {
 			continue
 		}
 		start := time.Now().Add(part.lead).Truncate(time.Millisecond)
+		beside := func(*bench.Delivered) error { return nil }
+		if s.live > 0 && part.burst {
+			beside = s.besideBurst(ctx, p, relay, start, &r)
+		}
 		d, err := s.deliver(ctx, p, relay, store, part.name, part.n, part.pace > 0, func(i int64) time.Time { return part.due(start, i) })
-		if err != nil {
+		if err = errors.Join(err, beside(&d)); err != nil {
 			return r, fmt.Errorf("%s: %w", part.name, err)
 		}
 		s.say("%s: p50 %.0f ms, p95 %.0f ms late, all out after %.1f s; others kept %.1f cores busy", d.Name, d.Late.P50, d.Late.P95, d.Seconds, d.Others)

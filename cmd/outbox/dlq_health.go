@@ -66,28 +66,37 @@ type said struct {
 	Sharing *relay.Sharing `json:"sharing"`
 }
 
-// instance is a live relay, or an instance of several that share.
+// instance is a relay that runs, or one of several that share.
 type instance struct {
 	relay, table, name string
+	at                 time.Time // when it was heard of last
 	said
 }
 
 // instances reads which relays run, of all tables. What cannot be read is of another
 // version, and what was silent for too long is gone.
-func instances(ctx context.Context, session *gocql.Session, keyspace string) ([]instance, error) {
+func instances(ctx context.Context, session *gocql.Session, keyspace string) (alive []instance, err error) {
+	alive, _, err = heardOf(ctx, session, keyspace)
+	return alive, err
+}
+
+// heardOf is instances, and those apart that are gone without having said that they stop.
+func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (alive, gone []instance, err error) {
 	iter := session.Query("SELECT relay, table_name, instance, at, status FROM "+keyspace+".relay_instances WHERE scope = ?", "keyspace").
 		WithContext(ctx).Idempotent(true).Iter()
-	var out []instance
 	var i instance
 	var status string
-	var at time.Time
-	for iter.Scan(&i.relay, &i.table, &i.name, &at, &status) {
+	for iter.Scan(&i.relay, &i.table, &i.name, &i.at, &status) {
 		i.said = said{}
-		if json.Unmarshal([]byte(status), &i.said) == nil && i.State != "stopped" && time.Since(at) <= relaySilent {
-			out = append(out, i)
+		switch {
+		case json.Unmarshal([]byte(status), &i.said) != nil || i.State == "stopped":
+		case time.Since(i.at) <= relaySilent:
+			alive = append(alive, i)
+		default:
+			gone = append(gone, i)
 		}
 	}
-	return out, iter.Close()
+	return alive, gone, iter.Close()
 }
 
 // uncarried are the shards of a table that no instance carries, where instances

@@ -12,7 +12,7 @@ import (
 // checkInstances checks that what runs under the relay's name carries each table
 // once and whole: alone, or as one of several that share.
 func (c *config) checkInstances(ctx context.Context, session *gocql.Session) []finding {
-	all, err := instances(ctx, session, c.Scylla.Keyspace)
+	all, gone, err := heardOf(ctx, session, c.Scylla.Keyspace)
 	if err != nil {
 		return []finding{{"instances of the relay", false, err.Error(), "GRANT SELECT ON " + c.Scylla.Keyspace + ".relay_instances TO the relay's role"}}
 	}
@@ -28,7 +28,7 @@ func (c *config) checkInstances(ctx context.Context, session *gocql.Session) []f
 		byTable[i.table] = append(byTable[i.table], i)
 	}
 	if len(tables) == 0 {
-		return []finding{{"instances of the relay", true, "none runs now", ""}}
+		return []finding{c.checkGone(gone)}
 	}
 	slices.Sort(tables)
 	out := make([]finding, len(tables))
@@ -36,6 +36,25 @@ func (c *config) checkInstances(ctx context.Context, session *gocql.Session) []f
 		out[i] = c.checkCarried(t, byTable[t])
 	}
 	return out
+}
+
+// checkGone checks what is left where no instance runs: one that was not stopped has
+// died, and events wait.
+func (c *config) checkGone(gone []instance) finding {
+	const check = "instances of the relay"
+	var last *instance
+	for i, g := range gone {
+		if name, _, _ := strings.Cut(g.relay, "/"); name == c.Relay.Name && (last == nil || last.at.Before(g.at)) {
+			last = &gone[i]
+		}
+	}
+	if last == nil {
+		return finding{check, true, "none runs now", ""}
+	}
+	return finding{
+		check, false, fmt.Sprintf("none runs; %s was heard of last at %s and did not say that it stops: events wait for it", last.name, last.at.UTC().Format("2006-01-02 15:04:05Z")),
+		"start it: outbox relay; the end of its log may say why it is gone",
+	}
 }
 
 // checkCarried checks the live instances of one table.

@@ -304,3 +304,19 @@ func TestDoctor_Instances(t *testing.T) {
 		}
 	}
 }
+
+// A relay that died is to be mended; one that was stopped, or never was, is not.
+func TestDoctor_ARelayThatDied(t *testing.T) {
+	t.Parallel()
+	c := &config{Relay: relayConfig{Name: "outbox"}}
+	at := time.Date(2026, 11, 22, 9, 10, 2, 0, time.UTC)
+	gone := []instance{
+		{relay: "outbox", name: "a/1", at: at.Add(-time.Hour)}, {relay: "outbox/01-of-02", name: "b/1", at: at}, {relay: "another", name: "c/1", at: at.Add(time.Hour)},
+	}
+	if got := c.checkGone(gone); got.OK || !strings.Contains(got.Detail, "b/1 was heard of last at 2026-11-22 09:10:02Z") || got.Mend == "" {
+		t.Errorf("checkGone() = %+v", got)
+	}
+	if got := c.checkGone(gone[2:]); !got.OK {
+		t.Errorf("checkGone() of another relay's = %+v", got)
+	}
+}

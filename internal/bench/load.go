@@ -99,10 +99,15 @@ func (l *Load) write(ctx context.Context, i int64) {
 // Latencies are from when each event was to be sent, and from when it was
 // stored, until it came; without the warm-up.
 func (l *Load) Latencies(a *Arrivals) (intended, committed Latency) {
+	return l.LatenciesUntil(a, l.began.Add(l.Length()))
+}
+
+// LatenciesUntil are those of the events that were to be sent before a time.
+func (l *Load) LatenciesUntil(a *Arrivals, until time.Time) (intended, committed Latency) {
 	in, com := newHistogram(), newHistogram()
 	for i := l.warm(); i < int64(len(l.committed)); i++ {
 		at, ok := a.Since(i)
-		if !ok {
+		if !ok || !l.began.Add(l.intended(i)).Before(until) {
 			continue
 		}
 		since := at.Sub(l.began)

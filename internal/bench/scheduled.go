@@ -91,6 +91,16 @@ func (d *Delivered) Lateness(a *Arrivals, n int64, due func(i int64) time.Time) 
 	d.Seconds = max(0, last.Sub(due(0)).Seconds())
 }
 
+// Live is what became of events that were stored all the while, not for later.
+type Live struct {
+	Name   string `json:"name"`
+	Counts Counts `json:"counts"`
+	// Latency is from when an event was stored until a consumer had it.
+	Latency Latency `json:"latency_ms"`
+	// Others is how many processors the rest of the machine kept busy.
+	Others float64 `json:"others_cores"`
+}
+
 // Waiting is a relay while messages wait.
 type Waiting struct {
 	Messages int64 `json:"messages"`
@@ -112,6 +122,7 @@ type ScheduleReport struct {
 	None    Waiting     `json:"none_waiting"`
 	Many    Waiting     `json:"many_waiting"`
 	Parts   []Delivered `json:"parts"`
+	Live    []Live      `json:"live"`
 	PeakMB  float64     `json:"peak_mb"`
 	Counted Counts      `json:"counts"`
 }
@@ -149,7 +160,20 @@ func (r *ScheduleReport) tables() []table {
 			fmt.Sprintf("%.0f µs", d.Process), fmt.Sprintf("%.1f", d.Queries), fmt.Sprint(d.Counts.Lost()), fmt.Sprint(d.Counts.Doubles),
 		})
 	}
-	return []table{t}
+	if len(r.Live) == 0 {
+		return []table{t}
+	}
+	live := table{
+		title: "Events that are not for later: from when one is stored until a consumer has it, in ms",
+		rows:  [][]string{{"", "p50", "p95", "p99", "max", "lost", "double"}},
+	}
+	for i := range r.Live {
+		l := &r.Live[i]
+		live.rows = append(live.rows, []string{
+			l.Name, millis(l.Latency.P50), millis(l.Latency.P95), millis(l.Latency.P99), millis(l.Latency.Max), fmt.Sprint(l.Counts.Lost()), fmt.Sprint(l.Counts.Doubles),
+		})
+	}
+	return []table{t, live}
 }
 
 func (r *ScheduleReport) sentences() []string {

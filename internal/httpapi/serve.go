@@ -17,6 +17,10 @@ type Server struct {
 	// ReadTimeout bounds how long a request may take to arrive. Zero: its header
 	// alone is bounded.
 	ReadTimeout time.Duration
+	// WriteTimeout bounds how long a request may take from its header on to the end of
+	// its answer, so that who asks and does not read keeps no connection. Zero: it is
+	// not bounded. A handler that answers for longer sets its own deadlines.
+	WriteTimeout time.Duration
 	// DrainTimeout is how long requests may still run when the server stops.
 	DrainTimeout time.Duration
 	// Stopping is told once that the server stops, before requests are waited for:
@@ -33,9 +37,11 @@ func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       s.ReadTimeout,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
+		WriteTimeout:      s.WriteTimeout,
+
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		ErrorLog:       slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()

@@ -138,14 +138,17 @@ const listChunk = 32
 func (s *Store) List(ctx context.Context, f Filter, each func(*Delivery) error) error {
 	var waiting []Place
 	flush := func() error {
-		found, err := s.listed(ctx, waiting)
-		waiting = waiting[:0]
+		places := waiting
+		found, err := s.listed(ctx, places)
+		waiting = nil
 		if err != nil {
 			return err
 		}
-		for _, d := range found {
-			if d == nil || !f.matches(d) {
-				continue // it has moved on, or was forgotten
+		for i, d := range found {
+			// It has moved on, or was forgotten; or a process that died had written it at
+			// another time, of which the next one did not know.
+			if d == nil || !f.matches(d) || !d.CreatedAt.Equal(places[i].CreatedAt) {
+				continue
 			}
 			if err := each(d); err != nil {
 				return err

@@ -189,12 +189,15 @@ func (s *Store) Save(ctx context.Context, d *Delivery) error { return s.save(ctx
 
 func (s *Store) save(ctx context.Context, d *Delivery, repeat bool) error {
 	now := s.cfg.Now().UTC().Truncate(time.Millisecond)
-	created := d.CreatedAt
-	if created.IsZero() {
-		created = now
+	// A write that failed may have been made, or be made later: what is kept of it here
+	// is so from then on, or the delivery would stand on its shelves twice.
+	first := d.CreatedAt.IsZero()
+	if first {
+		d.CreatedAt = now
 	}
 	// Clocks of two owners differ: what is written later counts.
-	at := max(now.UnixMicro(), d.writtenAt+1)
+	d.writtenAt = max(now.UnixMicro(), d.writtenAt+1)
+	created, at := d.CreatedAt, d.writtenAt
 	ttl := int(s.keep(d.State) / time.Second)
 	tries, err := d.tries()
 	if err != nil {
@@ -213,7 +216,7 @@ func (s *Store) save(ctx context.Context, d *Delivery, repeat bool) error {
 		b.Query(s.stmt.put, f.kind, f.value, f.bucketOf(created), created, d.ID, ttl)
 	}
 	for _, st := range States {
-		if f := (shelf{kindState, string(st)}); st != d.State && !d.CreatedAt.IsZero() {
+		if f := (shelf{kindState, string(st)}); st != d.State && !first {
 			b.Query(s.stmt.drop, f.kind, f.value, f.bucketOf(created), created, d.ID)
 		}
 	}
@@ -228,7 +231,7 @@ func (s *Store) save(ctx context.Context, d *Delivery, repeat bool) error {
 	if err := b.Exec(); err != nil {
 		return fmt.Errorf("save delivery %s: %w", d.ID, err)
 	}
-	d.CreatedAt, d.ChangedAt, d.writtenAt = created, now, at
+	d.ChangedAt = now
 	s.written(news)
 	return nil
 }

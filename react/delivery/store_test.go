@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -235,5 +237,40 @@ func TestStore_RowsGoByThemselves(t *testing.T) {
 	}
 	if _, err := Open(Config{Session: b.session, Keyspace: "x", KeepDelivered: time.Hour, KeepFailed: time.Minute}); err == nil {
 		t.Error("what failed goes before what was delivered, and that is no error")
+	}
+}
+
+// A first write of which nobody knows whether it was made is made again, later: the
+// delivery is one, where it stands, and nowhere else. So it is if a process died in
+// between, and the next one did not see what it had written.
+func TestStore_AnUnknownFirstWriteIsListedOnce(t *testing.T) {
+	t.Parallel()
+	for name, forgets := range map[string]bool{"made again": false, "by another process": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			r := testRecord(1)
+			e := record.Decode(r)
+			d := New("r", "to-r", r, &e)
+			b.node.Faults().MustAdd(faults.Rule{
+				Match: faults.Match{Kinds: []engine.OpKind{engine.OpLoggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1), Fate: engine.FateApply},
+			})
+			if err := b.Save(t.Context(), d); err == nil {
+				t.Fatal("Save() did not fail")
+			}
+			b.node.Faults().Clear()
+			b.now = b.now.Add(2 * time.Hour)
+			if forgets {
+				d = New("r", "to-r", r, &e)
+			}
+			d.State = Failed
+			if err := b.Save(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range []Filter{{}, {Rule: "r"}, {Plugin: "to-r"}, {Event: "e1"}, {State: Failed}} {
+				same(t, fmt.Sprintf("%+v", f), b.list(t, f), "r/e1/failed")
+			}
+			same(t, "pending", b.list(t, Filter{State: Pending}))
+		})
 	}
 }

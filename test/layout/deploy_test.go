@@ -145,14 +145,14 @@ func TestDeploy_DashboardLoads(t *testing.T) {
 	}
 }
 
-// TestDeploy_DeadLetterMetricsAreShown finds a metric of dead letters, their jobs
-// or notifications that is on no panel: nobody would look at it.
-func TestDeploy_DeadLetterMetricsAreShown(t *testing.T) {
+// TestDeploy_MetricsAreShown finds a metric of dead letters, their jobs,
+// notifications or reactions that is on no panel: nobody would look at it.
+func TestDeploy_MetricsAreShown(t *testing.T) {
 	t.Parallel()
 	shown := read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))
-	exported := regexp.MustCompile(`"((?:dlq|notify)_[a-z_]+_(?:total|seconds)|(?:dlq|notify)_[a-z_]+)", *(?:Help: )?"`)
+	exported := regexp.MustCompile(`"((?:dlq|notify|react)_[a-z_]+)", *(?:Help: )?"`)
 	seen := 0
-	for _, pattern := range []string{"dlq/*.go", "dlq/*/*.go", "notify/*.go"} {
+	for _, pattern := range []string{"dlq/*.go", "dlq/*/*.go", "notify/*.go", "react/*.go"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

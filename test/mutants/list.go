@@ -93,7 +93,7 @@ var mutants = []mutant{
 		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):",
 		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
 	}),
-	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
+	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
 		name: "events pass one that is too large", file: "relay/publisher.go",
 		old: "l.alone = p.mayBeTooLarge(it)", new: "l.alone = false",
 	}),
@@ -136,7 +136,7 @@ var mutants = []mutant{
 		old: "		reader.Stop()\n",
 		new: "		_ = reader\n",
 	}),
-	unit("TestPublisher_KeepsOrderWhenPartitionsAreAdded", mutant{
+	unit("TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded", mutant{
 		name: "an aggregate changes its partition with events under way", file: "relay/lane.go",
 		old: "if p := l.partition.Load(); p >= 0 && int(p) < n {",
 		new: "if p := l.partition.Load(); p >= 0 && n < 0 {",
@@ -160,6 +160,56 @@ var mutants = []mutant{
 		name: "a dead letter is settled before it is written", file: "relay/bury.go",
 		old: "	p.letters.writing++\n	p.mu.Unlock()\n",
 		new: "	p.letters.writing++\n	p.settle(l, it, true)\n	p.mu.Unlock()\n",
+	}),
+	unit("TestShards_CarryEachTheirOwn", mutant{
+		name: "the sweep hands on rows of other shards", file: "relay/sweep.go",
+		old: "		if !s.own.row(row) {\n",
+		new: "		if false {\n",
+	}),
+	unit("TestShards_CarryEachTheirOwn", mutant{
+		name: "the tail hands on rows of other shards", file: "relay/tail_row.go",
+		old: "	if !c.r.again && !c.own.key(data) {\n",
+		new: "	if false {\n",
+	}),
+	unit("TestShards_CarryEachTheirOwn", mutant{
+		name: "a shard reads all streams", file: "relay/shard_streams.go",
+		old: "	return s.kept != nil && s.kept.index(stream) < 0\n",
+		new: "	return false\n",
+	}),
+	unit("TestShards_CarryEachTheirOwn", mutant{
+		name: "a shard does not read the streams at its edges", file: "relay/shard_streams.go",
+		old: "			return own.meets(a) || i == 0",
+		new: "			return a.has(own.after+1) && a.has(own.upTo) || i == 0",
+	}),
+	unit("TestShards_OneIsBehindWhenTheirNumberChanges", mutant{
+		name: "a shard goes on where the first of those before it was", file: "relay/shard_layouts.go",
+		old: "pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(at, pos) < 0 {",
+		new: "pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(at, pos) > 0 {",
+	}),
+	unit("TestShards_OneIsBehindWhenTheirNumberChanges", mutant{
+		name: "a shard goes on with the newest generation of those before it", file: "relay/shard_layouts.go",
+		old: "len(before) == 0 || b.generation.Before(generation)",
+		new: "len(before) == 0 || b.generation.After(generation)",
+	}),
+	unit("TestShards_ReadBackTheirOwn", mutant{
+		name: "read-back keeps what other shards published", file: "relay/readback_scan.go",
+		old: "	return e, found == 3 && own, nil\n",
+		new: "	_ = own\n	return e, found == 3, nil\n",
+	}),
+	unit("TestShards_DeadLetters", mutant{
+		name: "a shard takes on the dead letters of others", file: "relay/letters_load.go",
+		old: "if e.Status.Open() && r.ownLetter(p, e.EventID, e.AggregateID, e.WrittenAt) {\n",
+		new: "if e.Status.Open() {\n",
+	}),
+	unit("TestShards_DeadLetters", mutant{
+		name: "a shard answers what is asked of others", file: "relay/replay_requests.go",
+		old: "		if !r.own.text(q.AggregateID) {\n",
+		new: "		if false {\n",
+	}),
+	unit("TestShards_ScansAndRepairs", mutant{
+		name: "a shard answers the repairs of others", file: "relay/repair.go",
+		old: " || !r.own.plain(q.Aggregate) })",
+		new: " })",
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "dead letters are not read at the start", file: "relay/letters_load.go",
@@ -186,10 +236,15 @@ var mutants = []mutant{
 		old: "	errs := r.p.letters.store.ResolveMany(r.p.ctx, many, r.owner)\n",
 		new: "	errs := make([]error, len(many))\n",
 	}),
-	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "the last dead letter of a chain is replayed first", file: "relay/letters.go",
+	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
+		name: "a chain is replayed when its last letter is due", file: "relay/letters.go",
 		old: "return &c.letters[0]",
 		new: "return &c.letters[len(c.letters)-1]",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "the last dead letter of a chain is replayed first", file: "relay/replay.go",
+		old: "		w.refs = append(w.refs, ref)\n",
+		new: "		w.refs = append([]letterRef{ref}, w.refs...)\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "a replay that an open breaker stopped counts as failed", file: "relay/replay_batch.go",
@@ -337,6 +392,14 @@ var mutants = []mutant{
 	{
 		name: "a caller who hung up is a defect", file: "orders/http.go", pkg: "./orders", run: "HungUp",
 		old: "	if httpapi.HungUp(ctx, err) {", new: "	if httpapi.HungUp(ctx, nil) {",
+	},
+	{
+		name: "react: the client alone finds out where a rule begins", file: "react/begin.go", pkg: "./react", run: "WhileItBegins",
+		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
+	},
+	{
+		name: "who does not read the answer keeps the connection", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "DoesNotRead",
+		old: "s.WriteTimeout,\n", new: "0 * s.WriteTimeout,\n",
 	},
 	{
 		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",

@@ -3,8 +3,12 @@
 //
 //	go run ./test/mutants             # all
 //	go run ./test/mutants -only acks  # those with "acks" in their name
+//	go run ./test/mutants -again      # those too that were noticed before
 //
 // The tree itself is not touched: the compiler is told of the broken file alone.
+// What came of each is written to bin/mutants.jsonl at once, so that a run that
+// was ended goes on: a break that was noticed is left out until its file, or the
+// package of its test, changes.
 package main
 
 import (
@@ -21,6 +25,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -28,36 +33,60 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	only := flag.String("only", "", "those with this in their name")
-	timeout := flag.Duration("timeout", 5*time.Minute, "how long a test may take; one that takes longer has noticed")
+	timeout := flag.Duration("timeout", 5*time.Minute, "how long a test may take; one that takes longer has noticed, if the break can make it hang")
 	processes := flag.Int("processes", runtime.NumCPU(), "how many are tried at the same time")
+	file := flag.String("results", filepath.Join("bin", "mutants.jsonl"), "where it is written what came of each")
+	again := flag.Bool("again", false, "try those too that were noticed before")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	before, err := openResults(*file)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		return 1
+	}
+	defer before.close()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	tried, bad := 0, 0
+	tried, known, bad := 0, 0, 0
 	free := make(chan struct{}, *processes)
 	for _, m := range mutants {
 		if !strings.Contains(m.name, *only) {
 			continue
 		}
+		key, err := m.key(".")
+		if err == nil && !*again && before.noticed(key) {
+			known++
+			continue
+		}
 		free <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
 		wg.Go(func() {
 			defer func() { <-free }()
 			began := time.Now()
-			v, detail := m.try(ctx, *timeout)
+			r := result{Name: m.name, Key: key}
+			r.Verdict, r.Detail = m.try(ctx, *timeout)
+			r.Seconds = time.Since(began).Round(time.Second).Seconds()
 			mu.Lock()
 			defer mu.Unlock()
+			if ctx.Err() != nil {
+				return // it did not come to its end
+			}
 			tried++
-			if v != noticed {
+			if !r.Verdict.good() {
 				bad++
 			}
-			fmt.Printf("%-9s %5.0fs  %s  (%s)\n", v, time.Since(began).Seconds(), m.name, detail)
+			if err := before.add(r); err != nil {
+				fmt.Fprintln(os.Stderr, "mutants:", err)
+			}
+			fmt.Printf("%-9s %5.0fs  %s  (%s)\n", r.Verdict, r.Seconds, r.Name, r.Detail)
 		})
 	}
 	wg.Wait()
-	fmt.Printf("%d mutants, %d not noticed\n", tried, bad)
-	if bad > 0 || tried == 0 {
+	fmt.Printf("%d mutants, %d not noticed; %d were noticed before\n", tried, bad, known)
+	if bad > 0 || tried+known == 0 || ctx.Err() != nil {
 		return 1
 	}
 	return 0
@@ -68,9 +97,13 @@ type verdict string
 
 const (
 	noticed  verdict = "noticed"
+	hung     verdict = "hung" // the test took too long
 	survived verdict = "SURVIVED"
 	broken   verdict = "ERROR"
 )
+
+// good says that the tests notice.
+func (v verdict) good() bool { return v == noticed || v == hung }
 
 // try runs the test on the broken code.
 func (m *mutant) try(ctx context.Context, timeout time.Duration) (v verdict, detail string) {
@@ -84,7 +117,7 @@ func (m *mutant) try(ctx context.Context, timeout time.Duration) (v verdict, det
 		return broken, err.Error()
 	}
 	binary := filepath.Join(dir, "test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", binary, m.pkg)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, m.pkg)
 	if out, err := build.CombinedOutput(); err != nil {
 		return broken, fmt.Sprintf("does not compile: %s", out)
 	}
@@ -99,6 +132,8 @@ func (m *mutant) try(ctx context.Context, timeout time.Duration) (v verdict, det
 		return broken, "no test is called " + m.run
 	case err == nil:
 		return survived, m.pkg + " " + m.run + " stays green"
+	case bytes.Contains(out, []byte("panic: test timed out")):
+		return hung, "for " + timeout.String()
 	}
 	return noticed, firstComplaint(out)
 }

@@ -2,18 +2,26 @@ package peers
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 )
 
-// poms name the jars of each peer and their versions.
+// pinned names the jars of each peer: PEER.pom.xml their versions, PEER.sha256
+// what `sha256sum *.jar` prints of them.
 //
-//go:embed cassandra.pom.xml kafka.pom.xml
-var poms embed.FS
+//go:embed *.pom.xml *.sha256
+var pinned embed.FS
+
+// downloads is how often a download is tried.
+const downloads = 3
 
 // jars returns the folder with the jars of a peer, downloading them the first
 // time. Several processes may call it at once; one of them downloads.
@@ -28,7 +36,11 @@ func jars(ctx context.Context, cache, peer string) (string, error) {
 	}
 	defer unlock()
 
-	pom, err := poms.ReadFile(peer + ".pom.xml")
+	pom, err := pinned.ReadFile(peer + ".pom.xml")
+	if err != nil {
+		return "", err
+	}
+	sums, err := pinned.ReadFile(peer + ".sha256")
 	if err != nil {
 		return "", err
 	}
@@ -39,30 +51,82 @@ func jars(ctx context.Context, cache, peer string) (string, error) {
 			return libs, nil
 		}
 	}
-	if err := download(ctx, dir, libs, pom); err != nil {
+	if err := download(ctx, dir, libs, pom, sums); err != nil {
 		return "", fmt.Errorf("download the jars of %s: %w", peer, err)
 	}
 	return libs, os.WriteFile(pomPath, pom, 0o644)
 }
 
-func download(ctx context.Context, dir, libs string, pom []byte) error {
+// download puts the jars into libs when all of them are there and are what sums says.
+func download(ctx context.Context, dir, libs string, pom, sums []byte) error {
 	part, partPom := libs+".part", filepath.Join(dir, "pom.part.xml")
-	if err := os.RemoveAll(part); err != nil {
-		return err
-	}
 	if err := os.WriteFile(partPom, pom, 0o644); err != nil {
 		return err
 	}
 	defer os.Remove(partPom)
-	mvn := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", partPom,
-		"dependency:copy-dependencies", "-DoutputDirectory="+part)
-	if out, err := mvn.CombinedOutput(); err != nil {
-		return fmt.Errorf("mvn: %w\n%s", err, out)
+	var err error
+	for try := range downloads {
+		if try > 0 {
+			select {
+			case <-time.After(time.Duration(try) * 5 * time.Second): // a registry that is away for a moment
+			case <-ctx.Done():
+				return errors.Join(ctx.Err(), err)
+			}
+		}
+		if err = os.RemoveAll(part); err != nil {
+			return err
+		}
+		var out []byte
+		// -C: what was cut off on its way is no jar.
+		mvn := exec.CommandContext(ctx, "mvn", "-q", "-B", "-C", "-f", partPom, "dependency:copy-dependencies", "-DoutputDirectory="+part)
+		if out, err = mvn.CombinedOutput(); err == nil {
+			break
+		}
+		err = fmt.Errorf("mvn: %w\n%s", err, out)
+	}
+	if err != nil {
+		return err
+	}
+	if err := verify(part, sums); err != nil {
+		return err
 	}
 	if err := os.RemoveAll(libs); err != nil {
 		return err
 	}
 	return os.Rename(part, libs)
+}
+
+// verify holds the jars of a folder against lines of sha256sum: all of them, and
+// no others.
+func verify(dir string, sums []byte) error {
+	want := make(map[string]string)
+	for line := range strings.Lines(string(sums)) {
+		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
+		if !ok {
+			return fmt.Errorf("%q is no line of sha256sum", line)
+		}
+		want[name] = sum
+	}
+	jars, err := filepath.Glob(filepath.Join(dir, "*.jar"))
+	if err != nil {
+		return err
+	}
+	var wrong []error
+	for _, jar := range jars {
+		name := filepath.Base(jar)
+		b, err := os.ReadFile(jar)
+		if err != nil {
+			return err
+		}
+		if got := fmt.Sprintf("%x", sha256.Sum256(b)); got != want[name] {
+			wrong = append(wrong, fmt.Errorf("%s has the checksum %s, want %q", name, got, want[name]))
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		wrong = append(wrong, fmt.Errorf("%s is missing", name))
+	}
+	return errors.Join(wrong...)
 }
 
 // lock takes a lock that other processes respect and that ends with this one.

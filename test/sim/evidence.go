@@ -47,8 +47,8 @@ type history struct {
 // logRow is a row of the stream that adds an event. Replays of a batch make
 // several for one event.
 type logRow struct {
-	time  gocql.UUID
-	event gocql.UUID
+	time             gocql.UUID
+	event, aggregate gocql.UUID
 }
 
 // gather reads all of it.
@@ -132,12 +132,12 @@ func (e *evidence) scanBackfills(scanner scanner) {
 
 func (e *evidence) scanLog(scan scanner) {
 	var id []byte
-	var t gocql.UUID
+	var t, aggregate gocql.UUID
 	var event *gocql.UUID
-	scan(`SELECT "cdc$stream_id", "cdc$time", event_id FROM `+eventsLog, []any{&id, &t, &event}, func() {
+	scan(`SELECT "cdc$stream_id", "cdc$time", event_id, aggregate_id FROM `+eventsLog, []any{&id, &t, &event, &aggregate}, func() {
 		if event != nil {
 			h := e.stream(string(id))
-			h.rows = append(h.rows, logRow{time: t, event: *event})
+			h.rows = append(h.rows, logRow{time: t, event: *event, aggregate: aggregate})
 		}
 	})
 }

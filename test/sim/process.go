@@ -51,6 +51,12 @@ const (
 // the database.
 func (w *world) startRelay() {
 	w.t.Helper()
+	w.startShard(relay.Shard{})
+}
+
+// startShard is startRelay for one that carries a shard.
+func (w *world) startShard(s relay.Shard) *process {
+	w.t.Helper()
 	w.mu.Lock()
 	p := &process{name: fmt.Sprint("relay", len(w.relays)+1), metrics: prometheus.NewRegistry(), done: make(chan struct{})}
 	w.mu.Unlock()
@@ -67,6 +73,7 @@ func (w *world) startRelay() {
 		}
 	}
 	c := w.settings.relay
+	c.Shard = s
 	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session.Session, keyspace, p.metrics, w.log.With("process", p.name)
 	c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{w.kafka.dialer(w.net, p.name)}
 	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
@@ -91,6 +98,7 @@ func (w *world) startRelay() {
 	w.mu.Lock()
 	w.relays = append(w.relays, p)
 	w.mu.Unlock()
+	return p
 }
 
 // cutDatabase cuts the database off, but not while a relay connects to it.
@@ -124,15 +132,25 @@ func (w *world) relayRuns() bool { return w.relay().ended.IsZero() }
 // stopRelay ends the relay as SIGTERM does.
 func (w *world) stopRelay() {
 	w.t.Helper()
-	p := w.relay()
+	w.stop(w.relay())
+}
+
+func (w *world) stop(p *process) {
+	w.t.Helper()
 	w.checkRuns(p)
+	sharded := p.config.Shard.Count > 0
+	if sharded {
+		w.count(p) // its metrics leave with it
+	}
 	p.cancel()
 	<-p.done
 	if p.err != nil {
 		w.t.Errorf("%s stopped with %v, want nil", p.name, p.err)
 	}
 	p.ended = time.Now()
-	w.count(p)
+	if !sharded {
+		w.count(p)
+	}
 	p.session.Close()
 }
 
@@ -140,7 +158,11 @@ func (w *world) stopRelay() {
 // is heard. What is left of it goes away by itself.
 func (w *world) crashRelay() {
 	w.t.Helper()
-	p := w.relay()
+	w.crash(w.relay())
+}
+
+func (w *world) crash(p *process) {
+	w.t.Helper()
 	w.checkRuns(p)
 	p.crashed, p.ended = true, time.Now()
 	w.count(p)
@@ -218,6 +240,8 @@ func (p *process) value(w *world, name string, label ...string) float64 {
 			}
 		}
 	}
-	w.t.Errorf("the relay has no metric %s", name)
+	if p.config.Shard.Count == 0 { // those of a shard leave when it ends
+		w.t.Errorf("the relay has no metric %s", name)
+	}
 	return 0
 }

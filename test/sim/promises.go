@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -151,39 +152,49 @@ func (w *world) checkSequence(e *evidence) {
 	}
 }
 
-// checkCheckpoints: no checkpoint that was ever saved had passed an event which
-// by then neither the broker had nor was a dead letter.
+// checkCheckpoints: no checkpoint that was ever saved had passed an event, of those
+// that its relay carries, which by then neither the broker had nor was a dead letter.
 func (w *world) checkCheckpoints(e *evidence) {
 	w.t.Helper()
 	first := e.firstSeen()
 	for id, h := range e.streams {
-		i := 0
-		var latest time.Time // when the broker had the last of rows[:i]
-		var which gocql.UUID
-		reached := gocql.UUID{}
-		for _, s := range h.saves {
-			if scyllacdc.CompareTimeUUID(s.position, reached) < 0 {
-				w.t.Errorf("stream %x: at %s the checkpoint went back from %s to %s",
-					id, w.after(s.at), w.after(reached.Time()), w.after(s.position.Time()))
+		for name, saves := range h.byRelay() {
+			w.checkSaves(e, first, fmt.Sprintf("%s, stream %x", name, id), h.rows, saves, carriedBy(name))
+		}
+	}
+}
+
+func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what string, rows []logRow, saves []save, carries func(gocql.UUID) bool) {
+	w.t.Helper()
+	i := 0
+	var latest time.Time // when the broker had the last of rows[:i]
+	var which gocql.UUID
+	reached := gocql.UUID{}
+	for _, s := range saves {
+		if scyllacdc.CompareTimeUUID(s.position, reached) < 0 {
+			w.t.Errorf("%s: at %s the checkpoint went back from %s to %s",
+				what, w.after(s.at), w.after(reached.Time()), w.after(s.position.Time()))
+		}
+		reached = s.position
+		for ; i < len(rows) && scyllacdc.CompareTimeUUID(rows[i].time, s.position) <= 0; i++ {
+			if !carries(rows[i].aggregate) {
+				continue
 			}
-			reached = s.position
-			for ; i < len(h.rows) && scyllacdc.CompareTimeUUID(h.rows[i].time, s.position) <= 0; i++ {
-				at, ok := first[h.rows[i].event]
-				if !ok {
-					at = time.Now()
-				}
-				if l, dead := e.letters[h.rows[i].event]; dead && l.buried.Before(at) {
-					at = l.buried
-				}
-				if at.After(latest) && !e.scanCovers(s.at, h.rows[i].time.Time(), at) {
-					latest, which = at, h.rows[i].event
-				}
+			at, ok := first[rows[i].event]
+			if !ok {
+				at = time.Now()
 			}
-			if latest.After(s.at) {
-				w.t.Errorf("stream %x: the checkpoint saved at %s had passed event %s, which was published or a dead letter at %s",
-					id, w.after(s.at), which, w.after(latest))
-				break
+			if l, dead := e.letters[rows[i].event]; dead && l.buried.Before(at) {
+				at = l.buried
 			}
+			if at.After(latest) && !e.scanCovers(s.at, rows[i].time.Time(), at) {
+				latest, which = at, rows[i].event
+			}
+		}
+		if latest.After(s.at) {
+			w.t.Errorf("%s: the checkpoint saved at %s had passed event %s, which was published or a dead letter at %s",
+				what, w.after(s.at), which, w.after(latest))
+			break
 		}
 	}
 }
@@ -267,7 +278,7 @@ func (w *world) checkRepeated(e *evidence) {
 		open := 0
 		for id, at := range first {
 			saved, ok := covered[id]
-			if !inLog[id] {
+			if !inLog[id] || !carriedBy(p.config.Shard.Name(relay.DefaultName))(e.outbox[id].AggregateID) {
 				continue // what has expired, or came by a scan, tells nothing
 			}
 			if at.Before(long) && (!ok || !saved.Before(p.ended)) {
@@ -291,22 +302,29 @@ func (e *evidence) firstSeen() map[gocql.UUID]time.Time {
 	return first
 }
 
-// lastCovered is when a checkpoint first passed all log rows of each event.
-// What has a row that none ever passed is not in it.
+// lastCovered is when a checkpoint of a relay that carries it first passed all log
+// rows of each event. What has a row that none ever passed is not in it.
 func (e *evidence) lastCovered() map[gocql.UUID]time.Time {
 	covered := make(map[gocql.UUID]time.Time)
 	never := make(map[gocql.UUID]bool)
 	for _, h := range e.streams {
-		i := 0
-		for _, s := range h.saves {
-			for ; i < len(h.rows) && scyllacdc.CompareTimeUUID(h.rows[i].time, s.position) <= 0; i++ {
-				if id := h.rows[i].event; s.at.After(covered[id]) {
-					covered[id] = s.at
+		passed := make([]time.Time, len(h.rows))
+		for name, saves := range h.byRelay() {
+			carries, i := carriedBy(name), 0
+			for _, s := range saves {
+				for ; i < len(h.rows) && scyllacdc.CompareTimeUUID(h.rows[i].time, s.position) <= 0; i++ {
+					if carries(h.rows[i].aggregate) && (passed[i].IsZero() || s.at.Before(passed[i])) {
+						passed[i] = s.at
+					}
 				}
 			}
 		}
-		for _, row := range h.rows[i:] {
-			never[row.event] = true
+		for i, row := range h.rows {
+			if passed[i].IsZero() {
+				never[row.event] = true
+			} else if passed[i].After(covered[row.event]) {
+				covered[row.event] = passed[i]
+			}
 		}
 	}
 	for id := range never {

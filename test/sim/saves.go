@@ -11,8 +11,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 )
 
-// save is a checkpoint that came to be stored.
+// save is a checkpoint that came to be stored, under the name of a relay.
 type save struct {
+	relay    string
 	at       time.Time
 	position gocql.UUID
 }
@@ -32,6 +33,7 @@ func (s *saves) Before(_ context.Context, op engine.Op) engine.Verdict {
 	}
 	s.mu.Lock()
 	for _, m := range op.Mutations {
+		relay := relayOf(m.Key)
 		// The clustering key is generation and stream.
 		for _, row := range m.Rows {
 			position := row.Column(m.Table.ByName["position"].ID)
@@ -42,7 +44,7 @@ func (s *saves) Before(_ context.Context, op engine.Op) engine.Verdict {
 				s.byStream = make(map[string][]save)
 			}
 			stream := string(row.Clustering[1])
-			s.byStream[stream] = append(s.byStream[stream], save{at: time.Now(), position: gocql.UUID(position.Cell.Value)})
+			s.byStream[stream] = append(s.byStream[stream], save{relay: relay, at: time.Now(), position: gocql.UUID(position.Cell.Value)})
 		}
 	}
 	each := s.each

@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
 
 // long is after how long somebody else takes over: a row written then with a time
@@ -96,17 +97,17 @@ func (w *world) eachMessage(run process, carried bool, story func(ctx context.Co
 	w.services = append(w.services, at)
 	survivor := &host{w: w, rnd: w.random(), run: service(at)}
 	for n := 1; ; n++ {
-		l := &line{}
+		l := &line.Line{}
 		s := w.connect(l)
 		ctx, end := context.WithCancel(w.t.Context())
 		mortal := &host{w: w, rnd: w.random()}
 		gone := make(chan struct{}, 2)
 		process, died := context.WithCancel(ctx)
-		l.arm(n, carried, died)
+		l.Arm(n, carried, died)
 		go func() { run(process, mortal, s); gone <- struct{}{} }()
 		go func() { survivor.live(ctx); gone <- struct{}{} }()
 		story(ctx, n)
-		alive := !l.isDead()
+		alive := !l.Dead()
 		died()
 		end()
 		<-gone

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
 
 // host is a machine on which one process runs after the other.
@@ -36,17 +37,17 @@ func (h *host) now() time.Time { return time.Now().Add(h.skew) }
 // live runs processes until ctx ends.
 func (h *host) live(ctx context.Context) {
 	for ctx.Err() == nil {
-		l := &line{}
+		l := &line.Line{}
 		s := h.w.connect(l)
 		process, end := context.WithCancel(ctx)
 		if h.rnd.IntN(3) == 0 { // it is stopped
 			process, end = context.WithTimeout(ctx, time.Duration(h.rnd.Int64N(int64(time.Minute))))
 		}
 		if h.life > 0 && h.rnd.IntN(4) > 0 {
-			l.arm(1+int(h.rnd.ExpFloat64()*float64(h.life)), h.rnd.IntN(2) == 0, end)
+			l.Arm(1+int(h.rnd.ExpFloat64()*float64(h.life)), h.rnd.IntN(2) == 0, end)
 		}
 		h.run(process, h, s)
-		if l.isDead() {
+		if l.Dead() {
 			h.w.deaths.Add(1)
 		}
 		end()
@@ -57,9 +58,9 @@ func (h *host) live(ctx context.Context) {
 
 // connect opens a session over a line. What goes wrong with the database does
 // not go wrong with the driver's own questions.
-func (w *world) connect(l *line) *gocql.Session {
+func (w *world) connect(l *line.Line) *gocql.Session {
 	c := scyllatest.Cluster(w.node, schema.DefaultKeyspace)
-	c.Dialer = dialer{l, w.node.Dial}
+	c.Dialer = line.Dialer{Line: l, Dial: w.node.Dial}
 	c.NumConns = 1
 	c.ReconnectInterval = 0 // nothing is to tick in a year
 	c.Consistency = gocql.LocalQuorum

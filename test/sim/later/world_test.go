@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
 
 const (
@@ -146,7 +147,7 @@ func (w *world) sleep(d time.Duration) {
 		w.watcher.Close()
 	}
 	time.Sleep(d)
-	w.watcher = w.connect(&line{})
+	w.watcher = w.connect(&line.Line{})
 }
 
 // episode lets callers and schedulers work while things go wrong.

@@ -1,0 +1,51 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Who asks and does not read costs a connection for a bounded time, and holds up no
+// stop.
+func TestServer_AReaderWhoDoesNotRead(t *testing.T) {
+	t.Parallel()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, err := io.Copy(w, strings.NewReader(strings.Repeat("x", 64<<20))) // more than the kernel takes
+		written <- err
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	s := Server{Name: "test", WriteTimeout: 200 * time.Millisecond, DrainTimeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	go func() { served <- s.Serve(ctx, ln, h) }()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-written:
+		if err == nil {
+			t.Error("all was written, although nobody read")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the answer is still being written")
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("Serve() = %v", err)
+	}
+}

@@ -1,0 +1,261 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// Each shard has its own dead letters, before and after a restart and a change of
+// their number, and answers what operators ask about them. What they ask about those
+// of a shard that does not run waits for it.
+func TestShards_DeadLetters(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxRecordBytes = 2 << 10 })
+		defer w.close()
+		const n = 12
+		all := events(n, 4, "OrderUpdated")
+		var letters []outbox.Event
+		for i := range all {
+			if all[i].Sequence == 2 { // no broker takes it
+				all[i].Payload = make([]byte, 4<<10)
+				letters = append(letters, all[i])
+			}
+		}
+		check := func(relays []*Relay) {
+			t.Helper()
+			for i, r := range relays {
+				own := 0
+				for _, e := range letters {
+					if r.own.plain(e.AggregateID) {
+						own++
+					}
+				}
+				s := r.Status()
+				if s.ParkedAggregates != own || s.DeadLetters < own || s.DeadLetters > 3*own || own == 0 {
+					t.Errorf("shard %d: %d aggregates are parked by %d letters, want %d", i, s.ParkedAggregates, s.DeadLetters, own)
+				}
+			}
+		}
+		relays, stop := w.runShards(3)
+		for _, e := range all[:3*n] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		check(relays)
+		stop()
+		relays, stop = w.runShards(3)
+		time.Sleep(10 * time.Second)
+		check(relays)
+		stop()
+
+		var stops []func()
+		var two []*Relay
+		for i := range 2 {
+			r, stop := w.runShard(Shard{i, 2})
+			two, stops = append(two, r), append(stops, stop)
+		}
+		for _, e := range all[3*n:] {
+			w.write(e)
+		}
+		time.Sleep(30 * time.Second)
+		check(two)
+		stops[0]()
+		store, err := dlq.Open(w.session, "outbox")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range letters {
+			if err := store.Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "too large"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		if s := two[1].Status(); s.DeadLetters != 0 {
+			t.Errorf("%d letters are left to a shard that was asked to let go of them", s.DeadLetters)
+		}
+		waiting, err := store.Requests(t.Context(), "outbox.outbox_messages")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range waiting {
+			if !two[0].own.text(q.AggregateID) {
+				t.Errorf("the request about %s is still there", q.EventID)
+			}
+		}
+		if len(waiting) == 0 {
+			t.Error("requests about letters of a shard that does not run are gone")
+		}
+		r, stop0 := w.runShard(Shard{0, 2})
+		time.Sleep(30 * time.Second)
+		if s := r.Status(); s.DeadLetters != 0 {
+			t.Errorf("%d letters are left to the shard that was away", s.DeadLetters)
+		}
+		if waiting, err = store.Requests(t.Context(), "outbox.outbox_messages"); err != nil || len(waiting) > 0 {
+			t.Errorf("%d requests are left, %v", len(waiting), err)
+		}
+		stop0()
+		stops[1]()
+		var want []outbox.Event
+		for _, e := range all {
+			if e.Sequence != 2 {
+				want = append(want, e)
+			}
+		}
+		checkOrder(t, w.consume("OrderUpdated"), want)
+	})
+}
+
+// A scan and requests for repairs are about the shard's own aggregates.
+func TestShards_ScansAndRepairs(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+		defer w.close()
+		all := events(20, 4, "OrderCreated", "OrderUpdated")
+		_, stop := w.runShards(0)
+		for _, e := range all[:40] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		// What was written now the log shows to nobody: the checkpoints pass it.
+		for _, e := range all[40:60] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		w.skipLog()
+		scanAll(0)(&w.cfg)
+		relays, stop := w.runShards(3)
+		time.Sleep(time.Minute)
+		scanned := 0
+		for i, r := range relays {
+			own := 0
+			for _, e := range all[:60] {
+				if r.own.plain(e.AggregateID) {
+					own++
+				}
+			}
+			s := r.Status().Backfill
+			if s.Running || s.Done != backfillRanges || s.Rows != int64(own) {
+				t.Errorf("shard %d: %+v, want all ranges done, of %d rows", i, s, own)
+			}
+			scanned += int(s.Published)
+		}
+		if scanned != 20 {
+			t.Errorf("%d events were published by scans, want 20", scanned)
+		}
+		stop()
+		for _, e := range all[60:] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			cfg := w.cfg
+			w.cfg.Name = Shard{i, 3}.Name(cfg.Name)
+			w.skipLog()
+			w.cfg = cfg
+		}
+		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		for _, e := range all[60:] {
+			if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, stop = w.runShards(3)
+		for id, q := range w.answers(requests, 2*time.Minute) {
+			if q.State != RepairPublished {
+				t.Errorf("event %s: %s %s", id, q.State, q.Detail)
+			}
+		}
+		stop()
+		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+	})
+}
+
+// Aggregates that are named by text have shards as well. A table whose partitions
+// are not its aggregates has none: shard 0 carries it whole.
+func TestShards_OfSomebodysOwnTable(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		key   string
+		whole bool
+	}{{"aggregateid, id", false}, {"(id), aggregateid", true}} {
+		t.Run(tt.key, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+				defer w.close()
+				w.ownTable(tt.key, " WITH cdc = {'enabled': true}")
+				debezium(&w.cfg)
+				w.cfg.Mapping.Unordered = tt.whole
+				columns, err := outbox.ReadColumns(t.Context(), w.session, "shop", "events")
+				if err != nil {
+					t.Fatal(err)
+				}
+				table, err := w.cfg.Mapping.Table("shop", "events", columns)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := make(map[gocql.UUID]bool)
+				byShard := make([]int, 3)
+				write := func(n int) {
+					aggregate := "order-" + string(rune('a'+n%20))
+					e := outbox.Event{ID: gocql.TimeUUID(), AggregateText: aggregate, AggregateType: "order", Type: "Placed", Payload: []byte("{}"), CreatedAt: time.Now()}
+					b := w.session.Batch(gocql.LoggedBatch)
+					if err := table.Append(b, e); err != nil {
+						t.Fatal(err)
+					}
+					if err := b.Exec(); err != nil {
+						t.Fatal(err)
+					}
+					want[e.ID] = true
+					for i := range byShard {
+						p := portionOf(Shard{i, 3}, table)
+						if !p.none() && p.text(aggregate) {
+							byShard[i]++
+						}
+					}
+				}
+				for round := range 3 {
+					count := []int{0, 3, 0}[round]
+					relays, stop := w.runShards(count)
+					for n := range 60 {
+						if round == 1 || n < 10 {
+							write(n)
+						}
+						time.Sleep(100 * time.Millisecond)
+					}
+					time.Sleep(30 * time.Second)
+					for i, r := range relays {
+						s := r.Status()
+						if idle := tt.whole && i > 0; s.Idle != idle || len(s.Problems) > 0 {
+							t.Errorf("shard %d of %d: Idle = %t, problems %q", i, count, s.Idle, s.Problems)
+						}
+						n := int(sum(r.metrics.published))
+						if tt.whole && count > 0 && (n == 60) != (i == 0) || !tt.whole && count > 0 && (n == 0 || n == 60) {
+							t.Errorf("shard %d of %d published %d events of 60", i, count, n)
+						}
+					}
+					stop()
+				}
+				got := w.consume("outbox.event.order")
+				for _, d := range got {
+					if !want[d.ID] {
+						t.Errorf("event %s came twice", d.ID)
+					}
+					delete(want, d.ID)
+				}
+				if len(want) > 0 || byShard[0] == 0 || !tt.whole && (byShard[1] == 0 || byShard[2] == 0) {
+					t.Errorf("%d events are lost; events by shard: %d", len(want), byShard)
+				}
+			})
+		})
+	}
+}

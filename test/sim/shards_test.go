@@ -1,0 +1,52 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// Two to four relays carry a shard each and are stopped or killed by a plan that the
+// seed makes, while the broker goes away and streams are replaced; then their number
+// changes, and at last there is one relay without shards again. Nothing is lost,
+// nothing is there twice, and each order's events are in sequence.
+func TestShards_AreStoppedKilledAndDivided(t *testing.T) {
+	for _, tt := range []struct {
+		seed    uint64
+		tablets bool
+	}{{61, false}, {62, true}} {
+		t.Run(fmt.Sprint("seed=", tt.seed), func(t *testing.T) {
+			seen := simulate(t, tt.seed, func(s *settings) {
+				if tt.tablets {
+					onTablets(s)
+				}
+			}, func(w *world) {
+				rnd := rand.New(rand.NewPCG(tt.seed, 17))
+				w.traffic(600, 90*time.Minute)
+				time.Sleep(5 * time.Minute)
+				w.stopRelay()
+				for phase := range 3 {
+					mend := func() {}
+					switch phase {
+					case 1:
+						w.net.cut(broker)
+						mend = func() { w.net.mend(broker) }
+					case 2:
+						if tt.tablets {
+							w.resize(false)
+						} else {
+							w.newGeneration(2)
+						}
+					}
+					timer := time.AfterFunc(6*time.Minute, mend)
+					w.carryByShards(rnd, 2+rnd.IntN(3), 20*time.Minute)
+					timer.Stop()
+					mend()
+				}
+				w.startRelay()
+			})
+			wantOnce(t, seen)
+		})
+	}
+}

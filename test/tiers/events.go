@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// failure is a test that failed, or a package with none to name.
+type failure struct {
+	pkg, test string
+	// said are the lines in which it says why, without indentation.
+	said []string
+}
+
+// event is a line of `go test -json`.
+type event struct {
+	Action, Package, Test, Output string
+	// ImportPath is a package that does not build, FailedBuild the one for which
+	// Package failed.
+	ImportPath, FailedBuild string
+}
+
+// failures reads what failed from a file of events, by package. A file that is
+// not there has none.
+func failures(file string) ([]failure, error) {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readFailures(f)
+}
+
+// part is a test, or a package where test is empty.
+type part struct{ pkg, test string }
+
+// readFailures leaves out a test where one of its subtests failed, and a package
+// where one of its tests did.
+func readFailures(r io.Reader) ([]failure, error) {
+	said := make(map[part][]string)
+	var open, failed []part // open ones have not ended
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			continue // the events of a process that was killed end anywhere
+		}
+		p := part{cmp.Or(e.Package, e.ImportPath), e.Test}
+		switch e.Action {
+		case "run":
+			open = append(open, p)
+		case "output", "build-output":
+			said[p] = append(said[p], e.Output)
+		case "pass", "skip":
+			open = slices.DeleteFunc(open, func(o part) bool { return o == p })
+			delete(said, p)
+		case "fail", "build-fail":
+			open = slices.DeleteFunc(open, func(o part) bool { return o == p })
+			if p.test == "" {
+				// A test that takes its process with it has no end of its own.
+				for _, o := range open {
+					if o.pkg == p.pkg && slices.ContainsFunc(said[o], deadly.MatchString) {
+						failed = append(failed, o)
+					}
+				}
+			}
+			if e.FailedBuild == "" {
+				failed = append(failed, p)
+			}
+		}
+	}
+	var list []failure
+	for _, p := range failed {
+		if !slices.ContainsFunc(failed, p.holds) {
+			list = append(list, failure{p.pkg, p.test, complaints(said[p])})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b failure) int { return cmp.Compare(a.pkg, b.pkg) })
+	return list, lines.Err()
+}
+
+// holds says that o is a part of p.
+func (p part) holds(o part) bool {
+	return o.pkg == p.pkg && o != p && (p.test == "" || strings.HasPrefix(o.test, p.test+"/"))
+}
+
+var (
+	// deadly is a line after which a process ends.
+	deadly = regexp.MustCompile(`^(panic|fatal error|SIG[A-Z]+): `)
+	// complaint is a line that says why something failed: a message of a test, a
+	// compiler or a linter, a panic, the tests that ran at a timeout, a data race.
+	complaint = regexp.MustCompile(deadly.String() + `|^\S+\.go:\d+(:\d+)?: |^Test\S* \([0-9hms.]+\)$|^WARNING: DATA RACE|^FAILED: |^(signal|error|Error): `)
+)
+
+// complaints are the lines that say why, or else all.
+func complaints(output []string) []string {
+	var all, why []string
+	for line := range strings.Lines(strings.Join(output, "")) {
+		line = strings.TrimSpace(line)
+		if line == "" || line == "FAIL" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
+			continue
+		}
+		all = append(all, line)
+		if complaint.MatchString(line) {
+			why = append(why, line)
+		}
+	}
+	if len(why) > 0 {
+		return why
+	}
+	return all
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// broken is a module in which everything fails that can, by file.
+var broken = map[string]string{
+	"go.mod":  "module example.com/broken\n\ngo 1.26\n",
+	"good.go": "package broken\n",
+	"good_test.go": `package broken
+import "testing"
+func TestGood(t *testing.T) { t.Log("nobody needs this") }
+`,
+	"messages/messages_test.go": `package messages
+import "testing"
+func TestOuter(t *testing.T) {
+	t.Run("good", func(t *testing.T) { t.Parallel() })
+	t.Run("bad", func(t *testing.T) {
+		t.Parallel()
+		t.Log("it begins")
+		t.Errorf("got %d, want %d", 1, 2)
+	})
+}
+func TestOther(t *testing.T) { t.Fatal("the end of it") }
+`,
+	"panics/panics_test.go": `package panics
+import "testing"
+func TestPanics(t *testing.T) { panic("in the night") }
+`,
+	"hangs/hangs_test.go": `package hangs
+import ("testing"; "time")
+func TestHangs(t *testing.T) { t.Run("for ever", func(t *testing.T) { time.Sleep(time.Hour) }) }
+`,
+	"exits/exits_test.go": `package exits
+import ("fmt"; "os"; "testing")
+func TestMain(m *testing.M) { fmt.Println("no database here"); os.Exit(3) }
+`,
+	"builds/builds_test.go": `package builds
+import "testing"
+func TestNot(t *testing.T) { nothing() }
+`,
+}
+
+// Whatever way a Go test fails, the summary has its name and what it said.
+func TestFailures_OfRealTests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range broken {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-vet=off", "-timeout=1s", "./...")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	events, err := cmd.Output()
+	if err == nil {
+		t.Fatal("go test error = nil, want one")
+	}
+	got, err := readFailures(strings.NewReader(string(events)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A build error and a panic have lines with paths of this machine as well.
+	want := map[string]string{
+		"example.com/broken/messages TestOuter/bad":                   "messages_test.go:7: it begins",
+		"example.com/broken/messages TestOther":                       "messages_test.go:11: the end of it",
+		"example.com/broken/panics TestPanics":                        "panic: in the night",
+		"example.com/broken/hangs TestHangs/for_ever":                 "panic: test timed out after 1s",
+		"example.com/broken/exits ":                                   "no database here",
+		"example.com/broken/builds [example.com/broken/builds.test] ": "builds/builds_test.go:3:30: undefined: nothing",
+	}
+	have := make(map[string]string)
+	for _, f := range got {
+		have[f.pkg+" "+f.test] = ""
+		for _, line := range f.said {
+			if strings.HasPrefix(line, want[f.pkg+" "+f.test]) {
+				have[f.pkg+" "+f.test] = want[f.pkg+" "+f.test]
+			}
+		}
+	}
+	if !reflect.DeepEqual(have, want) {
+		t.Errorf("failures:\n%v\nwant:\n%v\nall: %q", have, want, got)
+	}
+}
+
+// A process that was killed leaves half a line, and what failed before is known.
+func TestFailures_OfHalfAFile(t *testing.T) {
+	t.Parallel()
+	got, err := readFailures(strings.NewReader(`{"Action":"run","Package":"p","Test":"T"}
+{"Action":"output","Package":"p","Test":"T","Output":"    x_test.go:3: broken\n"}
+{"Action":"fail","Package":"p","Test":"T"}
+{"Action":"out`))
+	want := []failure{{"p", "T", []string{"x_test.go:3: broken"}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("failures = %q, %v, want %q", got, err, want)
+	}
+}
+
+func TestFailures_WithoutAFile(t *testing.T) {
+	t.Parallel()
+	if got, err := failures(filepath.Join(t.TempDir(), "none.json")); got != nil || err != nil {
+		t.Errorf("failures = %v, %v, want none", got, err)
+	}
+}

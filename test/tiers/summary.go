@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+)
+
+const (
+	// maxLines is how long a summary is: whoever sees only the end of a log sees all of it.
+	maxLines = 22
+	// maxWidth is how long a line of it is, in bytes.
+	maxWidth = 180
+	// maxSaid is how many lines of what one test said are shown.
+	maxSaid = 3
+)
+
+// summary says which tiers failed, the tests in them, and what those said first
+// and last. The tiers share its lines.
+func summary(tiers []*tier) []string {
+	var failed []*tier
+	for _, t := range tiers {
+		if t.err != nil {
+			failed = append(failed, t)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	var names []string
+	for _, t := range failed {
+		names = append(names, t.name)
+	}
+	lines := []string{short("FAILED: " + strings.Join(names, ", "))}
+	left := maxLines - 1
+	for i, t := range failed {
+		share := max(2, left/(len(failed)-i))
+		said := t.summary(share - 1)
+		if left < 2 {
+			break // more tiers failed than there are lines; the first line names them
+		}
+		lines = append(lines, short(fmt.Sprintf("%s (%v), all of it in %s", t.name, t.err, t.log())))
+		for _, line := range said {
+			lines = append(lines, short("  "+line))
+		}
+		left -= 1 + len(said)
+	}
+	return lines
+}
+
+// summary says in at most so many lines what failed.
+func (t *tier) summary(most int) []string {
+	list, err := failures(t.events())
+	if err != nil {
+		return []string{err.Error()}[:min(1, most)]
+	}
+	if len(list) == 0 {
+		return endOfLog(t.log(), most)
+	}
+	var lines []string
+	perTest := max(1, most/len(list))
+	for i, f := range list {
+		if rest := len(list) - i; len(lines)+1 >= most && rest > 1 {
+			return append(lines, fmt.Sprintf("and %d more", rest))[:min(most, len(lines)+1)]
+		}
+		lines = append(lines, strings.TrimSpace(place(f.pkg)+" "+f.test))
+		for _, s := range firstAndLast(f.said, min(maxSaid, perTest-1, most-len(lines))) {
+			lines = append(lines, "  "+s)
+		}
+	}
+	return lines[:min(most, len(lines))]
+}
+
+// firstAndLast leaves out lines in the middle: tests log in the beginning, and
+// the last word is mostly why they ended.
+func firstAndLast(lines []string, most int) []string {
+	if most <= 0 {
+		return nil
+	}
+	if len(lines) <= most {
+		return lines
+	}
+	return append([]string{}, append(lines[:most/2:most/2], lines[len(lines)-(most-most/2):]...)...)
+}
+
+const module = "github.com/scylla-outbox/scylla-outbox/"
+
+// place is a package's folder.
+func place(pkg string) string {
+	pkg, _, _ = strings.Cut(pkg, " ") // "p [p.test]" does not build
+	return strings.TrimPrefix(pkg, module)
+}
+
+// noise is what a log ends with and says nothing.
+var noise = regexp.MustCompile(`^(make(\[\d+\])?: |exit status \d+$|FAIL$|\s*$)`)
+
+// endOfLog is for a tier that is no Go test: the lines that say why, up to the
+// last few, and the end.
+func endOfLog(file string, most int) []string {
+	f, err := os.Open(file)
+	if err != nil {
+		return []string{err.Error()}[:min(1, most)]
+	}
+	defer f.Close()
+	var all, why []string
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if noise.MatchString(line) {
+			continue
+		}
+		all = append(all, line)
+		if complaint.MatchString(line) {
+			why = append(why, line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		all = append(all, err.Error())
+	}
+	const end = 3
+	if len(why) == 0 || most <= end {
+		return all[max(0, len(all)-most):]
+	}
+	why = why[:min(len(why), most-end)]
+	// The end may have been among them.
+	for _, line := range all[max(0, len(all)-end):] {
+		if line != why[len(why)-1] {
+			why = append(why, line)
+		}
+	}
+	return why
+}
+
+// short is a line of bounded length.
+func short(line string) string {
+	if len(line) <= maxWidth {
+		return line
+	}
+	return strings.ToValidUTF8(line[:maxWidth-len("…")], "") + "…"
+}

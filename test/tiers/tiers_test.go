@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// setup makes tiers whose targets a shell script carries out.
+func setup(t *testing.T, script string) func(name string) *tier {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "make")
+	text := "#!/usr/bin/env bash\nset -u\ncase $2 in\n" + script + "\nesac\n"
+	if err := os.WriteFile(file, []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
+		t.Fatal(err)
+	}
+	return func(name string) *tier {
+		return &tier{name: name, logs: dir, make: file, limit: time.Minute}
+	}
+}
+
+// The end of `make test` names each tier that failed, its tests, and what they
+// said; the whole output is in the log.
+func TestSummary_SaysWhatFailed(t *testing.T) {
+	t.Parallel()
+	target := setup(t, `
+good) echo fine;;
+tests)
+	echo "a long log"
+	echo '{"Action":"run","Package":"`+module+`relay","Test":"TestSweep"}' >"$GOTESTSUM_JSONFILE"
+	echo '{"Action":"output","Package":"`+module+`relay","Test":"TestSweep","Output":"    sweep_test.go:7: got 1, want 2\n"}' >>"$GOTESTSUM_JSONFILE"
+	echo '{"Action":"fail","Package":"`+module+`relay","Test":"TestSweep"}' >>"$GOTESTSUM_JSONFILE"
+	exit 1;;
+lint)
+	echo "relay/a.go:3:1: unused" >&2
+	for i in $(seq 100); do echo "line $i"; done
+	echo "make: *** [Makefile:7: lint] Error 1"
+	exit 2;;`)
+	var out strings.Builder
+	tiers := []*tier{target("good"), target("tests"), target("lint")}
+	if done := runAll(t.Context(), tiers, 2, true, &screen{out: &out}); len(done) != 3 {
+		t.Fatalf("%d tiers ran, want all 3", len(done))
+	}
+	got := strings.Join(summary(tiers), "\n")
+	want := fmt.Sprintf(`FAILED: tests, lint
+tests (exit status 1), all of it in %s
+  relay TestSweep
+    sweep_test.go:7: got 1, want 2
+lint (exit status 2), all of it in %s
+  relay/a.go:3:1: unused
+  line 98
+  line 99
+  line 100`, tiers[1].log(), tiers[2].log())
+	if got != want {
+		t.Errorf("summary:\n%s\nwant:\n%s", got, want)
+	}
+	if tiers[0].err != nil {
+		t.Errorf("a good tier: error = %v, want nil", tiers[0].err)
+	}
+	log, err := os.ReadFile(tiers[2].log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if logged, shown := strings.Count(string(log), "\n"), strings.Count(out.String(), "\nlint: "); logged != 102 || shown < 101 {
+		t.Errorf("%d lines are logged and %d shown, want all 102", logged, shown)
+	}
+}
+
+// After a failure no more begins, unless all are to run.
+func TestRunAll_EndsAtAFailure(t *testing.T) {
+	t.Parallel()
+	for _, all := range []bool{false, true} {
+		target := setup(t, `bad) exit 1;; *) ;;`)
+		tiers := []*tier{target("good"), target("bad"), target("other"), target("last")}
+		done := runAll(t.Context(), tiers, 1, all, &screen{out: &strings.Builder{}})
+		if want := map[bool]int{false: 2, true: 4}[all]; len(done) != want {
+			t.Errorf("all=%v: %d tiers ran, want %d", all, len(done), want)
+		}
+	}
+}
+
+// Two lanes are two tiers at the same time, and never three.
+func TestRunAll_SideBySide(t *testing.T) {
+	t.Parallel()
+	// The first two wait for each other; the third begins when one of them has ended.
+	target := setup(t, `*)
+	cd "${0%/*}"
+	touch "$2.here"
+	if [[ $2 == c ]]; then [[ -e a.done || -e b.done ]]; exit; fi
+	for i in $(seq 600); do [[ -e a.here && -e b.here ]] && break; sleep 0.05; done
+	touch "$2.done"
+	[[ -e a.here && -e b.here ]];;`)
+	tiers := []*tier{target("a"), target("b"), target("c")}
+	if lines := summary(runAll(t.Context(), tiers, 2, true, &screen{out: &strings.Builder{}})); len(lines) > 0 {
+		t.Errorf("summary:\n%s\nwant that all are well", strings.Join(lines, "\n"))
+	}
+}
+
+// However much failed, the summary fits the end of a log, and the first line has all tiers.
+func TestSummary_IsShort(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 5, 13} {
+		target := setup(t, `*)
+	for i in $(seq 50); do
+		echo "{\"Action\":\"output\",\"Package\":\"p\",\"Test\":\"Test$i\",\"Output\":\"    x_test.go:1: $(printf 'long %.0s' $(seq 100))\\n\"}"
+		echo "{\"Action\":\"fail\",\"Package\":\"p\",\"Test\":\"Test$i\"}"
+	done >"$GOTESTSUM_JSONFILE"
+	exit 1;;`)
+		var tiers []*tier
+		for i := range n {
+			x := target(fmt.Sprint("t", i))
+			x.run(t.Context(), &strings.Builder{})
+			tiers = append(tiers, x)
+		}
+		lines := summary(tiers)
+		if len(lines) > maxLines {
+			t.Errorf("%d tiers: %d lines, want at most %d", n, len(lines), maxLines)
+		}
+		for i := range tiers {
+			if !strings.Contains(lines[0], fmt.Sprint("t", i)) {
+				t.Errorf("%d tiers: %q does not name t%d", n, lines[0], i)
+			}
+		}
+		for _, line := range lines {
+			if len(line) > maxWidth {
+				t.Errorf("a line has %d bytes, want at most %d", len(line), maxWidth)
+			}
+		}
+		if n == 1 && !strings.Contains(strings.Join(lines, "\n"), " more") {
+			t.Errorf("summary:\n%s\nwant how many more failed", strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// A tier that hangs ends with all its processes, and the summary says so.
+func TestTier_EndsAtItsLimit(t *testing.T) {
+	t.Parallel()
+	x := setup(t, `*) echo begun; sleep 3600 & echo $! >"${0%/*}/pid"; wait;;`)("hangs")
+	var pid []byte
+	for x.limit = 250 * time.Millisecond; pid == nil; x.limit *= 2 { // it has to begin within it
+		x.run(t.Context(), &strings.Builder{})
+		pid, _ = os.ReadFile(filepath.Join(x.logs, "pid"))
+	}
+	if x.err != errTooLong { //nolint:errorlint // it is the error itself
+		t.Errorf("error = %v, want %v", x.err, errTooLong)
+	}
+	for i := 0; ; i++ {
+		if stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat"); err != nil || strings.Contains(string(stat), ") Z ") {
+			break
+		}
+		if i == 1000 {
+			t.Fatal("a process of it is still there")
+		}
+		time.Sleep(5 * time.Millisecond) // polls to the deadline
+	}
+	if got := strings.Join(summary([]*tier{x}), "\n"); !strings.Contains(got, "hangs (took too long)") || !strings.Contains(got, "begun") {
+		t.Errorf("summary:\n%s\nwant that it took too long, and its output", got)
+	}
+}
+
+// Somebody who stops the run waits for nothing.
+func TestTier_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	x := setup(t, `*) sleep 3600;;`)("stopped")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	x.run(ctx, &strings.Builder{})
+	if x.err == nil {
+		t.Error("error = nil, want one")
+	}
+}
+
+// The events of an earlier run are not those of this one.
+func TestTier_ForgetsTheRunBefore(t *testing.T) {
+	t.Parallel()
+	x := setup(t, `*) echo "no compiler" >&2; exit 1;;`)("again")
+	old := `{"Action":"fail","Package":"p","Test":"TestOld"}`
+	if err := os.WriteFile(x.events(), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.run(t.Context(), &strings.Builder{})
+	if got := strings.Join(summary([]*tier{x}), "\n"); strings.Contains(got, "TestOld") || !strings.Contains(got, "no compiler") {
+		t.Errorf("summary:\n%s\nwant what this run said", got)
+	}
+}
