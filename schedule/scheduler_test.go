@@ -333,7 +333,10 @@ func TestStore_ListsByTimeInPages(t *testing.T) {
 			seen := map[gocql.UUID]bool{}
 			last := time.Time{}
 			after, more := Position{DeliverAt: now}, true
-			for more {
+			for pages := 0; more; pages++ {
+				if pages == 5000 {
+					t.Fatalf("key %q, limit %d: the list has no end", key, limit)
+				}
 				var page []Message
 				var err error
 				page, after, more, err = b.List(t.Context(), after, Filter{Until: now.Add(30 * 24 * time.Hour), Topic: "reminders", Key: key}, limit)
@@ -342,7 +345,7 @@ func TestStore_ListsByTimeInPages(t *testing.T) {
 				}
 				for _, m := range page {
 					if seen[m.ID] || !want[m.ID] || m.DeliverAt.Before(last) {
-						t.Errorf("key %q, limit %d: message %s for %s: seen %t, wanted %t, after %s", key, limit, m.ID, m.DeliverAt, seen[m.ID], want[m.ID], last)
+						t.Fatalf("key %q, limit %d: message %s for %s: seen %t, wanted %t, after %s", key, limit, m.ID, m.DeliverAt, seen[m.ID], want[m.ID], last)
 					}
 					seen[m.ID], last = true, m.DeliverAt
 				}

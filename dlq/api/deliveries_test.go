@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -14,7 +15,7 @@ import (
 // deliver saves the delivery of an event by the rule big.
 func (b *bundle) deliver(t *testing.T, event string, st delivery.State) *delivery.Delivery {
 	t.Helper()
-	r := &kgo.Record{Topic: "OrderCreated", Value: []byte(`{"n":1}`), Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(event)}, {Key: "ce_type", Value: []byte("OrderCreated")}}}
+	r := &kgo.Record{Topic: "OrderCreated", Timestamp: time.UnixMilli(1_700_000_000_456), Value: []byte(`{"n":1}`), Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(event)}, {Key: "ce_type", Value: []byte("OrderCreated")}}}
 	e := record.Decode(r)
 	d := delivery.New("big", "hook", r, &e)
 	if d.State = st; st == delivery.Failed {

@@ -108,6 +108,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.registerDeliveries()
 	s.registerRepeats()
 	s.registerReactions()
+	addExamples(s.api.OpenAPI())
 	s.registerRoutes()
 }
 
@@ -217,7 +218,20 @@ func (s *Server) describe(role access.Role, op huma.Operation, codes ...int) hum
 	return access.Needs(role, op)
 }
 
-// refusal describes a response that is a problem.
+// refusal describes a response that is a problem. All operations share one for each
+// status.
 func (s *Server) refusal(code int) *huma.Response {
-	return httpapi.Describe[problem](s.api, "", code)[strconv.Itoa(code)]
+	parts := s.api.OpenAPI().Components
+	if parts.Responses == nil {
+		parts.Responses = make(map[string]*huma.Response)
+	}
+	name := "Problem" + strconv.Itoa(code)
+	if parts.Responses[name] == nil {
+		r := httpapi.Describe[problem](s.api, "", code)[strconv.Itoa(code)]
+		for _, media := range r.Content {
+			media.Example = exampleProblem(code)
+		}
+		parts.Responses[name] = r
+	}
+	return &huma.Response{Ref: "#/components/responses/" + name}
 }
