@@ -49,6 +49,8 @@ type readback struct {
 	// a dead letter was being replayed then.
 	alsoSince time.Time
 
+	// position is the oldest of all streams; zero if this relay never ran.
+	position time.Time
 	// floor is from when the sweep reads all streams at least.
 	floor time.Time
 	// scanned is until when a backfill published; zero without one.
@@ -58,20 +60,11 @@ type readback struct {
 	// sink, if not nil, takes what is found instead of found, and bounds it.
 	sink func(*topicEvent)
 
-	mu sync.Mutex
-	// position is the oldest of all streams; zero if this relay never ran.
-	position time.Time
-	saved    map[string]bool // topics that the store has
-	running  bool
-	waiting  error // why it does not get on
-	found    backEvents
-}
-
-// oldest is the position that it begins at, known once it has asked for it.
-func (r *readback) oldest() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.position
+	mu      sync.Mutex
+	saved   map[string]bool // topics that the store has
+	running bool
+	waiting error // why it does not get on
+	found   backEvents
 }
 
 func newReadback(cfg *Config, m *metrics, store checkpointStore, source generationSource, p *publisher) *readback {
@@ -118,8 +111,8 @@ func (r *readback) run(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	r.mu.Lock()
 	r.position = mark
+	r.mu.Lock()
 	for _, t := range topics {
 		r.saved[t] = true
 	}

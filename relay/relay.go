@@ -159,7 +159,7 @@ func (r *Relay) run(ctx context.Context) error {
 			return fill.decide(ctx)
 		},
 		back.run,
-		func(ctx context.Context) error { return r.loadSettled(ctx, p, fill.since(back.oldest())) },
+		func(ctx context.Context) error { return r.loadSettled(ctx, p, fill.since(back.position)) },
 		func(ctx context.Context) error { return fill.prepare(ctx) },
 	} {
 		if err = step(tail); err != nil {
