@@ -259,7 +259,7 @@ func TestRoles_Reactions(t *testing.T) {
 	if n := b.count("[data-key^=act-]"); n > 0 {
 		t.Errorf("a viewer is offered %d changes", n)
 	}
-	for _, path := range []string{"/v1/deliveries/" + id + "/repeat", "/v1/deliveries/repeat"} {
+	for _, path := range []string{"/v1/deliveries/" + id + "/repeat", "/v1/reactions/repeat"} {
 		if got := eval[int](b, `fetch(%s, {method: "POST", body: "{}", headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}}).then((r) => r.status)`, path); got != 403 {
 			t.Errorf("%s by a viewer = %d, want 403", path, got)
 		}
