@@ -89,6 +89,7 @@ func (w *world) keep(change func(*delivery.Delivery)) gocql.UUID {
 	if change != nil {
 		change(d)
 	}
+	time.Sleep(2 * time.Millisecond) // so that none began in the millisecond of another
 	if err := w.deliveries().Save(w.t.Context(), d); err != nil {
 		w.t.Fatal(err)
 	}
