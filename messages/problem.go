@@ -129,3 +129,17 @@ func whyNotWaiting(s State) string {
 		return "The message is a dead letter. Its letter can be replayed; there is nothing to release."
 	}
 }
+
+// Problems are those that messages have and orders have not, for the catalogue of
+// a server that offers both.
+func Problems() []httpapi.ProblemKind {
+	return []httpapi.ProblemKind{
+		{Type: problemNotFound, Status: http.StatusNotFound, Meaning: "There is no message with that id, or it is too long ago.", Do: "Check the id."},
+		{Type: problemTooLate, Status: http.StatusConflict, Meaning: "The message is in the outbox or beyond, and cannot be taken back.", Do: "Nothing: it is published."},
+		{
+			Type: problemNotWaiting, Status: http.StatusConflict, Meaning: "The message does not wait for its time, and cannot be released: state says where it stands.",
+			Do: "Nothing, if it is on its way or out; replay it where it is a dead letter; hand it in again where it was taken back.",
+		},
+		{Type: problemQuota, Status: http.StatusTooManyRequests, Meaning: "The client has used up what it may send.", Do: "Ask again after Retry-After; without one, send less at once.", Retry: true},
+	}
+}

@@ -6,59 +6,52 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// problemKind is an entry of the error catalogue.
-type problemKind struct {
-	// Type is the problem's type.
-	Type string `json:"type" format:"uri"`
-	// Status is the HTTP status it comes with.
-	Status int `json:"status"`
-	// Meaning says what happened, and Do what to do about it.
-	Meaning string `json:"meaning"`
-	Do      string `json:"do"`
-	// Retry says whether the same request may succeed later.
-	Retry bool `json:"retry" doc:"The same request may succeed later"`
+// catalogue is every problem that orders have. With those of the other routes it is
+// at /problems and in the description of the API; the examples are made of it.
+var catalogue = []httpapi.ProblemKind{
+	kind(problemMalformed, 400, "The body is not JSON.", "Mend the body.", false),
+	kind(problemUnauthorized, 401, "There is no token, or it is nobody's.", "Send Authorization: Bearer and a token.", false),
+	kind(problemForbidden, 403, "The token's role does not allow this.", "Use a token with the role that detail names.", false),
+	kind(problemCrossSite, 403, "A page of another origin asks for a change through a browser.", "Ask from a program, or from this server's own pages.", false),
+	kind(problemHost, 403, "The server has no tokens, and was called over loopback by a name that is not this machine's.", "Call it localhost or 127.0.0.1.", false),
+	kind(problemNotFound, 404, "There is no order with that id.", "Check the id.", false),
+	kind(problemNoPath, 404, "There is nothing at that path.", "See /openapi.json.", false),
+	kind(problemMethod, 405, "The path does not take that method.", "Use one of those that the header Allow names.", false),
+	kind(problemTimeout, 408, "The body came too slowly.", "Send it again.", true),
+	kind(problemCancelled, 409, "The order is cancelled, and nothing changes it any more.", "Read the order.", false),
+	kind(problemShipped, 409, "The order is shipped, and nothing changes it any more.", "Read the order.", false),
+	kind(problemConfirmed, 409, "The order is already confirmed.", "Nothing: it is as you want it.", false),
+	kind(problemUnconfirmed, 409, "Only an order that is confirmed can be shipped.", "Confirm it first.", false),
+	kind(problemTooOften, 409, fmt.Sprintf("The order was updated until version %d, beyond which it can only be confirmed, shipped or cancelled.", MaxVersion), "Cancel it and create another.", false),
+	kind(problemStale, 412, "If-Match names another version than the order's. The header ETag has the order's.", "Read the order again and decide anew.", false),
+	kind(problemTooLarge, 413, fmt.Sprintf("The body is larger than %d bytes.", DefaultMaxBodyBytes), "Make it smaller.", false),
+	kind(problemMedia, 415, "The body does not say that it is JSON.", "Send it with Content-Type: application/json.", false),
+	kind(problemInvalid, 422, "Fields, headers or parameters are wrong; errors names each of them.", "Mend what errors names.", false),
+	kind(problemKeyReuse, 422, "The Idempotency-Key belongs to another request.", "Use a new key for a new request, and the same body for a retry.", false),
+	kind(problemNeedsMatch, 428, "The change needs If-Match.", "Send the ETag of the order that you have seen.", false),
+	kind(problemOverload, 429, "There is more to do than the service can do at once. Nothing was begun.", "Ask again after Retry-After.", true),
+	kind(problemRate, 429, "Too many requests came with this token, or too many wrong tokens from this address.", "Ask again after Retry-After.", true),
+	kind(problemInternal, 500, "A defect; the log has the details under the request's id.", "Tell whoever runs the service, with X-Request-Id.", false),
+	kind(problemUnavailable, 503, "The database cannot be reached. The request stored nothing.", "Ask again after Retry-After.", true),
+	kind(problemUnknown, 503, "The change may be stored, or become so within a minute.", "Ask again with the same Idempotency-Key; without one, read the order first.", true),
+	kind(problemIdentity, 503, "It cannot be found out whose token it is.", "Ask again after Retry-After.", true),
+	kind(problemStopping, 503, "The server is stopping.", "Ask another one.", true),
 }
 
-// catalogue is every problem there is. It is at /problems, in the description of
-// the API, and what the examples of its responses are made of.
-var catalogue = []problemKind{
-	{problemMalformed, 400, "The body is not JSON.", "Mend the body.", false},
-	{problemUnauthorized, 401, "There is no token, or it is nobody's.", "Send Authorization: Bearer and a token.", false},
-	{problemForbidden, 403, "The token's role does not allow this.", "Use a token with the role that detail names.", false},
-	{problemCrossSite, 403, "A page of another origin asks for a change through a browser.", "Ask from a program, or from this server's own pages.", false},
-	{problemHost, 403, "The server has no tokens, and was called over loopback by a name that is not this machine's.", "Call it localhost or 127.0.0.1.", false},
-	{problemNotFound, 404, "There is no order with that id.", "Check the id.", false},
-	{problemNoPath, 404, "There is nothing at that path.", "See /openapi.json.", false},
-	{problemMethod, 405, "The path does not take that method.", "Use one of those that the header Allow names.", false},
-	{problemTimeout, 408, "The body came too slowly.", "Send it again.", true},
-	{problemCancelled, 409, "The order is cancelled, and nothing changes it any more.", "Read the order.", false},
-	{problemShipped, 409, "The order is shipped, and nothing changes it any more.", "Read the order.", false},
-	{problemConfirmed, 409, "The order is already confirmed.", "Nothing: it is as you want it.", false},
-	{problemUnconfirmed, 409, "Only an order that is confirmed can be shipped.", "Confirm it first.", false},
-	{problemTooOften, 409, fmt.Sprintf("The order was updated until version %d, beyond which it can only be confirmed, shipped or cancelled.", MaxVersion), "Cancel it and create another.", false},
-	{problemStale, 412, "If-Match names another version than the order's. The header ETag has the order's.", "Read the order again and decide anew.", false},
-	{problemTooLarge, 413, fmt.Sprintf("The body is larger than %d bytes.", DefaultMaxBodyBytes), "Make it smaller.", false},
-	{problemMedia, 415, "The body does not say that it is JSON.", "Send it with Content-Type: application/json.", false},
-	{problemInvalid, 422, "Fields, headers or parameters are wrong; errors names each of them.", "Mend what errors names.", false},
-	{problemKeyReuse, 422, "The Idempotency-Key belongs to another request.", "Use a new key for a new request, and the same body for a retry.", false},
-	{problemNeedsMatch, 428, "The change needs If-Match.", "Send the ETag of the order that you have seen.", false},
-	{problemOverload, 429, "There is more to do than the service can do at once. Nothing was begun.", "Ask again after Retry-After.", true},
-	{problemRate, 429, "Too many requests came with this token, or too many wrong tokens from this address.", "Ask again after Retry-After.", true},
-	{problemInternal, 500, "A defect; the log has the details under the request's id.", "Tell whoever runs the service, with X-Request-Id.", false},
-	{problemUnavailable, 503, "The database cannot be reached. The request stored nothing.", "Ask again after Retry-After.", true},
-	{problemUnknown, 503, "The change may be stored, or become so within a minute.", "Ask again with the same Idempotency-Key; without one, read the order first.", true},
-	{problemIdentity, 503, "It cannot be found out whose token it is.", "Ask again after Retry-After.", true},
-	{problemStopping, 503, "The server is stopping.", "Ask another one.", true},
+func kind(typ string, status int, meaning, do string, retry bool) httpapi.ProblemKind {
+	return httpapi.ProblemKind{Type: typ, Status: status, Meaning: meaning, Do: do, Retry: retry}
 }
 
-// describeProblems describes all problems in Markdown.
-func describeProblems() string {
+// describeProblems describes problems in Markdown.
+func describeProblems(all []httpapi.ProblemKind) string {
 	var b strings.Builder
 	b.WriteString("\n\n## Problems\n\nEvery error is a problem document (RFC 9457) with one of these types. They identify, and lead nowhere; `GET /problems` lists them for programs.\n\n" +
 		"| status | type | meaning | what to do |\n|---|---|---|---|\n")
-	for _, p := range catalogue {
+	for _, p := range all {
 		fmt.Fprintf(&b, "| %d | `%s` | %s | %s |\n", p.Status, p.Type, p.Meaning, p.Do)
 	}
 	return b.String()

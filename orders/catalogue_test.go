@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // Every type of problem that the code knows stands in the catalogue, once.
@@ -47,7 +49,7 @@ func TestCatalogue_IsComplete(t *testing.T) {
 	}
 	h := withoutDatabase(t)
 	r := request(t, h, "GET", "/problems", "")
-	var list struct{ Problems []problemKind }
+	var list struct{ Problems []httpapi.ProblemKind }
 	if err := json.Unmarshal([]byte(r.text), &list); err != nil || len(list.Problems) != len(catalogue) {
 		t.Errorf("/problems = %s, %v", r.text, err)
 	}

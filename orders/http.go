@@ -84,12 +84,14 @@ type api struct {
 	gate *access.Gate
 	// roles: operations say what role they need.
 	roles bool
+	// problems are described.
+	problems []httpapi.ProblemKind
 }
 
 // register adds the order operations to mux and returns the API description.
 func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	cfg := huma.DefaultConfig("Orders", "1.0.0")
-	cfg.Info.Description = "Stores orders and their events together: each change that succeeds publishes exactly one event." + describeProblems()
+	cfg.Info.Description = "Stores orders and their events together: each change that succeeds publishes exactly one event." + describeProblems(a.problems)
 	cfg.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
 	// No $schema member in every answer, and no pages that load scripts from elsewhere.
 	cfg.CreateHooks = nil

@@ -64,6 +64,9 @@ type ServerConfig struct {
 	// an operation needs the role that access.Needs gives it, or else a viewer to
 	// read and an operator for the rest.
 	Routes []func(huma.API)
+	// Problems are those of Routes that orders have none of; /problems and the
+	// description have them too.
+	Problems []httpapi.ProblemKind
 	// Gatherer is what /metrics shows. Default: nothing.
 	Gatherer prometheus.Gatherer
 	// Logger gets start, stop and what the HTTP server complains of. Default discards.
@@ -132,7 +135,8 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
-	h := (&api{service: service, gate: cfg.Gate, roles: cfg.Gate != nil}).register(mux, cfg.MaxBodyBytes)
+	problems := slices.Concat(catalogue, cfg.Problems)
+	h := (&api{service: service, gate: cfg.Gate, roles: cfg.Gate != nil, problems: problems}).register(mux, cfg.MaxBodyBytes)
 	for _, register := range cfg.Routes {
 		register(h)
 	}
@@ -141,7 +145,9 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.Write(w, newProblem(http.StatusNotFound, problemNoPath, "There is no such page; /docs is one."))
 	}))
-	mux.HandleFunc("GET /problems", problemList)
+	mux.HandleFunc("GET /problems", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, "application/json", map[string]any{"problems": problems})
+	})
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
@@ -198,10 +204,6 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, "application/json", s.service.health("ready"))
-}
-
-func problemList(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, "application/json", map[string]any{"problems": catalogue})
 }
 
 func (s *Service) health(status string) health {

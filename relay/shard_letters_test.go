@@ -259,3 +259,64 @@ func TestShards_OfSomebodysOwnTable(t *testing.T) {
 		})
 	}
 }
+
+// A scan of the outbox table that is not done when the number of shards changes is
+// done by those after it, each of its own part, and again when it changes back.
+func TestShards_GoOnWithAScan(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+		defer w.close()
+		all := events(60, 5, "OrderCreated", "OrderUpdated")
+		_, stop := w.runShards(0)
+		for _, e := range all[:60] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		for _, e := range all[60:] {
+			w.write(e)
+		}
+		time.Sleep(time.Minute)
+		w.skipLog()
+		scanAll(10)(&w.cfg)
+		began := func() (n int) {
+			for i, r := range []Shard{{}, {0, 3}, {1, 3}, {2, 3}, {0, 2}, {1, 2}} {
+				rows, err := newCQLBackfills(w.session, "outbox", r.Name(w.cfg.Name), "outbox.outbox_messages").load(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, row := range rows {
+					if row.state == backfillRunning {
+						n |= 1 << i
+					}
+				}
+			}
+			return n
+		}
+		for i, count := range []int{0, 3, 2} {
+			_, stop := w.runShards(count)
+			time.Sleep(9 * time.Second)
+			if i == 0 {
+				w.cfg.BackfillFrom = time.Time{} // nobody asks again
+			}
+			if i == 1 {
+				w.cfg.BackfillRowsPerSecond = 0
+			}
+			stop()
+			if unfinished := began(); i < 2 && unfinished == 0 {
+				t.Errorf("layout %d: the scan is done too early to tell anything", i)
+			}
+		}
+		_, stop = w.runShards(2)
+		time.Sleep(3 * time.Minute)
+		stop()
+		if n := began() >> 4; n != 0 {
+			t.Errorf("scans are not done: %b", n)
+		}
+		_, stop = w.runShards(0)
+		time.Sleep(3 * time.Minute)
+		stop()
+		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+	})
+}

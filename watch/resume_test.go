@@ -211,6 +211,9 @@ func TestHub_ResumesBehindATransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		idle(t, s)
+		if s.behind != nil {
+			t.Error("it still waits for an event at the offset where the transaction ended")
+		}
 		write(first, 20) // comes live
 		wantOnce(t, read(t, s, 20), first, 20)
 		at = s.Position()

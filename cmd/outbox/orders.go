@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/watch"
 )
@@ -79,6 +80,7 @@ func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg
 	}
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
 		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, AnyHost: c.HTTP.Insecure, Routes: []func(huma.API){services.messages.Register, hub.Register},
+		Problems: messages.Problems(),
 	})
 	if err != nil {
 		return nil, errors.Join(usageError{err}, services.close())

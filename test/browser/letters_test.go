@@ -4,6 +4,7 @@ package browser
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -211,4 +212,44 @@ func TestOverview_TwoRelaysOfOneName(t *testing.T) {
 	b.sees(".say.bad .say-title", "runs more than once")
 	b.sees(".say.bad", "pod-b/1")
 	b.shoot("two-relays")
+}
+
+// A relay that instances share is one panel: who carries which shard, what nobody
+// carries, and who stands by.
+func TestOverview_InstancesThatShare(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	say := func(relay, instance, status string) {
+		if err := w.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?)",
+			relay, table, instance, time.Now(), status).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	speak := func() {
+		member := `{"state":"running","ready":true,"sharing":{"shards":4,"owned":%s,"joined":true}}`
+		say("orders", "pod-a/1", fmt.Sprintf(member, "[0,1]"))
+		say("orders", "pod-b/1", fmt.Sprintf(member, "[2]"))
+		say("orders", "pod-c/1", fmt.Sprintf(member, "[]"))
+		shard := `{"state":"%s","ready":true,"breaker":{"state":"closed"},"behind_seconds":2.5,"in_flight":3,"rates":{"published":120.4,"failures":0,"found":{}},"shard":{"index":%d,"count":4}}`
+		for i, instance := range []string{"pod-a/1", "pod-a/1", "pod-b/1"} {
+			say(fmt.Sprintf("orders/%02d-of-04", i), instance, fmt.Sprintf(shard, "running", i))
+		}
+		say("orders/03-of-04", "pod-b/1", fmt.Sprintf(shard, "stopped", 3))
+	}
+	speak()
+	b := w.open(access.Viewer, "/")
+	w.background("instances", func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			speak()
+			select {
+			case <-time.After(500 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	})
+	b.sees("table.shards", "pod-a/1")
+	b.sees("table.shards", "nobody")
+	b.sees(".say.bad .say-title", "No instance carries shard 3 of relay orders")
+	b.shoot("shards")
 }

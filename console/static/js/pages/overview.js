@@ -98,6 +98,10 @@ function heard(all) {
   return relays.filter(now).concat(members.filter((m) => !m.sharing.owned.length && !relays.some((r) => r.members?.includes(m))).map((m) => ({ ...m, before: [] })));
 }
 
+// whole is the name of the relay of which a shard is a part, called what to call it.
+const whole = (r) => (r.shard ? r.name.slice(0, r.name.lastIndexOf("/")) : r.name);
+const called = (r) => (r.shard ? `${whole(r)} (shard ${r.shard.index} of ${r.shard.count})` : r.name);
+
 const broken = (r) => !r.silent && r.state !== "stopped" && r.breaker?.state && r.breaker.state !== "closed";
 
 // say is the verdict: the worst thing first, in words.
@@ -107,11 +111,11 @@ function say(s, relays, relaysErr) {
   const waits = "What it would publish or replay waits until it is back.";
   const twins = relays.filter((r) => !r.silent && r.state !== "stopped" && r.other_instances?.length);
   let tone = "ok", title, more = [];
-  if (open.length) { tone = "bad"; title = `The circuit breaker of ${open[0].name} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not take events."); }
-  else if (twins.length) { tone = "bad"; title = `Relay ${twins[0].name} runs more than once.`; more.push(`${[twins[0].instance, ...twins[0].other_instances].join(" and ")} both publish every event of ${twins[0].table}. Stop all but one.`); }
-  else if (quiet.length) { tone = "bad"; title = `Relay ${quiet[0].name} has not been heard of since ${utc(quiet[0].at)}.`; more.push(waits); }
-  else if (off.length) { tone = "bad"; title = `Relay ${off[0].name} is stopped.`; more.push(waits); }
-  else if (ill.length) { tone = "bad"; title = `Relay ${ill[0].name} has a problem.`; more.push(sentence(ill[0].problems[0])); }
+  if (open.length) { tone = "bad"; title = `The circuit breaker of ${called(open[0])} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not take events."); }
+  else if (twins.length) { tone = "bad"; title = `Relay ${called(twins[0])} runs more than once.`; more.push(`${[twins[0].instance, ...twins[0].other_instances].join(" and ")} both publish every event of ${twins[0].table}. Stop all but one.`); }
+  else if (quiet.length) { tone = "bad"; title = `Relay ${called(quiet[0])} has not been heard of since ${utc(quiet[0].at)}.`; more.push(waits); }
+  else if (off.length) { tone = "bad"; title = off[0].shard ? `No instance carries shard ${off[0].shard.index} of relay ${whole(off[0])}.` : `Relay ${off[0].name} is stopped.`; more.push(waits); }
+  else if (ill.length) { tone = "bad"; title = `Relay ${called(ill[0])} has a problem.`; more.push(sentence(ill[0].problems[0])); }
   else if (yours) { tone = "warn"; title = `${plural(yours, "letter")} ${yours === 1 ? "waits" : "wait"} for you.`; }
   else if (s.open) { tone = "info"; title = `${plural(s.open, "letter")} ${s.open === 1 ? "is" : "are"} open; the relay replays ${s.open === 1 ? "it" : "them"} by itself.`; }
   else title = "No dead letters are open.";
@@ -158,28 +162,25 @@ function charts() {
 function relayPanels(relays, err) {
   if (err) return panel("Relays", {}, h("p", { class: "danger-text" }, `Could not be read: ${err.message}.`));
   if (!relays.length) return panel("Relays", {}, empty("No relay has been heard of.", "A relay writes a heartbeat when it runs. Without one nothing is published, and nothing is replayed."));
-  const whole = relays.filter((r) => !r.shard);
-  const shared = Map.groupBy(relays.filter((r) => r.shard), (r) => JSON.stringify([r.name.slice(0, r.name.lastIndexOf("/")), r.table]));
-  return [...[...shared.values()].map(sharedPanel), ...relayPanelsOf(whole)];
+  const shared = Map.groupBy(relays.filter((r) => r.shard), (r) => JSON.stringify([whole(r), r.table]));
+  return [...[...shared.values()].map(sharedPanel), ...relayPanelsOf(relays.filter((r) => !r.shard))];
 }
 
 // sharedPanel is a relay that several instances share: who carries which shard.
 function sharedPanel(shards) {
   shards = shards.sort((a, b) => a.shard.index - b.shard.index);
-  const first = shards[0], name = first.name.slice(0, first.name.lastIndexOf("/")), members = first.members;
+  const first = shards[0], name = whole(first), members = first.members;
   const idle = members.filter((m) => !m.sharing.owned.length);
   const off = (r) => r.silent || r.state === "stopped";
   return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(first.shard.count, "shard")}, ${plural(members.length, "instance")}`) }, [
-    h("div", { class: "scroll" }, h("table", { class: "shards" },
-      h("thead", null, h("tr", null, ["Shard", "Carried by", "Breaker", "Publishes", "Behind", "On the way"].map((t) => h("th", { scope: "col" }, t)))),
+    h("table", { class: "pairs shards" },
+      h("thead", null, h("tr", null, ["Shard", "Carried by", "Events/s", "Behind"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, shards.map((r) => h("tr", null,
         h("th", { scope: "row" }, String(r.shard.index)),
-        h("td", { class: "break" }, off(r) ? h("span", { class: "badge b-failed" }, "nobody") : r.instance),
-        off(r) ? h("td", { colspan: "4", class: "muted" }, r.state === "stopped" ? "given up " : "not heard of since ", ago(r.at)) : [
-          h("td", null, h("span", { class: `badge ${r.breaker?.state === "closed" ? "b-resolved" : r.breaker?.state === "open" ? "b-failed" : "b-pending"}` }, (r.breaker?.state ?? "unknown").replace("_", "-"))),
-          h("td", null, `${(r.rates?.published ?? 0).toFixed(1)} events/s`),
-          h("td", null, seconds(r.behind_seconds)),
-          h("td", null, count(r.in_flight ?? 0))]))))),
+        h("td", { class: "break" }, off(r) ? h("span", { class: "badge b-failed" }, "nobody") : r.instance,
+          broken(r) && h("p", null, h("span", { class: `badge ${r.breaker.state === "open" ? "b-failed" : "b-pending"}` }, `breaker ${r.breaker.state.replace("_", "-")}`))),
+        off(r) ? h("td", { colspan: "2", class: "muted" }, r.state === "stopped" ? "given up " : "not heard of since ", ago(r.at)) : [
+          h("td", null, (r.rates?.published ?? 0).toFixed(1)), h("td", null, seconds(r.behind_seconds))])))),
     shards.some((r) => !off(r) && r.problems?.length) && h("ul", { class: "problems" }, shards.filter((r) => !off(r)).flatMap((r) => (r.problems ?? []).map((p) => h("li", { class: "break" }, `Shard ${r.shard.index}: ${p}`)))),
     facts([
       ["Table", first.table],

@@ -1,0 +1,97 @@
+//go:build fault || peers
+
+package fault
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+// sharedSession is the shortest session timeout that a broker allows by default.
+const sharedSession = 6 * time.Second
+
+// shareAndDie lets relays share four shards, and kills them and makes them stand still
+// for longer than the session timeout, so that others take over while they know nothing
+// of it. At the end nothing is lost, and nothing there twice.
+func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64) {
+	t.Helper()
+	seed := setting(t, "FAULT_SEED", uint64(time.Now().UnixNano()))
+	strikes := int(setting(t, "FAULT_STRIKES", defaultStrikes))
+	t.Logf("FAULT_SEED=%d FAULT_STRIKES=%d", seed, strikes)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	s.lines, s.rate = 550*strikes, 150
+	orders := startOrders(t, s.cql, s.api)
+	var relays []*harness.Process
+	for _, admin := range admins {
+		relays = append(relays, startRelay(t, s.cql, s.kafka, admin, "--relay-shards", "4", "--relay-session-timeout", sharedSession.String()))
+	}
+	load := harness.Start(t, "load", "load", harness.Sample(t, s.lines), "--api", "http://"+s.api, "--rate", strconv.Itoa(s.rate), "-o", "json")
+	time.Sleep(2 * time.Second)
+	for i := range strikes {
+		n := rnd.IntN(len(relays))
+		if i%2 == 1 { // one with nothing to lose would show nothing
+			n = owner(t, admins, n)
+		}
+		p := relays[n]
+		if !p.Running() {
+			t.Error("a relay ended by itself")
+		}
+		switch i % 4 {
+		case 0, 2:
+			p.Kill()
+			time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
+			p.Restart()
+		case 1: // longer than its lease: others own its shards when it wakes
+			p.Signal(syscall.SIGSTOP)
+			time.Sleep(sharedSession + time.Duration(2500+rnd.IntN(2000))*time.Millisecond)
+			p.Signal(syscall.SIGCONT)
+		case 3: // about as long as its lease
+			p.Signal(syscall.SIGSTOP)
+			time.Sleep(sharedSession*3/5 + time.Duration(rnd.IntN(2500))*time.Millisecond)
+			p.Signal(syscall.SIGCONT)
+		}
+		time.Sleep(time.Duration(rnd.IntN(2500)) * time.Millisecond)
+	}
+	s.judge(t, load)
+	fenced := 0
+	for _, p := range relays {
+		fenced += strings.Count(p.Log(), "shards stopped: the broker has acknowledged no heartbeat") + strings.Count(p.Log(), "shards lost: the broker")
+		p.Stop()
+	}
+	if t.Logf("instances stopped their shards by themselves %d times", fenced); fenced == 0 {
+		t.Error("nobody was fenced: the test is of nothing")
+	}
+	orders.Stop()
+}
+
+// owner is the first instance from the n-th on that carries a shard.
+func owner(t *testing.T, admins []string, n int) int {
+	t.Helper()
+	for end := time.Now().Add(stopWait); ; n = (n + 1) % len(admins) {
+		var ready struct {
+			Owned []int `json:"owned_shards"`
+		}
+		if resp, err := http.Get("http://" + admins[n] + "/readyz"); err == nil {
+			err = json.NewDecoder(resp.Body).Decode(&ready)
+			_ = resp.Body.Close()
+			if err == nil && len(ready.Owned) > 0 {
+				return n
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatal("no relay carries a shard")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// stopWait is how long nobody may carry anything.
+const stopWait = 30 * time.Second
