@@ -15,6 +15,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
+// retryAfter is in how many seconds who was turned away may come back.
+const retryAfter = "5"
+
 // protocol is the subprotocol that is agreed on; a browser offers its token beside it.
 const protocol = "outbox.v1"
 
@@ -53,7 +56,7 @@ func (h *Hub) Register(api huma.API) {
 		Description: `Messages are JSON texts. Send {"type":"subscribe","id":"a","topics":["OrderCreated"],"event_types":[],"aggregate_id":"","resume":""}, ` +
 			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. Without topics all that may be watched are followed, by event_types or aggregate_id. What comes back is of type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
 			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,
-		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 426},
+		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 426, 429},
 	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
 			r, w := humago.Unwrap(ctx)
@@ -142,7 +145,7 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 			h.cfg.Logger.Warn("cannot watch", "topics", filter.Topics, "err", err)
 		}
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-			w.Header().Set("Retry-After", "5")
+			w.Header().Set("Retry-After", retryAfter)
 		}
 		writeProblem(w, status, detail)
 		return

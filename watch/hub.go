@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -35,6 +36,8 @@ type Hub struct {
 	metrics *metrics
 	client  *kgo.Client
 	adm     *kadm.Client
+
+	sockets atomic.Int64 // connections, whatever they watch
 
 	joining chan struct{} // holds one while topics begin, or one ends
 

@@ -43,6 +43,13 @@ func (h *Hub) socket(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
+	defer h.sockets.Add(-1)
+	if h.sockets.Add(1) > int64(h.cfg.MaxSubscriptions) {
+		w.Header().Set("Retry-After", retryAfter)
+		status, detail := statusOf(ErrFull)
+		writeProblem(w, status, detail)
+		return
+	}
 	// Accept refuses pages of another origin.
 	conn, err := websocket.Accept(&refusal{ResponseWriter: w}, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
 	if err != nil {

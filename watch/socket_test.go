@@ -12,6 +12,40 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
+// Connections that watch nothing are bounded, too, and one that ends makes room.
+func TestSocket_AsManyAsThereMayBe(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.MaxSubscriptions = 2 })
+	url := serve(t, b.Hub) + "/v1/ws"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var open []*websocket.Conn
+	for range 2 {
+		c, _, err := websocket.Dial(ctx, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.CloseNow()
+		open = append(open, c)
+	}
+	_, resp, err := websocket.Dial(ctx, url, nil)
+	if err == nil || resp == nil || resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+		t.Fatalf("Dial() beyond the bound = %v, %v", resp, err)
+	}
+	_ = open[0].Close(websocket.StatusNormalClosure, "")
+	for {
+		c, resp, err := websocket.Dial(ctx, url, nil)
+		if err == nil {
+			_ = c.CloseNow()
+			return
+		}
+		if resp == nil || resp.StatusCode != http.StatusTooManyRequests {
+			t.Fatalf("Dial() after one has left = %v, %v", resp, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

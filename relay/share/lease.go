@@ -73,5 +73,8 @@ func (l *lease) left() time.Duration {
 // that is further: the first stands still in a machine that sleeps, the second may
 // be set.
 func past(now, end time.Time) bool {
-	return !now.Before(end) || !now.Round(0).Before(end.Round(0))
+	return noneLeft(end.Sub(now), end.Round(0).Sub(now.Round(0)))
 }
+
+// noneLeft says whether there is no time left by one of the clocks.
+func noneLeft(monotonic, wall time.Duration) bool { return monotonic <= 0 || wall <= 0 }

@@ -58,14 +58,15 @@ func TestREADME_CurlExamples(t *testing.T) {
 		{"/cancel", `"status":"cancelled"`},
 		{"/v1/messages -H", `"state":"scheduled"`},
 		{"/v1/messages/ID", `"state":"scheduled"`},
+		{"/v1/messages/ID/content", `"payload_text":"{\"text\":\"hello\"}"`},
 		{"state=scheduled", `"key":"customer-42"`},
 		{"-X DELETE", "204"},
 		{"/v1/messages/batch", `"accepted":2,"rejected":0`},
 		{"/v1/events/stream", "event: event"},
 	} {
 		all := curl.FindAllStringSubmatch(string(b), -1)
-		if len(all) != 9 {
-			t.Fatalf("the README has %d examples, want 9: say here what each answers", len(all))
+		if len(all) != 10 {
+			t.Fatalf("the README has %d examples, want 10: say here what each answers", len(all))
 		}
 		command := all[i][1]
 		if !strings.Contains(command, want.part) {

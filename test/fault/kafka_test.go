@@ -47,6 +47,17 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 	database.Stop()
 }
 
+// Relays share by the consumer groups of a real Apache Kafka, whose coordinator
+// decides when one of them is gone.
+func TestPeerKafka_RelaysThatShare(t *testing.T) {
+	broker := peers.StartKafka(t, peers.Config{Dir: t.TempDir(), Heap: "512m"})
+	addrs := harness.FreeAddrs(t, 5)
+	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1]}
+	database := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
+	shareAndDie(t, s, addrs[2:], 2)
+	database.Stop()
+}
+
 func portOf(t *testing.T, addr string) int {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)

@@ -1,4 +1,4 @@
-//go:build fault
+//go:build fault || peers
 
 package fault
 
@@ -18,20 +18,19 @@ import (
 // sharedSession is the shortest session timeout that a broker allows by default.
 const sharedSession = 6 * time.Second
 
-// Relays that share four shards are killed, and made to stand still for longer than
-// the session timeout, so that others take over while they know nothing of it.
-func TestFault_RelaysThatShare(t *testing.T) {
-	t.Parallel()
+// shareAndDie lets relays share four shards, and kills them and makes them stand still
+// for longer than the session timeout, so that others take over while they know nothing
+// of it. At the end nothing is lost, and nothing there twice.
+func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64) {
+	t.Helper()
 	seed := setting(t, "FAULT_SEED", uint64(time.Now().UnixNano()))
-	strikes := int(setting(t, "FAULT_STRIKES", 4))
+	strikes := int(setting(t, "FAULT_STRIKES", defaultStrikes))
 	t.Logf("FAULT_SEED=%d FAULT_STRIKES=%d", seed, strikes)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	addrs := harness.FreeAddrs(t, 6)
-	s := &storm{cql: addrs[0], kafka: addrs[1], api: addrs[2], lines: 550 * strikes, rate: 150}
-	engines := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--kafka-addr", s.kafka, "--tokens", "16")
+	s.lines, s.rate = 550*strikes, 150
 	orders := startOrders(t, s.cql, s.api)
 	var relays []*harness.Process
-	for _, admin := range addrs[3:] {
+	for _, admin := range admins {
 		relays = append(relays, startRelay(t, s.cql, s.kafka, admin, "--relay-shards", "4", "--relay-session-timeout", sharedSession.String()))
 	}
 	load := harness.Start(t, "load", "load", harness.Sample(t, s.lines), "--api", "http://"+s.api, "--rate", strconv.Itoa(s.rate), "-o", "json")
@@ -39,7 +38,7 @@ func TestFault_RelaysThatShare(t *testing.T) {
 	for i := range strikes {
 		n := rnd.IntN(len(relays))
 		if i%2 == 1 { // one with nothing to lose would show nothing
-			n = owner(t, addrs[3:], n)
+			n = owner(t, admins, n)
 		}
 		p := relays[n]
 		if !p.Running() {
@@ -71,7 +70,6 @@ func TestFault_RelaysThatShare(t *testing.T) {
 		t.Error("nobody was fenced: the test is of nothing")
 	}
 	orders.Stop()
-	engines.Stop()
 }
 
 // owner is the first instance from the n-th on that carries a shard.

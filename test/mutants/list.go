@@ -31,8 +31,49 @@ func unit(run string, m mutant) mutant {
 	return m
 }
 
+// sharing lets one test of package relay/share run.
+func sharing(run string, m mutant) mutant {
+	m.pkg, m.run = "./relay/share", "^"+run+"$"
+	return m
+}
+
 // mutants are all breaks. They are small, and each breaks a promise.
 var mutants = []mutant{
+	sharing("TestMember_FencesItself", mutant{
+		name: "an instance works on past its lease", file: "relay/share/lease.go",
+		old: "return end == nil || past(time.Now(), *end)",
+		new: "return end == nil",
+	}),
+	sharing("TestLease", mutant{
+		name: "heartbeats make a lease last past a rebalance", file: "relay/share/lease.go",
+		old: "last.Before(end) {",
+		new: "last.Before(sent) {",
+	}),
+	sharing("TestPast_BelievesTheFurtherClock", mutant{
+		name: "a lease lasts while the machine sleeps", file: "relay/share/lease.go",
+		old: "return monotonic <= 0 || wall <= 0",
+		new: "return monotonic <= 0 && wall <= 0",
+	}),
+	sharing("TestMember_SharesWithWhoJoins", mutant{
+		name: "a shard goes to another instance before it is drained", file: "relay/share/group.go",
+		old: "h.cancel(ErrRevoked)\n	}\n	m.await(holds)",
+		new: "h.cancel(ErrRevoked)\n	}",
+	}),
+	sharing("TestMember_LeavesWithoutTheSessionTimeout", mutant{
+		name: "an instance that drains sends no heartbeats", file: "relay/share/member.go",
+		old: "m.heartbeats(still)",
+		new: "m.heartbeats(tail)",
+	}),
+	sharing("TestHold_StaysLost", mutant{
+		name: "a shard that was lost is owned again when the broker answers", file: "relay/share/hold.go",
+		old: "		h.lose(errFenced)\n		return *h.lost.Load()",
+		new: "		return errFenced",
+	}),
+	unit("TestPublisher_WritesNothingBehindTheFence", mutant{
+		name: "what the producer has is written behind the fence", file: "relay/fence.go",
+		old: "return &fencedConn{c, fence}, nil",
+		new: "return c, nil",
+	}),
 	seeds(mutant{
 		name: "a checkpoint is one event early", file: "relay/progress.go",
 		old: "	if n == 0 {\n		return\n	}\n	s.base",
