@@ -80,7 +80,7 @@ func (s *Server) registerRepeats() {
 		Description: "The process that runs the rule sees it within a second. The rule is not asked again whether the event is for it.",
 	}, 404, 409), s.repeatDelivery)
 	huma.Register(s.api, s.describe(access.Operator, huma.Operation{
-		OperationID: "repeat-deliveries", Method: http.MethodPost, Path: "/v1/deliveries/repeat", Summary: "Have many deliveries made again",
+		OperationID: "repeat-deliveries", Method: http.MethodPost, Path: "/v1/reactions/repeat", Summary: "Have many deliveries made again",
 		Description: "Names deliveries, or says which by a filter; of a filter, up to 1,000 at once: ask again with preview.next as cursor. " +
 			"The rules are not asked again whether the events are for them. Asking twice is harmless: what is under way is left alone.",
 	}), s.repeatDeliveries)

@@ -76,7 +76,7 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},
 		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,` + reason + `}`, 202},
 		{"repeat-delivery", "POST", "/v1/deliveries/" + d.ID.String() + "/repeat", `{"reason":"INC-500 the receiver is back"}`, 200},
-		{"repeat-deliveries", "POST", "/v1/deliveries/repeat", `{"filter":{"rule":"big","since":"2026-01-02T00:00:00Z"},"reason":"INC-500 the receiver is back"}`, 200},
+		{"repeat-deliveries", "POST", "/v1/reactions/repeat", `{"filter":{"rule":"big","since":"2026-01-02T00:00:00Z"},"reason":"INC-500 the receiver is back"}`, 200},
 		{"edit-letter", "POST", letters + other() + "/edit", `{"payload_text":"{\"total\":\"6.79\"}","reason":"INC-312 the total was wrong"}`, 200},
 	}
 	for _, a := range actions {

@@ -68,7 +68,7 @@ func TestDeliveries_RepeatMany(t *testing.T) {
 	b := setup(t, nil)
 	one, two, under := b.deliver(t, "e-1", delivery.Failed), b.deliver(t, "e-2", delivery.Failed), b.deliver(t, "e-3", delivery.Pending)
 	b.deliver(t, "e-4", delivery.Delivered)
-	const path = "/v1/deliveries/repeat"
+	const path = "/v1/reactions/repeat"
 	ids := fmt.Sprintf(`"ids":[%q,%q,%q,%q,"01a2005c-395d-72e3-8401-994110828553"]`, one.ID, two.ID, one.ID, under.ID)
 	var got repeatAnswer
 	b.ask(t, access.Operator, "POST", path, `{"dry_run":true,`+ids+`}`).into(t, 200, &got)
@@ -129,7 +129,7 @@ func TestDeliveries_RepeatManyByPages(t *testing.T) {
 	asked, cursor := 0, ""
 	for range 2 {
 		var got repeatAnswer
-		b.ask(t, access.Operator, "POST", "/v1/deliveries/repeat", `{"filter":{"state":"delivered"}`+cursor+`}`).into(t, 200, &got)
+		b.ask(t, access.Operator, "POST", "/v1/reactions/repeat", `{"filter":{"state":"delivered"}`+cursor+`}`).into(t, 200, &got)
 		asked += got.Result.Asked
 		cursor = `,"cursor":"` + got.Preview.Next + `"`
 		if last := asked > maxRepeats; last != (got.Preview.Next == "") {
@@ -169,8 +169,8 @@ func TestHostile_ErrorsDoNotRepeatWhatWasSent(t *testing.T) {
 		{"POST", "/v1/dlq/preview", secret},
 		{"POST", "/v1/dlq/preview", `{"a":"` + secret + `","a":1}`},
 		{"POST", "/v1/dlq/jobs", `{"action":"archive","object":"` + secret + `"}`},
-		{"POST", "/v1/deliveries/repeat", `{"ids":["` + secret + `"]}`},
-		{"POST", "/v1/deliveries/repeat", `{"filter":{},"cursor":"` + secret + `"}`},
+		{"POST", "/v1/reactions/repeat", `{"ids":["` + secret + `"]}`},
+		{"POST", "/v1/reactions/repeat", `{"filter":{},"cursor":"` + secret + `"}`},
 		{"GET", "/v1/dlq/letters?status=" + q, ""},
 		{"GET", "/v1/dlq/letters?cursor=" + q, ""},
 		{"GET", "/v1/dlq/letters?limit=" + q, ""},

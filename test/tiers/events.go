@@ -101,7 +101,7 @@ var (
 	deadly = regexp.MustCompile(`^(panic|fatal error|SIG[A-Z]+): `)
 	// complaint is a line that says why something failed: a message of a test, a
 	// compiler or a linter, a panic, the tests that ran at a timeout, a data race.
-	complaint = regexp.MustCompile(deadly.String() + `|^\S+\.go:\d+(:\d+)?: |^Test\S* \([0-9hms.]+\)$|^WARNING: DATA RACE|^FAILED: |^--- FAIL: |^FAIL\t|^(signal|error|Error): `)
+	complaint = regexp.MustCompile(deadly.String() + `|^\S+\.go:\d+(:\d+)?: |^Test\S* \([0-9hms.]+\)$|^WARNING: DATA RACE|^FAILED: |^(signal|error|Error): `)
 )
 
 // complaints are the lines that say why, or else all.

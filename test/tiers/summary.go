@@ -20,23 +20,23 @@ const (
 // summary says which tiers failed, the tests in them, and what those said first
 // and last. The tiers share its lines.
 func summary(tiers []*tier) []string {
-	var failed []*tier
+	var bad []*tier
 	for _, t := range tiers {
 		if t.err != nil {
-			failed = append(failed, t)
+			bad = append(bad, t)
 		}
 	}
-	if len(failed) == 0 {
+	if len(bad) == 0 {
 		return nil
 	}
 	var names []string
-	for _, t := range failed {
+	for _, t := range bad {
 		names = append(names, t.name)
 	}
 	lines := []string{short("FAILED: " + strings.Join(names, ", "))}
 	left := maxLines - 1
-	for i, t := range failed {
-		share := max(2, left/(len(failed)-i))
+	for i, t := range bad {
+		share := max(2, left/(len(bad)-i))
 		said := t.summary(share - 1)
 		if left < 2 {
 			break // more tiers failed than there are lines; the first line names them
@@ -93,6 +93,9 @@ func place(pkg string) string {
 	return strings.TrimPrefix(pkg, module)
 }
 
+// failed is a line of `go test` without -json.
+var failed = regexp.MustCompile(`^--- FAIL: |^FAIL\t`)
+
 // noise is what a log ends with and says nothing.
 var noise = regexp.MustCompile(`^(make(\[\d+\])?: |exit status \d+$|FAIL$|\s*$)`)
 
@@ -113,7 +116,7 @@ func endOfLog(file string, most int) []string {
 			continue
 		}
 		all = append(all, line)
-		if complaint.MatchString(line) {
+		if complaint.MatchString(line) || failed.MatchString(line) {
 			why = append(why, line)
 		}
 	}

@@ -38,6 +38,7 @@ tests)
 	exit 1;;
 lint)
 	echo "relay/a.go:3:1: unused" >&2
+	echo "--- FAIL: BenchmarkA"
 	for i in $(seq 100); do echo "line $i"; done
 	echo "make: *** [Makefile:7: lint] Error 1"
 	exit 2;;`)
@@ -53,6 +54,7 @@ tests (exit status 1), all of it in %s
     sweep_test.go:7: got 1, want 2
 lint (exit status 2), all of it in %s
   relay/a.go:3:1: unused
+  --- FAIL: BenchmarkA
   line 98
   line 99
   line 100`, tiers[1].log(), tiers[2].log())
@@ -66,8 +68,8 @@ lint (exit status 2), all of it in %s
 	if err != nil {
 		t.Fatal(err)
 	}
-	if logged, shown := strings.Count(string(log), "\n"), strings.Count(out.String(), "\nlint: "); logged != 102 || shown < 101 {
-		t.Errorf("%d lines are logged and %d shown, want all 102", logged, shown)
+	if logged, shown := strings.Count(string(log), "\n"), strings.Count(out.String(), "\nlint: "); logged != 103 || shown < 102 {
+		t.Errorf("%d lines are logged and %d shown, want all 103", logged, shown)
 	}
 }
 

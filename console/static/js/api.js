@@ -81,7 +81,7 @@ export const api = {
   deliveries: (query, s) => get("/v1/deliveries", query, s),
   delivery: (delivery, s) => get(`/v1/deliveries/${id(delivery)}`, null, s),
   repeat: (delivery, reason) => post(`/v1/deliveries/${id(delivery)}/repeat`, { reason }),
-  repeatMany: (body) => post("/v1/deliveries/repeat", body),
+  repeatMany: (body) => post("/v1/reactions/repeat", body),
   audit: (query, s) => get("/v1/dlq/audit", query, s),
 };
 

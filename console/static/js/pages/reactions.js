@@ -26,7 +26,7 @@ export function reactions(ctx) {
   const q = query();
   const trail = (q.trail ?? "").split(" ").filter(Boolean); // cursors of the pages before
   const picked = new Set();
-  let page = null, rules = null, counted = "", whole = false;
+  let page = null, rules = null, counted = "", drawn = "", whole = false;
   const top = h("div", { class: "stack" }, loading("the rules")), list = h("div", null, loading("deliveries")), selection = h("div", { class: "selection", role: "region", "aria-label": "What is chosen" });
   const change = (next) => go(href("/reactions", { ...Object.fromEntries(fields.map((k) => [k, q[k]])), ...next }).slice("/console".length));
   const form = filters(q, change);
@@ -45,8 +45,13 @@ export function reactions(ctx) {
   function told(r) {
     const news = r.rules.map((x) => x.instances.map((i) => [i.instance, i.delivered, i.failed, i.errors, i.repeats, i.waiting, i.stuck]).join()).join(";");
     rules = r.rules;
-    form.know(rules);
-    fill(top, ruleTable(rules, q), q.rule && rules.filter((x) => x.rule === q.rule).map(ruleView));
+    // That a process is still there is no reason to draw under somebody's pointer.
+    const shown = JSON.stringify(rules.map((x) => ({ ...x, instances: x.instances.map((i) => ({ ...i, at: i.silent ? i.at : "", oldest_waiting_seconds: Math.floor(i.oldest_waiting_seconds) })) })));
+    if (shown !== drawn) {
+      drawn = shown;
+      form.know(rules);
+      fill(top, ruleTable(rules, q), q.rule && rules.filter((x) => x.rule === q.rule).map(ruleView));
+    }
     if (news !== counted && counted) later();
     counted = news;
   }
@@ -152,7 +157,7 @@ function ruleView(r) {
     ]),
     h("h3", { class: "gap" }, plural(r.instances.length, "process", "processes")),
     h("ul", { class: "plain" }, r.instances.map((i) => h("li", { class: "break" }, mark(ruleStates, i.silent ? "silent" : i.state), " ", h("span", { class: "mono" }, visible(i.instance)), h("span", { class: "muted" },
-      ` · ${plural(i.partitions, "partition")} · ${count(i.records)} read · ${count(i.under_way)} under way${i.undecided ? ` · ${count(i.undecided)} undecided` : ""}${i.store_errors ? ` · ${count(i.store_errors)} errors of the database` : ""} · heard of `, ago(i.at))))));
+      ` · ${plural(i.partitions, "partition")} · ${count(i.records)} read · ${count(i.under_way)} under way${i.undecided ? ` · ${count(i.undecided)} undecided` : ""}${i.store_errors ? ` · ${count(i.store_errors)} errors of the database` : ""}`, i.silent || i.state === "stopped" ? [" · heard of ", ago(i.at)] : "")))));
 }
 
 function deliveryTable(all, picked, onpick) {
