@@ -149,13 +149,13 @@ func TestMember_CountsFromWhenItSent(t *testing.T) {
 		a := w.join("a", nil)
 		w.until(10*time.Second, "a owns all", func() bool { return w.number("a") == 4 })
 		a.link.mu.Lock()
-		a.link.slow = 2 * time.Second
+		a.link.slow = 300 * time.Millisecond
 		a.link.mu.Unlock()
 		time.Sleep(10 * time.Second)
 		for range 1000 {
 			time.Sleep(10 * time.Millisecond)
-			if s := a.member.Status(); s.Lease > 6*time.Second || s.Lease < time.Second {
-				t.Errorf("the lease is %s though an answer takes 2 s, want 6 s at most", s.Lease)
+			if s := a.member.Status(); s.Lease > 7700*time.Millisecond || s.Lease < time.Second {
+				t.Errorf("the lease is %s though an answer takes 300 ms, want 7.7 s at most", s.Lease)
 				break
 			}
 		}
