@@ -44,6 +44,11 @@ var mutants = []mutant{
 		old: "return end == nil || past(time.Now(), *end)",
 		new: "return end == nil",
 	}),
+	sharing("TestMember_CountsFromWhenItSent", mutant{
+		name: "a lease counts from when the broker's answer came", file: "relay/share/heartbeat.go",
+		old: "m.lease.renew(sent, false)",
+		new: "m.lease.renew(time.Now(), false)",
+	}),
 	sharing("TestLease", mutant{
 		name: "heartbeats make a lease last past a rebalance", file: "relay/share/lease.go",
 		old: "last.Before(end) {",
