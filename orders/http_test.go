@@ -166,6 +166,25 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 	}
 }
 
+// A key that is no key is refused: its caller believes that asking again is safe.
+func TestHTTP_RefusesAKeyThatIsNone(t *testing.T) {
+	t.Parallel()
+	h := withoutDatabase(t)
+	id := gocql.UUID{1}.String()
+	for _, path := range []string{"/v1/orders", "/v1/orders/" + id + "/cancel", "/v1/orders/" + id + "/confirm", "/v1/orders/" + id + "/ship"} {
+		for _, keys := range [][]string{{""}, {"a", "b"}, {"a", "a"}} {
+			req := httptest.NewRequestWithContext(t.Context(), "POST", path, strings.NewReader("{}"))
+			req.Header.Set("Content-Type", "application/json")
+			req.Header["Idempotency-Key"] = keys
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, req)
+			if w.Code != 422 || !strings.Contains(w.Body.String(), problemInvalid) || !strings.Contains(w.Body.String(), "header.Idempotency-Key") {
+				t.Errorf("POST %s with the keys %q = %d %s", path, keys, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 func TestHTTP_OrderLifecycle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
