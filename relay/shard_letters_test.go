@@ -314,9 +314,88 @@ func TestShards_GoOnWithAScan(t *testing.T) {
 		if n := began() >> 4; n != 0 {
 			t.Errorf("scans are not done: %b", n)
 		}
+		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all) // and not by the one that began it
 		_, stop = w.runShards(0)
 		time.Sleep(3 * time.Minute)
 		stop()
 		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+	})
+}
+
+// A row that does not say its place in its aggregate is a letter of its own, of the
+// shard of its own id: one shard answers for it, whoever buried it.
+func TestShards_LettersByThemselves(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		letters := func(relays []*Relay) (n int) {
+			for _, r := range relays {
+				n += r.Status().DeadLetters
+			}
+			return n
+		}
+		relays, stop := w.runShards(2)
+		var ids []gocql.UUID
+		for n := range 12 {
+			e := event(n, 0, "OrderCreated")
+			if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, event_type, payload) VALUES (?, 0, ?, 'order', 'OrderCreated', 0x00)",
+				e.AggregateID, e.ID).Exec(); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, e.ID)
+		}
+		time.Sleep(30 * time.Second)
+		if n := letters(relays); n != len(ids) {
+			t.Errorf("%d letters, want %d", n, len(ids))
+		}
+		edit := dlq.Edit{Payload: []byte(`{"mended":true}`), ContentType: "application/json"}
+		for _, id := range ids[:6] {
+			if _, err := w.letters().Edit(t.Context(), id, edit, dlq.Actor{Name: "ada", Reason: "test"}, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		if got := w.consume("OrderCreated"); len(got) != 6 {
+			t.Errorf("%d records of 6 letters that were edited", len(got))
+		}
+		ids = ids[6:]
+		again := func() { // the rows come once more
+			stop()
+			if err := w.session.Query("TRUNCATE relay_checkpoints").Exec(); err != nil {
+				t.Fatal(err)
+			}
+			relays, stop = w.runShards(2)
+		}
+		again()
+		time.Sleep(30 * time.Second)
+		for i, r := range relays {
+			own := 0
+			for _, id := range ids {
+				if r.own.plain(id) {
+					own++
+				}
+			}
+			if n := r.Status().DeadLetters; n != own || own == 0 {
+				t.Errorf("shard %d has %d letters, want %d", i, n, own)
+			}
+		}
+		for _, id := range ids {
+			if err := w.letters().Discard(t.Context(), id, dlq.Actor{Name: "ada", Reason: "nothing"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		for range 2 {
+			if n := letters(relays); n != 0 {
+				t.Errorf("%d letters are left, want none", n)
+			}
+			again()
+			time.Sleep(30 * time.Second)
+		}
+		stop()
+		if got := w.consume("OrderCreated"); len(got) != 6 {
+			t.Errorf("%d records, want those of the 6 letters that were edited", len(got))
+		}
 	})
 }

@@ -1,10 +1,13 @@
 package relay
 
 import (
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -191,5 +194,45 @@ func TestShards_ReadBackTheirOwn(t *testing.T) {
 	}
 	if found != 30 {
 		t.Errorf("%d events were found by all shards, want 30", found)
+	}
+}
+
+// noGenerations cannot tell which streams there are.
+type noGenerations struct {
+	generationSource
+	asked int
+}
+
+func (n *noGenerations) generation(context.Context, time.Time) (*generation, error) {
+	n.asked++
+	return nil, errors.New("the database is away")
+}
+
+// Where it cannot be told which streams have nothing of a shard, none is passed over;
+// and the whole table is not asked about.
+func TestSkippedStreams_SkipNothingUnknown(t *testing.T) {
+	t.Parallel()
+	source := &noGenerations{}
+	p := portionOf(Shard{1, 3}, outbox.DefaultTable)
+	s := &skippedStreams{own: &p, generations: source, log: testLogger(t)}
+	gen := testStart
+	for try := range skipTries - 1 {
+		if err := s.choose(t.Context(), gen); err == nil {
+			t.Fatalf("choose() gives up after %d tries", try+1)
+		}
+	}
+	if err := s.choose(t.Context(), gen); err != nil || s.has([]byte("stream")) {
+		t.Errorf("choose() = %v, has() = %t, want a reader of all streams", err, s.has([]byte("stream")))
+	}
+	s.kept = &generation{} // of a generation before
+	for s.choose(t.Context(), gen) != nil {
+	}
+	if s.has([]byte("stream")) {
+		t.Error("streams are passed over because of another generation's")
+	}
+	source.asked = 0
+	whole := &skippedStreams{own: &portion{arc: ring}, generations: source}
+	if err := whole.choose(t.Context(), gen); err != nil || source.asked > 0 || whole.has([]byte("stream")) {
+		t.Errorf("the whole table: %v, asked %d times", err, source.asked)
 	}
 }

@@ -169,7 +169,8 @@ react:
 	if failed.Attempts != 1 || !strings.Contains(failed.Error, "418") || !ids[failed.EventID] || failed.Event != nil {
 		t.Errorf("the failed delivery is %+v", failed)
 	}
-	if out := ask(exitOK, "show", failed.ID); !strings.Contains(out, `{"n":30}`) || !strings.Contains(out, "things[") {
+	if out := ask(exitOK, "show", failed.ID); !strings.Contains(out, `{"n":30}`) || !strings.Contains(out, "things[") || !strings.Contains(out, "attempt 1") ||
+		strings.Count(out, "418") < 2 {
 		t.Errorf("show:\n%s", out)
 	}
 	if out := ask(exitOK, "list"); !strings.Contains(out, "DELIVERY") || !strings.Contains(out, failed.ID) {
@@ -181,6 +182,12 @@ react:
 	if out := ask(exitUsage, "repeat", failed.ID); !strings.Contains(out, "nothing was changed") || !strings.Contains(out, "repeat 1 delivery") {
 		t.Errorf("without --yes:\n%s", out)
 	}
+	for plugin, listed := range map[string]bool{"hook": true, "mail": false} {
+		if out := ask(exitOK, "list", "--plugin", plugin); strings.Contains(out, failed.ID) != listed {
+			t.Errorf("list --plugin %s:\n%s", plugin, out)
+		}
+	}
+	ask(exitUsage, "list", "--start-date", "2026-01-02", "--end-date", "2026-01-01")
 	ask(exitUsage, "repeat")
 	ask(exitUsage, "list", "--state", "lost")
 	ask(exitFailed, "repeat", "01a2005c-395d-72e3-8401-994110828553", "--yes")

@@ -44,6 +44,11 @@ var mutants = []mutant{
 		old: "return end == nil || past(time.Now(), *end)",
 		new: "return end == nil",
 	}),
+	sharing("TestMember_CountsFromWhenItSent", mutant{
+		name: "a lease counts from when the broker's answer came", file: "relay/share/heartbeat.go",
+		old: "m.lease.renew(sent, false)",
+		new: "m.lease.renew(time.Now(), false)",
+	}),
 	sharing("TestLease", mutant{
 		name: "heartbeats make a lease last past a rebalance", file: "relay/share/lease.go",
 		old: "last.Before(end) {",
@@ -251,6 +256,11 @@ var mutants = []mutant{
 		name: "a shard answers the repairs of others", file: "relay/repair.go",
 		old: " || !r.own.plain(q.Aggregate) })",
 		new: " })",
+	}),
+	unit("TestShards_GoOnWithAScan", mutant{
+		name: "a scan is not taken over by shards of another number", file: "relay/shard_layouts.go",
+		old: "	if err := followScans(ctx, own, before, time.Now()); err != nil {\n",
+		new: "	if err := error(nil); err != nil {\n",
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "dead letters are not read at the start", file: "relay/letters_load.go",

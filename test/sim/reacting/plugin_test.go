@@ -73,7 +73,7 @@ func (p *plugin) Process(ctx context.Context, e react.Event) error {
 	w.ledger.mu.Lock()
 	w.ledger.calls[e.Rule] = append(w.ledger.calls[e.Rule], c)
 	w.ledger.mu.Unlock()
-	err, panics, dies := p.verdict(ctx, e.Rule)
+	panics, dies, err := p.verdict(ctx, e.Rule)
 	if p.life.Dead() {
 		<-ctx.Done()
 		return errDead
@@ -103,7 +103,7 @@ var (
 )
 
 // verdict is what comes of a call, which takes its time.
-func (p *plugin) verdict(ctx context.Context, rule string) (err error, panics, dies bool) { //nolint:revive // the error comes first: it is what a plugin returns
+func (p *plugin) verdict(ctx context.Context, rule string) (panics, dies bool, err error) {
 	p.mu.Lock()
 	k, takes := p.rnd.IntN(100), time.Duration(p.rnd.Int64N(int64(200*time.Millisecond)))
 	long := 4*time.Second + time.Duration(p.rnd.Int64N(int64(20*time.Second)))
@@ -111,35 +111,35 @@ func (p *plugin) verdict(ctx context.Context, rule string) (err error, panics, d
 	p.mu.Unlock()
 	switch {
 	case rule == "clear":
-		return nil, false, dies
+		return false, dies, nil
 	case p.life.w.well.Load():
-		return nil, false, false
+		return false, false, nil
 	case rule == "slow" && k < 40: // it does not even look at its context
 		time.Sleep(long)
-		return nil, false, false
+		return false, false, nil
 	case rule == "slow" && k < 60:
 		<-ctx.Done()
-		return ctx.Err(), false, false
+		return false, false, ctx.Err()
 	case rule == "slow":
 		pause(ctx, time.Second)
-		return nil, false, dies
+		return false, dies, nil
 	}
 	pause(ctx, takes)
 	switch {
 	case k < 55:
-		return nil, false, dies
+		return false, dies, nil
 	case k < 75:
-		return errTest, false, false
+		return false, false, errTest
 	case k < 80:
-		return errForGood, false, false
+		return false, false, errForGood
 	case k < 85:
-		return react.RetryAfter(errTest, 2*time.Second), false, false
+		return false, false, react.RetryAfter(errTest, 2*time.Second)
 	case k < 92:
 		<-ctx.Done()
-		return ctx.Err(), false, false
+		return false, false, ctx.Err()
 	case k < 96:
 		time.Sleep(long / 4)
-		return nil, false, false
+		return false, false, nil
 	}
-	return nil, true, false
+	return true, false, nil
 }
