@@ -518,7 +518,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a topic that comes later is followed from when it is noticed", file: "watch/follow.go", pkg: "./watch", run: "Follow_TopicsThatComeLater",
-		old: "		s.at[name] = map[int32]int64{}\n", new: "",
+		old: "		s.at[name] = map[int32]int64{}\n", new: "		_ = name\n",
 	},
 	{
 		name: "a topic that came while a follower was away is followed from now on", file: "watch/position.go", pkg: "./watch", run: "Follow_Resumes",
