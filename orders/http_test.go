@@ -290,7 +290,7 @@ func TestHTTP_OutcomeUnknown(t *testing.T) {
 		if r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != true || l["self"] != "/v1/orders/"+id {
 			t.Errorf("%v %s, want the order and where to look", r.header, r.text)
 		}
-		if same := strings.Contains(fmt.Sprint(r.body["detail"]), "Ask again with the same Idempotency-Key"); same != (key != "") {
+		if same := strings.Contains(fmt.Sprint(r.body["detail"]), "Ask again with the same Idempotency-Key"); same != (key != nil) {
 			t.Errorf("key %q: detail %q", key, r.body["detail"])
 		}
 	}
