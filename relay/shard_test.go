@@ -236,3 +236,25 @@ func TestSkippedStreams_SkipNothingUnknown(t *testing.T) {
 		t.Errorf("the whole table: %v, asked %d times", err, source.asked)
 	}
 }
+
+// Passing over what is others' costs no allocation, in the tail and in read-back.
+func TestPortion_AllocatesNothing(t *testing.T) {
+	p := portionOf(Shard{1, 3}, outbox.DefaultTable)
+	e := event(1, 1, "x")
+	key, text, word := e.AggregateID[:], []byte(e.AggregateString()), []byte("order-4711-of-somebody-with-a-long-name")
+	if n := testing.AllocsPerRun(100, func() { p.key(key); p.key(word); p.subject(text); p.plain(e.AggregateID) }); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+func BenchmarkPortion(b *testing.B) {
+	own := portionOf(Shard{1, 3}, outbox.DefaultTable)
+	key := make([]byte, 16)
+	for name, p := range map[string]*portion{"whole": nil, "shard": &own} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				p.key(key)
+			}
+		})
+	}
+}

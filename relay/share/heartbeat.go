@@ -94,7 +94,9 @@ func (m *Member) watch(ctx context.Context) {
 func (m *Member) fence() {
 	n := 0
 	for _, h := range m.all() {
-		h.lose(errFenced) // Check may have been quicker
+		if h.Check() == nil { // the lease was renewed, and it has just begun
+			continue
+		}
 		if h.fenced.CompareAndSwap(false, true) && errors.Is(*h.lost.Load(), errFenced) {
 			n++
 		}

@@ -140,6 +140,31 @@ func TestMember_FencesItself(t *testing.T) {
 	})
 }
 
+// A lease counts from when the heartbeat was sent: the broker counts from when it came
+// in, which is before it was answered.
+func TestMember_CountsFromWhenItSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a := w.join("a", nil)
+		w.until(10*time.Second, "a owns all", func() bool { return w.number("a") == 4 })
+		a.link.mu.Lock()
+		a.link.slow = 300 * time.Millisecond
+		a.link.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		for range 1000 {
+			time.Sleep(10 * time.Millisecond)
+			if s := a.member.Status(); s.Lease > 7700*time.Millisecond || s.Lease < time.Second {
+				t.Errorf("the lease is %s though an answer takes 300 ms, want 7.7 s at most", s.Lease)
+				break
+			}
+		}
+		a.link.mu.Lock()
+		a.link.slow = 0
+		a.link.mu.Unlock()
+	})
+}
+
 // What a hold was asked once it does not take back: a process that stood still for
 // longer than its lease writes nothing, whatever wakes first.
 func TestHold_StaysLost(t *testing.T) {

@@ -234,6 +234,7 @@ type link struct {
 
 	mu     sync.Mutex
 	broken bool
+	slow   time.Duration // how much later each reading of an answer is
 	conns  []*wire
 }
 
@@ -297,6 +298,12 @@ func (w *wire) isDumb() bool {
 	return w.dumb
 }
 
+func (w *wire) slowness() time.Duration {
+	w.l.mu.Lock()
+	defer w.l.mu.Unlock()
+	return w.l.slow
+}
+
 func (w *wire) Write(p []byte) (int, error) {
 	if w.isDumb() {
 		return len(p), nil
@@ -307,6 +314,9 @@ func (w *wire) Write(p []byte) (int, error) {
 func (w *wire) Read(p []byte) (int, error) {
 	for {
 		n, err := w.Conn.Read(p)
+		if d := w.slowness(); err == nil && d > 0 {
+			time.Sleep(d)
+		}
 		if !w.isDumb() {
 			return n, err
 		}

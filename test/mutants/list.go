@@ -44,6 +44,11 @@ var mutants = []mutant{
 		old: "return end == nil || past(time.Now(), *end)",
 		new: "return end == nil",
 	}),
+	sharing("TestMember_CountsFromWhenItSent", mutant{
+		name: "a lease counts from when the broker's answer came", file: "relay/share/heartbeat.go",
+		old: "m.lease.renew(sent, false)",
+		new: "m.lease.renew(time.Now(), false)",
+	}),
 	sharing("TestLease", mutant{
 		name: "heartbeats make a lease last past a rebalance", file: "relay/share/lease.go",
 		old: "last.Before(end) {",
@@ -529,7 +534,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a topic that comes later is followed from when it is noticed", file: "watch/follow.go", pkg: "./watch", run: "Follow_TopicsThatComeLater",
-		old: "		s.at[name] = map[int32]int64{}\n", new: "",
+		old: "		s.at[name] = map[int32]int64{}\n", new: "		_ = name\n",
 	},
 	{
 		name: "a topic that came while a follower was away is followed from now on", file: "watch/position.go", pkg: "./watch", run: "Follow_Resumes",
