@@ -117,9 +117,6 @@ func (in *postInput) options(ctx context.Context) Options {
 	return Options{Client: in.name(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)}
 }
 
-// headerKey makes a request that can be repeated.
-const headerKey = "Idempotency-Key"
-
 // client is who asks: whom the token belongs to, or, where there are no tokens, the address.
 type client struct{ address string }
 
@@ -130,17 +127,7 @@ func (c *client) Resolve(ctx huma.Context) []error {
 	if host, _, err := net.SplitHostPort(c.address); err == nil {
 		c.address = host
 	}
-	keys := 0
-	empty := false
-	ctx.EachHeader(func(name, value string) {
-		if strings.EqualFold(name, headerKey) {
-			keys, empty = keys+1, empty || value == ""
-		}
-	})
-	if empty || keys > 1 {
-		return []error{&huma.ErrorDetail{Location: "header." + headerKey, Message: "must be one value of 1 to 255 printable ASCII characters, or left out"}}
-	}
-	return nil
+	return httpapi.OneKey(ctx)
 }
 
 func (c *client) name(ctx context.Context) string {

@@ -64,6 +64,10 @@ type createInput struct {
 	RawBody        []byte `contentType:"application/json"`
 }
 
+// Resolve refuses a key that is empty or there twice: its caller believes that the
+// request can be repeated.
+func (*createInput) Resolve(ctx huma.Context) []error { return httpapi.OneKey(ctx) }
+
 type getInput struct {
 	ID string `path:"id" format:"uuid" doc:"The order's id"`
 }
@@ -76,6 +80,9 @@ type changeInput struct {
 	IfMatch        string `header:"If-Match" doc:"The ETag of the version to change; the change is refused with 412 if the order is at another one"`
 	RawBody        []byte `contentType:"application/json"`
 }
+
+// Resolve is that of createInput.
+func (*changeInput) Resolve(ctx huma.Context) []error { return httpapi.OneKey(ctx) }
 
 // api are the handlers on a Service.
 type api struct {

@@ -166,6 +166,25 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 	}
 }
 
+// A key that is no key is refused: its caller believes that asking again is safe.
+func TestHTTP_RefusesAKeyThatIsNone(t *testing.T) {
+	t.Parallel()
+	h := withoutDatabase(t)
+	id := gocql.UUID{1}.String()
+	for _, path := range []string{"/v1/orders", "/v1/orders/" + id + "/cancel", "/v1/orders/" + id + "/confirm", "/v1/orders/" + id + "/ship"} {
+		for _, keys := range [][]string{{""}, {"a", "b"}, {"a", "a"}} {
+			req := httptest.NewRequestWithContext(t.Context(), "POST", path, strings.NewReader("{}"))
+			req.Header.Set("Content-Type", "application/json")
+			req.Header["Idempotency-Key"] = keys
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, req)
+			if w.Code != 422 || !strings.Contains(w.Body.String(), problemInvalid) || !strings.Contains(w.Body.String(), "header.Idempotency-Key") {
+				t.Errorf("POST %s with the keys %q = %d %s", path, keys, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 func TestHTTP_OrderLifecycle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -263,15 +282,15 @@ func TestHTTP_OutcomeUnknown(t *testing.T) {
 	b := setup(t)
 	h := newHandler(t, b.Service, ServerConfig{})
 	b.fault(engine.OpLoggedBatch, 0, faults.Effect{Failure: faults.WriteTimeout(faults.Batch, 0, 1)})
-	for _, key := range []string{"", "k"} {
-		r := request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", key)
+	for _, key := range [][]string{nil, {"Idempotency-Key", "k"}} {
+		r := request(t, h, "POST", "/v1/orders", goodBody, key...)
 		r.mustBeProblem(t, 503, problemUnknown)
 		id, _ := r.body["order_id"].(string)
 		l, _ := r.body["links"].(map[string]any)
 		if r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != true || l["self"] != "/v1/orders/"+id {
 			t.Errorf("%v %s, want the order and where to look", r.header, r.text)
 		}
-		if same := strings.Contains(fmt.Sprint(r.body["detail"]), "Ask again with the same Idempotency-Key"); same != (key != "") {
+		if same := strings.Contains(fmt.Sprint(r.body["detail"]), "Ask again with the same Idempotency-Key"); same != (key != nil) {
 			t.Errorf("key %q: detail %q", key, r.body["detail"])
 		}
 	}

@@ -445,6 +445,22 @@ var mutants = []mutant{
 		old: "	if httpapi.HungUp(ctx, err) {", new: "	if httpapi.HungUp(ctx, nil) {",
 	},
 	{
+		name: "react: a delivery is settled although it is not written", file: "react/runner.go", pkg: "./test/sim/reacting", run: "^TestSeeds$", env: []string{"REACTING_SEEDS=12"},
+		old: "if done && j.place != nil {\n\t\tr.settle", new: "if j.place != nil {\n\t\tr.settle",
+	},
+	{
+		name: "react: the events of an aggregate go at the same time", file: "react/rule.go", pkg: "./test/sim/reacting", run: "^TestSeeds$", env: []string{"REACTING_SEEDS=12"},
+		old: "if r.Order == OrderNone {", new: "if r.Order != \"\" {",
+	},
+	{
+		name: "react/delivery: a list believes its lookups", file: "react/delivery/list.go", pkg: "./react/delivery", run: "UnknownFirstWrite",
+		old: "|| !d.CreatedAt.Equal(places[i].CreatedAt)", new: "|| places[i].CreatedAt.IsZero()",
+	},
+	{
+		name: "dlq/api: an error repeats what was sent", file: "dlq/api/discreet.go", pkg: "./dlq/api", run: "ErrorsDoNotRepeat",
+		old: "e.Value = nil", new: "_ = e.Value",
+	},
+	{
 		name: "react: the client alone finds out where a rule begins", file: "react/begin.go", pkg: "./react", run: "WhileItBegins",
 		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
 	},

@@ -1,4 +1,4 @@
-// Command seed buries dead letters, so that the admin API has something to show
+// Command seed buries dead letters and saves deliveries, so that the admin API has something to show
 // to whoever tests it against its description: test/api/run.
 package main
 
@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -60,5 +63,31 @@ func run(ctx context.Context, addr string) error {
 		}
 		fmt.Fprintln(os.Stdout, l.EventID)
 	}
-	return nil
+	return deliveries(ctx, s)
+}
+
+// deliveries saves some of a rule, and says how the rule goes.
+func deliveries(ctx context.Context, s *gocql.Session) error {
+	store, err := delivery.Open(delivery.Config{Session: s, Keyspace: schema.DefaultKeyspace})
+	if err != nil {
+		return err
+	}
+	for i := range 12 {
+		r := &kgo.Record{Topic: "OrderCreated", Offset: int64(i), Timestamp: time.Now(), Value: []byte(`{"n":1}`)}
+		e := record.Decode(r)
+		d := delivery.New("big", "hook", r, &e)
+		d.State, d.Attempts = delivery.States[i%3], 1
+		d.Tried(time.Now(), time.Second, "")
+		if d.State != delivery.Delivered {
+			d.Error = "the receiver answered 500"
+		}
+		if err := store.Save(ctx, d); err != nil {
+			return err
+		}
+	}
+	return store.Report(ctx, []delivery.Report{{
+		Rule: "big", Instance: "host/1",
+		Definition: delivery.Definition{Plugin: "hook", Kind: "target", Topics: []string{"OrderCreated"}, Order: "aggregate", Attempts: 8, TimeoutSeconds: 10, Concurrency: 4, Queue: 1000},
+		Progress:   delivery.Progress{State: delivery.Running, StartedAt: time.Now()},
+	}})
 }
