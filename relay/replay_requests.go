@@ -2,10 +2,14 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
+
+// sayAgain is how often the log says that requests cannot be read.
+const sayAgain = time.Minute
 
 // requests reads what operators did to dead letters and answers to it: the
 // letters have changed in the table already.
@@ -13,11 +17,14 @@ func (r *replayer) requests(ctx context.Context) {
 	store := r.p.letters.store
 	found, err := store.Requests(ctx, r.p.letters.table)
 	if err != nil {
-		if ctx.Err() == nil {
-			r.log.Warn("cannot read the requests about dead letters", "err", err)
+		// It is asked for each second, and in an outage of the database other lines count.
+		if now := time.Now(); ctx.Err() == nil && now.Sub(r.unread) >= sayAgain {
+			r.unread = now
+			r.log.Warn("cannot read the requests about dead letters; what operators did to them waits", "err", err)
 		}
 		return
 	}
+	r.unread = time.Time{}
 	for _, q := range found {
 		if !r.own.text(q.AggregateID) {
 			continue // it waits for the relay of its shard

@@ -116,6 +116,9 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("the CDC reader is waiting to be started again: %v", s.LastError)
 	case !s.Reading:
 		say("the CDC reader is not running")
+	case s.Tail.Err != nil && now.Sub(lastOf(s.Tail.LastRead, started)) >= cfg.StallAfter:
+		// It reads all the time, so it knows before the sweep, and why.
+		say("the CDC log could not be read since %s: %v", lastOf(s.Tail.LastRead, started).UTC().Format(time.RFC3339), s.Tail.Err)
 	case s.LastWindow.IsZero() && now.Sub(s.Tail.LastRead) < patience && now.Sub(started) < cfg.ConfidenceWindow+patience:
 		// In a new table no window is old enough yet; the tail reads meanwhile.
 	case s.LastWindow.IsZero() && now.Sub(started) < patience:
