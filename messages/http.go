@@ -107,7 +107,7 @@ type listOutput struct {
 
 type postInput struct {
 	client
-	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" doc:"Makes repeating the request safe: it has the effect and the answer of the first. Up to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. 1 to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the message"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`

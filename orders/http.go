@@ -58,7 +58,7 @@ func (out *orderOutput) replayed(yes bool) *orderOutput {
 // not exported.
 
 type createInput struct {
-	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" doc:"Makes repeating the request safe: it has the effect and the answer of the first. Up to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. 1 to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`
@@ -74,7 +74,7 @@ type getInput struct {
 
 type changeInput struct {
 	ID             string `path:"id" format:"uuid" doc:"The order's id"`
-	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" doc:"Makes repeating the request safe: it has the effect and the answer of the first. Up to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. 1 to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	IfMatch        string `header:"If-Match" doc:"The ETag of the version to change; the change is refused with 412 if the order is at another one"`
