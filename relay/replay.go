@@ -35,7 +35,7 @@ type replayer struct {
 	own     *portion // nil is all
 
 	asked   time.Time // when operators' requests were last read
-	unread  time.Time // when the log last said that they cannot be; zero if they were
+	unread  complaint // that they cannot be
 	checked time.Time // when the conditions were last looked at
 	state   BreakerState
 

@@ -8,8 +8,24 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
-// sayAgain is how often the log says that requests cannot be read.
+// sayAgain is how often the log says that something goes on failing.
 const sayAgain = time.Minute
+
+// complaint is something that is tried all the time and goes on failing: in an
+// outage the log says it now and then, so that other lines are seen.
+type complaint struct{ said time.Time }
+
+// due says whether the log says it now.
+func (c *complaint) due(now time.Time) bool {
+	if !c.said.IsZero() && now.Sub(c.said) < sayAgain {
+		return false
+	}
+	c.said = now
+	return true
+}
+
+// over is called when it works again.
+func (c *complaint) over() { c.said = time.Time{} }
 
 // requests reads what operators did to dead letters and answers to it: the
 // letters have changed in the table already.
@@ -17,14 +33,12 @@ func (r *replayer) requests(ctx context.Context) {
 	store := r.p.letters.store
 	found, err := store.Requests(ctx, r.p.letters.table)
 	if err != nil {
-		// It is asked for each second, and in an outage of the database other lines count.
-		if now := time.Now(); ctx.Err() == nil && now.Sub(r.unread) >= sayAgain {
-			r.unread = now
+		if ctx.Err() == nil && r.unread.due(time.Now()) {
 			r.log.Warn("cannot read the requests about dead letters; what operators did to them waits", "err", err)
 		}
 		return
 	}
-	r.unread = time.Time{}
+	r.unread.over()
 	for _, q := range found {
 		if !r.own.text(q.AggregateID) {
 			continue // it waits for the relay of its shard
