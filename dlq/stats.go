@@ -57,25 +57,16 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 // count counts the entries of all shelves of a kind by value, and returns when
 // the first letter died of those values for which of is true.
 func (s *Store) count(ctx context.Context, kind string, of func(value string) bool) (map[string]int64, time.Time, error) {
-	type key struct {
-		value  string
-		bucket time.Time
-	}
-	var keys []key
-	iter := s.selects(ctx, s.stmt.allBuckets, kind).Prefetch(0).Iter()
-	var k key
-	for iter.Scan(&k.value, &k.bucket) {
-		keys = append(keys, k)
-	}
-	if err := iter.Close(); err != nil {
-		return nil, time.Time{}, fmt.Errorf("read which lists of %s there are: %w", kind, err)
+	keys, err := s.announcedBuckets(ctx, kind)
+	if err != nil {
+		return nil, time.Time{}, err
 	}
 	sizes := make([]int64, len(keys))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(statsQueries)
 	for i, k := range keys {
 		g.Go(func() error {
-			if err := s.selects(gctx, s.stmt.lookupSize, kind, k.value, k.bucket).Scan(&sizes[i]); err != nil {
+			if err := s.selects(gctx, s.stmt.lookupSize, kind, k.value, time.Unix(k.bucket, 0)).Scan(&sizes[i]); err != nil {
 				return fmt.Errorf("count the list of %s %s: %w", kind, k.value, err)
 			}
 			return nil
@@ -90,8 +81,8 @@ func (s *Store) count(ctx context.Context, kind string, of func(value string) bo
 			continue
 		}
 		counts[k.value] += sizes[i]
-		if of != nil && of(k.value) && (first[k.value].IsZero() || k.bucket.Before(first[k.value])) {
-			first[k.value] = k.bucket
+		if of != nil && of(k.value) && (first[k.value].IsZero() || time.Unix(k.bucket, 0).Before(first[k.value])) {
+			first[k.value] = time.Unix(k.bucket, 0)
 		}
 	}
 	var oldest time.Time

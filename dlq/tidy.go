@@ -26,8 +26,7 @@ const (
 var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneClass, kindDoneType}
 
 // Tidy takes hours off the lists in which no letter is left, and returns how many
-// it found.
-// Without it whoever counts or lists letters would ask for every hour in which one
+// it found. Without it, whoever counts or lists letters would ask for every hour in which one
 // ever died. It costs a query for each hour of each list, 200 per second at most.
 //
 // Any number of processes may do it, beside others that bury and change letters:
@@ -36,11 +35,16 @@ var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneC
 func (s *Store) Tidy(ctx context.Context) (gone int, err error) {
 	pace := rate.NewLimiter(tidyRate, 1)
 	for _, kind := range announcedKinds {
-		empty, err := s.oldBuckets(ctx, kind)
+		announced, err := s.announcedBuckets(ctx, kind)
 		if err != nil {
 			return gone, err
 		}
-		for _, k := range empty {
+		// When an announcement was made cannot be asked; it is not older than its hour.
+		old := s.now().Add(-announceKept - time.Hour).Unix()
+		for _, k := range announced {
+			if k.bucket >= old {
+				continue
+			}
 			if err := pace.Wait(ctx); err != nil {
 				return gone, err
 			}
@@ -61,17 +65,13 @@ func (s *Store) Tidy(ctx context.Context) (gone int, err error) {
 	return gone, nil
 }
 
-// oldBuckets are those of a kind's buckets whose letters died long enough ago that
-// an announcement may be taken back. When it was made cannot be asked.
-func (s *Store) oldBuckets(ctx context.Context, kind string) (out []bucketKey, err error) {
-	before := s.now().Add(-announceKept - time.Hour) // a bucket is an hour
+// announcedBuckets are all buckets of a kind of which readers know.
+func (s *Store) announcedBuckets(ctx context.Context, kind string) (out []bucketKey, err error) {
 	iter := s.selects(ctx, s.stmt.allBuckets, kind).Prefetch(0).Iter()
 	var value string
 	var bucket time.Time
 	for iter.Scan(&value, &bucket) {
-		if bucket.Before(before) {
-			out = append(out, bucketKey{shelf{kind, value}, bucket.Unix()})
-		}
+		out = append(out, bucketKey{shelf{kind, value}, bucket.Unix()})
 	}
 	if err := iter.Close(); err != nil {
 		return nil, fmt.Errorf("read which lists of %s there are: %w", kind, err)
