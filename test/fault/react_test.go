@@ -33,7 +33,7 @@ func TestFault_ReactKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	killed := sync.NewCond(&mu) // or all of them were
+	killed := sync.NewCond(&mu)
 	posted, kills := make(map[string]int), 0
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -58,7 +58,18 @@ func TestFault_ReactKilled(t *testing.T) {
 		mu.Unlock()
 		time.Sleep(5 * time.Millisecond) // it was posted, and the sender does not know yet
 	}))
-	t.Cleanup(receiver.Close)
+	died := func() {
+		mu.Lock()
+		kills++
+		mu.Unlock()
+		killed.Broadcast()
+	}
+	t.Cleanup(func() {
+		for range wanted { // so that no answer is held back for ever
+			died()
+		}
+		receiver.Close()
+	})
 	addrs := harness.FreeAddrs(t, 4)
 	harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--tokens", "4")
 	harness.Reachable(t, addrs[0])
@@ -109,10 +120,7 @@ func TestFault_ReactKilled(t *testing.T) {
 		harness.Until(t, "the next events", func() bool { seen, _ := count(); return seen > n*events/5 })
 		time.Sleep(rand.N(300 * time.Millisecond))
 		two[n%2].Kill()
-		mu.Lock()
-		kills++
-		mu.Unlock()
-		killed.Broadcast()
+		died()
 		two[n%2].Restart()
 	}
 	harness.Until(t, "all events", func() bool { seen, _ := count(); return seen == events })
