@@ -40,8 +40,8 @@ func runOrders(cmd *cobra.Command, c *config) error {
 		_, proxies := c.HTTP.proxies()
 		return errors.Join(gate, proxies)
 	}
-	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, log *slog.Logger, _ *daemon.Teardown) error {
-		api, err := startOrders(ctx, c, session, newRegistry(), log)
+	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, _ *daemon.Teardown) error {
+		api, err := startOrders(ctx, c, session, reg, log)
 		if err != nil {
 			return portHint(err, c.HTTP.Addr, "--http-addr")
 		}
