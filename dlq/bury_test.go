@@ -45,7 +45,6 @@ func TestBury_KeepsEveryByte(t *testing.T) {
 		"odd type":      func(l *Letter) { l.ContentType, l.Topic, l.EventType, l.AggregateID = "", "", "", "" },
 		"undecodable": func(l *Letter) {
 			l.Raw = map[string]string{"payload": "0x00ff", "seq": "null"}
-			l.EventID = RowID(testTable, "stream", "1")
 		},
 		"no chain":       func(l *Letter) { l.ErrorChain, l.Metadata = nil, nil },
 		"negative times": func(l *Letter) { l.CreatedAt = time.UnixMilli(-1).UTC() },

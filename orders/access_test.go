@@ -102,10 +102,10 @@ func TestHTTP_RequestIDAndTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := b.stored(t, uuid).events
-	if h := events[0].Headers; h[HeaderRequestID] != "req-1" || h[outbox.HeaderTraceParent] != trace {
+	if h := events[0].Headers; h[outbox.HeaderRequestID] != "req-1" || h[outbox.HeaderTraceParent] != trace {
 		t.Errorf("headers of the first event = %v", h)
 	}
-	if h := events[1].Headers; h[HeaderRequestID] != made || h[outbox.HeaderTraceParent] != "" {
+	if h := events[1].Headers; h[outbox.HeaderRequestID] != made || h[outbox.HeaderTraceParent] != "" {
 		t.Errorf("headers of the second event = %v, want %s and no trace", h, made)
 	}
 }
