@@ -46,7 +46,6 @@ type Relay struct {
 	mu       sync.Mutex
 	reading  bool
 	lastErr  error // why the reader ended last
-	lastAt   time.Time
 	started  time.Time
 	stuck    error // why the start does not get on
 	idle     bool  // the table is carried whole by another shard
@@ -336,7 +335,7 @@ func (r *Relay) setReading(on bool, err error) {
 	defer r.mu.Unlock()
 	r.reading = on
 	if err != nil {
-		r.lastErr, r.lastAt = err, time.Now()
+		r.lastErr = err
 		r.restarts++
 	}
 }

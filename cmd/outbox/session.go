@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
@@ -13,10 +14,11 @@ import (
 
 // withSession is how a command that serves until SIGTERM begins and ends: with a
 // logger, a check of what can be said before the database is there (nil for
-// none), a session once it is, and after f, in reverse, what f left in teardown.
+// none), a session once it is, whose requests are counted in reg, and after f, in
+// reverse, what f left in teardown.
 func withSession(
 	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
-	f func(ctx context.Context, session *gocql.Session, log *slog.Logger, teardown *daemon.Teardown) error,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
 ) (err error) {
 	ctx := cmd.Context()
 	log, err := c.Log.logger(cmd.ErrOrStderr())
@@ -30,10 +32,12 @@ func withSession(
 			return usageError{err}
 		}
 	}
+	reg := newRegistry()
+	c.Scylla.requests = newRequests(reg)
 	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
 	if err != nil {
 		return stopped(ctx, err)
 	}
 	teardown.AddFunc("scylla session", session.Close)
-	return f(ctx, session, log, &teardown)
+	return f(ctx, session, reg, log, &teardown)
 }
