@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -38,7 +38,7 @@ same time asks once, so the flag may stay where it is.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			var backfillFrom time.Time
 			if from != "" {
@@ -46,7 +46,9 @@ same time asks once, so the flag may stay where it is.`,
 					return usageError{fmt.Errorf("--backfill-from %q: write a time such as 2026-01-02T15:04:05Z; how long ago would be another time at each start", from)}
 				}
 			}
-			return runRelay(cmd, c, backfillFrom)
+			return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
+				return runRelay(ctx, c, backfillFrom, cmd.ErrOrStderr(), log, teardown)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&from, "backfill-from", "", "publish every event written since this time (RFC 3339) that is not in its topic, once for the same time")
@@ -74,15 +76,8 @@ func (c *relayConfig) memoryLimit() int64 {
 // adminShutdown is how long a scrape under way may take when the process stops.
 const adminShutdown = 2 * time.Second
 
-func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error) {
-	ctx := cmd.Context()
-	log, err := c.Log.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return usageError{err}
-	}
-	teardown := daemon.Teardown{Logger: log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-
+// runRelay carries events until ctx ends; bar is where a backfill shows how far it is.
+func runRelay(ctx context.Context, c *config, backfillFrom time.Time, bar io.Writer, log *slog.Logger, teardown *daemon.Teardown) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(c.Relay.memoryLimit())
 	}
@@ -116,7 +111,7 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	if err != nil {
 		return err
 	}
-	upkeep, err := c.newUpkeep(ctx, session, reg, log, &teardown)
+	upkeep, err := c.newUpkeep(ctx, session, reg, log, teardown)
 	if err != nil {
 		return err
 	}
@@ -132,7 +127,7 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
 		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr(), "hints", hintAddr(hints))
 	if one, ok := carriers.(*relays); ok && len(one.all) == 1 { // several bars would draw over each other
-		stop := showBackfill(ctx, cmd.ErrOrStderr(), one.all[0])
+		stop := showBackfill(ctx, bar, one.all[0])
 		defer stop()
 	}
 	err = upkeep.run(ctx, func(ctx context.Context) error { return withScheduler(ctx, scheduler, carriers.run) })
