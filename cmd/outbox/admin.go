@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/console"
@@ -49,8 +50,8 @@ func runAdmin(cmd *cobra.Command, c *config) error {
 		gate, err = c.Admin.gate(log)
 		return err
 	}
-	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, log *slog.Logger, _ *daemon.Teardown) error {
-		a, err := startAdmin(ctx, c, gate, session, nil, newRegistry(), log)
+	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, _ *daemon.Teardown) error {
+		a, err := startAdmin(ctx, c, gate, session, nil, reg, log)
 		if err != nil {
 			return err
 		}

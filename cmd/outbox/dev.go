@@ -174,12 +174,13 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	if err != nil {
 		return err
 	}
+	reg := newRegistry()
+	d.conf.Scylla.requests = newRequests(reg)
 	if d.session, err = d.conf.Scylla.session(d.conf.Scylla.Keyspace); err != nil {
 		return err
 	}
 	teardown.AddFunc("scylla session", d.session.Close)
 
-	reg := newRegistry()
 	if err := d.startRelay(ctx, teardown, reg); err != nil {
 		return err
 	}

@@ -34,8 +34,8 @@ func newOrdersCommand() *cobra.Command {
 }
 
 func runOrders(cmd *cobra.Command, c *config) error {
-	return withSession(cmd, c, nil, func(ctx context.Context, session *gocql.Session, log *slog.Logger, _ *daemon.Teardown) error {
-		api, err := startOrders(ctx, c, session, newRegistry(), log)
+	return withSession(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, _ *daemon.Teardown) error {
+		api, err := startOrders(ctx, c, session, reg, log)
 		if err != nil {
 			return portHint(err, c.HTTP.Addr, "--http-addr")
 		}

@@ -46,9 +46,7 @@ same time asks once, so the flag may stay where it is.`,
 					return usageError{fmt.Errorf("--backfill-from %q: write a time such as 2026-01-02T15:04:05Z; how long ago would be another time at each start", from)}
 				}
 			}
-			return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
-				return runRelay(ctx, c, backfillFrom, cmd.ErrOrStderr(), log, teardown)
-			})
+			return runRelay(cmd, c, backfillFrom)
 		},
 	}
 	cmd.Flags().StringVar(&from, "backfill-from", "", "publish every event written since this time (RFC 3339) that is not in its topic, once for the same time")
@@ -76,22 +74,21 @@ func (c *relayConfig) memoryLimit() int64 {
 // adminShutdown is how long a scrape under way may take when the process stops.
 const adminShutdown = 2 * time.Second
 
-// runRelay carries events until ctx ends; bar is where a backfill shows how far it is.
-func runRelay(ctx context.Context, c *config, backfillFrom time.Time, bar io.Writer, log *slog.Logger, teardown *daemon.Teardown) error {
+func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(c.Relay.memoryLimit())
 	}
-	reg := newRegistry()
-	c.Scylla.requests, c.Scylla.pageSize = newRequests(reg), sweepPage
-	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	teardown.AddFunc("scylla session", session.Close)
+	c.Scylla.pageSize = sweepPage
+	check := func(*slog.Logger) error { return c.Relay.checkSharing() }
+	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
+		return c.carry(ctx, backfillFrom, cmd.ErrOrStderr(), session, reg, log, teardown)
+	})
+}
 
-	if err := c.Relay.checkSharing(); err != nil {
-		return usageError{err}
-	}
+// carry relays until ctx ends; bar is where a backfill shows how far it is.
+func (c *config) carry(
+	ctx context.Context, backfillFrom time.Time, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown,
+) error {
 	confs, err := c.relayConfigs()
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
@@ -26,10 +27,10 @@ func serving(
 }
 
 // withSession is serving with a check of what can be said before the database is
-// there (nil for none), and a session once it is.
+// there (nil for none), and a session once it is, whose requests are counted in reg.
 func withSession(
 	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
-	f func(ctx context.Context, session *gocql.Session, log *slog.Logger, teardown *daemon.Teardown) error,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
 	return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
 		if check != nil {
@@ -37,11 +38,13 @@ func withSession(
 				return usageError{err}
 			}
 		}
+		reg := newRegistry()
+		c.Scylla.requests = newRequests(reg)
 		session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
 		if err != nil {
 			return stopped(ctx, err)
 		}
 		teardown.AddFunc("scylla session", session.Close)
-		return f(ctx, session, log, teardown)
+		return f(ctx, session, reg, log, teardown)
 	})
 }
