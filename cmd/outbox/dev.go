@@ -157,7 +157,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	d.conf.Scylla.Hosts = []string{d.cqlAddr}
 	d.conf.Kafka.Seeds = []string{d.kafkaAddr}
-	d.conf.HTTP.Addr = d.httpAddr
+	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // nothing stands before it
 	if d.hints, err = d.listenForHints(ctx); err != nil {
 		return err
 	}
