@@ -130,10 +130,11 @@ func TestRequests_FromClocksThatDiffer(t *testing.T) {
 // Without the request there is no change: the relay always hears of it.
 func TestRequests_ComeFirst(t *testing.T) {
 	t.Parallel()
-	b := setup(t, impatient)
+	b := setup(t)
 	id := b.bring(t, Pending)
 	b.fault("dead_letter_requests", engine.OpWrite, 0, 0, casFaults["unavailable"])
-	if err := b.Discard(t.Context(), id, eve); err == nil {
+	impatient := b.another(t, WithTimeouts(400*time.Millisecond, 1200*time.Millisecond))
+	if err := impatient.Discard(t.Context(), id, eve); err == nil {
 		t.Error("Discard() = nil")
 	}
 	if l := b.mustRead(t, id); l.Status != Pending {

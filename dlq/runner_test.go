@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,14 +172,18 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 // settles as overtaken.
 func TestRunner_SaysWhatStillWaits(t *testing.T) {
 	t.Parallel()
-	b := setupJobs(t)
+	b := setup(t)
+	var later atomic.Int64
+	b.Store = b.another(t, WithClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }))
 	ids := b.buryMany(t, 4, nil)
 	start(t, b.Store, quick("r1"))
-	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: append(ids, gocql.MustRandomUUID()), Follow: 500 * time.Millisecond})
+	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: append(ids, gocql.MustRandomUUID()), Follow: time.Hour})
 	b.jobWhen(t, j.ID, "acting", func(j *Job) bool { return j.Progress.Changed == 4 })
 	if err := b.Discard(t.Context(), ids[0], eve); err != nil {
 		t.Fatal(err)
 	}
+	b.jobWhen(t, j.ID, "following", func(j *Job) bool { return j.Progress.Overtaken == 1 })
+	later.Store(int64(time.Hour))
 	j = b.jobWhen(t, j.ID, "done", finished)
 	want := Progress{Total: 5, Done: 5, Changed: 4, Overtaken: 1, Waiting: 3, Skipped: map[string]int{"missing": 1}}
 	if !reflect.DeepEqual(j.Progress, want) {
@@ -376,16 +381,26 @@ func TestRunner_Canary(t *testing.T) {
 }
 
 // Two runners that both believe to have a job change each letter once, and the
-// report is right. They do so because neither says in time that it lives.
+// report is right. They do so because the one that has it is taken for dead, again
+// and again.
 func TestRunner_TwoNeverActTwice(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ids := b.buryMany(t, 60, nil)
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.03, Effect: casFaults["decided"]})
 	for i := range 3 {
-		start(t, b.another(t, WithClock(time.Now)), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond, Lease: time.Millisecond})
+		start(t, b.another(t, WithClock(time.Now)), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond})
 	}
 	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: ids, BatchSize: 7, Follow: -1})
+	for range 20 {
+		b.jobWhen(t, j.ID, "claimed", func(j *Job) bool { return j.ClaimedBy != "" || finished(j) })
+		if _, err := b.changeJob(t.Context(), j.ID, "test", func(j *Job) (bool, error) {
+			j.ClaimedBy, j.ClaimedUntil = "", time.Time{}
+			return !finished(j), nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	j = b.jobWhen(t, j.ID, "done", finished)
 	if j.State != JobDone || j.Progress.Changed != len(ids) || j.Progress.Done != len(ids) {
 		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
@@ -462,17 +477,18 @@ func crashAt(t *testing.T, k int) bool {
 		Effect: faults.Effect{Failure: faults.Unavailable(0, 1), Fate: []engine.Fate{0, engine.FateApply}[k%2]},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	dying := b.another(t, WithClock(time.Now), WithTimeouts(100*time.Millisecond, 200*time.Millisecond))
+	// It does not try for long to give the job back.
+	dying := b.another(t, WithClock(time.Now), WithTimeouts(200*time.Millisecond, 400*time.Millisecond))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, err := NewRunner(dying, RunnerConfig{Owner: "r1", Poll: time.Hour, Concurrency: 1}).RunJob(ctx, j.ID)
+		_, err := NewRunner(dying, RunnerConfig{Owner: "r1", Poll: 100 * time.Millisecond, Concurrency: 1}).RunJob(ctx, j.ID)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			t.Logf("RunJob() = %v", err)
 		}
 	})
-	lived := false
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if lived = finished(b.mustJob(t, j.ID)); lived || b.node.Faults().Hits(rule) > 0 {
+	for deadline := time.Now().Add(time.Minute); !finished(b.mustJob(t, j.ID)) && b.node.Faults().Hits(rule) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Error("the runner neither ends the job nor dies")
 			break
 		}
 	}
