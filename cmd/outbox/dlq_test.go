@@ -33,7 +33,8 @@ func setupDLQ(t *testing.T) *dlqBundle {
 	return b
 }
 
-// relaySays is what a relay said of itself so long ago.
+// relaySays is what a relay said of itself so long ago. What it says in an hour does not
+// grow old during a test.
 func (b *dlqBundle) relaySays(state, breaker string, ago time.Duration) {
 	b.t.Helper()
 	status := fmt.Sprintf(`{"state":%q,"breaker":{"state":%q}}`, state, breaker)

@@ -78,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 	browsers := access.Browsers{Logger: cfg.Logger, Refuse: func(w http.ResponseWriter, r *http.Request, e *access.Error) {
 		httpapi.Write(w, newProblem(r.Context(), e.Status, problemBlank, e.Detail))
 	}}
-	s.handler = access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, nowhere))))))
+	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, nowhere)))))))
 	return s, nil
 }
 
