@@ -96,14 +96,14 @@ func (c *config) newSharing(confs []relay.Config, session *gocql.Session, log *s
 
 // run shares until ctx ends.
 func (s *sharing) run(ctx context.Context) error {
-	if err := s.awaitSharers(ctx); err != nil {
-		return stopped(ctx, err)
-	}
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var beating sync.WaitGroup
 	beating.Go(func() { s.rows.Beat(beats) })
 	defer beating.Wait()
 	defer stop()
+	if err := s.awaitSharers(ctx); err != nil {
+		return stopped(ctx, err)
+	}
 	var count *share.CountError
 	err := s.member.Run(ctx, s.carry)
 	if errors.As(err, &count) {
