@@ -51,6 +51,7 @@ same time asks once, so the flag may stay where it is.`,
 	}
 	cmd.Flags().StringVar(&from, "backfill-from", "", "publish every event written since this time (RFC 3339) that is not in its topic, once for the same time")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionAdmin, sectionRelay, sectionNotifications, sectionRetention, sectionLog)
+	cmd.AddCommand(newReshardCommand())
 	return cmd
 }
 
