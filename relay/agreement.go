@@ -102,7 +102,7 @@ type heardRow struct{ relay, table, instance string }
 // heard are the instances that did not say that they stopped, with when they said
 // something last.
 func (a *Agreement) heard(ctx context.Context) (map[heardRow]time.Time, error) {
-	iter := a.Session.Query("SELECT relay, table_name, instance, at, status FROM "+a.Keyspace+".relay_instances WHERE scope = 'keyspace'").
+	iter := a.Session.Query("SELECT relay, table_name, instance, at, status FROM " + a.Keyspace + ".relay_instances WHERE scope = 'keyspace'").
 		WithContext(ctx).Idempotent(true).Iter()
 	out := make(map[heardRow]time.Time)
 	var row heardRow

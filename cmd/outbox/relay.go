@@ -147,6 +147,7 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 type carriers interface {
 	run(context.Context) error
 	readiness() daemon.Readiness
+	reading() bool // whether all tails that there are to be have read once
 	commits() []func(gocql.UUID)
 }
 

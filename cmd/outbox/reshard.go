@@ -7,8 +7,9 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -103,11 +104,7 @@ func (c *config) reshard(cmd *cobra.Command, f *reshardFlags) error {
 	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
 		return err
 	}
-	r := &resharding{
-		name: c.Relay.Name, to: f.to,
-		agreement: relay.Agreement{Session: session, Keyspace: c.Scylla.Keyspace, Name: c.Relay.Name},
-		control:   share.Control{Admin: kadm.NewClient(client), Name: groupOf(c.Relay.Name), Replication: c.Relay.TopicReplication},
-	}
+	r := c.resharding(session, client, f.to)
 	if err := r.look(ctx); err != nil {
 		return err
 	}
@@ -128,6 +125,15 @@ func (c *config) reshard(cmd *cobra.Command, f *reshardFlags) error {
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "relay %s is divided into %d shards: set relay.shards to %d in all instances, and start them\n", r.name, r.to, r.to)
 	return err
+}
+
+// resharding is the change to so many shards, of the configured relay.
+func (c *config) resharding(session *gocql.Session, client *kgo.Client, to int) *resharding {
+	return &resharding{
+		name: c.Relay.Name, to: to,
+		agreement: relay.Agreement{Session: session, Keyspace: c.Scylla.Keyspace, Name: c.Relay.Name},
+		control:   share.Control{Client: client, Name: groupOf(c.Relay.Name), Replication: c.Relay.TopicReplication},
+	}
 }
 
 // groupOf is the name of the group of instances that share a relay.

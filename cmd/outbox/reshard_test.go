@@ -8,13 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
 func (b *verifyBundle) reshard(args ...string) (stdout, stderr string, code int) {
@@ -22,6 +21,15 @@ func (b *verifyBundle) reshard(args ...string) (stdout, stderr string, code int)
 	var out, errOut bytes.Buffer
 	code = run(append([]string{"relay", "reshard", "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr}, args...), &out, &errOut)
 	return out.String(), errOut.String(), code
+}
+
+func (b *verifyBundle) resharding(to int) *resharding {
+	b.t.Helper()
+	c, err := testConfig(b.t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return c.resharding(b.session, b.client, to)
 }
 
 // agreed is what relay_sharing says.
@@ -38,8 +46,14 @@ func (b *verifyBundle) agreed() int {
 // refused waits for an instance to end by itself, and checks that it says why.
 func (s *sharer) refused(t *testing.T, shards int, want ...string) {
 	t.Helper()
-	err := <-s.ended
-	s.ended <- nil
+	var err error
+	select {
+	case err = <-s.ended:
+		s.ended <- nil
+	case <-time.After(time.Minute):
+		_, text := s.detail(t)
+		t.Fatalf("an instance with %d shards is not refused: %s", shards, text)
+	}
 	var h hint
 	var usage usageError
 	if !errors.As(err, &h) || !errors.As(err, &usage) {
@@ -184,11 +198,7 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 func (b *verifyBundle) killedReshard(to, at int) (step string, ended bool) {
 	b.t.Helper()
 	killed := errors.New("killed")
-	r := &resharding{
-		name: relay.DefaultName, to: to,
-		agreement: relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName},
-		control:   share.Control{Admin: kadm.NewClient(b.client), Name: groupOf(relay.DefaultName)},
-	}
+	r := b.resharding(to)
 	r.made = func(s string) error {
 		step = s
 		if at--; at == 0 {
@@ -217,11 +227,7 @@ func TestReshard_BesideOneThatBegins(t *testing.T) {
 	one := b.share(2)
 	one.owned(t, 2)
 	one.leave()
-	r := &resharding{
-		name: relay.DefaultName, to: 3,
-		agreement: relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName},
-		control:   share.Control{Admin: kadm.NewClient(b.client), Name: groupOf(relay.DefaultName)},
-	}
+	r := b.resharding(3)
 	if err := r.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}

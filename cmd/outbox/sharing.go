@@ -225,6 +225,18 @@ func (s *sharing) commits() []func(gocql.UUID) {
 	return out
 }
 
+// reading says that all shards are carried here, and that each tail has read once.
+func (s *sharing) reading() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range s.running {
+		if !all.reading() {
+			return false
+		}
+	}
+	return len(s.running) == s.c.Relay.Shards
+}
+
 // status is what other instances are told.
 func (s *sharing) status() (relay.Sharing, []string) {
 	st := s.member.Status()

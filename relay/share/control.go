@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Control is what the instances of a name have in common at the broker: their group,
 // and the control topic whose partitions are the shards. It is for whoever changes
 // their number while none of them runs.
 type Control struct {
-	Admin *kadm.Client
+	Client *kgo.Client
 	// Name is Config.Name, Replication Config.Replication.
 	Name        string
 	Replication int16
@@ -32,9 +32,6 @@ type State struct {
 	// Members are the instances that are in the group, by the addresses of their hosts.
 	// One that was killed is among them for as long as its session timeout.
 	Members []string
-	// Shards is the number that they agreed on; 0 without members, or while they have
-	// not yet agreed.
-	Shards int
 }
 
 // Topic is the name of the control topic.
@@ -48,7 +45,7 @@ func (c *Control) State(ctx context.Context) (s State, err error) {
 	if s.Partitions, err = c.partitions(ctx); err != nil {
 		return s, err
 	}
-	groups, err := c.Admin.DescribeGroups(ctx, c.Name)
+	groups, err := kadm.NewClient(c.Client).DescribeGroups(ctx, c.Name)
 	if err != nil {
 		return s, fmt.Errorf("look up group %s: %w", c.Name, err)
 	}
@@ -59,16 +56,19 @@ func (c *Control) State(ctx context.Context) (s State, err error) {
 	for _, m := range g.Members {
 		s.Members = append(s.Members, m.ClientHost)
 	}
-	if _, number, ok := strings.Cut(g.Protocol, "/"); ok {
-		s.Shards, _ = strconv.Atoi(number)
-	}
 	return s, nil
 }
 
+// partitions asks the broker, and not what the client knew a few seconds ago.
 func (c *Control) partitions(ctx context.Context) (int, error) {
-	details, err := c.Admin.ListTopics(ctx, c.Topic())
-	if err == nil {
-		err = details[c.Topic()].Err
+	req := kmsg.NewPtrMetadataRequest()
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = kmsg.StringPtr(c.Topic())
+	req.Topics = append(req.Topics, topic)
+	resp, err := req.RequestWith(ctx, c.Client)
+	n := 0
+	if err == nil && len(resp.Topics) > 0 {
+		n, err = len(resp.Topics[0].Partitions), kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 	}
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
@@ -76,7 +76,7 @@ func (c *Control) partitions(ctx context.Context) (int, error) {
 	case err != nil:
 		return 0, fmt.Errorf("look up topic %s: %w", c.Topic(), err)
 	}
-	return len(details[c.Topic()].Partitions), nil
+	return n, nil
 }
 
 // Divide gives the control topic so many partitions, whatever it has: none are added
@@ -122,19 +122,19 @@ func (c *Control) Divide(ctx context.Context, shards int, done func(step string)
 
 // step makes one change that leads from n partitions to so many shards.
 func (c *Control) step(ctx context.Context, n, shards int) (step string, err error) {
-	topic := c.Topic()
+	topic, admin := c.Topic(), kadm.NewClient(c.Client)
 	switch {
 	case n == 0:
-		_, err = c.Admin.CreateTopic(ctx, int32(shards), replication(c.Replication), nil, topic)
+		_, err = admin.CreateTopic(ctx, int32(shards), replication(c.Replication), nil, topic)
 		return "made", explainControl(err, "make topic "+topic, "CREATE")
 	case n < shards:
 		var resp kadm.CreatePartitionsResponses
-		if resp, err = c.Admin.UpdatePartitions(ctx, shards, topic); err == nil {
+		if resp, err = admin.UpdatePartitions(ctx, shards, topic); err == nil {
 			err = resp[topic].Err
 		}
 		return "extended", explainControl(err, "add partitions to topic "+topic, "ALTER")
 	}
-	_, err = c.Admin.DeleteTopic(ctx, topic)
+	_, err = admin.DeleteTopic(ctx, topic)
 	return "deleted", explainControl(err, "delete topic "+topic, "DELETE")
 }
 
