@@ -35,7 +35,7 @@ issuer says so: admin.oidc_issuer.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return runAdmin(cmd, c)
 		},

@@ -178,7 +178,8 @@ func addFlags(cmd *cobra.Command, sections ...section) {
 }
 
 // loadConfig reads the configuration of a command whose flags addFlags made:
-// flag over environment over file over default. Every problem is reported at once.
+// flag over environment over file over default. Every problem is reported at once,
+// as an error of usage.
 func loadConfig(cmd *cobra.Command) (*config, error) {
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {
@@ -187,7 +188,12 @@ func loadConfig(cmd *cobra.Command) (*config, error) {
 	return loadConfigFrom(path, os.LookupEnv, cmd.Flags())
 }
 
-func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (*config, error) {
+func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (_ *config, err error) {
+	defer func() {
+		if err != nil {
+			err = usageError{err}
+		}
+	}()
 	k := koanf.New(".")
 	values := make(map[string]any, len(settings))
 	for _, s := range settings {

@@ -63,7 +63,7 @@ func (f *deliveriesFilter) empty() bool {
 func withDeliveries(cmd *cobra.Command, f func(*delivery.Store) error) error {
 	c, err := loadConfig(cmd)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	session, err := c.Scylla.session(c.Scylla.Keyspace)
 	if err != nil {

@@ -93,11 +93,11 @@ lost, double or out of order.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfigFrom("", noEnv, cmd.Flags())
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			c.Log.Level = level
 			if d.log, err = c.Log.logger(cmd.ErrOrStderr()); err != nil {
-				return usageError{err}
+				return err
 			}
 			if d.rate < 0 {
 				return usageError{fmt.Errorf("--rate %g: use requests per second, or 0 for as fast as it goes", d.rate)}

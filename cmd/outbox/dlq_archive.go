@@ -45,7 +45,7 @@ func (c *config) openArchive(cmd *cobra.Command) (*archive.Archive, error) {
 func withArchive(cmd *cobra.Command, f func(*config, *archive.Archive) error) (err error) {
 	c, err := loadConfig(cmd)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	a, err := c.openArchive(cmd)
 	if err != nil {

@@ -25,7 +25,7 @@ func newOrdersCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return runOrders(cmd, c)
 		},

@@ -86,7 +86,7 @@ address.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return runReact(cmd, c)
 		},

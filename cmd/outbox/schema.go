@@ -32,11 +32,11 @@ func newSchemaMigrateCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			log, err := c.Log.logger(cmd.ErrOrStderr())
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			session, err := c.Scylla.session("")
 			if err != nil {
@@ -66,7 +66,7 @@ func newSchemaStatusCommand() *cobra.Command {
 			}
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			session, err := c.Scylla.session("")
 			if err != nil {
@@ -117,7 +117,7 @@ func newSchemaPrintCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return schema.Print(cmd.OutOrStdout(), c.schemaOptions(nil))
 		},
@@ -138,7 +138,11 @@ func (c *config) schemaOptions(log *slog.Logger) schema.Options {
 	}
 }
 
-// logger is the configured logger, writing to w.
+// logger is the configured logger, writing to w. Errors are of usage.
 func (c logConfig) logger(w io.Writer) (*slog.Logger, error) {
-	return daemon.NewLogger(w, c.Level, c.Format)
+	log, err := daemon.NewLogger(w, c.Level, c.Format)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return log, nil
 }

@@ -178,7 +178,7 @@ its targets elsewhere. Metrics are at the admin address.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return runWatch(cmd, c)
 		},
