@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -75,24 +76,51 @@ func TestRequests_CountAnOutage(t *testing.T) {
 	}
 }
 
+// endsWith is a context that says why it has ended.
+type endsWith struct {
+	context.Context
+	err error
+}
+
+func (c endsWith) Err() error {
+	if c.Context.Err() != nil {
+		return c.err
+	}
+	return nil
+}
+
 // A request that nobody answered in time, one that nobody waits for any more, and
 // one that is refused are told apart.
 func TestRequests_CountHowTheyEnd(t *testing.T) {
 	t.Parallel()
-	node, r, session := countedSession(t)
+	node, r, session := countedSession(t, "--scylla-timeout", "10m")
 	for _, q := range []string{"CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", "CREATE TABLE k.t (key text PRIMARY KEY)"} {
 		if err := session.Query(q).Exec(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "t", Kinds: []engine.OpKind{engine.OpRead}}, Effect: faults.Effect{Freeze: true}})
-	const read = "SELECT key FROM k.t WHERE key = 'a'"
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_ = session.Query(read).WithContext(short).Exec() // counted below
-	gone, leave := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, leave)
-	_ = session.Query(read).WithContext(gone).Exec()
+	rule := node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "t", Kinds: []engine.OpKind{engine.OpRead}}, Effect: faults.Effect{Freeze: true}})
+	// asked is when the node has so many reads that it does not answer.
+	asked := func(n int) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); node.Faults().Hits(rule) < n; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the node was not asked %d times", n)
+			}
+		}
+	}
+	for i, err := range []error{context.DeadlineExceeded, context.Canceled} {
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- session.Query("SELECT key FROM k.t WHERE key = 'a'").WithContext(endsWith{ctx, err}).Exec()
+		}()
+		asked(i + 1)
+		end()
+		if got := <-ended; !errors.Is(got, err) {
+			t.Errorf("the request ended with %v, want %v", got, err)
+		}
+	}
 	node.Faults().Thaw()
 	node.Faults().Clear()
 	_ = session.Query("SELECT nothing FROM system.local").Exec()

@@ -29,7 +29,7 @@ type sharer struct {
 func (b *verifyBundle) share(shards int) *sharer {
 	b.t.Helper()
 	c, err := testConfig(b.t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil,
-		"--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "6s")
+		"--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "5m", "--relay-rebalance-timeout", "5m")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func (s *sharer) detail(t *testing.T) (ready bool, text string) {
 // owned waits until the instance has so many shards and is ready.
 func (s *sharer) owned(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ready, text := s.detail(t)
 		if len(s.member.Status().Owned) == n && ready {
 			return
@@ -150,7 +150,7 @@ func (b *verifyBundle) published(t *testing.T, n int) map[gocql.UUID][]int64 {
 	}
 	defer client.Close()
 	got, count := make(map[gocql.UUID][]int64), 0
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
 		wait := 5 * time.Second
 		if count >= n {
 			wait = 500 * time.Millisecond // more would be too many
@@ -180,7 +180,7 @@ func TestSharing_StandsBy(t *testing.T) {
 	one := b.share(1)
 	one.owned(t, 1)
 	two := b.share(1)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ready, text := two.detail(t)
 		if ready && strings.Contains(text, `"stands_by":true`) {
 			break
@@ -222,9 +222,14 @@ func TestSharing_WaitsForOneThatIsAlone(t *testing.T) {
 		}
 	}
 	one := b.share(2)
-	time.Sleep(4 * time.Second)
-	if ready, text := one.detail(t); ready || !strings.Contains(text, "is alone is waited for") || one.member.Status().Joined {
-		t.Errorf("beside one that is alone it says %s", text)
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		ready, text := one.detail(t)
+		if ready || one.member.Status().Joined || time.Now().After(end) {
+			t.Fatalf("beside one that is alone it says %s", text)
+		}
+		if strings.Contains(text, "is alone is waited for") {
+			break
+		}
 	}
 	stop()
 	<-gone

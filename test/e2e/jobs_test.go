@@ -129,7 +129,7 @@ func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 	c.readyWhen("ready with all of them dead", func(r *ready) bool { return r.Ready && r.DeadLetters == n && r.InFlight == 0 })
 	c.relay.Stop()
 	grow()
-	replay := harness.Start(t, "replay", "dlq", "replay", "--error-type", "record_too_large", "--yes", "--canary", "--wait", "1h",
+	replay := harness.Start(t, "replay", "dlq", "replay", "--error-type", "record_too_large", "--yes", "--force", "--canary", "--wait", "1h",
 		"--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr)
 	type job struct {
 		ID       string `json:"id"`
@@ -150,7 +150,7 @@ func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 	}
 	c.relay.Restart()
 	var end job
-	c.command(0, &end, "dlq", "jobs", "resume", jobs[0].ID, "--yes", "--wait", harness.Patience.String())
+	c.command(0, &end, "dlq", "jobs", "resume", jobs[0].ID, "--yes")
 	if end.State != "done" || end.Progress.Total != n || end.Progress.Changed != n || end.Progress.Replayed != n || end.Progress.Waiting != 0 {
 		t.Errorf("the report is %+v, want %d letters replayed", end, n)
 	}
