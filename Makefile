@@ -12,7 +12,7 @@ GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 
 # gotest,FORMAT is go test with a line for each package (pkgname) or test (testname),
 # and what failed once more at the end. It does not vet: lint does.
-gotest = go run $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-summary skipped -- -vet=off
+gotest = ./test/tool $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-summary skipped -- -vet=off
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 3s
@@ -36,8 +36,12 @@ build: ## build the binary into bin/outbox
 TIERS := lint test-race test-peers test-go test-fault test-virtual test-browser fuzz-short test-api bench-smoke compose-check vuln alerts cloud-check
 
 .PHONY: test
-test: ## everything CI runs, and how long each part takes (needs a JDK 17, Maven and Chromium)
+test: modules ## everything CI runs, and how long each part takes (needs a JDK 17, Maven and Chromium)
 	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
+
+.PHONY: modules
+modules:
+	@./test/retry "go mod download" go mod download
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -45,13 +49,13 @@ test-short: ## the Go-only tests, under two minutes
 
 .PHONY: test-go
 test-go: ## the Go tests, with all their seeds and sizes; the simulations are test-virtual
-	$(call gotest,pkgname) -timeout 15m $$(go list ./... | grep -v /test/sim)
+	$(call gotest,pkgname) -timeout 20m $$(go list ./... | grep -v /test/sim)
 
 # Seeds and sizes of -short, since the detector makes all of it ten times slower; and
 # without what runs in other processes, or one goroutine at a time.
 .PHONY: test-race
 test-race: cc ## the Go tests of -short under the race detector
-	$(call gotest,pkgname) -race -short -timeout 15m $$(go list ./... | grep -vE '/test/(sim|stories|e2e)')
+	$(call gotest,pkgname) -race -short -timeout 20m $$(go list ./... | grep -vE '/test/(sim|stories|e2e)')
 
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
@@ -72,11 +76,11 @@ test-api: ## the running APIs against their own descriptions, with schemathesis 
 
 .PHONY: test-fault
 test-fault: ## real processes, killed with SIGKILL at random moments
-	$(call gotest,testname) -tags fault -count=1 -timeout 15m -run Fault ./test/fault/...
+	$(call gotest,testname) -tags fault -count=1 -timeout 20m -run Fault ./test/fault/...
 
 .PHONY: test-browser
 test-browser: chromium ## the web console in a real Chromium (OUTBOX_SCREENSHOTS=DIR keeps pictures)
-	$(call gotest,testname) -tags browser -count=1 -timeout 10m ./test/browser
+	$(call gotest,testname) -tags browser -count=1 -timeout 20m ./test/browser
 
 .PHONY: mutants
 mutants: ## break the code in one line at a time; the tests must notice each break
@@ -120,9 +124,9 @@ bench-smoke: ## every Go benchmark once, so that they keep working
 
 .PHONY: lint
 lint: ## gofumpt, go vet, staticcheck
-	@out=$$(go run $(GOFUMPT) -l $$(git ls-files '*.go')); if [[ -n $$out ]]; then echo "not gofumpt-formatted (make fmt):"; echo "$$out"; exit 1; fi
+	@out=$$(./test/tool $(GOFUMPT) -l $$(git ls-files '*.go')); if [[ -n $$out ]]; then echo "not gofumpt-formatted (make fmt):"; echo "$$out"; exit 1; fi
 	go vet -tags 'peers fault browser' ./...
-	go run $(STATICCHECK) -tags 'peers,fault,browser' ./...
+	./test/tool $(STATICCHECK) -tags 'peers,fault,browser' ./...
 
 .PHONY: alerts
 alerts: ## test the alert rules, and read the dashboard's queries, with promtool
@@ -139,15 +143,15 @@ cloud-check: ## compile the archives at S3, Google Cloud and Azure, which make b
 
 .PHONY: fmt
 fmt: ## format the code
-	go run $(GOFUMPT) -w $$(git ls-files '*.go')
+	./test/tool $(GOFUMPT) -w $$(git ls-files '*.go')
 
 .PHONY: vuln
 vuln: ## known vulnerabilities, where the database is reachable
-	@./test/vuln-check 'go run $(GOVULNCHECK)'
+	@./test/vuln-check './test/tool $(GOVULNCHECK)'
 
 .PHONY: compose-check
 compose-check: ## validate docker-compose.yml against the compose specification
-	go run $(COMPOSESPEC) docker-compose.yml >/dev/null && echo "docker-compose.yml: valid"
+	./test/tool $(COMPOSESPEC) docker-compose.yml >/dev/null && echo "docker-compose.yml: valid"
 
 .PHONY: java
 java:
@@ -163,4 +167,4 @@ chromium:
 
 .PHONY: clean
 clean: ## remove what the targets made (the data of `make dev` too)
-	rm -rf bin .outbox .peers
+	rm -rf bin .outbox .peers .tools

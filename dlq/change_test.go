@@ -183,17 +183,14 @@ func TestChange_ThroughFaults(t *testing.T) {
 					b := setup(t)
 					id := b.bring(t, from)
 					lines := len(b.mustHistory(t, id))
-					full := b.Store
-					b.Store = b.another(t, patience(count))
-					hits := b.fault("dead_letter_queue", engine.OpCAS, 0, count, effect)
-					err := b.do(t, id, a)
+					life, hits := b.trouble(t, "dead_letter_queue", engine.OpCAS, count, effect)
+					err := doIn(life, t, b.another(t, patient), id, a)
 					if hits() == 0 {
 						t.Fatal("nothing was hit")
 					}
 					if err != nil && count == 1 {
 						t.Errorf("%s = %v, with one fault", a, err)
 					}
-					b.Store = full
 					b.heal(t)
 					h, settleErr := b.history(t.Context(), id, b.serial) // completes what was decided
 					if settleErr != nil {

@@ -187,7 +187,7 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 	case f.Final:
 		to, strategy, next = Manual, StrategyManual, time.Time{}
 		waiting = cmp.Or(f.Waiting, "another attempt cannot help")
-	case replays >= cmp.Or(f.MaxReplays, s.maxReplays):
+	case replays >= cmp.Or(f.MaxReplays, DefaultMaxReplays):
 		to, strategy, next = Failed, StrategyManual, time.Time{}
 		waiting = fmt.Sprintf("%d replays failed", replays)
 		if repeats > 1 {

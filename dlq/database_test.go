@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -40,29 +41,20 @@ func setup(t testing.TB, opts ...Option) *bundle {
 // after a crash.
 func (b *bundle) another(t testing.TB, opts ...Option) *Store {
 	t.Helper()
-	s, err := Open(b.session, schema.DefaultKeyspace, append([]Option{WithClock(b.clock.now)}, opts...)...)
+	s, err := Open(b.session, schema.DefaultKeyspace, append([]Option{WithClock(b.clock.now), steady}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// impatient gives up soon enough to wait for it.
-var impatient = WithTimeouts(400*time.Millisecond, 1200*time.Millisecond)
+// steady gives nothing up because the machine stood still.
+var steady = WithTimeouts(30*time.Second, 2*time.Minute)
 
-// patient outlasts single faults on a slow machine.
-var patient = WithTimeouts(time.Second, 30*time.Second)
+// patient waits for an answer no longer than a test may, and outlasts single faults.
+var patient = WithTimeouts(time.Second, 2*time.Minute)
 
-// patience is what goes with faults that hit so many times; 0 means always.
-func patience(count int) Option {
-	if count == 0 {
-		return impatient
-	}
-	return patient
-}
-
-// counts are how many statements a fault hits; 0 means all, until the store gives
-// up, which takes its time.
+// counts are how many statements a fault hits; 0 means all, until the process dies.
 func counts() []int {
 	if testing.Short() {
 		return []int{1}
@@ -76,6 +68,24 @@ func (b *bundle) fault(table string, kind engine.OpKind, skip, count int, e faul
 		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}}, Skip: skip, Count: count, Effect: e,
 	})
 	return func() int { return b.node.Faults().Hits(id) }
+}
+
+// trouble is a fault, and the life of the process that meets it: with count 0 it
+// dies at the second statement.
+func (b *bundle) trouble(t testing.TB, table string, kind engine.OpKind, count int, e faults.Effect) (life context.Context, hits func() int) {
+	life, die := context.WithCancel(t.Context())
+	t.Cleanup(die)
+	seen := 0
+	id := b.node.Faults().MustAdd(faults.Rule{
+		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}, Func: func(op engine.Op) bool {
+			if seen++; count == 0 && seen == 2 {
+				die()
+			}
+			return true
+		}},
+		Count: count, Effect: e,
+	})
+	return life, func() int { return b.node.Faults().Hits(id) }
 }
 
 // testLetter is a letter of aggregate a with number seq.

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// HoldLife is how long a hold is listed unless it is written again.
-const HoldLife = 3 * time.Minute
-
 // Hold is what keeps letters of a table from being replayed now, as the relay
 // sees it: a condition that does not hold, or a canary that died again.
 type Hold struct {
@@ -27,7 +24,8 @@ func (h *Hold) of(l *Letter) bool {
 }
 
 // Holds are the holds of an outbox table, "keyspace.table", written in the last
-// HoldLife. A relay that is gone leaves its own for that long.
+// three minutes, which is the rows' time to live. A relay that is gone leaves its
+// own for that long.
 func (s *Store) Holds(ctx context.Context, table string) ([]Hold, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

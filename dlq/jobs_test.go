@@ -120,7 +120,8 @@ func TestSteerJob(t *testing.T) {
 	for name, effect := range casFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, patient)
+			b := setup(t)
+			s := b.another(t, patient)
 			ctx := t.Context()
 			j := b.mustCreateJob(t, JobSpec{Action: ActionReplay})
 			state := func(want JobState, lines int) {
@@ -133,9 +134,9 @@ func TestSteerJob(t *testing.T) {
 				do   func() error
 				want JobState
 			}{
-				{func() error { return b.PauseJob(ctx, j.ID, eve) }, JobPaused},
-				{func() error { return b.ResumeJob(ctx, j.ID, eve) }, JobQueued},
-				{func() error { return b.CancelJob(ctx, j.ID, eve) }, JobCancelled},
+				{func() error { return s.PauseJob(ctx, j.ID, eve) }, JobPaused},
+				{func() error { return s.ResumeJob(ctx, j.ID, eve) }, JobQueued},
+				{func() error { return s.CancelJob(ctx, j.ID, eve) }, JobCancelled},
 			} {
 				b.fault("dead_letter_jobs", engine.OpCAS, 0, 1, effect)
 				for range 2 { // the second changes nothing

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/google/uuid"
 )
 
 // Letter is an event that was not published, why, and what was done about it.
@@ -99,20 +98,6 @@ type Letter struct {
 
 	job gocql.UUID // the bulk job that changed it last
 }
-
-// RowID is the id of a letter for a row that has no event id that can be read:
-// always the same for the same parts, such as the row's key or its stream and
-// cdc$time.
-func RowID(table string, parts ...string) gocql.UUID {
-	name := table
-	for _, p := range parts {
-		name += "\x00" + p
-	}
-	return gocql.UUID(uuid.NewSHA1(rowSpace, []byte(name)))
-}
-
-// rowSpace is the name space of RowID.
-var rowSpace = uuid.MustParse("9c2f4f0e-7d53-4b6a-8d0b-5e3a1a6c7b10")
 
 // OutcomeKind is how a letter was resolved.
 type OutcomeKind string

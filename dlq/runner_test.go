@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
 )
 
 // setupJobs is setup with a clock that goes.
@@ -97,7 +100,7 @@ func (b *bundle) relay(t *testing.T, fail func(*Letter) string) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			found, err := b.Requests(ctx, testTable)
+			found, err := b.Requests(ctx, testTable, nil)
 			if err != nil {
 				continue
 			}
@@ -169,14 +172,18 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 // settles as overtaken.
 func TestRunner_SaysWhatStillWaits(t *testing.T) {
 	t.Parallel()
-	b := setupJobs(t)
+	b := setup(t)
+	var later atomic.Int64
+	b.Store = b.another(t, WithClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }))
 	ids := b.buryMany(t, 4, nil)
 	start(t, b.Store, quick("r1"))
-	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: append(ids, gocql.MustRandomUUID()), Follow: 500 * time.Millisecond})
+	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: append(ids, gocql.MustRandomUUID()), Follow: time.Hour})
 	b.jobWhen(t, j.ID, "acting", func(j *Job) bool { return j.Progress.Changed == 4 })
 	if err := b.Discard(t.Context(), ids[0], eve); err != nil {
 		t.Fatal(err)
 	}
+	b.jobWhen(t, j.ID, "following", func(j *Job) bool { return j.Progress.Overtaken == 1 })
+	later.Store(int64(time.Hour))
 	j = b.jobWhen(t, j.ID, "done", finished)
 	want := Progress{Total: 5, Done: 5, Changed: 4, Overtaken: 1, Waiting: 3, Skipped: map[string]int{"missing": 1}}
 	if !reflect.DeepEqual(j.Progress, want) {
@@ -215,49 +222,112 @@ func TestRunner_EveryAction(t *testing.T) {
 	}
 }
 
+// shut keeps the letters of an outbox table as they are, until open is called:
+// what would announce their change to the relay fails, and is tried again.
+func (b *bundle) shut(table string) (open func()) {
+	id := b.node.Faults().MustAdd(faults.Rule{
+		Match: faults.Match{Table: "dead_letter_requests", Func: func(op engine.Op) bool {
+			return slices.ContainsFunc(op.Mutations, func(m *store.Mutation) bool { return string(m.Key) == table })
+		}},
+		Effect: faults.Effect{Failure: faults.Unavailable(0, 1)},
+	})
+	return func() { _ = b.node.Faults().Remove(id) }
+}
+
 func TestRunner_PauseResumeCancel(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ctx := t.Context()
-	ids := b.buryMany(t, 40, nil)
+	tables := []string{testTable, "outbox.later", "outbox.never"}
+	ids := b.buryMany(t, 12, func(i int, l *Letter) { l.Table = tables[i/4] })
+	open := b.shut(tables[1])
+	b.shut(tables[2])
 	start(t, b.Store, quick("r1"))
-	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids, Rate: 50, BatchSize: 100})
-	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done >= 3 })
+	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids})
+	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done == 4 })
 	if err := b.PauseJob(ctx, j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
-	b.jobWhen(t, j.ID, "let go", func(j *Job) bool { return j.ClaimedBy == "" })
-	paused := b.actedOnce(t, j.ID, -1, ids)
-	if paused < 3 || paused > 38 {
-		t.Errorf("paused after %d of %d letters", paused, len(ids))
+	paused := b.jobWhen(t, j.ID, "let go", func(j *Job) bool { return j.ClaimedBy == "" })
+	open()
+	other := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: b.buryMany(t, 1, nil)})
+	b.jobWhen(t, other.ID, "done", finished)
+	if now := b.mustJob(t, j.ID); now.State != JobPaused || now.Version != paused.Version {
+		t.Errorf("while another job ran the paused one became %s, version %d, want %d", now.State, now.Version, paused.Version)
 	}
-	time.Sleep(100 * time.Millisecond) // nothing must happen
-	if n := b.actedOnce(t, j.ID, -1, ids); n != paused {
-		t.Errorf("a paused job changed %d letters", n-paused)
-	}
+	b.actedOnce(t, j.ID, 1, ids[:4])
+	b.actedOnce(t, j.ID, 0, ids[4:])
 	if err := b.ResumeJob(ctx, j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
-	b.jobWhen(t, j.ID, "running again", func(j *Job) bool { return j.Progress.Done > paused })
+	b.jobWhen(t, j.ID, "running again", func(j *Job) bool { return j.Progress.Done == 8 })
 	if err := b.CancelJob(ctx, j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
 	j = b.jobWhen(t, j.ID, "finished", finished)
-	n := b.actedOnce(t, j.ID, -1, ids)
-	if j.State != JobCancelled || j.Progress.Changed != n || n <= paused || n == len(ids) {
-		t.Errorf("cancelled with %d letters changed, the report is %s %+v", n, j.State, j.Progress)
+	if j.State != JobCancelled || j.Progress.Changed != 8 || j.Progress.Done != 8 {
+		t.Errorf("the report is %s %+v, want 8 letters changed", j.State, j.Progress)
 	}
+	b.actedOnce(t, j.ID, 1, ids[:8])
+	b.actedOnce(t, j.ID, 0, ids[8:])
 	if len(j.History) != 4 {
 		t.Errorf("history %+v, want create, pause, resume, cancel", j.History)
 	}
 }
 
+// At one letter an hour the second one waits.
+func TestRunner_Rate(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ids := b.buryMany(t, 20, nil)
+	start(t, b.Store, quick("r1"))
+	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids, Rate: 1.0 / 3600})
+	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done > 0 })
+	if err := b.CancelJob(t.Context(), j.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	if j = b.jobWhen(t, j.ID, "finished", finished); j.State != JobCancelled || j.Progress.Changed != 1 {
+		t.Errorf("the report is %s %+v, want one letter changed", j.State, j.Progress)
+	}
+}
+
 // A job that is paused and resumed before its runner has seen that goes on as if
-// nothing had been.
+// nothing had been. This runner looks at its job between batches only.
+func TestRunner_PausedAndResumedUnseen(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ids := b.buryMany(t, 6, func(i int, l *Letter) {
+		if i == 2 {
+			l.Table = "outbox.later"
+		}
+	})
+	open := b.shut("outbox.later")
+	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids, BatchSize: 3})
+	start(t, b.Store, RunnerConfig{Owner: "r1", Poll: time.Hour})
+	b.jobWhen(t, j.ID, "acting", func(j *Job) bool { return len(j.ids) == 3 })
+	if err := b.PauseJob(t.Context(), j.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ResumeJob(t.Context(), j.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	open()
+	if j = b.jobWhen(t, j.ID, "done", finished); j.State != JobDone || j.Progress.Changed != len(ids) {
+		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
+	}
+	b.actedOnce(t, j.ID, 1, ids)
+}
+
+// However often it is paused and resumed, and whichever of it the runner sees.
 func TestRunner_PausedAndResumedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 60, nil)
+	ids := b.buryMany(t, 60, func(i int, l *Letter) {
+		if i == 59 {
+			l.Table = "outbox.last"
+		}
+	})
+	open := b.shut("outbox.last")
 	cfg := quick("r1")
 	cfg.Poll = 20 * time.Millisecond
 	start(t, b.Store, cfg)
@@ -265,12 +335,13 @@ func TestRunner_PausedAndResumedAtOnce(t *testing.T) {
 	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done > 0 })
 	for range 30 {
 		if err := b.PauseJob(t.Context(), j.ID, eve); err != nil {
-			break // it is done
+			t.Fatal(err)
 		}
 		if err := b.ResumeJob(t.Context(), j.ID, eve); err != nil {
 			t.Fatal(err)
 		}
 	}
+	open()
 	j = b.jobWhen(t, j.ID, "done", finished)
 	if j.State != JobDone || j.Progress.Changed != len(ids) {
 		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
@@ -310,16 +381,26 @@ func TestRunner_Canary(t *testing.T) {
 }
 
 // Two runners that both believe to have a job change each letter once, and the
-// report is right. They do so because neither says in time that it lives.
+// report is right. They do so because the one that has it is taken for dead, again
+// and again.
 func TestRunner_TwoNeverActTwice(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ids := b.buryMany(t, 60, nil)
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.03, Effect: casFaults["decided"]})
 	for i := range 3 {
-		start(t, b.another(t, WithClock(time.Now)), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond, Lease: time.Millisecond})
+		start(t, b.another(t, WithClock(time.Now)), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond})
 	}
 	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: ids, BatchSize: 7, Follow: -1})
+	for range 20 {
+		b.jobWhen(t, j.ID, "claimed", func(j *Job) bool { return j.ClaimedBy != "" || finished(j) })
+		if _, err := b.changeJob(t.Context(), j.ID, "test", func(j *Job) (bool, error) {
+			j.ClaimedBy, j.ClaimedUntil = "", time.Time{}
+			return !finished(j), nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	j = b.jobWhen(t, j.ID, "done", finished)
 	if j.State != JobDone || j.Progress.Changed != len(ids) || j.Progress.Done != len(ids) {
 		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
@@ -396,17 +477,18 @@ func crashAt(t *testing.T, k int) bool {
 		Effect: faults.Effect{Failure: faults.Unavailable(0, 1), Fate: []engine.Fate{0, engine.FateApply}[k%2]},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	dying := b.another(t, WithClock(time.Now), WithTimeouts(100*time.Millisecond, 200*time.Millisecond))
+	// It does not try for long to give the job back.
+	dying := b.another(t, WithClock(time.Now), WithTimeouts(200*time.Millisecond, 400*time.Millisecond))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, err := NewRunner(dying, RunnerConfig{Owner: "r1", Poll: time.Hour, Concurrency: 1}).RunJob(ctx, j.ID)
+		_, err := NewRunner(dying, RunnerConfig{Owner: "r1", Poll: 100 * time.Millisecond, Concurrency: 1}).RunJob(ctx, j.ID)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			t.Logf("RunJob() = %v", err)
 		}
 	})
-	lived := false
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if lived = finished(b.mustJob(t, j.ID)); lived || b.node.Faults().Hits(rule) > 0 {
+	for deadline := time.Now().Add(time.Minute); !finished(b.mustJob(t, j.ID)) && b.node.Faults().Hits(rule) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Error("the runner neither ends the job nor dies")
 			break
 		}
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -90,14 +88,6 @@ func (w within) Load(url string) (any, error) {
 		return nil, err
 	}
 	return jsonschema.UnmarshalJSON(bytes.NewReader(b))
-}
-
-// Types are the event types that have a schema, sorted.
-func (s *Schemas) Types() []string {
-	if s == nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(s.byType))
 }
 
 // Has tells whether the event type has a schema.

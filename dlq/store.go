@@ -35,18 +35,17 @@ func Delay(replays int) time.Duration {
 // Store is the dead letters of one keyspace. It is safe for concurrent use, by
 // any number of processes.
 type Store struct {
-	session    *gocql.Session
-	keyspace   string
-	cons       gocql.Consistency
-	serial     gocql.Consistency
-	timeout    time.Duration
-	budget     time.Duration
-	maxReplays int
-	now        func() time.Time
-	log        *slog.Logger
-	stmt       statements
-	buckets    bucketCache
-	marks      requestMarks
+	session  *gocql.Session
+	keyspace string
+	cons     gocql.Consistency
+	serial   gocql.Consistency
+	timeout  time.Duration
+	budget   time.Duration
+	now      func() time.Time
+	log      *slog.Logger
+	stmt     statements
+	buckets  bucketCache
+	marks    requestMarks
 }
 
 // Option changes a Store.
@@ -65,9 +64,6 @@ func WithTimeouts(attempt, budget time.Duration) Option {
 	return func(s *Store) { s.timeout, s.budget = attempt, budget }
 }
 
-// WithMaxReplays is after how many failed automatic replays a letter is failed.
-func WithMaxReplays(n int) Option { return func(s *Store) { s.maxReplays = n } }
-
 // WithClock is the clock; it decides when claims run out. Default time.Now.
 func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
 
@@ -83,7 +79,7 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 	}
 	s := &Store{
 		session: session, keyspace: keyspace, cons: gocql.LocalQuorum, serial: gocql.Serial, timeout: DefaultAttemptTimeout,
-		budget: DefaultBudget, maxReplays: DefaultMaxReplays, now: time.Now, log: slog.New(slog.DiscardHandler),
+		budget: DefaultBudget, now: time.Now, log: slog.New(slog.DiscardHandler),
 		stmt: newStatements(keyspace),
 	}
 	for _, o := range opts {
@@ -95,9 +91,6 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 	}
 	if s.timeout <= 0 || s.budget < s.timeout {
 		errs = append(errs, fmt.Errorf("timeouts %s and %s: must be positive, the budget not below the attempt", s.timeout, s.budget))
-	}
-	if s.maxReplays < 1 {
-		errs = append(errs, fmt.Errorf("replays %d: must be at least 1", s.maxReplays))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("dead letters: %w", err)

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,39 +62,44 @@ func (b *bundle) bring(t *testing.T, to Status) gocql.UUID {
 // do does an action as its usual caller does.
 func (b *bundle) do(t *testing.T, id gocql.UUID, a Action) error {
 	t.Helper()
-	ctx := t.Context()
+	return doIn(t.Context(), t, b.Store, id, a)
+}
+
+// doIn does it in a process that may die.
+func doIn(ctx context.Context, t *testing.T, s *Store, id gocql.UUID, a Action) error {
+	t.Helper()
 	switch a {
 	case ActionClaim:
-		_, err := b.Claim(ctx, id, me, time.Minute)
+		_, err := s.Claim(ctx, id, me, time.Minute)
 		return err
 	case ActionExtend:
-		return b.Extend(ctx, id, me, time.Hour)
+		return s.Extend(ctx, id, me, time.Hour)
 	case ActionUnclaim:
-		return b.Unclaim(ctx, id, me, "the breaker opened")
+		return s.Unclaim(ctx, id, me, "the breaker opened")
 	case ActionFail:
-		_, err := b.Fail(ctx, id, me, Failure{Class: "attempts_used"})
+		_, err := s.Fail(ctx, id, me, Failure{Class: "attempts_used"})
 		return err
 	case ActionSettle:
-		return b.Resolve(ctx, id, me, Outcome{Kind: OutcomeFound})
+		return s.Resolve(ctx, id, me, Outcome{Kind: OutcomeFound})
 	case ActionReplay:
-		return b.Replay(ctx, id, eve)
+		return s.Replay(ctx, id, eve)
 	case ActionDiscard:
-		return b.Discard(ctx, id, eve)
+		return s.Discard(ctx, id, eve)
 	case ActionRelease:
-		return b.Release(ctx, id, eve)
+		return s.Release(ctx, id, eve)
 	case ActionPark:
-		return b.Park(ctx, id, eve)
+		return s.Park(ctx, id, eve)
 	case ActionResolve:
-		return b.ResolveByHand(ctx, id, eve)
+		return s.ResolveByHand(ctx, id, eve)
 	case ActionEdit:
-		_, err := b.Edit(ctx, id, Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json"}, eve, 0)
+		_, err := s.Edit(ctx, id, Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json"}, eve, 0)
 		return err
 	case ActionArchive:
-		return b.Archive(ctx, id, eve)
+		return s.Archive(ctx, id, eve)
 	case ActionPurge:
-		return b.Purge(ctx, id, Purge{Force: true}, eve)
+		return s.Purge(ctx, id, Purge{Force: true}, eve)
 	case ActionRestore:
-		return b.Restore(ctx, id, nil, eve)
+		return s.Restore(ctx, id, nil, eve)
 	}
 	t.Fatalf("no test does %q", a)
 	return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -112,9 +111,6 @@ func New(conf Config) (*Dispatcher, error) {
 	}
 	return d, nil
 }
-
-// Targets are the names of the targets, sorted.
-func (d *Dispatcher) Targets() []string { return slices.Sorted(maps.Keys(d.workers)) }
 
 // Notify queues m for every target, or for those named. It never waits: a
 // target whose queue is full does not get m, which is counted and, once until

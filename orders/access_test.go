@@ -102,10 +102,32 @@ func TestHTTP_RequestIDAndTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := b.stored(t, uuid).events
-	if h := events[0].Headers; h[HeaderRequestID] != "req-1" || h[outbox.HeaderTraceParent] != trace {
+	if h := events[0].Headers; h[outbox.HeaderRequestID] != "req-1" || h[outbox.HeaderTraceParent] != trace {
 		t.Errorf("headers of the first event = %v", h)
 	}
-	if h := events[1].Headers; h[HeaderRequestID] != made || h[outbox.HeaderTraceParent] != "" {
+	if h := events[1].Headers; h[outbox.HeaderRequestID] != made || h[outbox.HeaderTraceParent] != "" {
 		t.Errorf("headers of the second event = %v, want %s and no trace", h, made)
+	}
+}
+
+// Behind a proxy each caller's wrong tokens are its own, not the proxy's.
+func TestHTTP_WrongTokensBehindAProxy(t *testing.T) {
+	t.Parallel()
+	_, hash := access.NewToken()
+	gate, err := access.New(access.Config{Tokens: []access.Token{{Name: "reader", Role: access.Viewer, Hash: hash}}, FailuresPerMinute: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxies, err := access.NewProxies([]string{"192.0.2.1"}, access.XForwardedFor) // httptest's caller
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHandler(t, setup(t).Service, ServerConfig{Gate: gate, Proxies: proxies})
+	for _, tt := range []struct {
+		caller string
+		status int
+		kind   string
+	}{{"203.0.113.5", 401, problemUnauthorized}, {"203.0.113.5", 429, problemRate}, {"203.0.113.6", 401, problemUnauthorized}} {
+		request(t, h, "GET", "/v1/orders?customer_id=1", "", "Authorization", "Bearer wrong", "X-Forwarded-For", tt.caller).mustBeProblem(t, tt.status, tt.kind)
 	}
 }

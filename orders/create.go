@@ -112,10 +112,6 @@ func (s *Service) isStored(ctx context.Context, o *Order) bool {
 	return err == nil && got != nil && event != nil && got.Version >= o.Version && event.Sequence >= o.Version
 }
 
-// HeaderRequestID is the event header, and so the record header, that holds the
-// id of the request which made the event.
-const HeaderRequestID = outbox.HeaderRequestID
-
 // headers are what of opts travels with the event.
 func (opts WriteOptions) headers() map[string]string {
 	return trace.Headers(opts.TraceParent, opts.TraceState, opts.RequestID)

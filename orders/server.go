@@ -46,9 +46,16 @@ type ServerConfig struct {
 	// MaxBodyBytes bounds a request body. Default 256 KiB; at most that, as an
 	// order and its event must fit one batch with their rows in the CDC log.
 	MaxBodyBytes int64
-	// DrainTimeout is how long requests may still run when the server stops.
+	// DrainDelay is how long requests are still taken when the server is to stop and
+	// /readyz says so already: as long as a load balancer needs to notice. Default 0:
+	// none are taken from then on.
+	DrainDelay time.Duration
+	// DrainTimeout is how long requests may still run after that.
 	// Default 30 s; it should exceed the service's WriteBudget.
 	DrainTimeout time.Duration
+	// Stopping is told once, after DrainDelay, that what Routes have running for ever
+	// has to end: it would be waited for. May be nil.
+	Stopping func()
 	// ReadyTimeout bounds the question to the database behind /readyz. Default 2 s.
 	ReadyTimeout time.Duration
 	// Gate is who may come in: reading needs a viewer, the rest an operator. Nil lets
@@ -59,6 +66,9 @@ type ServerConfig struct {
 	// for a proxy on this machine that says who may come in; otherwise such a request
 	// may be a page's that had its own name resolve to this machine. Default: no.
 	AnyHost bool
+	// Proxies are those whose word on who asked counts: for wrong tokens, for quotas
+	// where there are no tokens, and in the log. Default: none.
+	Proxies access.Proxies
 	// Routes are what else is offered at the same address: each is called once
 	// with the API to register its operations with. Problems without a type get one; with a Gate
 	// an operation needs the role that access.Needs gives it, or else a viewer to
@@ -90,6 +100,9 @@ func (c ServerConfig) validate() error {
 	var errs []error
 	if c.MaxBodyBytes < 1 || c.MaxBodyBytes > DefaultMaxBodyBytes {
 		errs = append(errs, fmt.Errorf("max body bytes %d: must be from 1 to %d", c.MaxBodyBytes, DefaultMaxBodyBytes))
+	}
+	if c.DrainDelay < 0 {
+		errs = append(errs, fmt.Errorf("drain delay %s: must not be negative; 0 is none", c.DrainDelay))
 	}
 	if c.DrainTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("drain timeout %s: must be positive", c.DrainTimeout))
@@ -141,6 +154,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 		register(h)
 	}
 	refine(h.OpenAPI())
+	httpapi.DescribeDiscreet(h.OpenAPI())
 	addExamples(h.OpenAPI())
 	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.Write(w, newProblem(http.StatusNotFound, problemNoPath, "There is no such page; /docs is one."))
@@ -155,18 +169,20 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 		OwnHost: cfg.Gate == nil && !cfg.AnyHost, Logger: cfg.Logger,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
 	}
-	s.handler = access.WithRequestIDs(browsers.Wrap(elsewhere(mux, h.OpenAPI())))
+	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(browsers.Wrap(elsewhere(mux, h.OpenAPI()))))
 	return s, nil
 }
 
 // Handler returns the routes, for a caller who has an HTTP server.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Serve answers on l until ctx ends, then takes no new requests, lets those
-// that run finish within DrainTimeout, and returns nil. It closes l.
+// Serve answers on l until ctx ends and for DrainDelay more, with /readyz at 503
+// at once; then it takes no new requests, lets those that run finish within
+// DrainTimeout, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return httpapi.Server{
-		Name: "order API", ReadTimeout: readTimeout, WriteTimeout: writeTimeout, DrainTimeout: s.cfg.DrainTimeout, Stopping: s.Drain, Logger: s.cfg.Logger,
+		Name: "order API", ReadTimeout: readTimeout, WriteTimeout: writeTimeout, DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
+		Leaving: s.Drain, Stopping: s.cfg.Stopping, Logger: s.cfg.Logger,
 	}.Serve(ctx, l, s.handler)
 }
 

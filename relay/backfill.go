@@ -49,7 +49,6 @@ type backfill struct {
 	readback  *readback
 	older     *olderRows
 	limiter   *rate.Limiter
-	lookup    lookup
 	table     outbox.Table
 	arc       arc // the tokens that are scanned
 
@@ -69,7 +68,7 @@ type backfill struct {
 func newBackfill(r *Relay, p *publisher, back *readback) *backfill {
 	cfg := &r.cfg
 	b := &backfill{
-		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, lookup: r.lookup, table: r.table, arc: r.own.arc,
+		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, table: r.table, arc: r.own.arc,
 		store:   newCQLBackfills(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table),
 		limiter: rate.NewLimiter(rate.Inf, 1), more: make(chan struct{}, 1),
 	}

@@ -92,7 +92,7 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 	if settled == nil {
 		settled = func() {}
 	}
-	if err := b.publisher.submit(b.t.Context(), e, 0, bySweep, settled); err != nil {
+	if err := b.publisher.submit(b.t.Context(), storedEvent{Event: e}, bySweep, settled); err != nil {
 		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
 	}
 }

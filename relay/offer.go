@@ -111,13 +111,8 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, err error) 
 	return v, err
 }
 
-// submit hands on an event whose turn the caller knows it to be.
-func (p *publisher) submit(ctx context.Context, e outbox.Event, written int64, by source, settled func()) error {
-	return p.submitRow(ctx, storedEvent{e, written, nil}, by, settled)
-}
-
-// submitRow is submit for a row that may be no event.
-func (p *publisher) submitRow(ctx context.Context, e storedEvent, by source, settled func()) error {
+// submit hands on a row, which may be no event, whose turn the caller knows it to be.
+func (p *publisher) submit(ctx context.Context, e storedEvent, by source, settled func()) error {
 	_, err := p.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: by, owner: true, anyway: true, settled: settled})
 	return err
 }

@@ -475,7 +475,6 @@ type publisherState struct {
 	// What is remembered: events that the sweep has still to show, events that
 	// it has shown, aggregates.
 	fresh, shown, aggregates int
-	full                     bool
 	// letters are the dead letters that are not settled, spilled those that an
 	// open breaker made, parked the aggregates that wait behind one.
 	letters, spilled, parked int
@@ -490,7 +489,7 @@ func (p *publisher) state() publisherState {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := publisherState{open: len(p.items), bytes: p.bytes, held: len(p.held), full: p.memory.full()}
+	s := publisherState{open: len(p.items), bytes: p.bytes, held: len(p.held)}
 	s.fresh, s.shown, s.aggregates = p.memory.size()
 	s.letters, s.spilled, s.breaker = len(p.letters.known), p.letters.spilled, p.breaker.status
 	s.parked, s.stalled = p.letters.strict, p.stalled()

@@ -143,7 +143,7 @@ func TestPublisher_BoundsWhatIsInFlight(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		err := b.publisher.submit(ctx, event(11, 1, "OrderCreated"), 0, bySweep, func() {})
+		err := b.publisher.submit(ctx, storedEvent{Event: event(11, 1, "OrderCreated")}, bySweep, func() {})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("submit() error = %v, want it to wait until the deadline", err)
 		}

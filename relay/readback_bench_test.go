@@ -26,7 +26,7 @@ func BenchmarkReadback(b *testing.B) {
 	}
 	defer p.close()
 	for _, e := range events(n/2, 2, "OrderCreated", "OrderUpdated") {
-		if err := p.submit(b.Context(), e, 0, bySweep, nil); err != nil {
+		if err := p.submit(b.Context(), storedEvent{Event: e}, bySweep, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

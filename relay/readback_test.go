@@ -317,7 +317,7 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 		}
 		for _, e := range all[i*20 : i*20+20] {
 			e.Payload = bytes.Repeat(e.Payload, 20)
-			if err := p.submit(t.Context(), e, 0, bySweep, nil); err != nil {
+			if err := p.submit(t.Context(), storedEvent{Event: e}, bySweep, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -46,7 +46,6 @@ type Relay struct {
 	mu       sync.Mutex
 	reading  bool
 	lastErr  error // why the reader ended last
-	lastAt   time.Time
 	started  time.Time
 	stuck    error // why the start does not get on
 	idle     bool  // the table is carried whole by another shard
@@ -98,6 +97,9 @@ func (r *Relay) Committed(aggregate gocql.UUID) {
 // acknowledged is checkpointed then too.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.shardMetrics != nil {
+		if err := r.shardMetrics.register(); err != nil {
+			return err
+		}
 		defer r.shardMetrics.unregister()
 	}
 	for {
@@ -336,7 +338,7 @@ func (r *Relay) setReading(on bool, err error) {
 	defer r.mu.Unlock()
 	r.reading = on
 	if err != nil {
-		r.lastErr, r.lastAt = err, time.Now()
+		r.lastErr = err
 		r.restarts++
 	}
 }

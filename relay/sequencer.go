@@ -83,7 +83,7 @@ func (s *sequencer) admit(ctx context.Context, e storedEvent, since int64, settl
 			return err
 		}
 	}
-	return s.publisher.submitRow(ctx, e, bySweep, settled)
+	return s.publisher.submit(ctx, e, bySweep, settled)
 }
 
 // fill hands on the events from next up to e, looking for them for a while.
@@ -166,7 +166,7 @@ func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error
 // still to come, finds it handed on.
 func (s *sequencer) recover(ctx context.Context, f storedEvent) error {
 	s.log.Debug("event read by key, ahead of the log", "event_id", f.IDString(), "aggregate_id", f.AggregateString(), "seq", f.Sequence)
-	return s.publisher.submitRow(ctx, f, byKey, nil)
+	return s.publisher.submit(ctx, f, byKey, nil)
 }
 
 // cqlLookup looks up events in the outbox table.

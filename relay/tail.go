@@ -61,7 +61,7 @@ func newTail(cfg *Config, m *metrics, src generationSource, rows tailLog, s *str
 		limiter:  rate.NewLimiter(rate.Limit(cfg.TailMaxQueriesPerSecond), max(1, int(cfg.TailMaxQueriesPerSecond/100))),
 		querying: make(chan struct{}, tailQueries), running: make(map[*generation][]*tailGroup),
 	}
-	t.gaps = newTailGaps(cfg, m, p, find)
+	t.gaps = newTailGaps(cfg, p, find)
 	return t
 }
 

@@ -33,7 +33,6 @@ const (
 type tailGaps struct {
 	publisher *publisher
 	lookup    lookup
-	metrics   *metrics
 	giveUp    time.Duration
 	lookups   chan struct{} // holds one token for each look-up under way
 	wg        sync.WaitGroup
@@ -52,9 +51,9 @@ type tailGap struct {
 	poke  chan struct{} // the log has shown another event
 }
 
-func newTailGaps(cfg *Config, m *metrics, p *publisher, find lookup) *tailGaps {
+func newTailGaps(cfg *Config, p *publisher, find lookup) *tailGaps {
 	return &tailGaps{
-		publisher: p, lookup: find, metrics: m, giveUp: cfg.ConfidenceWindow + tailMargin,
+		publisher: p, lookup: find, giveUp: cfg.ConfidenceWindow + tailMargin,
 		lookups: make(chan struct{}, tailLookups), waiting: make(map[gocql.UUID]*tailGap),
 	}
 }
@@ -175,7 +174,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 		if f.bad != nil {
 			return next - 1, errLeft
 		}
-		if err := g.publisher.submitRow(ctx, f, byKey, nil); err != nil {
+		if err := g.publisher.submit(ctx, f, byKey, nil); err != nil {
 			return next - 1, err
 		}
 		next++

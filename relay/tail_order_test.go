@@ -173,7 +173,7 @@ func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 		if got := order(b); len(got) != 0 {
 			t.Errorf("the topic has %v before the sweep is there", got)
 		}
-		if err := b.publisher.submit(t.Context(), first, written.UnixMicro(), bySweep, nil); err != nil {
+		if err := b.publisher.submit(t.Context(), storedEvent{Event: first, written: written.UnixMicro()}, bySweep, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range opened {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/console"
@@ -34,7 +35,7 @@ issuer says so: admin.oidc_issuer.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return runAdmin(cmd, c)
 		},
@@ -46,11 +47,14 @@ issuer says so: admin.oidc_issuer.`,
 func runAdmin(cmd *cobra.Command, c *config) error {
 	var gate *access.Gate
 	check := func(log *slog.Logger) (err error) {
-		gate, err = c.Admin.gate(log)
+		if gate, err = c.Admin.gate(log); err != nil {
+			return err
+		}
+		_, err = c.Admin.proxies()
 		return err
 	}
-	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, log *slog.Logger, _ *daemon.Teardown) error {
-		a, err := startAdmin(ctx, c, gate, session, nil, newRegistry(), log)
+	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, _ *daemon.Teardown) error {
+		a, err := startAdmin(ctx, c, gate, session, nil, reg, log)
 		if err != nil {
 			return err
 		}
@@ -98,6 +102,10 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
+	proxies, err := c.Admin.proxies()
+	if err != nil {
+		return nil, err
+	}
 	pages, err := c.Admin.console()
 	if err != nil {
 		return nil, err
@@ -135,7 +143,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 		return nil, err
 	}
 	server, err := api.New(api.Config{
-		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Deliveries: deliveries, Gate: gate, Consistency: consistency, Timeout: c.Scylla.Timeout,
+		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Deliveries: deliveries, Gate: gate, Proxies: proxies, Consistency: consistency, Timeout: c.Scylla.Timeout,
 		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(), Schemas: schemas, Archive: keeper, Routes: beside.routes(), Console: pages,
 		Registerer: reg, Gatherer: reg, Logger: log,
 	})

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -24,41 +24,18 @@ func newBenchPeerCommand() *cobra.Command {
 		Use:    "peer",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
-			}
-			ctx := cmd.Context()
-			log, err := c.Log.logger(cmd.ErrOrStderr())
-			if err != nil {
-				return usageError{err}
-			}
-			teardown := daemon.Teardown{Logger: log}
-			defer func() { err = errors.Join(err, teardown.Run()) }()
-			reg := newRegistry()
-			c.Scylla.requests = newRequests(reg)
-			session, err := c.Scylla.session(c.Scylla.Keyspace)
-			if err != nil {
 				return err
 			}
-			teardown.AddFunc("scylla session", session.Close)
-			client, err := c.Kafka.client(kgo.AllowAutoTopicCreation())
-			if err != nil {
-				return err
-			}
-			teardown.AddFunc("kafka client", client.Close)
-			admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, nil }), log)
-			if err != nil {
-				return err
-			}
-			teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-			log.Info("peer running", "admin", "http://"+admin.Addr())
-			r := bench.Reader{
-				Session: session, Client: client, Table: c.Scylla.Keyspace + "." + c.Relay.Table,
-				Topic: topic, Window: window, Delay: delay, Age: age, Logger: readerDebug{log},
-			}
-			return r.Run(ctx)
+			return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
+				r := bench.Reader{
+					Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: topic,
+					Window: window, Delay: delay, Age: age, Logger: readerDebug{log},
+				}
+				return runPeer(ctx, c, &r, log, teardown)
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -68,6 +45,27 @@ func newBenchPeerCommand() *cobra.Command {
 	f.DurationVar(&age, "age", time.Minute, "how far back it starts")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionAdmin, sectionRelay, sectionLog)
 	return cmd
+}
+
+// runPeer runs r with clients of the configuration.
+func runPeer(ctx context.Context, c *config, r *bench.Reader, log *slog.Logger, teardown *daemon.Teardown) (err error) {
+	reg := newRegistry()
+	c.Scylla.requests = newRequests(reg)
+	if r.Session, err = c.Scylla.session(c.Scylla.Keyspace); err != nil {
+		return err
+	}
+	teardown.AddFunc("scylla session", r.Session.Close)
+	if r.Client, err = c.Kafka.client(kgo.AllowAutoTopicCreation()); err != nil {
+		return err
+	}
+	teardown.AddFunc("kafka client", r.Client.Close)
+	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, nil }), log)
+	if err != nil {
+		return err
+	}
+	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
+	log.Info("peer running", "admin", "http://"+admin.Addr())
+	return r.Run(ctx)
 }
 
 // readerDebug logs the library's lines.

@@ -79,10 +79,10 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 		return nil, err
 	}
 	if b.conf, err = loadConfigFrom(path, lookup, fl); err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	if b.log, err = b.conf.Log.logger(b.errOut); err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	for _, v := range os.Environ() {
 		if !b.embedded || !strings.HasPrefix(v, "OUTBOX_") {

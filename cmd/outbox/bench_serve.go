@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -28,61 +28,61 @@ func newBenchServeCommand() *cobra.Command {
 		Use:    "serve",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
-			}
-			ctx := cmd.Context()
-			log, err := c.Log.logger(cmd.ErrOrStderr())
-			if err != nil {
-				return usageError{err}
-			}
-			teardown := daemon.Teardown{Logger: log}
-			defer func() { err = errors.Join(err, teardown.Run()) }()
-			own := bench.NewOwn()
-			cluster, err := c.Scylla.cluster(c.Scylla.Keyspace)
-			if err != nil {
 				return err
 			}
-			cluster.BatchObserver, cluster.QueryObserver = own, own
-			session, err := cluster.CreateSession()
-			if err != nil {
-				return err
-			}
-			teardown.AddFunc("scylla session", session.Close)
-			reg := newRegistry()
-			server, err := c.newOrderServer(ctx, session, reg, log)
-			if err != nil {
-				return err
-			}
-			teardown.Add("services", server.services.close)
-			bare, err := newBareHandler(ctx, cluster, session, payload)
-			if err != nil {
-				return err
-			}
-			mux := http.NewServeMux()
-			mux.Handle("/", server.Handler())
-			mux.Handle("POST /bare/", bare)
-			api, err := daemon.ServeHTTP(ctx, c.HTTP.Addr, own.Handler(mux), log)
-			if err != nil {
-				return err
-			}
-			teardown.Add("order API", func() error { return api.Shutdown(adminShutdown) })
-			ready := func() (bool, any) { return true, own.Latency() }
-			admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, ready), log)
-			if err != nil {
-				return err
-			}
-			teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-			log.Info("serving", "addr", api.Addr(), "admin", "http://"+admin.Addr())
-			<-ctx.Done()
-			return nil
+			return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
+				return benchServe(ctx, c, payload, log, teardown)
+			})
 		},
 	}
 	cmd.Flags().IntVar(&payload, "payload", 512, "bytes of a message's payload")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionHTTP, sectionMessages, sectionWatch, sectionAdmin, sectionLog)
 	return cmd
+}
+
+// benchServe serves until ctx ends.
+func benchServe(ctx context.Context, c *config, payload int, log *slog.Logger, teardown *daemon.Teardown) error {
+	own := bench.NewOwn()
+	cluster, err := c.Scylla.cluster(c.Scylla.Keyspace)
+	if err != nil {
+		return err
+	}
+	cluster.BatchObserver, cluster.QueryObserver = own, own
+	session, err := cluster.CreateSession()
+	if err != nil {
+		return err
+	}
+	teardown.AddFunc("scylla session", session.Close)
+	reg := newRegistry()
+	server, err := c.newOrderServer(ctx, session, reg, log)
+	if err != nil {
+		return err
+	}
+	teardown.Add("services", server.services.close)
+	bare, err := newBareHandler(ctx, cluster, session, payload)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", server.Handler())
+	mux.Handle("POST /bare/", bare)
+	api, err := daemon.ServeHTTP(ctx, c.HTTP.Addr, own.Handler(mux), log)
+	if err != nil {
+		return err
+	}
+	teardown.Add("order API", func() error { return api.Shutdown(adminShutdown) })
+	ready := func() (bool, any) { return true, own.Latency() }
+	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, ready), log)
+	if err != nil {
+		return err
+	}
+	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
+	log.Info("serving", "addr", api.Addr(), "admin", "http://"+admin.Addr())
+	<-ctx.Done()
+	return nil
 }
 
 // recordings are what the services send for one request of each kind.

@@ -22,13 +22,12 @@ import (
 
 // session connects to the database. keyspace is the session's; empty for none.
 func (c scyllaConfig) session(keyspace string) (*gocql.Session, error) {
-	cluster, err := c.cluster(keyspace)
+	// With a keyspace that does not exist the driver only says that it made no
+	// connections, so it is looked for first.
+	cluster, err := c.cluster("")
 	if err != nil {
 		return nil, err
 	}
-	// With a keyspace that does not exist the driver only says that it made no
-	// connections, so it is looked for first.
-	cluster.Keyspace = ""
 	s, err := cluster.CreateSession()
 	if err == nil && keyspace != "" {
 		var name string
@@ -38,7 +37,10 @@ func (c scyllaConfig) session(keyspace string) (*gocql.Session, error) {
 			return nil, withHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate makes it")
 		}
 		if err == nil {
-			cluster.Keyspace = keyspace
+			// Anew: a policy that picks hosts belongs to one session.
+			if cluster, err = c.cluster(keyspace); err != nil {
+				return nil, err
+			}
 			s, err = cluster.CreateSession()
 		}
 	}
@@ -99,14 +101,14 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if c.pageSize > 0 {
 		cluster.PageSize = c.pageSize
 	}
-	if c.requests != nil {
-		cluster.QueryObserver, cluster.BatchObserver = c.requests, c.requests
-	}
 	if cluster.Consistency, cluster.SerialConsistency, err = c.consistencies(); err != nil {
 		return nil, err
 	}
 	if c.LocalDC != "" {
 		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
+	}
+	if c.requests != nil {
+		c.requests.observe(cluster)
 	}
 	if c.Username != "" {
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}

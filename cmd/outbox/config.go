@@ -74,6 +74,9 @@ type httpConfig struct {
 	Insecure        bool          `koanf:"insecure"`
 	HintAddrs       []string      `koanf:"hint_addrs"`
 	HintKey         string        `koanf:"hint_key"`
+	TrustedProxies  []string      `koanf:"trusted_proxies"`
+	ForwardedHeader string        `koanf:"forwarded_header"`
+	DrainDelay      time.Duration `koanf:"drain_delay"`
 	ShutdownTimeout time.Duration `koanf:"shutdown_timeout"`
 }
 
@@ -81,16 +84,18 @@ type adminConfig struct {
 	Addr     string `koanf:"addr"`
 	Profiles bool   `koanf:"profiles"`
 
-	APIAddr        string   `koanf:"api_addr"`
-	TLSCert        string   `koanf:"tls_cert"`
-	TLSKey         string   `koanf:"tls_key"`
-	Insecure       bool     `koanf:"insecure"`
-	TraceURL       string   `koanf:"trace_url"`
-	OIDCIssuer     string   `koanf:"oidc_issuer"`
-	OIDCAudience   string   `koanf:"oidc_audience"`
-	OIDCRoleClaim  string   `koanf:"oidc_role_claim"`
-	OIDCRolePrefix string   `koanf:"oidc_role_prefix"`
-	Tokens         []string `koanf:"tokens"`
+	APIAddr         string   `koanf:"api_addr"`
+	TLSCert         string   `koanf:"tls_cert"`
+	TLSKey          string   `koanf:"tls_key"`
+	Insecure        bool     `koanf:"insecure"`
+	TrustedProxies  []string `koanf:"trusted_proxies"`
+	ForwardedHeader string   `koanf:"forwarded_header"`
+	TraceURL        string   `koanf:"trace_url"`
+	OIDCIssuer      string   `koanf:"oidc_issuer"`
+	OIDCAudience    string   `koanf:"oidc_audience"`
+	OIDCRoleClaim   string   `koanf:"oidc_role_claim"`
+	OIDCRolePrefix  string   `koanf:"oidc_role_prefix"`
+	Tokens          []string `koanf:"tokens"`
 }
 
 type relayConfig struct {
@@ -173,7 +178,8 @@ func addFlags(cmd *cobra.Command, sections ...section) {
 }
 
 // loadConfig reads the configuration of a command whose flags addFlags made:
-// flag over environment over file over default. Every problem is reported at once.
+// flag over environment over file over default. Every problem is reported at once,
+// as an error of usage.
 func loadConfig(cmd *cobra.Command) (*config, error) {
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {
@@ -182,7 +188,12 @@ func loadConfig(cmd *cobra.Command) (*config, error) {
 	return loadConfigFrom(path, os.LookupEnv, cmd.Flags())
 }
 
-func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (*config, error) {
+func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (_ *config, err error) {
+	defer func() {
+		if err != nil {
+			err = usageError{err}
+		}
+	}()
 	k := koanf.New(".")
 	values := make(map[string]any, len(settings))
 	for _, s := range settings {

@@ -93,11 +93,11 @@ lost, double or out of order.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfigFrom("", noEnv, cmd.Flags())
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			c.Log.Level = level
 			if d.log, err = c.Log.logger(cmd.ErrOrStderr()); err != nil {
-				return usageError{err}
+				return err
 			}
 			if d.rate < 0 {
 				return usageError{fmt.Errorf("--rate %g: use requests per second, or 0 for as fast as it goes", d.rate)}
@@ -158,7 +158,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	d.conf.Scylla.Hosts = []string{d.cqlAddr}
 	d.conf.Kafka.Seeds = []string{d.kafkaAddr}
-	d.conf.HTTP.Addr = d.httpAddr
+	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // nothing stands before it
 	if d.hints, err = d.listenForHints(ctx); err != nil {
 		return err
 	}
@@ -175,12 +175,13 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	if err != nil {
 		return err
 	}
+	reg := newRegistry()
+	d.conf.Scylla.requests = newRequests(reg)
 	if d.session, err = d.conf.Scylla.session(d.conf.Scylla.Keyspace); err != nil {
 		return err
 	}
 	teardown.AddFunc("scylla session", d.session.Close)
 
-	reg := newRegistry()
 	if err := d.startRelay(ctx, teardown, reg); err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func withDLQ(cmd *cobra.Command, f func(*dlq.Store) error) error {
 func withDLQConfig(cmd *cobra.Command, f func(*config, *dlq.Store) error) error {
 	c, err := loadConfig(cmd)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	s, closeSession, err := c.dlqStore()
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// relaySilent is for how long a relay may say nothing before it counts as gone.
-const relaySilent = 15 * time.Second
+// relaySilent is for how long a relay may say nothing before it counts as gone, as in
+// GET /v1/relays.
+const relaySilent = 5 * relay.DefaultHeartbeat
 
 // healthy returns nil if a replay of the letters may begin, and says what speaks
 // against it.
@@ -52,8 +53,9 @@ func brokerProblems(ctx context.Context, c *config) []string {
 
 // said is what is wanted of a relay's last word.
 type said struct {
-	State   string `json:"state"`
-	Breaker struct {
+	State    string   `json:"state"`
+	Problems []string `json:"problems"` // why it is not ready
+	Breaker  struct {
 		State string `json:"state"`
 	} `json:"breaker"`
 	// OtherInstances are other live processes of the relay's name.

@@ -47,7 +47,7 @@ if something has to be mended.`,
 			}
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			findings := append(c.checkScylla(cmd.Context()), c.checkKafka(cmd.Context())...)
 			if output == "json" {

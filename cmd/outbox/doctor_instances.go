@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,43 +17,56 @@ func (c *config) checkInstances(ctx context.Context, session *gocql.Session) []f
 	if err != nil {
 		return []finding{{"instances of the relay", false, err.Error(), "GRANT SELECT ON " + c.Scylla.Keyspace + ".relay_instances TO the relay's role"}}
 	}
-	byTable := make(map[string][]instance)
-	var tables []string
-	for _, i := range all {
-		if name, _, _ := strings.Cut(i.relay, "/"); name != c.Relay.Name {
-			continue
+	return c.checkHeard(all, gone)
+}
+
+// checkHeard checks those that were heard of, alive and gone.
+func (c *config) checkHeard(all, gone []instance) []finding {
+	alive, silent := c.byTable(all), c.byTable(gone)
+	tables := slices.Sorted(maps.Keys(alive))
+	for t := range silent {
+		if alive[t] == nil {
+			tables = append(tables, t)
 		}
-		if byTable[i.table] == nil {
-			tables = append(tables, i.table)
-		}
-		byTable[i.table] = append(byTable[i.table], i)
 	}
 	if len(tables) == 0 {
-		return []finding{c.checkGone(gone)}
+		return []finding{{"instances of the relay", true, "none runs now", ""}}
 	}
 	slices.Sort(tables)
 	out := make([]finding, len(tables))
 	for i, t := range tables {
-		out[i] = c.checkCarried(t, byTable[t])
+		if alive[t] == nil {
+			out[i] = checkGone(t, silent[t])
+			continue
+		}
+		out[i] = c.checkCarried(t, alive[t])
 	}
 	return out
 }
 
-// checkGone checks what is left where no instance runs: one that was not stopped has
-// died, and events wait.
-func (c *config) checkGone(gone []instance) finding {
-	const check = "instances of the relay"
-	var last *instance
-	for i, g := range gone {
-		if name, _, _ := strings.Cut(g.relay, "/"); name == c.Relay.Name && (last == nil || last.at.Before(g.at)) {
-			last = &gone[i]
+// byTable are the instances of the configuration's relay, by table.
+func (c *config) byTable(all []instance) map[string][]instance {
+	out := make(map[string][]instance)
+	for _, i := range all {
+		if name, _, _ := strings.Cut(i.relay, "/"); name == c.Relay.Name {
+			out[i.table] = append(out[i.table], i)
 		}
 	}
-	if last == nil {
-		return finding{check, true, "none runs now", ""}
+	return out
+}
+
+// checkGone checks what is left where no instance of a table runs: one that was not
+// stopped has died, and events wait.
+func checkGone(table string, gone []instance) finding {
+	last := gone[0]
+	for _, g := range gone {
+		if last.at.Before(g.at) {
+			last = g
+		}
 	}
 	return finding{
-		check, false, fmt.Sprintf("none runs; %s was heard of last at %s and did not say that it stops: events wait for it", last.name, last.at.UTC().Format("2006-01-02 15:04:05Z")),
+		"instances of the relay of " + table, false, fmt.Sprintf("none runs; %s has said nothing since %s and did not say that it stops: its process is gone, stands still, or cannot write to the database, and events wait for it",
+			last.name, last.at.UTC().Format("2006-01-02 15:04:05Z")),
 		"start it: outbox relay; the end of its log may say why it is gone",
 	}
 }
@@ -93,8 +107,31 @@ func (c *config) checkCarried(table string, all []instance) finding {
 			check, false, fmt.Sprintf("nobody carries shards %v: %s", missing, strings.Join(sharing, "; ")),
 			"wait for relay.session_timeout if one has just gone; else look at /readyz of the instances",
 		}
-	case len(alone) == 0:
-		return finding{check, true, strings.Join(sharing, "; "), ""}
 	}
-	return finding{check, true, alone[0] + " carries it alone", ""}
+	detail := strings.Join(sharing, "; ")
+	if len(alone) > 0 {
+		detail = alone[0] + " carries it alone"
+	}
+	if ill := unready(all); len(ill) > 0 {
+		return finding{
+			check, false, strings.TrimPrefix(detail+"; not ready: ", "; ") + strings.Join(ill, "; "),
+			"mend what it says; /readyz of the instance and its log have the rest, and the runbook has what to do",
+		}
+	}
+	return finding{check, true, detail, ""}
+}
+
+// unready are the problems of live instances, each once. One that starts has none yet.
+func unready(all []instance) (out []string) {
+	for i := range all {
+		if all[i].State == "starting" {
+			continue
+		}
+		for _, p := range all[i].Problems {
+			if text := all[i].name + ": " + p; !slices.Contains(out, text) {
+				out = append(out, text)
+			}
+		}
+	}
+	return out
 }

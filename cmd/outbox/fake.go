@@ -39,24 +39,20 @@ and a Kafka broker (kfake). They are for trying things out and for tests, and
 are never production databases. What was acknowledged survives the death of the
 process; it may not survive that of the machine.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
-			}
-			log, err := c.Log.logger(cmd.ErrOrStderr())
-			if err != nil {
-				return usageError{err}
-			}
-			teardown := daemon.Teardown{Logger: log}
-			defer func() { err = errors.Join(err, teardown.Run()) }()
-			if err := e.start(&teardown, log); err != nil {
 				return err
 			}
-			log.Info("embedded engines running, not for production", "cql", e.cqlAddr, "kafka", e.kafkaAddr, "admin", e.adminAddr, "data", e.dir)
-			<-cmd.Context().Done()
-			log.Info("stopping", "cause", context.Cause(cmd.Context()))
-			return nil
+			return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
+				if err := e.start(teardown, log); err != nil {
+					return err
+				}
+				log.Info("embedded engines running, not for production", "cql", e.cqlAddr, "kafka", e.kafkaAddr, "admin", e.adminAddr, "data", e.dir)
+				<-ctx.Done()
+				log.Info("stopping", "cause", context.Cause(ctx))
+				return nil
+			})
 		},
 	}
 	f := cmd.Flags()

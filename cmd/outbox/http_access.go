@@ -51,3 +51,21 @@ func (c *httpConfig) listen(ctx context.Context, log *slog.Logger) (net.Listener
 	}
 	return ln, nil
 }
+
+// proxies are those whose word on who asked counts.
+func (c *httpConfig) proxies() (access.Proxies, error) {
+	return newProxies("http", c.TrustedProxies, c.ForwardedHeader)
+}
+
+// proxies are those of the admin API.
+func (c *adminConfig) proxies() (access.Proxies, error) {
+	return newProxies("admin", c.TrustedProxies, c.ForwardedHeader)
+}
+
+func newProxies(section string, networks []string, header string) (access.Proxies, error) {
+	p, err := access.NewProxies(networks, access.ForwardedHeader(header))
+	if err != nil {
+		return p, usageError{fmt.Errorf("%[1]s.trusted_proxies and %[1]s.forwarded_header: %[2]w", section, err)}
+	}
+	return p, nil
+}

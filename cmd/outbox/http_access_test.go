@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -53,6 +54,18 @@ func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 			if err := ln.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// What is wrong is said before the database is waited for.
+func TestHTTP_SaysWhatIsWrongAtOnce(t *testing.T) {
+	t.Setenv("OUTBOX_HTTP_TOKENS", "shop")
+	var out, errOut bytes.Buffer
+	code := run([]string{"orders", "--scylla-hosts", "127.0.0.1:1", "--http-trusted-proxies", "::/0", "--http-forwarded-header", "via"}, &out, &errOut)
+	for _, want := range []string{"http.tokens", "http.trusted_proxies", `"::/0": trusts everybody`, `"via": use x-forwarded-for or forwarded`} {
+		if code != exitUsage || !strings.Contains(errOut.String(), want) {
+			t.Errorf("exit status %d: %s, want it to say %s", code, errOut.String(), want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -24,7 +25,7 @@ func newOrdersCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return runOrders(cmd, c)
 		},
@@ -34,8 +35,13 @@ func newOrdersCommand() *cobra.Command {
 }
 
 func runOrders(cmd *cobra.Command, c *config) error {
-	return withSession(cmd, c, nil, func(ctx context.Context, session *gocql.Session, log *slog.Logger, _ *daemon.Teardown) error {
-		api, err := startOrders(ctx, c, session, newRegistry(), log)
+	check := func(log *slog.Logger) error {
+		_, gate := c.HTTP.gate(log)
+		_, proxies := c.HTTP.proxies()
+		return errors.Join(gate, proxies)
+	}
+	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, _ *daemon.Teardown) error {
+		api, err := startOrders(ctx, c, session, reg, log)
 		if err != nil {
 			return portHint(err, c.HTTP.Addr, "--http-addr")
 		}
@@ -62,6 +68,9 @@ type orderServer struct {
 	*orders.Server
 	services *services
 	hub      *watch.Hub
+	// watching ends when the server takes no more requests, and with it all that is
+	// being watched, so that the server need not wait for that.
+	watching context.Context
 }
 
 // newOrderServer puts the order API together. Its services must be closed.
@@ -78,14 +87,21 @@ func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg
 	if err != nil {
 		return nil, errors.Join(usageError{err}, services.close())
 	}
+	proxies, err := c.HTTP.proxies()
+	if err != nil {
+		return nil, errors.Join(err, services.close())
+	}
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
-		DrainTimeout: c.HTTP.ShutdownTimeout, Gatherer: reg, Logger: log, Gate: gate, AnyHost: c.HTTP.Insecure, Routes: []func(huma.API){services.messages.Register, hub.Register},
+		DrainDelay: c.HTTP.DrainDelay, DrainTimeout: c.HTTP.ShutdownTimeout, Stopping: stopWatching, Proxies: proxies,
+		Gatherer: reg, Logger: log, Gate: gate, AnyHost: c.HTTP.Insecure, Routes: []func(huma.API){services.messages.Register, hub.Register},
 		Problems: messages.Problems(),
 	})
 	if err != nil {
+		stopWatching()
 		return nil, errors.Join(usageError{err}, services.close())
 	}
-	return &orderServer{server, services, hub}, nil
+	return &orderServer{server, services, hub, watching}, nil
 }
 
 // startOrders starts the order API; it listens when startOrders returns. It
@@ -102,15 +118,19 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 	running, stop := context.WithCancel(ctx)
 	api := &orderAPI{addr: ln.Addr().String(), services: server.services, stop: stop, done: make(chan error, 1)}
 	go func() {
-		// The hub ends with running, and with it all that is being watched, so that
-		// the server need not wait for that.
-		watching := make(chan error, 1)
-		go func() { watching <- server.hub.Run(running) }()
-		err := server.Serve(running, ln)
+		err := server.run(running, ln)
 		stop()
-		api.done <- errors.Join(err, <-watching, server.services.close())
+		api.done <- err
 	}()
 	return api, nil
+}
+
+// run serves on ln until ctx ends, and closes the services.
+func (s *orderServer) run(ctx context.Context, ln net.Listener) error {
+	watched := make(chan error, 1)
+	go func() { watched <- s.hub.Run(s.watching) }()
+	err := s.Serve(ctx, ln)
+	return errors.Join(err, <-watched, s.services.close())
 }
 
 // wait returns what ended the API; nil after a requested stop.

@@ -86,7 +86,7 @@ address.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return runReact(cmd, c)
 		},
@@ -159,12 +159,11 @@ func runReact(cmd *cobra.Command, c *config) error {
 		_, err := c.reactor(nil, prometheus.NewRegistry(), log)
 		return err
 	}
-	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, log *slog.Logger, teardown *daemon.Teardown) error {
+	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
 		store, err := c.deliveries(session)
 		if err != nil {
 			return err
 		}
-		reg := newRegistry()
 		reactor, err := c.reactor(store, reg, log)
 		if err != nil {
 			return usageError{err}

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -38,7 +38,7 @@ same time asks once, so the flag may stay where it is.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			var backfillFrom time.Time
 			if from != "" {
@@ -75,29 +75,21 @@ func (c *relayConfig) memoryLimit() int64 {
 // adminShutdown is how long a scrape under way may take when the process stops.
 const adminShutdown = 2 * time.Second
 
-func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error) {
-	ctx := cmd.Context()
-	log, err := c.Log.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return usageError{err}
-	}
-	teardown := daemon.Teardown{Logger: log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-
+func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(c.Relay.memoryLimit())
 	}
-	reg := newRegistry()
-	c.Scylla.requests, c.Scylla.pageSize = newRequests(reg), sweepPage
-	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	teardown.AddFunc("scylla session", session.Close)
+	c.Scylla.pageSize = sweepPage
+	check := func(*slog.Logger) error { return c.Relay.checkSharing() }
+	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
+		return c.carry(ctx, backfillFrom, cmd.ErrOrStderr(), session, reg, log, teardown)
+	})
+}
 
-	if err := c.Relay.checkSharing(); err != nil {
-		return usageError{err}
-	}
+// carry relays until ctx ends; bar is where a backfill shows how far it is.
+func (c *config) carry(
+	ctx context.Context, backfillFrom time.Time, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown,
+) error {
 	confs, err := c.relayConfigs()
 	if err != nil {
 		return err
@@ -117,7 +109,7 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	if err != nil {
 		return err
 	}
-	upkeep, err := c.newUpkeep(ctx, session, reg, log, &teardown)
+	upkeep, err := c.newUpkeep(ctx, session, reg, log, teardown)
 	if err != nil {
 		return err
 	}
@@ -133,7 +125,7 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) (err error)
 	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
 		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr(), "hints", hintAddr(hints))
 	if one, ok := carriers.(*relays); ok && len(one.all) == 1 { // several bars would draw over each other
-		stop := showBackfill(ctx, cmd.ErrOrStderr(), one.all[0])
+		stop := showBackfill(ctx, bar, one.all[0])
 		defer stop()
 	}
 	err = upkeep.run(ctx, func(ctx context.Context) error { return withScheduler(ctx, scheduler, carriers.run) })

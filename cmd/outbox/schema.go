@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -32,11 +31,11 @@ func newSchemaMigrateCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			log, err := c.Log.logger(cmd.ErrOrStderr())
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			session, err := c.Scylla.session("")
 			if err != nil {
@@ -66,7 +65,7 @@ func newSchemaStatusCommand() *cobra.Command {
 			}
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			session, err := c.Scylla.session("")
 			if err != nil {
@@ -98,11 +97,11 @@ func printStatus(w io.Writer, r schema.Report) error {
 	if r.LockedBy != "" {
 		fmt.Fprintf(w, "being migrated by %s\n", r.LockedBy)
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tw := newColumns(w)
 	for _, m := range r.Migrations {
 		at, by := "", ""
 		if m.Applied != nil {
-			at, by = m.Applied.At.UTC().Format("2006-01-02 15:04:05Z"), m.Applied.By
+			at, by = m.Applied.At.UTC().Format(listTime), m.Applied.By
 		}
 		fmt.Fprintf(tw, "%03d\t%s\t%s\t%s\t%s\n", m.Version, m.Name, m.State, at, by)
 	}
@@ -117,7 +116,7 @@ func newSchemaPrintCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return schema.Print(cmd.OutOrStdout(), c.schemaOptions(nil))
 		},
@@ -138,7 +137,11 @@ func (c *config) schemaOptions(log *slog.Logger) schema.Options {
 	}
 }
 
-// logger is the configured logger, writing to w.
+// logger is the configured logger, writing to w. Errors are of usage.
 func (c logConfig) logger(w io.Writer) (*slog.Logger, error) {
-	return daemon.NewLogger(w, c.Level, c.Format)
+	log, err := daemon.NewLogger(w, c.Level, c.Format)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return log, nil
 }

@@ -6,34 +6,45 @@ import (
 	"log/slog"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
-// withSession is how a command that serves until SIGTERM begins and ends: with a
-// logger, a check of what can be said before the database is there (nil for
-// none), a session once it is, and after f, in reverse, what f left in teardown.
-func withSession(
-	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
-	f func(ctx context.Context, session *gocql.Session, log *slog.Logger, teardown *daemon.Teardown) error,
+// serving is how a command that runs until SIGTERM begins and ends: with a logger,
+// and after f, in reverse, what f left in teardown.
+func serving(
+	cmd *cobra.Command, c *config, f func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error,
 ) (err error) {
-	ctx := cmd.Context()
 	log, err := c.Log.logger(cmd.ErrOrStderr())
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	teardown := daemon.Teardown{Logger: log}
 	defer func() { err = errors.Join(err, teardown.Run()) }()
-	if check != nil {
-		if err := check(log); err != nil {
-			return usageError{err}
+	return f(cmd.Context(), log, &teardown)
+}
+
+// withSession is serving with a check of what can be said before the database is
+// there (nil for none), and a session once it is, whose requests are counted in reg.
+func withSession(
+	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
+) error {
+	return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
+		if check != nil {
+			if err := check(log); err != nil {
+				return usageError{err}
+			}
 		}
-	}
-	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	teardown.AddFunc("scylla session", session.Close)
-	return f(ctx, session, log, &teardown)
+		reg := newRegistry()
+		c.Scylla.requests = newRequests(reg)
+		session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
+		if err != nil {
+			return stopped(ctx, err)
+		}
+		teardown.AddFunc("scylla session", session.Close)
+		return f(ctx, session, reg, log, teardown)
+	})
 }

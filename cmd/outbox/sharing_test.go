@@ -30,7 +30,7 @@ type sharer struct {
 func (b *verifyBundle) share(shards int) *sharer {
 	b.t.Helper()
 	c, err := testConfig(b.t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil,
-		"--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "6s")
+		"--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "5m", "--relay-rebalance-timeout", "5m")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (s *sharer) detail(t *testing.T) (ready bool, text string) {
 // owned waits until the instance has so many shards and is ready.
 func (s *sharer) owned(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ready, text := s.detail(t)
 		if len(s.member.Status().Owned) == n && ready {
 			return
@@ -151,7 +151,7 @@ func (b *verifyBundle) published(t *testing.T, n int) map[gocql.UUID][]int64 {
 	}
 	defer client.Close()
 	got, count := make(map[gocql.UUID][]int64), 0
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
 		wait := 5 * time.Second
 		if count >= n {
 			wait = 500 * time.Millisecond // more would be too many
@@ -181,7 +181,7 @@ func TestSharing_StandsBy(t *testing.T) {
 	one := b.share(1)
 	one.owned(t, 1)
 	two := b.share(1)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ready, text := two.detail(t)
 		if ready && strings.Contains(text, `"stands_by":true`) {
 			break
@@ -223,9 +223,14 @@ func TestSharing_WaitsForOneThatIsAlone(t *testing.T) {
 		}
 	}
 	one := b.share(2)
-	time.Sleep(4 * time.Second)
-	if ready, text := one.detail(t); ready || !strings.Contains(text, "is alone is waited for") || one.member.Status().Joined {
-		t.Errorf("beside one that is alone it says %s", text)
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		ready, text := one.detail(t)
+		if ready || one.member.Status().Joined || time.Now().After(end) {
+			t.Fatalf("beside one that is alone it says %s", text)
+		}
+		if strings.Contains(text, "is alone is waited for") {
+			break
+		}
 	}
 	stop()
 	<-gone
@@ -284,6 +289,9 @@ func TestDoctor_Instances(t *testing.T) {
 		return instance{relay: "outbox", name: name, said: said{Sharing: &relay.Sharing{Shards: 2, Owned: owned, Joined: true}}}
 	}
 	alone := func(name string) instance { return instance{relay: "outbox", name: name} }
+	ill, starting := alone("a/1"), alone("a/1")
+	ill.State, ill.Problems = "running", []string{"the breaker is open"}
+	starting.State, starting.Problems = "starting", []string{"starting: the topics are being read back"}
 	for name, x := range map[string]struct {
 		shards int
 		all    []instance
@@ -298,6 +306,8 @@ func TestDoctor_Instances(t *testing.T) {
 		"nobody carries":    {2, []instance{member("a/1", 1), part("a/1", 1)}, false, "nobody carries shards [0]"},
 		"nobody stands by":  {2, []instance{member("a/1")}, false, "nobody carries shards [0 1]"},
 		"another number":    {4, []instance{member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, false, "another number of shards than relay.shards, 4"},
+		"not ready":         {0, []instance{ill}, false, "a/1 carries it alone; not ready: a/1: the breaker is open"},
+		"starting":          {0, []instance{starting}, true, "a/1 carries it alone"},
 		"members not heard": {2, []instance{part("a/1", 0), part("a/1", 1)}, true, ""},
 	} {
 		c := &config{Relay: relayConfig{Shards: x.shards}}
@@ -315,10 +325,18 @@ func TestDoctor_ARelayThatDied(t *testing.T) {
 	gone := []instance{
 		{relay: "outbox", name: "a/1", at: at.Add(-time.Hour)}, {relay: "outbox/01-of-02", name: "b/1", at: at}, {relay: "another", name: "c/1", at: at.Add(time.Hour)},
 	}
-	if got := c.checkGone(gone); got.OK || !strings.Contains(got.Detail, "b/1 was heard of last at 2026-11-22 09:10:02Z") || got.Mend == "" {
-		t.Errorf("checkGone() = %+v", got)
+	if got := c.checkHeard(nil, gone); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "b/1 has said nothing since 2026-11-22 09:10:02Z") || got[0].Mend == "" {
+		t.Errorf("checkHeard() = %+v", got)
 	}
-	if got := c.checkGone(gone[2:]); !got.OK {
-		t.Errorf("checkGone() of another relay's = %+v", got)
+	if got := c.checkHeard(nil, gone[2:]); len(got) != 1 || !got[0].OK {
+		t.Errorf("checkHeard() of another relay's = %+v", got)
+	}
+	// Another table's relay that runs does not hide it, and one that took its place does.
+	other := instance{relay: "outbox", table: "shop.events", name: "d/1"}
+	if got := c.checkHeard([]instance{other}, gone); len(got) != 2 || got[0].OK || !got[1].OK {
+		t.Errorf("checkHeard() beside another table's relay = %+v", got)
+	}
+	if got := c.checkHeard([]instance{{relay: "outbox", name: "d/1"}}, gone); len(got) != 1 || !got[0].OK {
+		t.Errorf("checkHeard() of one that was replaced = %+v", got)
 	}
 }

@@ -30,7 +30,7 @@ func newTailCommand() *cobra.Command {
 			}
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			start := kgo.NewOffset().AtEnd()
 			if all {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -177,7 +178,7 @@ its targets elsewhere. Metrics are at the admin address.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return runWatch(cmd, c)
 		},
@@ -187,8 +188,7 @@ its targets elsewhere. Metrics are at the admin address.`,
 }
 
 func runWatch(cmd *cobra.Command, c *config) error {
-	return withSession(cmd, c, nil, func(ctx context.Context, session *gocql.Session, log *slog.Logger, teardown *daemon.Teardown) error {
-		reg := newRegistry()
+	return withSession(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
 		u, err := c.newUpkeep(ctx, session, reg, log, teardown)
 		if err != nil {
 			return err

@@ -71,7 +71,7 @@ interruption.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return c.verify(cmd, f)
 		},

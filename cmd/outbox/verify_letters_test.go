@@ -33,11 +33,17 @@ func TestVerify_DeadLetters(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	ctx, by := t.Context(), dlq.Actor{Name: "eve", Reason: "sent by post"}
-	hourAgo := time.Now().Add(-time.Hour)
-	store, err := dlq.Open(b.session, "outbox", dlq.WithClock(func() time.Time { return hourAgo }))
-	if err != nil {
-		t.Fatal(err)
+	// at is the store with a clock that is so far from ours.
+	at := func(d time.Duration) *dlq.Store {
+		t.Helper()
+		now := time.Now().Add(d)
+		store, err := dlq.Open(b.session, "outbox", dlq.WithClock(func() time.Time { return now }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
 	}
+	store, late := at(-time.Hour), at(time.Hour)
 	replay := func(s *dlq.Store) func(gocql.UUID) error {
 		return func(id gocql.UUID) error {
 			if _, err := s.Claim(ctx, id, "relay", time.Minute); err != nil {
@@ -52,7 +58,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	next := b.letter(3, a, dlq.Parked, nil)
 	discarded := b.letter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.Discard(ctx, id, by) })
 	byHand := b.letter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.ResolveByHand(ctx, id, by) })
-	b.letter(1, outbox.NewID(), dlq.Pending, replay(b.store)) // just now: the topic may have it since it was read
+	b.letter(1, outbox.NewID(), dlq.Pending, replay(late)) // the topic may have it since it was read
 
 	stdout, stderr, code := b.verify("--until", "0s", "--repair")
 	for _, want := range []string{

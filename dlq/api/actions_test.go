@@ -32,7 +32,7 @@ func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
 	} {
 		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, nil)
+			b := setup(t, func(c *Config) { c.Proxies = behind(t) })
 			l := testLetter("a", 1)
 			if action == dlq.ActionPark {
 				l.Status, l.Strategy = dlq.Pending, dlq.StrategyImmediate
@@ -56,7 +56,7 @@ func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
 			var got struct {
 				Letter Summary `json:"letter"`
 			}
-			a := b.ask(t, access.Admin, "POST", path, `{"reason":"mended"}`, "If-Match", `"1"`, access.RequestIDHeader, "r-1").into(t, http.StatusOK, &got)
+			a := b.ask(t, access.Admin, "POST", path, `{"reason":"mended"}`, "If-Match", `"1"`, access.RequestIDHeader, "r-1", "X-Forwarded-For", "203.0.113.5").into(t, http.StatusOK, &got)
 			if got.Letter.Status != want || got.Letter.Version != 2 || a.header.Get("ETag") != `"2"` || got.Letter.Released != (action == dlq.ActionRelease) {
 				t.Errorf("after %s: %s", action, a.body)
 			}
@@ -69,11 +69,21 @@ func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
 				t.Fatalf("audit: %+v", lines)
 			}
 			if x := lines[0]; x.Actor != "a-admin" || x.Role != access.Admin || x.Action != string(action) || x.Target != l.EventID.String() || x.Reason != "mended" ||
-				x.RequestID != "r-1" || x.State != auditDone || x.Finished == nil || x.Remote == "" || time.Since(x.At) > time.Minute {
+				x.RequestID != "r-1" || x.State != auditDone || x.Finished == nil || x.Remote != "203.0.113.5" || time.Since(x.At) > time.Minute {
 				t.Errorf("audit: %+v", x)
 			}
 		})
 	}
+}
+
+// behind is what stands before the API: this machine.
+func behind(t *testing.T) access.Proxies {
+	t.Helper()
+	p, err := access.NewProxies([]string{"127.0.0.1"}, access.XForwardedFor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func TestAct_Refused(t *testing.T) {

@@ -41,6 +41,9 @@ type Config struct {
 	Deliveries *delivery.Store
 	// Gate says who may come in.
 	Gate *access.Gate
+	// Proxies are those whose word on who asked counts: for wrong tokens, in the audit
+	// and in the log. Default: none.
+	Proxies access.Proxies
 	// Consistency is that of what the API reads and writes itself. Default
 	// LOCAL_QUORUM.
 	Consistency gocql.Consistency

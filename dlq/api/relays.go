@@ -17,22 +17,30 @@ import (
 // it says something every two seconds.
 const silentAfter = 10 * time.Second
 
-// relayBody is a relay, and what it last said of itself.
+// States of a relay that mean something here.
+const (
+	stateRunning = "running"
+	stateStopped = "stopped"
+	stateSilent  = "silent"
+)
+
+// relayBody is a relay, and what it last said of itself. What it is now, state, ready
+// and problems, is told by the time as well: who is silent is not ready.
 type relayBody struct {
 	Name     string    `json:"name"`
 	Table    string    `json:"table" doc:"Its outbox table, keyspace.table"`
 	Instance string    `json:"instance" doc:"Which process"`
 	At       time.Time `json:"at" doc:"When it last said something"`
-	Silent   bool      `json:"silent" doc:"It has said nothing for 10 s, and did not say that it stops"`
+	Silent   bool      `json:"silent" doc:"It has said nothing for 10 s, and did not say that it stops: state is silent, ready is false, problems begins with that, and all else is what it said last"`
 	RelayStatus
 }
 
 // RelayStatus is what a relay writes (relay/heartbeat.go). A relay of another
 // version may leave something out. It is exported for huma alone, like Summary.
 type RelayStatus struct {
-	State     string       `json:"state" doc:"starting, running or stopped"`
-	Ready     bool         `json:"ready"`
-	Problems  []string     `json:"problems" doc:"Why it is not ready, a sentence each"`
+	State     string       `json:"state" enum:"starting,running,silent,stopped" doc:"silent instead of starting or running if it says nothing any more"`
+	Ready     bool         `json:"ready" doc:"It does its work, as far as it and this server know: never true of one that is silent or stopped"`
+	Problems  []string     `json:"problems" nullable:"false" doc:"Why it is not ready, a sentence each"`
 	Host      string       `json:"host"`
 	Version   string       `json:"version"`
 	StartedAt *time.Time   `json:"started_at,omitempty"`
@@ -160,16 +168,32 @@ func (s *Server) readRelays(ctx context.Context) ([]relayBody, error) {
 			break
 		}
 		if err := json.Unmarshal([]byte(status), &r.RelayStatus); err != nil {
-			r.RelayStatus = RelayStatus{Problems: []string{"what it says cannot be read: " + err.Error()}}
+			r.RelayStatus = RelayStatus{State: stateRunning, Problems: []string{"what it says cannot be read: " + err.Error()}}
 		}
 		r.At = r.At.UTC()
-		r.Silent = r.State != "stopped" && s.cfg.Now().Sub(r.At) > silentAfter
+		r.seen(s.cfg.Now())
 		out = append(out, r)
 	}
 	if err := iter.Close(); err != nil {
 		return nil, fmt.Errorf("read which relays run: %w", err)
 	}
 	return out, nil
+}
+
+// seen makes what the relay said last what it is now.
+func (r *relayBody) seen(now time.Time) {
+	r.Silent = r.State != stateStopped && now.Sub(r.At) > silentAfter
+	since := r.At.Format(time.RFC3339)
+	switch {
+	case r.Silent:
+		r.State, r.Ready = stateSilent, false
+		r.Problems = append([]string{"it has said nothing since " + since + " and did not say that it stops: its process is gone, stands still, or cannot write to the database"}, r.Problems...)
+	case r.State == stateStopped:
+		r.Ready = false
+		r.Problems = append([]string{"it was stopped at " + since}, r.Problems...)
+	case r.Problems == nil:
+		r.Problems = []string{}
+	}
 }
 
 // sameRelays tells whether nobody said anything in between.

@@ -78,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 	browsers := access.Browsers{Logger: cfg.Logger, Refuse: func(w http.ResponseWriter, r *http.Request, e *access.Error) {
 		httpapi.Write(w, newProblem(r.Context(), e.Status, problemBlank, e.Detail))
 	}}
-	s.handler = access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, nowhere))))))
+	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, nowhere)))))))
 	return s, nil
 }
 
@@ -90,7 +90,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	conf.CreateHooks = nil
 	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	conf.DocsPath, conf.SchemasPath = "", ""
-	conf.Transformers = append(conf.Transformers, withoutValues)
+	httpapi.Discreet(&conf)
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
@@ -110,6 +110,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.registerReactions()
 	addExamples(s.api.OpenAPI())
 	s.registerRoutes()
+	httpapi.DescribeDiscreet(s.api.OpenAPI())
 }
 
 // Handler returns the routes, for a caller who has an HTTP server.

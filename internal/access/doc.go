@@ -8,6 +8,7 @@
 // Browsers keeps it from using what somebody may do without any.
 //
 // Beside it stand what every such API needs: request ids, headers that keep
-// browsers from doing anything with an answer, and Listen, which does not let
+// browsers from doing anything with an answer, Proxies, which finds out who asked
+// behind them, and Listen, which does not let
 // tokens travel in the clear.
 package access

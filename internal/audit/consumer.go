@@ -34,9 +34,8 @@ type Batch struct {
 	// Next is the offset behind the last record.
 	Next    int64
 	Records []Record
-	// Foreign are the records that are no events, Problem says why the last is none.
+	// Foreign are the records that are no events.
 	Foreign int64
-	Problem string
 }
 
 // Consumer enters into a ledger what an ordinary consumer sees: of each record
@@ -48,8 +47,6 @@ type Consumer struct {
 	ledger *Ledger
 	// take, if not nil, is given each batch after the ledger has it.
 	take func(Batch) error
-	// seen, if not nil, is given each record first.
-	seen func(*kgo.Record, time.Time)
 
 	mu    sync.Mutex
 	next  map[string]map[int32]int64
@@ -66,10 +63,6 @@ func NewConsumer(client *kgo.Client, l *Ledger, topics ...string) *Consumer {
 		next: make(map[string]map[int32]int64), moved: make(chan struct{}),
 	}
 }
-
-// OnRecord has f called with each record and the time when it came, in the
-// goroutine of Run, which it must not hold up. It is to be called before Run.
-func (c *Consumer) OnRecord(f func(*kgo.Record, time.Time)) { c.seen = f }
 
 // Run consumes until ctx ends, the client is closed, or the ledger or the taker
 // of batches fails. What goes wrong is Err.
@@ -102,16 +95,12 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 		Records: make([]Record, 0, len(p.Records)),
 	}
 	for _, r := range p.Records {
-		if c.seen != nil {
-			c.seen(r, now)
-		}
 		if r.Attrs.IsControl() {
 			continue
 		}
 		e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 		if err != nil {
 			b.Foreign++
-			b.Problem = fmt.Sprintf("%s[%d]@%d: %v", r.Topic, r.Partition, r.Offset, err)
 			continue
 		}
 		if e.EditOf != "" {

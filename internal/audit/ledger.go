@@ -225,13 +225,6 @@ func (l *Ledger) AddForeign(n int64) {
 	l.foreign += n
 }
 
-// Foreign is how many records are no events.
-func (l *Ledger) Foreign() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.foreign
-}
-
 // Cut notes that the topic no longer holds all that was written before t:
 // whether such an event was ever published cannot be told from its absence.
 func (l *Ledger) Cut(name string, t time.Time) error {

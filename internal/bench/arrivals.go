@@ -160,9 +160,6 @@ func (a *Arrivals) Wait(ctx context.Context, n int64, patience time.Duration) er
 	}
 }
 
-// Seen is how many events came.
-func (a *Arrivals) Seen() int64 { return a.seen.Load() }
-
 // Since is when event i came, false if it did not.
 func (a *Arrivals) Since(i int64) (time.Time, bool) {
 	at := a.at[i].Load()

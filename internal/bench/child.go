@@ -167,13 +167,3 @@ func (c *Child) Stop() error {
 	}
 	return nil
 }
-
-// Running says whether it has not ended yet.
-func (c *Child) Running() bool {
-	select {
-	case <-c.exited:
-		return false
-	default:
-		return true
-	}
-}

@@ -62,7 +62,6 @@ type breaker struct {
 	metrics *metrics
 
 	mu    sync.Mutex
-	state gobreaker.State
 	since time.Time
 	cause error // of the last failure
 }
@@ -110,7 +109,7 @@ func (b *breaker) call() (done func(error), err error) {
 func (b *breaker) changed(from, to gobreaker.State) {
 	b.mu.Lock()
 	was := b.since
-	b.state, b.since = to, time.Now()
+	b.since = time.Now()
 	cause := b.cause
 	b.mu.Unlock()
 	b.metrics.breaker(to)

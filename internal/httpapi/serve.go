@@ -21,8 +21,15 @@ type Server struct {
 	// its answer, so that who asks and does not read keeps no connection. Zero: it is
 	// not bounded. A handler that answers for longer sets its own deadlines.
 	WriteTimeout time.Duration
-	// DrainTimeout is how long requests may still run when the server stops.
+	// DrainDelay is how long it goes on taking requests when it is to stop, so that a
+	// load balancer hears of that before it is refused. Answers then ask for a new
+	// connection, which it will make elsewhere. Zero: none are taken from then on.
+	DrainDelay time.Duration
+	// DrainTimeout is how long requests may still run after that.
 	DrainTimeout time.Duration
+	// Leaving is told once that the server is to stop, before DrainDelay: checks of
+	// readiness should say so. May be nil.
+	Leaving func()
 	// Stopping is told once that the server stops, before requests are waited for:
 	// what would run for ever has to end. May be nil.
 	Stopping func()
@@ -30,11 +37,12 @@ type Server struct {
 	Logger *slog.Logger
 }
 
-// Serve answers on l until ctx ends, then takes no new requests, lets those that
-// run finish within DrainTimeout, and returns nil. It closes l.
+// Serve answers on l until ctx ends and for DrainDelay more, then takes no new
+// requests, lets those that run finish within DrainTimeout, and returns nil. It
+// closes l.
 func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{
-		Handler:           h,
+		Handler:           lastAnswers(ctx, h),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       s.ReadTimeout,
 		WriteTimeout:      s.WriteTimeout,
@@ -46,17 +54,12 @@ func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	s.Logger.Info(s.Name+" is up", "addr", l.Addr().String())
-	var failed error
-	select {
-	case err := <-done:
-		failed = fmt.Errorf("serve %s: %w", s.Name, err)
-	case <-ctx.Done():
-	}
+	err := s.untilStop(ctx, done)
 	if s.Stopping != nil {
 		s.Stopping()
 	}
-	if failed != nil {
-		return failed
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", s.Name, err)
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.DrainTimeout)
 	defer cancel()
@@ -65,6 +68,40 @@ func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error
 	}
 	s.Logger.Info(s.Name + " is down")
 	return nil
+}
+
+// untilStop waits until no more requests are to be taken, or serving has failed.
+func (s Server) untilStop(ctx context.Context, failed <-chan error) error {
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	if s.Leaving != nil {
+		s.Leaving()
+	}
+	if s.DrainDelay <= 0 {
+		return nil
+	}
+	s.Logger.Info(s.Name+" is leaving: not ready any more, and taking requests for a while yet", "drain_delay", s.DrainDelay)
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(s.DrainDelay):
+		return nil
+	}
+}
+
+// lastAnswers has answers ask for a new connection once ctx has ended. Connections
+// that are kept would otherwise bring requests here until they are closed under one.
+// Of HTTP/2 net/http makes a GOAWAY of it.
+func lastAnswers(ctx context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Elsewhere lets nowhere answer where mux has no route, with the status and the

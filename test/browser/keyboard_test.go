@@ -19,29 +19,22 @@ func TestKeyboard_Walk(t *testing.T) {
 	id := w.bury(nil)
 	b := w.open(access.Admin, "/")
 	b.sees(".say-title", "1 letter waits for you")
-	b.types("gl")
-	b.sees("main h1", "Letters")
+	b.goes("gl", "Letters")
 	b.sees("tbody", "manual")
 	b.types("j")
-	if got := b.focus(); got != "row-"+id.String() {
-		t.Fatalf("j leads to %s, want the first letter", got)
-	}
+	b.focused("row-" + id.String())
 	b.types("x")
 	b.sees(".selection", "1 letter chosen")
 	b.types("x")
 	b.gone(".selection-in")
 	b.types("j" + kb.Enter)
 	b.sees(".crumbs", id.String())
-	if got := b.focus(); got != "OrderCreated" {
-		t.Errorf("on a new page the focus is on %s, want its heading", got)
-	}
+	b.focused("OrderCreated") // the heading
 
 	b.types("s") // resolve by hand
 	b.sees("dialog h2", "Resolve by hand")
 	b.sees("dialog label", "Why")
-	if got := b.focus(); got != "reason" {
-		t.Errorf("the dialog begins at %s, want the reason", got)
-	}
+	b.focused("reason")
 	for i := range 12 {
 		b.types(kb.Tab)
 		if !eval[bool](b, `Boolean(document.activeElement.closest("dialog"))`) {
@@ -109,6 +102,5 @@ func TestKeyboard_ShortcutsOff(t *testing.T) {
 	b.click("dialog .check input")
 	b.types(kb.Escape)
 	b.gone("dialog")
-	b.types("go")
-	b.sees("main h1", "Overview")
+	b.goes("go", "Overview")
 }

@@ -30,15 +30,11 @@ func TestLetter_FindPreviewReplayWatch(t *testing.T) {
 	b.sees(".overview .badge.b-resolved", "closed")
 	b.click(`[data-key="c-record_too_large"]`)
 	b.sees("tbody", "manual")
-	if got, want := b.path(), "/letters?status=open&error_class=record_too_large"; got != want {
-		t.Errorf("the address is %s, want %s", got, want)
-	}
+	b.at("/letters?status=open&error_class=record_too_large")
 	b.click("tbody a")
 	b.sees("main", "Parked behind it")
 	b.sees(".payload", "12345678901234567890.50")
-	if n := b.count(".followers .b-parked"); n != 2 {
-		t.Errorf("%d followers are shown, want 2", n)
-	}
+	b.has(".followers .b-parked", 2)
 	if got, want := eval[string](b, `document.querySelector('[data-key=trace]').href`), "https://traces.example/trace/4bf92f3577b34da6a3ce929d0e0e4736"; got != want {
 		t.Errorf("the trace leads to %s, want %s", got, want)
 	}
@@ -94,7 +90,6 @@ func TestLetter_EditAndReplay(t *testing.T) {
 	b.types(`}`)
 	b.sees("#problems", "It can be replayed")
 	b.sees(".d-added", "shorter")
-	b.fills(`[data-key="hv-0"]`, "")
 	b.fills(`[data-key="hv-0"]`, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00")
 	b.sees(".d-added", "b7-00")
 	b.click("[data-key=ask]")

@@ -96,9 +96,7 @@ func TestOrder_FindConfirmWatch(t *testing.T) {
 	b.types("\r")
 	b.sees("main", "1 order, newest first")
 	b.sees("tbody", "22.08 EUR")
-	if got, want := b.path(), "/orders?customer=17850"; got != want {
-		t.Errorf("the address is %s, want %s", got, want)
-	}
+	b.at("/orders?customer=17850")
 	b.click("tbody a")
 	b.sees("main h1", "Order of 22.08 EUR")
 	b.sees(".letter-head .badge", "placed")

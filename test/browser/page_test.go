@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -31,6 +30,7 @@ type tab struct {
 
 	mu     sync.Mutex
 	wrong  []string // exceptions, and what the policy forbade
+	tries  bool     // what the policy forbids; then it is to complain
 	alerts int
 }
 
@@ -46,17 +46,15 @@ func (w *world) open(role access.Role, path string) *tab {
 func (w *world) window() *tab {
 	w.t.Helper()
 	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
-	limited, end := context.WithTimeout(ctx, 2*time.Minute)
-	b := &tab{t: w.t, w: w, ctx: limited}
+	b := &tab{t: w.t, w: w, ctx: ctx}
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
 			b.shoot("failed-" + strings.ReplaceAll(w.t.Name(), "/", "-"))
 		}
-		end()
 		cancel()
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if len(b.wrong) > 0 {
+		if len(b.wrong) > 0 && !b.tries {
 			w.t.Errorf("the browser complained:\n%s", strings.Join(b.wrong, "\n"))
 		}
 	})
@@ -162,20 +160,34 @@ func (b *tab) text(selector string) string {
 	return eval[string](b, `document.querySelector(%s)?.innerText ?? ""`, selector)
 }
 
+// has waits until there are n elements.
+func (b *tab) has(selector string, n int) {
+	b.t.Helper()
+	if !eventually(func() bool { return b.count(selector) == n }) {
+		b.t.Errorf("there are %d of %s, want %d", b.count(selector), selector, n)
+	}
+}
+
 func (b *tab) count(selector string) int {
 	b.t.Helper()
 	return eval[int](b, `document.querySelectorAll(%s).length`, selector)
 }
 
-// click clicks where the element is, as a person does, once it can be.
+// click clicks where the element is, as a person does, once it can be. A click that
+// misses, because the page was drawn anew just then, is made again.
 func (b *tab) click(selector string) {
 	b.t.Helper()
+	var err error
 	if !eventually(func() bool {
-		return eval[bool](b, `Boolean(document.querySelector(%s)?.checkVisibility()) && !document.querySelector(%[1]s).disabled`, selector)
+		if !eval[bool](b, `Boolean(document.querySelector(%s)?.checkVisibility()) && !document.querySelector(%[1]s).disabled`, selector) {
+			return false
+		}
+		eval[bool](b, `(window.hit = false, addEventListener("click", (e) => { window.hit = Boolean(e.target.closest(%s)); }, {capture: true, once: true}), true)`, selector)
+		err = chromedp.Do(b.ctx, chromedp.Click(chromedp.CSS(selector)))
+		return err == nil && eval[bool](b, `window.hit ?? true`) // another document cannot say
 	}) {
-		b.t.Fatalf("%s cannot be clicked; the page says:\n%s", selector, b.text("body"))
+		b.t.Fatalf("%s cannot be clicked (%v); the page says:\n%s", selector, err, b.text("body"))
 	}
-	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
 // types types into the element that has the focus.
@@ -187,9 +199,14 @@ func (b *tab) types(text string) {
 // fills replaces what is in a field.
 func (b *tab) fills(selector, text string) {
 	b.t.Helper()
-	b.click(selector)
-	eval[bool](b, `(document.querySelector(%s).select(), true)`, selector)
-	b.types(text)
+	if !eventually(func() bool {
+		b.click(selector)
+		eval[bool](b, `(document.querySelector(%s)?.select(), true)`, selector)
+		b.types(text)
+		return eval[string](b, `document.querySelector(%s)?.value ?? ""`, selector) == text
+	}) {
+		b.t.Fatalf("%s cannot be filled with %q", selector, text)
+	}
 }
 
 // confirm gives a reason in the dialog and says yes.
@@ -205,6 +222,34 @@ func (b *tab) confirm(reason string) {
 func (b *tab) focus() string {
 	b.t.Helper()
 	return eval[string](b, `(() => { const e = document.activeElement; return e?.dataset?.key ?? (e?.getAttribute("aria-label") || e?.innerText || e?.tagName || "") })()`)
+}
+
+// focused waits until the element of that name has the focus.
+func (b *tab) focused(name string) {
+	b.t.Helper()
+	if !eventually(func() bool { return b.focus() == name }) {
+		b.t.Errorf("the focus is on %s, want it on %s", b.focus(), name)
+	}
+}
+
+// goes presses a shortcut that leads to a page. Its two keys belong together for a
+// moment only; where that was over, it is pressed again.
+func (b *tab) goes(keys, heading string) {
+	b.t.Helper()
+	if !eventually(func() bool {
+		b.types(keys)
+		return eval[bool](b, inside, "main h1", heading)
+	}) {
+		b.t.Fatalf("%s does not lead to %s", keys, heading)
+	}
+}
+
+// at waits until the address is a page's.
+func (b *tab) at(path string) {
+	b.t.Helper()
+	if !eventually(func() bool { return b.path() == path }) {
+		b.t.Errorf("the address is %s, want %s", b.path(), path)
+	}
 }
 
 func (b *tab) path() string {

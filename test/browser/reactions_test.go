@@ -129,18 +129,14 @@ func TestReactions_FindRepeatWatch(t *testing.T) {
 	b.sees(`[data-key="failed-big-orders"]`, "1")
 	b.click(`[data-key="failed-big-orders"]`)
 	b.sees("main", "1 delivery, newest first")
-	if got, want := b.path(), "/reactions?rule=big-orders&state=failed"; got != want {
-		t.Errorf("the address is %s, want %s", got, want)
-	}
+	b.at("/reactions?rule=big-orders&state=failed")
 	b.sees("main", "data.n >= 0")
 	b.sees("main", "shop-1/42")
 	b.click(`[aria-label="Deliveries"] tbody a`)
 	b.sees("main h1", "ThingHappened to hook")
 	b.sees(".letter-head .badge", "failed")
 	b.sees(".payload", "12345678901234567890.50")
-	if n := b.count(".timeline .t-failed"); n != 2 {
-		t.Errorf("%d failed attempts are shown, want 2", n)
-	}
+	b.has(".timeline .t-failed", 2)
 	b.click("[data-key=act-repeat]")
 	b.sees("dialog", "with the same delivery id")
 	if eval[bool](b, `!document.querySelector("dialog [data-key=yes]").disabled`) {
@@ -172,9 +168,7 @@ func TestReactions_RepeatManyByKeyboard(t *testing.T) {
 	b := w.open(access.Operator, "/reactions")
 	b.sees("main", "5 deliveries, newest first")
 	b.types("/")
-	if got := b.focus(); got != "f-rule" {
-		t.Errorf("/ goes to %s", got)
-	}
+	b.focused("f-rule")
 	b.fills("[data-key=f-rule]", "big-orders") // the protocol types the / too, as no keyboard does
 	b.types("\r")
 	b.sees("main", "4 deliveries, newest first")

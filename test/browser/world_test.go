@@ -31,14 +31,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
 const (
 	table = schema.DefaultKeyspace + ".outbox_messages"
 	topic = "OrderCreated"
 	// small is what the topic takes before it is mended.
-	small    = "2000"
-	patience = 20 * time.Second
+	small = "2000"
+	// patience is how long is waited for what is to come, on however busy a machine.
+	patience = 2 * time.Minute
 )
 
 // world is the whole system: database, broker, relay, jobs, API, console.
@@ -104,7 +106,11 @@ func start(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.keeper = archive.NewKeeper(sweeper)
-	w.serve("127.0.0.1:0")
+	addrs, err := ports.Take(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.serve(addrs[0])
 	return w
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/bench"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
@@ -13,7 +12,7 @@ import (
 // What bench measures is its own affair; that it counts each event once is ours.
 func TestBench_EveryEventOnce(t *testing.T) {
 	t.Parallel()
-	out := harness.Must(t, 3*time.Minute, "bench", "--rate", "200", "--duration", "500ms", "--idle", "200ms", "--drain", "300",
+	out := harness.Must(t, "bench", "--rate", "200", "--duration", "500ms", "--idle", "200ms", "--drain", "300",
 		"--restart", "--restart-rate", "100", "-o", "json")
 	var r bench.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
@@ -24,10 +23,11 @@ func TestBench_EveryEventOnce(t *testing.T) {
 	}
 	for _, c := range r.Latency {
 		want := bench.Counts{Written: 300, Consumed: 300}
-		if got := c.Counts; strings.HasPrefix(c.Name, "scylla-cdc-go") && got.Lost() > 0 && got.Consumed > 0 {
+		if got := c.Counts; strings.HasPrefix(c.Name, "scylla-cdc-go") && got.Consumed > 0 {
 			// Its confidence window is 1 ms here. A row that a busy machine shows later is
-			// lost to it, which bench reports, and which is why the relay has two readers.
-			want.Consumed = got.Consumed
+			// lost to it, or comes after those of later changes, which bench reports, and
+			// which is why the relay has two readers.
+			want.Consumed, want.Disorder = got.Consumed, got.Disorder
 		}
 		if c.Counts != want {
 			t.Errorf("latency of %s: %+v, want %+v", c.Name, c.Counts, want)
@@ -56,7 +56,7 @@ func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
 		"orders":   {"--overload", "2", "--rate", "100", "--concurrency", "8"},
 		"messages": {"--rate", "2000", "--concurrency", "1"},
 	} {
-		out := harness.Must(t, 5*time.Minute, append([]string{"bench", what, "--duration", "300ms", "--calm", "50", "-o", "json"}, args...)...)
+		out := harness.Must(t, append([]string{"bench", what, "--duration", "300ms", "--calm", "50", "-o", "json"}, args...)...)
 		var r bench.ServiceReport
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatalf("bench %s printed %q: %v", what, out, err)
@@ -75,7 +75,7 @@ func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
 // Messages for later come once, and the relay is told of each that is released.
 func TestBench_ScheduledMessagesOnce(t *testing.T) {
 	t.Parallel()
-	out := harness.Must(t, 5*time.Minute, "bench", "schedule", "--waiting", "200", "--burst", "100", "--rate", "100", "--duration", "500ms", "--idle", "200ms", "-o", "json")
+	out := harness.Must(t, "bench", "schedule", "--waiting", "200", "--burst", "100", "--rate", "100", "--duration", "500ms", "--idle", "200ms", "-o", "json")
 	var r bench.ScheduleReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("bench schedule printed %q: %v", out, err)

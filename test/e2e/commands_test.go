@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
@@ -34,7 +33,7 @@ func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	harness.Start(t, "fake", args...)
 	harness.Reachable(t, c.cqlAddr)
 	harness.Reachable(t, c.kafkaAddr)
-	harness.Must(t, time.Minute, "schema", "migrate", "--scylla-hosts", c.cqlAddr)
+	harness.Must(t, "schema", "migrate", "--scylla-hosts", c.cqlAddr)
 	c.orders = harness.Start(t, "orders", "orders", "--scylla-hosts", c.cqlAddr, "--http-addr", c.api)
 	c.relay = harness.Start(t, "relay", append([]string{
 		"relay", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--admin-addr", c.admin,
@@ -56,7 +55,7 @@ type loadSummary struct {
 // load loads the first n lines of the sample.
 func (c *cluster) load(n int) loadSummary {
 	c.t.Helper()
-	out := harness.Must(c.t, 2*time.Minute, "load", harness.Sample(c.t, n), "--api", "http://"+c.api, "-o", "json")
+	out := harness.Must(c.t, "load", harness.Sample(c.t, n), "--api", "http://"+c.api, "-o", "json")
 	var s loadSummary
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		c.t.Fatalf("load printed %q: %v", out, err)
@@ -73,11 +72,11 @@ func (c *cluster) check() {
 		t.Errorf("load = %+v, want %d lines and none rejected", s, n)
 	}
 	account := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...)
-	if r := account.Wait(30 * time.Second); !r.OK() || r.Duplicates != 0 || r.Events != n {
+	if r := account.Wait(); !r.OK() || r.Duplicates != 0 || r.Events != n {
 		t.Errorf("%s, want %d events, each once", r, n)
 	}
 
-	tail := harness.Must(t, time.Minute, "tail", topics[0], topics[1], "--kafka-seeds", c.kafkaAddr, "--from-start", "-n", "20", "-o", "json")
+	tail := harness.Must(t, "tail", topics[0], topics[1], "--kafka-seeds", c.kafkaAddr, "--from-start", "-n", "20", "-o", "json")
 	lines := strings.Split(strings.TrimSpace(tail), "\n")
 	if len(lines) != 20 {
 		t.Errorf("tail -n 20 printed %d lines", len(lines))
@@ -87,19 +86,18 @@ func (c *cluster) check() {
 			t.Errorf("tail -o json printed %q", line)
 		}
 	}
-	if out, stderr, code := harness.Run(t, time.Minute, "doctor", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr); code != 0 {
+	if out, stderr, code := harness.Run(t, "doctor", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr); code != 0 {
 		t.Errorf("doctor: status %d\n%s%s", code, out, stderr)
 	}
 	for _, url := range []string{"http://" + c.admin + "/readyz", "http://" + c.api + "/readyz", "http://" + c.admin + "/metrics", "http://" + c.api + "/metrics"} {
-		resp, err := http.Get(url) //nolint:noctx // the test ends with the process
-		if err != nil {
-			t.Errorf("GET %s: %v", url, err)
-			continue
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Errorf("GET %s = %s, want 200", url, resp.Status)
-		}
+		harness.Until(t, "200 from "+url, func() bool {
+			resp, err := http.Get(url) //nolint:noctx // the test ends with the process
+			if err != nil {
+				t.Fatalf("GET %s: %v", url, err)
+			}
+			_ = resp.Body.Close()
+			return resp.StatusCode == http.StatusOK
+		})
 	}
 
 	// A relay that was asked to stop leaves nothing to repeat.
@@ -108,7 +106,7 @@ func (c *cluster) check() {
 		t.Errorf("load = %+v while the relay is stopped", s)
 	}
 	c.relay.Restart()
-	if r := account.Wait(30 * time.Second); !r.OK() || r.Duplicates != 0 || r.Events != n+100 {
+	if r := account.Wait(); !r.OK() || r.Duplicates != 0 || r.Events != n+100 {
 		t.Errorf("after a restart of the relay: %s, want %d events, each once", r, n+100)
 	}
 	c.relay.Stop()

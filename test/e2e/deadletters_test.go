@@ -33,7 +33,7 @@ func (c *cluster) readyWhen(what string, ok func(*ready) bool) {
 	c.t.Helper()
 	var last ready
 	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		var resp *http.Response
 		if resp, err = http.Get("http://" + c.admin + "/readyz"); err != nil { //nolint:noctx // the test ends with the process
 			continue
@@ -113,9 +113,9 @@ func (c *cluster) command(want int, into any, args ...string) {
 	case args[0] == "verify":
 		args = append(args, "--kafka-seeds", c.kafkaAddr, "--until", "0s")
 	case args[1] == "replay":
-		args = append(args, "--kafka-seeds", c.kafkaAddr)
+		args = append(args, "--kafka-seeds", c.kafkaAddr, "--wait", harness.Patience.String())
 	}
-	out, stderr, code := harness.Run(c.t, time.Minute, args...)
+	out, stderr, code := harness.Run(c.t, args...)
 	if err := json.Unmarshal([]byte(out), into); err != nil || code != want {
 		c.t.Fatalf("outbox %v: status %d, want %d, %v\n%s%s", args, code, want, err, out, stderr)
 	}
@@ -211,7 +211,7 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	if c.command(0, &shown, "dlq", "show", list[0].EventID); shown.Status != "resolved" || !strings.HasPrefix(shown.Outcome, "replayed: OrderCreated[") {
 		t.Errorf("dlq show = %+v, want it resolved by a replay", shown)
 	}
-	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(30 * time.Second); !r.OK() || r.Duplicates != 0 || r.Events != 4 {
+	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(); !r.OK() || r.Duplicates != 0 || r.Events != 4 {
 		t.Errorf("%s, want 4 events, each once", r)
 	}
 	made.check(t, "the record of the order", c.headersOf("OrderCreated", refused))
@@ -231,7 +231,7 @@ func TestDeadLetters_BrokerAway(t *testing.T) {
 	const n = 100
 	c.load(n)
 	account := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...)
-	if r := account.Wait(30 * time.Second); !r.OK() || r.Events != n {
+	if r := account.Wait(); !r.OK() || r.Events != n {
 		t.Fatalf("%s, want %d events", r, n)
 	}
 	broker.Kill()
@@ -249,7 +249,7 @@ func TestDeadLetters_BrokerAway(t *testing.T) {
 	c.readyWhen("well again", func(r *ready) bool {
 		return r.Ready && r.Breaker.State == "closed" && r.DeadLetters == 0 && r.InFlight == 0
 	})
-	if r := account.Wait(30 * time.Second); !r.OK() || r.Duplicates != 0 || r.Events != 3*n {
+	if r := account.Wait(); !r.OK() || r.Duplicates != 0 || r.Events != 3*n {
 		t.Errorf("%s, want %d events, each once", r, 3*n)
 	}
 	var v verified

@@ -3,7 +3,6 @@ package e2e
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
@@ -19,8 +18,7 @@ func TestDev_IsKilledDuringItsLoad(t *testing.T) {
 		if i > 0 {
 			d.Restart()
 		}
-		harness.Reachable(t, addrs[2])
-		time.Sleep(time.Duration(1+i) * time.Second)
+		harness.Until(t, "answers to the load", func() bool { return harness.Answered(addrs[2]) >= 300*(i+1) })
 		d.Kill()
 	}
 	r, stderr, code := once(t, dir)

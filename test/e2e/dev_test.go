@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
@@ -34,7 +33,7 @@ type report struct {
 func once(t *testing.T, dir string, args ...string) (r report, stderr string, code int) {
 	t.Helper()
 	addrs := harness.FreeAddrs(t, 3)
-	stdout, stderr, code := harness.Run(t, 2*time.Minute, append([]string{
+	stdout, stderr, code := harness.Run(t, append([]string{
 		"dev", "--once", "--data-dir", dir,
 		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2],
 	}, args...)...)
@@ -134,7 +133,7 @@ func TestDev_SaysWhatIsInTheWay(t *testing.T) {
 			"dev", "--once", "--data-dir", filepath.Join(t.TempDir(), "d"),
 			"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2],
 		}, tt.args...)
-		_, stderr, code := harness.Run(t, time.Minute, args...)
+		_, stderr, code := harness.Run(t, args...)
 		if code == 0 {
 			t.Errorf("%s: status 0", tt.name)
 		}

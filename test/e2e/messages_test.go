@@ -46,7 +46,7 @@ func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 	p.Restart()
 	harness.Reachable(t, addrs[2])
 
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	var message struct {
 		State  string `json:"state"`
@@ -72,7 +72,7 @@ func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 	if message.Record == nil || message.Record.Offset != 0 {
 		t.Errorf("it is at %+v, want the first of its partition", message.Record)
 	}
-	out := harness.Must(t, time.Minute, "tail", "--kafka-seeds", addrs[1], "-o", "json", "--from-start", "-n", "1", "reminders")
+	out := harness.Must(t, "tail", "--kafka-seeds", addrs[1], "-o", "json", "--from-start", "-n", "1", "reminders")
 	var record struct {
 		Key  string    `json:"key"`
 		Time time.Time `json:"timestamp"`

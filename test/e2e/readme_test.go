@@ -73,6 +73,7 @@ func TestREADME_CurlExamples(t *testing.T) {
 			t.Fatalf("example %d is %s, want one with %s", i+1, command, want.part)
 		}
 		command = strings.ReplaceAll(strings.ReplaceAll(command, readmeAPI, "http://"+addrs[2]), "/ID", "/"+id)
+		command = strings.ReplaceAll(command, `"delay":"10s"`, `"delay":"1h"`) // it waits until the example that takes it back
 		if want.part == "/v1/events/stream" {
 			ctx, end := context.WithCancel(t.Context())
 			defer end()
@@ -97,7 +98,7 @@ func TestREADME_CurlExamples(t *testing.T) {
 // run runs a command until it has ended, or has said what is wanted.
 func run(t *testing.T, command, want string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	out := &until{want: want, found: cancel}
 	c := exec.CommandContext(ctx, "bash", "-c", "exec "+command)

@@ -3,9 +3,10 @@ package e2e
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
 // traced is a request that is followed to where its event goes: by its id, and by
@@ -38,7 +39,7 @@ func (c *cluster) headersOf(topic, key string) map[string]string {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), harness.Patience)
 	defer cancel()
 	for ctx.Err() == nil {
 		for _, r := range client.PollFetches(ctx).Records() {

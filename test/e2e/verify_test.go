@@ -2,11 +2,11 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
@@ -17,18 +17,30 @@ func TestVerify_GoesOnAfterAnInterruption(t *testing.T) {
 	c := startCluster(t, "")
 	const n = 600
 	c.load(n)
-	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(30 * time.Second); !r.OK() {
+	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(); !r.OK() {
 		t.Fatal(r)
 	}
 	state := filepath.Join(t.TempDir(), "state")
 	args := []string{
 		"verify", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr,
-		"--until", "0s", "--rate", "100", "--resume", state, "-o", "json",
+		"--until", "0s", "--resume", state, "-o", "json",
 	}
-	p := harness.Start(t, "verify", args...)
-	time.Sleep(2500 * time.Millisecond) // of at least five seconds
+	p := harness.Start(t, "verify", append(args, "--rate", "1")...) // at which it takes ten minutes
+	grown := func(from int64) int64 {
+		t.Helper()
+		var size int64
+		harness.Until(t, "a state file that grows", func() bool {
+			f, err := os.Stat(state)
+			if err == nil {
+				size = f.Size()
+			}
+			return size > from
+		})
+		return size
+	}
+	grown(grown(0)) // it knows what it verifies, and has read some of it
 	p.Signal(syscall.SIGINT)
-	if code := p.Wait(10 * time.Second); code != 1 || !strings.Contains(p.Log(), "hint: the same command goes on from "+state) {
+	if code := p.Wait(); code != 1 || !strings.Contains(p.Log(), "hint: the same command goes on from "+state) {
 		t.Fatalf("status %d\n%s", code, p.Log())
 	}
 	var got struct {
@@ -37,7 +49,7 @@ func TestVerify_GoesOnAfterAnInterruption(t *testing.T) {
 		OK        bool `json:"ok"`
 		Resumed   bool `json:"resumed"`
 	}
-	out, stderr, code := harness.Run(t, time.Minute, args...)
+	out, stderr, code := harness.Run(t, append(args, "--rate", "0")...)
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
 		t.Fatalf("status %d, %v\n%s%s", code, err, out, stderr)
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,7 +22,7 @@ func TestFault_BrokerKilledBeforeItsAnswer(t *testing.T) {
 	broker := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", addr)
 	harness.Reachable(t, addr)
 	const topic = "OrderCreated"
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	seeds := kgo.SeedBrokers(addr)
 	var deaf atomic.Bool // the producer hears no answer

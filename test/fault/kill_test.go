@@ -21,11 +21,11 @@ func TestFault_ProcessesKilledDuringALoad(t *testing.T) {
 // in the outbox, and scans the table for it, as slowly as the kills take.
 func TestFault_ProcessesKilledDuringABackfill(t *testing.T) {
 	t.Parallel()
-	killAll(t, 9000, window+15*time.Second, "--backfill-from", "2000-01-01T00:00:00Z", "--relay-backfill-rows-per-second", "120")
+	killAll(t, 9000, 4500, "--backfill-from", "2000-01-01T00:00:00Z", "--relay-backfill-rows-per-second", "120")
 }
 
-// killAll kills processes during a load; the relay starts so long after it.
-func killAll(t *testing.T, lines int, late time.Duration, relayArgs ...string) {
+// killAll kills processes during a load; the relay starts when so many lines are stored.
+func killAll(t *testing.T, lines, stored int, relayArgs ...string) {
 	t.Helper()
 	addrs := harness.FreeAddrs(t, 4)
 	s := &storm{cql: addrs[0], kafka: addrs[1], api: addrs[2], lines: lines, rate: 150}
@@ -33,13 +33,13 @@ func killAll(t *testing.T, lines int, late time.Duration, relayArgs ...string) {
 	orders := startOrders(t, s.cql, s.api)
 	var relay *harness.Process
 	s.begun = func() { // the load
-		time.Sleep(late)
+		harness.Until(t, "the first half of the load", func() bool { return harness.Answered(s.api) >= stored })
 		relay = startRelay(t, s.cql, s.kafka, addrs[3], relayArgs...)
 		s.victims = append(s.victims, process("relay", relay, 1))
 	}
 	s.victims = []*victim{process("fake", engines, 1), process("orders", orders, 1)}
 	s.run(t, setting(t, "FAULT_SEED", uint64(time.Now().UnixNano())), int(setting(t, "FAULT_KILLS", defaultKills)))
-	if late > 0 && !strings.Contains(relay.Log(), "going on with a scan of the outbox table") {
+	if stored > 0 && !strings.Contains(relay.Log(), "going on with a scan of the outbox table") {
 		t.Error("the relay was never killed during its scan")
 	}
 	relay.Stop()

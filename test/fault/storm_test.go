@@ -118,7 +118,7 @@ func (s *storm) strike(t *testing.T, rnd *rand.Rand, v *victim) {
 // judge waits for the load and the relay and holds the topics against the database.
 func (s *storm) judge(t *testing.T, load *harness.Process) {
 	t.Helper()
-	load.Wait(5 * time.Minute)
+	load.Wait()
 	var sum struct {
 		Created   int `json:"orders_created"`
 		Cancelled int `json:"orders_cancelled"`
@@ -135,7 +135,7 @@ func (s *storm) judge(t *testing.T, load *harness.Process) {
 	harness.Reachable(t, s.cql) // it may have been the last to die
 	harness.Reachable(t, s.kafka)
 	account := harness.NewAccount(t, s.cql, s.kafka, topics...)
-	r := account.Wait(2 * window)
+	r := account.Wait()
 	t.Log(r)
 	if !r.OK() || r.Duplicates != 0 {
 		t.Errorf("%s, want 0 of all that", r)
@@ -166,7 +166,7 @@ func setting(t *testing.T, name string, def uint64) uint64 {
 func startOrders(t *testing.T, cql, api string) *harness.Process {
 	t.Helper()
 	harness.Reachable(t, cql)
-	harness.Must(t, time.Minute, "schema", "migrate", "--scylla-hosts", cql)
+	harness.Must(t, "schema", "migrate", "--scylla-hosts", cql)
 	p := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--http-addr", api)
 	harness.Reachable(t, api)
 	return p

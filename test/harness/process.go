@@ -13,10 +13,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
-// stopTimeout is how long a process may take to end after SIGTERM.
-const stopTimeout = 60 * time.Second
+// Patience is how long a test waits for what is to come, on however busy a machine:
+// for a process to start, to say something, to end.
+const Patience = 5 * time.Minute
 
 var binary struct {
 	once sync.Once
@@ -126,20 +129,20 @@ func (p *Process) Stop() {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.t.Errorf("stop %s: %v", p.name, err)
 	}
-	if code := p.Wait(stopTimeout); code != 0 {
+	if code := p.Wait(); code != 0 {
 		p.t.Errorf("%s ended with status %d after SIGTERM, want 0", p.name, code)
 	}
 }
 
 // Wait waits for the end of the process and returns its exit status. It kills
-// the process and fails the test if that takes longer than limit.
-func (p *Process) Wait(limit time.Duration) int {
+// the process and fails the test if that takes longer than Patience.
+func (p *Process) Wait() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(limit):
+	case <-time.After(Patience):
 		p.Kill()
-		p.t.Errorf("%s did not end within %s", p.name, limit)
+		p.t.Errorf("%s did not end within %s", p.name, Patience)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -185,34 +188,30 @@ func (p *Process) end() {
 }
 
 // Run runs a command to its end and returns its output and exit status.
-func Run(t testing.TB, limit time.Duration, args ...string) (stdout, stderr string, code int) {
+func Run(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	p := Start(t, args[0], args...)
-	code = p.Wait(limit)
+	code = p.Wait()
 	return p.Output(), p.Log(), code
 }
 
 // Must runs a command to its end and fails the test unless it succeeds.
-func Must(t testing.TB, limit time.Duration, args ...string) string {
+func Must(t testing.TB, args ...string) string {
 	t.Helper()
-	stdout, stderr, code := Run(t, limit, args...)
+	stdout, stderr, code := Run(t, args...)
 	if code != 0 {
 		t.Fatalf("outbox %s: status %d\n%s%s", strings.Join(args, " "), code, stdout, stderr)
 	}
 	return stdout
 }
 
-// FreeAddrs returns addresses on loopback that nobody listens on.
+// FreeAddrs returns addresses on loopback that nobody listens on, and that stay free
+// while a process that has one is away.
 func FreeAddrs(t testing.TB, n int) []string {
 	t.Helper()
-	var out []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		out = append(out, l.Addr().String())
+	out, err := ports.Take(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out
 }
@@ -220,15 +219,21 @@ func FreeAddrs(t testing.TB, n int) []string {
 // Reachable waits until somebody listens on addr.
 func Reachable(t testing.TB, addr string) {
 	t.Helper()
-	for deadline := time.Now().Add(stopTimeout); ; {
+	Until(t, "somebody who listens on "+addr, func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = c.Close()
-			return
 		}
+		return err == nil
+	})
+}
+
+// Until waits until ok, and fails the test where that is not within Patience.
+func Until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("nobody listens on %s: %v", addr, err)
+			t.Fatalf("waited for %s in vain", what)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // Defaults of Config.
 const (
 	DefaultHeap         = "1g"
-	DefaultStartTimeout = 3 * time.Minute
+	DefaultStartTimeout = 10 * time.Minute
 )
 
 // Config configures a peer. The zero value starts a fresh one in a temporary

@@ -20,8 +20,12 @@ import (
 //go:embed *.pom.xml *.sha256
 var pinned embed.FS
 
-// downloads is how often a download is tried.
-const downloads = 3
+// downloads is how often a download is tried; the pause after the first is firstPause,
+// and each one is twice as long as that before.
+const (
+	downloads  = 5
+	firstPause = 5 * time.Second
+)
 
 // jars returns the folder with the jars of a peer, downloading them the first
 // time. Several processes may call it at once; one of them downloads.
@@ -68,7 +72,7 @@ func download(ctx context.Context, dir, libs string, pom, sums []byte) error {
 	for try := range downloads {
 		if try > 0 {
 			select {
-			case <-time.After(time.Duration(try) * 5 * time.Second): // a registry that is away for a moment
+			case <-time.After(firstPause << (try - 1)): // a registry that is away for a moment
 			case <-ctx.Done():
 				return errors.Join(ctx.Err(), err)
 			}

@@ -13,10 +13,12 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
-// stopTimeout is how long a peer may take to end after SIGTERM.
-const stopTimeout = 30 * time.Second
+// stopTimeout is how long a peer may take to end after SIGTERM, on a machine that is busy.
+const stopTimeout = 3 * time.Minute
 
 // Process is a running peer. It is safe for concurrent use.
 type Process struct {
@@ -122,18 +124,24 @@ func tail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// freePorts picks n different ports that are free now.
+// freePorts picks n different ports that are free, and stay so while a peer that has
+// one is away.
 func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := ports.Take(n)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int, n)
+	for i, addr := range addrs {
+		_, port, err := net.SplitHostPort(addr)
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
+		if out[i], err = strconv.Atoi(port); err != nil {
+			return nil, err
+		}
 	}
-	return ports, nil
+	return out, nil
 }
 
 // directory fills in cfg.Dir and reports whether it is a temporary one.

@@ -36,6 +36,3 @@ func (v Version) HasTablets() bool { return v.AtLeast(6, 0) }
 
 // HasCDCOnTablets says that a table in a tablets keyspace may have CDC.
 func (v Version) HasCDCOnTablets() bool { return v.AtLeast(2025, 4) }
-
-// HasDescribe says that the server answers DESCRIBE.
-func (v Version) HasDescribe() bool { return v.AtLeast(5, 2) }

@@ -117,14 +117,13 @@ func needsSplit(c *change) (ts int64, split, ok bool) {
 
 // group is the changes of one timestamp, each kind in the order of the log.
 type group struct {
-	ts         int64
-	statics    []store.Row
-	inserts    []store.Row
-	updates    []store.Row
-	deletes    []store.Row
-	ranges     []store.RangeDeletion
-	partition  bool
-	partitionT store.Deletion
+	ts        int64
+	statics   []store.Row
+	inserts   []store.Row
+	updates   []store.Row
+	deletes   []store.Row
+	ranges    []store.RangeDeletion
+	partition bool
 }
 
 // grouping collects groups by timestamp.
@@ -177,7 +176,7 @@ func splitChange(c *change) []*group {
 	}
 	if c.deleted.Set {
 		g := all.at(c.deleted.Timestamp)
-		g.partition, g.partitionT = true, c.deleted
+		g.partition = true
 	}
 	slices.SortFunc(all, func(a, b *group) int { return cmp.Compare(a.ts, b.ts) })
 	return all

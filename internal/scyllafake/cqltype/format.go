@@ -65,9 +65,6 @@ func (t *Type) AppendFormat(dst, v []byte) []byte {
 	return appendHex(dst, v)
 }
 
-// FormatTyped is Format with the type before it, "int:1".
-func (t *Type) FormatTyped(v []byte) string { return t.String() + ":" + t.Format(v) }
-
 // FormatDate writes a date, days with 1970-01-01 as 2^31, as yyyy-mm-dd.
 func FormatDate(days uint32) string {
 	return time.Unix((int64(days)-1<<31)*86400, 0).UTC().Format("2006-01-02")

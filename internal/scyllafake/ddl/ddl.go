@@ -75,7 +75,6 @@ type change struct {
 	c      *Catalog
 	next   *catalog.Schema
 	owned  map[string]bool // keyspaces of next that were cloned already
-	now    time.Time
 	writes []*store.Mutation
 	metas  []store.Meta
 	events []catalog.Change
@@ -93,7 +92,7 @@ func (c *Catalog) begin() *change {
 	now := c.o.Now()
 	c.lastWrite = max(c.lastWrite+2, now.UnixMicro())
 	return &change{
-		c: c, next: c.Schema().Clone(), owned: map[string]bool{}, now: now, at: c.lastWrite,
+		c: c, next: c.Schema().Clone(), owned: map[string]bool{}, at: c.lastWrite,
 	}
 }
 

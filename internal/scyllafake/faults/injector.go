@@ -21,7 +21,6 @@ var ErrNoRule = errors.New("no such rule")
 type Injector struct {
 	node  *Node
 	clock *Clock
-	seed  uint64
 
 	// idle says that there is nothing to decide, so that a node without faults
 	// pays no lock.
@@ -48,7 +47,7 @@ type active struct {
 // one that is not asked for skew.
 func New(node *Node, clock *Clock, seed uint64) *Injector {
 	in := &Injector{
-		node: node, clock: clock, seed: seed,
+		node: node, clock: clock,
 		rnd: rand.New(rand.NewPCG(seed, 0)), nextID: 1, thaw: make(chan struct{}),
 	}
 	in.idle.Store(true)
@@ -57,9 +56,6 @@ func New(node *Node, clock *Clock, seed uint64) *Injector {
 
 // changed brings idle up to date. The caller holds mu.
 func (in *Injector) changed() { in.idle.Store(len(in.rules) == 0 && !in.frozen) }
-
-// Seed is the seed of the source of chance.
-func (in *Injector) Seed() uint64 { return in.seed }
 
 // Node is the node whose generations and tablets can be changed.
 func (in *Injector) Node() *Node { return in.node }

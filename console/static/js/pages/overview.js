@@ -199,13 +199,14 @@ const seconds = (v) => (typeof v === "number" ? (v > 0 && v < 10 ? `${v.toFixed(
 function relayView(r) {
   const b = r.breaker ?? {}, lag = r.lag ?? [], groups = r.groups ?? [];
   const stale = r.silent || r.state === "stopped";
+  const said = (r.problems ?? []).slice(stale ? 1 : 0); // the first one of a stale relay is the server's
   return [
-    stale && h("p", { class: "callout bad" }, r.state === "stopped" ? "It was stopped. " : "It says nothing any more. ", "What follows is from ", utc(r.at), "."),
+    stale && h("p", { class: "callout bad" }, sentence(r.problems[0]), " What follows is from ", utc(r.at), "."),
     !stale && r.other_instances?.length > 0 && h("p", { class: "callout bad" }, `${plural(r.other_instances.length, "other process", "other processes")} of this name on this table: ${r.other_instances.join(", ")}. Every event is published more than once; stop all but one.`),
-    (r.problems ?? []).length > 0 && h("ul", { class: "problems" }, r.problems.map((p) => h("li", { class: "break" }, p))),
+    said.length > 0 && h("ul", { class: "problems" }, said.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
-      ["Cause", !(r.problems ?? []).some((p) => p.includes(b.cause)) && b.cause],
+      ["Cause", !said.some((p) => p.includes(b.cause)) && b.cause],
       ["Publishes", r.rates && `${r.rates.published.toFixed(r.rates.published < 10 ? 1 : 0)} events/s${r.rates.failures > 0 ? `, ${r.rates.failures.toFixed(1)} failures/s` : ""}`],
       ["Sweep behind", r.behind_seconds !== undefined && `${seconds(r.behind_seconds)}, its confidence window included`],
       ["On the way", r.in_flight !== undefined && plural(r.in_flight, "event")],

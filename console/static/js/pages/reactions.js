@@ -4,35 +4,32 @@ import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
 import { ago, count, plural, short, span, utc, visible } from "../format.js";
 import * as keys from "../keys.js";
+import { chooser, listing, since } from "../listing.js";
 import { empty, facts, failed, finder, loading, mark, panel } from "../parts.js";
-import { go, href, query } from "../router.js";
+import { go, href } from "../router.js";
 import { repeatMany } from "../repeat.js";
 import { may } from "../session.js";
 import { deliveryStates, ruleStates } from "../words.js";
 
 const fields = ["rule", "plugin", "state", "event_id", "since", "until"];
-const hours = { "1h": 1, "6h": 6, "24h": 24, "7d": 168 };
 
 // asked is the filter as the API has it.
 function asked(q) {
   const f = {};
   for (const k of fields) if (q[k]) f[k] = q[k];
-  if (hours[f.since]) f.since = new Date(Date.now() - hours[f.since] * 3600_000).toISOString();
+  f.since = since(f.since);
   return f;
 }
 
 export function reactions(ctx) {
   ctx.title("Reactions");
-  const q = query();
-  const trail = (q.trail ?? "").split(" ").filter(Boolean); // cursors of the pages before
-  const picked = new Set();
-  let page = null, rules = null, counted = "", drawn = "", whole = false;
-  const top = h("div", { class: "stack" }, loading("the rules")), list = h("div", null, loading("deliveries")), selection = h("div", { class: "selection", role: "region", "aria-label": "What is chosen" });
-  const change = (next) => go(href("/reactions", { ...Object.fromEntries(fields.map((k) => [k, q[k]])), ...next }).slice("/console".length));
-  const form = filters(q, change);
+  const all = listing("/reactions", fields, "deliveries"), { q } = all;
+  let page = null, rules = null, counted = "", drawn = "";
+  const top = h("div", { class: "stack" }, loading("the rules")), list = h("div", null, loading("deliveries"));
+  const form = filters(all), chosen = chooser(list, ["delivery", "deliveries"], draw);
   fill(ctx.el, h("div", { class: "stack" },
     h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Reactions"), finder("Open a delivery by its id", "delivery id", (id) => go(`/reactions/${id}`))),
-    top, h("h2", null, "Deliveries"), form.el, list), selection);
+    top, h("h2", null, "Deliveries"), form.el, list), chosen.bar);
 
   const readRules = async () => {
     try {
@@ -66,59 +63,31 @@ export function reactions(ctx) {
       if (!ctx.signal.aborted && !page) fill(list, failed(err, read));
       return;
     }
-    const here = new Set(page.deliveries.map((d) => d.id));
-    for (const id of picked) if (!here.has(id)) picked.delete(id);
+    chosen.keep(page.deliveries.map((d) => d.id));
     draw();
   }
 
   function draw() {
-    const all = page.deliveries, filtered = fields.some((k) => q[k]) || q.cursor;
-    if (!all.length) {
-      fill(list, filtered
+    const deliveries = page.deliveries;
+    if (!deliveries.length) {
+      fill(list, all.filtered || q.cursor
         ? empty("No delivery matches.", "None is like this now, or it was forgotten: delivered ones are kept for a week, failed ones for 30 days, unless told otherwise.", h("a", { class: "button", href: href("/reactions"), "data-key": "all" }, "Show all deliveries"))
         : empty("There are no deliveries.", "When a rule of outbox react matches an event, what became of it is here."));
     } else {
-      fill(list, deliveryTable(all, picked, () => { whole = false; draw(); }), h("div", { class: "row between pager" },
-        h("span", { class: "muted" }, `${plural(all.length, "delivery", "deliveries")}, newest first${trail.length || q.cursor ? `, page ${trail.length + 2}` : ""}`),
-        h("div", { class: "row" },
-          q.cursor && h("button", { type: "button", class: "button", "data-key": "back", onclick: back }, "Newer"),
-          page.next && h("button", { type: "button", class: "button", "data-key": "next", onclick: forward }, "Older"))));
+      fill(list, deliveryTable(deliveries, chosen), all.pager(page, `${plural(deliveries.length, "delivery", "deliveries")}, newest first`));
     }
-    choose();
+    const here = deliveries.filter((d) => chosen.has(d.id));
+    chosen.show(here.length === deliveries.length && (page.next || q.cursor) && q.state && q.state !== "pending", () => {
+      if (!may("repeat")) return h("span", { class: "muted" }, "Your role may look, and change nothing.");
+      return here.some((d) => d.state !== "pending") || chosen.whole() ? h("button", { type: "button", class: "button primary", "data-key": "act-repeat", onclick: run }, "Repeat")
+        : h("span", { class: "muted" }, "These are tried again by themselves.");
+    });
   }
 
-  // The bar for what is chosen; it stays in sight.
-  function choose() {
-    if (!picked.size) { whole = false; return fill(selection); }
-    const done = page.deliveries.some((d) => picked.has(d.id) && d.state !== "pending");
-    const more = picked.size === page.deliveries.length && (page.next || q.cursor) && q.state && q.state !== "pending";
-    return fill(selection, h("div", { class: "selection-in" },
-      h("span", { class: "grow" }, h("b", null, whole ? `All that match the filter` : plural(picked.size, "delivery", "deliveries")), whole ? "" : " chosen",
-        more && h("button", { type: "button", class: "link", "data-key": "whole", onclick: () => { whole = !whole; choose(); } }, whole ? "only this page" : "choose all that match the filter")),
-      !may("repeat") ? h("span", { class: "muted" }, "Your role may look, and change nothing.")
-        : done || whole ? h("button", { type: "button", class: "button primary", "data-key": "act-repeat", onclick: run }, "Repeat")
-          : h("span", { class: "muted" }, "These are tried again by themselves."),
-      h("button", { type: "button", class: "button quiet", "data-key": "none", onclick: () => { picked.clear(); draw(); } }, "Clear")));
-  }
-
-  const run = () => ask(repeatMany(whole ? { filter: asked(q) } : { ids: [...picked] }, () => { picked.clear(); read(); }));
-  const forward = () => change({ cursor: page.next, trail: q.cursor ? [...trail, q.cursor].join(" ") : "" });
-  const back = () => change(trail.length ? { cursor: trail[trail.length - 1], trail: trail.slice(0, -1).join(" ") } : {});
-
+  const run = () => ask(repeatMany(chosen.target(asked(q)), () => { chosen.clear(); read(); }));
   ctx.on(["reactions"], told);
   ctx.soon(["deliveries"], read);
-  const rows = () => [...list.querySelectorAll("tbody tr")];
-  const step = (by) => {
-    const all = rows(), at = all.findIndex((r) => r.contains(document.activeElement));
-    all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))]?.querySelector("a")?.focus();
-  };
-  keys.onPage("/", "filter by rule", () => form.first.focus());
-  keys.onPage("j", "next delivery", () => step(1));
-  keys.onPage("k", "delivery before", () => step(-1));
-  keys.onPage("x", "choose the delivery", () => rows().find((r) => r.contains(document.activeElement))?.querySelector("input")?.click());
-  keys.onPage("n", "older deliveries", () => page?.next && forward());
-  keys.onPage("p", "newer deliveries", () => q.cursor && back());
-  if (may("repeat")) keys.onPage("r", "repeat what is chosen", () => selection.querySelector("[data-key=act-repeat]")?.click());
+  if (may("repeat")) keys.onPage("r", "repeat what is chosen", () => chosen.bar.querySelector("[data-key=act-repeat]")?.click());
   readRules();
   read();
 }
@@ -160,16 +129,12 @@ function ruleView(r) {
       ` · ${plural(i.partitions, "partition")} · ${count(i.records)} read · ${count(i.under_way)} under way${i.undecided ? ` · ${count(i.undecided)} undecided` : ""}${i.store_errors ? ` · ${count(i.store_errors)} errors of the database` : ""}`, i.silent || i.state === "stopped" ? [" · heard of ", ago(i.at)] : "")))));
 }
 
-function deliveryTable(all, picked, onpick) {
-  const every = all.every((d) => picked.has(d.id)), some = all.some((d) => picked.has(d.id));
-  const pick = (d, on) => (on ? picked.add(d.id) : picked.delete(d.id));
+function deliveryTable(deliveries, chosen) {
   return h("div", { class: "scroll", role: "region", "aria-label": "Deliveries", tabindex: "0" }, h("table", { class: "cards" },
     h("caption", { class: "hidden-text" }, "Deliveries, newest first"),
-    h("thead", null, h("tr", null,
-      h("th", { class: "pick", scope: "col" }, h("input", { type: "checkbox", "aria-label": "Choose all on this page", checked: every, indeterminate: some && !every, "data-key": "pick-all", onchange: (e) => { for (const d of all) pick(d, e.target.checked); onpick(); } })),
+    h("thead", null, h("tr", null, chosen.head(deliveries.map((d) => d.id)),
       ["Delivery", "Rule", "To", "State", "Tries", "Type", "Aggregate", "Began", "Error"].map((t) => h("th", { scope: "col", class: t === "Tries" ? "num" : null }, t)))),
-    h("tbody", null, all.map((d) => h("tr", { "data-id": d.id, class: picked.has(d.id) ? "picked" : null },
-      h("td", { class: "pick" }, h("input", { type: "checkbox", "aria-label": `Choose ${d.id}`, checked: picked.has(d.id), "data-key": `pick-${d.id}`, onchange: (e) => { pick(d, e.target.checked); onpick(); } })),
+    h("tbody", null, deliveries.map((d) => h("tr", { "data-id": d.id, class: chosen.has(d.id) ? "picked" : null }, chosen.cell(d.id),
       h("td", { "data-label": "Delivery" }, h("a", { class: "mono", href: href(`/reactions/${d.id}`), title: d.id, "data-key": `row-${d.id}` }, short(d.id))),
       h("td", { "data-label": "Rule" }, h("span", { class: "clip" }, visible(d.rule))),
       h("td", { "data-label": "To" }, h("span", { class: "clip" }, d.plugin ? visible(d.plugin) : "–")),
@@ -181,21 +146,12 @@ function deliveryTable(all, picked, onpick) {
       h("td", { "data-label": "Error" }, d.error && d.state !== "delivered" ? h("span", { class: "clip", title: visible(d.error) }, visible(d.error)) : "–"))))));
 }
 
-// filters is the form; what is chosen acts at once, what is typed on Enter or on leaving.
-function filters(q, change) {
-  const set = (name) => (e) => { const v = e.target.value.trim(); if (v !== (q[name] ?? "")) change({ [name]: v }); };
-  const text = (name, label, list) => h("label", null, label, h("input", { type: "text", name, value: q[name] ?? "", placeholder: "any", spellcheck: "false", autocomplete: "off", list, onchange: set(name), "data-key": `f-${name}` }));
-  const first = text("rule", "Rule", "known-rules"), known = h("div", { hidden: true });
-  const since = hours[q.since] || !q.since;
-  const time = (name, label) => h("label", null, label, h("input", { type: "datetime-local", name, value: (q[name] ?? "").slice(0, 16), "data-key": `f-${name}`, onchange: (e) => change({ [name]: e.target.value ? `${e.target.value.slice(0, 16)}:00Z` : "" }) }));
-  const el = h("form", { class: "panel filters", role: "search", "aria-label": "Filter deliveries", onsubmit: (e) => { e.preventDefault(); document.activeElement?.blur(); } },
-    first, text("plugin", "Leads to", "known-plugins"),
-    h("label", null, "State", h("select", { name: "state", value: q.state ?? "", onchange: set("state"), "data-key": "f-state" }, h("option", { value: "" }, "any"), Object.keys(deliveryStates).map((s) => h("option", { value: s }, s)))),
-    text("event_id", "Event"),
-    h("label", null, "Began", h("select", { name: "within", value: since ? q.since ?? "" : "from", "data-key": "f-within", onchange: (e) => change({ since: e.target.value === "from" ? `${new Date(Date.now() - 86400_000).toISOString().slice(0, 16)}:00Z` : e.target.value, until: e.target.value === "from" ? q.until : "" }) },
-      h("option", { value: "" }, "ever"), h("option", { value: "1h" }, "in the last hour"), h("option", { value: "6h" }, "in 6 hours"), h("option", { value: "24h" }, "in a day"), h("option", { value: "7d" }, "in a week"), h("option", { value: "from" }, "between…"))),
-    !since && [time("since", "From (UTC)"), time("until", "Until (UTC)")],
-    fields.some((k) => q[k]) && h("a", { class: "button quiet clear", href: href("/reactions"), "data-key": "clear" }, "Clear filters"), known);
+function filters(all) {
+  const known = h("div", { hidden: true });
+  const el = all.form("Filter deliveries", "rule",
+    all.text("rule", "Rule", { list: "known-rules" }), all.text("plugin", "Leads to", { list: "known-plugins" }),
+    all.choice("state", "State", Object.keys(deliveryStates).map((s) => h("option", { value: s }, s))), all.text("event_id", "Event"),
+    all.period("Began", "since", "until", [["", "ever"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]), known);
   const options = (id, values) => h("datalist", { id }, [...new Set(values)].map((v) => h("option", { value: v })));
-  return { el, first: first.querySelector("input"), know: (rules) => fill(known, options("known-rules", rules.map((r) => r.rule)), options("known-plugins", rules.map((r) => r.plugin))) };
+  return { el, know: (rules) => fill(known, options("known-rules", rules.map((r) => r.rule)), options("known-plugins", rules.map((r) => r.plugin))) };
 }

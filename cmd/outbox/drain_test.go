@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// After SIGTERM the order API is not ready, and for http.drain_delay serves who
+// comes all the same; who watches events goes on watching.
+func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--http-drain-delay", "1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := c.newOrderServer(t.Context(), b.session, newRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, terminate := context.WithCancel(t.Context())
+	defer terminate()
+	served := make(chan error, 1)
+	go func() { served <- server.run(ctx, ln) }()
+
+	ask := func(method, path, body string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+ln.Addr().String()+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	status := func(method, path, body string) int {
+		resp := ask(method, path, body)
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	watched := ask("GET", "/v1/events/stream?topics=left", "")
+	defer watched.Body.Close()
+	lines := bufio.NewScanner(watched.Body)
+	if !lines.Scan() || watched.StatusCode != 200 {
+		t.Fatalf("watch = %d %q", watched.StatusCode, lines.Text())
+	}
+	if code := status("GET", "/readyz", ""); code != 200 {
+		t.Errorf("/readyz = %d before the stop", code)
+	}
+	terminate()
+	for end := time.Now().Add(time.Minute); status("GET", "/readyz", "") != 503; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("/readyz does not say that the server leaves")
+		}
+	}
+	if code := status("POST", "/v1/messages", `{"topic":"left","payload":1}`); code != 202 {
+		t.Errorf("a message while the server leaves = %d, want 202", code)
+	}
+	if server.watching.Err() != nil {
+		t.Error("watching has ended, and requests are still taken")
+	}
+	if err := ln.Close(); err != nil { // instead of waiting for an hour
+		t.Fatal(err)
+	}
+	if err := <-served; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("run() = %v, want that the listener was closed", err)
+	}
+	for lines.Scan() { // what is watched has ended too, or this would not
+	}
+}
