@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -110,7 +109,7 @@ func newDeliveriesListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printDeliveries(cmd.OutOrStdout(), cmd.ErrOrStderr(), output, found, more)
+				return deliveryTable.print(cmd, output, found, more)
 			})
 		},
 	}
@@ -120,35 +119,19 @@ func newDeliveriesListCommand() *cobra.Command {
 	return cmd
 }
 
-func printDeliveries(out, errOut io.Writer, output string, found []*delivery.Delivery, more bool) error {
-	if output != "table" {
-		views := make([]delivery.View, len(found))
-		for i, d := range found {
-			views[i] = delivery.ViewOf(d)
-		}
-		return printAs(out, output, views)
-	}
-	if len(found) == 0 {
-		_, err := fmt.Fprintln(errOut, "no delivery matches")
-		return err
-	}
-	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "DELIVERY\tRULE\tSTATE\tATTEMPTS\tTYPE\tAGGREGATE\tBEGAN\tERROR")
-	for _, d := range found {
+// deliveryTable is deliveries as a list.
+var deliveryTable = table[*delivery.Delivery]{
+	header: "DELIVERY\tRULE\tSTATE\tATTEMPTS\tTYPE\tAGGREGATE\tBEGAN\tERROR",
+	row: func(w io.Writer, d *delivery.Delivery) {
 		reason := ""
 		if d.State != delivery.Delivered {
 			reason = clean(d.Error, 60)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.ID, clean(d.Rule, 60), d.State, d.Attempts, clean(d.EventType, 40), clean(d.AggregateID, 40),
-			d.CreatedAt.Format(dlqTime), reason)
-	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	if more {
-		fmt.Fprintf(errOut, "only the newest %d; --limit 0 shows all\n", len(found))
-	}
-	return nil
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.ID, clean(d.Rule, 60), d.State, d.Attempts, clean(d.EventType, 40), clean(d.AggregateID, 40),
+			d.CreatedAt.Format(listTime), reason)
+	},
+	view: func(d *delivery.Delivery) any { return delivery.ViewOf(d) },
+	none: "no delivery matches",
 }
 
 // deliveryIDs reads the ids on the command line.
@@ -192,17 +175,13 @@ func newDeliveriesShowCommand() *cobra.Command {
 }
 
 func printDelivery(w io.Writer, v *delivery.View) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	field := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(tw, "%s\t%s\n", name, clean(value, 0))
-		}
-	}
+	tw := newColumns(w)
+	field := fieldsOn(tw)
 	field("delivery", v.ID)
 	field("rule", v.Rule)
 	field("plugin", v.Plugin)
-	field("state", string(v.State))
-	field("attempts", fmt.Sprint(v.Attempts))
+	field("state", v.State)
+	field("attempts", v.Attempts)
 	field("last error", v.Error)
 	if v.NextAttempt != nil {
 		field("next attempt", v.NextAttempt.Format(time.RFC3339))

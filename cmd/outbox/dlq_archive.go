@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -62,6 +62,20 @@ type manifestView struct {
 	Expires *time.Time `json:"expires,omitempty"`
 }
 
+// manifestTable is the archive's objects as a list.
+var manifestTable = table[manifestView]{
+	header: "OBJECT\tLETTERS\tBYTES\tDIED FROM\tTO\tEXPIRES",
+	row: func(w io.Writer, v manifestView) {
+		expires := "-"
+		if v.Expires != nil {
+			expires = v.Expires.Format(time.DateOnly)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", clean(v.Object, 0), v.Letters, v.Bytes, v.From.UTC().Format(listTime), v.To.UTC().Format(listTime), expires)
+	},
+	view: func(v manifestView) any { return v },
+	none: "the archive is empty",
+}
+
 func newArchiveListCommand() *cobra.Command {
 	var output, since string
 	cmd := &cobra.Command{
@@ -91,23 +105,7 @@ func newArchiveListCommand() *cobra.Command {
 				}); err != nil {
 					return err
 				}
-				if output != "table" {
-					return printAs(cmd.OutOrStdout(), output, views)
-				}
-				if len(views) == 0 {
-					_, err := fmt.Fprintln(cmd.ErrOrStderr(), "the archive is empty")
-					return err
-				}
-				tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(tw, "OBJECT\tLETTERS\tBYTES\tDIED FROM\tTO\tEXPIRES")
-				for _, v := range views {
-					expires := "-"
-					if v.Expires != nil {
-						expires = v.Expires.Format(time.DateOnly)
-					}
-					fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%s\n", clean(v.Object, 0), v.Letters, v.Bytes, v.From.UTC().Format(dlqTime), v.To.UTC().Format(dlqTime), expires)
-				}
-				return tw.Flush()
+				return manifestTable.print(cmd, output, views, false)
 			})
 		},
 	}

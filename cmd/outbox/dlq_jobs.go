@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -120,7 +119,7 @@ func newDLQJobsListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printJobs(cmd.OutOrStdout(), cmd.ErrOrStderr(), output, jobs)
+				return jobTable.print(cmd, output, jobs, false)
 			})
 		},
 	}
@@ -130,25 +129,15 @@ func newDLQJobsListCommand() *cobra.Command {
 	return cmd
 }
 
-func printJobs(out, errOut io.Writer, output string, jobs []*dlq.Job) error {
-	if output != "table" {
-		views := make([]*jobView, len(jobs))
-		for i, j := range jobs {
-			views[i] = viewOfJob(j)
-		}
-		return printAs(out, output, views)
-	}
-	if len(jobs) == 0 {
-		_, err := fmt.Fprintln(errOut, "there are no jobs")
-		return err
-	}
-	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "JOB\tSTATE\tACTION\tDONE\tTOTAL\tDIED AGAIN\tWAITING\tACTOR\tCREATED")
-	for _, j := range jobs {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Progress.Failed(),
-			j.Progress.Waiting, clean(j.Actor.Name, 30), j.Created().Format(dlqTime))
-	}
-	return tw.Flush()
+// jobTable is bulk jobs as a list.
+var jobTable = table[*dlq.Job]{
+	header: "JOB\tSTATE\tACTION\tDONE\tTOTAL\tDIED AGAIN\tWAITING\tACTOR\tCREATED",
+	row: func(w io.Writer, j *dlq.Job) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Progress.Failed(),
+			j.Progress.Waiting, clean(j.Actor.Name, 30), j.Created().Format(listTime))
+	},
+	view: func(j *dlq.Job) any { return viewOfJob(j) },
+	none: "there are no jobs",
 }
 
 // withJob runs f with the job that a command names, once output is known to be
@@ -195,8 +184,8 @@ func printJob(w io.Writer, output string, v *jobView) error {
 	if output != "table" {
 		return printAs(w, output, v)
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	field := func(name string, value any) { fmt.Fprintf(tw, "%s\t%s\n", name, clean(fmt.Sprint(value), 0)) }
+	tw := newColumns(w)
+	field := fieldsOn(tw)
 	field("job", v.ID)
 	field("state", v.State)
 	field("action", v.Action)
@@ -331,7 +320,7 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 }
 
 func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *dlq.Store, a dlq.Archive, j *dlq.Job) error {
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d letters done\n", j.Action, j.Created().Format(dlqTime), clean(j.Actor.Name, 40),
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d letters done\n", j.Action, j.Created().Format(listTime), clean(j.Actor.Name, 40),
 		j.State, j.Progress.Done, j.Progress.Total)
 	if f.dryRun {
 		return nil

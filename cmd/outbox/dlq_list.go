@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -19,12 +18,6 @@ import (
 
 // dlqListed is how many letters a listing has unless --limit says otherwise.
 const dlqListed = 100
-
-func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "table", "table, json or yaml")
-}
-
-func checkOutput(output string) error { return oneOf("output", output, "table", "json", "yaml") }
 
 func newDLQListCommand() *cobra.Command {
 	var f dlqFilter
@@ -46,7 +39,7 @@ func newDLQListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printLetters(cmd.OutOrStdout(), cmd.ErrOrStderr(), output, letters, more)
+				return letterTable.print(cmd, output, letters, more)
 			})
 		},
 	}
@@ -68,31 +61,6 @@ func collect(cmd *cobra.Command, s *dlq.Store, filter dlq.Filter, limit int) (le
 		return nil
 	})
 	return letters, more, err
-}
-
-func printLetters(out, errOut io.Writer, output string, letters []dlq.Letter, more bool) error {
-	if output != "table" {
-		views := make([]letterView, len(letters))
-		for i := range letters {
-			views[i] = viewOf(&letters[i])
-		}
-		return printAs(out, output, views)
-	}
-	if len(letters) == 0 {
-		_, err := fmt.Fprintln(errOut, "no dead letter matches")
-		return err
-	}
-	t := newLetterTable(out)
-	for i := range letters {
-		t.add(&letters[i])
-	}
-	if err := t.tw.Flush(); err != nil {
-		return err
-	}
-	if more {
-		fmt.Fprintf(errOut, "only the newest %d; --limit 0 shows all\n", len(letters))
-	}
-	return nil
 }
 
 // shown is what show prints as JSON.
@@ -218,12 +186,8 @@ func newDLQShowCommand() *cobra.Command {
 }
 
 func printShown(w io.Writer, v *shown) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	field := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(tw, "%s\t%s\n", name, clean(value, 0))
-		}
-	}
+	tw := newColumns(w)
+	field := fieldsOn(tw)
 	at := func(t *time.Time) string {
 		if t == nil {
 			return ""
@@ -244,7 +208,7 @@ func printShown(w io.Writer, v *shown) error {
 	field("published as", v.EditedID)
 	field("type", v.EventType)
 	field("aggregate", strings.TrimSpace(v.AggregateType+" "+v.AggregateID))
-	field("sequence", fmt.Sprint(v.Sequence))
+	field("sequence", v.Sequence)
 	field("table", v.Table)
 	field("topic", v.Topic)
 	field("created at", at(v.CreatedAt))
@@ -341,7 +305,7 @@ func newDLQStatsCommand() *cobra.Command {
 				}
 				fmt.Fprintf(w, "%d open", st.Open)
 				if !st.Oldest.IsZero() {
-					fmt.Fprintf(w, ", the oldest since %s (%s)", st.Oldest.UTC().Format(dlqTime), time.Since(st.Oldest).Round(time.Second))
+					fmt.Fprintf(w, ", the oldest since %s (%s)", st.Oldest.UTC().Format(listTime), time.Since(st.Oldest).Round(time.Second))
 				}
 				fmt.Fprintln(w)
 				counts(w, "by status", st.ByStatus)

@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"sort"
-	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/gocql/gocql"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
@@ -99,77 +93,23 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// printAs prints v as json or yaml.
-func printAs(w io.Writer, format string, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	if format == "yaml" {
-		// JSON is YAML; only its style has to go. So both have the same keys.
-		var node yaml.Node
-		if err := yaml.Unmarshal(b, &node); err != nil {
-			return err
+// letterTable is dead letters as a list.
+var letterTable = table[dlq.Letter]{
+	header: "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT",
+	row: func(w io.Writer, l dlq.Letter) {
+		status := string(l.Status)
+		if l.Released && l.Status.Open() {
+			status += " (released)"
 		}
-		plainStyle(&node)
-		var out bytes.Buffer
-		enc := yaml.NewEncoder(&out)
-		enc.SetIndent(2)
-		if err := enc.Encode(&node); err != nil {
-			return err
+		next := "-"
+		if !l.NextAttempt.IsZero() {
+			next = l.NextAttempt.UTC().Format(listTime)
 		}
-		b = bytes.TrimRight(out.Bytes(), "\n")
-	}
-	_, err = fmt.Fprintf(w, "%s\n", b)
-	return err
-}
-
-func plainStyle(n *yaml.Node) {
-	n.Style = 0
-	for _, c := range n.Content {
-		plainStyle(c)
-	}
-}
-
-// clean is text of unknown origin for a terminal: no control characters, which
-// could do anything there, and no more than n characters.
-func clean(s string, n int) string {
-	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || unicode.Is(unicode.C, r) {
-			return '·'
-		}
-		return r
-	}, s)
-	if r := []rune(s); n > 0 && len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
-
-const dlqTime = "2006-01-02 15:04:05Z"
-
-// letterTable prints letters as a table.
-type letterTable struct {
-	tw *tabwriter.Writer
-}
-
-func newLetterTable(w io.Writer) *letterTable {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT")
-	return &letterTable{tw}
-}
-
-func (t *letterTable) add(l *dlq.Letter) {
-	status := string(l.Status)
-	if l.Released && l.Status.Open() {
-		status += " (released)"
-	}
-	next := "-"
-	if !l.NextAttempt.IsZero() {
-		next = l.NextAttempt.UTC().Format(dlqTime)
-	}
-	fmt.Fprintf(t.tw, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.EventID, status, clean(l.ErrorClass, 40), clean(l.EventType, 40),
-		clean(l.AggregateID, 40), l.Sequence, l.Attempts, l.FirstFailedAt.UTC().Format(dlqTime), next)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.EventID, status, clean(l.ErrorClass, 40), clean(l.EventType, 40),
+			clean(l.AggregateID, 40), l.Sequence, l.Attempts, l.FirstFailedAt.UTC().Format(listTime), next)
+	},
+	view: func(l dlq.Letter) any { return viewOf(&l) },
+	none: "no dead letter matches",
 }
 
 // counts prints what is in a map, most first.

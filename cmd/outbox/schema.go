@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -98,11 +97,11 @@ func printStatus(w io.Writer, r schema.Report) error {
 	if r.LockedBy != "" {
 		fmt.Fprintf(w, "being migrated by %s\n", r.LockedBy)
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tw := newColumns(w)
 	for _, m := range r.Migrations {
 		at, by := "", ""
 		if m.Applied != nil {
-			at, by = m.Applied.At.UTC().Format("2006-01-02 15:04:05Z"), m.Applied.By
+			at, by = m.Applied.At.UTC().Format(listTime), m.Applied.By
 		}
 		fmt.Fprintf(tw, "%03d\t%s\t%s\t%s\t%s\n", m.Version, m.Name, m.State, at, by)
 	}
