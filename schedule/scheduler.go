@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"golang.org/x/time/rate"
 )
 
@@ -82,24 +83,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			swept, far = time.Time{}, time.Time{}
 			s.forgetAll()
 		}
-		if !sleep(ctx, s.cfg.Poll) {
+		if again.Wait(ctx, s.cfg.Poll) != nil {
 			break
 		}
 	}
 	all.Wait()
 	s.forgetAll()
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // keepLease has the lease whenever it can. It counts from before the question.
@@ -118,7 +108,7 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 		case err == nil:
 			s.metrics.working.Set(0)
 		}
-		if !sleep(ctx, s.cfg.Lease/4) {
+		if again.Wait(ctx, s.cfg.Lease/4) != nil {
 			break
 		}
 	}
