@@ -101,7 +101,7 @@ func (b *bundle) relay(t *testing.T, fail func(*Letter) string) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			found, err := b.Requests(ctx, testTable)
+			found, err := b.Requests(ctx, testTable, nil)
 			if err != nil {
 				continue
 			}

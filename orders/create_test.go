@@ -80,7 +80,7 @@ var batchFaults = []batchFault{
 	{name: "server error, applied", effect: faults.Effect{Failure: faults.Refuse(cqlerr.Server, "boom"), Fate: engine.FateApply}},
 	{name: "connection lost, applied", effect: faults.Effect{Disconnect: true, Fate: engine.FateApply}},
 	{name: "connection lost, never applied", effect: faults.Effect{Disconnect: true}, never: true},
-	{name: "no answer in time, applied", effect: faults.Effect{Delay: 600 * time.Millisecond}},
+	{name: "no answer in time", effect: faults.Effect{Delay: never}, never: true},
 	{name: "unavailable", effect: faults.Effect{Failure: faults.Unavailable(0, 1)}, never: true, refused: true},
 	{name: "overloaded", effect: faults.Effect{Failure: faults.Refuse(cqlerr.Overloaded, "busy")}, never: true, refused: true},
 }
@@ -93,8 +93,9 @@ func TestService_CreateThroughOneFault(t *testing.T) {
 			t.Run(fmt.Sprintf("%s key=%q", f.name, key), func(t *testing.T) {
 				t.Parallel()
 				b := setup(t)
+				s := b.another(t, within(f.effect))
 				hits := b.fault(engine.OpLoggedBatch, 1, f.effect)
-				r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: key})
+				r, err := s.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: key})
 				if hits() != 1 {
 					t.Fatalf("%d batches were hit, want 1", hits())
 				}
@@ -105,7 +106,7 @@ func TestService_CreateThroughOneFault(t *testing.T) {
 					if key == "" {
 						return
 					}
-					if r, err = b.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: key}); err != nil || !r.Replayed {
+					if r, err = s.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: key}); err != nil || !r.Replayed {
 						t.Fatalf("Create() again = %+v, %v", r, err)
 					}
 				}
@@ -113,8 +114,8 @@ func TestService_CreateThroughOneFault(t *testing.T) {
 					t.Fatalf("Create() = %v, want success at the second attempt", err)
 				}
 				b.mustBe(t, r.Order.ID, EventCreated)
-				if len(f.effect.Later) > 0 {
-					time.Sleep(f.effect.Later[len(f.effect.Later)-1]) // the last replay
+				if n := len(f.effect.Later); n > 0 {
+					b.logged(t, r.Order.ID, n+1) // the last replay
 					b.mustBe(t, r.Order.ID, EventCreated)
 				}
 			})
@@ -130,8 +131,10 @@ func TestService_CreateThroughLastingFault(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.fault(engine.OpLoggedBatch, 0, f.effect)
-			r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})
+			hits := b.fault(engine.OpLoggedBatch, 0, f.effect)
+			s := b.brief(t, within(f.effect))
+			r, err := s.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})
+			replays := hits() * len(f.effect.Later)
 			var u *UnavailableError
 			switch {
 			case f.refused:
@@ -159,8 +162,8 @@ func TestService_CreateThroughLastingFault(t *testing.T) {
 			if u != nil && u.Unknown && again.Order.ID != u.OrderID || u == nil && r.Order.ID != (gocql.UUID{}) && again.Order.ID != r.Order.ID {
 				t.Errorf("Create() again = order %s, the error named %+v, the first answer %s", again.Order.ID, u, r.Order.ID)
 			}
-			if len(f.effect.Later) > 0 {
-				time.Sleep(f.effect.Later[len(f.effect.Later)-1]) // the last replay
+			if replays > 0 {
+				b.logged(t, again.Order.ID, replays) // the last one
 			}
 			b.mustBe(t, again.Order.ID, EventCreated)
 		})
@@ -269,7 +272,11 @@ func TestService_ClaimThroughFaults(t *testing.T) {
 				rule := faults.CASTimeout(decided)
 				rule.Count, rule.Effect.Delay = count, 0
 				b.node.Faults().MustAdd(rule)
-				r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})
+				s := b.Service
+				if count == 0 {
+					s = b.brief(t)
+				}
+				r, err := s.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})
 				if count > 0 {
 					if err != nil {
 						t.Fatalf("Create() = %v", err)

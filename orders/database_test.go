@@ -15,17 +15,30 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
-// bundle is a service on a node in memory, with times short enough to wait for.
+// bundle is a service on a node in memory.
 type bundle struct {
 	*Service
 	node    *scyllafake.Server
 	session *gocql.Session
 }
 
-// testConfig has a budget of a few attempts.
+// testConfig gives nothing up because the machine stood still.
 func testConfig() Config {
-	return Config{AttemptTimeout: 400 * time.Millisecond, WriteBudget: time.Second, RepairAfter: time.Second}
+	return Config{AttemptTimeout: 10 * time.Second, WriteBudget: time.Minute, RepairAfter: time.Minute}
 }
+
+// within makes the service meet an effect: an answer that never comes is not
+// waited for as long as one that is slow.
+func within(e faults.Effect) func(*Config) {
+	return func(c *Config) {
+		if e.Delay > 0 {
+			c.AttemptTimeout = 2 * time.Second
+		}
+	}
+}
+
+// never is a delay of what has no answer in time.
+const never = time.Hour
 
 func setup(t testing.TB, change ...func(*Config)) *bundle {
 	t.Helper()
@@ -50,6 +63,15 @@ func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 	return s
 }
 
+// brief is a service that does not try again for long, though each attempt may
+// take its time. No configuration can say so.
+func (b *bundle) brief(t testing.TB, change ...func(*Config)) *Service {
+	t.Helper()
+	s := b.another(t, change...)
+	s.cfg.WriteBudget = 600 * time.Millisecond
+	return s
+}
+
 // fault adds a rule for operations of one kind; count 0 means all.
 func (b *bundle) fault(kind engine.OpKind, count int, e faults.Effect) (hits func() int) {
 	id := b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{kind}}, Count: count, Effect: e})
@@ -60,11 +82,15 @@ func (b *bundle) fault(kind engine.OpKind, count int, e faults.Effect) (hits fun
 func (b *bundle) heal(t testing.TB) {
 	t.Helper()
 	b.node.Faults().Clear()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if err := b.Ready(t.Context()); err == nil {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the database does not come back: %v", err)
+	b.eventually(t, "the database comes back", func() bool { return b.Ready(t.Context()) == nil })
+}
+
+// eventually waits for something that must become true, however slow the machine is.
+func (*bundle) eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not so after a minute: %s", what)
 		}
 	}
 }
@@ -108,6 +134,24 @@ func (b *bundle) stored(t testing.TB, id gocql.UUID) stored {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// logged waits until the CDC log has so many rows of an order's events.
+func (b *bundle) logged(t testing.TB, id gocql.UUID, want int) {
+	t.Helper()
+	b.eventually(t, "the CDC log has all rows of the order", func() bool {
+		got := 0
+		iter := b.session.Query("SELECT aggregate_id FROM outbox_messages_scylla_cdc_log").Iter()
+		for aggregate := (gocql.UUID{}); iter.Scan(&aggregate); {
+			if aggregate == id {
+				got++
+			}
+		}
+		if err := iter.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return got >= want
+	})
 }
 
 // mustBe checks that an order is stored with just these events, each once, and

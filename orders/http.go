@@ -104,6 +104,7 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	cfg.CreateHooks = nil
 	cfg.DocsPath, cfg.SchemasPath = "", ""
 	cfg.Transformers = append(cfg.Transformers, typeOf)
+	httpapi.Discreet(&cfg)
 	if a.gate != nil {
 		access.Describe(&cfg)
 	}

@@ -87,8 +87,7 @@ func seenOf(o *Order) seen {
 
 // process makes a service that dies before its nth statement; 0 never.
 func (b *bundle) process(t testing.TB, n int) *Service {
-	s := b.another(t, func(c *Config) {
-		c.AttemptTimeout, c.WriteBudget, c.RepairAfter = 300*time.Millisecond, 600*time.Millisecond, 600*time.Millisecond
+	s := b.brief(t, func(c *Config) {
 		c.Breaker = Breaker{Failures: 1 << 20, Rate: 1, MinCalls: 1 << 20}
 	})
 	if n > 0 {
@@ -260,7 +259,7 @@ func (b *bundle) checkHistory(t *testing.T, o Order, history []porcupine.Operati
 	first := seenOf(&o)
 	model := orderModel
 	model.Init = func() []any { return []any{first} }
-	result, _ := porcupine.CheckOperationsVerbose(model.ToModel(), history, time.Minute)
+	result, _ := porcupine.CheckOperationsVerbose(model.ToModel(), history, 10*time.Minute)
 	if result != porcupine.Ok {
 		t.Errorf("the history of order %s is %s", o.ID, result)
 		for _, op := range history {

@@ -69,7 +69,7 @@ func TestService_RandomFaults(t *testing.T) {
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		// No breaker: it would rightly open, and each caller would wait for it.
-		s := b.another(t, func(c *Config) { c.Breaker = Breaker{Failures: 1 << 20, Rate: 1, MinCalls: 1 << 20} })
+		s := b.brief(t, func(c *Config) { c.Breaker = Breaker{Failures: 1 << 20, Rate: 1, MinCalls: 1 << 20} })
 		rnd := rand.New(rand.NewPCG(source, uint64(worker)))
 		wg.Go(func() {
 			for {

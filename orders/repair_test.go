@@ -84,7 +84,7 @@ func TestCrash_OrderWithoutEvent(t *testing.T) {
 			if s := b.stored(t, o.ID); len(s.events) != 0 {
 				t.Fatalf("a fresh order was repaired: %+v", s)
 			}
-			late := b.another(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(3 * time.Second) } })
+			late := b.another(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Hour) } })
 			if err := then(t, late, o.ID); err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +194,7 @@ func TestService_CancelHoldsThoughTheRowCannotBeWritten(t *testing.T) {
 	b := setup(t)
 	o := b.mustCreate(t)
 	b.fault(engine.OpWrite, 0, faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1)})
-	r, err := b.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{})
+	r, err := b.brief(t).Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{})
 	if err != nil || r.Order.Status != StatusCancelled {
 		t.Fatalf("Cancel() = %+v, %v, want success", r, err)
 	}
@@ -220,7 +220,7 @@ func TestService_LateBatchDoesNotUndoACancellation(t *testing.T) {
 	if _, err := b.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(700 * time.Millisecond) // the replay
+	b.logged(t, o.ID, 3) // the replay, and two that were answered
 	if got, err := b.Get(t.Context(), o.ID); err != nil || got.Status != StatusCancelled || got.Version != 2 {
 		t.Errorf("Get() = %+v, %v, want it cancelled", got, err)
 	}

@@ -98,6 +98,9 @@ func (r *Relay) Committed(aggregate gocql.UUID) {
 // acknowledged is checkpointed then too.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.shardMetrics != nil {
+		if err := r.shardMetrics.register(); err != nil {
+			return err
+		}
 		defer r.shardMetrics.unregister()
 	}
 	for {
