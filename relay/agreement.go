@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 // Agreement is into how many shards the instances of a relay divide it, in the table
@@ -80,7 +81,7 @@ func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
-	if sleep(ctx, DefaultHeartbeat*3/2) != nil {
+	if again.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 		return nil, context.Cause(ctx)
 	}
 	now, err := a.heard(ctx)
