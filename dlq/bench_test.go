@@ -173,7 +173,7 @@ func BenchmarkList(b *testing.B) {
 func BenchmarkRequests(b *testing.B) {
 	s := setup(b)
 	for b.Loop() {
-		if _, err := s.Requests(b.Context(), testTable); err != nil {
+		if _, err := s.Requests(b.Context(), testTable, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

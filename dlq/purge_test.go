@@ -112,7 +112,7 @@ func TestPurge_OpenLettersOnlyByForce(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.mustBeListed(t, id)
-		rs, err := b.Requests(t.Context(), testTable)
+		rs, err := b.Requests(t.Context(), testTable, nil)
 		if err != nil || len(rs) == 0 || rs[len(rs)-1].EventID != id || rs[len(rs)-1].Entry.Status != Archived {
 			t.Errorf("the relay is told %+v, %v", rs, err)
 		}

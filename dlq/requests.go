@@ -31,6 +31,8 @@ type Request struct {
 }
 
 const (
+	// maxRequests bounds those that are returned at once.
+	maxRequests = 1000
 	// requestGrace is how long the change that a request announces may take.
 	requestGrace = time.Minute
 	// requestOverlap is how far the clocks of operators may differ.
@@ -76,24 +78,17 @@ func (m *requestMarks) finished(table string, at time.Time) {
 
 // Requests are the changes of operators to letters of an outbox table that
 // nobody has called Done for, oldest first, up to 1000. Each is returned again
-// until then.
+// until then. They are those of the aggregates that mine says yes to, of all if it
+// is nil: what is for others stays for them, however much it is.
 //
 // It is cheap enough to be asked every second. A request announces its change
 // before that is made; Requests returns it once it is made, and drops it a
 // minute later if it never was.
-func (s *Store) Requests(ctx context.Context, table string) ([]Request, error) {
+func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate string) bool) ([]Request, error) {
 	now := s.now()
-	from := gocql.MinTimeUUID(s.marks.from(table, now))
-	qctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	var found []Request
-	iter := s.selects(qctx, s.stmt.requests, table, from).Prefetch(0).Iter()
-	r := Request{Table: table}
-	for iter.Scan(&r.ID, &r.EventID, &r.AggregateID, (*string)(&r.Action), &r.version, &r.Actor) {
-		found = append(found, r)
-	}
-	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read what operators ask of %s: %w", table, err)
+	found, err := s.readRequests(ctx, table, s.marks.from(table, now), mine)
+	if err != nil {
+		return nil, err
 	}
 	letters := make(map[gocql.UUID]Letter, len(found))
 	for page := range slices.Chunk(found, maxLookup) {
@@ -124,6 +119,44 @@ func (s *Store) Requests(ctx context.Context, table string) ([]Request, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// readRequests reads the requests from a time on that are mine, up to maxRequests.
+func (s *Store) readRequests(ctx context.Context, table string, from time.Time, mine func(string) bool) (found []Request, err error) {
+	var passed time.Time
+	var page []byte
+	for {
+		var all []Request
+		if all, page, err = s.requestPage(ctx, table, from, page); err != nil {
+			return nil, fmt.Errorf("read what operators ask of %s: %w", table, err)
+		}
+		for _, r := range all {
+			if mine == nil || mine(r.AggregateID) {
+				found = append(found, r)
+			} else if len(found) == 0 {
+				passed = r.ID.Time()
+			}
+		}
+		if len(page) == 0 || len(found) >= maxRequests {
+			break
+		}
+	}
+	// What is for others before one's own first one need not be read each time.
+	s.marks.finished(table, passed)
+	return found[:min(len(found), maxRequests)], nil
+}
+
+// requestPage reads a page of requests, and where the next one begins. It has a
+// time limit of its own: those of others may be many.
+func (s *Store) requestPage(ctx context.Context, table string, from time.Time, page []byte) (out []Request, next []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	iter := s.selects(ctx, s.stmt.requests, table, gocql.MinTimeUUID(from)).PageSize(maxRequests).PageState(page).Iter()
+	next = iter.PageState()
+	for r := (Request{Table: table}); iter.Scan(&r.ID, &r.EventID, &r.AggregateID, (*string)(&r.Action), &r.version, &r.Actor); {
+		out = append(out, r)
+	}
+	return out, next, iter.Close()
 }
 
 // Done removes requests that the relay has acted on, or that need nothing.

@@ -4,12 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 )
 
 func (b *bundle) requested(t testing.TB) []Request {
 	t.Helper()
-	rs, err := b.Requests(t.Context(), testTable)
+	rs, err := b.Requests(t.Context(), testTable, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,7 @@ func TestRequests_TellOfChanges(t *testing.T) {
 	if got := b.requested(t); len(got) != 0 {
 		t.Errorf("Requests() after the relay's change = %+v", got)
 	}
-	if got, err := b.Requests(t.Context(), "shop.outbox"); err != nil || len(got) != 0 {
+	if got, err := b.Requests(t.Context(), "shop.outbox", nil); err != nil || len(got) != 0 {
 		t.Errorf("Requests() of another table = %+v, %v", got, err)
 	}
 }
@@ -162,5 +164,40 @@ func TestRequests_Many(t *testing.T) {
 	}
 	if got := b.requested(t); len(got) != 0 {
 		t.Errorf("%d requests after Done", len(got))
+	}
+}
+
+// What is asked of others, however much it is, keeps nothing back.
+func TestRequests_OfOthersKeepNothingBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.bring(t, Manual)
+	l := b.mustRead(t, id)
+	begin := time.Now().Add(-5 * time.Minute)
+	write := func(at time.Time, aggregate string) {
+		t.Helper()
+		if err := b.session.Query("INSERT INTO dead_letter_requests (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, ?, ?, ?, 'replay', ?, 'eve')",
+			testTable, gocql.UUIDFromTime(at), id, aggregate, l.Version).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const others = 2*maxRequests + 100
+	for i := range others {
+		write(begin.Add(time.Duration(i)*time.Millisecond), "another")
+	}
+	write(begin.Add(time.Minute), "mine")
+	write(begin.Add(2*time.Minute), "another")
+	mine := func(aggregate string) bool { return aggregate == "mine" }
+	for range 2 {
+		got, err := b.Requests(t.Context(), testTable, mine)
+		if err != nil || len(got) != 1 || got[0].AggregateID != "mine" {
+			t.Fatalf("Requests() = %d requests, %v; want the one that is mine", len(got), err)
+		}
+	}
+	if from := b.marks.from(testTable, time.Now()); !from.Equal(b.marks.by[testTable].done.Add(-requestOverlap)) {
+		t.Errorf("those of others are read from %s on each time", from)
+	}
+	if got, err := b.Requests(t.Context(), testTable, nil); err != nil || len(got) != maxRequests {
+		t.Errorf("Requests() of all = %d, %v; want %d at once", len(got), err, maxRequests)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"golang.org/x/time/rate"
 )
 
@@ -140,20 +141,9 @@ func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 				}
 			}
 		}
-		if err := wait(ctx, r.cfg.Poll); err != nil {
+		if err := again.Wait(ctx, r.cfg.Poll); err != nil {
 			return nil, err
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

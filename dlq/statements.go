@@ -78,7 +78,7 @@ func newStatements(keyspace string) statements {
 		requestAdd:  "INSERT INTO " + requests + " (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, ?, ?, ?, ?, ?, ?)",
 		requestDrop: "DELETE FROM " + requests + " WHERE table_name = ? AND id = ?",
 		requests: "SELECT id, event_id, aggregate_id, action, version, actor FROM " + requests +
-			" WHERE table_name = ? AND id > ? LIMIT 1000",
+			" WHERE table_name = ? AND id > ?",
 
 		holdAdd:  "INSERT INTO " + holds + " (table_name, rule, failure_key, reason, since, until) VALUES (?, ?, ?, ?, ?, ?)",
 		holdDrop: "DELETE FROM " + holds + " WHERE table_name = ? AND rule = ? AND failure_key = ?",

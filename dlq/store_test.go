@@ -35,14 +35,14 @@ func TestStore_LetterLivesAndEnds(t *testing.T) {
 	if err := b.Replay(t.Context(), head.EventID, Actor{Name: "eve", Reason: "mended"}); err != nil {
 		t.Fatal(err)
 	}
-	rs, err := b.Requests(t.Context(), testTable)
+	rs, err := b.Requests(t.Context(), testTable, nil)
 	if err != nil || len(rs) != 1 || rs[0].EventID != head.EventID || rs[0].Entry.Status != Pending {
 		t.Fatalf("Requests() = %+v, %v", rs, err)
 	}
 	if err := b.Done(t.Context(), rs[0]); err != nil {
 		t.Fatal(err)
 	}
-	if rs, err := b.Requests(t.Context(), testTable); err != nil || len(rs) != 0 {
+	if rs, err := b.Requests(t.Context(), testTable, nil); err != nil || len(rs) != 0 {
 		t.Errorf("Requests() after Done = %+v, %v", rs, err)
 	}
 	if _, err := b.Claim(t.Context(), head.EventID, "relay-1", time.Minute); err != nil {

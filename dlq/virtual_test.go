@@ -87,7 +87,7 @@ func TestStore_InVirtualTime(t *testing.T) {
 		if err := s.Discard(t.Context(), ls[1].EventID, eve); err != nil {
 			t.Error(err)
 		}
-		if rs, err := s.Requests(t.Context(), testTable); err != nil || len(rs) != 1 {
+		if rs, err := s.Requests(t.Context(), testTable, nil); err != nil || len(rs) != 1 {
 			t.Errorf("Requests() = %+v, %v", rs, err)
 		}
 		if _, err := s.Stats(t.Context()); err != nil {

@@ -303,8 +303,11 @@ func TestHTTP_SameKeyIsOneMessage(t *testing.T) {
 	if r := request(t, b.handler, "DELETE", "/v1/messages/"+first.id(t).String(), ""); r.status != 204 {
 		t.Fatalf("DELETE = %d %s", r.status, r.text)
 	}
-	if r := post(`{"topic":"t","delay":"1h"}`, "192.0.2.1:1"); r.status != 202 || r.body["state"] != "cancelled" || r.id(t) != first.id(t) {
-		t.Errorf("POST again after DELETE = %d %s", r.status, r.text)
+	if r := post(`{"topic":"t","delay":"1h"}`, "192.0.2.1:1"); r.status != 202 || r.text != first.text || r.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("POST again after DELETE = %d %s, want the answer of the first, %s", r.status, r.text, first.text)
+	}
+	if r := request(t, b.handler, "GET", "/v1/messages/"+first.id(t).String(), ""); r.body["state"] != "cancelled" {
+		t.Errorf("GET = %d %s, want it cancelled", r.status, r.text)
 	}
 	if n := len(b.waiting(t)); n != 1 {
 		t.Errorf("%d messages wait, want the other client's", n)

@@ -52,3 +52,27 @@ func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 		t.Errorf("it was taken back, and is in the outbox: %+v", events)
 	}
 }
+
+// A batch that is sent again is answered as the first time, whatever became of its
+// messages since; what was refused then is judged anew.
+func TestHTTP_SameKeyIsTheSameBatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const batch = `{"messages":[{"topic":"t","payload":1},{"topic":"t","delay":"1h"},{"topic":"t","delay":"soon"}]}`
+	first := request(t, b.handler, "POST", "/v1/messages/batch", batch, "Idempotency-Key", "k")
+	if first.status != 207 {
+		t.Fatalf("POST = %d %s", first.status, first.text)
+	}
+	results := first.body["results"].([]any)
+	later := results[1].(map[string]any)["message"].(map[string]any)
+	if r := request(t, b.handler, "DELETE", later["self"].(string), ""); r.status != 204 {
+		t.Fatalf("DELETE = %d %s", r.status, r.text)
+	}
+	again := request(t, b.handler, "POST", "/v1/messages/batch", batch, "Idempotency-Key", "k")
+	if first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" || again.text != first.text {
+		t.Errorf("again %v %s, want the answer of the first, %s", again.header, again.text, first.text)
+	}
+	if events, waiting := len(b.events(t)), len(b.waiting(t)); events != 1 || waiting != 0 {
+		t.Errorf("%d events, and %d messages wait, want the one and none", events, waiting)
+	}
+}

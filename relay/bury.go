@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -183,7 +184,7 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 		}
 		p.metrics.buryErrors.Inc()
 		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
-		if err := sleep(p.ctx, p.cfg.askAgain(attempt)); err != nil {
+		if err := again.Wait(p.ctx, p.cfg.askAgain(attempt)); err != nil {
 			return "", errors.Join(ErrStopping, err)
 		}
 	}

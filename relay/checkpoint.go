@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 )
 
@@ -178,7 +179,7 @@ func (m *progressManager) until(ctx context.Context, do func() error) error {
 		if attempt == 1 {
 			m.log.Warn("the reader waits for a checkpoint", "err", err)
 		}
-		if err := sleep(ctx, backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
+		if err := again.Wait(ctx, backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
 			return err
 		}
 	}

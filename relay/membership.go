@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 // Sharing is what an instance that shares a relay with others says of its part.
@@ -86,7 +87,7 @@ func (m *Membership) AwaitSharers(ctx context.Context) error {
 	said := false
 	last, err := m.whole(ctx)
 	for err == nil && len(last) > 0 {
-		if sleep(ctx, DefaultHeartbeat*3/2) != nil {
+		if again.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 			return context.Cause(ctx)
 		}
 		var now map[string]time.Time

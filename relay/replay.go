@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -402,7 +403,7 @@ func (r *replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 			return false
 		}
 		r.log.Warn("cannot "+what+" a dead letter; trying again", "event_id", id, "attempt", attempt, "err", err)
-		_ = sleep(ctx, r.p.cfg.askAgain(attempt))
+		_ = again.Wait(ctx, r.p.cfg.askAgain(attempt))
 	}
 }
 
@@ -434,7 +435,7 @@ func (r *replayer) adopt(id gocql.UUID) {
 			return
 		}
 		r.log.Warn("cannot read a dead letter; trying again", "event_id", id, "attempt", attempt, "err", err)
-		_ = sleep(ctx, r.p.cfg.askAgain(attempt))
+		_ = again.Wait(ctx, r.p.cfg.askAgain(attempt))
 	}
 }
 

@@ -89,8 +89,9 @@ func (c *Config) onlyShare() {
 	rate(&c.ReplayRate, 1)
 }
 
-// shardMetrics registers a shard's metrics with its label, and takes them off again
-// when its relay ends: the shard may come back to the process.
+// shardMetrics registers a shard's metrics with its label when its relay runs, and
+// takes them off again when that ends: the shard may come back to the process. One
+// that is made and never run leaves nothing.
 type shardMetrics struct {
 	prometheus.Registerer
 	all []prometheus.Collector
@@ -100,22 +101,25 @@ func newShardMetrics(reg prometheus.Registerer, s Shard) *shardMetrics {
 	return &shardMetrics{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"shard": s.String()}, reg)}
 }
 
-// Register notes what it registers.
+// Register notes what is to be registered.
 func (m *shardMetrics) Register(c prometheus.Collector) error {
-	err := m.Registerer.Register(c)
-	if err == nil {
-		m.all = append(m.all, c)
-	}
-	return err
+	m.all = append(m.all, c)
+	return nil
 }
 
-// MustRegister is Register; it panics with the first error.
-func (m *shardMetrics) MustRegister(cs ...prometheus.Collector) {
-	for _, c := range cs {
-		if err := m.Register(c); err != nil {
-			panic(err)
+// MustRegister is Register.
+func (m *shardMetrics) MustRegister(cs ...prometheus.Collector) { m.all = append(m.all, cs...) }
+
+// register registers what was noted, or nothing.
+func (m *shardMetrics) register() error {
+	for i, c := range m.all {
+		if err := m.Registerer.Register(c); err != nil {
+			m.all = m.all[:i]
+			m.unregister()
+			return fmt.Errorf("register the metrics of the shard, which another relay of this process may carry: %w", err)
 		}
 	}
+	return nil
 }
 
 // unregister takes all off.

@@ -80,7 +80,7 @@ func TestShards_DeadLetters(t *testing.T) {
 		if s := two[1].Status(); s.DeadLetters != 0 {
 			t.Errorf("%d letters are left to a shard that was asked to let go of them", s.DeadLetters)
 		}
-		waiting, err := store.Requests(t.Context(), "outbox.outbox_messages")
+		waiting, err := store.Requests(t.Context(), "outbox.outbox_messages", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestShards_DeadLetters(t *testing.T) {
 		if s := r.Status(); s.DeadLetters != 0 {
 			t.Errorf("%d letters are left to the shard that was away", s.DeadLetters)
 		}
-		if waiting, err = store.Requests(t.Context(), "outbox.outbox_messages"); err != nil || len(waiting) > 0 {
+		if waiting, err = store.Requests(t.Context(), "outbox.outbox_messages", nil); err != nil || len(waiting) > 0 {
 			t.Errorf("%d requests are left, %v", len(waiting), err)
 		}
 		stop0()

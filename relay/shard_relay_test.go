@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
@@ -70,6 +72,27 @@ func (w *world) runShards(count int) (all []*Relay, stop func()) {
 			stop()
 		}
 	}
+}
+
+// A relay that is made and never run, because another one of its process could not be
+// made, leaves no metrics, so the shard can be carried later.
+func TestShards_OneThatNeverRunsLeavesNoMetrics(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		cfg := w.cfg
+		reg := prometheus.NewRegistry()
+		cfg.Session, cfg.Shard, cfg.Registerer = w.session, Shard{1, 4}, reg
+		for range 2 {
+			if _, err := New(cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all, err := reg.Gather(); err != nil || len(all) != 0 {
+			t.Errorf("%d metrics are left, %v", len(all), err)
+		}
+	})
 }
 
 // Shards side by side carry each their own, and nothing else, while streams change.

@@ -147,6 +147,16 @@ func TestShardMetrics_LeaveWithTheirRelay(t *testing.T) {
 		newMetrics(m)
 		other := newShardMetrics(reg, Shard{4, 16})
 		newMetrics(other)
+		for _, m := range []*shardMetrics{m, other} {
+			if err := m.register(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		twin := newShardMetrics(reg, Shard{3, 16})
+		newMetrics(twin)
+		if err := twin.register(); err == nil || !strings.Contains(err.Error(), "another relay of this process") {
+			t.Errorf("register() of a shard that is carried = %v", err)
+		}
 		all, err := reg.Gather()
 		if err != nil || len(all) == 0 {
 			t.Fatalf("Gather() = %d metrics, %v", len(all), err)

@@ -46,8 +46,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 // watch adds what is asked of s when somebody looks.
 func (m *metrics) watch(reg prometheus.Registerer, s *Scheduler) error {
 	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "schedule_overdue_seconds", Help: "For how long the oldest scheduled message that is due waits for the outbox; 0 if none does, or another scheduler works.",
-	}, func() float64 { return s.overdue(time.Now()).Seconds() })
+		Name: "schedule_overdue_seconds", Help: "For how long the oldest scheduled message that is due waits for the outbox; 0 if none does, or another scheduler works; not a number if the database does not say.",
+	}, func() float64 { return s.overdue(time.Now()) })
 	if err := reg.Register(g); err != nil {
 		return fmt.Errorf("register schedule metrics: %w", err)
 	}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -21,21 +22,88 @@ func TestScheduler_TellsWhatIsOverdue(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	stop := start(t, b.scheduler(t, func(c *Config) { c.Registerer = reg }))
 	defer stop()
-	overdue := func() float64 {
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			if f.GetName() == "schedule_overdue_seconds" {
-				return f.GetMetric()[0].GetGauge().GetValue()
-			}
-		}
-		t.Fatal("there is no such metric")
-		return 0
-	}
+	overdue := func() float64 { return overdueOf(t, reg) }
 	eventually(t, "it is overdue", func() bool { return overdue() >= 90 })
 	b.node.Faults().Clear()
 	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
 	eventually(t, "nothing is overdue", func() bool { return overdue() == 0 })
+}
+
+// overdueOf is schedule_overdue_seconds.
+func overdueOf(t *testing.T, reg *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "schedule_overdue_seconds" {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatal("there is no such metric")
+	return 0
+}
+
+// While the database is away a message that was read before counts on as overdue,
+// also when the lease has ended: it is not out, and nothing says that it is.
+func TestScheduler_StaysOverdueWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	b.put(t, now.Add(-time.Hour), message(now.Add(-90*time.Second)))
+	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "outbox_messages", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
+	reg := prometheus.NewRegistry()
+	s := b.scheduler(t, func(c *Config) { c.Registerer = reg })
+	stop := start(t, s)
+	defer stop()
+	eventually(t, "it is overdue", func() bool { return overdueOf(t, reg) >= 90 })
+	b.node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
+	least := overdueOf(t, reg)
+	for gone := false; !gone; time.Sleep(5 * time.Millisecond) {
+		gone = !s.working()
+		if got := overdueOf(t, reg); got < least {
+			t.Fatalf("%v s overdue while the database is away, and %v before", got, least)
+		}
+	}
+	eventually(t, "memory is empty", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.known) == 0 })
+	if got := overdueOf(t, reg); !(got >= least) {
+		t.Errorf("%v s overdue when the lease has ended, and %v before", got, least)
+	}
+	b.node.Faults().Clear()
+	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
+	eventually(t, "nothing is overdue", func() bool { return overdueOf(t, reg) == 0 })
+}
+
+// What cannot be known is not said to be nothing.
+func TestScheduler_DoesNotKnowWhatIsOverdue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	reg := prometheus.NewRegistry()
+	s := b.scheduler(t, func(c *Config) { c.Registerer = reg })
+	if got := overdueOf(t, reg); !math.IsNaN(got) {
+		t.Errorf("%v s overdue before the database was asked", got)
+	}
+	stop := start(t, s)
+	defer stop()
+	eventually(t, "nothing is overdue", func() bool { return overdueOf(t, reg) == 0 })
+	b.node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
+	eventually(t, "nobody knows", func() bool { return math.IsNaN(overdueOf(t, reg)) })
+	eventually(t, "the lease is over", func() bool { return !s.working() })
+	if got := overdueOf(t, reg); !math.IsNaN(got) {
+		t.Errorf("%v s overdue without a lease and a database", got)
+	}
+	b.node.Faults().Clear()
+	eventually(t, "nothing is overdue", func() bool { return overdueOf(t, reg) == 0 })
+}
+
+// One that stands by says nothing of what is overdue: the one that works does.
+func TestScheduler_OneThatStandsByOwesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	defer start(t, b.scheduler(t))()
+	eventually(t, "one works", func() bool { return b.count(t, "schedule_leases") == 1 })
+	reg := prometheus.NewRegistry()
+	defer start(t, b.scheduler(t, func(c *Config) { c.Registerer = reg }))()
+	eventually(t, "it stands by", func() bool { return overdueOf(t, reg) == 0 })
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"golang.org/x/time/rate"
 )
 
@@ -28,6 +29,8 @@ type Scheduler struct {
 	pending    queue
 	known      map[gocql.UUID]time.Time // in pending or being released
 	leaseUntil time.Time
+	sight      sight
+	owed       owed
 	complained map[string]time.Time
 	wake       chan struct{}
 }
@@ -71,7 +74,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			if full {
 				w.from = began.Add(-MaxAhead - 30*24*time.Hour) // whatever waited for as long as anything can
 			}
+			asked := time.Now()
 			err := s.look(ctx, began, w)
+			if ctx.Err() == nil {
+				s.looked(asked, full, err)
+			}
 			if full && err == nil {
 				swept = began
 			}
@@ -80,26 +87,17 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			}
 		} else {
 			swept, far = time.Time{}, time.Time{}
+			s.unleased()
 			s.forgetAll()
 		}
-		if !sleep(ctx, s.cfg.Poll) {
+		if again.Wait(ctx, s.cfg.Poll) != nil {
 			break
 		}
 	}
 	all.Wait()
+	s.leased(false) // whoever is next tells what is overdue
 	s.forgetAll()
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // keepLease has the lease whenever it can. It counts from before the question.
@@ -114,11 +112,13 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 			s.mu.Lock()
 			s.leaseUntil = began.Add(s.cfg.Lease)
 			s.mu.Unlock()
+			s.leased(true)
 			s.metrics.working.Set(1)
 		case err == nil:
+			s.leased(false)
 			s.metrics.working.Set(0)
 		}
-		if !sleep(ctx, s.cfg.Lease/4) {
+		if again.Wait(ctx, s.cfg.Lease/4) != nil {
 			break
 		}
 	}
@@ -272,24 +272,13 @@ func (s *Scheduler) done(id gocql.UUID) {
 	<-s.room
 }
 
-// overdue is for how long the oldest message that this scheduler has in memory
-// should be out by now; zero if none should.
-func (s *Scheduler) overdue(now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var most time.Duration
-	for _, at := range s.known {
-		most = max(most, now.Sub(at))
-	}
-	return most
-}
-
 // forgetAll lets go of all that is not being released.
 func (s *Scheduler) forgetAll() {
 	s.mu.Lock()
 	n := len(s.pending)
 	for _, x := range s.pending {
 		delete(s.known, x.id)
+		s.oweLocked(x.id, x.at)
 	}
 	s.pending = nil
 	s.metrics.pending.Set(0)
@@ -342,11 +331,15 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 		busy.Go(func() {
 			defer func() { <-slots; s.done(x.id) }()
 			if !s.working() {
+				s.owe(x.id, x.at)
 				return
 			}
 			if err := s.release(context.WithoutCancel(ctx), x); err != nil {
+				s.owe(x.id, x.at)
 				s.fail("release", "cannot release a message; trying again", err)
+				return
 			}
+			s.paid(x.id)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
@@ -336,7 +337,7 @@ func TestLock_IsKeptWhileWorkLasts(t *testing.T) {
 		mustMigrate(t, s, o)
 		m := migrator{session: s, options: o}
 		err := m.locked(t.Context(), func(ctx context.Context) error {
-			if err := pause(ctx, 2*o.LockTTL); err != nil {
+			if err := again.Wait(ctx, 2*o.LockTTL); err != nil {
 				return err
 			}
 			return newLock(s, o).acquire(ctx, 0)
@@ -373,7 +374,7 @@ func TestLock_LossEndsTheWork(t *testing.T) {
 				begun := time.Now()
 				err := m.locked(t.Context(), func(ctx context.Context) error {
 					f(t, srv, s)
-					return pause(ctx, time.Hour)
+					return again.Wait(ctx, time.Hour)
 				})
 				if !errors.Is(err, ErrLockLost) {
 					t.Errorf("locked() = %v, want ErrLockLost", err)

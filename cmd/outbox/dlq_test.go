@@ -253,7 +253,7 @@ func TestDLQ_Commands(t *testing.T) {
 		if got := b.ids("--status", "pending,parked,manual,processing,failed"); len(got) != 0 {
 			t.Errorf("open at the end: %v", got)
 		}
-		rs, err := b.store.Requests(t.Context(), "outbox.outbox_messages")
+		rs, err := b.store.Requests(t.Context(), "outbox.outbox_messages", nil)
 		if err != nil || len(rs) != 7 {
 			t.Errorf("the relay is told of %d changes, %v, want 7", len(rs), err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -245,8 +246,9 @@ func TestSharing_SaysHowManyShardsThereAre(t *testing.T) {
 	two := b.share(3)
 	err := <-two.ended
 	two.ended <- nil
-	if err == nil || !strings.Contains(err.Error(), "relay.shards is 3") || !strings.Contains(err.Error(), "2 partitions") {
-		t.Errorf("run() error = %v, want that there are 2", err)
+	var h hint
+	if !errors.As(err, &h) || !strings.Contains(err.Error(), "relay.shards is 3") || !strings.Contains(err.Error(), "into 2 shards") || !strings.Contains(h.text, "outbox relay reshard --to 3") {
+		t.Errorf("run() error = %v, want that there are 2, and how to change that", err)
 	}
 }
 

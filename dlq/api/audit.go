@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -119,6 +120,29 @@ func (a *audit) change(ctx context.Context, e entry, do func(context.Context, dl
 		}
 	}
 	return err
+}
+
+// Change is what somebody asks for without the API, who may do what the database lets
+// them.
+type Change struct {
+	// Actor is who, Action what, Target of what, Detail what else was said, as JSON, and
+	// Reason why, in the words of who asked.
+	Actor, Action, Target, Detail, Reason string
+}
+
+// Audited makes a change that was not asked for by the API, and writes into its audit
+// that it was, and what came of it. If the audit cannot be written the change is not
+// made.
+func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) error) error {
+	m, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		return err
+	}
+	a := newAudit(&Config{
+		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Timeout: DefaultTimeout, Now: time.Now, Logger: log,
+	}, m)
+	ctx = access.With(ctx, access.Principal{Name: c.Actor, Role: access.Admin})
+	return a.change(ctx, entry{c.Action, c.Target, c.Detail, c.Reason}, func(ctx context.Context, _ dlq.Actor) (string, error) { return c.Target, do(ctx) })
 }
 
 // stateOf is what a change's error says of it.

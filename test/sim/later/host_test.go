@@ -60,7 +60,6 @@ func (h *host) live(ctx context.Context) {
 // not go wrong with the driver's own questions.
 func (w *world) connect(l *line.Line) *gocql.Session {
 	c := scyllatest.Cluster(w.node, schema.DefaultKeyspace)
-	c.Timeout = 10 * time.Second // in virtual time no machine is slow
 	c.Dialer = line.Dialer{Line: l, Dial: w.node.Dial}
 	c.NumConns = 1
 	c.ReconnectInterval = 0 // nothing is to tick in a year

@@ -169,7 +169,6 @@ func (w *world) publish(ctx context.Context, rnd *rand.Rand, n int) {
 // wrong with the driver's own questions.
 func (w *world) connect(l *line.Line) *gocql.Session {
 	c := scyllatest.Cluster(w.node, schema.DefaultKeyspace)
-	c.Timeout = 10 * time.Second // in virtual time no machine is slow
 	c.Dialer = line.Dialer{Line: l, Dial: w.node.Dial}
 	c.NumConns = 1
 	c.ReconnectInterval = 0
