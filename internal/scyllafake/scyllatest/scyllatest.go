@@ -60,7 +60,7 @@ func Cluster(node *scyllafake.Server, keyspace string) *gocql.ClusterConfig {
 	c := gocql.NewCluster("127.0.0.1")
 	c.Dialer = node
 	c.ProtoVersion = 4
-	c.Timeout = time.Minute
+	c.Timeout, c.ConnectTimeout = time.Minute, time.Minute
 	c.Keyspace = keyspace
 	c.ReconnectInterval = 100 * time.Millisecond
 	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
