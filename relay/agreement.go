@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // Agreement is into how many shards the instances of a relay divide it, in the table
@@ -69,7 +71,7 @@ func (a *Agreement) AgreeOn(ctx context.Context, shards int) (agreed int, err er
 	if agreed, err = a.Shards(ctx); err != nil || agreed > 0 {
 		return agreed, err
 	}
-	return a.Change(ctx, 0, shards, hostname())
+	return a.Change(ctx, 0, shards, self.Host())
 }
 
 // Alive are the instances of the relay that run, whatever they carry, by host and
@@ -80,7 +82,7 @@ func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
-	if sleep(ctx, DefaultHeartbeat*3/2) != nil {
+	if again.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 		return nil, context.Cause(ctx)
 	}
 	now, err := a.heard(ctx)

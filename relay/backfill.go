@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -289,7 +290,7 @@ func (b *backfill) run(ctx context.Context) error {
 	}
 	every := min(backfillWatch, part(max(b.facts.cdcTTL, time.Minute), 1./64))
 	said := time.Now()
-	for sleep(ctx, every) == nil {
+	for again.Wait(ctx, every) == nil {
 		if s := b.status(); s.Running && time.Since(said) >= backfillSays {
 			said = time.Now()
 			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
@@ -351,7 +352,7 @@ func (b *backfill) saveFinished(ctx context.Context, before int) error {
 		case err != nil:
 			failures++
 			b.log.Warn("cannot save how far the scan of the outbox table is; trying again", "attempt", failures, "err", err)
-			if err := sleep(ctx, backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
+			if err := again.Wait(ctx, backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
 				return err
 			}
 			continue

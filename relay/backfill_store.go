@@ -3,11 +3,11 @@ package relay
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // States of a backfill, as the table spells them.
@@ -48,8 +48,7 @@ type cqlBackfills struct {
 // newCQLBackfills keeps the scans of the relay's table, a name with its keyspace,
 // in the given keyspace.
 func newCQLBackfills(session *gocql.Session, keyspace, relay, table string) *cqlBackfills {
-	host, _ := os.Hostname() // only shown to operators
-	return &cqlBackfills{session: session, relay: relay, table: table, host: host, name: keyspace + ".relay_backfills"}
+	return &cqlBackfills{session: session, relay: relay, table: table, host: self.Host(), name: keyspace + ".relay_backfills"}
 }
 
 // load returns all scans, the newest first.

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 )
 
@@ -50,9 +51,8 @@ type cqlCheckpoints struct {
 // keyspace, in the given keyspace.
 func newCQLCheckpoints(session *gocql.Session, keyspace, relay, table string) *cqlCheckpoints {
 	name, topics := keyspace+".relay_checkpoints", keyspace+".relay_topics"
-	host, _ := os.Hostname() // only shown to operators
 	return &cqlCheckpoints{
-		session: session, relay: relay, table: table, host: host, topicsOf: relay,
+		session: session, relay: relay, table: table, host: self.Host(), topicsOf: relay,
 		read: "SELECT position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
 		all:  "SELECT stream_id, position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ?",
 		write: "INSERT INTO " + name + " (relay, table_name, generation, stream_id, position, updated_at, updated_by)" +
@@ -188,7 +188,7 @@ func (m *progressManager) until(ctx context.Context, do func() error) error {
 		if attempt == 1 {
 			m.log.Warn("the reader waits for a checkpoint", "err", err)
 		}
-		if err := sleep(ctx, backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
+		if err := again.Wait(ctx, backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
 			return err
 		}
 	}

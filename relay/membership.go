@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // Sharing is what an instance that shares a relay with others says of its part.
@@ -41,7 +42,7 @@ type Membership struct {
 // Beat writes the rows, now and every DefaultHeartbeat until ctx ends, and then that
 // the instance stopped. What cannot be written is written the next time.
 func (m *Membership) Beat(ctx context.Context) {
-	instance, started := fmt.Sprintf("%s/%d", hostname(), os.Getpid()), time.Now().UTC()
+	instance, started := self.Process(), time.Now().UTC()
 	tick := time.NewTicker(DefaultHeartbeat)
 	defer tick.Stop()
 	for {
@@ -58,7 +59,7 @@ func (m *Membership) Beat(ctx context.Context) {
 func (m *Membership) write(ctx context.Context, instance, state string, started time.Time) {
 	sharing, problems := m.Status()
 	h := heartbeat{
-		State: state, Ready: len(problems) == 0 && state == "running", Problems: append([]string{}, problems...), Host: hostname(), Version: m.Version,
+		State: state, Ready: len(problems) == 0 && state == "running", Problems: append([]string{}, problems...), Host: self.Host(), Version: m.Version,
 		StartedAt: utc(started), Sharing: &sharing, Groups: []groupLag{}, Lag: []streamLag{}, StalledTopics: []string{}, OtherInstances: []string{},
 		Goroutines: runtime.NumGoroutine(),
 	}
@@ -86,7 +87,7 @@ func (m *Membership) AwaitSharers(ctx context.Context) error {
 	said := false
 	last, err := m.whole(ctx)
 	for err == nil && len(last) > 0 {
-		if sleep(ctx, DefaultHeartbeat*3/2) != nil {
+		if again.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 			return context.Cause(ctx)
 		}
 		var now map[string]time.Time

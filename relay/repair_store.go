@@ -3,10 +3,10 @@ package relay
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // RepairState is what became of a request to publish an event.
@@ -55,8 +55,7 @@ type Repairs struct {
 // NewRepairs returns the requests to the relay of that name about the events of a
 // table, a name with its keyspace; the given keyspace has them.
 func NewRepairs(session *gocql.Session, keyspace, relay, table string) *Repairs {
-	host, _ := os.Hostname() // only shown to operators
-	return &Repairs{session: session, relay: relay, table: table, host: host, name: keyspace + ".relay_repairs"}
+	return &Repairs{session: session, relay: relay, table: table, host: self.Host(), name: keyspace + ".relay_repairs"}
 }
 
 func (r *Repairs) query(ctx context.Context, stmt string, args ...any) *gocql.Query {

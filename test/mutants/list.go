@@ -461,6 +461,10 @@ var mutants = []mutant{
 		old: "e.Value, e.Location = nil, jsonform.Plain(e.Location)", new: "e.Location = jsonform.Plain(e.Location)",
 	},
 	{
+		name: "a repeated creation is answered with the order as it is now", file: "orders/create.go", pkg: "./orders", run: "OrderLifecycle",
+		old: "if err != nil || o.Version == 1 {", new: "if err != nil || o.Version > 0 {",
+	},
+	{
 		name: "orders: an error repeats what was sent", file: "orders/http.go", pkg: "./orders", run: "RepeatNothing",
 		old: "\thttpapi.Discreet(&cfg)\n", new: "",
 	},
