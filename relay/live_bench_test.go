@@ -42,7 +42,7 @@ type liveWorld struct {
 
 func newLiveWorld(b *testing.B) *liveWorld {
 	b.Helper()
-	// The driver's pools may hold channels of the tests' bubbles; see inBubble.
+	// The driver's pools may hold channels of the tests' bubbles; see scyllatest.Bubble.
 	runtime.GC()
 	runtime.GC()
 	db, err := scyllafake.Start(scyllafake.Config{Tokens: 4})
