@@ -73,6 +73,7 @@ func newBackfill(r *Relay, p *publisher, back *readback) *backfill {
 		store:   newCQLBackfills(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table),
 		limiter: rate.NewLimiter(rate.Inf, 1), more: make(chan struct{}, 1),
 	}
+	b.store.fence = cfg.Fence
 	if n := cfg.BackfillRowsPerSecond; n > 0 {
 		b.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/100))
 	}
@@ -175,11 +176,7 @@ func (b *backfill) need(ctx context.Context, all []backfillRow) (need backfillNe
 // activate saves a scan that is needed, nil for none, and returns the scan that is to
 // run now, which may be one of all.
 func (b *backfill) activate(ctx context.Context, row *backfillRow, all []backfillRow) (active *backfillRow, err error) {
-	for i := range all {
-		if all[i].state == backfillRunning {
-			active = &all[i]
-		}
-	}
+	active = unfinished(all)
 	if row == nil {
 		if active != nil {
 			b.log.Info("going on with a scan of the outbox table", "reason", active.reason, "written_from", active.from.UTC(),

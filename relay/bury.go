@@ -178,7 +178,7 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 		if err == nil {
 			return status, nil
 		}
-		if p.ctx.Err() != nil {
+		if p.ctx.Err() != nil || p.cfg.fenced() {
 			return "", errors.Join(ErrStopping, err)
 		}
 		p.metrics.buryErrors.Inc()

@@ -44,6 +44,7 @@ type cqlCheckpoints struct {
 	topicsOf                                   string // whose topics; relay's own unless set
 	read, all, write, start, generation, first string
 	topics, topic                              string
+	fence                                      func() error // of what is written; nil is none
 }
 
 // newCQLCheckpoints keeps the checkpoints of the relay's table, a name with its
@@ -97,6 +98,9 @@ func (c *cqlCheckpoints) Positions(ctx context.Context, generation time.Time) (m
 }
 
 func (c *cqlCheckpoints) SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error {
+	if err := fenced(c.fence); err != nil {
+		return err
+	}
 	if err := c.query(ctx, c.write, generation, stream, position, time.Now(), c.host).Exec(); err != nil {
 		return fmt.Errorf("save checkpoint of stream %x: %w", stream, err)
 	}
@@ -119,6 +123,9 @@ func (c *cqlCheckpoints) Start(ctx context.Context) (generation, first time.Time
 }
 
 func (c *cqlCheckpoints) SaveGeneration(ctx context.Context, generation time.Time) error {
+	if err := fenced(c.fence); err != nil {
+		return err
+	}
 	if err := c.query(ctx, c.generation, generation).Exec(); err != nil {
 		return fmt.Errorf("save generation %s: %w", generation.UTC(), err)
 	}
@@ -126,6 +133,9 @@ func (c *cqlCheckpoints) SaveGeneration(ctx context.Context, generation time.Tim
 }
 
 func (c *cqlCheckpoints) SaveFirst(ctx context.Context, first time.Time) error {
+	if err := fenced(c.fence); err != nil {
+		return err
+	}
 	if err := c.query(ctx, c.first, first).Exec(); err != nil {
 		return fmt.Errorf("save where the relay began: %w", err)
 	}

@@ -49,6 +49,7 @@ type Repairs struct {
 	session            *gocql.Session
 	relay, table, host string
 	name               string
+	fence              func() error // of answers; nil is none
 }
 
 // NewRepairs returns the requests to the relay of that name about the events of a
@@ -97,6 +98,9 @@ func (r *Repairs) Forget(ctx context.Context, id gocql.UUID) error {
 
 // answer saves what became of a request.
 func (r *Repairs) answer(ctx context.Context, id gocql.UUID, state RepairState, detail string) error {
+	if err := fenced(r.fence); err != nil {
+		return err
+	}
 	err := r.query(ctx, "UPDATE "+r.name+" SET state = ?, detail = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND request_id = ?",
 		string(state), detail, time.Now(), r.relay, r.table, id).Exec()
 	if err != nil {

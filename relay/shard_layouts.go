@@ -60,6 +60,7 @@ func (r *Relay) reachedBy(ctx context.Context, s Shard) (*reached, error) {
 		store:   newCQLCheckpoints(r.cfg.Session, r.cfg.Keyspace, name, table),
 		scans:   newCQLBackfills(r.cfg.Session, r.cfg.Keyspace, name, table),
 	}
+	b.store.fence, b.scans.fence = r.cfg.Fence, r.cfg.Fence
 	var err error
 	b.generation, b.first, err = b.store.Start(ctx)
 	return b, err

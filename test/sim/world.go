@@ -90,6 +90,7 @@ type outcome struct {
 	problems map[string]bool
 	// restarts is how often relays started their reader again.
 	restarts int
+	haunted  int // old checkpoints that were written once more
 	// scanned is how many events relays handed on by a scan of the outbox table.
 	scanned int
 	// letters is how many dead letters there were, replayed how many of them the
