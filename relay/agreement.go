@@ -10,6 +10,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // Agreement is into how many shards the instances of a relay divide it, in the table
@@ -70,7 +71,7 @@ func (a *Agreement) AgreeOn(ctx context.Context, shards int) (agreed int, err er
 	if agreed, err = a.Shards(ctx); err != nil || agreed > 0 {
 		return agreed, err
 	}
-	return a.Change(ctx, 0, shards, hostname())
+	return a.Change(ctx, 0, shards, self.Host())
 }
 
 // Alive are the instances of the relay that run, whatever they carry, by host and

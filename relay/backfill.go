@@ -73,6 +73,7 @@ func newBackfill(r *Relay, p *publisher, back *readback) *backfill {
 		store:   newCQLBackfills(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table),
 		limiter: rate.NewLimiter(rate.Inf, 1), more: make(chan struct{}, 1),
 	}
+	b.store.fence = cfg.Fence
 	if n := cfg.BackfillRowsPerSecond; n > 0 {
 		b.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/100))
 	}
@@ -109,11 +110,8 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	var active *backfillRow
+	active := unfinished(all)
 	for i := range all {
-		if all[i].state == backfillRunning {
-			active = &all[i]
-		}
 		need.floor = lastOf(need.floor, all[i].until)
 		if need.forced.Equal(all[i].forced) {
 			need.forced = time.Time{} // this was asked for before

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"os"
 	"runtime"
 	runtimemetrics "runtime/metrics"
 	"slices"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 const (
@@ -106,7 +105,7 @@ type heartbeatShard struct {
 // notices another process that runs a relay of the same name on the same table: the
 // log, Status.Others and relay_other_instances then say so.
 func (r *Relay) Heartbeat(ctx context.Context, version string, every time.Duration) {
-	b := beating{r: r, version: version, instance: fmt.Sprintf("%s/%d", hostname(), os.Getpid()), started: time.Now().UTC()}
+	b := beating{r: r, version: version, instance: self.Process(), started: time.Now().UTC()}
 	tick := time.NewTicker(cmp.Or(every, DefaultHeartbeat))
 	defer tick.Stop()
 	for {
@@ -164,7 +163,7 @@ func (b *beating) beat(ctx context.Context, state string) {
 func (b *beating) says(state string, now time.Time) *heartbeat {
 	s := b.r.Status()
 	h := &heartbeat{
-		State: state, Ready: len(s.Problems) == 0 && state == "running", Problems: s.Problems, Host: hostname(), Version: b.version, StartedAt: utc(b.started),
+		State: state, Ready: len(s.Problems) == 0 && state == "running", Problems: s.Problems, Host: self.Host(), Version: b.version, StartedAt: utc(b.started),
 		Streams: s.Streams, BehindSeconds: s.Behind.Seconds(), OtherInstances: []string{},
 		InFlight: s.InFlight, OldestUnackedSeconds: s.OldestUnacknowledged.Seconds(), DeadLetters: s.DeadLetters, Spilled: s.Spilled,
 		ParkedAggregates: s.ParkedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,

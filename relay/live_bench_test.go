@@ -26,7 +26,7 @@ import (
 const (
 	liveRate    = 1000 // events per second
 	liveType    = "Live"
-	liveTimeout = time.Minute // for whatever is waited for
+	liveTimeout = 5 * time.Minute // for whatever is waited for
 )
 
 // liveWorld is a database in memory, a broker on loopback and, once it is
@@ -42,7 +42,7 @@ type liveWorld struct {
 
 func newLiveWorld(b *testing.B) *liveWorld {
 	b.Helper()
-	// The driver's pools may hold channels of the tests' bubbles; see inBubble.
+	// The driver's pools may hold channels of the tests' bubbles; see scyllatest.Bubble.
 	runtime.GC()
 	runtime.GC()
 	db, err := scyllafake.Start(scyllafake.Config{Tokens: 4})
@@ -68,7 +68,7 @@ func newLiveWorld(b *testing.B) *liveWorld {
 func (w *liveWorld) connect(keyspace string) *gocql.Session {
 	w.b.Helper()
 	cluster := gocql.NewCluster("127.0.0.1")
-	cluster.Dialer, cluster.Keyspace, cluster.Timeout = w.db, keyspace, 10*time.Second
+	cluster.Dialer, cluster.Keyspace, cluster.Timeout = w.db, keyspace, time.Minute
 	cluster.Logger = log.New(io.Discard, "", 0)
 	s, err := cluster.CreateSession()
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // Sharing is what an instance that shares a relay with others says of its part.
@@ -42,7 +42,7 @@ type Membership struct {
 // Beat writes the rows, now and every DefaultHeartbeat until ctx ends, and then that
 // the instance stopped. What cannot be written is written the next time.
 func (m *Membership) Beat(ctx context.Context) {
-	instance, started := fmt.Sprintf("%s/%d", hostname(), os.Getpid()), time.Now().UTC()
+	instance, started := self.Process(), time.Now().UTC()
 	tick := time.NewTicker(DefaultHeartbeat)
 	defer tick.Stop()
 	for {
@@ -59,7 +59,7 @@ func (m *Membership) Beat(ctx context.Context) {
 func (m *Membership) write(ctx context.Context, instance, state string, started time.Time) {
 	sharing, problems := m.Status()
 	h := heartbeat{
-		State: state, Ready: len(problems) == 0 && state == "running", Problems: append([]string{}, problems...), Host: hostname(), Version: m.Version,
+		State: state, Ready: len(problems) == 0 && state == "running", Problems: append([]string{}, problems...), Host: self.Host(), Version: m.Version,
 		StartedAt: utc(started), Sharing: &sharing, Groups: []groupLag{}, Lag: []streamLag{}, StalledTopics: []string{}, OtherInstances: []string{},
 		Goroutines: runtime.NumGoroutine(),
 	}

@@ -67,13 +67,14 @@ func New(cfg Config) (*Relay, error) {
 	}
 	if cfg.DeadLetters == DeadLettersOn {
 		var err error
-		if cfg.letters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger)); err != nil {
+		if cfg.letters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger), dlq.WithFence(cfg.Fence)); err != nil {
 			return nil, err
 		}
 	}
 	store := newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table)
+	store.fence = cfg.Fence
 	store.topicsOf = cfg.Name // an event may have been published by any shard, of any layout
-	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: store, shardMetrics: registered}
+	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: newSteadyCheckpoints(store), shardMetrics: registered}
 	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
 	registerState(cfg.Registerer, r)
 	registerBackfill(cfg.Registerer, r)

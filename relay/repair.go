@@ -42,8 +42,10 @@ type repairer struct {
 }
 
 func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
+	requests := NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table)
+	requests.fence = r.cfg.Fence
 	return &repairer{
-		log: r.cfg.Logger, requests: NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table), publisher: p, lookup: r.lookup,
+		log: r.cfg.Logger, requests: requests, publisher: p, lookup: r.lookup,
 		passed: back.mark, own: &r.own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -61,7 +62,7 @@ func newReplayer(p *publisher, find lookup) *replayer {
 	}
 	return &replayer{
 		lookup: find,
-		p:      p, log: p.log, metrics: p.metrics, owner: p.cfg.shardName() + "@" + hostname(),
+		p:      p, log: p.log, metrics: p.metrics, owner: p.cfg.shardName() + "@" + self.Host(),
 		limit: rate.NewLimiter(limit, max(1, min(p.cfg.ReplayConcurrency, int(p.cfg.ReplayRate)))),
 		noted: make(map[groupKey]dlq.Hold),
 	}
