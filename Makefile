@@ -15,7 +15,7 @@ GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 gotest = ./test/tool $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-summary skipped -- -vet=off
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-FUZZTIME ?= 3s
+FUZZTIME ?= 3000x
 SEEDS ?= 200
 FIRST ?= 1
 
@@ -87,7 +87,7 @@ mutants: ## break the code in one line at a time; the tests must notice each bre
 	go run ./test/mutants
 
 .PHONY: fuzz-short
-fuzz-short: ## every fuzz target for a few seconds (FUZZTIME=10m for long)
+fuzz-short: ## every fuzz target with some thousand inputs (FUZZTIME=10m for long)
 	./test/fuzz-all $(FUZZTIME)
 
 BENCH ?= --runs 5 --duration 8s --drain 500000 --restart --peers tuned,defaults

@@ -92,6 +92,9 @@ func (s *Store) newLetter(l *Letter) (*Letter, error) {
 func (s *Store) insert(ctx context.Context, row *Letter, args []any) (Letter, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	if err := s.may(); err != nil {
+		return Letter{}, err
+	}
 	before := map[string]any{}
 	applied, err := s.query(ctx, s.stmt.bury, args...).SerialConsistency(s.serial).MapScanCAS(before)
 	if err != nil {

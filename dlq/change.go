@@ -180,6 +180,9 @@ func (s *Store) update(ctx context.Context, m *move, p *planned) (bool, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	if err := s.may(); err != nil {
+		return false, err
+	}
 	applied, err := s.query(ctx, b.String(), args...).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
 	if err != nil {
 		return false, fmt.Errorf("change dead letter %s from %s to %s: %w", l.EventID, old.Status, l.Status, err)

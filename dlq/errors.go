@@ -17,6 +17,9 @@ var (
 	ErrRefused = errors.New("refused")
 )
 
+// errBehindFence is in the chain of what was not written because of WithFence.
+var errBehindFence = errors.New("another process may own what is written about")
+
 // RefusedError says that a letter does not stand where the action could begin.
 // Nothing was changed.
 type RefusedError struct {
@@ -46,13 +49,13 @@ func (e *RefusedError) Error() string {
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
 // hopeless tells whether an error says that the statement itself is wrong or
-// forbidden, so that trying again cannot help.
+// forbidden, or behind the fence, so that trying again cannot help.
 func hopeless(err error) bool {
 	switch cqlcode.Of(err) {
 	case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:
 		return true
 	}
-	return errors.Is(err, gocql.ErrSessionClosed)
+	return errors.Is(err, gocql.ErrSessionClosed) || errors.Is(err, errBehindFence)
 }
 
 // neverAgain keeps gocql from repeating statements behind the store's back: a

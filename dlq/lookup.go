@@ -162,6 +162,9 @@ func (s *Store) batch() *gocql.Batch {
 }
 
 func (s *Store) execute(ctx context.Context, b *gocql.Batch) error {
+	if err := s.may(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return b.WithContext(ctx).Exec()

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"golang.org/x/time/rate"
 )
 
@@ -63,8 +64,7 @@ type Runner struct {
 // NewRunner returns a runner; it does nothing before Run or RunJob.
 func NewRunner(s *Store, cfg RunnerConfig) *Runner {
 	if cfg.Owner == "" {
-		host, _ := os.Hostname() // without one the rest tells runners apart
-		cfg.Owner = fmt.Sprintf("%s/%d/%s", host, os.Getpid(), gocql.MustRandomUUID().String()[:8])
+		cfg.Owner = self.Unique()
 	}
 	cfg.Lease = cmp.Or(max(cfg.Lease, 0), DefaultClaim)
 	cfg.Poll = cmp.Or(max(cfg.Poll, 0), DefaultRunnerPoll)
@@ -140,20 +140,9 @@ func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 				}
 			}
 		}
-		if err := wait(ctx, r.cfg.Poll); err != nil {
+		if err := again.Wait(ctx, r.cfg.Poll); err != nil {
 			return nil, err
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
@@ -110,7 +111,7 @@ func (b *bundle) relay(t *testing.T, fail func(*Letter) string) {
 				}
 				_ = b.Done(ctx, q)
 			}
-			_ = wait(ctx, 5*time.Millisecond)
+			_ = again.Wait(ctx, 5*time.Millisecond)
 		}
 	})
 }

@@ -42,6 +42,7 @@ type Store struct {
 	timeout  time.Duration
 	budget   time.Duration
 	now      func() time.Time
+	fence    func() error // nil never keeps anything back
 	log      *slog.Logger
 	stmt     statements
 	buckets  bucketCache
@@ -66,6 +67,12 @@ func WithTimeouts(attempt, budget time.Duration) Option {
 
 // WithClock is the clock; it decides when claims run out. Default time.Now.
 func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
+
+// WithFence is asked right before each statement that makes or changes a letter or
+// takes a request off the list. With an error nothing is written, the error is in the
+// chain of what is returned, and it is not tried again: somebody else may own what is
+// written about. Default asks nobody.
+func WithFence(f func() error) Option { return func(s *Store) { s.fence = f } }
 
 // WithLogger gets what went wrong and was not an error of the caller's. Default
 // discards.
@@ -100,6 +107,17 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 
 func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(neverAgain{})
+}
+
+// may says whether anything may be written.
+func (s *Store) may() error {
+	if s.fence == nil {
+		return nil
+	}
+	if err := s.fence(); err != nil {
+		return fmt.Errorf("%w: %w", errBehindFence, err)
+	}
+	return nil
 }
 
 // selects is query for a statement that changes nothing, which another node may be

@@ -29,15 +29,39 @@ type bundle struct {
 func setup(t testing.TB, change ...func(*Config)) *bundle {
 	t.Helper()
 	node, session := scyllatest.Start(t)
-	cfg := Config{AttemptTimeout: 5 * time.Second, WriteBudget: 5 * time.Second}
+	b := &bundle{node: node, session: session}
+	b.Service = b.another(t, change...)
+	b.handler = newHandler(b.Service)
+	return b
+}
+
+// another is a second service on the same tables. It gives nothing up because the
+// machine stood still.
+func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
+	t.Helper()
+	cfg := Config{AttemptTimeout: 20 * time.Second, WriteBudget: time.Minute}
 	for _, f := range change {
 		f(&cfg)
 	}
-	s, err := NewService(session, cfg)
+	s, err := NewService(b.session, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bundle{Service: s, node: node, session: session, handler: newHandler(s)}
+	return s
+}
+
+// brief lets the service not try again for long, though each attempt may take its
+// time. No configuration can say so.
+func (b *bundle) brief() { b.cfg.WriteBudget = time.Second }
+
+// eventually waits for something that must become true, however slow the machine is.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it is not so after a minute: %s", what)
+		}
+	}
 }
 
 func newHandler(s *Service) http.Handler {

@@ -40,7 +40,7 @@ func noNull(body []byte) error {
 	var bad InvalidError
 	for _, name := range slices.Sorted(maps.Keys(n.Headers)) {
 		if n.Headers[name] == nil {
-			bad.Add("headers."+name, "must be "+jsonform.WantText, nil)
+			bad.Add("headers."+name, "must be "+jsonform.WantText)
 		}
 	}
 	return bad.OrNil()

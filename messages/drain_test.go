@@ -21,7 +21,7 @@ import (
 // A request that comes later is not taken.
 func TestServer_DrainsOnStop(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *Config) { c.Load = Load{MaxInFlight: 2, MaxWaiting: 10, MaxWait: 20 * time.Second} })
+	b := setup(t, func(c *Config) { c.Load = Load{MaxInFlight: 2, MaxWaiting: 10, MaxWait: time.Hour} })
 	service, err := orders.New(b.session, orders.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestServer_DrainsOnStop(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
 
-	hits := b.fault(0, faults.Effect{Delay: 150 * time.Millisecond}, engine.OpWrite, engine.OpLoggedBatch)
+	hits := b.fault(0, faults.Effect{Freeze: true}, engine.OpWrite, engine.OpLoggedBatch)
 	type answer struct {
 		status int
 		text   string
@@ -67,13 +67,15 @@ func TestServer_DrainsOnStop(t *testing.T) {
 			go func() { answers <- post(path, body) }()
 		}
 	}
-	for { // two have places, the other two wait
-		if _, waiting := b.guard.Load(); waiting == 2 && hits() >= 2 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "two have places, the other two wait", func() bool { _, waiting := b.guard.Load(); return waiting == 2 && hits() >= 2 })
 	stop()
+	eventually(t, "the server drains", func() bool { return request(t, srv.Handler(), "GET", "/readyz", "").status == 503 })
+	select {
+	case err := <-served:
+		t.Fatalf("Serve() = %v while requests are under way", err)
+	default:
+	}
+	b.node.Faults().Clear()
 	for range 4 {
 		if a := <-answers; a.err != nil || a.status != 202 {
 			t.Errorf("a request under way got %d %s, %v", a.status, a.text, a.err)
@@ -85,7 +87,6 @@ func TestServer_DrainsOnStop(t *testing.T) {
 	if a := post("/v1/messages", `{"topic":"t"}`); a.err == nil {
 		t.Errorf("a request after the stop got %d %s", a.status, a.text)
 	}
-	b.node.Faults().Clear()
 	if events, waiting := len(b.events(t)), len(b.waiting(t)); events != 4 || waiting != 2 {
 		t.Errorf("%d events, and %d messages wait, want the 4 and 2 that were answered", events, waiting)
 	}

@@ -22,7 +22,7 @@ import (
 
 type acceptedBody struct {
 	ID        string     `json:"id" format:"uuid"`
-	State     State      `json:"state" doc:"queued, scheduled, or what has become of it if the request was a retry"`
+	State     State      `json:"state" enum:"queued,scheduled" doc:"queued or scheduled, as it was handed in; GET says what has become of it"`
 	CreatedAt time.Time  `json:"created_at"`
 	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"When it is due; left out for at once"`
 	Self      string     `json:"self" format:"uri-reference"`
@@ -44,7 +44,7 @@ func pathOf(id gocql.UUID) string { return "/v1/messages/" + id.String() }
 
 type acceptedOutput struct {
 	Location string `header:"Location" doc:"Where the message is"`
-	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key had stored it"`
+	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key had stored it: the answer is that request's"`
 	Body     *acceptedBody
 }
 
@@ -56,8 +56,9 @@ type resultBody struct {
 }
 
 type batchOutput struct {
-	Status int
-	Body   struct {
+	Status   int
+	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key had stored some of them, or all: their results are that request's"`
+	Body     struct {
 		Accepted int          `json:"accepted" doc:"How many are stored"`
 		Rejected int          `json:"rejected" doc:"How many are not, or not known to be"`
 		Results  []resultBody `json:"results" doc:"One for each message, in the order of the request"`
@@ -107,7 +108,7 @@ type listOutput struct {
 
 type postInput struct {
 	client
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. 1 to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has its effect once, and is answered as it was the first time, whatever has become of the message since; Idempotency-Replayed says so. What was refused was not stored and is judged anew. Kept for 7 days. 1 to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the message"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`
@@ -145,6 +146,7 @@ type listInput struct {
 	State  string    `query:"state" enum:"scheduled" required:"true" doc:"scheduled: the others are not kept by state"`
 	Topic  string    `query:"topic" doc:"Only those for this topic"`
 	Key    string    `query:"key" doc:"Only those with this key"`
+	Client string    `query:"client" doc:"Only those that this client handed in: a token's name, or address and the address"`
 	From   time.Time `query:"from" doc:"Only those due then or later; all, the overdue too, where it is left out"`
 	Until  time.Time `query:"until" doc:"Only those due earlier"`
 	Limit  int       `query:"limit" default:"100" minimum:"1" maximum:"1000"`
@@ -245,6 +247,9 @@ func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error
 		} else {
 			r.Message = newAcceptedBody(&results[i].Accepted)
 			out.Body.Accepted++
+			if results[i].Replayed {
+				out.Replayed = "true"
+			}
 		}
 		out.Body.Results[i] = r
 	}
@@ -306,7 +311,7 @@ func (a *API) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if until.Sub(after.DeliverAt) > 3*schedule.MaxAhead {
 		return nil, toProblem(jsonform.Invalid("query.from", "must be at most three years before until"), gocql.UUID{}, false)
 	}
-	page, next, more, err := a.service.List(ctx, after, schedule.Filter{Until: until, Topic: in.Topic, Key: in.Key}, in.Limit)
+	page, next, more, err := a.service.List(ctx, after, schedule.Filter{Until: until, Topic: in.Topic, Key: in.Key, Client: in.Client}, in.Limit)
 	if err != nil {
 		return nil, a.fail(ctx, "list-messages", err, gocql.UUID{}, false)
 	}

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,20 +17,23 @@ import (
 // one message, and what takes it back does so: it is not in the outbox as well.
 func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *Config) { c.AttemptTimeout, c.WriteBudget = time.Second, time.Second })
+	var ago atomic.Int64
+	ago.Store(int64(2 * time.Hour))
+	b := setup(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-time.Duration(ago.Load())) } })
+	b.brief()
 	b.node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpLoggedBatch}},
 		Effect: faults.Effect{
 			Failure: faults.WriteTimeout(faults.BatchLog, 0, 1), Fate: engine.FateLater, Later: []time.Duration{3 * time.Second},
 		},
 	})
-	at := time.Now().Add(100 * time.Millisecond)
+	at := time.Now().Add(-time.Hour)
 	n, opts := NewMessage{Topic: "t", DeliverAt: &at}, Options{Client: "c", IdempotencyKey: "k"}
 	var u *UnavailableError
 	if _, err := b.Accept(t.Context(), n, opts); !errors.As(err, &u) || !u.Unknown {
 		t.Fatalf("Accept() = %v, want an unknown outcome", err)
 	}
-	time.Sleep(time.Until(at.Add(time.Millisecond)))
+	ago.Store(0)
 	b.node.Faults().Clear()
 	a, err := b.Accept(t.Context(), n, opts)
 	if err != nil || a.ID != u.ID || a.State != Scheduled {
@@ -40,15 +44,35 @@ func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 		err := b.session.Query("SELECT id FROM scheduled_messages WHERE id = ?", a.ID).Scan(&id)
 		return err == nil
 	}
-	for end := time.Now().Add(30 * time.Second); !written(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the schedule does not have it")
-		}
-	}
+	eventually(t, "the schedule has it", written)
 	if err := b.Cancel(t.Context(), a.ID); err != nil {
 		t.Fatalf("Cancel() = %v", err)
 	}
 	if events := b.events(t); len(events) > 0 {
 		t.Errorf("it was taken back, and is in the outbox: %+v", events)
+	}
+}
+
+// A batch that is sent again is answered as the first time, whatever became of its
+// messages since; what was refused then is judged anew.
+func TestHTTP_SameKeyIsTheSameBatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const batch = `{"messages":[{"topic":"t","payload":1},{"topic":"t","delay":"1h"},{"topic":"t","delay":"soon"}]}`
+	first := request(t, b.handler, "POST", "/v1/messages/batch", batch, "Idempotency-Key", "k")
+	if first.status != 207 {
+		t.Fatalf("POST = %d %s", first.status, first.text)
+	}
+	results := first.body["results"].([]any)
+	later := results[1].(map[string]any)["message"].(map[string]any)
+	if r := request(t, b.handler, "DELETE", later["self"].(string), ""); r.status != 204 {
+		t.Fatalf("DELETE = %d %s", r.status, r.text)
+	}
+	again := request(t, b.handler, "POST", "/v1/messages/batch", batch, "Idempotency-Key", "k")
+	if first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" || again.text != first.text {
+		t.Errorf("again %v %s, want the answer of the first, %s", again.header, again.text, first.text)
+	}
+	if events, waiting := len(b.events(t)), len(b.waiting(t)); events != 1 || waiting != 0 {
+		t.Errorf("%d events, and %d messages wait, want the one and none", events, waiting)
 	}
 }

@@ -91,13 +91,13 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 	var bad InvalidError
 	switch {
 	case n.Topic == "":
-		bad.Add("topic", "is missing", nil)
+		bad.Add("topic", "is missing")
 	case !topicName.MatchString(n.Topic) || n.Topic == "." || n.Topic == "..":
-		bad.Add("topic", "must be letters, digits and . _ -, at most 249", nil)
+		bad.Add("topic", "must be letters, digits and . _ -, at most 249")
 	case strings.HasPrefix(n.Topic, "_"):
-		bad.Add("topic", "begins with _, as the broker's own do; messages may not be sent to those", nil)
+		bad.Add("topic", "begins with _, as the broker's own do; messages may not be sent to those")
 	case !c.allowed(n.Topic):
-		bad.Add("topic", "is none that messages may be sent to; allowed are "+strings.Join(c.Topics, ", "), nil)
+		bad.Add("topic", "is none that messages may be sent to; allowed are "+strings.Join(c.Topics, ", "))
 	}
 	kinds := 0
 	for _, given := range []bool{n.Payload != nil, n.PayloadText != nil, n.PayloadBase64 != nil} {
@@ -106,32 +106,32 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 		}
 	}
 	if kinds > 1 {
-		bad.Add("payload", "is given more than once: use one of payload, payload_text and payload_base64", nil)
+		bad.Add("payload", "is given more than once: use one of payload, payload_text and payload_base64")
 	}
 	if n.Priority != nil && (*n.Priority < 0 || *n.Priority > maxPriority) {
-		bad.Add("priority", fmt.Sprintf("must be from 0 to %d", maxPriority), nil)
+		bad.Add("priority", fmt.Sprintf("must be from 0 to %d", maxPriority))
 	}
 	if _, there := n.Headers[outbox.HeaderPartitionKey]; there {
-		bad.Add("headers."+outbox.HeaderPartitionKey, "is what key says; give key", nil)
+		bad.Add("headers."+outbox.HeaderPartitionKey, "is what key says; give key")
 	}
 	if _, there := n.Headers[HeaderPriority]; there && n.Priority != nil {
-		bad.Add("headers."+HeaderPriority, "is what priority says; give one of them", nil)
+		bad.Add("headers."+HeaderPriority, "is what priority says; give one of them")
 	}
 	at, problem := n.deliverAt(now)
 	switch {
 	case n.Delay != "" && n.DeliverAt != nil:
-		bad.Add("delay", "and deliver_at exclude each other; give one of them", nil)
+		bad.Add("delay", "and deliver_at exclude each other; give one of them")
 	case problem != "":
-		bad.Add("delay", problem, nil)
+		bad.Add("delay", problem)
 	case at.After(now.Add(schedule.MaxAhead)):
 		field := "deliver_at"
 		if n.Delay != "" {
 			field = "delay"
 		}
-		bad.Add(field, fmt.Sprintf("must be at most %d days ahead", schedule.MaxAhead/(24*time.Hour)), nil)
+		bad.Add(field, fmt.Sprintf("must be at most %d days ahead", schedule.MaxAhead/(24*time.Hour)))
 	}
 	if size := n.size(); size > c.MaxMessageBytes {
-		bad.Add("payload", fmt.Sprintf("takes %d bytes with key and headers, more than %d", size, c.MaxMessageBytes), nil)
+		bad.Add("payload", fmt.Sprintf("takes %d bytes with key and headers, more than %d", size, c.MaxMessageBytes))
 	}
 	n.validateEvent(&bad, now)
 	return bad.OrNil()
@@ -151,7 +151,7 @@ func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
 	}
 	invalid, ok := err.(*outbox.InvalidEventError) //nolint:errorlint // Validate returns it bare
 	if !ok {
-		bad.Add("", err.Error(), nil)
+		bad.Add("", err.Error())
 		return
 	}
 	for _, f := range invalid.Fields {
@@ -160,17 +160,17 @@ func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
 		case isHeader:
 			name, err := strconv.Unquote(strings.TrimSuffix(key, "]"))
 			if name == outbox.HeaderPartitionKey && n.Headers[name] == "" && err == nil {
-				bad.Add("key", f.Problem+": use a short printable key, or leave it out for the message's id", nil)
+				bad.Add("key", f.Problem+": use a short printable key, or leave it out for the message's id")
 			} else {
-				bad.Add("headers."+name, problem, nil)
+				bad.Add("headers."+name, problem)
 			}
 		case f.Field == "ContentType":
-			bad.Add("content_type", problem, nil)
+			bad.Add("content_type", problem)
 		case f.Field == "Payload":
-			bad.Add("payload", problem, nil)
+			bad.Add("payload", problem)
 		case f.Field == "Type": // said already
 		default:
-			bad.Add(f.Field, problem, nil)
+			bad.Add(f.Field, problem)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 	case errors.As(err, &invalid):
 		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The message cannot be taken; errors names every field that is wrong.")
 		for _, f := range invalid.Fields {
-			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem, Value: f.Value})
+			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem})
 		}
 		return p
 	case errors.Is(err, ErrNotFound):

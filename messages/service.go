@@ -78,7 +78,8 @@ type Options struct {
 // Accepted is a message that is stored.
 type Accepted struct {
 	ID gocql.UUID
-	// State is Queued, Scheduled, or what has become of it if it is Replayed.
+	// State is Queued or Scheduled, also of what is Replayed: what has become of it
+	// since, Get says.
 	State     State
 	CreatedAt time.Time
 	// DeliverAt is when it is due; zero for at once.
@@ -267,7 +268,6 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 		}
 		out.Replayed = found
 		if found && state != Scheduled {
-			out.State = state
 			return out, nil
 		}
 		// What is scheduled is written again, so that nothing of it is missing.

@@ -68,7 +68,7 @@ func problemExamples(status int) map[string]*huma.Example {
 		v := map[string]any{"type": p.Type, "title": http.StatusText(status), "status": status, "detail": p.Meaning}
 		switch p.Type {
 		case problemInvalid:
-			v["errors"] = []map[string]any{{"location": "body.lines[0].quantity", "message": fmt.Sprintf("must be from 1 to %d", MaxQuantity), "value": 0}}
+			v["errors"] = []map[string]any{{"location": "body.lines[0].quantity", "message": fmt.Sprintf("must be from 1 to %d", MaxQuantity)}}
 		case problemCancelled:
 			v["current_status"] = StatusCancelled
 		case problemShipped:

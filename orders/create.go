@@ -9,7 +9,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
-// Create stores an order and its OrderCreated event, both or neither.
+// Create stores an order and its OrderCreated event, both or neither. Repeated with
+// its Idempotency-Key it returns the order as it was created, whatever has become of
+// it, as long as the outbox keeps its first event.
 //
 // Errors are *InvalidError, *KeyReuseError, *OverloadedError or *UnavailableError. After the
 // last with Unknown set, the same request with the same Idempotency-Key finds
@@ -34,7 +36,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 		}
 	}
 	if id.retried {
-		o, err := s.load(ctx, id.orderID, s.cfg.Consistency, repairNow)
+		o, err := s.created(ctx, &id)
 		switch {
 		case err == nil:
 			return Result{Order: o, Replayed: true}, nil
@@ -54,6 +56,21 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 		return Result{}, err
 	}
 	return Result{Order: o, Replayed: id.retried}, nil
+}
+
+// created returns the order as its creation left it, which is what the first
+// request was answered, or ErrNotFound. Once its first event has left the outbox,
+// it is the order as it is now, which its version says.
+func (s *Service) created(ctx context.Context, id *identity) (Order, error) {
+	o, err := s.load(ctx, id.orderID, s.cfg.Consistency, repairNow)
+	if err != nil || o.Version == 1 {
+		return o, err
+	}
+	e, found, err := s.store.event(ctx, id.orderID, 1)
+	if err != nil || !found || e.ID != id.eventID {
+		return o, err
+	}
+	return fromEvent(&e)
 }
 
 // storeNew executes the batch of a new order until it is known to be stored.

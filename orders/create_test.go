@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 func TestService_CreateAndGet(t *testing.T) {
@@ -254,10 +255,18 @@ func TestService_KeyBelongsToItsRequest(t *testing.T) {
 		t.Errorf("another order: Cancel() = %v, want a *KeyReuseError", err)
 	}
 	b.mustBe(t, second.ID, EventCreated)
-	// The answer to a retry shows the order as it is now.
+	// A retry is answered as the first request was.
 	r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})
-	if err != nil || r.Order.ID != first.Order.ID || r.Order.Status != StatusCancelled {
-		t.Errorf("retry after the cancellation = %+v, %v", r, err)
+	if err != nil || !r.Replayed || !reflect.DeepEqual(r.Order, first.Order) {
+		t.Errorf("retry after the cancellation = %+v, %v, want %+v", r, err, first.Order)
+	}
+	// Its event has left the outbox: the order as it is now is what there is.
+	if err := b.session.Query("DELETE FROM "+outbox.DefaultTableName+" WHERE aggregate_id = ? AND seq = 1", first.Order.ID).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	r, err = b.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})
+	if err != nil || !r.Replayed || r.Order.ID != first.Order.ID || r.Order.Version != 2 || r.Order.Status != StatusCancelled {
+		t.Errorf("retry without the event = %+v, %v, want the order as it is", r, err)
 	}
 }
 

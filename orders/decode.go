@@ -52,7 +52,7 @@ func explainAddress(fields map[string]json.RawMessage, bad *InvalidError) *Addre
 	}
 	var inner map[string]json.RawMessage
 	if json.Unmarshal(raw, &inner) != nil {
-		bad.Add("address", "must be an object", jsonform.Shown(raw))
+		bad.Add("address", "must be an object")
 		return nil
 	}
 	var a Address
@@ -110,7 +110,7 @@ func explainLine(raw json.RawMessage, bad *InvalidError, at string) NewLine {
 	var l NewLine
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil || fields == nil {
-		bad.Add(at, "must be an object", jsonform.Shown(raw))
+		bad.Add(at, "must be an object")
 		// Its fields are not missing one by one.
 		return NewLine{SKU: "-", Quantity: 1, UnitPrice: "0"}
 	}
@@ -148,7 +148,7 @@ func decodeUpdate(body []byte) (Update, error) {
 		var bad InvalidError
 		for _, name := range []string{"country", "address", "lines"} {
 			if raw, ok := fields[name]; ok && jsonform.IsNull(raw) {
-				bad.Add(name, "must not be null; leave it out to keep what is there", nil)
+				bad.Add(name, "must not be null; leave it out to keep what is there")
 			}
 		}
 		if err := bad.OrNil(); err != nil {

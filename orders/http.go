@@ -38,8 +38,8 @@ type orderBody struct {
 
 type orderOutput struct {
 	Location string `header:"Location" doc:"Where the order is, when it was created"`
-	ETag     string `header:"ETag" doc:"The order's version"`
-	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key had begun the change"`
+	ETag     string `header:"ETag" doc:"The version of the order that is shown"`
+	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key had made the change, or begun it: the order is shown as that left it, at its ETag, and may have changed since"`
 	Body     orderBody
 }
 
@@ -58,7 +58,7 @@ func (out *orderOutput) replayed(yes bool) *orderOutput {
 // not exported.
 
 type createInput struct {
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. 1 to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has its effect once, and is answered as it was the first time, whatever has become of the order since; Idempotency-Replayed says so. A request that was refused stored nothing and is judged anew. Kept for 7 days. 1 to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`
@@ -74,7 +74,7 @@ type getInput struct {
 
 type changeInput struct {
 	ID             string `path:"id" format:"uuid" doc:"The order's id"`
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has the effect and the answer of the first. 1 to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has its effect once, and is answered as it was the first time, whatever has become of the order since; Idempotency-Replayed says so. A request that was refused stored nothing and is judged anew. Kept for 7 days. 1 to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	IfMatch        string `header:"If-Match" doc:"The ETag of the version to change; the change is refused with 412 if the order is at another one"`
@@ -104,6 +104,7 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	cfg.CreateHooks = nil
 	cfg.DocsPath, cfg.SchemasPath = "", ""
 	cfg.Transformers = append(cfg.Transformers, typeOf)
+	httpapi.Discreet(&cfg)
 	if a.gate != nil {
 		access.Describe(&cfg)
 	}

@@ -227,6 +227,10 @@ func TestHTTP_OrderLifecycle(t *testing.T) {
 	if again := request(t, h, "POST", self+"/cancel", `{"credit_note":"C1"}`, "Idempotency-Key", "C1"); again.status != 200 || again.text != cancelled.text {
 		t.Errorf("cancel again = %d %s", again.status, again.text)
 	}
+	late := request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", "536365")
+	if late.status != 201 || late.text != created.text || late.header.Get("ETag") != `"1"` || late.header.Get("Location") != self || late.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("create once more = %d %v %s, want the answer of the first, %s", late.status, late.header, late.text, created.text)
+	}
 	conflict := request(t, h, "POST", self+"/cancel", "")
 	conflict.mustBeProblem(t, 409, problemCancelled)
 	if conflict.body["order_id"] != id {

@@ -6,8 +6,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // Bounds of an order. An order at all of them still fits one batch.
@@ -67,7 +65,7 @@ func (n *NewOrder) Validate() error {
 		n.Address.validate(&bad, "address.")
 	}
 	if _, ok := minorUnits(n.Currency); !ok {
-		bad.Add("currency", "must be the ISO 4217 code of a currency in use, such as GBP", jsonform.Clip(n.Currency))
+		bad.Add("currency", "must be the ISO 4217 code of a currency in use, such as GBP")
 	}
 	validateLines(&bad, n.Lines, n.Currency)
 	return bad.OrNil()
@@ -76,7 +74,7 @@ func (n *NewOrder) Validate() error {
 // validateLines holds prices to currency, too, if it is one.
 func validateLines(bad *InvalidError, lines []NewLine, currency string) {
 	if l := len(lines); l < 1 || l > MaxLines {
-		bad.Add("lines", fmt.Sprintf("must have from 1 to %d lines", MaxLines), nil)
+		bad.Add("lines", fmt.Sprintf("must have from 1 to %d lines", MaxLines))
 	}
 	for i := range lines[:min(len(lines), MaxLines)] {
 		lines[i].validate(bad, fmt.Sprintf("lines[%d].", i), currency)
@@ -87,16 +85,16 @@ func (l *NewLine) validate(bad *InvalidError, at, currency string) {
 	checkText(bad, at+"sku", l.SKU, 1, MaxReference)
 	checkText(bad, at+"description", l.Description, 0, MaxDescription)
 	if l.Quantity < 1 || l.Quantity > MaxQuantity {
-		bad.Add(at+"quantity", fmt.Sprintf("must be from 1 to %d", MaxQuantity), l.Quantity)
+		bad.Add(at+"quantity", fmt.Sprintf("must be from 1 to %d", MaxQuantity))
 	}
 	price, err := ParseMoney(string(l.UnitPrice))
 	if err != nil {
-		bad.Add(at+"unit_price", err.Error(), jsonform.Clip(string(l.UnitPrice)))
+		bad.Add(at+"unit_price", err.Error())
 		return
 	}
 	if units, ok := minorUnits(currency); ok {
 		if _, ok := price.Fixed(units); !ok {
-			bad.Add(at+"unit_price", fmt.Sprintf("must have at most %d decimal places in %s", units, currency), jsonform.Clip(string(l.UnitPrice)))
+			bad.Add(at+"unit_price", fmt.Sprintf("must have at most %d decimal places in %s", units, currency))
 		}
 	}
 }
@@ -113,20 +111,20 @@ func (c *Cancellation) Validate() error {
 func checkText(bad *InvalidError, field, v string, least, most int) {
 	switch n := utf8.RuneCountInString(v); {
 	case !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl):
-		bad.Add(field, "must be UTF-8 text without control characters", nil)
+		bad.Add(field, "must be UTF-8 text without control characters")
 	case n < least:
-		bad.Add(field, "must not be empty", nil)
+		bad.Add(field, "must not be empty")
 	case n > most:
-		bad.Add(field, fmt.Sprintf("must have at most %d characters, has %d", most, n), nil)
+		bad.Add(field, fmt.Sprintf("must have at most %d characters, has %d", most, n))
 	case least > 0 && strings.TrimSpace(v) == "":
-		bad.Add(field, "must not be blank", nil)
+		bad.Add(field, "must not be blank")
 	}
 }
 
 func checkTime(bad *InvalidError, field string, t *time.Time) {
 	// Outside of these years neither JSON nor the record header can write it.
 	if t != nil && (t.UTC().Year() < 1 || t.UTC().Year() > 9999) {
-		bad.Add(field, "must be in the years 1 to 9999", nil)
+		bad.Add(field, "must be in the years 1 to 9999")
 	}
 }
 

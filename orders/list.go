@@ -110,7 +110,7 @@ func (q *ListQuery) start() (cursor, error) {
 	checkTime(&bad, "query.from", q.From)
 	checkTime(&bad, "query.to", q.To)
 	if q.Limit < 0 || q.Limit > MaxPageSize {
-		bad.Add("query.limit", fmt.Sprintf("must be from 1 to %d", MaxPageSize), q.Limit)
+		bad.Add("query.limit", fmt.Sprintf("must be from 1 to %d", MaxPageSize))
 	}
 	c := cursor{at: endOfTime}
 	if q.To != nil {
@@ -119,7 +119,7 @@ func (q *ListQuery) start() (cursor, error) {
 	if q.Cursor != "" {
 		got, err := parseCursor(q.Cursor)
 		if err != nil {
-			bad.Add("query.cursor", "must be what the page before gave as next", nil)
+			bad.Add("query.cursor", "must be what the page before gave as next")
 		} else if got.at.Before(c.at) {
 			c = got
 		}

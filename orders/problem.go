@@ -133,7 +133,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 	case errors.As(err, &invalid):
 		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The request has bad fields; errors names each of them.")
 		for _, f := range invalid.Fields {
-			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem, Value: f.Value})
+			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem})
 		}
 		return p
 	case errors.Is(err, ErrNotFound):

@@ -154,6 +154,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 		register(h)
 	}
 	refine(h.OpenAPI())
+	httpapi.DescribeDiscreet(h.OpenAPI())
 	addExamples(h.OpenAPI())
 	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.Write(w, newProblem(http.StatusNotFound, problemNoPath, "There is no such page; /docs is one."))

@@ -156,6 +156,27 @@ func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 	return outbox.Event{}, false, fmt.Errorf("read the last event of order %s: %w", id, err)
 }
 
+// event reads the event of an order at a version; false means there is none.
+func (s *store) event(ctx context.Context, id gocql.UUID, version int64) (_ outbox.Event, _ bool, err error) {
+	ctx, done, err := s.guard.Call(ctx)
+	if err != nil {
+		return outbox.Event{}, false, err
+	}
+	defer func() { done(err) }()
+	var sc outbox.Scanner
+	err = s.query(ctx, selectEvent, id, version).Idempotent(true).RetryPolicy(otherNode{}).Scan(sc.Dest()...)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return outbox.Event{}, false, nil
+	}
+	if err == nil {
+		var e outbox.Event
+		if e, err = sc.Event(); err == nil {
+			return e, true, nil
+		}
+	}
+	return outbox.Event{}, false, fmt.Errorf("read event %d of order %s: %w", version, id, err)
+}
+
 // find looks among the events after version for that of the given id; false means
 // that none of them is.
 func (s *store) find(ctx context.Context, aggregate, event gocql.UUID, version int64) (_ outbox.Event, _ bool, err error) {

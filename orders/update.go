@@ -32,7 +32,7 @@ type Shipment struct {
 func (u *Update) Validate() error {
 	var bad InvalidError
 	if u.Country == nil && u.Address == nil && u.Lines == nil {
-		bad.Add("", "must have country, address or lines", nil)
+		bad.Add("", "must have country, address or lines")
 	}
 	if u.Country != nil {
 		checkText(&bad, "country", *u.Country, 1, MaxCountry)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
@@ -91,13 +91,7 @@ func (c Config) withDefaults() Config {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.Poll = cmp.Or(c.Poll, DefaultPoll)
 	c.Report = cmp.Or(c.Report, DefaultReport)
-	if c.Instance == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		c.Instance = fmt.Sprintf("%s/%d", host, os.Getpid())
-	}
+	c.Instance = cmp.Or(c.Instance, self.Process())
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
@@ -168,14 +169,7 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 	if d <= 0 {
 		return true
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return again.Wait(ctx, d) == nil
 }
 
 // attempt calls the plugin when there is a place for it. The place is free again when

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -234,7 +235,7 @@ func (p *publisher) claimPassed(ctx context.Context, find lookup, aggregate gocq
 			continue
 		}
 		p.log.Warn("cannot look up the older rows of an aggregate; trying again", "aggregate_id", aggregate, "attempt", attempt, "err", err)
-		if err := sleep(ctx, backoff(p.cfg.RetryMin, time.Second, attempt)); err != nil {
+		if err := again.Wait(ctx, backoff(p.cfg.RetryMin, time.Second, attempt)); err != nil {
 			return nil, err
 		}
 	}

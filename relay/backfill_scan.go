@@ -8,6 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -38,7 +39,7 @@ func (b *backfill) scanRange(ctx context.Context, n int) error {
 		failures++
 		b.stuck(err)
 		b.log.Warn("cannot scan the outbox table; trying again", "range", n, "attempt", failures, "err", err)
-		if err := sleep(ctx, backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
+		if err := again.Wait(ctx, backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
 			return err
 		}
 	}

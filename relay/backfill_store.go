@@ -3,11 +3,11 @@ package relay
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // States of a backfill, as the table spells them.
@@ -42,13 +42,13 @@ type cqlBackfills struct {
 	session            *gocql.Session
 	relay, table, host string
 	name               string
+	fence              func() error // of what is written; nil is none
 }
 
 // newCQLBackfills keeps the scans of the relay's table, a name with its keyspace,
 // in the given keyspace.
 func newCQLBackfills(session *gocql.Session, keyspace, relay, table string) *cqlBackfills {
-	host, _ := os.Hostname() // only shown to operators
-	return &cqlBackfills{session: session, relay: relay, table: table, host: host, name: keyspace + ".relay_backfills"}
+	return &cqlBackfills{session: session, relay: relay, table: table, host: self.Host(), name: keyspace + ".relay_backfills"}
 }
 
 // load returns all scans, the newest first.
@@ -69,6 +69,9 @@ func (c *cqlBackfills) load(ctx context.Context) ([]backfillRow, error) {
 
 // begin saves a scan, and that it replaces another one, if it does: both or neither.
 func (c *cqlBackfills) begin(ctx context.Context, r *backfillRow, replaced *backfillRow) error {
+	if err := fenced(c.fence); err != nil {
+		return err
+	}
 	b := c.session.Batch(gocql.LoggedBatch).WithContext(ctx)
 	b.SetConsistency(gocql.LocalQuorum)
 	now := time.Now()
@@ -87,12 +90,27 @@ func (c *cqlBackfills) begin(ctx context.Context, r *backfillRow, replaced *back
 
 // advance saves that ranges are done, what was counted so far, and the state.
 func (c *cqlBackfills) advance(ctx context.Context, r *backfillRow, ranges []int) error {
+	if err := fenced(c.fence); err != nil {
+		return err
+	}
 	err := c.session.Query("UPDATE "+c.name+" SET done = done + ?, rows_read = ?, rows_published = ?, state = ?, updated_at = ?, updated_by = ?"+
 		" WHERE relay = ? AND table_name = ? AND started_at = ?",
 		ranges, r.read, r.out, r.state, time.Now(), c.host, c.relay, c.table, r.started).
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).Exec()
 	if err != nil {
 		return fmt.Errorf("save how far the backfill is: %w", err)
+	}
+	return nil
+}
+
+// unfinished is the scan that is to go on, nil without one: the newest that runs.
+// An older one that runs too was replaced by it, and its relay, which had lost its
+// shard meanwhile, wrote once more how far it was.
+func unfinished(all []backfillRow) *backfillRow {
+	for i := range all {
+		if all[i].state == backfillRunning {
+			return &all[i]
+		}
 	}
 	return nil
 }

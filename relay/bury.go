@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -178,12 +178,12 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 		if err == nil {
 			return status, nil
 		}
-		if p.ctx.Err() != nil {
+		if p.ctx.Err() != nil || p.cfg.fenced() {
 			return "", errors.Join(ErrStopping, err)
 		}
 		p.metrics.buryErrors.Inc()
 		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
-		if err := sleep(p.ctx, p.cfg.askAgain(attempt)); err != nil {
+		if err := again.Wait(p.ctx, p.cfg.askAgain(attempt)); err != nil {
 			return "", errors.Join(ErrStopping, err)
 		}
 	}
@@ -205,7 +205,7 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now,
 		Metadata: map[string]string{
-			"relay": p.cfg.shardName(), "source": p.cfg.Source, "host": hostname(), "breaker": p.breaker.status.State.String(),
+			"relay": p.cfg.shardName(), "source": p.cfg.Source, "host": self.Host(), "breaker": p.breaker.status.State.String(),
 			"in_flight": fmt.Sprint(len(p.items)), metaCaptured: foundBy[it.by],
 		},
 	}
@@ -281,12 +281,6 @@ func codeOf(err error) string {
 	}
 	return ""
 }
-
-// hostname is asked for once: letters are made under the publisher's lock.
-var hostname = sync.OnceValue(func() string {
-	h, _ := os.Hostname() // only shown to operators
-	return h
-})
 
 // settle ends an item that is out or a dead letter. Called locked.
 func (p *publisher) settle(l *lane, it *item, published bool) {

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 )
 
@@ -43,15 +44,15 @@ type cqlCheckpoints struct {
 	topicsOf                                   string // whose topics; relay's own unless set
 	read, all, write, start, generation, first string
 	topics, topic                              string
+	fence                                      func() error // of what is written; nil is none
 }
 
 // newCQLCheckpoints keeps the checkpoints of the relay's table, a name with its
 // keyspace, in the given keyspace.
 func newCQLCheckpoints(session *gocql.Session, keyspace, relay, table string) *cqlCheckpoints {
 	name, topics := keyspace+".relay_checkpoints", keyspace+".relay_topics"
-	host, _ := os.Hostname() // only shown to operators
 	return &cqlCheckpoints{
-		session: session, relay: relay, table: table, host: host, topicsOf: relay,
+		session: session, relay: relay, table: table, host: self.Host(), topicsOf: relay,
 		read: "SELECT position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
 		all:  "SELECT stream_id, position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ?",
 		write: "INSERT INTO " + name + " (relay, table_name, generation, stream_id, position, updated_at, updated_by)" +
@@ -97,6 +98,9 @@ func (c *cqlCheckpoints) Positions(ctx context.Context, generation time.Time) (m
 }
 
 func (c *cqlCheckpoints) SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error {
+	if err := fenced(c.fence); err != nil {
+		return err
+	}
 	if err := c.query(ctx, c.write, generation, stream, position, time.Now(), c.host).Exec(); err != nil {
 		return fmt.Errorf("save checkpoint of stream %x: %w", stream, err)
 	}
@@ -119,6 +123,9 @@ func (c *cqlCheckpoints) Start(ctx context.Context) (generation, first time.Time
 }
 
 func (c *cqlCheckpoints) SaveGeneration(ctx context.Context, generation time.Time) error {
+	if err := fenced(c.fence); err != nil {
+		return err
+	}
 	if err := c.query(ctx, c.generation, generation).Exec(); err != nil {
 		return fmt.Errorf("save generation %s: %w", generation.UTC(), err)
 	}
@@ -126,6 +133,9 @@ func (c *cqlCheckpoints) SaveGeneration(ctx context.Context, generation time.Tim
 }
 
 func (c *cqlCheckpoints) SaveFirst(ctx context.Context, first time.Time) error {
+	if err := fenced(c.fence); err != nil {
+		return err
+	}
 	if err := c.query(ctx, c.first, first).Exec(); err != nil {
 		return fmt.Errorf("save where the relay began: %w", err)
 	}
@@ -178,7 +188,7 @@ func (m *progressManager) until(ctx context.Context, do func() error) error {
 		if attempt == 1 {
 			m.log.Warn("the reader waits for a checkpoint", "err", err)
 		}
-		if err := sleep(ctx, backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
+		if err := again.Wait(ctx, backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
 			return err
 		}
 	}

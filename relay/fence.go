@@ -14,6 +14,22 @@ import (
 // carries.
 func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
 
+// errFencedWrite is what is not written to the database behind the fence. It is no
+// reason to try again.
+var errFencedWrite = fmt.Errorf("%w: nothing is written to the database: another relay may own what this one carries", ErrStopping)
+
+// fenced returns why nothing may be written, nil if something may. A fence that is
+// nil keeps nothing back.
+func fenced(fence func() error) error {
+	if fence == nil {
+		return nil
+	}
+	if err := fence(); err != nil {
+		return fmt.Errorf("%w: %w", errFencedWrite, err)
+	}
+	return nil
+}
+
 // errFenced is what is written to a connection behind the fence.
 var errFenced = errors.New("nothing is sent to the broker: another relay may own what this one carries")
 

@@ -3,13 +3,14 @@ package relay
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // stateWaiting is the state of an instance that publishes nothing, because one of
@@ -90,7 +91,7 @@ func (r *Relay) GiveWay(ctx context.Context, version string) error {
 			if attempt == 3 { // the first ones may be a database that is just starting
 				r.log.Warn("cannot tell whether instances that share this relay run; trying again", "relay", r.cfg.Name, "err", err)
 			}
-			if err := sleep(ctx, r.cfg.askAgain(attempt)); err != nil {
+			if err := again.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
 				return err
 			}
 			continue
@@ -106,7 +107,7 @@ func (r *Relay) GiveWay(ctx context.Context, version string) error {
 			r.log.Warn("instances of this relay's name share its table, and everything would be published twice beside them: this one, which has no shards, waits until they are stopped",
 				"relay", r.cfg.Name, "other_instance", strings.Join(alive, ", "))
 		}
-		if err := sleep(ctx, DefaultHeartbeat); err != nil {
+		if err := again.Wait(ctx, DefaultHeartbeat); err != nil {
 			return err
 		}
 	}
@@ -171,8 +172,5 @@ func (m *Membership) instances(ctx context.Context, kind func(*heartbeat) bool) 
 
 // newBeating is what writes a relay's row. All of a relay's are one process to others.
 func newBeating(r *Relay, version string) *beating {
-	return &beating{r: r, version: version, instance: thisInstance(), started: r.born}
+	return &beating{r: r, version: version, instance: self.Process(), started: r.born}
 }
-
-// thisInstance is the name of this process to others.
-func thisInstance() string { return fmt.Sprintf("%s/%d", hostname(), os.Getpid()) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 const (
@@ -175,7 +176,7 @@ func (b *beating) write(ctx context.Context, state string) error {
 func (b *beating) says(state string, now time.Time) *heartbeat {
 	s := b.r.Status()
 	h := &heartbeat{
-		State: state, Ready: len(s.Problems) == 0 && state == "running", Problems: s.Problems, Host: hostname(), Version: b.version, StartedAt: utc(b.started),
+		State: state, Ready: len(s.Problems) == 0 && state == "running", Problems: s.Problems, Host: self.Host(), Version: b.version, StartedAt: utc(b.started),
 		Streams: s.Streams, BehindSeconds: s.Behind.Seconds(), OtherInstances: []string{},
 		InFlight: s.InFlight, OldestUnackedSeconds: s.OldestUnacknowledged.Seconds(), DeadLetters: s.DeadLetters, Spilled: s.Spilled,
 		ParkedAggregates: s.ParkedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -63,7 +64,7 @@ func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error)
 			return err
 		}
 		r.log.Warn(cannot, "attempt", attempt, "err", err)
-		if err := sleep(ctx, r.cfg.askAgain(attempt)); err != nil {
+		if err := again.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -25,7 +26,7 @@ import (
 const (
 	liveRate    = 1000 // events per second
 	liveType    = "Live"
-	liveTimeout = time.Minute // for whatever is waited for
+	liveTimeout = 5 * time.Minute // for whatever is waited for
 )
 
 // liveWorld is a database in memory, a broker on loopback and, once it is
@@ -41,7 +42,7 @@ type liveWorld struct {
 
 func newLiveWorld(b *testing.B) *liveWorld {
 	b.Helper()
-	// The driver's pools may hold channels of the tests' bubbles; see inBubble.
+	// The driver's pools may hold channels of the tests' bubbles; see scyllatest.Bubble.
 	runtime.GC()
 	runtime.GC()
 	db, err := scyllafake.Start(scyllafake.Config{Tokens: 4})
@@ -67,7 +68,7 @@ func newLiveWorld(b *testing.B) *liveWorld {
 func (w *liveWorld) connect(keyspace string) *gocql.Session {
 	w.b.Helper()
 	cluster := gocql.NewCluster("127.0.0.1")
-	cluster.Dialer, cluster.Keyspace, cluster.Timeout = w.db, keyspace, 10*time.Second
+	cluster.Dialer, cluster.Keyspace, cluster.Timeout = w.db, keyspace, time.Minute
 	cluster.Logger = log.New(io.Discard, "", 0)
 	s, err := cluster.CreateSession()
 	if err != nil {
@@ -121,7 +122,7 @@ func openLoop(ctx context.Context, rate int, f func(i int, at time.Time)) {
 	began := time.Now()
 	for i := 0; ; i++ {
 		at := began.Add(time.Duration(i) * time.Second / time.Duration(rate))
-		if sleep(ctx, time.Until(at)) != nil || ctx.Err() != nil {
+		if again.Wait(ctx, time.Until(at)) != nil || ctx.Err() != nil {
 			return
 		}
 		wg.Go(func() { f(i, at) })

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // Sharing is what an instance that shares a relay with others says of its part.
@@ -62,13 +65,13 @@ func (m *Membership) Beat(ctx context.Context) {
 
 // write writes the rows.
 func (m *Membership) write(ctx context.Context, state string) error {
-	m.begun.Do(func() { m.since, m.instance = time.Now().UTC(), cmp.Or(m.instance, thisInstance()+"/shards") })
+	m.begun.Do(func() { m.since, m.instance = time.Now().UTC(), cmp.Or(m.instance, self.Process()+"/shards") })
 	sharing, problems := m.Status()
 	if state == "running" && m.waiting.Load() {
 		state = stateWaiting
 	}
 	h := heartbeat{
-		State: state, Ready: len(problems) == 0 && state == "running", Problems: append([]string{}, problems...), Host: hostname(), Version: m.Version,
+		State: state, Ready: len(problems) == 0 && state == "running", Problems: append([]string{}, problems...), Host: self.Host(), Version: m.Version,
 		StartedAt: utc(m.since), Sharing: &sharing, Groups: []groupLag{}, Lag: []streamLag{}, StalledTopics: []string{}, OtherInstances: []string{},
 		Goroutines: runtime.NumGoroutine(),
 	}
@@ -118,7 +121,7 @@ func (m *Membership) AwaitSharers(ctx context.Context) error {
 			m.Logger.Warn("a relay of this name carries the table alone, and would publish everything twice beside one that shares: this one waits until it is stopped",
 				"relay", m.Name, "other_instance", strings.Join(alive, ", "))
 		}
-		if sleep(ctx, DefaultHeartbeat) != nil {
+		if again.Wait(ctx, DefaultHeartbeat) != nil {
 			return context.Cause(ctx)
 		}
 	}

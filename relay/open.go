@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 // answerBreaker does what a change of the breaker asks for. Called locked.
@@ -81,7 +83,7 @@ func (p *publisher) attempt(ctx context.Context, f func() error) error {
 		}
 		p.mu.Unlock()
 		if c == nil {
-			if err := sleep(ctx, max(p.cfg.BreakerOpen/20, 50*time.Millisecond)); err != nil {
+			if err := again.Wait(ctx, max(p.cfg.BreakerOpen/20, 50*time.Millisecond)); err != nil {
 				return err
 			}
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
@@ -419,7 +420,7 @@ func (p *publisher) restart(l *lane) {
 func (p *publisher) drain(ctx context.Context) (left int) {
 	for {
 		left, blocked := p.remaining()
-		if p.cfg.fenced() || (left == blocked || p.shut()) && !p.replays() || sleep(ctx, 10*time.Millisecond) != nil {
+		if p.cfg.fenced() || (left == blocked || p.shut()) && !p.replays() || again.Wait(ctx, 10*time.Millisecond) != nil {
 			return left
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 const (
@@ -236,7 +237,7 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 			return nil
 		}
 		quiet = now
-		if err := sleep(ctx, r.cfg.ReadBackQuiet); err != nil {
+		if err := again.Wait(ctx, r.cfg.ReadBackQuiet); err != nil {
 			return err
 		}
 	}
@@ -310,7 +311,7 @@ func (r *readback) pause(ctx context.Context, attempt int, err error) error {
 		r.log.Warn("cannot read the topics back; nothing is published before that", "err", err)
 	}
 	r.stuck(err)
-	return sleep(ctx, wait)
+	return again.Wait(ctx, wait)
 }
 
 func (r *readback) begin(running bool) {

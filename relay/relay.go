@@ -13,6 +13,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -69,13 +70,14 @@ func New(cfg Config) (*Relay, error) {
 	}
 	if cfg.DeadLetters == DeadLettersOn {
 		var err error
-		if cfg.letters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger)); err != nil {
+		if cfg.letters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger), dlq.WithFence(cfg.Fence)); err != nil {
 			return nil, err
 		}
 	}
 	store := newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table)
+	store.fence = cfg.Fence
 	store.topicsOf = cfg.Name // an event may have been published by any shard, of any layout
-	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: store, shardMetrics: registered, born: time.Now().UTC(), row: make(chan struct{}, 1)}
+	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: newSteadyCheckpoints(store), shardMetrics: registered, born: time.Now().UTC(), row: make(chan struct{}, 1)}
 	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
 	registerState(cfg.Registerer, r)
 	registerBackfill(cfg.Registerer, r)
@@ -112,7 +114,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 		// Nothing in memory survives: what the scan needs to know is in the topics.
 		r.log.Warn("starting anew, because the CDC log is about to lose what is not published; the outbox table has it")
-		if sleep(ctx, r.cfg.RestartDelay) != nil {
+		if again.Wait(ctx, r.cfg.RestartDelay) != nil {
 			return nil
 		}
 	}
@@ -322,7 +324,7 @@ func (r *Relay) read(ctx context.Context) error {
 // forget lets go of events that the sweep passed, until ctx ends.
 func (r *Relay) forget(ctx context.Context, p *publisher) error {
 	every := max(r.cfg.ConfidenceWindow/4, time.Second)
-	for sleep(ctx, every) == nil {
+	for again.Wait(ctx, every) == nil {
 		if _, opened, upTo := r.streams.handedAll(); opened > 0 {
 			p.pass(upTo, every)
 		}

@@ -5,11 +5,9 @@ import (
 	"io"
 	"log"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -17,24 +15,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// bubbles lets one bubble with a database run at a time.
-var bubbles sync.Mutex
-
-// inBubble runs f under virtual time. The driver keeps channels in global
-// pools; one made in another bubble must not be found there, and two garbage
-// collections empty a pool.
-func inBubble(t *testing.T, f func(*testing.T)) {
-	t.Helper()
-	bubbles.Lock()
-	defer bubbles.Unlock()
-	runtime.GC()
-	runtime.GC()
-	synctest.Test(t, f)
-}
+// inBubble runs a test with a database under virtual time.
+var inBubble = scyllatest.Bubble
 
 // world is a database, a broker and a relay between them, in one bubble.
 type world struct {

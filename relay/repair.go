@@ -10,6 +10,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -41,8 +42,10 @@ type repairer struct {
 }
 
 func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
+	requests := NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table)
+	requests.fence = r.cfg.Fence
 	return &repairer{
-		log: r.cfg.Logger, requests: NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table), publisher: p, lookup: r.lookup,
+		log: r.cfg.Logger, requests: requests, publisher: p, lookup: r.lookup,
 		passed: back.mark, own: &r.own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 	}
 }
@@ -50,7 +53,7 @@ func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
 // run answers requests until ctx ends.
 func (r *repairer) run(ctx context.Context) error {
 	failing := false
-	for sleep(ctx, repairPoll) == nil {
+	for again.Wait(ctx, repairPoll) == nil {
 		err := r.poll(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			r.log.Warn("cannot look for events to repair; trying again", "err", err)

@@ -3,10 +3,10 @@ package relay
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // RepairState is what became of a request to publish an event.
@@ -49,13 +49,13 @@ type Repairs struct {
 	session            *gocql.Session
 	relay, table, host string
 	name               string
+	fence              func() error // of answers; nil is none
 }
 
 // NewRepairs returns the requests to the relay of that name about the events of a
 // table, a name with its keyspace; the given keyspace has them.
 func NewRepairs(session *gocql.Session, keyspace, relay, table string) *Repairs {
-	host, _ := os.Hostname() // only shown to operators
-	return &Repairs{session: session, relay: relay, table: table, host: host, name: keyspace + ".relay_repairs"}
+	return &Repairs{session: session, relay: relay, table: table, host: self.Host(), name: keyspace + ".relay_repairs"}
 }
 
 func (r *Repairs) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
@@ -98,6 +98,9 @@ func (r *Repairs) Forget(ctx context.Context, id gocql.UUID) error {
 
 // answer saves what became of a request.
 func (r *Repairs) answer(ctx context.Context, id gocql.UUID, state RepairState, detail string) error {
+	if err := fenced(r.fence); err != nil {
+		return err
+	}
 	err := r.query(ctx, "UPDATE "+r.name+" SET state = ?, detail = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND request_id = ?",
 		string(state), detail, time.Now(), r.relay, r.table, id).Exec()
 	if err != nil {

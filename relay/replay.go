@@ -16,6 +16,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -60,7 +62,7 @@ func newReplayer(p *publisher, find lookup) *replayer {
 	}
 	return &replayer{
 		lookup: find,
-		p:      p, log: p.log, metrics: p.metrics, owner: p.cfg.shardName() + "@" + hostname(),
+		p:      p, log: p.log, metrics: p.metrics, owner: p.cfg.shardName() + "@" + self.Host(),
 		limit: rate.NewLimiter(limit, max(1, min(p.cfg.ReplayConcurrency, int(p.cfg.ReplayRate)))),
 		noted: make(map[groupKey]dlq.Hold),
 	}
@@ -402,7 +404,7 @@ func (r *replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 			return false
 		}
 		r.log.Warn("cannot "+what+" a dead letter; trying again", "event_id", id, "attempt", attempt, "err", err)
-		_ = sleep(ctx, r.p.cfg.askAgain(attempt))
+		_ = again.Wait(ctx, r.p.cfg.askAgain(attempt))
 	}
 }
 
@@ -434,7 +436,7 @@ func (r *replayer) adopt(id gocql.UUID) {
 			return
 		}
 		r.log.Warn("cannot read a dead letter; trying again", "event_id", id, "attempt", attempt, "err", err)
-		_ = sleep(ctx, r.p.cfg.askAgain(attempt))
+		_ = again.Wait(ctx, r.p.cfg.askAgain(attempt))
 	}
 }
 

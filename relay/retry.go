@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -15,18 +14,6 @@ func backoff(lo, hi time.Duration, attempt int) time.Duration {
 	}
 	d = min(d, hi)
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
-}
-
-// sleep waits for d or for the end of ctx, whose cause it then returns.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // retryWait is the wait before the attempt after the given number of them.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -101,7 +102,7 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 		} else if next, err = s.close(ctx, e, next, found, !time.Now().Before(deadline)); err != nil || next == e.Sequence {
 			return err
 		}
-		if err := sleep(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
+		if err := again.Wait(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
 			return err
 		}
 	}
@@ -156,7 +157,7 @@ func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error
 			return fmt.Errorf("look up events of aggregate %s: %w", e.AggregateString(), err)
 		}
 		s.log.Warn("cannot look up earlier events; trying again", "aggregate_id", e.AggregateString(), "attempt", attempt, "err", err)
-		if err := sleep(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
+		if err := again.Wait(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // cqlLayouts are the numbers of shards that a relay's table was ever divided into,
@@ -37,8 +37,7 @@ func (c *cqlLayouts) load(ctx context.Context) (counts []int, err error) {
 }
 
 func (c *cqlLayouts) save(ctx context.Context, count int) error {
-	host, _ := os.Hostname() // only shown to operators
-	err := c.query(ctx, "INSERT INTO "+c.name+" (relay, table_name, shards, used_at, used_by) VALUES (?, ?, ?, ?, ?)", count, time.Now(), host).Exec()
+	err := c.query(ctx, "INSERT INTO "+c.name+" (relay, table_name, shards, used_at, used_by) VALUES (?, ?, ?, ?, ?)", count, time.Now(), self.Host()).Exec()
 	if err != nil {
 		return fmt.Errorf("save that relay %s is divided into %d shards: %w", c.relay, count, err)
 	}
@@ -61,6 +60,7 @@ func (r *Relay) reachedBy(ctx context.Context, s Shard) (*reached, error) {
 		store:   newCQLCheckpoints(r.cfg.Session, r.cfg.Keyspace, name, table),
 		scans:   newCQLBackfills(r.cfg.Session, r.cfg.Keyspace, name, table),
 	}
+	b.store.fence, b.scans.fence = r.cfg.Fence, r.cfg.Fence
 	var err error
 	b.generation, b.first, err = b.store.Start(ctx)
 	return b, err

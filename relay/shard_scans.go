@@ -19,12 +19,7 @@ func followScans(ctx context.Context, own *reached, before []*reached, now time.
 			return err
 		}
 	}
-	var active *backfillRow
-	for i := range mine {
-		if mine[i].state == backfillRunning {
-			active = &mine[i]
-		}
-	}
+	active := unfinished(mine)
 	known := func(r *backfillRow) bool {
 		return slices.ContainsFunc(mine, func(m backfillRow) bool { return m.started.Equal(r.started) })
 	}

@@ -19,7 +19,7 @@ const (
 
 const (
 	unreadable = "a row of a table that is not as it was mapped"
-	again      = "the reader is started again"
+	restarted  = "the reader is started again"
 )
 
 var streamTransitions = []transition{
@@ -36,10 +36,10 @@ var streamTransitions = []transition{
 	{streamRead, streamHeld, unreadable},
 	{streamSettled, streamHeld, unreadable},
 	{streamSaved, streamHeld, unreadable},
-	{streamOpened, nowhere, again},
-	{streamRead, nowhere, again},
-	{streamSaved, nowhere, again},
-	{streamHeld, nowhere, again},
+	{streamOpened, nowhere, restarted},
+	{streamRead, nowhere, restarted},
+	{streamSaved, nowhere, restarted},
+	{streamHeld, nowhere, restarted},
 }
 
 // state is where a stream is that was opened.

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -28,7 +29,7 @@ func (r *Relay) findTable(ctx context.Context) error {
 		if attempt == 3 { // the first ones may be a database that is just starting
 			r.log.Warn("cannot read what columns the outbox table has; trying again", "err", err)
 		}
-		if err := sleep(ctx, r.cfg.askAgain(attempt)); err != nil {
+		if err := again.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
 			return err
 		}
 	}

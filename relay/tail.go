@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"golang.org/x/time/rate"
 )
 
@@ -90,7 +91,7 @@ func (t *tail) run(ctx context.Context) error {
 		if err != nil {
 			failures++
 			t.failed(ctx, err)
-			if err := sleep(ctx, backoff(t.cfg.RetryMin, tailGenerations, failures)); err != nil {
+			if err := again.Wait(ctx, backoff(t.cfg.RetryMin, tailGenerations, failures)); err != nil {
 				return err
 			}
 			continue
@@ -117,7 +118,7 @@ func (t *tail) run(ctx context.Context) error {
 		if !t.knowsSwept() {
 			wait = min(wait, 100*time.Millisecond) // until it does nothing can be read
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := again.Wait(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -196,7 +197,7 @@ func (t *tail) readGeneration(ctx context.Context, g *generation, groups []*tail
 		if _, ok := t.floor(g, nil); ok {
 			break
 		}
-		if sleep(ctx, 20*time.Millisecond) != nil {
+		if again.Wait(ctx, 20*time.Millisecond) != nil {
 			return
 		}
 	}

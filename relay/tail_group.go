@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 const (
@@ -104,7 +106,7 @@ func (g *tailGroup) run(ctx context.Context) {
 			failures++
 			g.tail.failed(ctx, err)
 			wait = backoff(cfg.RetryMin, tailMaxFailWait, failures)
-			if sleep(ctx, wait) != nil { // hints must not keep a database busy that is in trouble
+			if again.Wait(ctx, wait) != nil { // hints must not keep a database busy that is in trouble
 				return
 			}
 			timer.Reset(0)
@@ -117,7 +119,7 @@ func (g *tailGroup) run(ctx context.Context) {
 				g.next = time.Now().Add(wait)
 				timer.Reset(wait)
 			case readHinted:
-				if sleep(ctx, tailHintSpacing) != nil {
+				if again.Wait(ctx, tailHintSpacing) != nil {
 					return
 				}
 			}
@@ -170,7 +172,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	t := g.tail
 	for t.publisher.memoryFull() {
 		t.publisher.tailed.waited.Store(time.Now().UnixMicro())
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := again.Wait(ctx, 100*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -48,7 +49,7 @@ func (l *memLog) read(ctx context.Context, streams *streamList, after int64, kno
 	l.queries = append(l.queries, q)
 	rows, err, took := l.rows, l.err, l.took
 	l.mu.Unlock()
-	if err := sleep(ctx, took); err != nil {
+	if err := again.Wait(ctx, took); err != nil {
 		return err
 	}
 	if err != nil {

@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"errors"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 // makeTopic makes the topic and then starts the lanes that wait for it. Called locked.
@@ -61,7 +63,7 @@ func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 		}
 		wait := backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt)
 		p.log.Warn("topic is not ready; trying again", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
-		if err := sleep(ctx, wait); err != nil {
+		if err := again.Wait(ctx, wait); err != nil {
 			return errors.Join(ErrStopping, err)
 		}
 	}

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
 // Defaults of Config.
@@ -75,11 +73,7 @@ func (c Config) withDefaults() Config {
 	c.Rate = cmp.Or(c.Rate, DefaultRate)
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	if c.Owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		c.Owner = host + "/" + strconv.Itoa(os.Getpid()) + "/" + uuid.NewString()
+		c.Owner = self.Unique()
 	}
 	if c.Committed == nil {
 		c.Committed = func(gocql.UUID) {}

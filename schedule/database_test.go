@@ -25,14 +25,14 @@ func setup(t testing.TB) *bundle {
 	t.Helper()
 	node, session := scyllatest.Start(t)
 	b := &bundle{node: node, session: session}
-	b.Store = NewStore(b.session, gocql.LocalQuorum, 2*time.Second)
+	b.Store = NewStore(b.session, gocql.LocalQuorum, 30*time.Second)
 	return b
 }
 
 // scheduler returns one that looks often; change may alter it.
 func (b *bundle) scheduler(t testing.TB, change ...func(*Config)) *Scheduler {
 	t.Helper()
-	cfg := Config{Store: b.Store, Poll: 20 * time.Millisecond, Sweep: 200 * time.Millisecond, Lease: 3 * time.Second}
+	cfg := Config{Store: b.Store, Poll: 20 * time.Millisecond, Sweep: 200 * time.Millisecond, Lease: 20 * time.Second}
 	for _, f := range change {
 		f(&cfg)
 	}

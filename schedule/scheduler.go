@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"golang.org/x/time/rate"
 )
 
@@ -89,7 +90,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			s.unleased()
 			s.forgetAll()
 		}
-		if !sleep(ctx, s.cfg.Poll) {
+		if again.Wait(ctx, s.cfg.Poll) != nil {
 			break
 		}
 	}
@@ -97,17 +98,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	s.leased(false) // whoever is next tells what is overdue
 	s.forgetAll()
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // keepLease has the lease whenever it can. It counts from before the question.
@@ -128,7 +118,7 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 			s.leased(false)
 			s.metrics.working.Set(0)
 		}
-		if !sleep(ctx, s.cfg.Lease/4) {
+		if again.Wait(ctx, s.cfg.Lease/4) != nil {
 			break
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 // start runs a node in memory and returns it with a session without keyspace.
 //
-// The tests run in real time: gocql keeps wait groups in a pool of the process,
-// so only one testing/synctest bubble in a process can use it.
+// Most tests run in real time: gocql keeps wait groups in a pool of the process,
+// so only one testing/synctest bubble in a process can use it. virtually runs it.
 func start(t *testing.T, cfg scyllafake.Config) (*scyllafake.Server, *gocql.Session) {
 	t.Helper()
 	cfg.Tokens = 4
@@ -33,7 +33,7 @@ func connect(t *testing.T, srv *scyllafake.Server) *gocql.Session {
 	c := gocql.NewCluster("127.0.0.1")
 	c.Dialer = srv
 	c.ProtoVersion = 4
-	c.Timeout = 10 * time.Second
+	c.Timeout, c.ConnectTimeout = time.Minute, time.Minute
 	s, err := c.CreateSession()
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 // ErrLockLost says that the lock could not be renewed in time, so that another
@@ -57,7 +58,7 @@ func (l *lock) acquire(ctx context.Context, wait time.Duration) error {
 			}
 			return fmt.Errorf("take the migration lock: held by %s for longer than %s", holder, wait)
 		}
-		if err := pause(ctx, lockPoll*3/4+rand.N(lockPoll/2)); err != nil {
+		if err := again.Wait(ctx, lockPoll*3/4+rand.N(lockPoll/2)); err != nil {
 			return fmt.Errorf("take the migration lock: %w", err)
 		}
 	}
@@ -70,7 +71,7 @@ func (l *lock) keep(ctx context.Context, cancel context.CancelCauseFunc) {
 	// TTLs count in whole seconds, so the lease may end up to one second early:
 	// with the least TTL of 3 s just when two thirds of it have passed.
 	renewed := time.Now()
-	for pause(ctx, l.ttl/3) == nil {
+	for again.Wait(ctx, l.ttl/3) == nil {
 		sent := time.Now()
 		applied, err := l.query(ctx, stmt, l.owner, sent, lockName, l.owner).MapScanCAS(map[string]any{})
 		switch {
@@ -96,16 +97,4 @@ func (l *lock) release(ctx context.Context) error {
 
 func (l *lock) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return l.session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.Quorum).SerialConsistency(gocql.Serial)
-}
-
-// pause waits for d or until ctx ends, whose cause it then returns.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
@@ -244,7 +245,7 @@ var retryPauses = [...]time.Duration{100 * time.Millisecond, 300 * time.Millisec
 func retry(ctx context.Context, f func() error) error {
 	err := f()
 	for _, d := range retryPauses {
-		if err == nil || !transient(err) || pause(ctx, d) != nil {
+		if err == nil || !transient(err) || again.Wait(ctx, d) != nil {
 			return err
 		}
 		err = f()

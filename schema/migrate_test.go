@@ -11,6 +11,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
@@ -229,11 +230,13 @@ func TestMigrate_AfterACrashHalfWay(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+			}
+			begun := time.Now()
+			if locked {
 				if err := newLock(s, dead).acquire(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
 			}
-			begun := time.Now()
 			mustMigrate(t, s, o)
 			if got := states(t, s, o); got != allApplied {
 				t.Errorf("after the second run: %s", got)
@@ -295,7 +298,7 @@ func TestMigrate_ThroughCASTimeouts(t *testing.T) {
 				rule := faults.CASTimeout(decided)
 				rule.Skip, rule.Count, rule.Effect.Delay = skip, 2, 20*time.Millisecond
 				id := srv.Faults().MustAdd(rule)
-				mustMigrate(t, s, Options{LockTTL: 3 * time.Second})
+				mustMigrate(t, s, Options{})
 				if got := states(t, s, Options{}); got != allApplied {
 					t.Errorf("states: %s", got)
 				}
@@ -328,24 +331,24 @@ func TestMigrate_SaysWhoHoldsTheLock(t *testing.T) {
 }
 
 func TestLock_IsKeptWhileWorkLasts(t *testing.T) {
-	t.Parallel()
-	_, s := start(t, scyllafake.Config{})
-	o := Options{}.withDefaults()
-	mustMigrate(t, s, o)
-	o.LockTTL = 3 * time.Second
-	m := migrator{session: s, options: o}
-	err := m.locked(t.Context(), func(ctx context.Context) error {
-		if err := pause(ctx, 3*o.LockTTL/2); err != nil {
-			return err
+	virtually(t, func(t *testing.T) {
+		_, s := start(t, scyllafake.Config{})
+		o := Options{}.withDefaults()
+		mustMigrate(t, s, o)
+		m := migrator{session: s, options: o}
+		err := m.locked(t.Context(), func(ctx context.Context) error {
+			if err := again.Wait(ctx, 2*o.LockTTL); err != nil {
+				return err
+			}
+			return newLock(s, o).acquire(ctx, 0)
+		})
+		if err == nil || !strings.Contains(err.Error(), "held by "+o.Owner) {
+			t.Errorf("a second lock after twice its TTL: %v, want it refused", err)
 		}
-		return newLock(s, o).acquire(ctx, 0)
+		if err := newLock(s, o).acquire(t.Context(), 0); err != nil {
+			t.Errorf("after release: acquire() = %v", err)
+		}
 	})
-	if err == nil || !strings.Contains(err.Error(), "held by "+o.Owner) {
-		t.Errorf("a second lock after twice its TTL: %v, want it refused", err)
-	}
-	if err := newLock(s, o).acquire(t.Context(), 0); err != nil {
-		t.Errorf("after release: acquire() = %v", err)
-	}
 }
 
 func TestLock_LossEndsTheWork(t *testing.T) {
@@ -363,22 +366,23 @@ func TestLock_LossEndsTheWork(t *testing.T) {
 	}
 	for name, f := range lose {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			srv, s := start(t, scyllafake.Config{})
-			o := Options{LockTTL: 3 * time.Second}.withDefaults()
-			mustMigrate(t, s, o)
-			m := migrator{session: s, options: o}
-			begun := time.Now()
-			err := m.locked(t.Context(), func(ctx context.Context) error {
-				f(t, srv, s)
-				return pause(ctx, time.Hour)
+			virtually(t, func(t *testing.T) {
+				srv, s := start(t, scyllafake.Config{})
+				o := Options{}.withDefaults()
+				mustMigrate(t, s, o)
+				m := migrator{session: s, options: o}
+				begun := time.Now()
+				err := m.locked(t.Context(), func(ctx context.Context) error {
+					f(t, srv, s)
+					return again.Wait(ctx, time.Hour)
+				})
+				if !errors.Is(err, ErrLockLost) {
+					t.Errorf("locked() = %v, want ErrLockLost", err)
+				}
+				if took := time.Since(begun); took >= o.LockTTL {
+					t.Errorf("the work went on for %s with a lock of %s", took, o.LockTTL)
+				}
 			})
-			if !errors.Is(err, ErrLockLost) {
-				t.Errorf("locked() = %v, want ErrLockLost", err)
-			}
-			if took := time.Since(begun); took > o.LockTTL+2*time.Second {
-				t.Errorf("the work went on for %s with a lock of %s", took, o.LockTTL)
-			}
 		})
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -84,13 +84,7 @@ func (o Options) withDefaults() Options {
 	o.IdempotencyTTL = cmp.Or(o.IdempotencyTTL, DefaultIdempotencyTTL)
 	o.LockTTL = cmp.Or(o.LockTTL, DefaultLockTTL)
 	o.LockWait = cmp.Or(o.LockWait, DefaultLockWait)
-	if o.Owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		o.Owner = host + "/" + strconv.Itoa(os.Getpid())
-	}
+	o.Owner = cmp.Or(o.Owner, self.Process())
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

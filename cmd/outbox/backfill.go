@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -28,14 +29,14 @@ func showBackfill(ctx context.Context, w io.Writer, r *relay.Relay) (stop func()
 			if r.Status().Backfill.Running {
 				drawing, done := context.WithCancel(ctx)
 				go func() {
-					for r.Status().Backfill.Running && wait(drawing, 200*time.Millisecond) {
+					for r.Status().Backfill.Running && again.Wait(drawing, 200*time.Millisecond) == nil {
 					}
 					done()
 				}()
 				bar.run(drawing)
 				done()
 			}
-			if !wait(ctx, time.Second) {
+			if again.Wait(ctx, time.Second) != nil {
 				return
 			}
 		}
@@ -43,18 +44,6 @@ func showBackfill(ctx context.Context, w io.Writer, r *relay.Relay) (stop func()
 	return func() {
 		cancel()
 		<-ended
-	}
-}
-
-// wait waits for d; false if ctx ended first.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

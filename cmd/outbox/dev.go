@@ -70,7 +70,7 @@ type dev struct {
 	conf        *config
 	session     *gocql.Session
 	hints       net.PacketConn // where the relay takes hints in, nil for nowhere
-	relay       *relay.Relay
+	carriers    carriers
 	stopRelay   func() error
 	ledger      *audit.Ledger
 	consumer    *audit.Consumer
@@ -124,6 +124,7 @@ lost, double or out of order.`,
 	f.StringVar(&d.apiAddr, "admin-addr", "127.0.0.1:8090", "address of the admin API and its console; --once has none")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "how old a change must be before the sweep reads it")
 	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "wait between two reads by the tail of streams that had no rows")
+	f.Int("relay-shards", 0, "divide the relay into so many shards, as relay.shards does, all of them in this process; 0 is one relay, alone")
 	f.BoolVar(&d.noHints, "no-hints", false, "do not let the order API tell the relay of each order stored")
 	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")
 	return cmd
@@ -204,7 +205,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 // awaitTail waits for the tail to read, so that the first orders are as quick
 // as all others; not for long, because without it they are only later.
 func (d *dev) awaitTail(ctx context.Context) error {
-	for end := time.Now().Add(devPatience); time.Now().Before(end) && d.relay.Status().Tail.LastRead.IsZero(); {
+	for end := time.Now().Add(devPatience); time.Now().Before(end) && !d.carriers.reading(); {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
@@ -361,8 +362,10 @@ func (d *dev) settle(ctx context.Context) error {
 		}
 		if time.Since(since) > devStall+d.window {
 			fmt.Fprintf(d.errOut, "gave up: %d of %d events came in, and none for %s\n", t.Both, t.Rows, devStall)
-			for _, p := range d.relay.Status().Problems {
-				fmt.Fprintln(d.errOut, "relay: "+p)
+			if ready, detail := d.carriers.readiness()(); !ready {
+				text, err := json.Marshal(detail)
+				fmt.Fprintln(d.errOut, "relay:", string(text))
+				return err
 			}
 			return nil
 		}

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 
-	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
@@ -26,18 +24,20 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	if err != nil {
 		return err
 	}
-	conf.Session, conf.Logger, conf.Registerer = d.session, d.log, reg
 	conf.ConfidenceWindow, conf.BusyDelay, conf.IdleDelay = d.window, devPoll, devPoll
 	conf.TailMaxInterval, conf.TailMinInterval = d.poll, min(d.poll, conf.TailMinInterval)
-	conf.Hints = d.hints
 	conf.Topics = make(map[string]string, len(orderEvents))
 	for _, e := range orderEvents {
 		conf.Topics[e] = e
 	}
-	if d.relay, err = relay.New(conf); err != nil {
-		return usageError{err}
+	if err := d.divide(ctx); err != nil {
+		return err
 	}
-	scheduler, err := d.conf.newScheduler(d.session, []relay.Config{conf}, []func(gocql.UUID){d.relay.Committed}, reg, d.log)
+	confs := []relay.Config{conf}
+	if d.carriers, err = d.conf.newCarriers(confs, d.session, d.log, reg, d.hints); err != nil {
+		return err
+	}
+	scheduler, err := d.conf.newScheduler(d.session, confs, d.carriers.commits(), reg, d.log)
 	if err != nil {
 		return err
 	}
@@ -45,15 +45,7 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	// comes is still to be relayed.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	beats, stopBeating := context.WithCancel(context.WithoutCancel(ctx))
-	var beating sync.WaitGroup
-	beating.Go(func() { d.relay.Heartbeat(beats, version, 0) })
-	go func() {
-		err := withScheduler(running, scheduler, d.relay.Run)
-		stopBeating()
-		beating.Wait()
-		done <- err
-	}()
+	go func() { done <- withScheduler(running, scheduler, d.carriers.run) }()
 	d.stopRelay = func() error {
 		cancel()
 		err, ok := <-done
@@ -83,6 +75,27 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 		return nil
 	})
 	return nil
+}
+
+// divide makes the shards as many as they are to be. Nobody else uses the engines of
+// this process, so nobody needs to be stopped first.
+func (d *dev) divide(ctx context.Context) error {
+	if err := d.conf.Relay.checkSharing(); err != nil {
+		return usageError{err}
+	}
+	if d.conf.Relay.Shards == 0 {
+		return nil
+	}
+	client, err := d.conf.Kafka.client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	r := d.conf.resharding(d.session, client, d.conf.Relay.Shards)
+	if r.agreed, err = r.agreement.Shards(ctx); err != nil {
+		return err
+	}
+	return r.run(ctx, "outbox dev")
 }
 
 // listenForHints opens a port on loopback where the order API tells the relay of

@@ -104,7 +104,7 @@ func (c *config) checkCarried(table string, all []instance) finding {
 	case c.Relay.Shards > 0 && len(counts) > 0 && !counts[c.Relay.Shards]:
 		return finding{
 			check, false, fmt.Sprintf("they share another number of shards than relay.shards, %d: %s", c.Relay.Shards, strings.Join(sharing, "; ")),
-			"set relay.shards to the same number everywhere; README's 'Two relays and more' says how to change it",
+			"set relay.shards to the same number everywhere; outbox relay reshard changes it",
 		}
 	case len(missing) > 0:
 		return finding{

@@ -51,6 +51,7 @@ same time asks once, so the flag may stay where it is.`,
 	}
 	cmd.Flags().StringVar(&from, "backfill-from", "", "publish every event written since this time (RFC 3339) that is not in its topic, once for the same time")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionAdmin, sectionRelay, sectionNotifications, sectionRetention, sectionLog)
+	cmd.AddCommand(newReshardCommand())
 	return cmd
 }
 
@@ -138,6 +139,7 @@ func (c *config) carry(
 type carriers interface {
 	run(context.Context) error
 	readiness() daemon.Readiness
+	reading() bool // whether all tails that there are to be have read once
 	commits() []func(gocql.UUID)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/gocql/gocql"
@@ -50,6 +51,11 @@ func (r *relays) commits() []func(gocql.UUID) {
 		out[i] = one.Committed
 	}
 	return out
+}
+
+// reading says that each tail has read once.
+func (r *relays) reading() bool {
+	return !slices.ContainsFunc(r.all, func(one *relay.Relay) bool { return one.Status().Tail.LastRead.IsZero() })
 }
 
 // run runs all of them until ctx ends. A relay ends by itself only if it is

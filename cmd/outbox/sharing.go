@@ -58,6 +58,7 @@ type sharing struct {
 	hints   *hintFan // nil without hints
 	member  *share.Member
 	rows    relay.Membership
+	agreed  relay.Agreement
 
 	mu      sync.Mutex
 	running map[int]*relays // by shard
@@ -68,6 +69,7 @@ type sharing struct {
 func (c *config) newSharing(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints *hintFan) (*sharing, error) {
 	s := &sharing{c: c, confs: confs, session: session, reg: reg, log: log, hints: hints, running: make(map[int]*relays)}
 	s.rows = relay.Membership{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name, Version: version, Status: s.status, Logger: log}
+	s.agreed = relay.Agreement{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name}
 	for i := range confs {
 		s.rows.Tables = append(s.rows.Tables, tableName(&confs[i]))
 		// What is wrong with a configuration is to be known before a shard is owned.
@@ -80,7 +82,7 @@ func (c *config) newSharing(confs []relay.Config, session *gocql.Session, log *s
 	var err error
 	s.member, err = share.New(share.Config{
 		Brokers: c.Kafka.Seeds, Kafka: append([]kgo.Opt(nil), confs[0].Kafka...),
-		Name: "outbox.relay." + c.Relay.Name, Shards: c.Relay.Shards, Replication: c.Relay.TopicReplication,
+		Name: groupOf(c.Relay.Name), Shards: c.Relay.Shards, Replication: c.Relay.TopicReplication,
 		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.RebalanceTimeout, StopTimeout: c.Relay.DrainTimeout + relayStopMargin,
 		Fatal: func(err error) bool {
 			var usage usageError
@@ -104,13 +106,53 @@ func (s *sharing) run(ctx context.Context) error {
 	if err := s.awaitSharers(ctx); err != nil {
 		return stopped(ctx, err)
 	}
+	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is made
+		return stopped(ctx, err)
+	}
 	var count *share.CountError
 	err := s.member.Run(ctx, s.carry)
-	if errors.As(err, &count) {
-		return usageError{withHint(fmt.Errorf("relay.shards is %d: %w", count.Shards, err),
-			"set relay.shards to %d, or change the number in all instances as README's 'Two relays and more' says", count.Partitions)}
+	if !errors.As(err, &count) {
+		return err
 	}
-	return err
+	if agreed, askErr := s.agreed.Shards(ctx); askErr == nil && agreed == count.Shards {
+		return usageError{withHint(fmt.Errorf("relay.shards is %d, to which a change of relay %s from %d shards was begun and not finished: %w", count.Shards, s.c.Relay.Name, count.Partitions, err),
+			"finish it: outbox relay reshard --to %d; or go back: outbox relay reshard --to %d", count.Shards, count.Partitions)}
+	}
+	return s.refusal(count.Partitions, err)
+}
+
+// agree returns an error if another number of shards than the configured one was
+// agreed on, however long the database is away.
+func (s *sharing) agree(ctx context.Context, ask func(context.Context) (int, error)) error {
+	for said := false; ; said = true {
+		n, err := ask(ctx)
+		switch {
+		case err == nil && (n == 0 || n == s.c.Relay.Shards):
+			return nil
+		case err == nil:
+			return s.refusal(n, nil)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case relay.Classify(err) == relay.Fatal:
+			return err
+		case !said:
+			s.log.Warn("cannot tell into how many shards the relay is divided; trying again", "err", err)
+		}
+		select {
+		case <-time.After(relay.DefaultHeartbeat):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// refusal says that the relay is divided into another number of shards.
+func (s *sharing) refusal(n int, why error) error {
+	err := fmt.Errorf("relay.shards is %d, and relay %s is divided into %d shards", s.c.Relay.Shards, s.c.Relay.Name, n)
+	if why != nil {
+		err = fmt.Errorf("%w: %w", err, why)
+	}
+	return usageError{withHint(err, "set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --to %d", n, s.c.Relay.Shards)}
 }
 
 // awaitSharers waits for a relay of the name that is alone.
@@ -138,6 +180,11 @@ func (s *sharing) awaitSharers(ctx context.Context) error {
 
 // carry carries a shard of all tables.
 func (s *sharing) carry(ctx context.Context, h *share.Hold) error {
+	// Not before the group has this instance: whoever changes the number looks there
+	// when he has written the new one.
+	if err := s.agree(ctx, func(ctx context.Context) (int, error) { return s.agreed.AgreeOn(ctx, s.c.Relay.Shards) }); err != nil {
+		return err
+	}
 	confs := slices.Clone(s.confs)
 	for i := range confs {
 		confs[i].Shard = relay.Shard{Index: h.Shard(), Count: s.c.Relay.Shards}
@@ -176,6 +223,18 @@ func (s *sharing) commits() []func(gocql.UUID) {
 		}
 	}
 	return out
+}
+
+// reading says that all shards are carried here, and that each tail has read once.
+func (s *sharing) reading() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range s.running {
+		if !all.reading() {
+			return false
+		}
+	}
+	return len(s.running) == s.c.Relay.Shards
 }
 
 // status is what other instances are told.

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
-	"os"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -20,6 +18,7 @@ import (
 	_ "github.com/scylla-outbox/scylla-outbox/dlq/archive/cloud"
 	"github.com/scylla-outbox/scylla-outbox/dlq/watch"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 )
 
@@ -98,7 +97,7 @@ func (c *config) newUpkeep(ctx context.Context, session *gocql.Session, reg regi
 	}
 	u := &upkeep{store: store, log: log}
 	if u.watcher, err = watch.New(watch.Config{
-		Store: store, Owner: processName(), Targets: targets, ConsoleURL: n.ConsoleURL, Interval: n.Interval, GroupWindow: n.GroupWindow,
+		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL, Interval: n.Interval, GroupWindow: n.GroupWindow,
 		Samples: n.Samples, Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ResolutionRate: n.ResolutionRate, ParkedAge: n.ParkedAge,
 		Repeat: n.Repeat, Logger: log, Registerer: reg,
 	}); err != nil {
@@ -125,7 +124,7 @@ func (c *config) newUpkeep(ctx context.Context, session *gocql.Session, reg regi
 func (c *config) sweep(store *dlq.Store, a *archive.Archive) archive.Config {
 	r := &c.Retention
 	return archive.Config{
-		Store: store, Archive: a, Owner: processName(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep, Interval: r.Interval, Rate: r.Rate,
+		Store: store, Archive: a, Owner: self.Unique(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep, Interval: r.Interval, Rate: r.Rate,
 		RowTTL: c.rowTTLOnce,
 	}
 }
@@ -142,15 +141,6 @@ func (u *upkeep) run(ctx context.Context, beside func(context.Context) error) er
 	err := beside(ctx)
 	cancel()
 	return errors.Join(err, g.Wait())
-}
-
-// processName is different in every process.
-func processName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:6])
 }
 
 // rowTTL is how long a table keeps its rows; 0 is for good.

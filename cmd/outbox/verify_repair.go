@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -123,7 +124,7 @@ func (r *repairs) ask(ctx context.Context, requests *relay.Repairs, part []relay
 			}
 			return nil
 		}
-		if !wait(ctx, repairPoll) {
+		if again.Wait(ctx, repairPoll) != nil {
 			return fmt.Errorf("interrupted while the relay repairs %d events, which it may still publish: %w", len(open), context.Cause(ctx))
 		}
 	}

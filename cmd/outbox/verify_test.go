@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,6 +196,88 @@ func TestVerify_Repair(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitOK || got.Published != 3 {
 		t.Errorf("status %d, %v: %s%s", code, err, stdout, stderr)
 	}
+}
+
+// Where instances share the relay each shard publishes what is missing of its own, and
+// nothing of another's: once, and each aggregate's events in their order.
+func TestVerify_RepairWithShards(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	const shards = 4
+	var aggregates []gocql.UUID
+	missing := make(map[gocql.UUID]int) // by aggregate, of its three events
+	perShard := make([]int, shards)
+	for i := range 40 {
+		a, lost := outbox.NewID(), i%4
+		for shardOf(a, shards) != i/4%shards {
+			a = outbox.NewID()
+		}
+		b.add(1, a, 1)
+		for seq := int64(2); seq <= 4; seq++ {
+			records := 1
+			if seq > int64(4-lost) {
+				records = 0
+			}
+			b.add(seq, a, records)
+		}
+		aggregates, missing[a] = append(aggregates, a), lost
+		perShard[shardOf(a, shards)] += lost
+	}
+	asked := 0
+	for i, n := range perShard {
+		if asked += n; n < 6 {
+			t.Fatalf("%d events of shard %d are missing", n, i)
+		}
+	}
+	// The relays leave all this to scans that say they are done.
+	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
+	for i := range shards {
+		if err := b.session.Query("INSERT INTO relay_backfills (relay, table_name, started_at, state, rows_until, ranges) VALUES (?, ?, ?, ?, ?, ?)",
+			relay.Shard{Index: i, Count: shards}.Name(relay.DefaultName), "outbox."+relay.DefaultTable, now, "done", now, 1).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, shards)
+	for i := range shards {
+		r, err := relay.New(relay.Config{
+			Session: b.session, Brokers: []string{b.e.kafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
+			Shard: relay.Shard{Index: i, Count: shards}, Tail: relay.TailOff, ConfidenceWindow: 10 * time.Millisecond,
+			IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- r.Run(ctx) }()
+	}
+	stdout, stderr, code := b.verify("--until", "0s", "--repair")
+	if want := fmt.Sprintf("asked for %d events and has published %d", asked, asked); code != exitOK || !strings.Contains(stdout, want) {
+		t.Errorf("status %d, want %q\n%s%s", code, want, stdout, stderr)
+	}
+	stop()
+	for range shards {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	got := b.published(t, 4*len(aggregates))
+	for _, a := range aggregates {
+		if want := []int64{1, 2, 3, 4}; !slices.Equal(got[a], want) {
+			t.Errorf("aggregate %s of shard %d, of which %d were missing, has %v in its topic, want %v", a, shardOf(a, shards), missing[a], got[a], want)
+		}
+	}
+	if stdout, stderr, code = b.verify("--until", "0s"); code != exitOK || !strings.Contains(stdout, "0 missing, 0 double, 0 out of order") {
+		t.Errorf("afterwards: status %d\n%s%s", code, stdout, stderr)
+	}
+	if left, err := relay.NewRepairs(b.session, "outbox", relay.DefaultName, "outbox."+relay.DefaultTable).All(t.Context()); err != nil || len(left) != 0 {
+		t.Errorf("requests left: %+v, %v", left, err)
+	}
+}
+
+// shardOf is which of so many equal parts of the token ring has the aggregate.
+func shardOf(aggregate gocql.UUID, shards int) int {
+	above := uint64(outbox.Token(aggregate)) - 1<<63 - 1
+	return int(min(above/(math.MaxUint64/uint64(shards)), uint64(shards-1)))
 }
 
 // Without a relay --repair repairs nothing, says so, and leaves no request behind.

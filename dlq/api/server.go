@@ -90,7 +90,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	conf.CreateHooks = nil
 	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	conf.DocsPath, conf.SchemasPath = "", ""
-	conf.Transformers = append(conf.Transformers, withoutValues)
+	httpapi.Discreet(&conf)
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
@@ -110,6 +110,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.registerReactions()
 	addExamples(s.api.OpenAPI())
 	s.registerRoutes()
+	httpapi.DescribeDiscreet(s.api.OpenAPI())
 }
 
 // Handler returns the routes, for a caller who has an HTTP server.

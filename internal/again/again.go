@@ -1,5 +1,4 @@
-// Package again waits between the attempts of something that is tried again
-// until its time is up.
+// Package again waits between the attempts of something that is tried again.
 package again
 
 import (
@@ -36,12 +35,17 @@ func (b *Budget) Pause() bool {
 	if b.Left() < d {
 		return false
 	}
+	return Wait(b.ctx, d) == nil
+}
+
+// Wait returns nil after d, or the cause of ctx's end if that comes first.
+func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
-	case <-b.ctx.Done():
-		return false
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 // Answer is what a call came to.
@@ -114,14 +115,7 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	if d <= 0 {
 		return true
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return again.Wait(ctx, d) == nil
 }
 
 // sum counts the calls that were to be made after the warm-up, and what was

@@ -21,7 +21,7 @@ const QueriesMetric = "scylla_requests_total"
 // Scrape reads a counter or gauge from a process's /metrics, the sum over its
 // labels, or over those of the given values, each of any label.
 func Scrape(ctx context.Context, url, name string, values ...string) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
 	if err != nil {

@@ -13,6 +13,6 @@
 // meta.json, seq_windows.json with the entries that it calls v2, and segments
 // partitions/TOPIC-N/OFFSET.dat of Kafka record batches one after the other. The
 // rules by which a batch moves its producer's window on are those of
-// pushAndValidate in txns.go. Checked with kfake
+// its pushAndValidate. Checked with kfake
 // v0.0.0-20260918054303-01f206a7e32c; the tests hold a new one to it.
 package brokerstate

@@ -151,7 +151,7 @@ func TestInvalidError_IsBounded(t *testing.T) {
 		t.Error("an empty list is an error")
 	}
 	for range 10 * MaxFieldErrors {
-		bad.Add("f", "p", nil)
+		bad.Add("f", "p")
 	}
 	if last := bad.Fields[len(bad.Fields)-1]; len(bad.Fields) != MaxFieldErrors+1 || !bad.Full() || !strings.Contains(last.Problem, "more") {
 		t.Errorf("%d fields, the last %+v", len(bad.Fields), last)

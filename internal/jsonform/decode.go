@@ -38,13 +38,13 @@ func Decode[T any](body []byte, explain func(map[string]json.RawMessage, *Invali
 	var bad InvalidError
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil || fields == nil {
-		bad.Add("", "must be a JSON object", nil)
+		bad.Add("", "must be a JSON object")
 		return v, &bad
 	}
 	v = explain(fields, &bad)
 	bad.Merge(valid(&v))
 	if len(bad.Fields) == 0 { // the strict pass knew better
-		bad.Add("", Clip(err.Error()), nil)
+		bad.Add("", "is not what it must be")
 	}
 	return v, &bad
 }
@@ -60,22 +60,13 @@ func Take[T any](fields map[string]json.RawMessage, bad *InvalidError, at, name,
 	if ok && jsonv2.Unmarshal(raw, dst) != nil {
 		var zero T
 		*dst = zero
-		bad.Add(at+name, "must be "+want, Shown(raw))
+		bad.Add(at+name, "must be "+want)
 	}
 }
 
 // Rest names the fields that nobody took.
 func Rest(fields map[string]json.RawMessage, bad *InvalidError, at string) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		bad.Add(at+Clip(name), "is not a known field", nil)
+		bad.Add(at+Clip(name), "is not a known field")
 	}
-}
-
-// Shown is a bad value as an error may echo it.
-func Shown(raw json.RawMessage) any {
-	var v any
-	if len(raw) > 64 || json.Unmarshal(raw, &v) != nil {
-		return nil
-	}
-	return v
 }

@@ -3,6 +3,7 @@ package jsonform
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -20,7 +21,7 @@ func (e *SyntaxError) Error() string {
 	if e.Field == "" {
 		return "body is not JSON: " + e.Problem
 	}
-	return "body is not JSON: " + e.Field + ": " + e.Problem
+	return "body is not JSON: " + Plain(e.Field) + ": " + e.Problem
 }
 
 // FieldError is one bad field of a request.
@@ -28,10 +29,9 @@ type FieldError struct {
 	// Field is its path in the body, such as lines[2].quantity, or begins with
 	// header. or query.; empty for the whole body.
 	Field string
-	// Problem says what the field must be.
+	// Problem says what the field must be. Neither repeats what was sent, which may
+	// be a secret in the wrong place.
 	Problem string
-	// Value is what was given, if it is worth showing.
-	Value any
 }
 
 // MaxFieldErrors bounds what an InvalidError lists: a small body can be wrong in
@@ -58,11 +58,11 @@ func Invalid(field, problem string) error {
 	return &InvalidError{[]FieldError{{Field: field, Problem: problem}}}
 }
 
-// Add adds a bad field. A nil value is not shown.
-func (e *InvalidError) Add(field, problem string, value any) {
+// Add adds a bad field.
+func (e *InvalidError) Add(field, problem string) {
 	switch n := len(e.Fields); {
 	case n < MaxFieldErrors:
-		e.Fields = append(e.Fields, FieldError{Field: field, Problem: problem, Value: value})
+		e.Fields = append(e.Fields, FieldError{Field: field, Problem: problem})
 	case n == MaxFieldErrors:
 		e.Fields = append(e.Fields, FieldError{Problem: fmt.Sprintf("has more bad fields than the %d listed", MaxFieldErrors)})
 	}
@@ -99,7 +99,19 @@ func Location(field string) string {
 	case field == "":
 		return "body"
 	case strings.HasPrefix(field, "header."), strings.HasPrefix(field, "query."):
-		return field
+		return Plain(field)
 	}
-	return "body." + field
+	return Plain("body." + field)
+}
+
+// plainPath is the beginning of a path that may be told: the names of fields as the
+// APIs have them. What a caller called a member that is none of these is cut off.
+var plainPath = regexp.MustCompile(`^[A-Za-z0-9_.\[\]-]{0,100}`)
+
+// Plain is as much of a path as may be told.
+func Plain(path string) string {
+	if plain := plainPath.FindString(path); plain != path {
+		return plain + "…"
+	}
+	return path
 }

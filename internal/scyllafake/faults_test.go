@@ -22,19 +22,21 @@ func TestServer_Faults(t *testing.T) {
 	srv := startTCP(t)
 	s := session(t, cluster(t, srv))
 	exec(t, s, createKS, createLogged)
-	srv.Faults().MustAdd(faults.Rule{
-		Name: "later", Count: 1, Match: faults.Match{Table: "t", Kinds: []engine.OpKind{engine.OpLoggedBatch}},
-		Effect: faults.Effect{
-			Failure: faults.WriteTimeout("BATCH", 0, 1), Fate: engine.FateLater, Later: []time.Duration{50 * time.Millisecond, 100 * time.Millisecond},
-		},
-	})
-	b := s.Batch(gocql.LoggedBatch)
-	b.Query("INSERT INTO ks.t (p, c, v) VALUES (1, 1, 1)")
-	b.Query("INSERT INTO ks.t (p, c, v) VALUES (2, 1, 2)")
-	var timeout *gocql.RequestErrWriteTimeout
-	if err := s.ExecuteBatch(b); !errors.As(err, &timeout) || timeout.WriteType != "BATCH" {
-		t.Fatalf("ExecuteBatch() error = %v, want a write timeout BATCH", err)
+	timesOut := func(p int, later ...time.Duration) {
+		t.Helper()
+		srv.Faults().MustAdd(faults.Rule{
+			Name: "later", Count: 1, Match: faults.Match{Table: "t", Kinds: []engine.OpKind{engine.OpLoggedBatch}},
+			Effect: faults.Effect{Failure: faults.WriteTimeout("BATCH", 0, 1), Fate: engine.FateLater, Later: later},
+		})
+		b := s.Batch(gocql.LoggedBatch)
+		b.Query("INSERT INTO ks.t (p, c, v) VALUES (?, 1, 1)", p)
+		b.Query("INSERT INTO ks.t (p, c, v) VALUES (?, 1, 2)", p+1)
+		var timeout *gocql.RequestErrWriteTimeout
+		if err := s.ExecuteBatch(b); !errors.As(err, &timeout) || timeout.WriteType != "BATCH" {
+			t.Fatalf("ExecuteBatch() error = %v, want a write timeout BATCH", err)
+		}
 	}
+	timesOut(1, time.Hour)
 	count := func(table string) (n int) {
 		t.Helper()
 		if err := s.Query("SELECT COUNT(*) FROM ks." + table).Scan(&n); err != nil {
@@ -45,7 +47,8 @@ func TestServer_Faults(t *testing.T) {
 	if n := count("t"); n != 0 {
 		t.Errorf("%d rows at once, want none", n)
 	}
-	for end := time.Now().Add(10 * time.Second); count("t_scylla_cdc_log") < 4; time.Sleep(10 * time.Millisecond) {
+	timesOut(3, 50*time.Millisecond, 100*time.Millisecond)
+	for end := time.Now().Add(time.Minute); count("t_scylla_cdc_log") < 4; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d log rows, want two for each of two replays", count("t_scylla_cdc_log"))
 		}
@@ -69,7 +72,7 @@ func TestServer_Disconnect(t *testing.T) {
 	}
 	// The driver comes back by itself, and the write was done.
 	var v int
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		err := s.Query("SELECT v FROM ks.t WHERE p = 1").Scan(&v)
 		if err == nil {
 			break
@@ -134,9 +137,13 @@ func TestServer_Close(t *testing.T) {
 	}
 	defer s.Close()
 	exec(t, s, createKS, createLogged)
-	srv.Faults().Freeze()
+	rule := srv.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "t", Kinds: []engine.OpKind{engine.OpWrite}}, Effect: faults.Effect{Freeze: true}})
 	go s.Query("INSERT INTO ks.t (p, c, v) VALUES (1, 1, 1)").Exec() //nolint:errcheck // it cannot be answered
-	time.Sleep(50 * time.Millisecond)
+	for end := time.Now().Add(time.Minute); srv.Faults().Hits(rule) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the write does not come")
+		}
+	}
 	for range 2 {
 		if err := srv.Close(); err != nil {
 			t.Fatal(err)

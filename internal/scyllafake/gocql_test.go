@@ -111,7 +111,7 @@ func TestGocql(t *testing.T) {
 				}
 				// The driver keeps a keyspace's metadata and learns of a table by an
 				// event that it acts on a second later.
-				for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+				for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 					m, err := s.KeyspaceMetadata("ks")
 					if err != nil {
 						t.Fatal(err)

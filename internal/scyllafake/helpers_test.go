@@ -51,7 +51,7 @@ func dialRaw(t testing.TB, s *Server) *rawClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
+	nc.SetDeadline(time.Now().Add(5 * time.Minute))
 	return &rawClient{t: t, nc: nc, codec: frame.NewCodec()}
 }
 

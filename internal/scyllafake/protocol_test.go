@@ -2,6 +2,7 @@ package scyllafake
 
 import (
 	"encoding/hex"
+	"io"
 	"strings"
 	"testing"
 
@@ -115,19 +116,15 @@ func TestConn_StreamsAreEchoed(t *testing.T) {
 	for _, stream := range []string{"0000", "7fff", "ff00"} {
 		c.write(raw(t, "04 00 "+stream+" 05 00000000"))
 		head := make([]byte, 9)
-		if _, err := c.nc.Read(head); err != nil {
+		if _, err := io.ReadFull(c.nc, head); err != nil {
 			t.Fatal(err)
 		}
 		if got := hex.EncodeToString(head[2:4]); got != stream {
 			t.Errorf("stream %s was answered on %s", stream, got)
 		}
 		body := make([]byte, int(head[7])<<8|int(head[8]))
-		for n := 0; n < len(body); {
-			m, err := c.nc.Read(body[n:])
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += m
+		if _, err := io.ReadFull(c.nc, body); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

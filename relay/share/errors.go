@@ -29,7 +29,7 @@ type CountError struct {
 
 // Error names both numbers and what to do.
 func (e *CountError) Error() string {
-	return fmt.Sprintf("%d shards are configured and topic %s has %d partitions: configure %d, or stop all instances, delete the topic and start them with the new number",
+	return fmt.Sprintf("%d shards are configured and topic %s has %d partitions: configure %d, or divide it anew while no instance runs",
 		e.Shards, e.Topic, e.Partitions, e.Partitions)
 }
 

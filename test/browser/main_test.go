@@ -32,7 +32,8 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "missing: chromium. Install it (on Debian: sudo apt-get install chromium), or run 'make test-short', which needs Go alone.")
 		return 1
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(found), chromedp.Flag("disable-dev-shm-usage", true))
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(found), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.WSURLReadTimeout(patience)) // a first start on a busy machine
 	if os.Geteuid() == 0 {
 		opts = append(opts, chromedp.NoSandbox) // its sandbox does not run as root
 	}

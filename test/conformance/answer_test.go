@@ -66,12 +66,12 @@ func rowsLines(columns []*message.ColumnMetadata, rows message.RowSet) ([]string
 	return lines, nil
 }
 
-// roundTTL rounds a TTL to tens: it counts down while the corpus runs.
+// roundTTL rounds a TTL up to fifties: it counts down while the corpus runs.
 func roundTTL(v []byte) string {
 	if len(v) != 4 {
 		return "null"
 	}
-	return strconv.Itoa((int(binary.BigEndian.Uint32(v)) + 5) / 10 * 10)
+	return strconv.Itoa((int(binary.BigEndian.Uint32(v)) + 49) / 50 * 50)
 }
 
 // columnsText is "ks.t: a int, b varchar"; columns of another table carry its name.

@@ -13,7 +13,7 @@ import (
 )
 
 // requestTimeout bounds one request and its answer.
-const requestTimeout = 30 * time.Second
+const requestTimeout = 5 * time.Minute
 
 // rawClient is one connection, one request at a time, with frames by
 // go-cassandra-native-protocol: it shows what a driver hides.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/peers"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // The same over a real Apache Kafka, which is killed too and recovers its log.
@@ -41,7 +42,7 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 			restart: func() { broker = peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m", Port: port}) },
 		},
 	}
-	s.run(t, setting(t, "FAULT_SEED", uint64(time.Now().UnixNano())), int(setting(t, "FAULT_KILLS", defaultKills)))
+	s.run(t, seeds.Number(t, "FAULT_SEED", uint64(time.Now().UnixNano())), int(seeds.Number(t, "FAULT_KILLS", defaultKills)))
 	relay.Stop()
 	orders.Stop()
 	database.Stop()

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/bench"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 // dead letters of. The relay's memory stays below its bound, while the broker is
 // away and while it catches up; then every event is in the topic, once, in order.
 func TestFault_MemoryWhileTheBrokerIsAway(t *testing.T) {
-	waiting := int64(setting(t, "FAULT_EVENTS", defaultWaiting))
+	waiting := int64(seeds.Number(t, "FAULT_EVENTS", defaultWaiting))
 	t.Logf("FAULT_EVENTS=%d", waiting)
 	addrs := harness.FreeAddrs(t, 3)
 	cql, kafka, admin := addrs[0], addrs[1], addrs[2]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // sharedSession is the shortest session timeout that a broker allows by default.
@@ -23,8 +24,8 @@ const sharedSession = 6 * time.Second
 // of it. At the end nothing is lost, and nothing there twice.
 func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64) {
 	t.Helper()
-	seed := setting(t, "FAULT_SEED", uint64(time.Now().UnixNano()))
-	strikes := int(setting(t, "FAULT_STRIKES", defaultStrikes))
+	seed := seeds.Number(t, "FAULT_SEED", uint64(time.Now().UnixNano()))
+	strikes := int(seeds.Number(t, "FAULT_STRIKES", defaultStrikes))
 	t.Logf("FAULT_SEED=%d FAULT_STRIKES=%d", seed, strikes)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	s.lines, s.rate = 550*strikes, 150

@@ -5,7 +5,6 @@ package fault
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -145,20 +144,6 @@ func (s *storm) judge(t *testing.T, load *harness.Process) {
 	if r.Orders != sum.Created || r.Events != sum.Created+sum.Cancelled {
 		t.Errorf("%d orders and %d events are stored, want %d and %d", r.Orders, r.Events, sum.Created, sum.Created+sum.Cancelled)
 	}
-}
-
-// setting is a number from the environment.
-func setting(t *testing.T, name string, def uint64) uint64 {
-	t.Helper()
-	s, ok := os.LookupEnv(name)
-	if !ok {
-		return def
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatalf("%s=%q: %v", name, s, err)
-	}
-	return n
 }
 
 // startOrders applies the schema to a database that is up and starts the order

@@ -35,7 +35,7 @@ var forbidden = map[string][]string{
 	"internal/apidocs":               {"relay", "orders", "dlq", "schema", "cmd"},
 	"internal/brokerstate":           {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/guard":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
-	"internal/httpapi":               {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"internal/httpapi":               {"relay", "orders", "dlq", "schema", "cmd", "internal/access", "internal/daemon", "internal/guard", "internal/scyllafake"},
 	"internal/trace":                 {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/jsonform":              {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/daemon":                {"relay", "orders", "dlq", "schema", "cmd"},

@@ -171,6 +171,10 @@ func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what str
 	var which gocql.UUID
 	reached := gocql.UUID{}
 	for _, s := range saves {
+		if s.late {
+			reached = s.position // who begins now begins here
+			continue
+		}
 		if scyllacdc.CompareTimeUUID(s.position, reached) < 0 {
 			w.t.Errorf("%s: at %s the checkpoint went back from %s to %s",
 				what, w.after(s.at), w.after(reached.Time()), w.after(s.position.Time()))
@@ -312,6 +316,9 @@ func (e *evidence) lastCovered() map[gocql.UUID]time.Time {
 		for name, saves := range h.byRelay() {
 			carries, i := carriedBy(name), 0
 			for _, s := range saves {
+				if s.late {
+					continue
+				}
 				for ; i < len(h.rows) && scyllacdc.CompareTimeUUID(h.rows[i].time, s.position) <= 0; i++ {
 					if carries(h.rows[i].aggregate) && (passed[i].IsZero() || s.at.Before(passed[i])) {
 						passed[i] = s.at

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/binary"
 	"maps"
 	"sync"
 	"time"
@@ -16,6 +17,10 @@ type save struct {
 	relay    string
 	at       time.Time
 	position gocql.UUID
+	// late says that no relay at work saved it.
+	late bool
+	// generation is that of the stream.
+	generation time.Time
 }
 
 // saves is the history of all checkpoints. It stands at the database's door
@@ -43,8 +48,15 @@ func (s *saves) Before(_ context.Context, op engine.Op) engine.Verdict {
 			if s.byStream == nil {
 				s.byStream = make(map[string][]save)
 			}
+			late := false
+			if by := row.Column(m.Table.ByName["updated_by"].ID); by != nil && string(by.Cell.Value) == ghost {
+				late = true
+			}
 			stream := string(row.Clustering[1])
-			s.byStream[stream] = append(s.byStream[stream], save{relay: relay, at: time.Now(), position: gocql.UUID(position.Cell.Value)})
+			s.byStream[stream] = append(s.byStream[stream], save{
+				relay: relay, at: time.Now(), late: late, position: gocql.UUID(position.Cell.Value),
+				generation: time.UnixMilli(int64(binary.BigEndian.Uint64(row.Clustering[0]))),
+			})
 		}
 	}
 	each := s.each

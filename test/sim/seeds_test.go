@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // Everything goes wrong at random, and at the same time.
@@ -15,7 +16,7 @@ import (
 // SIM_FIRST and SIM_SEEDS say which seeds are tried, SIM_KEEP where the plans
 // of those that fail are written. `make sim` tries many.
 func TestSeeds(t *testing.T) {
-	first, n := number(t, "SIM_FIRST", shortSeed), number(t, "SIM_SEEDS", 5)
+	first, n := seeds.Number(t, "SIM_FIRST", shortSeed), seeds.Number(t, "SIM_SEEDS", 5)
 	for seed := first; seed < first+n; seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			p := newPlan(seed)
@@ -107,18 +108,4 @@ func TestPlan_IsKept(t *testing.T) {
 			t.Errorf("of 300 seeds none has %q", k.name)
 		}
 	}
-}
-
-// number is a number from the environment.
-func number(t *testing.T, name string, def uint64) uint64 {
-	t.Helper()
-	s, ok := os.LookupEnv(name)
-	if !ok {
-		return def
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatalf("%s=%q: %v", name, s, err)
-	}
-	return n
 }

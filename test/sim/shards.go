@@ -3,9 +3,11 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +52,63 @@ func (h *history) byRelay() map[string][]save {
 	return out
 }
 
+// divideAndDie starts the shards of some number and kills each soon: before, while and
+// after it takes over what others have reached.
+func (w *world) divideAndDie(rnd *rand.Rand) {
+	w.t.Helper()
+	count := 2 + rnd.IntN(4)
+	for i := range count {
+		if rnd.IntN(4) == 0 {
+			continue // it never even began
+		}
+		p := w.startShard(relay.Shard{Index: i, Count: count})
+		time.Sleep(upTo(rnd, 4*time.Second))
+		w.crash(p)
+	}
+}
+
+// ghost writes checkpoints that are none of a relay at work.
+const ghost = "ghost"
+
+// haunt writes once more what the relay of that name saved before, as one that has lost
+// its shard may that stood still before it wrote: positions of now and then that are
+// older than those there are, and an older generation.
+func (w *world) haunt(rnd *rand.Rand, name string) {
+	w.t.Helper()
+	table := keyspace + ".outbox_messages"
+	var oldest time.Time
+	saved := w.saves.all()
+	for _, stream := range slices.Sorted(maps.Keys(saved)) {
+		own := slices.DeleteFunc(slices.Clone(saved[stream]), func(s save) bool { return s.relay != name || s.late })
+		if len(own) == 0 {
+			continue
+		}
+		s := own[rnd.IntN(len(own))]
+		if oldest.IsZero() || s.generation.Before(oldest) {
+			oldest = s.generation
+		}
+		if rnd.IntN(3) > 0 {
+			continue
+		}
+		if err := w.session.Query("INSERT INTO "+keyspace+"."+checkpoints+" (relay, table_name, generation, stream_id, position, updated_by) VALUES (?, ?, ?, ?, ?, ?)",
+			name, table, s.generation, []byte(stream), s.position, ghost).Exec(); err != nil {
+			w.t.Errorf("write an old position: %v", err)
+		}
+		w.mu.Lock()
+		w.seen.haunted++
+		w.mu.Unlock()
+	}
+	if oldest.IsZero() || rnd.IntN(2) > 0 {
+		return
+	}
+	if err := w.session.Query("INSERT INTO "+keyspace+"."+checkpoints+" (relay, table_name, current_generation) VALUES (?, ?, ?)", name, table, oldest).Exec(); err != nil {
+		w.t.Errorf("write an old generation: %v", err)
+	}
+}
+
 // carryByShards lets a number of shards carry the table for a while, each in a process of
-// its own that is stopped or killed now and then, and started anew at once or later.
-// At last all of them are.
+// its own that is stopped or killed now and then, and started anew at once or later;
+// what an owner before it saved may come late. At last all of them are stopped or killed.
 func (w *world) carryByShards(rnd *rand.Rand, count int, span time.Duration) {
 	w.t.Helper()
 	var shards []*process
@@ -74,6 +130,10 @@ func (w *world) carryByShards(rnd *rand.Rand, count int, span time.Duration) {
 			time.Sleep(upTo(rnd, 3*time.Minute))
 		}
 		shards[i] = w.startShard(relay.Shard{Index: i, Count: count})
+		if rnd.IntN(2) == 0 { // the one before was no more than put out
+			time.Sleep(upTo(rnd, time.Minute))
+			w.haunt(rnd, relay.Shard{Index: i, Count: count}.Name(relay.DefaultName))
+		}
 	}
 	for _, p := range shards {
 		end(p)

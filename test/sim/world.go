@@ -3,15 +3,14 @@ package sim
 import (
 	"context"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -91,6 +90,7 @@ type outcome struct {
 	problems map[string]bool
 	// restarts is how often relays started their reader again.
 	restarts int
+	haunted  int // old checkpoints that were written once more
 	// scanned is how many events relays handed on by a scan of the outbox table.
 	scanned int
 	// letters is how many dead letters there were, replayed how many of them the
@@ -110,9 +110,6 @@ type outcome struct {
 // shortSeed is that of the simulation that -short runs: six hours without a broker.
 const shortSeed = 1
 
-// bubbles lets one bubble run at a time; see simulate.
-var bubbles sync.Mutex
-
 // simulate runs a scenario in a bubble of its own: starts everything, lets the
 // scenario run, mends what is broken, waits until the relay has caught up, and
 // then holds what was left behind to the promises.
@@ -121,14 +118,7 @@ func simulate(t *testing.T, seed uint64, change func(*settings), scenario func(*
 	if testing.Short() && seed != shortSeed {
 		t.Skip("of the simulations -short runs one; run it without")
 	}
-	// The driver keeps channels in global pools. One that was made outside of a
-	// bubble, or in another one, cannot be used in it; two garbage collections
-	// empty the pools.
-	bubbles.Lock()
-	defer bubbles.Unlock()
-	runtime.GC()
-	runtime.GC()
-	synctest.Test(t, func(t *testing.T) {
+	scyllatest.Bubble(t, func(t *testing.T) {
 		w := newWorld(t, seed, change)
 		defer w.close()
 		w.startRelay()

@@ -64,7 +64,7 @@ func (c *conn) read() {
 
 // send writes a request. Errors show as the end of the connection later.
 func (c *conn) send(frame []byte) {
-	_ = c.nc.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Minute))
 	_, _ = c.nc.Write(frame)
 }
 

@@ -6,7 +6,10 @@
 package scyllatest
 
 import (
+	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -22,15 +25,22 @@ func Config() scyllafake.Config { return scyllafake.Config{Tokens: 4, Seed: 1} }
 // ends, and returns it with a session in that keyspace.
 func Start(t testing.TB) (*scyllafake.Server, *gocql.Session) {
 	t.Helper()
-	node, err := scyllafake.Start(Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := Node(t, Config())
 	t.Cleanup(func() {
 		if err := node.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	return node, Connect(t, node)
+}
+
+// Node runs a node with the schema in schema.DefaultKeyspace. The caller closes it.
+func Node(t testing.TB, conf scyllafake.Config) *scyllafake.Server {
+	t.Helper()
+	node, err := scyllafake.Start(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
 	admin, err := Cluster(node, "").CreateSession()
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +49,22 @@ func Start(t testing.TB) (*scyllafake.Server, *gocql.Session) {
 	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	return node, Connect(t, node)
+	return node
+}
+
+// bubbles lets one bubble with a node run at a time.
+var bubbles sync.Mutex
+
+// Bubble runs f under virtual time (testing/synctest). The driver keeps channels in
+// global pools, and one that was made outside of a bubble, or in another one, cannot
+// be used in it; two garbage collections empty the pools.
+func Bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	bubbles.Lock()
+	defer bubbles.Unlock()
+	runtime.GC()
+	runtime.GC()
+	synctest.Test(t, f)
 }
 
 // Connect is one more session in schema.DefaultKeyspace, open until the test
@@ -60,7 +85,7 @@ func Cluster(node *scyllafake.Server, keyspace string) *gocql.ClusterConfig {
 	c := gocql.NewCluster("127.0.0.1")
 	c.Dialer = node
 	c.ProtoVersion = 4
-	c.Timeout = 10 * time.Second
+	c.Timeout, c.ConnectTimeout = time.Minute, time.Minute
 	c.Keyspace = keyspace
 	c.ReconnectInterval = 100 * time.Millisecond
 	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}

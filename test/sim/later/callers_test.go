@@ -11,6 +11,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 )
 
@@ -88,7 +89,7 @@ func (o *order) hear(format string, args ...any) {
 
 // place hands the order in until it is accepted, or the caller has enough.
 func (w *world) place(ctx context.Context, o *order) {
-	pause(ctx, time.Until(o.at))
+	_ = again.Wait(ctx, time.Until(o.at))
 	n := messages.NewMessage{Topic: "reminders", Payload: []byte(strconv.Itoa(o.number)), DeliverAt: &o.deliverAt}
 	opts := messages.Options{Client: "caller", IdempotencyKey: strconv.Itoa(o.number)}
 	for try := 0; try < 6 && ctx.Err() == nil; try++ {
@@ -109,7 +110,7 @@ func (w *world) place(ctx context.Context, o *order) {
 			w.t.Errorf("message %d: Accept() = %v", o.number, err)
 			return
 		}
-		pause(ctx, time.Duration(o.rnd.Int64N(int64(20*time.Second))))
+		_ = again.Wait(ctx, time.Duration(o.rnd.Int64N(int64(20*time.Second))))
 	}
 }
 
@@ -118,7 +119,7 @@ func (w *world) withdraw(ctx context.Context, o *order) {
 	if wait := time.Until(o.takeBack); o.takeBack.IsZero() || wait < 0 || wait > 2*busy {
 		return
 	}
-	pause(ctx, time.Until(o.takeBack))
+	_ = again.Wait(ctx, time.Until(o.takeBack))
 	for try := 0; try < 4 && ctx.Err() == nil; try++ {
 		o.mu.Lock()
 		var id gocql.UUID
@@ -151,7 +152,7 @@ func (w *world) withdraw(ctx context.Context, o *order) {
 				o.mu.Unlock()
 			}
 		}
-		pause(ctx, time.Duration(o.rnd.Int64N(int64(5*time.Second))))
+		_ = again.Wait(ctx, time.Duration(o.rnd.Int64N(int64(5*time.Second))))
 	}
 }
 
@@ -161,7 +162,7 @@ func (w *world) hurry(ctx context.Context, o *order) {
 	if wait := time.Until(o.hasten); o.hasten.IsZero() || wait < 0 || wait > 2*busy {
 		return
 	}
-	pause(ctx, time.Until(o.hasten))
+	_ = again.Wait(ctx, time.Until(o.hasten))
 	for try := 0; try < 4 && ctx.Err() == nil; try++ {
 		o.mu.Lock()
 		var id gocql.UUID
@@ -184,7 +185,7 @@ func (w *world) hurry(ctx context.Context, o *order) {
 				return
 			}
 		}
-		pause(ctx, time.Duration(o.rnd.Int64N(int64(5*time.Second))))
+		_ = again.Wait(ctx, time.Duration(o.rnd.Int64N(int64(5*time.Second))))
 	}
 }
 

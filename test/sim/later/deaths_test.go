@@ -9,6 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
@@ -26,7 +27,7 @@ func TestScheduler_DiesAtEachMessage(t *testing.T) {
 			simulate(t, 1, func(w *world) {
 				last := w.eachMessage(scheduler, carried, func(ctx context.Context, n int) {
 					w.hand(ctx, &order{number: n, at: time.Now(), deliverAt: time.Now().Add(2 * time.Second)})
-					pause(ctx, 8*time.Second)
+					_ = again.Wait(ctx, 8*time.Second)
 				})
 				if last < 20 {
 					t.Errorf("a scheduler sent only %d messages", last)
@@ -98,7 +99,7 @@ func (w *world) eachMessage(run process, carried bool, story func(ctx context.Co
 	survivor := &host{w: w, rnd: w.random(), run: service(at)}
 	for n := 1; ; n++ {
 		l := &line.Line{}
-		s := w.connect(l)
+		s := l.Connect(w.t, w.node)
 		ctx, end := context.WithCancel(w.t.Context())
 		mortal := &host{w: w, rnd: w.random()}
 		gone := make(chan struct{}, 2)

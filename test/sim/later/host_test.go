@@ -2,18 +2,15 @@ package later
 
 import (
 	"context"
-	"io"
-	"log"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
-	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
 
@@ -38,7 +35,7 @@ func (h *host) now() time.Time { return time.Now().Add(h.skew) }
 func (h *host) live(ctx context.Context) {
 	for ctx.Err() == nil {
 		l := &line.Line{}
-		s := h.w.connect(l)
+		s := l.Connect(h.w.t, h.w.node)
 		process, end := context.WithCancel(ctx)
 		if h.rnd.IntN(3) == 0 { // it is stopped
 			process, end = context.WithTimeout(ctx, time.Duration(h.rnd.Int64N(int64(time.Minute))))
@@ -52,24 +49,8 @@ func (h *host) live(ctx context.Context) {
 		}
 		end()
 		s.Close()
-		pause(ctx, time.Duration(h.rnd.Int64N(int64(10*time.Second))))
+		_ = again.Wait(ctx, time.Duration(h.rnd.Int64N(int64(10*time.Second))))
 	}
-}
-
-// connect opens a session over a line. What goes wrong with the database does
-// not go wrong with the driver's own questions.
-func (w *world) connect(l *line.Line) *gocql.Session {
-	c := scyllatest.Cluster(w.node, schema.DefaultKeyspace)
-	c.Dialer = line.Dialer{Line: l, Dial: w.node.Dial}
-	c.NumConns = 1
-	c.ReconnectInterval = 0 // nothing is to tick in a year
-	c.Consistency = gocql.LocalQuorum
-	c.Logger = log.New(io.Discard, "", 0)
-	s, err := c.CreateSession()
-	if err != nil {
-		w.t.Fatalf("connect: %v", err)
-	}
-	return s
 }
 
 // scheduler runs a scheduler.
@@ -101,14 +82,5 @@ func service(at *atomic.Pointer[messages.Service]) process {
 		at.Store(one)
 		<-ctx.Done()
 		time.Sleep(2 * (5*time.Second + statementTimeout)) // those who ask hear something, or nothing any more
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

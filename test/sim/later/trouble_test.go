@@ -7,56 +7,21 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/sim/trouble"
 )
 
-var (
-	plain       = []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch, engine.OpLoggedBatch}
-	conditional = []engine.OpKind{engine.OpCAS}
-)
-
-// trouble makes the database fail, one way after the other, until ctx ends.
+// trouble makes the database fail, and change its CDC generation, until ctx ends.
 func (w *world) trouble(ctx context.Context, rnd *rand.Rand) {
-	for ctx.Err() == nil {
-		pause(ctx, time.Duration(rnd.Int64N(int64(8*time.Second))))
-		if rnd.IntN(8) == 0 {
-			if _, err := w.node.Faults().Node().NewGeneration(faults.Generation{}); err != nil {
-				w.t.Error(err)
+	d := trouble.Database{
+		Node: w.node, Rnd: rnd, Calm: 8 * time.Second, Long: 15 * time.Second, Often: []float64{0.1, 0.5, 1}, Timeout: statementTimeout,
+		Spared: func(op engine.Op) bool { return op.Table == logTable }, // the watcher's
+		Each: func() {
+			if rnd.IntN(8) == 0 {
+				if _, err := w.node.Faults().Node().NewGeneration(faults.Generation{}); err != nil {
+					w.t.Error(err)
+				}
 			}
-		}
-		often := []float64{0.1, 0.5, 1}[rnd.IntN(3)]
-		for _, r := range rules(rnd) {
-			r.Match.Keyspace, r.Probability = schema.DefaultKeyspace, often
-			r.Match.Func = func(op engine.Op) bool { return op.Table != logTable } // the watcher's
-			w.node.Faults().MustAdd(r)
-		}
-		pause(ctx, time.Duration(rnd.Int64N(int64(15*time.Second))))
-		w.node.Faults().Clear()
+		},
 	}
-}
-
-// rules are one way to fail. A conditional write that timed out was carried out,
-// or lost, or decided and left to who comes next; any other one may also turn up later.
-func rules(rnd *rand.Rand) []faults.Rule {
-	timeout := func(kinds []engine.OpKind, f engine.Fate) faults.Rule {
-		return faults.Rule{
-			Match:  faults.Match{Kinds: kinds},
-			Effect: faults.Effect{Delay: time.Duration(rnd.Int64N(int64(time.Second))), Failure: faults.WriteTimeout("", 0, 1), Fate: f},
-		}
-	}
-	switch rnd.IntN(6) {
-	case 0:
-		return []faults.Rule{{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}}}
-	case 1: // slower than some wait for; it is done all the same
-		return []faults.Rule{{Effect: faults.Effect{Delay: time.Duration(rnd.Int64N(int64(3 * statementTimeout)))}}}
-	case 2:
-		return []faults.Rule{timeout(plain, engine.FateApply), timeout(conditional, engine.FateApply)}
-	case 3:
-		return []faults.Rule{timeout(plain, engine.FateNormal), timeout(conditional, engine.FateNormal)}
-	case 4:
-		return []faults.Rule{timeout(plain, engine.FateApply), timeout(conditional, engine.FateDecided)}
-	}
-	later := timeout(plain, engine.FateLater)
-	later.Effect.Later = []time.Duration{time.Duration(rnd.Int64N(int64(65 * time.Second)))}
-	return []faults.Rule{later, timeout(conditional, engine.FateDecided)}
+	d.Run(ctx)
 }

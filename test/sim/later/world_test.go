@@ -4,19 +4,17 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/messages"
-	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
 
@@ -53,11 +51,7 @@ type world struct {
 // simulate runs a story in a bubble, and judges what came of it.
 func simulate(t *testing.T, seed uint64, story func(*world)) {
 	t.Helper()
-	// The driver keeps channels in global pools, and one of another bubble cannot
-	// be used; two collections empty the pools.
-	runtime.GC()
-	runtime.GC()
-	synctest.Test(t, func(t *testing.T) {
+	scyllatest.Bubble(t, func(t *testing.T) {
 		w := newWorld(t, seed)
 		story(w)
 		w.settle()
@@ -71,18 +65,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 'w')), seen: newSeen()}
 	conf := scyllatest.Config()
 	conf.Seed = seed
-	var err error
-	if w.node, err = scyllafake.Start(conf); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := scyllatest.Cluster(w.node, "").CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	admin.Close()
+	w.node = scyllatest.Node(t, conf)
 	w.sleep(time.Hour) // the CDC generation is old
 	return w
 }
@@ -147,7 +130,7 @@ func (w *world) sleep(d time.Duration) {
 		w.watcher.Close()
 	}
 	time.Sleep(d)
-	w.watcher = w.connect(&line.Line{})
+	w.watcher = new(line.Line).Connect(w.t, w.node)
 }
 
 // episode lets callers and schedulers work while things go wrong.
@@ -181,7 +164,7 @@ func (w *world) during(f func()) {
 	all.Go(func() {
 		for ctx.Err() == nil {
 			w.look()
-			pause(ctx, 5*time.Second)
+			_ = again.Wait(ctx, 5*time.Second)
 		}
 	})
 	f()

@@ -53,7 +53,7 @@ func (h *host) live(ctx context.Context) {
 	for ctx.Err() == nil {
 		h.lives++
 		l := &life{Line: &line.Line{}, w: h.w, name: fmt.Sprint(h.name, "/", h.lives)}
-		s := h.w.connect(l.Line)
+		s := l.Connect(h.w.t, h.w.node)
 		process, end := context.WithCancel(ctx)
 		if h.mortal && h.rnd.IntN(3) == 0 { // it is stopped
 			process, end = context.WithTimeout(ctx, time.Duration(h.rnd.Int64N(int64(busy/2))))

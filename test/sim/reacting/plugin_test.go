@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/react"
 )
 
@@ -121,10 +122,10 @@ func (p *plugin) verdict(ctx context.Context, rule string) (panics, dies bool, e
 		<-ctx.Done()
 		return false, false, ctx.Err()
 	case rule == "slow":
-		pause(ctx, time.Second)
+		_ = again.Wait(ctx, time.Second)
 		return false, dies, nil
 	}
-	pause(ctx, takes)
+	_ = again.Wait(ctx, takes)
 	switch {
 	case k < 55:
 		return false, dies, nil

@@ -16,7 +16,7 @@ import (
 
 // judge holds what came of all events, at all rules, to what react promises.
 func (w *world) judge() {
-	s := w.connect(&line.Line{})
+	s := new(line.Line).Connect(w.t, w.node)
 	defer s.Close()
 	store := w.store(s)
 	for i := range rules {

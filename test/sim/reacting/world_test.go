@@ -3,26 +3,22 @@ package reacting
 import (
 	"context"
 	"fmt"
-	"io"
-	"log"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
-	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
 
 const (
@@ -68,11 +64,7 @@ type event struct {
 // simulate runs a story in a bubble, and judges what came of it.
 func simulate(t *testing.T, seed uint64, story func(*world)) {
 	t.Helper()
-	// The driver keeps channels in global pools, and one of another bubble cannot
-	// be used; two collections empty the pools.
-	runtime.GC()
-	runtime.GC()
-	synctest.Test(t, func(t *testing.T) {
+	scyllatest.Bubble(t, func(t *testing.T) {
 		w := newWorld(t, seed)
 		story(w)
 		w.close()
@@ -85,18 +77,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.ledger = &ledger{w: w, calls: make(map[string][]*call)}
 	conf := scyllatest.Config()
 	conf.Seed = seed
+	w.node = scyllatest.Node(t, conf)
 	var err error
-	if w.node, err = scyllafake.Start(conf); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := scyllatest.Cluster(w.node, "").CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	admin.Close()
 	w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(w.net.Listen), kfake.SeedTopics(partitions, topics...))
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +127,7 @@ func (w *world) minute(troubled bool) {
 // publish publishes n events of few aggregates, at their times.
 func (w *world) publish(ctx context.Context, rnd *rand.Rand, n int) {
 	for i := range n {
-		pause(ctx, time.Duration(rnd.ExpFloat64()*float64(busy*2/3)/float64(n)))
+		_ = again.Wait(ctx, time.Duration(rnd.ExpFloat64()*float64(busy*2/3)/float64(n)))
 		e := &event{topic: topics[rnd.IntN(len(topics))], aggregate: fmt.Sprint("thing-", rnd.IntN(6))}
 		o := outbox.Event{
 			ID: outbox.NameID(gocql.UUID{1}, fmt.Sprint(i)), AggregateText: e.aggregate, Sequence: int64(i + 1), AggregateType: "thing", Type: "Happened",
@@ -165,21 +147,6 @@ func (w *world) publish(ctx context.Context, rnd *rand.Rand, n int) {
 	}
 }
 
-// connect opens a session over a line. What goes wrong with the database does not go
-// wrong with the driver's own questions.
-func (w *world) connect(l *line.Line) *gocql.Session {
-	c := scyllatest.Cluster(w.node, schema.DefaultKeyspace)
-	c.Dialer = line.Dialer{Line: l, Dial: w.node.Dial}
-	c.NumConns = 1
-	c.ReconnectInterval = 0
-	c.Logger = log.New(io.Discard, "", 0)
-	s, err := c.CreateSession()
-	if err != nil {
-		w.t.Fatalf("connect: %v", err)
-	}
-	return s
-}
-
 func (w *world) store(s *gocql.Session) *delivery.Store {
 	store, err := delivery.Open(delivery.Config{Session: s, Keyspace: schema.DefaultKeyspace, Timeout: statementTimeout})
 	if err != nil {
@@ -196,13 +163,4 @@ func (w *world) close() {
 		w.t.Error(err)
 	}
 	time.Sleep(2 * time.Minute) // what the driver has on timers
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

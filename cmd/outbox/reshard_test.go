@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+func (b *verifyBundle) reshard(args ...string) (stdout, stderr string, code int) {
+	b.t.Helper()
+	var out, errOut bytes.Buffer
+	code = run(append([]string{"relay", "reshard", "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr}, args...), &out, &errOut)
+	return out.String(), errOut.String(), code
+}
+
+func (b *verifyBundle) resharding(to int) *resharding {
+	b.t.Helper()
+	c, err := testConfig(b.t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return c.resharding(b.session, b.client, to)
+}
+
+// agreed is what relay_sharing says.
+func (b *verifyBundle) agreed() int {
+	b.t.Helper()
+	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName}
+	n, err := a.Shards(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// refused waits for an instance to end by itself, and checks that it says why.
+func (s *sharer) refused(t *testing.T, shards int, want ...string) {
+	t.Helper()
+	var err error
+	select {
+	case err = <-s.ended:
+		s.ended <- nil
+	case <-time.After(time.Minute):
+		_, text := s.detail(t)
+		t.Fatalf("an instance with %d shards is not refused: %s", shards, text)
+	}
+	var h hint
+	var usage usageError
+	if !errors.As(err, &h) || !errors.As(err, &usage) {
+		t.Errorf("an instance with %d shards: %v, want a usage error with a hint", shards, err)
+		return
+	}
+	for _, w := range append(want, fmt.Sprintf("relay.shards is %d", shards), "outbox relay reshard --to") {
+		if text := err.Error() + "; " + h.text; !strings.Contains(text, w) {
+			t.Errorf("an instance with %d shards says %q, want %q", shards, text, w)
+		}
+	}
+}
+
+// While an instance runs nothing is changed. When it is stopped the number is changed,
+// both ways, and those with another one refuse, naming both and the command.
+func TestReshard_ChangesTheNumber(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	one := b.share(2)
+	one.owned(t, 2)
+	if n := b.agreed(); n != 2 {
+		t.Errorf("the first instance has agreed on %d shards, want 2", n)
+	}
+	_, stderr, code := b.reshard("--to", "3", "--yes")
+	if code != exitFailed || !strings.Contains(stderr, "instances of the relay run: ") || b.agreed() != 2 {
+		t.Errorf("beside an instance: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
+	}
+	one.leave()
+
+	stdout, stderr, code := b.reshard("--to", "3", "--dry-run")
+	if code != exitOK || stdout != "" || !strings.Contains(stderr, "to do: agree on 3, add 1 partitions to the topic") || b.agreed() != 2 {
+		t.Errorf("dry run: status %d, agreed on %d\n%s%s", code, b.agreed(), stdout, stderr)
+	}
+	if _, stderr, code = b.reshard("--to", "3"); code != exitUsage || !strings.Contains(stderr, "--yes") || b.agreed() != 2 {
+		t.Errorf("without --yes: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
+	}
+	stdout, stderr, code = b.reshard("--to", "3", "--yes", "--actor", "ann", "--reason", "more hosts")
+	if code != exitOK || !strings.Contains(stdout, "divided into 3 shards: set relay.shards to 3") {
+		t.Errorf("status %d\n%s%s", code, stdout, stderr)
+	}
+	var actor, action, detail, reason, state string
+	if err := b.session.Query("SELECT actor, action, detail, reason, state FROM outbox.admin_audit LIMIT 1").Scan(&actor, &action, &detail, &reason, &state); err != nil {
+		t.Fatal(err)
+	}
+	if got := []string{actor, action, detail, reason, state}; !slices.Equal(got, []string{"ann", "reshard-relay", `{"from":2,"to":3}`, "more hosts", "done"}) {
+		t.Errorf("the audit has %q", got)
+	}
+	b.share(2).refused(t, 2, "divided into 3 shards", "set relay.shards to 3")
+	two := b.share(3)
+	two.owned(t, 3)
+	two.leave()
+	if stdout, stderr, code = b.reshard("--to", "1", "--yes"); code != exitOK {
+		t.Errorf("status %d\n%s%s", code, stdout, stderr)
+	}
+	three := b.share(1)
+	three.owned(t, 1)
+	if _, stderr, code = b.reshard("--to", "1", "--yes"); code != exitOK || !strings.Contains(stderr, "divided into 1 shards already") {
+		t.Errorf("once more: status %d\n%s", code, stderr)
+	}
+}
+
+// Wherever the change is killed, instances with the old number refuse, those with the
+// new one work or say how it is finished, either way may be taken, and every event is
+// out once and in its order.
+func TestReshard_KilledAtAnyStep(t *testing.T) {
+	t.Parallel()
+	for _, back := range []bool{false, true} {
+		t.Run(fmt.Sprint("back=", back), func(t *testing.T) {
+			t.Parallel()
+			b := setupVerify(t)
+			aggregates := make([]gocql.UUID, 12)
+			for i := range aggregates {
+				aggregates[i] = outbox.NewID()
+			}
+			var seq int64
+			write := func() {
+				seq++
+				for _, a := range aggregates {
+					b.add(seq, a, 0)
+				}
+			}
+			write()
+			one := b.share(2)
+			one.owned(t, 2)
+			one.leave()
+			steps := map[string]bool{}
+			shards := 2
+			for _, to := range []int{3, 2} {
+				for at := 1; shards != to; at++ {
+					step, ended := b.killedReshard(to, at)
+					steps[step] = true
+					write()
+					b.share(shards).refused(t, shards, fmt.Sprintf("divided into %d shards", to))
+					switch {
+					case ended: // all steps were made before
+						shards = to
+					case step == "deleted":
+						// An instance with the new number makes the topic itself.
+					default:
+						b.share(to).refused(t, to, "was begun and not finished", fmt.Sprintf("reshard --to %d; or go back: outbox relay reshard --to %d", to, shards))
+					}
+					next := to
+					if back && !ended {
+						next = shards // it was thought better of
+					}
+					if _, stderr, code := b.reshard("--to", fmt.Sprint(next), "--yes"); code != exitOK {
+						t.Fatalf("after a kill at %q: status %d\n%s", step, code, stderr)
+					}
+					s := b.share(next)
+					s.owned(t, next)
+					s.leave()
+					if !ended && !back { // and to where it was, for the next step
+						if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes"); code != exitOK {
+							t.Fatalf("back to %d shards: status %d\n%s", shards, code, stderr)
+						}
+					}
+				}
+			}
+			for _, step := range []string{"agreed", "extended", "deleted", "made"} {
+				if !steps[step] {
+					t.Errorf("it was never killed at %q", step)
+				}
+			}
+			s := b.share(shards)
+			s.owned(t, shards)
+			got := b.published(t, int(seq)*len(aggregates))
+			for _, a := range aggregates {
+				want := make([]int64, seq)
+				for i := range want {
+					want[i] = int64(i + 1)
+				}
+				if !slices.Equal(got[a], want) {
+					t.Errorf("aggregate %s has %v in its topic, want %v", a, got[a], want)
+				}
+			}
+		})
+	}
+}
+
+// killedReshard begins a change and stops dead after its at-th step; ended says that
+// this was the last one.
+func (b *verifyBundle) killedReshard(to, at int) (step string, ended bool) {
+	b.t.Helper()
+	killed := errors.New("killed")
+	r := b.resharding(to)
+	r.made = func(s string) error {
+		step = s
+		if at--; at == 0 {
+			return killed
+		}
+		return nil
+	}
+	if err := r.look(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := r.refuse(); err != nil {
+		b.t.Fatal(err)
+	}
+	err := r.run(context.WithoutCancel(b.t.Context()), "a test")
+	if err != nil && !errors.Is(err, killed) {
+		b.t.Fatal(err)
+	}
+	return step, err == nil || step == "extended" || step == "made"
+}
+
+// An instance that begins while the number is being changed is either seen, and then
+// all stays as it was, or it carries nothing.
+func TestReshard_BesideOneThatBegins(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	one := b.share(2)
+	one.owned(t, 2)
+	one.leave()
+	r := b.resharding(3)
+	if err := r.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	two := b.share(2)
+	two.owned(t, 2)
+	if err := r.run(t.Context(), "a test"); !errors.Is(err, errInstancesRun) || b.agreed() != 2 {
+		t.Errorf("run() error = %v, agreed on %d, want that instances run, and 2", err, b.agreed())
+	}
+	if n := len(two.member.Status().Owned); n != 2 {
+		t.Errorf("the instance has %d shards, want 2", n)
+	}
+	two.leave()
+	// And the other way round: it was let begin, and the number is changed before the
+	// group gives it a shard.
+	if _, err := r.agreement.Change(t.Context(), 2, 3, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.carry(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "divided into 3 shards") {
+		t.Errorf("carry() error = %v, want that there are 3 shards", err)
+	}
+}

@@ -1,0 +1,52 @@
+package dlq
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// Behind the fence no letter is made or changed and no request taken off the list, and
+// it is not tried again.
+func TestStore_WritesNothingBehindTheFence(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	lost := errors.New("the shard is lost")
+	var closed bool
+	own := b.another(t, WithFence(func() error {
+		if closed {
+			return lost
+		}
+		return nil
+	}))
+	there, late := testLetter("a", 1), testLetter("b", 1)
+	if _, err := own.Bury(t.Context(), there); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Replay(t.Context(), there.EventID, Actor{Name: "eve", Reason: "mended"}); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := own.Requests(t.Context(), testTable, nil)
+	if err != nil || len(asked) != 1 {
+		t.Fatalf("Requests() = %+v, %v", asked, err)
+	}
+	before := b.mustRead(t, there.EventID)
+
+	closed = true
+	_, buryErr := own.Bury(t.Context(), late)
+	_, claimErr := own.Claim(t.Context(), there.EventID, "relay-1", time.Minute)
+	for what, err := range map[string]error{"Bury": buryErr, "Claim": claimErr, "Done": own.Done(t.Context(), asked...)} {
+		if !errors.Is(err, lost) {
+			t.Errorf("%s() behind the fence: %v, want %v", what, err, lost)
+		}
+	}
+	if _, err := b.Read(t.Context(), late.EventID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the late letter: %v, want ErrNotFound", err)
+	}
+	if l := b.mustRead(t, there.EventID); l.Version != before.Version || l.Status != before.Status {
+		t.Errorf("the letter that was there is %s of version %d, want %s of %d", l.Status, l.Version, before.Status, before.Version)
+	}
+	if asked, err = b.Requests(t.Context(), testTable, nil); err != nil || len(asked) != 1 {
+		t.Errorf("Requests() = %+v, %v, want the one there was", asked, err)
+	}
+}

@@ -1,0 +1,37 @@
+package messages
+
+import (
+	"strings"
+	"testing"
+)
+
+// A secret in the wrong place is not repeated to whoever reads the answer, or its log.
+func TestHTTP_AnswersRepeatNothingThatWasSent(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	b := setup(t)
+	for name, tt := range map[string]struct{ message, location string }{
+		"wrong type":         {`{"topic":["` + secret + `"]}`, "body.topic"},
+		"wrong value":        {`{"topic":"a ` + secret + `"}`, "body.topic"},
+		"payload":            {`{"topic":"t","payload_base64":"` + secret + `!"}`, "body.payload_base64"},
+		"delay":              {`{"topic":"t","delay":"` + secret + `"}`, "body.delay"},
+		"time":               {`{"topic":"t","deliver_at":"` + secret + `"}`, "body.deliver_at"},
+		"priority":           {`{"topic":"t","priority":"` + secret + `"}`, "body.priority"},
+		"header":             {`{"topic":"t","headers":{"ce_a":"` + secret + `"}}`, "body.headers.ce_a"},
+		"headers":            {`{"topic":"t","headers":"` + secret + `"}`, "body.headers"},
+		"content type":       {`{"topic":"t","content_type":"` + secret + `\u0000"}`, "body.content_type"},
+		"key":                {`{"topic":"t","key":"` + secret + `\u0000"}`, "body.key"},
+		"name of a header":   {`{"topic":"t","headers":{"a ` + secret + `":null}}`, "body.headers.a…"},
+		"name of a member":   {`{"topic":"t","a ` + secret + `":1}`, "body.a…"},
+		"twice in a payload": {`{"topic":"t","payload":{"a ` + secret + `":1,"a ` + secret + `":1}}`, "body.payload.a…"},
+	} {
+		r := request(t, b.handler, "POST", "/v1/messages", tt.message)
+		if r.status != 422 || strings.Contains(r.text, secret) || !strings.Contains(r.text, tt.location) {
+			t.Errorf("%s: %d %s, want 422 that names %s and nothing that was sent", name, r.status, r.text, tt.location)
+		}
+		r = request(t, b.handler, "POST", "/v1/messages/batch", `{"messages":[`+tt.message+`]}`)
+		if r.status != 207 || r.body["rejected"] != 1.0 || strings.Contains(r.text, secret) || !strings.Contains(r.text, tt.location) {
+			t.Errorf("%s in a batch: %d %s, want nothing that was sent", name, r.status, r.text)
+		}
+	}
+}

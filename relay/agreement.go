@@ -1,0 +1,126 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
+)
+
+// Agreement is into how many shards the instances of a relay divide it, in the table
+// relay_sharing. Who carries a shard asks for it first, so nobody works with another
+// number after it was changed, whatever the broker says. Its methods are safe for
+// concurrent use.
+//
+// It keeps nothing apart that must not be side by side: instances with different
+// numbers are never in the broker's group at the same time (package share).
+type Agreement struct {
+	Session        *gocql.Session
+	Keyspace, Name string // Name is the relay's
+}
+
+func (a *Agreement) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return a.Session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).SerialConsistency(gocql.LocalSerial)
+}
+
+// Shards is the number that was agreed on last; 0 if none ever was.
+func (a *Agreement) Shards(ctx context.Context) (n int, err error) {
+	// A write whose answer was lost is settled by this reading.
+	iter := a.query(ctx, "SELECT shards FROM "+a.Keyspace+".relay_sharing WHERE relay = ?", a.Name).Consistency(gocql.LocalSerial).Idempotent(true).Iter()
+	iter.Scan(&n)
+	if err := iter.Close(); err != nil {
+		return 0, fmt.Errorf("read into how many shards relay %s is divided: %w", a.Name, err)
+	}
+	return n, nil
+}
+
+// Change makes it to if it is from, 0 for none each, and returns what it is then. An
+// error leaves open whether it was made.
+func (a *Agreement) Change(ctx context.Context, from, to int, by string) (now int, err error) {
+	table := a.Keyspace + ".relay_sharing"
+	was := make(map[string]any)
+	var made bool
+	switch {
+	case from == 0:
+		made, err = a.query(ctx, "INSERT INTO "+table+" (relay, shards, set_at, set_by) VALUES (?, ?, ?, ?) IF NOT EXISTS",
+			a.Name, to, time.Now(), by).MapScanCAS(was)
+	case to == 0:
+		made, err = a.query(ctx, "DELETE FROM "+table+" WHERE relay = ? IF shards = ?", a.Name, from).MapScanCAS(was)
+	default:
+		made, err = a.query(ctx, "UPDATE "+table+" SET shards = ?, set_at = ?, set_by = ? WHERE relay = ? IF shards = ?",
+			to, time.Now(), by, a.Name, from).MapScanCAS(was)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("save that relay %s is divided into %d shards: %w", a.Name, to, err)
+	}
+	if made {
+		return to, nil
+	}
+	now, _ = was["shards"].(int)
+	return now, nil
+}
+
+// AgreeOn returns the number that was agreed on, and makes it shards if none ever was.
+func (a *Agreement) AgreeOn(ctx context.Context, shards int) (agreed int, err error) {
+	if agreed, err = a.Shards(ctx); err != nil || agreed > 0 {
+		return agreed, err
+	}
+	return a.Change(ctx, 0, shards, self.Host())
+}
+
+// Alive are the instances of the relay that run, whatever they carry, by host and
+// process. What says that it stopped does not; what was killed looks as if it ran, so
+// where there is any it takes three seconds: who lives says something new meanwhile.
+func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
+	before, err := a.heard(ctx)
+	if err != nil || len(before) == 0 {
+		return nil, err
+	}
+	if again.Wait(ctx, DefaultHeartbeat*3/2) != nil {
+		return nil, context.Cause(ctx)
+	}
+	now, err := a.heard(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for row, at := range now {
+		if was, ok := before[row]; !ok || !at.Equal(was) {
+			alive = append(alive, row.instance)
+		}
+	}
+	slices.Sort(alive)
+	return slices.Compact(alive), nil
+}
+
+// heardRow is who says something in relay_instances.
+type heardRow struct{ relay, table, instance string }
+
+// heard are the instances that did not say that they stopped, with when they said
+// something last.
+func (a *Agreement) heard(ctx context.Context) (map[heardRow]time.Time, error) {
+	iter := a.Session.Query("SELECT relay, table_name, instance, at, status FROM " + a.Keyspace + ".relay_instances WHERE scope = 'keyspace'").
+		WithContext(ctx).Idempotent(true).Iter()
+	out := make(map[heardRow]time.Time)
+	var row heardRow
+	var at time.Time
+	var status string
+	for iter.Scan(&row.relay, &row.table, &row.instance, &at, &status) {
+		var said struct {
+			State string `json:"state"`
+		}
+		name, _, _ := strings.Cut(row.relay, "/")
+		if name == a.Name && (json.Unmarshal([]byte(status), &said) != nil || said.State != "stopped") {
+			out[row] = at
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read which instances of relay %s run: %w", a.Name, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,289 @@
+package layout
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// tree is the repository as its documents speak of it.
+type tree struct {
+	// pages are the documents and comments the comments of the code, by file.
+	pages, comments map[string]string
+	// files are all files and folders, as paths below root.
+	files []string
+	// packages are the names of packages with what they declare: Func, Type,
+	// Type.Method, Type.Field. known are the same without their packages.
+	packages map[string]map[string]bool
+	known    map[string]bool
+}
+
+// TestDocs_NameWhatThereIs finds a document or comment that names a file, a
+// folder, a piece of code, a test or a make target that is gone.
+func TestDocs_NameWhatThereIs(t *testing.T) {
+	t.Parallel()
+	x := readTree(t)
+	named := 0
+	for file, text := range x.pages {
+		for _, span := range codeSpan.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			for _, word := range strings.Fields(span[1]) {
+				named += x.check(t, file, strings.Trim(word, ".,;:()'\""))
+			}
+		}
+	}
+	targets := read(t, filepath.Join(root, "Makefile"))
+	for file, text := range x.pages {
+		for _, m := range makeTarget.FindAllStringSubmatch(text, -1) {
+			if !regexp.MustCompile(`(?m)^` + m[1] + `:`).MatchString(targets) {
+				t.Errorf("%s names make %s, which is not there", file, m[1])
+			}
+		}
+	}
+	for file, text := range x.comments {
+		for _, word := range fileName.FindAllString(text, -1) {
+			named += x.check(t, file, word)
+		}
+	}
+	if named < 200 {
+		t.Errorf("found %d names: the pattern is wrong", named)
+	}
+}
+
+// TestDocs_LinksLead finds a link to a file, or to a heading, that is not there.
+func TestDocs_LinksLead(t *testing.T) {
+	t.Parallel()
+	x := readTree(t)
+	for file, text := range x.pages {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			to, heading, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, ":") {
+				continue // elsewhere
+			}
+			target := file
+			if to != "" {
+				target = path.Join(path.Dir(file), to)
+			}
+			if !x.exists(target) {
+				t.Errorf("%s links to %s, which is not there", file, to)
+			}
+			if heading != "" && !hasHeading(x.pages[target], heading) {
+				t.Errorf("%s links to #%s of %s, which has no such heading", file, heading, target)
+			}
+		}
+	}
+}
+
+var (
+	codeSpan = regexp.MustCompile("`([^`\n]+)`")
+	fence    = regexp.MustCompile("(?ms)^```.*?^```")
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	fileName = regexp.MustCompile(`(?:[\w-]+/)*[\w*-]+\.(?:go|md|cql|js)\b`)
+	folder   = regexp.MustCompile(`^[\w-]+(?:/[\w-]+)+/?$`)
+	symbol   = regexp.MustCompile(`^(?:([a-z]\w*)\.)?([A-Z]\w*(?:\.[A-Z]\w*)?)$`)
+	// makeTarget is a target in backticks or in a block.
+	makeTarget = regexp.MustCompile("(?m)(?:`|^    )make ([a-z][a-z-]*)")
+	testName   = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark|Example)[A-Z_]\w*$`)
+)
+
+// check holds a word of a file's text to the tree; 1 if it names anything of it.
+func (x *tree) check(t *testing.T, file, word string) int {
+	t.Helper()
+	top, _, _ := strings.Cut(word, "/")
+	switch m := symbol.FindStringSubmatch(word); {
+	case fileName.FindString(word) == word && word != "":
+		if !x.ends(word) && !x.ends(word+".gz") {
+			t.Errorf("%s names the file %s, which is not there", file, word)
+		}
+	case folder.MatchString(word) && x.exists(top):
+		if !x.exists(strings.TrimSuffix(word, "/")) {
+			t.Errorf("%s names the folder %s, which is not there", file, word)
+		}
+	case testName.MatchString(word):
+		if !x.begins(word) {
+			t.Errorf("%s names the test %s, which is not there", file, word)
+		}
+	case m != nil && m[1] != "" && x.packages[m[1]] != nil:
+		if !x.packages[m[1]][m[2]] {
+			t.Errorf("%s names %s, which is not there", file, word)
+		}
+	case m != nil && m[1] == "" && strings.Contains(word, "."):
+		if typ, _, _ := strings.Cut(word, "."); x.known[typ] && !x.known[word] {
+			t.Errorf("%s names %s, which is not there", file, word)
+		}
+	default:
+		return 0
+	}
+	return 1
+}
+
+func (x *tree) exists(file string) bool {
+	for _, f := range x.files {
+		if ok, _ := path.Match(file, f); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// ends says that some file's path ends so.
+func (x *tree) ends(name string) bool {
+	parts := strings.Count(name, "/") + 1
+	for _, f := range x.files {
+		all := strings.Split(f, "/")
+		if ok, _ := path.Match(name, strings.Join(all[max(0, len(all)-parts):], "/")); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// begins says that some declared name begins so; -run takes such a beginning.
+func (x *tree) begins(name string) bool {
+	for k := range x.known {
+		if strings.HasPrefix(k, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasHeading(page, anchor string) bool {
+	for line := range strings.Lines(page) {
+		title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
+		if !ok || line[0] != '#' {
+			continue
+		}
+		slug := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(title))
+		if slug == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+// notOurs are folders that hold no text of the project's own.
+var notOurs = map[string]bool{".git": true, "bin": true, ".outbox": true}
+
+func readTree(t *testing.T) *tree {
+	t.Helper()
+	x := &tree{pages: map[string]string{}, comments: map[string]string{}, packages: map[string]map[string]bool{}, known: map[string]bool{}}
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && notOurs[e.Name()] {
+			return filepath.SkipDir
+		}
+		file, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		x.files = append(x.files, file)
+		switch path.Ext(file) {
+		case ".md":
+			if file != "CHANGELOG.md" && !strings.Contains(file, "testdata/") { // what was, and what others wrote
+				x.pages[file] = read(t, p)
+			}
+		case ".go":
+			f, err := parser.ParseFile(fset, p, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			x.declare(f)
+			var all strings.Builder
+			for _, c := range f.Comments {
+				all.WriteString(c.Text())
+			}
+			x.comments[file] = all.String()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// declare notes what a file declares at its top, with the fields and methods of types.
+func (x *tree) declare(f *ast.File) {
+	in := x.packages[f.Name.Name]
+	if in == nil {
+		in = map[string]bool{}
+		x.packages[f.Name.Name] = in
+	}
+	add := func(name string) { in[name], x.known[name] = true, true }
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			name := d.Name.Name
+			if d.Recv != nil {
+				name = base(d.Recv.List[0].Type) + "." + name
+			}
+			add(name)
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.ValueSpec:
+					for _, n := range s.Names {
+						add(n.Name)
+					}
+				case *ast.TypeSpec:
+					add(s.Name.Name)
+					for _, n := range members(s.Type) {
+						add(s.Name.Name + "." + n)
+					}
+				}
+			}
+		}
+	}
+}
+
+// base is the name of a method's type.
+func base(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return base(e.X)
+	case *ast.IndexExpr:
+		return base(e.X)
+	case *ast.IndexListExpr:
+		return base(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+// members are the names of a struct's fields, or an interface's methods.
+func members(e ast.Expr) (names []string) {
+	var list *ast.FieldList
+	switch e := e.(type) {
+	case *ast.StructType:
+		list = e.Fields
+	case *ast.InterfaceType:
+		list = e.Methods
+	default:
+		return nil
+	}
+	for _, f := range list.List {
+		for _, n := range f.Names {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
