@@ -247,10 +247,17 @@ func TestURL_ErrorsShowNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer l.Close()
+	go func() { // its port, were it closed, would soon be another test's
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
 	dead := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
 	fakeHosts.Store("discord.com", dead)
 	refuses := newReceiver(t, func(_ int, w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) })
 	for _, raw := range []string{
@@ -262,7 +269,7 @@ func TestURL_ErrorsShowNoSecret(t *testing.T) {
 	} {
 		target, err := NewURL(raw)
 		if err == nil {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			err = target.Send(ctx, testMessage())
 			cancel()
 		}
@@ -311,13 +318,10 @@ func TestDispatcher_EndToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := start(t, Config{Targets: targets, Backoff: 10 * time.Millisecond, Timeout: time.Second, DrainTimeout: 100 * time.Millisecond})
-	began := time.Now()
+	// The one that hangs does so to the end: neither Notify nor stop waits for it.
+	d := start(t, Config{Targets: targets, Backoff: 10 * time.Millisecond, Timeout: time.Hour, DrainTimeout: 100 * time.Millisecond})
 	for range 3 {
 		d.Notify(testMessage())
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("Notify() took %s", took)
 	}
 	deadline := time.Now().Add(time.Minute)
 	for _, target := range []string{"flaky", "busy", "mail"} {
@@ -334,7 +338,5 @@ func TestDispatcher_EndToEnd(t *testing.T) {
 	if n != 4 {
 		t.Errorf("busy got %d requests, want 3 and one again", n)
 	}
-	if took := d.stop(); took > 30*time.Second {
-		t.Errorf("stopping took %s", took)
-	}
+	d.stop()
 }

@@ -57,7 +57,13 @@ func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 // A change of which the database says nothing stands as unknown.
 func TestAudit_UnknownOutcome(t *testing.T) {
 	t.Parallel()
-	b := setup(t, nil)
+	b := setup(t, func(c *Config) {
+		brief, err := dlq.Open(c.Session, c.Keyspace, dlq.WithTimeouts(time.Second, time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Letters = brief
+	})
 	l := b.bury(t, testLetter("a", 1), time.Time{})
 	b.fault("dead_letter_queue", engine.OpCAS, 0)
 	p := b.ask(t, access.Admin, "POST", "/v1/dlq/letters/"+l.EventID.String()+"/discard", `{}`).problemIn(t, http.StatusServiceUnavailable)

@@ -57,7 +57,7 @@ func (l *lockedBuffer) String() string {
 func setup(t testing.TB, change func(*Config)) *bundle {
 	t.Helper()
 	node, session := scyllatest.Start(t)
-	store, err := dlq.Open(session, schema.DefaultKeyspace, dlq.WithTimeouts(2*time.Second, 6*time.Second))
+	store, err := dlq.Open(session, schema.DefaultKeyspace, dlq.WithTimeouts(30*time.Second, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func setup(t testing.TB, change func(*Config)) *bundle {
 	}
 	c := Config{
 		Session: b.session, Keyspace: schema.DefaultKeyspace, Letters: b.store, Gate: gate, LiveInterval: 20 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(b.log, nil)), Timeout: 2 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(b.log, nil)), Timeout: 30 * time.Second,
 	}
 	if change != nil {
 		change(&c)

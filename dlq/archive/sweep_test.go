@@ -42,7 +42,7 @@ func setup(t *testing.T, change func(*Config)) *bundle {
 	b.node, b.session = scyllatest.Start(t)
 	var err error
 	if b.store, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(clock),
-		dlq.WithTimeouts(time.Second, 5*time.Second)); err != nil {
+		dlq.WithTimeouts(30*time.Second, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	b.archive, _ = openDir(t)
@@ -219,11 +219,21 @@ func TestSweeper_GoesOnAfterACrash(t *testing.T) {
 		ids = append(ids, b.bury("a", 1, dlq.Resolved))
 	}
 	b.advance(2 * DefaultResolved)
-	// Two letters are removed; from then on the database answers no more.
+	// Two letters are removed; from then on the database answers no more, and the
+	// process dies.
+	life, die := context.WithCancel(t.Context())
+	defer die()
+	asked := 0
 	rule := b.node.Faults().MustAdd(faults.Rule{
-		Match: faults.Match{Table: "dead_letter_queue", Kinds: []engine.OpKind{engine.OpCAS}}, Skip: 2, Effect: faults.Effect{Failure: faults.Unavailable(2, 1)},
+		Match: faults.Match{Table: "dead_letter_queue", Kinds: []engine.OpKind{engine.OpCAS}, Func: func(engine.Op) bool {
+			if asked++; asked == 4 {
+				die()
+			}
+			return true
+		}},
+		Skip: 2, Effect: faults.Effect{Failure: faults.Unavailable(2, 1)},
 	})
-	if r, err := b.sweeper.Once(t.Context()); err == nil || r.Archived[dlq.Resolved] != 2 {
+	if r, err := b.sweeper.Once(life); err == nil || r.Archived[dlq.Resolved] != 2 {
 		t.Fatalf("Once() = %+v, %v", r, err)
 	}
 	b.node.Faults().Remove(rule)

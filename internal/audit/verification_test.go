@@ -117,7 +117,7 @@ func (b *bundle) verification(change ...func(*Verification)) *Verification {
 		Kafka: func(more ...kgo.Opt) (*kgo.Client, error) {
 			return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.seeds...)}, more...)...)
 		},
-		Window: Window{Until: time.Now().Add(time.Minute)},
+		Window: Window{Until: time.Now().Add(time.Hour)},
 	}
 	for _, f := range change {
 		f(v)
@@ -269,7 +269,7 @@ func TestVerification_GoesOnAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := b.plant()
-	until := time.Now().Add(time.Minute)
+	until := time.Now().Add(time.Hour)
 	path := filepath.Join(t.TempDir(), "state")
 	// It is stopped in the scan again and again; each run does some of the rest.
 	runs := 0

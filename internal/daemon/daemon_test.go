@@ -113,7 +113,7 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 	if code, _ := get("/readyz"); code != 200 {
 		t.Errorf("/readyz when ready = %d, want 200", code)
 	}
-	if err := srv.Shutdown(time.Second); err != nil {
+	if err := srv.Shutdown(time.Minute); err != nil {
 		t.Errorf("Shutdown() error = %v", err)
 	}
 	if err := <-srv.Done(); !errors.Is(err, http.ErrServerClosed) {
