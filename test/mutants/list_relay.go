@@ -221,9 +221,9 @@ var relayMutants = []mutant{
 		new: "			if false && ",
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
-		name: "read-back does not go back to the claim of a dead letter", file: "relay/relay.go",
-		old: "			back.alsoSince = earliest(since, dead.since)\n",
-		new: "",
+		name: "read-back does not go back to the claim of a dead letter", file: "relay/run.go",
+		old: "			x.back.alsoSince = earliest(since, x.dead.since)\n",
+		new: "			_ = since\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
 		name: "later events pass a dead letter of their aggregate", file: "relay/publisher.go",
