@@ -129,7 +129,8 @@ func (r *Relay) run(ctx context.Context) error {
 	r.publisher.Store(p)
 	defer p.close()
 	back := newReadback(&r.cfg, r.metrics, r.store, r.generations(), p)
-	back.own = &r.own
+	back.own, back.ticket = &r.own, r.cfg.ReadBacks.announce()
+	defer back.ticket.withdraw()
 	r.readback.Store(back)
 	r.mu.Lock()
 	r.started = time.Now()
@@ -280,6 +281,7 @@ func (r *Relay) standBy(ctx context.Context) error {
 	if !r.own.none() {
 		return nil
 	}
+	r.readback.Load().ticket.withdraw()
 	r.log.Info("the partition key of the outbox table is not the aggregate, so it is carried whole, by shard 0; this one has nothing to do", "table", r.table.String())
 	r.mu.Lock()
 	r.idle = true
