@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -381,12 +382,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func def[T comparable](p *T, v T) {
-	var zero T
-	if *p == zero {
-		*p = v
-	}
-}
+// def gives a field that has none its default.
+func def[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 
 // identifier is what the library can put into its queries: it does not quote.
 var identifier = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)

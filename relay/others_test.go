@@ -92,7 +92,7 @@ func TestHeartbeat_NoticesAnotherInstance(t *testing.T) {
 		})
 		defer w.close()
 		r, stop := w.run()
-		other := &Relay{cfg: r.cfg, log: testLogger(t)}
+		other := &Relay{cfg: r.cfg, log: testLogger(t), row: make(chan struct{}, 1)}
 		other.metrics, other.streams = r.metrics, newStreams(nil, 1, other.log, r.metrics)
 		beat := func(r *Relay) (end func()) {
 			ctx, cancel := context.WithCancel(t.Context())

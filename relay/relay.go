@@ -40,7 +40,10 @@ type Relay struct {
 
 	hints *hint.Receiver // used by Run alone
 
+	born   time.Time // which process it is to others of its name
 	others others
+	giving giving
+	row    chan struct{} // has room for one that makes and writes the relay's heartbeat
 
 	shardMetrics *shardMetrics // nil for the whole table
 
@@ -74,7 +77,7 @@ func New(cfg Config) (*Relay, error) {
 	store := newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table)
 	store.fence = cfg.Fence
 	store.topicsOf = cfg.Name // an event may have been published by any shard, of any layout
-	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: newSteadyCheckpoints(store), shardMetrics: registered}
+	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: newSteadyCheckpoints(store), shardMetrics: registered, born: time.Now().UTC(), row: make(chan struct{}, 1)}
 	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
 	registerState(cfg.Registerer, r)
 	registerBackfill(cfg.Registerer, r)
@@ -115,127 +118,6 @@ func (r *Relay) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// run is Run until the CDC log outruns the relay.
-func (r *Relay) run(ctx context.Context) error {
-	tail, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	r.streams.forget()
-	p, err := newPublisher(&r.cfg, r.metrics, func(err error) { fail(err) })
-	if err != nil {
-		return err
-	}
-	r.publisher.Store(p)
-	defer p.close()
-	back := newReadback(&r.cfg, r.metrics, r.store, r.generations(), p)
-	back.own = &r.own
-	r.readback.Store(back)
-	r.mu.Lock()
-	r.started = time.Now()
-	r.mu.Unlock()
-	for _, topic := range r.cfg.Topics {
-		p.wg.Go(func() {
-			if err := p.ensureTopic(p.ctx, topic); err != nil && Classify(err) == Permanent {
-				r.log.Error("topic cannot be made", "topic", topic, "err", err)
-			}
-		})
-	}
-
-	var dead *deadLetters
-	var fill *backfill
-	var since time.Time
-	for _, step := range []func(context.Context) error{
-		r.findTable,
-		r.standBy,
-		r.refuseLetters,
-		func(ctx context.Context) (err error) {
-			since, err = r.takeOver(ctx)
-			return err
-		},
-		func(ctx context.Context) (err error) {
-			if dead, err = r.loadLetters(ctx, p); err != nil {
-				return err
-			}
-			back.alsoSince = earliest(since, dead.since)
-			fill = newBackfill(r, p, back)
-			r.backfill.Store(fill)
-			return fill.decide(ctx)
-		},
-		back.run,
-		func(ctx context.Context) error { return r.loadSettled(ctx, p, fill.since(back.position)) },
-		func(ctx context.Context) error { return fill.prepare(ctx) },
-	} {
-		if err = step(tail); err != nil {
-			break
-		}
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			err = nil // asked to stop
-		}
-		return r.finish(ctx, p, err)
-	}
-	replays := newReplayer(p, r.lookup)
-	replays.own = &r.own
-	dead.know(p)
-	sup := suture.New("relay", suture.Spec{
-		EventHook:         r.supervised,
-		FailureThreshold:  1,
-		FailureBackoff:    r.cfg.RestartDelay,
-		Timeout:           r.cfg.DrainTimeout,
-		PassThroughPanics: true,
-	})
-	sup.Add(&service{name: "reader", run: r.read, fail: fail})
-	sup.Add(&service{name: "checkpoints", run: func(ctx context.Context) error {
-		return r.streams.run(ctx, r.cfg.CheckpointInterval, r.cfg.IdleCheckpoint)
-	}, fail: fail})
-	sup.Add(&service{name: "backfill", run: func(ctx context.Context) error {
-		err := fill.run(ctx)
-		if errors.Is(err, errOutrun) {
-			fail(err)
-			err = suture.ErrDoNotRestart
-		}
-		return err
-	}, fail: fail})
-	if r.table.Plain() {
-		sup.Add(&service{name: "repairs", run: newRepairer(r, p, back).run, fail: fail})
-	}
-	sup.Add(&service{name: "memory", run: func(ctx context.Context) error { return r.forget(ctx, p) }, fail: fail})
-	if p.letters.on() {
-		sup.Add(&service{name: "replays", run: func(ctx context.Context) error {
-			if err := dead.settle(ctx, replays); err != nil {
-				return err
-			}
-			return replays.run(ctx)
-		}, fail: fail})
-	}
-	if r.cfg.Tail == TailOn {
-		t := newTail(&r.cfg, r.metrics, r.generations(), newCQLLog(r.cfg.Session, r.table, &r.own), r.streams, p, r.lookup)
-		own := r.own // hints may come while another run begins
-		t.byTime, t.own = !r.table.Numbered(), &own
-		r.tail.Store(t)
-		sup.Add(&service{name: "tail", run: t.run, fail: fail})
-		if r.cfg.Hints != nil {
-			if r.hints == nil {
-				take := func(tokens []int64) { r.tail.Load().hint(tokens) }
-				if r.hints, err = hint.NewReceiver(r.cfg.HintKey, r.cfg.Registerer, take); err != nil {
-					return err
-				}
-			}
-			if err := r.cfg.Hints.SetReadDeadline(time.Time{}); err != nil { // a run before this one has ended with one
-				return fmt.Errorf("listen for hints: %w", err)
-			}
-			sup.Add(&service{name: "hints", run: func(ctx context.Context) error { return r.hints.Run(ctx, r.cfg.Hints) }, fail: fail})
-		}
-	}
-	_ = sup.Serve(tail) // it ends when tail does, whose cause says why
-
-	fatal := context.Cause(tail)
-	if ctx.Err() != nil {
-		fatal = nil // asked to stop
-	}
-	return r.finish(ctx, p, fatal)
 }
 
 // finish waits for what is under way, unless the relay failed, and saves the checkpoints.

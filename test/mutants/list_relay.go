@@ -221,9 +221,9 @@ var relayMutants = []mutant{
 		new: "			if false && ",
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
-		name: "read-back does not go back to the claim of a dead letter", file: "relay/relay.go",
-		old: "			back.alsoSince = earliest(since, dead.since)\n",
-		new: "",
+		name: "read-back does not go back to the claim of a dead letter", file: "relay/run.go",
+		old: "			x.back.alsoSince = earliest(since, x.dead.since)\n",
+		new: "			_ = since\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
 		name: "later events pass a dead letter of their aggregate", file: "relay/publisher.go",
@@ -256,7 +256,7 @@ var relayMutants = []mutant{
 		new: "		case false:\n",
 	}),
 	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
-		name: "a canary ignores the error", file: "relay/replay.go",
+		name: "a canary ignores the error", file: "relay/replay_end.go",
 		old: "		if g.failure != key {\n",
 		new: "		if true {\n",
 	}),
@@ -266,7 +266,7 @@ var relayMutants = []mutant{
 		new: "	case true:\n",
 	}),
 	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
-		name: "a condition that does not hold is no reason to wait", file: "relay/replay.go",
+		name: "a condition that does not hold is no reason to wait", file: "relay/replay_gates.go",
 		old: "if why := r.health.first(names); why != \"\" {",
 		new: "if why := r.health.first(names); false {",
 	}),
@@ -276,7 +276,7 @@ var relayMutants = []mutant{
 		new: "left == blocked || p.shut() ||",
 	}),
 	unit("TestDeadLetters_AnOperatorsWordOutlivesTheClaim", mutant{
-		name: "an operator's word is lost with a claim", file: "relay/replay.go",
+		name: "an operator's word is lost with a claim", file: "relay/replay_end.go",
 		old: "			r.adopt(id)\n			return false\n",
 		new: "			r.later(id, atOperator)\n			return false\n",
 	}),
@@ -301,12 +301,12 @@ var relayMutants = []mutant{
 		new: "1 << 30,",
 	}),
 	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
-		name: "what an operator ended is forgotten", file: "relay/replay.go",
+		name: "what an operator ended is forgotten", file: "relay/replay_adopt.go",
 		old: "		p.memory.addUnsent(id, written)\n",
 		new: "",
 	}),
 	unit("TestDeadLetters_ARestoredOneIsReplayed", mutant{
-		name: "the event of a restored letter still counts as out", file: "relay/replay.go",
+		name: "the event of a restored letter still counts as out", file: "relay/replay_adopt.go",
 		old: "	r.p.memory.forgetUnsent(e.EventID)\n",
 		new: "",
 	}),
@@ -315,7 +315,7 @@ var relayMutants = []mutant{
 		old: "	if e.AggregateType == outbox.MessageAggregate {", new: "	if e.AggregateType == outbox.MessageAggregate+\"s\" {",
 	},
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
-		name: "an edited event does not say which it stands for", file: "relay/replay.go",
+		name: "an edited event does not say which it stands for", file: "relay/replay_event.go",
 		old: "		e.EditOf = e.IDString()\n", new: "",
 	}),
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
