@@ -98,17 +98,17 @@ func (c *config) newSharing(confs []relay.Config, session *gocql.Session, log *s
 
 // run shares until ctx ends.
 func (s *sharing) run(ctx context.Context) error {
+	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beating sync.WaitGroup
+	beating.Go(func() { s.rows.Beat(beats) })
+	defer beating.Wait()
+	defer stop()
 	if err := s.awaitSharers(ctx); err != nil {
 		return stopped(ctx, err)
 	}
 	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is made
 		return stopped(ctx, err)
 	}
-	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var beating sync.WaitGroup
-	beating.Go(func() { s.rows.Beat(beats) })
-	defer beating.Wait()
-	defer stop()
 	var count *share.CountError
 	err := s.member.Run(ctx, s.carry)
 	if !errors.As(err, &count) {
