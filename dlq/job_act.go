@@ -171,23 +171,6 @@ func (s *Store) jobLetters(ctx context.Context, job gocql.UUID, batch int64) (ou
 	return out, nil
 }
 
-// JobLetters calls f for every letter that the job changed, in batches, until f
-// returns an error, which JobLetters returns.
-func (s *Store) JobLetters(ctx context.Context, j *Job, f func(event gocql.UUID, version int64) error) error {
-	for batch := int64(1); batch <= j.batch; batch++ {
-		letters, err := s.jobLetters(ctx, j.ID, batch)
-		if err != nil {
-			return err
-		}
-		for _, l := range letters {
-			if err := f(l.event, l.version); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // learn finds out what became of letters since a job replayed them.
 func (s *Store) learn(ctx context.Context, letters []actedOn) error {
 	var ids []gocql.UUID

@@ -42,6 +42,13 @@ func exampleReleased() object {
 	return m
 }
 
+func exampleTally() object {
+	return object{
+		"messages": 3, "by_topic": object{"billing.reminders": 3}, "by_client": object{"billing": 3},
+		"first_due": "2026-11-22T02:30:01.215Z", "last_due": "2026-11-23T02:30:01.215Z",
+	}
+}
+
 // exampleRequests and exampleAnswers are by operation.
 var (
 	exampleRequests = map[string]any{
@@ -50,6 +57,8 @@ var (
 			{"topic": "billing.reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
 			{"topic": "billing events", "payload_text": "spaces are in no topic's name"},
 		}},
+		"release-messages": object{"filter": object{"topic": "billing.reminders", "created_until": "2026-11-22T02:20:40Z"}, "rate": 200},
+		"cancel-messages":  object{"filter": object{"client": "billing", "created_from": "2026-11-22T02:00:00Z", "created_until": "2026-11-22T02:20:40Z"}, "dry_run": true},
 	}
 	exampleAnswers = map[string]any{
 		"post-message": exampleAccepted(),
@@ -62,6 +71,11 @@ var (
 			"content_type": "application/json", "headers": object{"x-request-id": "01a20109-115e-7d0e"}, "payload_text": `{"text":"hello"}`, "payload_bytes": 16,
 		},
 		"release-message": exampleReleased(),
+		"release-messages": object{
+			"dry_run": false, "preview": exampleTally(), "result": object{"changed": 2, "gone": 1},
+			"next": "MTc5NTMxMjgwMTIxNS8wMWEyMDEwOS0xMTVmLTc3M2MtOTBlMy0wNzU4NzRiY2I0OWE",
+		},
+		"cancel-messages": object{"dry_run": true, "preview": exampleTally()},
 		"list-messages":   object{"messages": []object{exampleWaiting()}},
 	}
 )

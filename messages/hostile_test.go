@@ -2,36 +2,20 @@ package messages
 
 import (
 	"errors"
-	"fmt"
-	"runtime"
-	"slices"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform/hostile"
 )
 
-// What reading a body may allocate for each byte of it, and whatever its size. A
-// payload of one object that is all names is what costs most: no name may be there twice.
-const (
-	bytesPerByte = 32
-	bytesAtLeast = 256 << 10
-)
+// bytesPerByte is what reading a body may allocate for each byte of it. A payload of one
+// object that is all names is what costs most: no name may be there twice.
+const bytesPerByte = 32
 
-// unknowns are n members with names of their own.
-func unknowns(n int) string {
-	var b strings.Builder
-	for i := range n {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, `"%x":1`, i)
-	}
-	return b.String()
-}
-
-// hostile are bodies of one message; at is the field that the answer names.
-var hostile = []struct {
+// hostileBodies are bodies of one message; at is the field that the answer names.
+var hostileBodies = []struct {
 	name, body string
 	status     int
 	at         string
@@ -46,16 +30,16 @@ var hostile = []struct {
 	{"a header twice", `{"topic":"t","headers":{"a":"1","\u0061":"2"}}`, 422, "body.headers.a"},
 	{"a name twice in the payload", `{"topic":"t","payload":{"n":1,"n":2}}`, 422, "body.payload.n"},
 	{"a name in other letters", `{"Topic":"t"}`, 422, "body.Topic"},
-	{"members without end", `{` + unknowns(100_000) + `}`, 422, "body"},
-	{"headers without end", `{"topic":"t","headers":{` + unknowns(100_000) + `}}`, 422, "body.headers"},
-	{"the most members, all unknown", `{` + unknowns(64) + `}`, 422, "body.0"},
+	{"members without end", `{` + hostile.Members(100_000) + `}`, 422, "body"},
+	{"headers without end", `{"topic":"t","headers":{` + hostile.Members(100_000) + `}}`, 422, "body.headers"},
+	{"the most members, all unknown", `{` + hostile.Members(64) + `}`, 422, "body.0"},
 	{"a huge exponent as priority", `{"topic":"t","priority":1e999999}`, 422, "body.priority"},
 	{"many digits as priority", `{"topic":"t","priority":` + strings.Repeat("9", 1_000_000) + `}`, 422, "body.priority"},
 	{"a fraction as priority", `{"topic":"t","priority":1.5}`, 422, "body.priority"},
 	{"many digits as time", `{"topic":"t","deliver_at":` + strings.Repeat("9", 1_000_000) + `}`, 422, "body.deliver_at"},
 	{"a delay without end", `{"topic":"t","delay":"` + strings.Repeat("1h", 500_000) + `"}`, 422, "body.delay"},
 	{"no base64", `{"topic":"t","payload_base64":"` + strings.Repeat("=", 1_000_000) + `"}`, 422, "body.payload_base64"},
-	{"a payload that is all names", `{"topic":"t","payload":{` + unknowns(130_000) + `}}`, 422, "body.payload"},
+	{"a payload that is all names", `{"topic":"t","payload":{` + hostile.Members(130_000) + `}}`, 422, "body.payload"},
 	{"no UTF-8 in the payload", "{\"topic\":\"t\",\"payload\":\"\xff\xfe\"}", 400, "body.payload"},
 	{"half an escaped surrogate", `{"topic":"t","key":"\ud800"}`, 400, "body.key"},
 	{"a byte order mark", "\xef\xbb\xbf{}", 400, "body"},
@@ -63,22 +47,6 @@ var hostile = []struct {
 	{"zeros", strings.Repeat("\x00", 1_000_000), 400, "body"},
 	{"a topic without end", `{"topic":"` + strings.Repeat("x", 1_000_000) + `"}`, 422, "body.topic"},
 	{"too large", strings.Repeat(" ", 2_000_000), 413, ""},
-}
-
-// allocated is what f allocates, whoever frees it. What fills a pool after a
-// collection, or is made once, comes on top of it, so what takes more than most is
-// done again. Not for parallel tests: it counts for the whole process.
-func allocated(most uint64, f func()) (cost uint64) {
-	for range 5 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		f()
-		runtime.ReadMemStats(&after)
-		if cost = after.TotalAlloc - before.TotalAlloc; cost <= most {
-			break
-		}
-	}
-	return cost
 }
 
 // withoutDatabase is a service that reaches none, so that what got through would be a 5xx.
@@ -91,30 +59,22 @@ func withoutDatabase(t testing.TB) *Service {
 	return s
 }
 
+// answer is what is said to a body.
+func answer(t *testing.T, h http.Handler, path, body string) hostile.Answer {
+	t.Helper()
+	r := request(t, h, "POST", path, body)
+	return hostile.Answer{Status: r.status, Text: r.text, Locations: r.locations()}
+}
+
 // A hostile body is answered with what is wrong with it, by name and briefly, and
 // costs memory in proportion to its size; as an item of a batch no less.
 //
 //nolint:paralleltest // it counts what the process allocates
 func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
 	h := newHandler(withoutDatabase(t))
-	for _, tt := range hostile {
+	for _, tt := range hostileBodies {
 		t.Run(tt.name, func(t *testing.T) {
-			var r reply
-			most := uint64(bytesPerByte*len(tt.body) + bytesAtLeast)
-			cost := allocated(most, func() { r = request(t, h, "POST", "/v1/messages", tt.body) })
-			if r.status != tt.status {
-				t.Errorf("status %d, want %d: %.300s", r.status, tt.status, r.text)
-			}
-			if tt.at != "" && !slices.ContainsFunc(r.locations(), func(s string) bool { return strings.HasPrefix(s, tt.at) }) {
-				t.Errorf("the answer names %.200q, want %s", r.locations(), tt.at)
-			}
-			if len(r.text) > 32<<10 {
-				t.Errorf("an answer of %d bytes", len(r.text))
-			}
-			if cost > most {
-				t.Errorf("%d bytes of body cost %d bytes of memory, want at most %d", len(tt.body), cost, most)
-			}
-			t.Logf("body %d, memory %d, answer %d", len(tt.body), cost, len(r.text))
+			hostile.Check(t, tt.body, tt.status, tt.at, bytesPerByte, func() hostile.Answer { return answer(t, h, "/v1/messages", tt.body) })
 		})
 	}
 }
@@ -130,23 +90,17 @@ func TestHTTP_HostileBatches(t *testing.T) {
 		{"messages without end", `{"messages":[` + strings.Repeat("{},", 2_000_000) + `{}]}`, 422, "body.messages"},
 		{"nulls without end", `{"messages":[` + strings.Repeat("0,", 4_000_000), 422, "body.messages"},
 		{"lists in lists", `{"messages":[` + strings.Repeat("[", 8_000_000), 400, "body.messages"},
-		{"members without end", `{` + unknowns(800_000) + `}`, 422, "body.0"},
+		{"members without end", `{` + hostile.Members(800_000) + `}`, 422, "body.0"},
 		{"messages twice", `{"messages":[{}],"messages":[{}]}`, 422, "body.messages"},
 		{"no UTF-8", "{\"messages\":[{\"topic\":\"\xff\"}]}", 400, "body.messages[0].topic"},
 	} {
-		var r reply
-		most := uint64(bytesPerByte*len(tt.body) + bytesAtLeast)
-		cost := allocated(most, func() { r = request(t, h, "POST", "/v1/messages/batch", tt.body) })
-		if r.status != tt.status || !slices.ContainsFunc(r.locations(), func(s string) bool { return strings.HasPrefix(s, tt.at) }) {
-			t.Errorf("%s: %d %.300s, want %d naming %s", tt.name, r.status, r.text, tt.status, tt.at)
-		}
-		if cost > most {
-			t.Errorf("%s: %d bytes of body cost %d bytes of memory, want at most %d", tt.name, len(tt.body), cost, most)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			hostile.Check(t, tt.body, tt.status, tt.at, bytesPerByte, func() hostile.Answer { return answer(t, h, "/v1/messages/batch", tt.body) })
+		})
 	}
 	// One bad item after the other has its own result, and none spoils another's.
 	var items []string
-	for _, tt := range hostile {
+	for _, tt := range hostileBodies {
 		if tt.status == 422 && strings.HasSuffix(tt.body, "}") && len(tt.body) < 1000 {
 			items = append(items, tt.body)
 		}
@@ -160,7 +114,7 @@ func TestHTTP_HostileBatches(t *testing.T) {
 // Whatever the body: no panic, each refusal says where, the memory is in
 // proportion, and what a batch says of an item is what is said of it alone.
 func FuzzHostileMessage(f *testing.F) {
-	for _, tt := range hostile {
+	for _, tt := range hostileBodies {
 		if len(tt.body) < 4<<10 {
 			f.Add([]byte(tt.body))
 			f.Add([]byte(`{"messages":[` + tt.body + `,{"topic":"t"}]}`))
@@ -173,14 +127,10 @@ func FuzzHostileMessage(f *testing.F) {
 		}
 		var one, batch error
 		var items []Item
-		most := uint64(2*bytesPerByte*len(body) + bytesAtLeast)
-		cost := allocated(most, func() {
+		hostile.Cost(t, len(body), 2*bytesPerByte, func() {
 			_, one = decodeMessage(body)
 			items, batch = decodeBatch(body)
 		})
-		if cost > most {
-			t.Errorf("%d bytes of body cost %d bytes of memory", len(body), cost)
-		}
 		refusals := []error{one, batch}
 		for i := range items {
 			refusals = append(refusals, items[i].Err)

@@ -146,6 +146,7 @@ type listInput struct {
 	State  string    `query:"state" enum:"scheduled" required:"true" doc:"scheduled: the others are not kept by state"`
 	Topic  string    `query:"topic" doc:"Only those for this topic"`
 	Key    string    `query:"key" doc:"Only those with this key"`
+	Client string    `query:"client" doc:"Only those that this client handed in: a token's name, or address and the address"`
 	From   time.Time `query:"from" doc:"Only those due then or later; all, the overdue too, where it is left out"`
 	Until  time.Time `query:"until" doc:"Only those due earlier"`
 	Limit  int       `query:"limit" default:"100" minimum:"1" maximum:"1000"`
@@ -310,7 +311,7 @@ func (a *API) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if until.Sub(after.DeliverAt) > 3*schedule.MaxAhead {
 		return nil, toProblem(jsonform.Invalid("query.from", "must be at most three years before until"), gocql.UUID{}, false)
 	}
-	page, next, more, err := a.service.List(ctx, after, schedule.Filter{Until: until, Topic: in.Topic, Key: in.Key}, in.Limit)
+	page, next, more, err := a.service.List(ctx, after, schedule.Filter{Until: until, Topic: in.Topic, Key: in.Key, Client: in.Client}, in.Limit)
 	if err != nil {
 		return nil, a.fail(ctx, "list-messages", err, gocql.UUID{}, false)
 	}

@@ -23,6 +23,11 @@ func (s *Service) Release(ctx context.Context, id gocql.UUID) (View, error) {
 		return View{}, err
 	}
 	defer leave()
+	return s.release(ctx, id)
+}
+
+// release is Release for who has a place at the database.
+func (s *Service) release(ctx context.Context, id gocql.UUID) (View, error) {
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 	sent := false

@@ -219,6 +219,11 @@ func (s *Service) Cancel(ctx context.Context, id gocql.UUID) error {
 		return err
 	}
 	defer leave()
+	return s.cancel(ctx, id)
+}
+
+// cancel is Cancel for who has a place at the database.
+func (s *Service) cancel(ctx context.Context, id gocql.UUID) error {
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 	sent := false

@@ -2,24 +2,19 @@ package orders
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform/hostile"
 )
 
-// What reading a body may allocate for each byte of it, and whatever its size.
-// A list of the most lines that are all wrong is what costs most.
-const (
-	bytesPerByte = 16
-	bytesAtLeast = 256 << 10
-)
+// bytesPerByte is what reading a body may allocate for each byte of it. A list of the
+// most lines that are all wrong is what costs most.
+const bytesPerByte = 16
 
 // orderWith is a good order but for its first member, and padded to no size.
 func orderWith(member string) string {
@@ -40,20 +35,8 @@ func filled(open, item, end string) string {
 	return open + strings.Repeat(item+",", n) + item + end
 }
 
-// unknowns are n members with names of their own.
-func unknowns(n int) string {
-	var b strings.Builder
-	for i := range n {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, `"%x":1`, i)
-	}
-	return b.String()
-}
-
-// hostile are bodies for creating an order; at is the field that the answer names.
-var hostile = []struct {
+// hostileBodies are bodies for creating an order; at is the field that the answer names.
+var hostileBodies = []struct {
 	name, body string
 	status     int
 	at         string
@@ -76,13 +59,13 @@ var hostile = []struct {
 	{"one name over and over", filled(`{`, `"country":"x"`, `}`), 422, "body.country"},
 	{"a long name twice", `{"` + strings.Repeat("n", 100_000) + `":1,"` + strings.Repeat("n", 100_000) + `":1}`, 422, "body.nnn"},
 	{"a name in other letters", orderWith(`"COUNTRY":"Oman"`), 422, "body.COUNTRY"},
-	{"members without end", `{` + unknowns(25_000) + `}`, 422, "body"},
-	{"members without end in a line", lineWith(unknowns(25_000)), 422, "body.lines[0]"},
+	{"members without end", `{` + hostile.Members(25_000) + `}`, 422, "body"},
+	{"members without end in a line", lineWith(hostile.Members(25_000)), 422, "body.lines[0]"},
 	{"empty lines without end", filled(`{"lines":[`, `{}`, `]}`), 422, "body.lines"},
 	{"null lines without end", filled(`{"lines":[`, `null`, `]}`), 422, "body.lines"},
 	{"good lines without end", filled(`{"country":"EIRE","currency":"EUR","lines":[`, `{"sku":"a","quantity":1,"unit_price":"1"}`, `]}`), 422, "body.lines"},
 	{"items without end elsewhere", filled(`{"invoice":[`, `0`, `]}`), 422, "body.invoice"},
-	{"the most lines, all unknown", `{"lines":[` + strings.Repeat(`{`+unknowns(28)+`},`, MaxLines-1) + `{}]}`, 422, "body.lines[0].0"},
+	{"the most lines, all unknown", `{"lines":[` + strings.Repeat(`{`+hostile.Members(28)+`},`, MaxLines-1) + `{}]}`, 422, "body.lines[0].0"},
 	{"the most lines, all wrong", `{"lines":[` + strings.Repeat(`{"sku":{},"description":[],"quantity":"","unit_price":{}},`, MaxLines-1) + `{}]}`, 422, "body.lines[0].sku"},
 	{"no UTF-8 in a value", orderWith("\"invoice\":\"\xff\xfe\""), 400, "body.invoice"},
 	{"no UTF-8 in a name", orderWith("\"\xff\":1"), 400, "body"},
@@ -109,22 +92,6 @@ func quoted(n int) string {
 	return s
 }
 
-// allocated is what f allocates, whoever frees it. What fills a pool after a
-// collection, or is made once, comes on top of it, so what takes more than most is
-// done again. Not for parallel tests: it counts for the whole process.
-func allocated(most uint64, f func()) (cost uint64) {
-	for range 5 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		f()
-		runtime.ReadMemStats(&after)
-		if cost = after.TotalAlloc - before.TotalAlloc; cost <= most {
-			break
-		}
-	}
-	return cost
-}
-
 // A hostile body is answered with what is wrong with it, by name and briefly, and
 // costs memory in proportion to its size. There is no database behind this API, so
 // that what got through would be a 5xx.
@@ -132,24 +99,12 @@ func allocated(most uint64, f func()) (cost uint64) {
 //nolint:paralleltest // it counts what the process allocates
 func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
 	h := withoutDatabase(t)
-	for _, tt := range hostile {
+	for _, tt := range hostileBodies {
 		t.Run(tt.name, func(t *testing.T) {
-			var r reply
-			most := uint64(bytesPerByte*len(tt.body) + bytesAtLeast)
-			cost := allocated(most, func() { r = request(t, h, "POST", "/v1/orders", tt.body) })
-			if r.status != tt.status {
-				t.Errorf("status %d, want %d: %s", r.status, tt.status, jsonform.Clip(r.text))
-			}
-			if tt.at != "" && !slices.ContainsFunc(r.locations(), func(s string) bool { return strings.HasPrefix(s, tt.at) }) {
-				t.Errorf("the answer names %.200q, want %s", r.locations(), tt.at)
-			}
-			if len(r.text) > 32<<10 {
-				t.Errorf("an answer of %d bytes", len(r.text))
-			}
-			if cost > most {
-				t.Errorf("%d bytes of body cost %d bytes of memory, want at most %d", len(tt.body), cost, most)
-			}
-			t.Logf("body %d, memory %d, answer %d", len(tt.body), cost, len(r.text))
+			hostile.Check(t, tt.body, tt.status, tt.at, bytesPerByte, func() hostile.Answer {
+				r := request(t, h, "POST", "/v1/orders", tt.body)
+				return hostile.Answer{Status: r.status, Text: r.text, Locations: r.locations()}
+			})
 		})
 	}
 }
@@ -160,7 +115,7 @@ func TestHTTP_HostileBodiesOfChanges(t *testing.T) {
 	h := withoutDatabase(t)
 	order := "/v1/orders/" + gocql.UUID{1}.String()
 	for _, to := range [][2]string{{"PATCH", order}, {"POST", order + "/confirm"}, {"POST", order + "/ship"}, {"POST", order + "/cancel"}} {
-		for _, tt := range hostile {
+		for _, tt := range hostileBodies {
 			if strings.TrimSpace(tt.body) == "" && to[0] == "POST" {
 				continue // a blank body is a good one here
 			}
@@ -185,7 +140,7 @@ func FuzzHostileBody(f *testing.F) {
 		func(b []byte) (any, error) { return decodeConfirmation(b) },
 		func(b []byte) (any, error) { return decodeShipment(b) },
 	}
-	for _, tt := range hostile {
+	for _, tt := range hostileBodies {
 		if len(tt.body) < 4<<10 {
 			f.Add([]byte(tt.body))
 		}
@@ -197,11 +152,7 @@ func FuzzHostileBody(f *testing.F) {
 		}
 		for i, decode := range decoders {
 			var err error
-			most := uint64(bytesPerByte*len(body) + bytesAtLeast)
-			cost := allocated(most, func() { _, err = decode(body) })
-			if cost > most {
-				t.Errorf("decoder %d: %d bytes of body cost %d bytes of memory", i, len(body), cost)
-			}
+			hostile.Cost(t, len(body), bytesPerByte, func() { _, err = decode(body) })
 			var syntax *jsonform.SyntaxError
 			if err != nil && !errors.As(err, &syntax) && len(fieldsOf(err)) == 0 {
 				t.Errorf("decoder %d refuses without naming a field: %v", i, err)

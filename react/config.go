@@ -135,16 +135,6 @@ func (c *Config) compile() ([]*compiled, error) {
 	return out, nil
 }
 
-// Check reports every problem of the rules, without a broker or a database.
-func (c Config) Check() error {
-	c = c.withDefaults()
-	if c.Deliveries == nil {
-		c.Deliveries = (*delivery.Store)(nil)
-	}
-	_, err := c.compile()
-	return err
-}
-
 // names are what rules can lead to.
 func (c *Config) names() []string {
 	out := append(slices.Collect(maps.Keys(c.Targets)), slices.Collect(maps.Keys(c.Plugins))...)

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 )
 
@@ -131,19 +132,19 @@ func TestRule_BadOnesAreNamed(t *testing.T) {
 		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Concurrency: 1001}, "concurrency 1001"},
 		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Queue: -1}, "queue -1"},
 	} {
-		err := Config{Rules: []Rule{tt.rule}, Plugins: plugins, Targets: targets}.Check()
+		err := checked(Config{Rules: []Rule{tt.rule}, Plugins: plugins, Targets: targets})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.rule, err, tt.want)
 		}
 	}
 	good := Rule{Name: "r", Topics: []string{"a"}, To: "p"}
-	if err := (Config{Rules: []Rule{good, good}, Plugins: plugins}).Check(); err == nil || !strings.Contains(err.Error(), "rule r: the name is taken") {
+	if err := checked(Config{Rules: []Rule{good, good}, Plugins: plugins}); err == nil || !strings.Contains(err.Error(), "rule r: the name is taken") {
 		t.Errorf("two of one name: %v", err)
 	}
-	if err := (Config{Plugins: plugins}).Check(); err == nil || !strings.Contains(err.Error(), "0 rules") {
+	if err := checked(Config{Plugins: plugins}); err == nil || !strings.Contains(err.Error(), "0 rules") {
 		t.Errorf("no rules: %v", err)
 	}
-	if err := (Config{Rules: []Rule{good}, Plugins: plugins}).Check(); err != nil {
+	if err := checked(Config{Rules: []Rule{good}, Plugins: plugins}); err != nil {
 		t.Errorf("a good rule: %v", err)
 	}
 }
@@ -239,4 +240,12 @@ func FuzzRule(f *testing.F) {
 			t.Errorf("a text of %d bytes, %v", len(s), err)
 		}
 	})
+}
+
+// checked is what New says of the rules; it needs a store that nobody asks.
+func checked(c Config) error {
+	c = c.withDefaults()
+	c.Deliveries = (*delivery.Store)(nil)
+	_, err := c.compile()
+	return err
 }

@@ -100,77 +100,17 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	need := backfillNeed{
-		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Backfill == BackfillAuto,
-		forced: b.cfg.BackfillFrom.Truncate(time.Millisecond), published: b.readback.alsoSince,
-	}
-	need.facts, err = cqlTableFacts(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
-	if errors.Is(err, errCDCOptions) {
-		b.log.Warn("cannot tell how long the CDC log keeps its rows", "assumed", need.facts.cdcTTL, "err", err)
-	} else if err != nil {
-		return err
-	}
-	active := unfinished(all)
-	for i := range all {
-		need.floor = lastOf(need.floor, all[i].until)
-		if need.forced.Equal(all[i].forced) {
-			need.forced = time.Time{} // this was asked for before
-		}
-	}
-	b.startFrom(need.floor)
-	for i := range all {
-		switch all[i].state {
-		case backfillRunning:
-			b.readback.scanned = time.Now()
-		case backfillDone, backfillReplaced:
-			b.readback.scanned = lastOf(b.readback.scanned, all[i].updated)
-		}
-	}
-	generation, first, err := b.readback.store.Start(ctx)
+	need, err := b.need(ctx, all)
 	if err != nil {
 		return err
 	}
-	need.ran = len(all) > 0 || !generation.IsZero() || !first.IsZero()
-	if !generation.IsZero() || !first.IsZero() {
-		if need.position, err = b.readback.mark(ctx); err != nil {
-			return err
-		}
-	}
-	need.position = lastOf(need.position, need.floor)
-	if !need.ran {
-		if need.empty, err = b.isEmpty(ctx); err != nil {
-			return err
-		}
-	}
-	need.now = time.Now()
 	if due := need.position.Before(need.now.Add(-part(need.facts.cdcTTL, backfillDue))); need.ran && due && !need.auto && need.facts.cdcTTL > 0 {
 		b.log.Error("the CDC log no longer has all that was not published, and backfill is off: events are missing from the topics",
 			"position", need.position.UTC(), "cdc_ttl", need.facts.cdcTTL, "setting", "relay.backfill")
 	}
-	row := need.decide()
-	if row != nil {
-		if row.state == backfillRunning && active != nil {
-			row.cover(active)
-		}
-		if len(all) > 0 && !row.started.After(all[0].started) {
-			row.started = all[0].started.Add(time.Millisecond) // it names the row
-		}
-		replaced := active
-		if row.state != backfillRunning {
-			replaced = nil
-		}
-		if err := b.store.begin(ctx, row, replaced); err != nil {
-			return err
-		}
-		b.startFrom(row.until)
-		if row.state == backfillRunning {
-			active = row
-			b.log.Warn("the outbox table is scanned for events that the CDC log may not have", "reason", row.reason,
-				"written_from", row.from.UTC(), "written_until", row.until.UTC(), "rows_per_second", b.cfg.BackfillRowsPerSecond)
-		}
-	} else if active != nil {
-		b.log.Info("going on with a scan of the outbox table", "reason", active.reason, "written_from", active.from.UTC(),
-			"written_until", active.until.UTC(), "ranges_done", len(active.done), "ranges", active.ranges)
+	active, err := b.activate(ctx, need.decide(), all)
+	if err != nil {
+		return err
 	}
 	if active != nil && !need.auto && active.forced.IsZero() {
 		b.log.Error("a scan of the outbox table is not finished, and backfill is off: events are missing from the topics",
@@ -185,6 +125,83 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 		b.saved = len(active.done)
 	}
 	return nil
+}
+
+// need gathers what decides whether a scan is needed, after all the scans there were,
+// and tells the sweep and the read-back what those have covered.
+func (b *backfill) need(ctx context.Context, all []backfillRow) (need backfillNeed, err error) {
+	need = backfillNeed{
+		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Backfill == BackfillAuto,
+		forced: b.cfg.BackfillFrom.Truncate(time.Millisecond), published: b.readback.alsoSince,
+	}
+	need.facts, err = cqlTableFacts(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
+	if errors.Is(err, errCDCOptions) {
+		b.log.Warn("cannot tell how long the CDC log keeps its rows", "assumed", need.facts.cdcTTL, "err", err)
+	} else if err != nil {
+		return need, err
+	}
+	for i := range all {
+		need.floor = lastOf(need.floor, all[i].until)
+		if need.forced.Equal(all[i].forced) {
+			need.forced = time.Time{} // this was asked for before
+		}
+		switch all[i].state {
+		case backfillRunning:
+			b.readback.scanned = time.Now()
+		case backfillDone, backfillReplaced:
+			b.readback.scanned = lastOf(b.readback.scanned, all[i].updated)
+		}
+	}
+	b.startFrom(need.floor)
+	generation, first, err := b.readback.store.Start(ctx)
+	if err != nil {
+		return need, err
+	}
+	need.ran = len(all) > 0 || !generation.IsZero() || !first.IsZero()
+	if !generation.IsZero() || !first.IsZero() {
+		if need.position, err = b.readback.mark(ctx); err != nil {
+			return need, err
+		}
+	}
+	need.position = lastOf(need.position, need.floor)
+	if !need.ran {
+		if need.empty, err = b.isEmpty(ctx); err != nil {
+			return need, err
+		}
+	}
+	need.now = time.Now()
+	return need, nil
+}
+
+// activate saves a scan that is needed, nil for none, and returns the scan that is to
+// run now, which may be one of all.
+func (b *backfill) activate(ctx context.Context, row *backfillRow, all []backfillRow) (active *backfillRow, err error) {
+	active = unfinished(all)
+	if row == nil {
+		if active != nil {
+			b.log.Info("going on with a scan of the outbox table", "reason", active.reason, "written_from", active.from.UTC(),
+				"written_until", active.until.UTC(), "ranges_done", len(active.done), "ranges", active.ranges)
+		}
+		return active, nil
+	}
+	var replaced *backfillRow
+	if row.state == backfillRunning && active != nil {
+		row.cover(active)
+		replaced = active
+	}
+	if len(all) > 0 && !row.started.After(all[0].started) {
+		row.started = all[0].started.Add(time.Millisecond) // it names the row
+	}
+	if err := b.store.begin(ctx, row, replaced); err != nil {
+		return nil, err
+	}
+	b.startFrom(row.until)
+	if row.state != backfillRunning {
+		return active, nil
+	}
+	b.log.Warn("the outbox table is scanned for events that the CDC log may not have", "reason", row.reason,
+		"written_from", row.from.UTC(), "written_until", row.until.UTC(), "rows_per_second", b.cfg.BackfillRowsPerSecond)
+	return row, nil
 }
 
 // since is the oldest write time of what will be offered: of the log's rows from

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -381,12 +382,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func def[T comparable](p *T, v T) {
-	var zero T
-	if *p == zero {
-		*p = v
-	}
-}
+// def gives a field that has none its default.
+func def[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 
 // identifier is what the library can put into its queries: it does not quote.
 var identifier = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
@@ -432,6 +429,17 @@ func (c Config) validate() error {
 	if c.Replication < -1 {
 		bad("Replication %d must be positive, or -1", c.Replication)
 	}
+	c.validateReading(bad)
+	c.validatePublishing(bad)
+	c.validateBounds(bad)
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("relay configuration: %w", errors.Join(errs...))
+}
+
+// validateReading checks how the log is read.
+func (c Config) validateReading(bad func(format string, args ...any)) {
 	positive := func(name string, d time.Duration) {
 		if d <= 0 {
 			bad("%s %s must be positive", name, d)
@@ -474,7 +482,10 @@ func (c Config) validate() error {
 	positive("IdleCheckpoint", c.IdleCheckpoint)
 	positive("DrainTimeout", c.DrainTimeout)
 	positive("StallAfter", c.StallAfter)
-	c.validatePublishing(bad)
+}
+
+// validateBounds checks what the relay may hold and ask for.
+func (c Config) validateBounds(bad func(format string, args ...any)) {
 	if c.RetryMax < c.RetryMin {
 		bad("RetryMax %s is below RetryMin %s", c.RetryMax, c.RetryMin)
 	}
@@ -493,8 +504,4 @@ func (c Config) validate() error {
 			bad("%s %d must be positive", n.name, n.v)
 		}
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("relay configuration: %w", errors.Join(errs...))
 }

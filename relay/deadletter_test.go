@@ -1,15 +1,10 @@
 package relay
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,81 +12,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
-
-// unreachable takes the broker off the network until it is called off.
-func (w *world) unreachable() (end func()) {
-	w.unreached.Store(true)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.kafkaConns {
-		_ = c.Close()
-	}
-	w.kafkaConns = nil
-	return func() { w.unreached.Store(false) }
-}
-
-// dialKafka is the relay's dialer.
-func (w *world) dialKafka(ctx context.Context, network, addr string) (net.Conn, error) {
-	if w.unreached.Load() {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
-	}
-	c, err := w.net.DialContext(ctx, network, addr)
-	if err == nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.kafkaConns = append(w.kafkaConns, c)
-	}
-	return c, err
-}
-
-// brokerOutage makes the broker hang up on everybody until it is called off.
-func (w *world) brokerOutage() (end func()) {
-	var gone atomic.Bool
-	gone.Store(true)
-	w.cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
-		w.cluster.KeepControl()
-		return nil, net.ErrClosed, gone.Load()
-	})
-	return func() { gone.Store(false) }
-}
-
-func (w *world) letters() *dlq.Store {
-	w.t.Helper()
-	s, err := dlq.Open(w.session, "outbox")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return s
-}
-
-// open returns the open dead letters by event.
-func (w *world) open() map[gocql.UUID]dlq.ChainEntry {
-	w.t.Helper()
-	out := make(map[gocql.UUID]dlq.ChainEntry)
-	if err := w.letters().Chains(w.t.Context(), "outbox.outbox_messages", func(e dlq.ChainEntry) error {
-		out[e.EventID] = e
-		return nil
-	}); err != nil {
-		w.t.Fatalf("Chains() error = %v", err)
-	}
-	return out
-}
-
-// statuses counts them by status.
-func (w *world) statuses() map[dlq.Status]int {
-	out := make(map[dlq.Status]int)
-	for _, e := range w.open() {
-		out[e.Status]++
-	}
-	return out
-}
 
 // While the breaker is open events become dead letters; when it closes they go
 // out by themselves, in order and once, before newer ones of their aggregates.
@@ -206,39 +132,6 @@ func TestDeadLetters_HoldAfterTheLimit(t *testing.T) {
 		}
 		checkOrder(t, w.consume("OrderUpdated"), all)
 	})
-}
-
-// refuse makes the broker refuse the batches with one event.
-func (w *world) refuse(id gocql.UUID, err *kerr.Error) (end func()) {
-	var gone atomic.Bool
-	w.cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		w.cluster.KeepControl()
-		if gone.Load() {
-			return nil, nil, false
-		}
-		q := req.(*kmsg.ProduceRequest)
-		found := false
-		resp := q.ResponseKind().(*kmsg.ProduceResponse)
-		for _, topic := range q.Topics {
-			rt := kmsg.NewProduceResponseTopic()
-			rt.Topic, rt.TopicID = topic.Topic, topic.TopicID
-			for _, p := range topic.Partitions {
-				rp := kmsg.NewProduceResponseTopicPartition()
-				rp.Partition = p.Partition
-				rp.ErrorCode = kerr.NotLeaderForPartition.Code // sent again
-				if strings.Contains(string(p.Records), id.String()) {
-					found, rp.ErrorCode = true, err.Code
-				}
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			resp.Topics = append(resp.Topics, rt)
-		}
-		if !found {
-			return nil, nil, false
-		}
-		return resp, nil, true
-	})
-	return func() { gone.Store(true) }
 }
 
 // An event that the broker refuses is a dead letter for an operator; the later
@@ -392,107 +285,6 @@ func TestDeadLetters_AttemptsUsedUp(t *testing.T) {
 	})
 }
 
-// A row that is no event is a dead letter with what could be read of it. When
-// somebody mends the row, a replay publishes it, before the events behind it.
-func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
-		defer w.close()
-		r, stop := w.run()
-		all := events(2, 4, "OrderUpdated")
-		bad := all[2] // aggregate 0, number 2
-		if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, payload, created_at) VALUES (?, ?, ?, ?, ?, ?)",
-			bad.AggregateID, bad.Sequence, bad.ID, bad.AggregateType, bad.Payload, bad.CreatedAt).Exec(); err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range all {
-			if e.ID != bad.ID {
-				w.write(e)
-			}
-		}
-		time.Sleep(20 * time.Second)
-		letter, err := w.letters().Read(t.Context(), bad.ID)
-		if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != classUndecodable || letter.Sequence != 2 ||
-			string(letter.Payload) != string(bad.Payload) || !strings.Contains(letter.ErrorText, "event_type") {
-			t.Fatalf("Read() = %+v, %v, want what could be read of the row, and the column", letter, err)
-		}
-		if s := r.Status(); s.DeadLetters != 3 || s.ParkedAggregates != 1 || len(s.Problems) > 0 {
-			t.Errorf("Status() = %+v, want the row and two behind it", s)
-		}
-		by := dlq.Actor{Name: "ada", Reason: "test"}
-		if err := w.letters().Replay(t.Context(), bad.ID, by); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Second)
-		if s := r.Status(); s.DeadLetters != 3 {
-			t.Errorf("%d dead letters after a replay of what was not mended, want 3", s.DeadLetters)
-		}
-		// While the row cannot be read nothing new is known of it.
-		readable := w.readsFail("outbox_messages")
-		if err := w.letters().Replay(t.Context(), bad.ID, by); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Second)
-		readable()
-		time.Sleep(time.Minute)
-		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != classUndecodable || l.Status != dlq.Manual {
-			t.Errorf("Read() = %s, %s, %v after a replay while the database did not answer, want it undecodable still, manual", l.ErrorClass, l.Status, err)
-		}
-		if err := w.session.Query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence).Exec(); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.letters().Replay(t.Context(), bad.ID, by); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Second)
-		if s := r.Status(); s.DeadLetters != 0 {
-			t.Errorf("%d dead letters after the row was mended", s.DeadLetters)
-		}
-		if err := stop(); err != nil {
-			t.Errorf("Run() error = %v", err)
-		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
-	})
-}
-
-// A replay of a mended row that the broker does not take is tried again with the
-// row, not with what could be read of it when it was none.
-func TestDeadLetters_AMendedRowStaysMended(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.BreakerFailures, c.BreakerMinCalls = 1000, 1000 })
-		defer w.close()
-		r, stop := w.run()
-		bad := event(0, 1, "OrderUpdated")
-		if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, payload, created_at) VALUES (?, ?, ?, ?, ?, ?)",
-			bad.AggregateID, bad.Sequence, bad.ID, bad.AggregateType, bad.Payload, bad.CreatedAt).Exec(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
-		if err := w.session.Query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence).Exec(); err != nil {
-			t.Fatal(err)
-		}
-		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, Count: -1})
-		if err := w.letters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(30 * time.Second)
-		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != classAttemptsUsed {
-			t.Fatalf("Read() = %s, %v, want a replay that used up its attempts", l.ErrorClass, err)
-		}
-		fault.Remove()
-		time.Sleep(10 * time.Minute)
-		if s := r.Status(); s.DeadLetters != 0 {
-			t.Errorf("%d dead letters are left", s.DeadLetters)
-		}
-		if err := stop(); err != nil {
-			t.Errorf("Run() error = %v", err)
-		}
-		checkOrder(t, w.consume("OrderUpdated"), []outbox.Event{bad})
-	})
-}
-
 // What an operator discards stays unpublished, though the sweep comes to its row
 // only later.
 func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
@@ -592,9 +384,6 @@ func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 		})
 	}
 }
-
-// noCompression lets tests find an event's id in the bytes of a batch.
-var noCompression = kgo.ProducerBatchCompression(kgo.NoCompression())
 
 // An event that an operator has discarded is not published when the sweep comes
 // by its row, which may be later.

@@ -23,23 +23,41 @@ type Position struct {
 type Filter struct {
 	// Until bounds when they are due: earlier than that.
 	Until time.Time
-	// Topic and Key are those of the messages; empty means any.
-	Topic, Key string
+	// Topic and Key are those of the messages, Client is who handed them in; empty
+	// means any.
+	Topic, Key, Client string
+	// CreatedFrom and CreatedUntil bound when they were handed in: then or later, and
+	// earlier than that. Zero is no bound.
+	CreatedFrom, CreatedUntil time.Time
+}
+
+// bySlot tells whether what a slot says is all that the filter asks.
+func (f *Filter) bySlot() bool {
+	return f.Key == "" && f.Client == "" && f.CreatedFrom.IsZero() && f.CreatedUntil.IsZero()
+}
+
+// wants tells whether a message that is due in time is meant.
+func (f *Filter) wants(m *Message) bool {
+	return (f.Topic == "" || m.Topic == f.Topic) && (f.Key == "" || m.Key == f.Key) && (f.Client == "" || m.Client == f.Client) &&
+		(f.CreatedFrom.IsZero() || !m.CreatedAt.Before(f.CreatedFrom)) && (f.CreatedUntil.IsZero() || m.CreatedAt.Before(f.CreatedUntil))
 }
 
 // List returns messages that wait, the next to be delivered first: those after
-// a position that the filter lets through, at most limit. more says that others
-// may follow; next is then where to go on.
+// a position that the filter lets through, at most limit, without what they carry.
+// more says that others may follow; next is then where to go on.
 //
 // It reads the tables as they are: what is added or delivered meanwhile may be
 // missing or there, and a page may be short, even empty, though more follow.
 func (s *Store) List(ctx context.Context, after Position, f Filter, limit int) (page []Message, next Position, more bool, err error) {
 	limit = min(max(limit, 1), MaxPage)
 	until, most := f.Until.Add(-time.Millisecond), maxLooked
-	if f.Key != "" {
+	if !f.bySlot() {
 		most = maxRead
 	}
-	for looked := 0; !after.DeliverAt.After(until); {
+	for looked, minutes := 0, 0; !after.DeliverAt.After(until); minutes++ {
+		if minutes == maxMinutes {
+			return page, after, true, nil
+		}
 		buckets, err := s.buckets(ctx, after.DeliverAt, until, 1)
 		if err != nil || len(buckets) == 0 {
 			return page, Position{}, false, err
@@ -63,7 +81,7 @@ func (s *Store) List(ctx context.Context, after Position, f Filter, limit int) (
 				wanted = append(wanted, x)
 			}
 		}
-		messages, err := s.waiting(ctx, wanted, f.Key)
+		messages, err := s.waiting(ctx, wanted, &f)
 		if err != nil {
 			return nil, Position{}, false, err
 		}
@@ -81,26 +99,26 @@ func (s *Store) List(ctx context.Context, after Position, f Filter, limit int) (
 	return page, Position{}, false, nil
 }
 
-// What one page looks through for a topic that is rare, and for a key: slots
-// have the topic, and for the key each message has to be read.
+// What one page looks through for a topic that is rare, and for what slots do not
+// have, for which each message has to be read. Minutes are read one after the other.
 const (
-	maxLooked = 20_000
-	maxRead   = 2_000
+	maxLooked  = 20_000
+	maxRead    = 2_000
+	maxMinutes = 300
 )
 
-// waiting reads those of the slots' messages that still wait, in order: those
-// with the key if there is one.
-func (s *Store) waiting(ctx context.Context, slots []slot, key string) ([]Message, error) {
+// waiting reads those of the slots' messages that still wait and are meant, in order.
+func (s *Store) waiting(ctx context.Context, slots []slot, f *Filter) ([]Message, error) {
 	read := make([]*Message, len(slots))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(32)
 	for i, x := range slots {
 		g.Go(func() error {
-			m, err := s.Read(ctx, x.id)
+			m, err := s.readHead(ctx, x.id)
 			if errors.Is(err, ErrNotFound) {
 				return nil
 			}
-			if err == nil && m.State == Waiting && (key == "" || m.Key == key) {
+			if err == nil && m.State == Waiting && f.wants(&m) {
 				read[i] = &m
 			}
 			return err

@@ -52,6 +52,8 @@ func NewStore(session *gocql.Session, cons gocql.Consistency, timeout time.Durat
 const (
 	messageColumns = "id, state, topic, key, payload, content_type, headers, client, created_at, deliver_at, changed_at, release_at"
 
+	selectRowHead = "SELECT id, state, topic, key, client, created_at, deliver_at, changed_at FROM scheduled_messages WHERE id = ?"
+
 	// Not an INSERT: without a row marker the row goes when its last cell does.
 	putRow = "UPDATE scheduled_messages USING TIMESTAMP ? SET state = 'scheduled', topic = ?, key = ?, payload = ?, content_type = ?," +
 		" headers = ?, client = ?, created_at = ?, deliver_at = ? WHERE id = ?"
@@ -148,6 +150,22 @@ func (s *Store) read(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 	err := s.query(ctx, selectRow, id).Consistency(cons).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(
 		&m.ID, (*string)(&m.State), &m.Topic, &m.Key, &m.Payload, &m.ContentType, &m.Headers, &m.Client,
 		&m.CreatedAt, &m.DeliverAt, &m.ChangedAt, &m.releaseAt)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return Message{}, fmt.Errorf("message %s: %w", id, ErrNotFound)
+	case err != nil:
+		return Message{}, fmt.Errorf("read scheduled message %s: %w", id, err)
+	}
+	return m, nil
+}
+
+// readHead is Read without what the message carries.
+func (s *Store) readHead(ctx context.Context, id gocql.UUID) (Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var m Message
+	err := s.query(ctx, selectRowHead, id).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(
+		&m.ID, (*string)(&m.State), &m.Topic, &m.Key, &m.Client, &m.CreatedAt, &m.DeliverAt, &m.ChangedAt)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
 		return Message{}, fmt.Errorf("message %s: %w", id, ErrNotFound)

@@ -188,8 +188,10 @@ func (s *scheduleBench) once(ctx context.Context) (r bench.ScheduleReport, err e
 		}
 		r.Stored = bench.RateOf(s.waiting, time.Since(began))
 	}
-	if r.Many, err = s.watchWaiting(ctx, relay, s.waiting); err != nil {
-		return r, err
+	if r.Many = r.None; s.waiting > 0 {
+		if r.Many, err = s.watchWaiting(ctx, relay, s.waiting); err != nil {
+			return r, err
+		}
 	}
 
 	if err := s.liveAlone(ctx, p, relay, &r); err != nil {

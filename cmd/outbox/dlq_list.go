@@ -186,6 +186,40 @@ func newDLQShowCommand() *cobra.Command {
 }
 
 func printShown(w io.Writer, v *shown) error {
+	if err := printLetter(w, &v.letterView); err != nil {
+		return err
+	}
+	tw := newColumns(w)
+	for _, e := range v.Edits {
+		fmt.Fprintf(w, "\nedited by %s at %s, to be published as event %s in its place: %s\n", clean(e.By, 40), e.At.Format(time.RFC3339), e.EditedID, clean(e.Reason, 120))
+		printDifference(w, &e.Difference)
+	}
+	if len(v.Chain) > 0 {
+		fmt.Fprintf(w, "\nopen letters of the aggregate, in order:\n")
+		for _, c := range v.Chain {
+			mark := "  "
+			if c.EventID == v.EventID {
+				mark = "->"
+			}
+			fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\n", mark, c.Sequence, c.EventID, clean(c.EventType, 40), c.Status, clean(c.ErrorClass, 40))
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "\nhistory:\n")
+	for _, c := range v.History {
+		way := string(c.To)
+		if c.From != "" {
+			way = string(c.From) + " -> " + way
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", c.At.UTC().Format(time.RFC3339), c.Action, way, clean(c.By, 40), clean(c.Outcome, 80), clean(c.Why, 120))
+	}
+	return tw.Flush()
+}
+
+// printLetter prints what is known of a letter, a field a line.
+func printLetter(w io.Writer, v *letterView) error {
 	tw := newColumns(w)
 	field := fieldsOn(tw)
 	at := func(t *time.Time) string {
@@ -243,34 +277,6 @@ func printShown(w io.Writer, v *shown) error {
 		field("payload", *v.Payload)
 	case v.PayloadBase64 != nil:
 		field("payload", fmt.Sprintf("%d bytes, no text: 0x%x", len(v.PayloadBase64), v.PayloadBase64[:min(len(v.PayloadBase64), 64)]))
-	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	for _, e := range v.Edits {
-		fmt.Fprintf(w, "\nedited by %s at %s, to be published as event %s in its place: %s\n", clean(e.By, 40), e.At.Format(time.RFC3339), e.EditedID, clean(e.Reason, 120))
-		printDifference(w, &e.Difference)
-	}
-	if len(v.Chain) > 0 {
-		fmt.Fprintf(w, "\nopen letters of the aggregate, in order:\n")
-		for _, c := range v.Chain {
-			mark := "  "
-			if c.EventID == v.EventID {
-				mark = "->"
-			}
-			fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\n", mark, c.Sequence, c.EventID, clean(c.EventType, 40), c.Status, clean(c.ErrorClass, 40))
-		}
-		if err := tw.Flush(); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(w, "\nhistory:\n")
-	for _, c := range v.History {
-		way := string(c.To)
-		if c.From != "" {
-			way = string(c.From) + " -> " + way
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", c.At.UTC().Format(time.RFC3339), c.Action, way, clean(c.By, 40), clean(c.Outcome, 80), clean(c.Why, 120))
 	}
 	return tw.Flush()
 }

@@ -78,7 +78,7 @@ says what is missing, 'outbox verify' whether anything was lost.`,
 	})
 	root.AddCommand(
 		newDevCommand(), newOrdersCommand(), newTokenCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
-		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newReactCommand(), newDeliveriesCommand(), newFakeCommand(), newBenchCommand(), newVersionCommand(),
+		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newReactCommand(), newDeliveriesCommand(), newScheduledCommand(), newFakeCommand(), newBenchCommand(), newVersionCommand(),
 	)
 	return root
 }

@@ -53,7 +53,7 @@ func (c *config) newServices(ctx context.Context, session *gocql.Session, reg pr
 
 // routes are what operators do with orders and messages.
 func (s *services) routes() []func(huma.API) {
-	return []func(huma.API){s.orders.Register, s.messages.RegisterKept}
+	return []func(huma.API){s.orders.Register, s.messages.RegisterKept, s.messages.RegisterMany}
 }
 
 // close ends what the services run beside themselves.

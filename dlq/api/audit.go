@@ -82,6 +82,14 @@ const finishTries = 3
 // down what came of it. If the first cannot be written, the change is not made. do
 // may return another target than the entry's, such as a job that it made.
 func (a *audit) change(ctx context.Context, e entry, do func(context.Context, dlq.Actor) (target string, err error)) error {
+	return a.changeSaying(ctx, e, func(ctx context.Context, by dlq.Actor) (string, string, error) {
+		target, err := do(ctx, by)
+		return target, "", err
+	})
+}
+
+// changeSaying is change for what has more to say of its outcome than that it was made.
+func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Context, dlq.Actor) (target, said string, err error)) error {
 	p, ok := access.From(ctx)
 	if !ok {
 		return errors.New("a change by nobody")
@@ -99,11 +107,14 @@ func (a *audit) change(ctx context.Context, e entry, do func(context.Context, dl
 		log.Warn("not done: the audit cannot be written", "err", err)
 		return why
 	}
-	target, err := do(ctx, dlq.Actor{Name: p.Name, Reason: e.Reason})
+	target, said, err := do(ctx, dlq.Actor{Name: p.Name, Reason: e.Reason})
 	if target == "" {
 		target = e.Target
 	}
 	state, outcome := stateOf(err)
+	if err == nil {
+		outcome = said
+	}
 	log.Info("change by the API", "state", state, "result", target, "err", err)
 	// What was done stays done although the caller may have hung up.
 	for try := 1; ; try++ {
@@ -134,6 +145,12 @@ type Change struct {
 // that it was, and what came of it. If the audit cannot be written the change is not
 // made.
 func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) error) error {
+	return AuditedSaying(ctx, session, keyspace, log, c, func(ctx context.Context) (string, error) { return "", do(ctx) })
+}
+
+// AuditedSaying is Audited for what has more to say of its outcome than that it was
+// made, as JSON.
+func AuditedSaying(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) (said string, err error)) error {
 	m, err := newMetrics(prometheus.NewRegistry())
 	if err != nil {
 		return err
@@ -142,7 +159,10 @@ func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *
 		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Timeout: DefaultTimeout, Now: time.Now, Logger: log,
 	}, m)
 	ctx = access.With(ctx, access.Principal{Name: c.Actor, Role: access.Admin})
-	return a.change(ctx, entry{c.Action, c.Target, c.Detail, c.Reason}, func(ctx context.Context, _ dlq.Actor) (string, error) { return c.Target, do(ctx) })
+	return a.changeSaying(ctx, entry{c.Action, c.Target, c.Detail, c.Reason}, func(ctx context.Context, _ dlq.Actor) (string, string, error) {
+		said, err := do(ctx)
+		return c.Target, said, err
+	})
 }
 
 // stateOf is what a change's error says of it.
@@ -172,7 +192,7 @@ type auditLine struct {
 	RequestID string      `json:"request_id"`
 	Remote    string      `json:"remote,omitempty" doc:"Where it came from"`
 	State     string      `json:"state" enum:"intended,done,refused,unknown" doc:"intended: what came of it was not written, so the process may have died; unknown: the database did not say"`
-	Outcome   string      `json:"outcome,omitempty" doc:"Why it was refused, or what is not known"`
+	Outcome   string      `json:"outcome,omitempty" doc:"Why it was refused, or what is not known; of a change of many, what was done, as JSON"`
 	Finished  *time.Time  `json:"finished_at,omitempty"`
 }
 

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -80,12 +81,28 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	seen := &watched{humaContext: ctx}
-	begun := false
 	e := entry{Action: ctx.Operation().OperationID, Target: ctx.Param("id"), Reason: reason}
-	err = s.audit.change(ctx.Context(), e, func(context.Context, dlq.Actor) (string, error) {
+	whole := ctx.Operation().Metadata[httpapi.AuditBody] == true
+	if whole {
+		dry, err := seen.read()
+		switch {
+		case err != nil:
+			answerProblem(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemBlank, "The request body is too large, or did not come."))
+			return
+		case dry:
+			next(seen)
+			return
+		}
+		e.Detail = string(seen.asked)
+	}
+	begun := false
+	err = s.audit.changeSaying(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
 		begun = true
 		next(seen)
-		return "", seen.outcome()
+		if err = seen.outcome(); err == nil && whole {
+			said = seen.result()
+		}
+		return "", said, err
 	})
 	if begun {
 		return // it has been answered
@@ -106,14 +123,51 @@ func answerProblem(ctx huma.Context, p *problem) {
 // humaContext is embedded under a name of its own: the interface has a method Context.
 type humaContext = huma.Context
 
-// watched keeps the beginning of what is answered.
+// watched keeps the beginning of what is answered, and what was asked once it is read.
 type watched struct {
 	humaContext
-	body bytes.Buffer
+	body  bytes.Buffer
+	asked []byte
+}
+
+// maxAsked bounds the body of a request that the audit has.
+const maxAsked = 8 << 10
+
+// read reads the request's body, which the operation then gets; dry says that it asks
+// for a dry run.
+func (w *watched) read() (dry bool, err error) {
+	b, err := io.ReadAll(io.LimitReader(w.humaContext.BodyReader(), maxAsked+1))
+	if err == nil && len(b) > maxAsked {
+		err = errors.New("too large")
+	}
+	w.asked = b
+	var said struct {
+		DryRun bool `json:"dry_run"`
+	}
+	return jsonv2.Unmarshal(b, &said) == nil && said.DryRun, err // names as they are written, and none twice
+}
+
+// BodyReader implements huma.Context.
+func (w *watched) BodyReader() io.Reader {
+	if w.asked != nil {
+		return bytes.NewReader(w.asked)
+	}
+	return w.humaContext.BodyReader()
+}
+
+// result is what the answer says came of the change.
+func (w *watched) result() string {
+	var said struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if json.Unmarshal(w.body.Bytes(), &said) != nil {
+		return ""
+	}
+	return string(said.Result)
 }
 
 // maxWatched is more than a problem has.
-const maxWatched = 8 << 10
+const maxWatched = 64 << 10
 
 // Unwrap returns the context below, as humago asks for it.
 func (w *watched) Unwrap() huma.Context { return w.humaContext }

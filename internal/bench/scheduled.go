@@ -146,8 +146,12 @@ func (r *ScheduleReport) how() string {
 }
 
 func (r *ScheduleReport) tables() []table {
+	waiting := ""
+	if r.Many.Messages > 0 {
+		waiting = fmt.Sprintf(", %d of them waiting", r.Many.Messages)
+	}
 	t := table{
-		title: fmt.Sprintf("Messages of %d bytes for later, %d of them waiting: from when one is due until a consumer has it, in ms", r.Payload, r.Many.Messages),
+		title: fmt.Sprintf("Messages of %d bytes for later%s: from when one is due until a consumer has it, in ms", r.Payload, waiting),
 		rows: [][]string{{
 			"", "p50", "p95", "p99", "max", "within 100 ms", "within 1 s", "all out after", "its CPU for one", "its queries for one", "lost", "double",
 		}},
@@ -180,9 +184,11 @@ func (r *ScheduleReport) sentences() []string {
 	w := func(x Waiting) string {
 		return fmt.Sprintf("%.0f MB, %.1f %% of a core and %.0f queries/s with %d messages waiting", x.ResidentMB, 100*x.Cores, x.Queries, x.Messages)
 	}
-	return []string{
-		fmt.Sprintf("The relay, which schedules, takes %s, and %s; %.0f MB at most under load.", w(r.None), w(r.Many), r.PeakMB),
-		fmt.Sprintf("Messages for later were stored at %.0f/s.", r.Stored.PerSecond),
-		fmt.Sprintf("All runs: %d messages due, %d consumed, %d double.", r.Counted.Written, r.Counted.Consumed, r.Counted.Doubles),
+	takes, stored := w(r.None), []string(nil)
+	if r.Many.Messages > 0 { // else nothing was stored to wait, and both are the same
+		takes += ", and " + w(r.Many)
+		stored = []string{fmt.Sprintf("Messages for later were stored at %.0f/s.", r.Stored.PerSecond)}
 	}
+	out := append([]string{fmt.Sprintf("The relay, which schedules, takes %s; %.0f MB at most under load.", takes, r.PeakMB)}, stored...)
+	return append(out, fmt.Sprintf("All runs: %d messages due, %d consumed, %d double.", r.Counted.Written, r.Counted.Consumed, r.Counted.Doubles))
 }

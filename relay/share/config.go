@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -72,11 +73,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	def(&c.Replication, DefaultReplication)
-	def(&c.SessionTimeout, DefaultSessionTimeout)
-	def(&c.StopTimeout, DefaultStopTimeout)
-	def(&c.RebalanceTimeout, DefaultRebalanceTimeout)
-	def(&c.RestartDelay, DefaultRestartDelay)
+	c.Replication = cmp.Or(c.Replication, DefaultReplication)
+	c.SessionTimeout = cmp.Or(c.SessionTimeout, DefaultSessionTimeout)
+	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
+	c.RebalanceTimeout = cmp.Or(c.RebalanceTimeout, DefaultRebalanceTimeout)
+	c.RestartDelay = cmp.Or(c.RestartDelay, DefaultRestartDelay)
 	if c.Fatal == nil {
 		c.Fatal = func(error) bool { return false }
 	}
@@ -87,13 +88,6 @@ func (c Config) withDefaults() Config {
 		c.Registerer = prometheus.NewRegistry()
 	}
 	return c
-}
-
-func def[T comparable](p *T, v T) {
-	var zero T
-	if *p == zero {
-		*p = v
-	}
 }
 
 // name is what both a group and a topic may be called, with room for ".shards".

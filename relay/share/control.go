@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,8 +94,8 @@ func (c *Control) Divide(ctx context.Context, shards int, done func(step string)
 		done = func(string) error { return nil }
 	}
 	poll, patience := c.Poll, c.Patience
-	def(&poll, 100*time.Millisecond)
-	def(&patience, 30*time.Second)
+	poll = cmp.Or(poll, 100*time.Millisecond)
+	patience = cmp.Or(patience, 30*time.Second)
 	for until := time.Now().Add(patience); ; {
 		n, err := c.partitions(ctx)
 		if err != nil || n == shards {
@@ -139,7 +140,7 @@ func (c *Control) step(ctx context.Context, n, shards int) (step string, err err
 }
 
 func replication(n int16) int16 {
-	def(&n, DefaultReplication)
+	n = cmp.Or(n, DefaultReplication)
 	return n
 }
 

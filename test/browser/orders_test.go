@@ -258,6 +258,49 @@ func TestScheduled_SeeAndRelease(t *testing.T) {
 	b.sees("main .timeline", "billing.reminders[") // its place in the topic
 }
 
+// All that match a filter are counted, released and taken back, on every page; what
+// does not match waits on.
+func TestScheduled_Many(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for i := range 60 { // more than a page
+		w.later("billing.reminders", fmt.Sprintf("customer-%d", i), time.Hour)
+	}
+	w.later("newsletter", "customer-1", 2*time.Hour)
+	b := w.open(access.Operator, "/scheduled")
+	b.sees("main", "50 messages, the next to be delivered first")
+	if n := b.count("[data-key=act-release-many]"); n != 0 {
+		t.Error("everything that waits can be released by one button")
+	}
+	b.fills("[data-key=f-topic]", "billing.reminders")
+	b.types("\r")
+	b.click("[data-key=act-release-many]")
+	b.sees("dialog", "60 messages. They go out as fast as the relay's rate lets them")
+	b.sees("dialog .preview", "billing.reminders")
+	b.fills("dialog [data-key=rate]", "500")
+	b.confirm("INC-500 wrong delay")
+	b.sees("body", "60 messages released.")
+	b.sees("tbody", "overdue")
+	b.click("[data-key=act-release-many]")
+	b.sees("dialog", "No message that waits and is not due yet is like this.")
+	b.click("dialog footer button:not([type=submit])")
+	b.click("[data-key=act-cancel-many]")
+	b.sees("dialog", "60 messages. They are never published.")
+	b.confirm("INC-500 not at all")
+	b.sees("body", "60 messages taken back.")
+	b.visit("/scheduled")
+	b.sees("main", "1 message, the next")
+	b.visit("/audit")
+	b.sees("tbody", "INC-500 wrong delay")
+	b.sees("tbody", "release messages")
+	b.sees("tbody", "cancel messages")
+	viewer := w.open(access.Viewer, "/scheduled?topic=newsletter")
+	viewer.sees("main", "1 message, the next")
+	if n := viewer.count("[data-key$=-many]"); n != 0 {
+		t.Error("a viewer is offered what the API refuses")
+	}
+}
+
 // Somebody took the message back meanwhile: the dialog says so.
 func TestScheduled_ReleaseRefused(t *testing.T) {
 	t.Parallel()

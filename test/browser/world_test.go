@@ -120,7 +120,7 @@ func (w *world) serve(addr string) {
 	server, err := api.New(api.Config{
 		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders",
 		Tables:       []api.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
-		Routes:       []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept},
+		Routes:       []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany},
 		Console:      console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
 		Archive:      w.keeper,
 		LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,

@@ -38,6 +38,13 @@ func TestDocs_NameWhatThereIs(t *testing.T) {
 			}
 		}
 	}
+	for file, text := range x.pages {
+		for _, block := range fence.FindAllString(text, -1) {
+			for _, word := range fileName.FindAllString(block, -1) {
+				named += x.check(t, file, word)
+			}
+		}
+	}
 	targets := read(t, filepath.Join(root, "Makefile"))
 	for file, text := range x.pages {
 		for _, m := range makeTarget.FindAllStringSubmatch(text, -1) {

@@ -2,8 +2,6 @@ package peers
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"text/template"
 )
@@ -22,10 +20,10 @@ endpoint_snitch: SimpleSnitch
 listen_address: 127.0.0.1
 rpc_address: 127.0.0.1
 native_transport_port: {{.Port}}
-storage_port: {{.StoragePort}}
+storage_port: {{.InnerPort}}
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
-    parameters: [{seeds: "127.0.0.1:{{.StoragePort}}"}]
+    parameters: [{seeds: "127.0.0.1:{{.InnerPort}}"}]
 authenticator: AllowAllAuthenticator
 authorizer: AllowAllAuthorizer
 materialized_views_enabled: true
@@ -50,42 +48,15 @@ var cassandraExports = []string{
 // Cassandra starts an Apache Cassandra node and returns when it accepts CQL
 // connections, which takes about 12 s. The caller stops it.
 func Cassandra(ctx context.Context, cfg Config) (*Process, error) {
-	cfg, err := cfg.withDefaults()
+	s, err := newSetup("cassandra", cfg)
 	if err != nil {
 		return nil, err
 	}
-	libs, err := jars(ctx, cfg.Cache, "cassandra")
-	if err != nil {
+	if err := s.prepare(ctx, cassandraYAML); err != nil {
 		return nil, err
-	}
-	temporary, err := directory("cassandra", &cfg)
-	if err != nil {
-		return nil, err
-	}
-	ports, err := freePorts(2)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.Port == 0 {
-		cfg.Port = ports[0]
-	}
-	yaml := filepath.Join(cfg.Dir, "cassandra.yaml")
-	f, err := os.Create(yaml)
-	if err != nil {
-		return nil, err
-	}
-	err = cassandraYAML.Execute(f, struct {
-		Dir               string
-		Port, StoragePort int
-	}{cfg.Dir, cfg.Port, ports[1]})
-	if err := f.Close(); err != nil {
-		return nil, err
-	}
-	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", yaml, err)
 	}
 	args := []string{
-		"-Dcassandra.config=file://" + yaml, "-Dcassandra.storagedir=" + filepath.Join(cfg.Dir, "data"),
+		"-Dcassandra.config=file://" + s.file, "-Dcassandra.storagedir=" + filepath.Join(s.Dir, "data"),
 		"-Dcassandra-foreground=yes", "-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=100",
 		"-Djdk.attach.allowAttachSelf=true",
 		// Schema changes need not survive a crash of the machine, and may be quick.
@@ -97,6 +68,6 @@ func Cassandra(ctx context.Context, cfg Config) (*Process, error) {
 	for _, m := range cassandraOpens {
 		args = append(args, "--add-opens", m+"=ALL-UNNAMED")
 	}
-	args = append(args, "-cp", filepath.Join(libs, "*"), "org.apache.cassandra.service.CassandraDaemon")
-	return java(ctx, "cassandra", cfg, cfg.Port, temporary, args...)
+	args = append(args, "-cp", filepath.Join(s.libs, "*"), "org.apache.cassandra.service.CassandraDaemon")
+	return java(ctx, s, args...)
 }

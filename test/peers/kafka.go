@@ -2,7 +2,6 @@ package peers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,8 +11,8 @@ import (
 
 var kafkaProperties = template.Must(template.New("server.properties").Parse(`process.roles=broker,controller
 node.id=1
-controller.quorum.voters=1@127.0.0.1:{{.ControllerPort}}
-listeners=PLAINTEXT://127.0.0.1:{{.Port}},CONTROLLER://127.0.0.1:{{.ControllerPort}}
+controller.quorum.voters=1@127.0.0.1:{{.InnerPort}}
+listeners=PLAINTEXT://127.0.0.1:{{.Port}},CONTROLLER://127.0.0.1:{{.InnerPort}}
 advertised.listeners=PLAINTEXT://127.0.0.1:{{.Port}}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
@@ -34,44 +33,20 @@ const kafkaClusterID = "MkU3OEVBNTcwNTJENDM2Qg"
 // accepts connections. The caller stops it. A broker that starts on the Dir of
 // an earlier one must be given its Port too.
 func Kafka(ctx context.Context, cfg Config) (*Process, error) {
-	cfg, err := cfg.withDefaults()
+	s, err := newSetup("kafka", cfg)
 	if err != nil {
 		return nil, err
 	}
-	libs, err := jars(ctx, cfg.Cache, "kafka")
-	if err != nil {
+	if err := s.prepare(ctx, kafkaProperties); err != nil {
 		return nil, err
 	}
-	temporary, err := directory("kafka", &cfg)
-	if err != nil {
-		return nil, err
-	}
-	ports, err := freePorts(2)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.Port == 0 {
-		cfg.Port = ports[0]
-	}
-	properties := filepath.Join(cfg.Dir, "server.properties")
-	f, err := os.Create(properties)
-	if err != nil {
-		return nil, err
-	}
-	err = kafkaProperties.Execute(f, struct {
-		Dir                  string
-		Port, ControllerPort int
-	}{cfg.Dir, cfg.Port, ports[1]})
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("write %s: %w", properties, err)
-	}
-	classes := filepath.Join(libs, "*")
-	if _, err := os.Stat(filepath.Join(cfg.Dir, "data", "meta.properties")); err != nil {
+	classes := filepath.Join(s.libs, "*")
+	if _, err := os.Stat(filepath.Join(s.Dir, "data", "meta.properties")); err != nil {
 		format := exec.CommandContext(ctx, "java", "-cp", classes, "kafka.tools.StorageTool",
-			"format", "-t", kafkaClusterID, "-c", properties)
+			"format", "-t", kafkaClusterID, "-c", s.file)
 		if out, err := format.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("format the data directory of kafka: %w\n%s", err, out)
 		}
 	}
-	return java(ctx, "kafka", cfg, cfg.Port, temporary, "-cp", classes, "kafka.Kafka", properties)
+	return java(ctx, s, "-cp", classes, "kafka.Kafka", s.file)
 }

@@ -61,31 +61,30 @@ func (p *Process) end(sig syscall.Signal) error {
 	return err
 }
 
-// java starts a JVM that logs into dir and waits until it accepts connections
-// on port.
-func java(ctx context.Context, name string, cfg Config, port int, temporary bool, args ...string) (*Process, error) {
-	logPath := filepath.Join(cfg.Dir, "log")
+// java starts a JVM with what was set up and waits until it accepts connections.
+func java(ctx context.Context, s *setup, args ...string) (*Process, error) {
+	logPath := filepath.Join(s.Dir, "log")
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	p := &Process{
-		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Dir: cfg.Dir,
-		name: name, temporary: temporary, exited: make(chan struct{}),
+		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), Dir: s.Dir,
+		name: s.name, temporary: s.temporary, exited: make(chan struct{}),
 	}
 	// The quick compiler alone starts a peer in half the time, and none runs for long.
-	p.cmd = exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-Xms" + cfg.Heap, "-Xmx" + cfg.Heap}, args...)...)
+	p.cmd = exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-Xms" + s.Heap, "-Xmx" + s.Heap}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = dieWithParent()
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return nil, fmt.Errorf("start %s: %w", s.name, err)
 	}
 	go func() {
 		_ = p.cmd.Wait() // why it ended is in its log
 		close(p.exited)
 	}()
-	if err := p.await(ctx, cfg.StartTimeout); err != nil {
+	if err := p.await(ctx, s.StartTimeout); err != nil {
 		err = fmt.Errorf("%w; the end of its log:\n%s", err, tail(logPath, 20))
 		return nil, errors.Join(err, p.Kill())
 	}

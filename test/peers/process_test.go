@@ -20,15 +20,11 @@ func fakeJava(t *testing.T, script string) {
 
 func TestJava_SaysWhyItEnded(t *testing.T) {
 	fakeJava(t, "echo no such disk; exit 3")
-	cfg, err := Config{Dir: t.TempDir()}.withDefaults()
+	s, err := newSetup("kafka", Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports, err := freePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = java(t.Context(), "kafka", cfg, ports[0], false)
+	_, err = java(t.Context(), s)
 	if err == nil || !strings.Contains(err.Error(), "no such disk") || !strings.Contains(err.Error(), "ended while it started") {
 		t.Errorf("java() error = %v, want one with the log", err)
 	}
@@ -36,24 +32,16 @@ func TestJava_SaysWhyItEnded(t *testing.T) {
 
 func TestJava_StopsWithTheContext(t *testing.T) {
 	fakeJava(t, "exec sleep 60")
-	cfg, err := Config{}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	temporary, err := directory("kafka", &cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ports, err := freePorts(1)
+	s, err := newSetup("kafka", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err = java(ctx, "kafka", cfg, ports[0], temporary); err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
+	if _, err = java(ctx, s); err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
 		t.Errorf("java() error = %v, want %v", err, context.Canceled)
 	}
-	if _, err := os.Stat(cfg.Dir); !os.IsNotExist(err) {
+	if _, err := os.Stat(s.Dir); !os.IsNotExist(err) {
 		t.Errorf("temporary directory is left: %v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // Two to four relays carry a shard each and are stopped or killed by a plan that the
@@ -14,7 +16,7 @@ import (
 // that relays which have lost their shards write old checkpoints. SIM_FIRST_SHARDS and
 // SIM_SHARDS say which seeds are tried.
 func TestShards_AreStoppedKilledAndDivided(t *testing.T) {
-	first, n := number(t, "SIM_FIRST_SHARDS", 61), number(t, "SIM_SHARDS", 2)
+	first, n := seeds.Number(t, "SIM_FIRST_SHARDS", 61), seeds.Number(t, "SIM_SHARDS", 2)
 	for seed := first; seed < first+n; seed++ {
 		tt := struct {
 			seed    uint64

@@ -77,6 +77,7 @@ export const api = {
   messageContent: (message, s) => get(`/v1/messages/${id(message)}/content`, null, s),
   releaseMessage: (message, reason) => post(`/v1/messages/${id(message)}/release`, {}, why(reason)),
   takeBack: (message, reason) => call(`/v1/messages/${id(message)}`, { method: "DELETE", headers: why(reason) }),
+  many: (kind, body, reason) => post(`/v1/messages/${kind}`, body, reason ? why(reason) : {}),
   reactions: (s) => get("/v1/reactions", null, s),
   deliveries: (query, s) => get("/v1/deliveries", query, s),
   delivery: (delivery, s) => get(`/v1/deliveries/${id(delivery)}`, null, s),

@@ -4,9 +4,11 @@ import { dialog, toast } from "./dialog.js";
 import { loading, sentence } from "./parts.js";
 
 // ask opens the dialog. look gives {ok, view}: whether the change is possible, and
-// what to show; form, if there is one, is what else is asked; make(reason) makes it.
+// what to show; form, if there is one, is what else is asked; make(reason) makes it,
+// and said then says so.
 // done is called after it was made, and when somebody else was first.
-export function ask({ title, word, danger, look, form, make, said, done }) {
+export function ask(change) {
+  const { title, word, danger, look, form, make, done } = change;
   const body = h("div", { class: "stack" }, loading("what it would do"));
   let possible = false, busy = false;
   const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, who asked, what for", oninput: update, "data-key": "reason", autofocus: true });
@@ -43,7 +45,7 @@ export function ask({ title, word, danger, look, form, make, said, done }) {
     busy = true; update(); fill(trouble);
     try {
       await make(reason.value.trim());
-      toast(said);
+      toast(change.said);
       box.close();
       done();
     } catch (err) {

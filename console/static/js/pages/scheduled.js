@@ -1,12 +1,15 @@
 // Messages that wait for their time.
 import { api } from "../api.js";
+import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
 import { ago, plural, short, utc, visible } from "../format.js";
 import { listing, until } from "../listing.js";
+import { changeMany } from "../many.js";
 import { empty, failed, finder, loading } from "../parts.js";
 import { go, href } from "../router.js";
+import { may } from "../session.js";
 
-const fields = ["topic", "key", "from", "until"];
+const fields = ["topic", "key", "client", "from", "until"];
 const looks = 5; // pages that may come back empty before somebody has to ask for more
 
 export function scheduled(ctx) {
@@ -14,14 +17,23 @@ export function scheduled(ctx) {
   const all = listing("/scheduled", fields, "messages", ["Earlier", "Later"]), { q } = all;
   const list = h("div", null, loading("what waits"));
   fill(ctx.el, h("div", { class: "stack" },
-    h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Scheduled messages"), finder("Open a message by its id", "message id", (id) => go(`/scheduled/${id}`))), filters(all), list));
+    h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Scheduled messages"), finder("Open a message by its id", "message id", (id) => go(`/scheduled/${id}`))), filters(all), all.filtered && many(), list));
   let page = null;
+
+  // many is what can be done with all that match.
+  function many() {
+    if (!may("release-message")) return null;
+    const run = (kind) => () => ask(changeMany(kind, { topic: q.topic, key: q.key, client: q.client, from: q.from, until: until(q.until) }, read));
+    return h("div", { class: "row" }, h("span", { class: "grow muted" }, "All that match, on every page:"),
+      h("button", { type: "button", class: "button", "data-key": "act-release-many", onclick: run("release") }, "Release…"),
+      h("button", { type: "button", class: "button danger", "data-key": "act-cancel-many", onclick: run("cancel") }, "Take back…"));
+  }
 
   async function read() {
     try {
       let cursor = q.cursor, now;
       for (let n = 0; n < looks; n++) {
-        now = await api.messages({ state: "scheduled", topic: q.topic, key: q.key, from: q.from, until: until(q.until), limit: 50, cursor }, ctx.signal);
+        now = await api.messages({ state: "scheduled", topic: q.topic, key: q.key, client: q.client, from: q.from, until: until(q.until), limit: 50, cursor }, ctx.signal);
         if (now.messages.length || !now.next) break;
         cursor = now.next;
       }
@@ -59,5 +71,5 @@ const table = (all) => h("div", { class: "scroll", role: "region", "aria-label":
     h("td", { "data-label": "At (UTC)", class: "nowrap" }, utc(m.deliver_at).replace(/\.\d+Z$/, "Z")),
     h("td", { "data-label": "Handed in", class: "nowrap" }, ago(m.created_at)))))));
 
-const filters = (all) => all.form("Filter messages", "topic", all.text("topic", "Topic"), all.text("key", "Key"),
+const filters = (all) => all.form("Filter messages", "topic", all.text("topic", "Topic"), all.text("key", "Key"), all.text("client", "Client"),
   all.period("Due", "from", "until", [["", "at any time"], ["1h", "within an hour"], ["24h", "within a day"], ["7d", "within a week"], ["30d", "within 30 days"]], { ahead: true, ago: 0 }));

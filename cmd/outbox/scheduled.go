@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+)
+
+func newScheduledCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "scheduled",
+		Short: "Release or take back many messages that wait for their time",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		newScheduledChangeCommand(scheduledChange{
+			name: "release", action: "release-messages", done: "released", one: (*messages.Service).ReleaseMany,
+			short: "Have messages go out now that wait for their time",
+			what:  "Those that are not due yet become due at once, and go out as fast as relay.schedule_rate lets\nthem. Until then they can be taken back.",
+		}),
+		newScheduledChangeCommand(scheduledChange{
+			name: "cancel", action: "cancel-messages", done: "taken back", due: true, one: (*messages.Service).CancelMany,
+			short: "Take back messages that wait for their time",
+			what:  "They are never published, and their payloads are removed at once. This cannot be undone.",
+		}),
+	)
+	return cmd
+}
+
+// scheduledChange is what is done with many messages.
+type scheduledChange struct {
+	name, action, done, short, what string
+	due                             bool // those that are due already, too
+	one                             func(*messages.Service, context.Context, messages.Many, int, float64) (messages.Tally, messages.Changed, messages.Rest, error)
+}
+
+// scheduledFlags say which messages, and how they are changed.
+type scheduledFlags struct {
+	scheduledChange
+	dlqConfirm
+	dlqActor
+	topic, key, client                     string
+	from, until, createdFrom, createdUntil string
+	all                                    bool
+	rate                                   float64
+	output                                 string
+}
+
+func newScheduledChangeCommand(change scheduledChange) *cobra.Command {
+	f := scheduledFlags{scheduledChange: change}
+	cmd := &cobra.Command{
+		Use:   change.name,
+		Short: change.short,
+		Long: change.short + `.
+
+` + change.what + `
+
+Say which by flags. What would be done is counted first. On a terminal it asks;
+elsewhere it needs --yes. What is handed in after the command began is not meant.
+Running it again is harmless: it does what is left to do. The audit has it.
+
+Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 1 it failed;
+2 the command line or the configuration is wrong.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			many, err := f.many(time.Now())
+			if err == nil {
+				err = checkOutput(f.output)
+			}
+			if err != nil {
+				return err
+			}
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			return c.changeScheduled(cmd, &f, many)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.topic, "topic", "", "messages for this topic")
+	fl.StringVar(&f.key, "key", "", "messages with this key")
+	fl.StringVar(&f.client, "client", "", "messages that this client handed in: a token's name, or 'address 192.0.2.1'")
+	fl.StringVar(&f.from, "from", "", "messages that are due then or later: a date, a time (RFC 3339), or in how long, such as 24h; UTC")
+	fl.StringVar(&f.until, "until", "", "messages that are due before")
+	fl.StringVar(&f.createdFrom, "start-date", "", "messages that were handed in then or later: a date, a time (RFC 3339), or how long ago, such as 24h; UTC")
+	fl.StringVar(&f.createdUntil, "end-date", "", "messages that were handed in before; a date includes its day")
+	fl.BoolVar(&f.all, "all", false, "all messages that wait")
+	fl.Float64Var(&f.rate, "rate", 0, "this many in a second at most; 0 means as fast as it goes")
+	f.dlqConfirm.addFlags(cmd)
+	fl.StringVar(&f.reason, "reason", "", "why; kept in the audit")
+	fl.StringVar(&f.actor, "actor", "", "who; kept in the audit (default the user of this machine)")
+	outputFlag(cmd, &f.output)
+	addFlags(cmd, sectionScylla, sectionLog)
+	return cmd
+}
+
+// many is what the flags mean.
+func (f *scheduledFlags) many(now time.Time) (messages.Many, error) {
+	m := messages.Many{Due: f.due}
+	m.Topic, m.Key, m.Client = f.topic, f.key, f.client
+	m.After.DeliverAt, m.Until, m.CreatedUntil = now.Add(-schedule.MaxAhead), now.Add(schedule.MaxAhead+time.Minute), now
+	when := func(flag, text string, ahead bool, at *time.Time) error {
+		if text == "" {
+			return nil
+		}
+		t, day, err := dateOrTime(text, now)
+		if d, bad := time.ParseDuration(text); bad == nil && ahead {
+			t, err = now.Add(d), nil
+		}
+		if err != nil {
+			return usageError{fmt.Errorf("--%s %w", flag, err)}
+		}
+		if *at = t.UTC(); day && (flag == "until" || flag == "end-date") {
+			*at = at.AddDate(0, 0, 1)
+		}
+		return nil
+	}
+	empty := f.topic == "" && f.key == "" && f.client == "" && f.from == "" && f.until == "" && f.createdFrom == "" && f.createdUntil == ""
+	err := errors.Join(when("from", f.from, true, &m.After.DeliverAt), when("until", f.until, true, &m.Until),
+		when("start-date", f.createdFrom, false, &m.CreatedFrom), when("end-date", f.createdUntil, false, &m.CreatedUntil))
+	switch {
+	case err != nil:
+		return m, usageError{err}
+	case empty && !f.all:
+		return m, usageError{errors.New("which messages? use a flag such as --topic or --client, or --all")}
+	case !empty && f.all:
+		return m, usageError{errors.New("--all and filters do not go together: use one or the other")}
+	case f.rate < 0:
+		return m, usageError{fmt.Errorf("--rate %g: must not be negative; 0 is as fast as it goes", f.rate)}
+	case !m.After.DeliverAt.Before(m.Until):
+		return m, usageError{fmt.Errorf("--from %s is not before --until %s", f.from, f.until)}
+	case m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead:
+		return m, usageError{fmt.Errorf("--from %s: must be at most three years before --until", f.from)}
+	}
+	return m, nil
+}
+
+// scheduledReport is what the command prints as JSON.
+type scheduledReport struct {
+	DryRun bool `json:"dry_run,omitempty"`
+	messages.Tally
+	messages.Changed
+}
+
+func (c *config) changeScheduled(cmd *cobra.Command, f *scheduledFlags, many messages.Many) error {
+	ctx := cmd.Context()
+	log, err := c.Log.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return usageError{err}
+	}
+	consistency, _, err := c.Scylla.consistencies()
+	if err != nil {
+		return err
+	}
+	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	service, err := messages.NewService(session, messages.Config{Consistency: consistency, Logger: log})
+	if err != nil {
+		return usageError{err}
+	}
+	report := scheduledReport{DryRun: f.dryRun, Tally: messages.NewTally()}
+	err = toTheEnd(ctx, many, func(many messages.Many) (messages.Rest, error) {
+		t, rest, err := service.Count(ctx, many)
+		if err == nil {
+			report.Merge(&t)
+		}
+		return rest, err
+	})
+	if err != nil {
+		return err
+	}
+	if f.output == "table" || !f.dryRun {
+		f.preview(cmd.ErrOrStderr(), &report.Tally)
+	}
+	if !f.dryRun && report.Messages > 0 {
+		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, countedMessages(report.Messages))); err != nil {
+			return err
+		}
+		if err := f.change(ctx, c.Scylla.Keyspace, session, service, log, many, &report); err != nil {
+			return fmt.Errorf("%w; %d were %s before, and the same command does the rest", err, report.Changed.Changed, f.done)
+		}
+	}
+	if f.output != "table" {
+		return printAs(cmd.OutOrStdout(), f.output, &report)
+	}
+	if !f.dryRun {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d %s, %d had gone before\n", f.name, report.Changed.Changed, f.done, report.Gone)
+	}
+	return err
+}
+
+// change makes the change, and has the audit say so.
+func (f *scheduledFlags) change(ctx context.Context, keyspace string, session *gocql.Session, service *messages.Service, log *slog.Logger, many messages.Many, report *scheduledReport) error {
+	detail, err := json.Marshal(struct {
+		Topic        string    `json:"topic,omitempty"`
+		Key          string    `json:"key,omitempty"`
+		Client       string    `json:"client,omitempty"`
+		From         time.Time `json:"from,omitzero"`
+		Until        time.Time `json:"until,omitzero"`
+		CreatedFrom  time.Time `json:"created_from,omitzero"`
+		CreatedUntil time.Time `json:"created_until,omitzero"`
+		Messages     int       `json:"messages"`
+	}{many.Topic, many.Key, many.Client, many.After.DeliverAt.UTC(), many.Until.UTC(), many.CreatedFrom, many.CreatedUntil.UTC(), report.Messages})
+	if err != nil {
+		return err
+	}
+	by := f.by()
+	change := api.Change{Actor: by.Name, Action: f.action, Detail: string(detail), Reason: by.Reason}
+	return api.AuditedSaying(ctx, session, keyspace, log, change, func(ctx context.Context) (string, error) {
+		err := toTheEnd(ctx, many, func(many messages.Many) (messages.Rest, error) {
+			_, done, rest, err := f.one(service, ctx, many, messages.MaxMany, f.rate)
+			report.Changed.Changed += done.Changed
+			report.Gone += done.Gone
+			return rest, err
+		})
+		said, _ := json.Marshal(report.Changed) // numbers alone
+		return string(said), err
+	})
+}
+
+// scheduledPatience is how often a call is made again while the database is away.
+const scheduledPatience = 10
+
+// toTheEnd makes one call after the other, each from where the one before has ended.
+// It waits for a database that has just gone away.
+func toTheEnd(ctx context.Context, many messages.Many, call func(messages.Many) (messages.Rest, error)) error {
+	for failed := 0; ; {
+		rest, err := call(many)
+		away, isAway := errors.AsType[*messages.UnavailableError](err)
+		switch {
+		case err == nil && !rest.More:
+			return nil
+		case err == nil:
+			many.After, failed = rest.Next, 0
+			continue
+		case !isAway || failed == scheduledPatience:
+			return err
+		}
+		if failed++; rest.Next != (schedule.Position{}) {
+			many.After = rest.Next
+		}
+		select {
+		case <-time.After(away.RetryAfter):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (f *scheduledFlags) preview(w io.Writer, t *messages.Tally) {
+	fmt.Fprintf(w, "%s %s\n", f.name, countedMessages(t.Messages))
+	counts(w, "by topic", t.ByTopic)
+	counts(w, "by client", t.ByClient)
+	if t.First != nil {
+		fmt.Fprintf(w, "due %s to %s\n", t.First.Format(time.RFC3339), t.Last.Format(time.RFC3339))
+	}
+}
+
+// countedMessages is so many messages, in words.
+func countedMessages(n int) string {
+	if n == 1 {
+		return "1 message"
+	}
+	return fmt.Sprintf("%d messages", n)
+}

@@ -1,0 +1,64 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// maxPlanned is how many letters Plan looks at.
+const maxPlanned = 10_000
+
+// Plan is what a sweep would do now, as far as it is told from lists: the letters
+// that it would move, those that would stay because others wait behind them, and
+// the objects that have expired. more says that there are more letters than it
+// looked at. It changes nothing.
+func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
+	r.Archived = make(map[dlq.Status]int)
+	now := s.conf.Now().UTC()
+	seen := 0
+	for _, p := range s.passes(now) {
+		if err := s.conf.Store.List(ctx, p.filter(), func(l *dlq.Letter) error {
+			if seen++; seen > maxPlanned {
+				more = true
+				return dlq.ErrStop
+			}
+			if !p.meant(l) {
+				return nil
+			}
+			held, err := s.holdsOthers(ctx, l)
+			if held {
+				r.Held++
+			} else if err == nil {
+				r.Archived[l.Status]++
+			}
+			return err
+		}); err != nil {
+			return r, more, err
+		}
+	}
+	if s.conf.Keep >= 0 {
+		r.Expired, err = s.expired(ctx, now.Add(-s.conf.Keep))
+	}
+	return r, more, err
+}
+
+// rowsGone tells whether a table has no rows of that age any more, so that no
+// scan of it can find the event of a letter again.
+func (s *Sweeper) rowsGone(ctx context.Context, known map[string]time.Duration, table string, age time.Duration) (bool, error) {
+	if s.conf.RowTTL == nil {
+		return false, nil
+	}
+	ttl, ok := known[table]
+	if !ok {
+		var err error
+		if ttl, err = s.conf.RowTTL(ctx, table); err != nil {
+			return false, fmt.Errorf("how long %s keeps its rows: %w", strings.TrimSpace(table), err)
+		}
+		known[table] = ttl
+	}
+	return ttl > 0 && age > ttl, nil
+}

@@ -1,0 +1,39 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+)
+
+// The report says what was measured, and nothing of what was not: without messages
+// that wait none were stored to wait, and without events beside them none were late.
+func TestScheduleReport_SaysWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	r := ScheduleReport{Runs: 1, Payload: 512, None: Waiting{ResidentMB: 81}, Parts: []Delivered{{Name: "burst, 10 due at one moment"}}}
+	printed := func() string {
+		t.Helper()
+		var text, markdown strings.Builder
+		if err := r.Text(&text); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Markdown(&markdown); err != nil {
+			t.Fatal(err)
+		}
+		return text.String() + markdown.String()
+	}
+	out := printed()
+	for _, no := range []string{"stored at", "of them waiting", "not for later", "0 messages waiting, and"} {
+		if strings.Contains(out, no) {
+			t.Errorf("without messages that wait and events beside it says %q:\n%s", no, out)
+		}
+	}
+	r.Many = Waiting{Messages: 20_000, ResidentMB: 83}
+	r.Stored = Rate{PerSecond: 70_000}
+	r.Live = []Live{{Name: "200/s alone"}, {Name: "200/s beside the burst"}}
+	out = printed()
+	for _, want := range []string{"20000 of them waiting", "stored at 70000/s", "83 MB", "Events that are not for later", "| 200/s alone |", "| 200/s beside the burst |"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package messages
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+func TestHTTP_ScheduledIsSeenListedAndTakenBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var ids []gocql.UUID
+	for i := range 5 {
+		r := request(t, b.handler, "POST", "/v1/messages", fmt.Sprintf(`{"topic":"t","key":"k","delay":"%dm"}`, 50-i))
+		if r.status != 202 || r.body["state"] != "scheduled" || r.body["deliver_at"] == nil {
+			t.Fatalf("POST = %d %s", r.status, r.text)
+		}
+		ids = append([]gocql.UUID{r.id(t)}, ids...)
+	}
+	if n := len(b.events(t)); n != 0 {
+		t.Errorf("%d events are in the outbox ahead of time", n)
+	}
+	var listed []string
+	for path := "/v1/messages?state=scheduled&limit=2"; path != ""; {
+		r := request(t, b.handler, "GET", path, "")
+		page, _ := r.body["messages"].([]any)
+		if r.status != 200 || len(page) > 2 {
+			t.Fatalf("GET %s = %d %s", path, r.status, r.text)
+		}
+		for _, m := range page {
+			one, _ := m.(map[string]any)
+			listed = append(listed, fmt.Sprint(one["id"]))
+		}
+		path = ""
+		if next, ok := r.body["next"].(string); ok {
+			path = "/v1/messages?state=scheduled&limit=2&cursor=" + next
+		}
+	}
+	for i, id := range ids {
+		if i >= len(listed) || listed[i] != id.String() {
+			t.Fatalf("listed %v, want %v", listed, ids)
+		}
+	}
+	for query, want := range map[string]int{"&key=k": 5, "&key=k&topic=t": 5, "&key=other": 0, "&topic=other": 0} {
+		if r := request(t, b.handler, "GET", "/v1/messages?state=scheduled"+query, ""); r.status != 200 || len(r.body["messages"].([]any)) != want {
+			t.Errorf("GET %s = %d %s, want %d", query, r.status, r.text, want)
+		}
+	}
+	path := "/v1/messages/" + ids[0].String()
+	if r := request(t, b.handler, "GET", path, ""); r.status != 200 || r.body["state"] != "scheduled" || r.body["key"] != "k" {
+		t.Errorf("GET = %d %s", r.status, r.text)
+	}
+	for range 2 {
+		if r := request(t, b.handler, "DELETE", path, ""); r.status != 204 {
+			t.Errorf("DELETE = %d %s", r.status, r.text)
+		}
+	}
+	if r := request(t, b.handler, "GET", path, ""); r.status != 200 || r.body["state"] != "cancelled" {
+		t.Errorf("GET after DELETE = %d %s", r.status, r.text)
+	}
+	if n := len(b.waiting(t)); n != 4 {
+		t.Errorf("%d wait, want 4", n)
+	}
+	for _, bad := range []string{"?state=queued", "", "?state=scheduled&cursor=x", "?state=scheduled&limit=0", "?state=scheduled&from=1900-01-01T00:00:00Z"} {
+		if r := request(t, b.handler, "GET", "/v1/messages"+bad, ""); r.status != 422 {
+			t.Errorf("GET %s = %d %s", bad, r.status, r.text)
+		}
+	}
+}
+
+func TestHTTP_QueuedCannotBeTakenBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
+	path := "/v1/messages/" + r.id(t).String()
+	if r := request(t, b.handler, "DELETE", path, ""); r.status != 409 || r.body["type"] != problemTooLate {
+		t.Errorf("DELETE = %d %s", r.status, r.text)
+	}
+	for _, method := range []string{"GET", "DELETE"} {
+		if r := request(t, b.handler, method, "/v1/messages/018f0102-0304-7006-8708-090a0b0c0d0e", ""); r.status != 404 {
+			t.Errorf("%s of none = %d %s", method, r.status, r.text)
+		}
+		if r := request(t, b.handler, method, "/v1/messages/nonsense", ""); r.status != 422 && r.status != 404 {
+			t.Errorf("%s of nonsense = %d %s", method, r.status, r.text)
+		}
+	}
+}
+
+// known answers what a test says.
+type known struct {
+	letter *Letter
+	place  *Place
+	err    error
+}
+
+func (k *known) Letter(context.Context, gocql.UUID) (Letter, bool, error) {
+	if k.letter == nil {
+		return Letter{}, false, nil
+	}
+	return *k.letter, true, nil
+}
+
+func (k *known) Find(context.Context, string, []byte, gocql.UUID, time.Time) (Place, bool, error) {
+	if k.place == nil {
+		return Place{}, false, k.err
+	}
+	return *k.place, true, nil
+}
+
+func TestHTTP_StateFollowsLetterAndTopic(t *testing.T) {
+	t.Parallel()
+	k := &known{}
+	b := setup(t, func(c *Config) { c.Letters, c.Finder = k, k })
+	path := "/v1/messages/" + request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`).id(t).String()
+	state := func() string {
+		r := request(t, b.handler, "GET", path, "")
+		history, _ := r.body["history"].([]any)
+		last, _ := history[len(history)-1].(map[string]any)
+		if r.status != 200 || last["state"] != r.body["state"] {
+			t.Errorf("GET = %d %s, want a history that ends with the state", r.status, r.text)
+		}
+		return fmt.Sprint(r.body["state"])
+	}
+	if s := state(); s != "queued" {
+		t.Errorf("state %s before it is anywhere, want queued", s)
+	}
+	for _, s := range []State{DLQPending, DLQProcessing, Retrying, Failed, Resolved, Archived} {
+		k.letter = &Letter{State: s, Since: time.Now(), At: time.Now(), Error: "broken"}
+		if got := state(); got != string(s) {
+			t.Errorf("state %s with a letter that is %s", got, s)
+		}
+	}
+	k.letter, k.err = nil, fmt.Errorf("no broker")
+	if r := request(t, b.handler, "GET", path, ""); r.body["state"] != "queued" || r.body["note"] == nil {
+		t.Errorf("GET without a broker = %s, want a note", r.text)
+	}
+	k.place = &Place{Topic: "t", Partition: 3, Offset: 7, At: time.Now()}
+	if s := state(); s != "completed" {
+		t.Errorf("state %s of a record that is in its topic", s)
+	}
+}

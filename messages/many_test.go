@@ -1,0 +1,226 @@
+package messages
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+)
+
+// setupMany is setup with what operators do with many messages.
+func setupMany(t *testing.T, change ...func(*Config)) *bundle {
+	t.Helper()
+	b := setup(t, change...)
+	mux := http.NewServeMux()
+	cfg := huma.DefaultConfig("Messages", "1")
+	cfg.CreateHooks = nil
+	h := humago.New(mux, cfg)
+	NewAPI(b.Service).Register(h)
+	NewAPI(b.Service).RegisterMany(h)
+	b.handler = access.WithRequestIDs(mux)
+	return b
+}
+
+// laterMany hands in n messages for a topic that are due in an hour, by a client.
+func (b *bundle) laterMany(t *testing.T, topic, client string, n int) {
+	t.Helper()
+	items := make([]Item, n)
+	for i := range items {
+		items[i].NewMessage = NewMessage{Topic: topic, Delay: fmt.Sprintf("1h%dms", i)}
+	}
+	results, err := b.AcceptBatch(t.Context(), items, Options{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Err != nil || r.State != Scheduled {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
+// manyAnswer is what a request about many messages is answered.
+type manyAnswer struct {
+	DryRun  bool `json:"dry_run"`
+	Preview Tally
+	Result  *Changed
+	Next    string
+}
+
+func (b *bundle) many(t *testing.T, what, body string) manyAnswer {
+	t.Helper()
+	r := request(t, b.handler, "POST", "/v1/messages/"+what, body)
+	if r.status != 200 {
+		t.Fatalf("%s %s = %d %s", what, body, r.status, r.text)
+	}
+	var out manyAnswer
+	if err := json.Unmarshal([]byte(r.text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// due are how many of a topic's messages are due, and waits how many wait.
+func (b *bundle) due(t *testing.T, topic string) (due, waits int) {
+	t.Helper()
+	now, seen := time.Now(), map[gocql.UUID]bool{}
+	for _, v := range b.waiting(t) {
+		first := !seen[v.ID] // an attempt that failed may leave another slot behind
+		seen[v.ID] = true
+		switch {
+		case v.Topic != topic || !first:
+		case v.DeliverAt.After(now):
+			waits++
+		default:
+			due++
+		}
+	}
+	return due, waits
+}
+
+func TestMany_ReleaseByFilter(t *testing.T) {
+	t.Parallel()
+	b := setupMany(t)
+	b.laterMany(t, "a", "shop", 250)
+	b.laterMany(t, "a", "till", 5)
+	b.laterMany(t, "b", "shop", 7)
+	const filter = `"filter":{"topic":"a","client":"shop"}`
+
+	p := b.many(t, "release", `{`+filter+`,"dry_run":true}`)
+	if !p.DryRun || p.Preview.Messages != 250 || p.Preview.ByTopic["a"] != 250 || p.Preview.ByClient["shop"] != 250 || len(p.Preview.ByClient) != 1 ||
+		p.Result != nil || p.Next != "" || p.Preview.Last.Sub(*p.Preview.First) < 249*time.Millisecond {
+		t.Errorf("dry run: %+v", p)
+	}
+	if due, waits := b.due(t, "a"); due != 0 || waits != 255 {
+		t.Fatalf("after a dry run %d are due and %d wait", due, waits)
+	}
+	changed := 0
+	for cursor, requests := "", 1; ; requests++ {
+		r := b.many(t, "release", `{`+filter+`,"limit":100,"cursor":"`+cursor+`"}`)
+		if r.Result == nil || r.Result.Changed > 100 || r.Result.Gone != 0 || r.Preview.Messages != r.Result.Changed {
+			t.Fatalf("request %d: %+v", requests, r)
+		}
+		changed += r.Result.Changed
+		if cursor = r.Next; cursor == "" {
+			break
+		}
+		if requests == 10 {
+			t.Fatal("there is no end to it")
+		}
+	}
+	if due, waits := b.due(t, "a"); changed != 250 || due != 250 || waits != 5 {
+		t.Errorf("%d were released; %d are due and %d wait, want 250 and the other client's 5", changed, due, waits)
+	}
+	if due, waits := b.due(t, "b"); due != 0 || waits != 7 {
+		t.Errorf("of the other topic %d are due and %d wait", due, waits)
+	}
+	// Again there is nothing to do, and what is due can still be taken back.
+	if r := b.many(t, "release", `{`+filter+`}`); r.Result.Changed != 0 || r.Preview.Messages != 0 {
+		t.Errorf("again: %+v", r)
+	}
+	if r := b.many(t, "cancel", `{`+filter+`}`); r.Result.Changed != 250 || r.Next != "" {
+		t.Errorf("cancel: %+v", r)
+	}
+	if r := b.many(t, "cancel", `{`+filter+`}`); r.Result.Changed != 0 {
+		t.Errorf("cancel again: %+v", r)
+	}
+	if left := len(b.waiting(t)); left != 12 {
+		t.Errorf("%d wait, want 12", left)
+	}
+}
+
+func TestMany_ByTimes(t *testing.T) {
+	t.Parallel()
+	b := setupMany(t)
+	b.laterMany(t, "a", "shop", 3)
+	between := time.Now().Truncate(time.Millisecond).Add(2 * time.Millisecond) // messages have no finer times
+	for time.Now().Before(between) {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := b.Accept(t.Context(), NewMessage{Topic: "a", Delay: "2h"}, Options{Client: "shop"}); err != nil {
+		t.Fatal(err)
+	}
+	at := func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+	for filter, want := range map[string]int{
+		`"created_until":"` + at(between) + `"`:                3,
+		`"created_from":"` + at(between) + `"`:                 1,
+		`"until":"` + at(time.Now().Add(90*time.Minute)) + `"`: 3,
+		`"from":"` + at(time.Now().Add(90*time.Minute)) + `"`:  1,
+		`"client":"till"`: 0,
+		`"key":"k"`:       0,
+		`"topic":"a"`:     4,
+	} {
+		if p := b.many(t, "cancel", `{"filter":{`+filter+`},"dry_run":true}`); p.Preview.Messages != want {
+			t.Errorf("%s: %+v, want %d", filter, p.Preview, want)
+		}
+	}
+}
+
+func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
+	t.Parallel()
+	b := setupMany(t)
+	b.laterMany(t, "a", "shop", 2)
+	for _, body := range []string{
+		`{}`, `{"filter":{}}`, `{"filter":{"topics":"a"}}`, `{"filter":{"topic":"a"},"limit":0}`, `{"filter":{"topic":"a"},"limit":1001}`,
+		`{"filter":{"topic":"a"},"rate":0}`, `{"filter":{"topic":"a"},"rate":-1}`, `{"filter":{"topic":"a"},"cursor":"x"}`,
+		`{"filter":{"from":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
+	} {
+		for _, what := range []string{"release", "cancel"} {
+			if r := request(t, b.handler, "POST", "/v1/messages/"+what, body); r.status != 422 {
+				t.Errorf("%s %s = %d %s, want 422", what, body, r.status, r.text)
+			}
+		}
+	}
+	if due, waits := b.due(t, "a"); due != 0 || waits != 2 {
+		t.Errorf("%d are due and %d wait", due, waits)
+	}
+	// It is an operator's, not a caller's: the callers' API has none of it.
+	if r := request(t, newHandler(b.Service), "POST", "/v1/messages/cancel", `{"filter":{"topic":"a"}}`); r.status != http.StatusMethodNotAllowed && r.status != 404 {
+		t.Errorf("cancel by the callers' API = %d %s", r.status, r.text)
+	}
+}
+
+// The database goes away in between: what was done is done, and the same request
+// again does the rest.
+func TestMany_AgainAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	b := setupMany(t, func(c *Config) {
+		c.AttemptTimeout, c.WriteBudget = time.Second, time.Second
+		c.Breaker.Failures, c.Breaker.MinCalls = 1_000_000, 1_000_000
+	})
+	b.laterMany(t, "a", "shop", 60)
+	const body = `{"filter":{"topic":"a"}}`
+	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Skip: 20, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
+	if r := request(t, b.handler, "POST", "/v1/messages/release", body); r.status != 503 || r.body["outcome_unknown"] != true || r.header.Get("Retry-After") == "" {
+		t.Errorf("release = %d %v %s", r.status, r.header, r.text)
+	}
+	b.node.Faults().Clear()
+	if r := b.many(t, "release", body); r.Next != "" {
+		t.Errorf("again: %+v", r)
+	}
+	if due, waits := b.due(t, "a"); due != 60 || waits != 0 {
+		t.Errorf("%d are due and %d wait, want all due", due, waits)
+	}
+}
+
+// What a preview names one by one is bounded.
+func TestTally_IsBounded(t *testing.T) {
+	t.Parallel()
+	tally := NewTally()
+	for i := range 1000 {
+		tally.add(&schedule.Message{ID: gocql.UUID{1}, Topic: fmt.Sprint("t", i), Client: "c", DeliverAt: time.Unix(int64(i), 0)})
+	}
+	if len(tally.ByTopic) != maxTallied+1 || tally.ByTopic[""] != 1000-maxTallied || tally.ByClient["c"] != 1000 || tally.Messages != 1000 {
+		t.Errorf("%d topics, %d beside them", len(tally.ByTopic), tally.ByTopic[""])
+	}
+}

@@ -1,0 +1,172 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/thejerf/suture/v4"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+)
+
+// pass is one run of the relay: from a start until it is stopped, a fatal error, or
+// the CDC log has outrun it.
+type pass struct {
+	*Relay
+	p    *publisher
+	back *readback
+	dead *deadLetters
+	fill *backfill
+	// fail ends the pass with a cause.
+	fail context.CancelCauseFunc
+}
+
+// run is Run until the CDC log outruns the relay.
+func (r *Relay) run(ctx context.Context) error {
+	tail, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	r.streams.forget()
+	p, err := newPublisher(&r.cfg, r.metrics, func(err error) { fail(err) })
+	if err != nil {
+		return err
+	}
+	r.publisher.Store(p)
+	defer p.close()
+	back := newReadback(&r.cfg, r.metrics, r.store, r.generations(), p)
+	back.own = &r.own
+	r.readback.Store(back)
+	r.mu.Lock()
+	r.started = time.Now()
+	r.mu.Unlock()
+	for _, topic := range r.cfg.Topics {
+		p.wg.Go(func() {
+			if err := p.ensureTopic(p.ctx, topic); err != nil && Classify(err) == Permanent {
+				r.log.Error("topic cannot be made", "topic", topic, "err", err)
+			}
+		})
+	}
+	one := pass{Relay: r, p: p, back: back, fail: fail}
+	if err := one.learn(tail); err != nil {
+		if ctx.Err() != nil {
+			err = nil // asked to stop
+		}
+		return r.finish(ctx, p, err)
+	}
+	sup, err := one.services()
+	if err != nil {
+		return err
+	}
+	_ = sup.Serve(tail) // it ends when tail does, whose cause says why
+
+	fatal := context.Cause(tail)
+	if ctx.Err() != nil {
+		fatal = nil // asked to stop
+	}
+	return r.finish(ctx, p, fatal)
+}
+
+// learn finds out what a pass must know before it publishes anything: that it may run,
+// where it was, what is a dead letter, and what is in the topics.
+func (x *pass) learn(ctx context.Context) error {
+	var since time.Time
+	for _, step := range []func(context.Context) error{
+		x.findTable,
+		x.standBy,
+		x.refuseLetters,
+		func(ctx context.Context) (err error) {
+			since, err = x.takeOver(ctx)
+			return err
+		},
+		func(ctx context.Context) (err error) {
+			if x.dead, err = x.loadLetters(ctx, x.p); err != nil {
+				return err
+			}
+			x.back.alsoSince = earliest(since, x.dead.since)
+			x.fill = newBackfill(x.Relay, x.p, x.back)
+			x.backfill.Store(x.fill)
+			return x.fill.decide(ctx)
+		},
+		x.back.run,
+		func(ctx context.Context) error { return x.loadSettled(ctx, x.p, x.fill.since(x.back.position)) },
+		func(ctx context.Context) error { return x.fill.prepare(ctx) },
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// services are the parts that run beside each other. One that ends is started again,
+// unless its error is fatal.
+func (x *pass) services() (*suture.Supervisor, error) {
+	sup := suture.New("relay", suture.Spec{
+		EventHook:         x.supervised,
+		FailureThreshold:  1,
+		FailureBackoff:    x.cfg.RestartDelay,
+		Timeout:           x.cfg.DrainTimeout,
+		PassThroughPanics: true,
+	})
+	add := func(name string, run func(context.Context) error) {
+		sup.Add(&service{name: name, run: run, fail: x.fail})
+	}
+	replays := newReplayer(x.p, x.lookup)
+	replays.own = &x.own
+	x.dead.know(x.p)
+	add("reader", x.read)
+	add("checkpoints", func(ctx context.Context) error {
+		return x.streams.run(ctx, x.cfg.CheckpointInterval, x.cfg.IdleCheckpoint)
+	})
+	add("backfill", func(ctx context.Context) error {
+		err := x.fill.run(ctx)
+		if errors.Is(err, errOutrun) {
+			x.fail(err)
+			err = suture.ErrDoNotRestart
+		}
+		return err
+	})
+	if x.table.Plain() {
+		add("repairs", newRepairer(x.Relay, x.p, x.back).run)
+	}
+	add("memory", func(ctx context.Context) error { return x.forget(ctx, x.p) })
+	if x.p.letters.on() {
+		add("replays", func(ctx context.Context) error {
+			if err := x.dead.settle(ctx, replays); err != nil {
+				return err
+			}
+			return replays.run(ctx)
+		})
+	}
+	if x.cfg.Tail != TailOn {
+		return sup, nil
+	}
+	t := newTail(&x.cfg, x.metrics, x.generations(), newCQLLog(x.cfg.Session, x.table, &x.own), x.streams, x.p, x.lookup)
+	own := x.own // hints may come while another run begins
+	t.byTime, t.own = !x.table.Numbered(), &own
+	x.tail.Store(t)
+	add("tail", t.run)
+	if x.cfg.Hints == nil {
+		return sup, nil
+	}
+	if err := x.listen(); err != nil {
+		return nil, err
+	}
+	add("hints", func(ctx context.Context) error { return x.hints.Run(ctx, x.cfg.Hints) })
+	return sup, nil
+}
+
+// listen makes the relay ready for hints, which the tail of the time takes.
+func (r *Relay) listen() (err error) {
+	if r.hints == nil {
+		take := func(tokens []int64) { r.tail.Load().hint(tokens) }
+		if r.hints, err = hint.NewReceiver(r.cfg.HintKey, r.cfg.Registerer, take); err != nil {
+			return err
+		}
+	}
+	if err := r.cfg.Hints.SetReadDeadline(time.Time{}); err != nil { // a run before this one has ended with one
+		return fmt.Errorf("listen for hints: %w", err)
+	}
+	return nil
+}

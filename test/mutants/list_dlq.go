@@ -1,0 +1,85 @@
+package main
+
+// dlqMutants break what is done with dead letters.
+var dlqMutants = []mutant{
+	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
+		name: "the same error is tried again and again", file: "dlq/claim.go",
+		old: "	case f.SameError > 0 && repeats >= f.SameError:\n",
+		new: "	case false:\n",
+	}),
+	unit("TestDeadLetters_WaitForTheWindow", mutant{
+		name: "a window never closes", file: "dlq/schedule.go",
+		old: "return !began.IsZero() && !began.After(now)",
+		new: "return !began.IsZero()",
+	}),
+	{
+		name: "dlq: an hour is taken off a list that is relied on", file: "dlq/tidy.go", pkg: "./dlq", run: "TestTidy_",
+		old: "before := s.now().Add(-announceKept)\n",
+		new: "before := s.now()\n",
+	},
+	{
+		name: "dlq: a job acts on a letter again", file: "dlq/job_act.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
+		old: "	return version > 0, err", new: "	return version < 0, err",
+	},
+	{
+		name: "dlq: a runner that goes on acts again", file: "dlq/job_act.go", pkg: "./dlq", run: "CrashesAtEveryWrite|TwoNeverActTwice",
+		old: "		return job != none && l.job == job, nil", new: "		return false, nil",
+	},
+	{
+		name: "dlq: a batch is counted when it begins, too", file: "dlq/worker.go", pkg: "./dlq", run: "CrashesAtEveryWrite|ReplaysFollows",
+		old: "		j.batch = w.complete() + 1", new: "		j.batch = w.complete() + 1\n		j.cursor.Acted.Changed += len(ids)",
+	},
+	{
+		name: "dlq: a paused job goes on to the end of its batch", file: "dlq/worker.go", pkg: "./dlq", run: "PauseResumeCancel",
+		old: "					stop(errStopActing)", new: "					_ = errStopActing",
+	},
+	{
+		name: "dlq: the canary does not stop a job", file: "dlq/worker.go", pkg: "./dlq", run: "Canary",
+		old: "		if same != \"\" && j.Canary", new: "		if same == \"none\" && j.Canary",
+	},
+	{
+		name: "dlq: a letter names an edit that is not kept", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_",
+		old: "		if err = s.keepEdit(ctx, event, &edited); err == nil {", new: "		if edited.ID != (gocql.UUID{}) {",
+	},
+	{
+		name: "dlq: an edit passes over what somebody changed since", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_Refuses",
+		old: "	by.Version = expect", new: "	by.Version = 0",
+	},
+	{
+		name: "dlq: what is parked is replayed when it is edited", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
+		old: "		if l.Status == Parked {", new: "		if l.Status == Archived {",
+	},
+	{
+		name: "api: what the audit cannot have is done all the same", file: "dlq/api/audit.go", pkg: "./dlq/api", run: "TestAudit_NothingIsDone",
+		old: "		log.Warn(\"not done: the audit cannot be written\", \"err\", err)\n		return why\n",
+		new: "		log.Warn(\"not done: the audit cannot be written\", \"err\", err, \"why\", why)\n",
+	},
+	{
+		name: "api: a job that discards is an operator's", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestAccess_",
+		old: "		if a.action == action {\n			return a.role", new: "		if a.action == action {\n			return access.Operator",
+	},
+	{
+		name: "api: a job that purges is an operator's", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestAccess_",
+		old: "	return access.Admin // what takes", new: "	return access.Operator // what takes",
+	},
+	{
+		name: "api: a dry run of a job makes it", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestArchives_PurgeListAndRestore",
+		old: "	if b.DryRun {\n", new: "	if b.DryRun && b.Rate > 0 {\n",
+	},
+	{
+		name: "api: If-Match goes no further than the header", file: "dlq/api/actions.go", pkg: "./dlq/api", run: "TestAct_OneOfMany|TestAct_Refused",
+		old: "		by.Version = version\n", new: "",
+	},
+	{
+		name: "api: letters are purged to nowhere where there is no archive", file: "dlq/api/preview.go", pkg: "./dlq/api", run: "TestArchives_Refused",
+		old: "b.Action == dlq.ActionPurge && !b.NoArchive) {", new: "false) {",
+	},
+	{
+		name: "dlq: a purge leaves what edits would have published", file: "dlq/purge.go", pkg: "./dlq/archive", run: "TestKeeper_",
+		old: "	return s.removeEdits(ctx, event)\n", new: "	return nil\n",
+	},
+	{
+		name: "dlq: a letter is purged though it changed since it was copied", file: "dlq/archive/move.go", pkg: "./dlq/archive", run: "TestKeeper_",
+		old: "		by.Version = r.Version\n", new: "",
+	},
+}

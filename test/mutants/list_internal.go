@@ -1,0 +1,61 @@
+package main
+
+// internalMutants break what the packages share.
+var internalMutants = []mutant{
+	{
+		name: "an empty parameter is one that was left out", file: "internal/params/params.go", pkg: "./internal/params", run: "RefuseEmpty",
+		old: "if len(bad) == 0 {", new: "if true {",
+	},
+	{
+		name: "a certificate is read once", file: "internal/access/certificate.go", pkg: "./internal/access", run: "RenewedCertificate",
+		old: "if err != nil || seen == c.seen {", new: "if err != nil || seen != c.seen || seen == c.seen {",
+	},
+	{
+		name: "dlq/api: an error repeats what was sent", file: "internal/httpapi/discreet.go", pkg: "./dlq/api", run: "ErrorsDoNotRepeat",
+		old: "e.Value, e.Location = nil, jsonform.Plain(e.Location)", new: "e.Location = jsonform.Plain(e.Location)",
+	},
+	{
+		name: "an error repeats the name of a member", file: "internal/jsonform/fields.go", pkg: "./messages", run: "RepeatNothing",
+		old: "return plain + \"…\"", new: "return path",
+	},
+	{
+		name: "a server refuses before its load balancer knows", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "WhileItLeaves",
+		old: "if s.DrainDelay <= 0 {", new: "if true {",
+	},
+	{
+		name: "a kept connection brings requests to a server that leaves", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "WhileItLeaves",
+		old: "if ctx.Err() != nil {", new: "if false {",
+	},
+	{
+		name: "a second signal waits for the drain", file: "internal/daemon/signals.go", pkg: "./internal/daemon", run: "SecondSignal",
+		old: "os.Exit(exitInterrupted)", new: "_ = exitInterrupted; _ = os.Exit",
+	},
+	{
+		name: "anybody says whose a request is", file: "internal/access/proxies.go", pkg: "./internal/access", run: "WhoAsked",
+		old: "if err != nil || !p.trusts(clean(peer.Addr())) {", new: "if err != nil {",
+	},
+	{
+		name: "a caller behind a proxy says whose its request is", file: "internal/access/proxies.go", pkg: "./internal/access", run: "NobodySpoofs",
+		old: "\t\tif !p.trusts(at) {\n\t\t\treturn at", new: "\t\tif false {\n\t\t\treturn at",
+	},
+	{
+		name: "who does not read the answer keeps the connection", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "DoesNotRead",
+		old: "s.WriteTimeout,\n", new: "0 * s.WriteTimeout,\n",
+	},
+	{
+		name: "an open breaker asks the database", file: "internal/guard/breaker.go", pkg: "./messages", run: "Breaker",
+		old: "c.ConsecutiveFailures >= uint32(cfg.Failures) ||", new: "c.ConsecutiveFailures >= 100*uint32(cfg.Failures) ||",
+	},
+	{
+		name: "access: a role may do what the next one may", file: "internal/access/role.go", pkg: "./internal/access", run: ".",
+		old: "have >= need", new: "have+1 >= need",
+	},
+	{
+		name: "access: wrong tokens from an address have no end", file: "internal/access/gate.go", pkg: "./internal/access", run: ".",
+		old: "	if wait, ok := g.failures.take(from); !ok {", new: "	if wait, ok := g.failures.take(secret); !ok {",
+	},
+	{
+		name: "access: an operation that names no role is everybody's", file: "internal/access/huma.go", pkg: "./internal/access", run: ".",
+		old: "			needed = Admin\n", new: "			needed = Viewer\n",
+	},
+}

@@ -1,0 +1,61 @@
+package main
+
+// readerMutants break what reads the topics: watching and reacting.
+var readerMutants = []mutant{
+	{
+		name: "a problem of a WebSocket is a plain text", file: "watch/refusal.go", pkg: "./watch", run: "RefusalsAreProblems",
+		old: "if status >= http.StatusBadRequest {", new: "if status >= 600 {",
+	},
+	{
+		name: "react: a delivery is settled although it is not written", file: "react/runner.go", pkg: "./test/sim/reacting", run: "^TestSeeds$", env: []string{"REACTING_SEEDS=12"},
+		old: "if done && j.place != nil {\n\t\tr.settle", new: "if j.place != nil {\n\t\tr.settle",
+	},
+	{
+		name: "react: the events of an aggregate go at the same time", file: "react/rule.go", pkg: "./test/sim/reacting", run: "^TestSeeds$", env: []string{"REACTING_SEEDS=12"},
+		old: "if r.Order == OrderNone {", new: "if r.Order != \"\" {",
+	},
+	{
+		name: "react/delivery: a list believes its lookups", file: "react/delivery/list.go", pkg: "./react/delivery", run: "UnknownFirstWrite",
+		old: "|| !d.CreatedAt.Equal(places[i].CreatedAt)", new: "|| places[i].CreatedAt.IsZero()",
+	},
+	{
+		name: "react: the client alone finds out where a rule begins", file: "react/begin.go", pkg: "./react", run: "WhileItBegins",
+		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
+	},
+	{
+		name: "a watcher that is slow stays", file: "watch/hub.go", pkg: "./watch", run: "SlowOne",
+		old: "		close(sub.dropped)\n", new: "",
+	},
+	{
+		name: "who comes back misses what came while it caught up", file: "watch/subscription.go", pkg: "./watch", run: "ResumesWithout",
+		old: "			if at, _ := s.at.at(name, partition); at < until {", new: "			if at, _ := s.at.at(name, partition); at < min(until, 0) {",
+	},
+	{
+		name: "the end of a transaction is waited for as an event", file: "watch/subscription.go", pkg: "./watch", run: "BehindATransaction",
+		old: "kgo.KeepControlRecords(), ", new: "",
+	},
+	{
+		name: "a topic that is made anew is not read", file: "watch/hub.go", pkg: "./watch", run: "MadeAnew",
+		old: "	h.client.PurgeTopicsFromConsuming(name)\n", new: "",
+	},
+	{
+		name: "who comes back sees again what it saw", file: "watch/subscription.go", pkg: "./watch", run: "Resumes",
+		old: "			at, ok := from.at(name, partition)\n			if ok {", new: "			at, ok := from.at(name, partition)\n			at = max(0, at-1)\n			if ok {",
+	},
+	{
+		name: "a topic that comes later is followed from when it is noticed", file: "watch/follow.go", pkg: "./watch", run: "Follow_TopicsThatComeLater",
+		old: "		s.at[name] = map[int32]int64{}\n", new: "		_ = name\n",
+	},
+	{
+		name: "a topic that came while a follower was away is followed from now on", file: "watch/position.go", pkg: "./watch", run: "Follow_Resumes",
+		old: "			out[name] = make(map[int32]int64)\n", new: "",
+	},
+	{
+		name: "a page elsewhere may watch", file: "watch/socket.go", pkg: "./watch", run: "Foreign",
+		old: "Subprotocols: []string{protocol}}", new: "Subprotocols: []string{protocol}, InsecureSkipVerify: true}",
+	},
+	{
+		name: "partitions that come later are not watched", file: "watch/hub.go", pkg: "./watch", run: "ComesLater",
+		old: "		if _, known := t.next[partition]; !known && o.Err == nil {", new: "		if _, known := t.next[partition]; !known && o.Err == nil && t.refs == 0 {",
+	},
+}

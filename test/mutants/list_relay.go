@@ -1,0 +1,334 @@
+package main
+
+// relayMutants break the relay and its shards.
+var relayMutants = []mutant{
+	sharing("TestMember_FencesItself", mutant{
+		name: "an instance works on past its lease", file: "relay/share/lease.go",
+		old: "return end == nil || past(time.Now(), *end)",
+		new: "return end == nil",
+	}),
+	sharing("TestMember_CountsFromWhenItSent", mutant{
+		name: "a lease counts from when the broker's answer came", file: "relay/share/heartbeat.go",
+		old: "m.lease.renew(sent, false)",
+		new: "m.lease.renew(time.Now(), false)",
+	}),
+	sharing("TestLease", mutant{
+		name: "heartbeats make a lease last past a rebalance", file: "relay/share/lease.go",
+		old: "last.Before(end) {",
+		new: "last.Before(sent) {",
+	}),
+	sharing("TestPast_BelievesTheFurtherClock", mutant{
+		name: "a lease lasts while the machine sleeps", file: "relay/share/lease.go",
+		old: "return monotonic <= 0 || wall <= 0",
+		new: "return monotonic <= 0 && wall <= 0",
+	}),
+	sharing("TestMember_SharesWithWhoJoins", mutant{
+		name: "a shard goes to another instance before it is drained", file: "relay/share/group.go",
+		old: "h.cancel(ErrRevoked)\n	}\n	m.await(holds)",
+		new: "h.cancel(ErrRevoked)\n	}",
+	}),
+	sharing("TestMember_LeavesWithoutTheSessionTimeout", mutant{
+		name: "an instance that drains sends no heartbeats", file: "relay/share/member.go",
+		old: "m.heartbeats(still)",
+		new: "m.heartbeats(tail)",
+	}),
+	sharing("TestHold_StaysLost", mutant{
+		name: "a shard that was lost is owned again when the broker answers", file: "relay/share/hold.go",
+		old: "		h.lose(errFenced)\n		return *h.lost.Load()",
+		new: "		return errFenced",
+	}),
+	unit("TestPublisher_WritesNothingBehindTheFence", mutant{
+		name: "what the producer has is written behind the fence", file: "relay/fence.go",
+		old: "return &fencedConn{c, fence}, nil",
+		new: "return c, nil",
+	}),
+	seeds(mutant{
+		name: "a checkpoint is one event early", file: "relay/progress.go",
+		old: "	if n == 0 {\n		return\n	}\n	s.base",
+		new: "	if n < len(s.pending) {\n		s.position = s.pending[n].time\n	}\n	if n == 0 {\n		return\n	}\n	s.base",
+	}),
+	seeds(mutant{
+		name: "an event counts as acknowledged when it is handed on", file: "relay/sequencer.go",
+		old: "if err := s.admit(ctx, e, since, func() { p.settle(id) }); err != nil {",
+		new: "if err := s.admit(ctx, e, since, nil); err == nil { p.settle(id) } else {",
+	}),
+	seeds(mutant{
+		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/offer.go",
+		old: "		it.settled = append(it.settled, o.settled)\n	}\n	return false",
+		new: "		return true\n	}\n	return false",
+	}),
+	seeds(mutant{
+		name: "the sweep hands nothing on", file: "relay/sweep.go",
+		old: "return s.sequencer.take(ctx, c.progress, change.Time, events)",
+		new: "return s.sequencer.take(ctx, c.progress, change.Time, events[:0])",
+	}),
+	seeds(mutant{
+		name: "the sweep has no confidence window", file: "relay/sweep.go",
+		old: "ConfidenceWindowSize:     s.cfg.ConfidenceWindow,",
+		new: "ConfidenceWindowSize:     1,",
+	}),
+	seeds(mutant{
+		name: "the tail does not remember what it handed on", file: "relay/bury.go",
+		old: "		p.memory.addFresh(it.event.ID, it.written)",
+		new: "		_ = it.shown",
+	}),
+	seeds(mutant{
+		name: "what the sweep has shown is forgotten at once", file: "relay/memory.go",
+		old: "			m.shownAs(id, written, how)\n			return",
+		new: "			_ = how\n			return",
+	}),
+	seeds(mutant{
+		name: "what was read back is forgotten", file: "relay/readback.go",
+		old: "r.publisher.seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))",
+		new: "r.publisher.seed(&backEvents{}, time.Now())",
+	}),
+	seeds(mutant{
+		name: "read-back begins too late", file: "relay/readback.go",
+		old: "mark.Add(-r.cfg.ReadBackMargin)); err != nil {\n		return err\n	}\n	r.report(",
+		new: "mark.Add(4*r.cfg.ReadBackMargin)); err != nil {\n		return err\n	}\n	r.report(",
+	}),
+	seeds(mutant{
+		name: "the sequencer ignores gaps", file: "relay/offer.go",
+		old: "case e.Sequence == l.next, e.Sequence > l.next && o.anyway:",
+		new: "case e.Sequence >= l.next:",
+	}),
+	seeds(mutant{
+		name: "an unknown aggregate begins anywhere", file: "relay/offer.go",
+		old: "case !known && (e.Sequence == 1 || o.anyway):",
+		new: "case !known:",
+	}),
+	seeds(mutant{
+		name: "the next event for another topic does not wait", file: "relay/publisher.go",
+		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):",
+		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
+	}),
+	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
+		name: "events pass one that is too large", file: "relay/publisher.go",
+		old: "l.alone = p.mayBeTooLarge(it)", new: "l.alone = false",
+	}),
+	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
+		name: "a topic's limit is asked for once", file: "relay/larger.go",
+		old: "if limit <= before {", new: "if limit > 0 {",
+	}),
+	seeds(mutant{
+		name: "an event that is refused is dropped", file: "relay/suspects.go",
+		old: "	case p.letters.on():\n		p.bury(l, err)\n",
+		new: "	case p.letters.on():\n		l.suspect, l.failed = false, nil\n		p.settle(l, front, false)\n		p.pump(l)\n		p.rest(l)\n",
+	}),
+	scenario("TestGeneration_CrashAtTheEndOfOne", mutant{
+		name: "a generation is entered before the one before is drained", file: "relay/streams.go",
+		old: "if err := p.waitSettled(ctx); err != nil {",
+		new: "if err := p.waitBelow(ctx, 1<<30); err != nil {",
+	}),
+	scenario("TestGeneration_CheckpointsCannotBeSaved", mutant{
+		name: "a checkpoint that cannot be saved ends the reader", file: "relay/checkpoint.go",
+		old: "if err == nil || ctx.Err() != nil || Classify(err) == Fatal {",
+		new: "if true {",
+	}),
+	seeds(mutant{
+		name: "acks of the leader alone, and no idempotence", file: "relay/publisher.go",
+		old: "		kgo.RequiredAcks(kgo.AllISRAcks()),",
+		new: "		kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(),",
+	}),
+	scenario("TestGeneration_StoppedAtTheEndOfOne", mutant{
+		name: "a stop does not reach a reader that has generations waiting", file: "relay/sweep.go",
+		old: "		reader.Stop()\n",
+		new: "		_ = reader\n",
+	}),
+	unit("TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded", mutant{
+		name: "an aggregate changes its partition with events under way", file: "relay/lane.go",
+		old: "if p := l.partition.Load(); p >= 0 && int(p) < n {",
+		new: "if p := l.partition.Load(); p >= 0 && n < 0 {",
+	}),
+	unit("TestReadback_KnowsWhatWasUnderWay", mutant{
+		name: "read-back does not wait for quiet", file: "relay/readback.go",
+		old: "		if !quiet.IsZero() && !came {",
+		new: "		if true || quiet.IsZero() || came {",
+	}),
+	unit("TestReadback_.*", mutant{
+		name: "a stream without a checkpoint is not read back from its beginning", file: "relay/readback_mark.go",
+		old: "			earlier(begin)\n",
+		new: "			_ = begin\n",
+	}),
+	unit("TestReadback_.*", mutant{
+		name: "the topics of a template are not remembered", file: "relay/topics_make.go",
+		old: "			err = p.remember(ctx, topic)",
+		new: "			_ = p.remember",
+	}),
+	unit("TestDeadLetters_TheCheckpointWaitsForTheLetter", mutant{
+		name: "a dead letter is settled before it is written", file: "relay/bury.go",
+		old: "	p.letters.writing++\n	p.mu.Unlock()\n",
+		new: "	p.letters.writing++\n	p.settle(l, it, true)\n	p.mu.Unlock()\n",
+	}),
+	unit("TestShards_CarryEachTheirOwn", mutant{
+		name: "the sweep hands on rows of other shards", file: "relay/sweep.go",
+		old: "		if !s.own.row(row) {\n",
+		new: "		if false {\n",
+	}),
+	unit("TestShards_CarryEachTheirOwn", mutant{
+		name: "the tail hands on rows of other shards", file: "relay/tail_row.go",
+		old: "	if !c.r.again && !c.own.key(data) {\n",
+		new: "	if false {\n",
+	}),
+	unit("TestShards_CarryEachTheirOwn", mutant{
+		name: "a shard reads all streams", file: "relay/shard_streams.go",
+		old: "	return s.kept != nil && s.kept.index(stream) < 0\n",
+		new: "	return false\n",
+	}),
+	unit("TestShards_CarryEachTheirOwn", mutant{
+		name: "a shard does not read the streams at its edges", file: "relay/shard_streams.go",
+		old: "			return own.meets(a) || i == 0",
+		new: "			return a.has(own.after+1) && a.has(own.upTo) || i == 0",
+	}),
+	unit("TestShards_OneIsBehindWhenTheirNumberChanges", mutant{
+		name: "a shard goes on where the first of those before it was", file: "relay/shard_layouts.go",
+		old: "pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(at, pos) < 0 {",
+		new: "pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(at, pos) > 0 {",
+	}),
+	unit("TestShards_OneIsBehindWhenTheirNumberChanges", mutant{
+		name: "a shard goes on with the newest generation of those before it", file: "relay/shard_layouts.go",
+		old: "len(before) == 0 || b.generation.Before(generation)",
+		new: "len(before) == 0 || b.generation.After(generation)",
+	}),
+	unit("TestShards_ReadBackTheirOwn", mutant{
+		name: "read-back keeps what other shards published", file: "relay/readback_scan.go",
+		old: "	return e, found == 3 && own, nil\n",
+		new: "	_ = own\n	return e, found == 3, nil\n",
+	}),
+	unit("TestShards_DeadLetters", mutant{
+		name: "a shard takes on the dead letters of others", file: "relay/letters_load.go",
+		old: "if e.Status.Open() && r.ownLetter(p, e.EventID, e.AggregateID, e.WrittenAt) {\n",
+		new: "if e.Status.Open() {\n",
+	}),
+	unit("TestShards_DeadLetters", mutant{
+		name: "a shard answers what is asked of others", file: "relay/replay_requests.go",
+		old: "r.p.letters.table, r.own.text)",
+		new: "r.p.letters.table, nil)",
+	}),
+	unit("TestShards_ScansAndRepairs", mutant{
+		name: "a shard answers the repairs of others", file: "relay/repair.go",
+		old: " || !r.own.plain(q.Aggregate) })",
+		new: " })",
+	}),
+	unit("TestShards_GoOnWithAScan", mutant{
+		name: "a scan is not taken over by shards of another number", file: "relay/shard_layouts.go",
+		old: "	if err := followScans(ctx, own, before, time.Now()); err != nil {\n",
+		new: "	if err := error(nil); err != nil {\n",
+	}),
+	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
+		name: "dead letters are not read at the start", file: "relay/letters_load.go",
+		old: "			if e.Status.Open() && ",
+		new: "			if false && ",
+	}),
+	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
+		name: "read-back does not go back to the claim of a dead letter", file: "relay/run.go",
+		old: "			x.back.alsoSince = earliest(since, x.dead.since)\n",
+		new: "			_ = since\n",
+	}),
+	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
+		name: "later events pass a dead letter of their aggregate", file: "relay/publisher.go",
+		old: "(it.death != nil || p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type))",
+		new: "it.death != nil",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "a dead letter is replayed without a claim", file: "relay/replay_batch.go",
+		old: "	claims := p.letters.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)\n",
+		new: "	claims := make([]dlq.Claimed, len(ids))\n	for i, id := range ids {\n		claims[i].Letter, claims[i].Err = p.letters.store.Read(p.ctx, id)\n	}\n",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "a dead letter that was replayed stays open", file: "relay/replay_batch.go",
+		old: "	errs := r.p.letters.store.ResolveMany(r.p.ctx, many, r.owner)\n",
+		new: "	errs := make([]error, len(many))\n",
+	}),
+	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
+		name: "a chain is replayed when its last letter is due", file: "relay/letters.go",
+		old: "return &c.letters[0]",
+		new: "return &c.letters[len(c.letters)-1]",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "the last dead letter of a chain is replayed first", file: "relay/replay.go",
+		old: "		w.refs = append(w.refs, ref)\n",
+		new: "		w.refs = append([]letterRef{ref}, w.refs...)\n",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "a replay that an open breaker stopped counts as failed", file: "relay/replay_batch.go",
+		old: "		case errors.Is(end.err, errBreakerOpen):\n",
+		new: "		case false:\n",
+	}),
+	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
+		name: "a canary ignores the error", file: "relay/replay_end.go",
+		old: "		if g.failure != key {\n",
+		new: "		if true {\n",
+	}),
+	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
+		name: "there are no canaries", file: "relay/canary.go",
+		old: "	case g.letters <= above || g.stage == len(canaryStages):\n",
+		new: "	case true:\n",
+	}),
+	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
+		name: "a condition that does not hold is no reason to wait", file: "relay/replay_gates.go",
+		old: "if why := r.health.first(names); why != \"\" {",
+		new: "if why := r.health.first(names); false {",
+	}),
+	unit("TestDeadLetters_AStopWaitsForReplays", mutant{
+		name: "a stop does not wait for replays", file: "relay/publisher.go",
+		old: "(left == blocked || p.shut()) && !p.replays() ||",
+		new: "left == blocked || p.shut() ||",
+	}),
+	unit("TestDeadLetters_AnOperatorsWordOutlivesTheClaim", mutant{
+		name: "an operator's word is lost with a claim", file: "relay/replay_end.go",
+		old: "			r.adopt(id)\n			return false\n",
+		new: "			r.later(id, atOperator)\n			return false\n",
+	}),
+	unit("TestDeadLetters_SpillAndComeBack", mutant{
+		name: "attempts are used up while the breaker is open", file: "relay/publisher.go",
+		old: "		case p.stays(l, it):\n",
+		new: "		case p.stays(l, it):\n			it.attempts++\n",
+	}),
+	unit("TestDeadLetters_HoldAfterTheLimit", mutant{
+		name: "the spill limit is ignored", file: "relay/bury.go",
+		old: "|| p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {",
+		new: "{",
+	}),
+	unit("TestPublisher_SurvivesFaults", mutant{
+		name: "what may be on the wire is given up", file: "relay/lane.go",
+		old: "return c.p.wired.Load() >= c.handed.Load()",
+		new: "return false",
+	}),
+	unit("TestBreaker_Transitions", mutant{
+		name: "a half-open breaker lets everything through", file: "relay/breaker.go",
+		old: "uint32(cfg.BreakerProbes),",
+		new: "1 << 30,",
+	}),
+	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
+		name: "what an operator ended is forgotten", file: "relay/replay_adopt.go",
+		old: "		p.memory.addUnsent(id, written)\n",
+		new: "",
+	}),
+	unit("TestDeadLetters_ARestoredOneIsReplayed", mutant{
+		name: "the event of a restored letter still counts as out", file: "relay/replay_adopt.go",
+		old: "	r.p.memory.forgetUnsent(e.EventID)\n",
+		new: "",
+	}),
+	{
+		name: "a message's topic follows the relay's template", file: "relay/topics.go", pkg: "./relay", run: "TestConfig_TopicOf",
+		old: "	if e.AggregateType == outbox.MessageAggregate {", new: "	if e.AggregateType == outbox.MessageAggregate+\"s\" {",
+	},
+	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
+		name: "an edited event does not say which it stands for", file: "relay/replay_event.go",
+		old: "		e.EditOf = e.IDString()\n", new: "",
+	}),
+	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
+		name: "read-back takes an edited event for another", file: "relay/readback_scan.go",
+		old: "	if len(original) > 0 {", new: "	if len(original) > 1000 {",
+	}),
+	unit("TestBackfill_TailLeavesToTheScanWhatIsItsOwn", mutant{
+		name: "the tail hands on what a scan answers for while a stream is not opened", file: "relay/streams.go",
+		old: "	return s.unread(), true",
+		new: "	return s.unread(), false",
+	}),
+	unit("TestPartitioner_KeepsALaneInOneBatch", mutant{
+		name: "an aggregate's records are under way in two batches", file: "relay/lane.go",
+		old: "			l.turned.Store(true)\n", new: "",
+	}),
+}

@@ -1,0 +1,124 @@
+package main
+
+// serviceMutants break orders, messages, their schedule and the client.
+var serviceMutants = []mutant{
+	seeds(mutant{
+		name: "an order that is retried keeps its old time", file: "orders/create.go",
+		old: "	if began {\n		eventTime",
+		new: "	if !began {\n		eventTime",
+	}),
+	{
+		name: "an Idempotency-Key does not decide the ids", file: "orders/create.go", pkg: "./orders", run: ".",
+		old: "		if id, err = s.claim(ctx, opts.IdempotencyKey, opCreate, n, id); err != nil {",
+		new: "		if _, err = s.claim(ctx, opts.IdempotencyKey, opCreate, n, id); err != nil {",
+	},
+	{
+		name: "a cancellation does not ask whether the message is out", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
+		old: "payload = null, headers = null, content_type = null WHERE id = ? IF state = 'scheduled'\"",
+		new: "payload = null, headers = null, content_type = null WHERE id = ? IF state != 'nothing'\"",
+	},
+	{
+		name: "a release does not ask whether the message was cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
+		old: "release_at = ? WHERE id = ? IF state = 'scheduled' AND", new: "release_at = ? WHERE id = ? IF state != 'nothing' AND",
+	},
+	{
+		name: "a release ahead of time does not ask whether the message was cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Hasten",
+		old: "changed_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?\"", new: "changed_at = ? WHERE id = ? IF deliver_at = ?\"",
+	},
+	{
+		name: "a message released ahead of time has no slot before its old one", file: "schedule/hasten.go", pkg: "./test/sim/later", run: "DiesWhileItReleases",
+		old: "if err := s.putSlot(ctx, early); err != nil {", new: "if err := ctx.Err(); err != nil {",
+	},
+	{
+		name: "writing a scheduled message again covers what was decided", file: "schedule/store.go", pkg: "./schedule", run: "RevivesNothing",
+		old: "b.Query(putRow, m.CreatedAt.Add(-writtenBefore).UnixMicro()", new: "b.Query(putRow, now.Add(writtenBefore).UnixMicro()",
+	},
+	{
+		name: "a release taken up again has a write time of its own", file: "schedule/release.go", pkg: "./schedule", run: "Cancellations|CutOff",
+		old: "		at, dueAt := s.cfg.Now(), m.DeliverAt\n		won, err := s.store.release(ctx, &m, at)", new: "		at, dueAt := s.cfg.Now(), m.DeliverAt\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
+	},
+	{
+		name: "a change does not look whether the order is as its caller saw it", file: "orders/change.go", pkg: "./orders", run: "StaleVersion",
+		old: "!slices.Contains(opts.IfVersion, head.Version) {", new: "!slices.Contains(opts.IfVersion, head.Version) && head.Version < 0 {",
+	},
+	{
+		name: "a change that lost the race counts as made", file: "orders/change.go", pkg: "./orders", run: ".",
+		old: "			if applied {\n				s.committed", new: "			if applied || err == nil {\n				s.committed",
+	},
+	{
+		name: "a batch with a message that may still be taken is not sent again", file: "client/messages.go", pkg: "./client", run: "RepeatsABatch",
+		old: "if p := r.Results[i].Problem; p != nil && again(p) {", new: "if p := r.Results[i].Problem; p != nil && again(p) && p.Status == 0 {",
+	},
+	{
+		name: "the client does not wait as long as it is asked to", file: "client/client.go", pkg: "./client", run: "RepeatsWithTheSameKey|TakingBack",
+		old: "wait = max(wait, p.RetryAfter)", new: "wait = max(wait, p.RetryAfter/10)",
+	},
+	{
+		name: "each attempt of the client has a key of its own", file: "client/client.go", pkg: "./client", run: "RepeatsWithTheSameKey",
+		old: "	req.Header = r.header.Clone()\n", new: "	req.Header = r.header.Clone()\n	req.Header.Set(\"Idempotency-Key\", rand.Text())\n",
+	},
+	{
+		name: "a release taken up late keeps its write time", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
+		old: "const stale = 30 * time.Second", new: "const stale = 30 * time.Hour",
+	},
+	{
+		name: "what was due while nobody was there is left", file: "schedule/scheduler.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
+		old: "w.from = began.Add(-MaxAhead - 30*24*time.Hour)", new: "w.from = began.Add(-time.Minute)",
+	},
+	{
+		name: "a slot is dropped before its message is in the outbox", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
+		old: "	if handed, err := s.hand(ctx, &m); err != nil || !handed {", new: "	if err := s.store.dropSlot(ctx, x); err != nil {\n		return err\n	}\n	if handed, err := s.hand(ctx, &m); err != nil || !handed {",
+	},
+	{
+		name: "a message that another takes up is forgotten", file: "schedule/release.go", pkg: "./schedule", run: "AgainWhileItIsTakenUp",
+		old: "			return false, err\n		}\n		m.releaseAt", new: "			return err == nil, err\n		}\n		m.releaseAt",
+	},
+	{
+		name: "a caller who hung up is a defect", file: "orders/http.go", pkg: "./orders", run: "HungUp",
+		old: "	if httpapi.HungUp(ctx, err) {", new: "	if httpapi.HungUp(ctx, nil) {",
+	},
+	{
+		name: "a repeated creation is answered with the order as it is now", file: "orders/create.go", pkg: "./orders", run: "OrderLifecycle",
+		old: "if err != nil || o.Version == 1 {", new: "if err != nil || o.Version > 0 {",
+	},
+	{
+		name: "orders: an error repeats what was sent", file: "orders/http.go", pkg: "./orders", run: "RepeatNothing",
+		old: "\thttpapi.Discreet(&cfg)\n", new: "",
+	},
+	{
+		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
+		old: "		case req.Method != via[0].Method:\n			return http.ErrUseLastResponse\n", new: "",
+	},
+	{
+		name: "the row of a message covers what a server says whose clock is behind", file: "schedule/store.go", pkg: "./test/sim/later", run: "Seeds",
+		old: "const writtenBefore = time.Hour", new: "const writtenBefore = time.Second",
+	},
+	{
+		name: "a repeated message goes the way of its new time", file: "messages/service.go", pkg: "./messages", run: "RepeatedAfterItsTime",
+		old: "later := at.After(id.createdAt)", new: "later := at.After(s.cfg.Now())",
+	},
+	{
+		name: "memory has room for all that waits", file: "schedule/scheduler.go", pkg: "./schedule", run: "LittleMemory",
+		old: "room: make(chan struct{}, cfg.MaxPending)", new: "room: make(chan struct{}, 1<<20)",
+	},
+	{
+		name: "a page of the list forgets those of the same time", file: "schedule/slots.go", pkg: "./schedule", run: "ListsByTime",
+		old: "	if after.ID != (gocql.UUID{}) {\n		if err", new: "	if after.ID != (gocql.UUID{}) && limit < 0 {\n		if err",
+	},
+	{
+		name: "a retried batch has ids of its own", file: "messages/service.go", pkg: "./messages", run: "Batch",
+		old: "one.id = outbox.NameID(id.id, strconv.Itoa(i))", new: "one.id = outbox.NameID(outbox.NewID(), strconv.Itoa(i))",
+	},
+	{
+		name: "a message that was taken back comes back with its Idempotency-Key", file: "messages/service.go", pkg: "./messages", run: "SameKey",
+		old: "		if found && state != Scheduled {", new: "		if found && state == Queued {",
+	},
+	{
+		name: "a write that timed out counts as not made", file: "messages/service.go", pkg: "./messages", run: "AnswersAreTrue",
+		old: "		case fate == cqlcode.Unknown:\n			unknown = true", new: "		case fate == cqlcode.Unknown:\n			unknown = false",
+	},
+	{
+		name: "any topic may be written to", file: "messages/message.go", pkg: "./messages", run: "NamesEveryBadField",
+		old: "	case !c.allowed(n.Topic):", new: "	case false && !c.allowed(n.Topic):",
+	},
+}

@@ -1,0 +1,60 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/template"
+)
+
+// setup is what every peer is started with.
+type setup struct {
+	Config
+	// InnerPort is where its parts talk to each other.
+	InnerPort int
+
+	name      string
+	libs      string // where its jars are
+	file      string // its configuration
+	temporary bool   // Dir is
+}
+
+// newSetup gives a peer a directory and ports, where it has none.
+func newSetup(name string, cfg Config) (*setup, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &setup{Config: cfg, name: name}
+	if s.temporary, err = directory(name, &s.Config); err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	if s.Port == 0 {
+		s.Port = ports[0]
+	}
+	s.InnerPort = ports[1]
+	return s, nil
+}
+
+// prepare gets the peer's jars and writes its configuration, to a file of the
+// template's name.
+func (s *setup) prepare(ctx context.Context, form *template.Template) (err error) {
+	if s.libs, err = jars(ctx, s.Cache, s.name); err != nil {
+		return err
+	}
+	s.file = filepath.Join(s.Dir, form.Name())
+	f, err := os.Create(s.file)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(form.Execute(f, s), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", s.file, err)
+	}
+	return nil
+}
