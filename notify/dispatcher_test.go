@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 )
 
 // recorder is a target that remembers, and answers with the next of errs.
@@ -47,31 +48,14 @@ func (r *recorder) ids() (out []string) {
 // running is a dispatcher under way in a bubble.
 type running struct {
 	*Dispatcher
-	log  *lockedBuffer
+	log  *logtest.Buffer
 	stop func() time.Duration // and wait; how long that took
 	reg  *prometheus.Registry
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func start(t *testing.T, conf Config) *running {
 	t.Helper()
-	r := &running{log: &lockedBuffer{}, reg: prometheus.NewRegistry()}
+	r := &running{log: new(logtest.Buffer), reg: prometheus.NewRegistry()}
 	conf.Logger = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	conf.Registerer = r.reg
 	var err error

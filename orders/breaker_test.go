@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
@@ -22,13 +23,12 @@ import (
 // database is back it closes by itself.
 func TestService_BreakerOpensAndCloses(t *testing.T) {
 	t.Parallel()
-	var log strings.Builder
-	var mu sync.Mutex
+	var log logtest.Buffer
 	b := setup(t)
 	opening := func(open time.Duration) (*Service, http.Handler) {
 		s := b.another(t, func(c *Config) {
 			c.Breaker = Breaker{Failures: 4, Open: open}
-			c.Logger = slog.New(slog.NewTextHandler(lockedWriter{&log, &mu}, nil))
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		return s, newHandler(t, s, ServerConfig{})
 	}
@@ -79,24 +79,11 @@ func TestService_BreakerOpensAndCloses(t *testing.T) {
 	if state, _ := s.guard.Breaker(); state != "open" {
 		t.Errorf("before its time the other one is %s", state)
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	for _, want := range []string{"breaker opens", "half-open", "breaker closes"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %q", want)
 		}
 	}
-}
-
-type lockedWriter struct {
-	b  *strings.Builder
-	mu *sync.Mutex
-}
-
-func (w lockedWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.b.Write(p)
 }
 
 // Without room nothing is spent on a request, not even on what is wrong with it.
@@ -187,12 +174,11 @@ func TestService_ShedsLoad(t *testing.T) {
 func TestHTTP_ACallerWhoHungUp(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	var log strings.Builder
-	var mu sync.Mutex
+	var log logtest.Buffer
 	b := setup(t, func(c *Config) {
 		c.Registerer = reg
 		c.Load = Load{MaxInFlight: 1, MaxWaiting: 1, MaxWait: time.Minute}
-		c.Logger = slog.New(slog.NewTextHandler(lockedWriter{&log, &mu}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	})
 	h := newHandler(t, b.Service, ServerConfig{})
 	hungUp := func(method, path, body string) {
@@ -218,9 +204,7 @@ func TestHTTP_ACallerWhoHungUp(t *testing.T) {
 	hungUp("POST", "/v1/orders", goodBody)
 	hungUp("POST", "/v1/orders/"+id+"/cancel", "{}")
 	leave()
-	mu.Lock()
-	defer mu.Unlock()
-	if log.Len() > 0 {
+	if log.String() != "" {
 		t.Errorf("the log has %s", log.String())
 	}
 }

@@ -103,6 +103,7 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	// No $schema member in every answer, and no pages that load scripts from elsewhere.
 	cfg.CreateHooks = nil
 	cfg.DocsPath, cfg.SchemasPath = "", ""
+	httpapi.BrokenBodies(&cfg)
 	cfg.Transformers = append(cfg.Transformers, typeOf)
 	httpapi.Discreet(&cfg)
 	if a.gate != nil {
@@ -113,7 +114,9 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	if a.gate != nil {
 		h.UseMiddleware(a.admit)
 	}
-	h.UseMiddleware(params.RefuseEmpty(h))
+	h.UseMiddleware(httpapi.WholeBodies(func(ctx huma.Context, detail string) {
+		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, problemTooLarge, detail))
+	}), params.RefuseEmpty(h))
 
 	a.writing(h, maxBody)
 	a.handling(h, maxBody)

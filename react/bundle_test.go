@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -175,25 +175,8 @@ type bundle struct {
 	kafka    []kgo.Opt
 	producer *kgo.Client
 	store    *memory
-	log      *lockedBuffer
+	log      *logtest.Buffer
 	stops    []func()
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 const testPartitions = 4
@@ -209,7 +192,7 @@ func inBubble(t *testing.T, f func(b *bundle)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bundle{t: t, store: newMemory(), log: new(lockedBuffer)}
+		b := &bundle{t: t, store: newMemory(), log: new(logtest.Buffer)}
 		var err error
 		b.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(b.net.Listen), kfake.SeedTopics(testPartitions, "a", "b"))
 		if err != nil {

@@ -105,6 +105,10 @@ type Config struct {
 	// waits for nothing that is under way, and saves no checkpoint. Who fences also
 	// ends Run's context. See package share.
 	Fence func() error
+	// ReadBacks, if not nil, is the same for all shards of this table that the process
+	// carries: those that begin together read the topics back together, once. Default
+	// nil: each reads them for itself.
+	ReadBacks *ReadBacks
 	// Keyspace holds relay_checkpoints and relay_topics, and the outbox table
 	// unless TableKeyspace names another. Required.
 	Keyspace string

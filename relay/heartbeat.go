@@ -26,7 +26,7 @@ const (
 
 // heartbeat is what a relay says of itself, as JSON in relay_instances.
 type heartbeat struct {
-	State     string     `json:"state"` // starting, running, stopped
+	State     string     `json:"state"` // starting, running, waiting (GiveWay, AwaitSharers), stopped
 	Ready     bool       `json:"ready"`
 	Problems  []string   `json:"problems"`
 	Host      string     `json:"host"`
@@ -105,7 +105,7 @@ type heartbeatShard struct {
 // notices another process that runs a relay of the same name on the same table: the
 // log, Status.Others and relay_other_instances then say so.
 func (r *Relay) Heartbeat(ctx context.Context, version string, every time.Duration) {
-	b := beating{r: r, version: version, instance: self.Process(), started: time.Now().UTC()}
+	b := newBeating(r, version)
 	tick := time.NewTicker(cmp.Or(every, DefaultHeartbeat))
 	defer tick.Stop()
 	for {
@@ -140,15 +140,7 @@ type counted struct {
 
 // beat writes once. What goes wrong is logged when it begins and when it ends.
 func (b *beating) beat(ctx context.Context, state string) {
-	text, err := json.Marshal(b.says(state, time.Now()))
-	if err == nil {
-		cfg := &b.r.cfg
-		write, cancel := context.WithTimeout(ctx, heartbeatTimeout)
-		defer cancel()
-		err = cfg.Session.Query("INSERT INTO "+cfg.Keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
-			cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table, b.instance, time.Now(), string(text), int(heartbeatLife.Seconds())).
-			WithContext(write).Idempotent(true).Exec()
-	}
+	err := b.write(ctx, state)
 	switch {
 	case err != nil && ctx.Err() == nil && !b.silent:
 		b.silent = true
@@ -157,6 +149,27 @@ func (b *beating) beat(ctx context.Context, state string) {
 		b.silent = false
 		b.r.log.Info("heartbeat written again")
 	}
+}
+
+// write writes what the relay is doing. What is written last is what was true last:
+// others decide by it.
+func (b *beating) write(ctx context.Context, state string) error {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	defer cancel()
+	select {
+	case b.r.row <- struct{}{}:
+		defer func() { <-b.r.row }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	text, err := json.Marshal(b.says(state, time.Now()))
+	if err != nil {
+		return err
+	}
+	cfg := &b.r.cfg
+	return cfg.Session.Query("INSERT INTO "+cfg.Keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
+		cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table, b.instance, time.Now(), string(text), int(heartbeatLife.Seconds())).
+		WithContext(ctx).Idempotent(true).Exec()
 }
 
 // says is what the relay is doing.
@@ -178,6 +191,9 @@ func (b *beating) says(state string, now time.Time) *heartbeat {
 	}
 	if state == "running" && !s.Idle && s.LastWindow.IsZero() && s.Tail.LastRead.IsZero() {
 		h.State = "starting"
+	}
+	if state == "running" && len(s.GivesWay) > 0 {
+		h.State = stateWaiting
 	}
 	h.Breaker.State, h.Breaker.Since, h.Breaker.Cause = s.Breaker.State.String(), utc(s.Breaker.Since), message(s.Breaker.Cause)
 	t := &h.Tail

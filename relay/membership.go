@@ -1,16 +1,19 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
@@ -37,30 +40,39 @@ type Membership struct {
 	// ready.
 	Status func() (Sharing, []string)
 	Logger *slog.Logger
+
+	begun    sync.Once
+	since    time.Time // when this instance began
+	instance string    // its host and process, and that it shares: in containers one that is alone may have the same
+	waiting  atomic.Bool
 }
 
 // Beat writes the rows, now and every DefaultHeartbeat until ctx ends, and then that
 // the instance stopped. What cannot be written is written the next time.
 func (m *Membership) Beat(ctx context.Context) {
-	instance, started := self.Process(), time.Now().UTC()
 	tick := time.NewTicker(DefaultHeartbeat)
 	defer tick.Stop()
 	for {
-		m.write(ctx, instance, "running", started)
+		_ = m.write(ctx, "running") // the relays' own heartbeats say what goes wrong
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			m.write(context.WithoutCancel(ctx), instance, "stopped", started)
+			_ = m.write(context.WithoutCancel(ctx), "stopped")
 			return
 		}
 	}
 }
 
-func (m *Membership) write(ctx context.Context, instance, state string, started time.Time) {
+// write writes the rows.
+func (m *Membership) write(ctx context.Context, state string) error {
+	m.begun.Do(func() { m.since, m.instance = time.Now().UTC(), cmp.Or(m.instance, self.Process()+"/shards") })
 	sharing, problems := m.Status()
+	if state == "running" && m.waiting.Load() {
+		state = stateWaiting
+	}
 	h := heartbeat{
 		State: state, Ready: len(problems) == 0 && state == "running", Problems: append([]string{}, problems...), Host: self.Host(), Version: m.Version,
-		StartedAt: utc(started), Sharing: &sharing, Groups: []groupLag{}, Lag: []streamLag{}, StalledTopics: []string{}, OtherInstances: []string{},
+		StartedAt: utc(m.since), Sharing: &sharing, Groups: []groupLag{}, Lag: []streamLag{}, StalledTopics: []string{}, OtherInstances: []string{},
 		Goroutines: runtime.NumGoroutine(),
 	}
 	h.Breaker.State = BreakerClosed.String()
@@ -68,76 +80,53 @@ func (m *Membership) write(ctx context.Context, instance, state string, started 
 	h.MemoryBytes = heapBytes()
 	text, err := json.Marshal(h)
 	if err != nil {
-		return
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	for _, table := range m.Tables {
 		if err := m.Session.Query("INSERT INTO "+m.Keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
-			m.Name, table, instance, time.Now(), string(text), int(heartbeatLife.Seconds())).WithContext(ctx).Idempotent(true).Exec(); err != nil {
-			return // the relays' own heartbeats say so
+			m.Name, table, m.instance, time.Now(), string(text), int(heartbeatLife.Seconds())).WithContext(ctx).Idempotent(true).Exec(); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // AwaitSharers waits until no relay of the name carries one of the tables whole: it
-// would publish everything that the shards publish. It says for whom it waits. What
-// a killed one left behind costs one look more.
+// would publish everything that the shards publish. It says for whom it waits, and
+// Beat, which is to run meanwhile, that it does. One that itself waits for those that
+// share (Relay.GiveWay) is not waited for. A killed one counts as alive until it has
+// said nothing for 10 s.
 func (m *Membership) AwaitSharers(ctx context.Context) error {
-	said := false
-	last, err := m.whole(ctx)
-	for err == nil && len(last) > 0 {
-		if again.Wait(ctx, DefaultHeartbeat*3/2) != nil {
-			return context.Cause(ctx)
+	m.waiting.Store(true)
+	defer m.waiting.Store(false)
+	// Who carries the table whole looks for these rows, so they are there before this
+	// one looks.
+	if err := m.write(ctx, "running"); err != nil {
+		return fmt.Errorf("say that this instance starts: %w", err)
+	}
+	said, heard := false, make(hearing)
+	for {
+		rows, err := m.instances(ctx, func(h *heartbeat) bool { return h.Sharing == nil && h.State != stateWaiting })
+		if err != nil {
+			return fmt.Errorf("read which relays run: %w", err)
 		}
-		var now map[string]time.Time
-		if now, err = m.whole(ctx); err != nil {
-			break
-		}
-		var alive []string
-		for who, at := range now {
-			if before, ok := last[who]; ok && !at.Equal(before) {
-				alive = append(alive, who)
-			}
-		}
+		alive := heard.alive(rows, time.Now())
 		if len(alive) == 0 {
 			break
 		}
-		slices.Sort(alive)
 		if !said {
 			said = true
 			m.Logger.Warn("a relay of this name carries the table alone, and would publish everything twice beside one that shares: this one waits until it is stopped",
 				"relay", m.Name, "other_instance", strings.Join(alive, ", "))
 		}
-		last = now
-	}
-	if err != nil {
-		return fmt.Errorf("read which relays run: %w", err)
+		if again.Wait(ctx, DefaultHeartbeat) != nil {
+			return context.Cause(ctx)
+		}
 	}
 	if said {
 		m.Logger.Info("the relay that carried the table alone is gone", "relay", m.Name)
 	}
 	return nil
-}
-
-// whole are the relays of the name that carry a table whole and did not say that
-// they stopped, with when they said something last.
-func (m *Membership) whole(ctx context.Context) (map[string]time.Time, error) {
-	out := make(map[string]time.Time)
-	for _, table := range m.Tables {
-		iter := m.Session.Query("SELECT instance, at, status FROM "+m.Keyspace+".relay_instances WHERE scope = 'keyspace' AND relay = ? AND table_name = ?",
-			m.Name, table).WithContext(ctx).Idempotent(true).Iter()
-		var instance, status string
-		var at time.Time
-		for iter.Scan(&instance, &at, &status) {
-			var h heartbeat
-			if json.Unmarshal([]byte(status), &h) == nil && h.State != "stopped" && h.Sharing == nil {
-				out[instance] = at
-			}
-		}
-		if err := iter.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }

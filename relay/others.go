@@ -125,7 +125,7 @@ func (b *beating) readOthers(ctx context.Context) ([]otherRow, error) {
 		if json.Unmarshal([]byte(status), &said) != nil {
 			continue // of a version that says it otherwise
 		}
-		r.started, r.version, r.stopped = said.StartedAt.UTC(), said.Version, said.State == "stopped"
+		r.started, r.version, r.stopped = said.StartedAt.UTC(), said.Version, said.State == "stopped" || said.State == stateWaiting // which publishes nothing
 		out = append(out, r)
 	}
 	return out, iter.Close()
@@ -134,6 +134,9 @@ func (b *beating) readOthers(ctx context.Context) ([]otherRow, error) {
 // lookAround says whether another process runs this relay. What cannot be read is
 // read with the next heartbeat.
 func (b *beating) lookAround(ctx context.Context) {
+	if len(b.r.giving.to()) > 0 {
+		return // it publishes nothing, so nothing is published twice
+	}
 	read, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	rows, err := b.readOthers(read)

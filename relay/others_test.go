@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 )
 
@@ -86,13 +86,13 @@ func TestOthers_Look(t *testing.T) {
 func TestHeartbeat_NoticesAnotherInstance(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		var said bytes.Buffer
+		var said logtest.Buffer
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
-			c.Logger = slog.New(slog.NewTextHandler(&lockedWriter{w: &said}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			c.Logger = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		})
 		defer w.close()
 		r, stop := w.run()
-		other := &Relay{cfg: r.cfg, log: testLogger(t)}
+		other := &Relay{cfg: r.cfg, log: testLogger(t), row: make(chan struct{}, 1)}
 		other.metrics, other.streams = r.metrics, newStreams(nil, 1, other.log, r.metrics)
 		beat := func(r *Relay) (end func()) {
 			ctx, cancel := context.WithCancel(t.Context())

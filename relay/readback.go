@@ -58,6 +58,8 @@ type readback struct {
 	scanned time.Time
 	// own is what the relay answers for; nil is all.
 	own *portion
+	// ticket, if not nil, is to read together with other shards of the process.
+	ticket *backTicket
 	// sink, if not nil, takes what is found instead of found, and bounds it.
 	sink func(*topicEvent)
 
@@ -66,13 +68,14 @@ type readback struct {
 	running bool
 	waiting error // why it does not get on
 	found   backEvents
+	leader  *readback // reads for this one now
 }
 
 func newReadback(cfg *Config, m *metrics, store checkpointStore, source generationSource, p *publisher) *readback {
 	r := &readback{
 		cfg: cfg, log: cfg.Logger, metrics: m, store: store, source: source, publisher: p,
 		saved: make(map[string]bool),
-		found: backEvents{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)},
+		found: newBackEvents(),
 	}
 	p.remember = r.remember
 	return r
@@ -99,6 +102,7 @@ func (r *readback) remember(ctx context.Context, topic string) error {
 // run reads the topics back, however long the database or the broker is away.
 // An error is Fatal, or the cause of the end of ctx.
 func (r *readback) run(ctx context.Context) error {
+	defer r.ticket.withdraw()
 	began := time.Now()
 	r.begin(true)
 	defer r.begin(false)
@@ -132,16 +136,32 @@ func (r *readback) run(ctx context.Context) error {
 	case mark.IsZero() || len(topics) == 0:
 		return nil
 	}
-	t := r.newTopics()
-	var denied []string
-	t.refuse = func(topic string, err error) { denied = append(denied, topic) }
-	if err := r.read(ctx, t, topics, mark.Add(-r.cfg.ReadBackMargin)); err != nil {
+	t, denied, err := r.readAll(ctx, topics, mark.Add(-r.cfg.ReadBackMargin))
+	if err != nil {
 		return err
 	}
 	r.report(t, denied, mark, time.Since(began))
 	r.publisher.seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))
 	r.found = backEvents{}
 	return nil
+}
+
+// readAll reads the topics back since then, together with others if there are any.
+func (r *readback) readAll(ctx context.Context, topics []string, since time.Time) (t *backTopics, denied []string, err error) {
+	if r.ticket != nil {
+		w := &backReader{r: r, topics: topics, since: since, most: r.most()}
+		if err := r.ticket.read(ctx, w); err != nil {
+			return nil, nil, err
+		}
+		if !w.alone {
+			r.found = w.found
+			return w.t, w.denied, nil
+		}
+	}
+	t = r.newTopics()
+	t.refuse = func(topic string, _ error) { denied = append(denied, topic) }
+	err = r.read(ctx, t, topics, since)
+	return t, denied, err
 }
 
 // count is how many events there are that have to be remembered: not those that a
@@ -163,7 +183,7 @@ func (r *readback) count(ctx context.Context, topics []string, since time.Time) 
 // newTopics are the topics before they are read.
 func (r *readback) newTopics() *backTopics {
 	return &backTopics{
-		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source, own: r.own,
+		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source, owns: []*portion{r.own},
 		parts: make(map[string]map[int32]*backPartition), take: r.take,
 	}
 }
@@ -330,7 +350,18 @@ func (r *readback) stuck(err error) {
 func (r *readback) state() (running bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.leader != nil && r.leader != r {
+		_, err = r.leader.state()
+		return r.running, err
+	}
 	return r.running, r.waiting
+}
+
+// follow says who reads for this one; nil is nobody.
+func (r *readback) follow(leader *readback) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leader = leader
 }
 
 // take notes events that are in a topic. It is safe for concurrent use.
@@ -400,6 +431,10 @@ type backEvents struct {
 type run struct {
 	last int64
 	mask uint64
+}
+
+func newBackEvents() backEvents {
+	return backEvents{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
 }
 
 func (b *backEvents) add(e *topicEvent) {

@@ -52,7 +52,7 @@ type backTopics struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	source string
-	own    *portion // whose events; nil is everybody's
+	owns   []*portion // whose events; nil is everybody's, and alone
 	take   func([]topicEvent)
 	// refuse is told once of every topic that may not be read.
 	refuse func(topic string, err error)
@@ -246,7 +246,7 @@ func (t *backTopics) read(ctx context.Context) error {
 			}
 			wg.Go(func() {
 				f := &backFetcher{topics: t, broker: t.client.Broker(int(leader)), scanner: newBatchScanner(t.source)}
-				f.scanner.own = t.own
+				f.scanner.owns = t.owns
 				err := f.run(ctx, mine)
 				mu.Lock()
 				defer mu.Unlock()

@@ -18,6 +18,7 @@ type topicEvent struct {
 	sequence      int64 // 0 without a number
 	ours          bool  // this relay's source wrote it
 	scanned       bool  // a backfill handed it on: the sweep will not show it
+	owner         int   // whose of those that it is read for
 }
 
 // batchScanner reads events out of record batches as a broker sends them. Only
@@ -25,7 +26,7 @@ type topicEvent struct {
 // allocated for it: after a crash there may be a million.
 type batchScanner struct {
 	source       string
-	own          *portion // nil is all
+	owns         []*portion // of one table; nil is all
 	decompressor kgo.Decompressor
 	buffer       *scanBuffer
 }
@@ -145,7 +146,7 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 			found++
 		case outbox.HeaderSubject:
 			e.aggregate, good = outbox.IDOf(value), len(value) > 0
-			own = s.own.subject(value)
+			e.owner, own = s.whose(value)
 			found++
 		case outbox.HeaderAggregateType: // this package's own, unlike the others
 			found++
@@ -170,6 +171,20 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 		e.id = outbox.IDOf(original) // an edited dead letter: the event in the outbox is out
 	}
 	return e, found == 3 && own, nil
+}
+
+// whose says for which of those that it is read an aggregate is.
+func (s *batchScanner) whose(subject []byte) (owner int, ok bool) {
+	if len(s.owns) == 0 || s.owns[0].all() {
+		return 0, true
+	}
+	token := s.owns[0].table.BytesToken(subject)
+	for i, o := range s.owns {
+		if o.token(token) {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // fields reads a record's fields. A field beyond the end makes it bad, and all after it empty.

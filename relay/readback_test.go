@@ -17,6 +17,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -170,10 +171,10 @@ func TestReadback_WithoutTheRight(t *testing.T) {
 		topic := func(op kmsg.ACLOperation) kfake.ACL {
 			return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "Order", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: op, Allow: true}
 		}
-		var logged bytes.Buffer
+		var logged logtest.Buffer
 		c := newCrashing(t, 1, func(c *Config) {
 			c.Kafka = append(c.Kafka, kgo.SASL(plain.Auth{User: "relay", Pass: "r"}.AsMechanism()))
-			c.Logger = slog.New(slog.NewTextHandler(&lockedWriter{w: &logged}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			c.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		}, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", "a"),
 			kfake.User("PLAIN", "relay", "r", topic(kmsg.ACLOperationWrite), topic(kmsg.ACLOperationCreate),
 				topic(kmsg.ACLOperationDescribe), topic(kmsg.ACLOperationDescribeConfigs),
@@ -391,17 +392,4 @@ func level(g prometheus.Gauge) float64 {
 		panic(err)
 	}
 	return m.GetGauge().GetValue()
-}
-
-// lockedWriter is for logs of several goroutines.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  *bytes.Buffer
-}
-
-// Write writes alone.
-func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
 }

@@ -40,7 +40,10 @@ type Relay struct {
 
 	hints *hint.Receiver // used by Run alone
 
+	born   time.Time // which process it is to others of its name
 	others others
+	giving giving
+	row    chan struct{} // has room for one that makes and writes the relay's heartbeat
 
 	shardMetrics *shardMetrics // nil for the whole table
 
@@ -74,7 +77,7 @@ func New(cfg Config) (*Relay, error) {
 	store := newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table)
 	store.fence = cfg.Fence
 	store.topicsOf = cfg.Name // an event may have been published by any shard, of any layout
-	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: newSteadyCheckpoints(store), shardMetrics: registered}
+	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: newSteadyCheckpoints(store), shardMetrics: registered, born: time.Now().UTC(), row: make(chan struct{}, 1)}
 	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
 	registerState(cfg.Registerer, r)
 	registerBackfill(cfg.Registerer, r)
@@ -159,6 +162,7 @@ func (r *Relay) standBy(ctx context.Context) error {
 	if !r.own.none() {
 		return nil
 	}
+	r.readback.Load().ticket.withdraw()
 	r.log.Info("the partition key of the outbox table is not the aggregate, so it is carried whole, by shard 0; this one has nothing to do", "table", r.table.String())
 	r.mu.Lock()
 	r.idle = true

@@ -35,7 +35,8 @@ func (r *Relay) run(ctx context.Context) error {
 	r.publisher.Store(p)
 	defer p.close()
 	back := newReadback(&r.cfg, r.metrics, r.store, r.generations(), p)
-	back.own = &r.own
+	back.own, back.ticket = &r.own, r.cfg.ReadBacks.announce()
+	defer back.ticket.withdraw()
 	r.readback.Store(back)
 	r.mu.Lock()
 	r.started = time.Now()

@@ -62,6 +62,9 @@ func (w *world) runShard(s Shard) (r *Relay, stop func()) {
 func (w *world) runShards(count int) (all []*Relay, stop func()) {
 	w.t.Helper()
 	var stops []func()
+	cfg := w.cfg
+	defer func() { w.cfg = cfg }()
+	w.cfg.ReadBacks = new(ReadBacks) // they are in one process
 	for i := range max(count, 1) {
 		r, stop := w.runShard(Shard{i, count})
 		all, stops = append(all, r), append(stops, stop)

@@ -188,7 +188,7 @@ func TestShards_ReadBackTheirOwn(t *testing.T) {
 	for i := range 3 {
 		p := portionOf(Shard{i, 3}, outbox.DefaultTable)
 		s := newBatchScanner("test")
-		s.own = &p
+		s.owns = []*portion{&p}
 		for n := range 30 {
 			e := event(n, 1, "x")
 			_, err := s.scan(batchOf(0, e), 0, func(got topicEvent) {

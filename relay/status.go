@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,6 +55,9 @@ type Status struct {
 	// as Heartbeat has seen them. They are no reason not to be ready: a process that
 	// takes over from another one would wait for it for ever.
 	Others []OtherInstance
+	// GivesWay are instances that share the table, for whose end this relay waits
+	// before it publishes anything (GiveWay).
+	GivesWay []string
 	// Idle says that the shard has nothing to carry, because shard 0 carries the
 	// table whole.
 	Idle bool
@@ -89,7 +93,7 @@ func (r *Relay) Status() Status {
 	}
 	s.Tail = r.tail.Load().status()
 	s.Backfill = r.backfill.Load().status()
-	s.Others = r.others.alive()
+	s.Others, s.GivesWay = r.others.alive(), r.giving.to()
 	s.Problems = s.problems(&r.cfg, started, now)
 	return s
 }
@@ -101,6 +105,8 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	// idle streams are read seldom.
 	patience := cfg.StallAfter + cfg.IdleDelay + cfg.BusyDelay
 	switch {
+	case len(s.GivesWay) > 0:
+		say("it waits and publishes nothing, because instances of this name share the table (%s) and everything would be published twice: stop them, or set relay.shards here as there", strings.Join(s.GivesWay, ", "))
 	case started.IsZero():
 		say("not started")
 	case s.StartErr != nil:

@@ -133,11 +133,11 @@ func (h *Hub) stream(_ context.Context, in *streamInput) (*huma.StreamResponse, 
 				return
 			}
 		}
-		h.serveStream(r.Context(), w, filter, from)
+		h.serveStream(r.Context(), w, filter, from, r.Method == http.MethodHead)
 	}}, nil
 }
 
-func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Filter, from Position) {
+func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Filter, from Position, head bool) {
 	s, err := h.Subscribe(ctx, filter, from)
 	if err != nil {
 		status, detail := statusOf(err)
@@ -155,6 +155,9 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
+	if head {
+		return // whoever asked has all that they will get, and would never hang up
+	}
 	send := func(event string, data []byte) error {
 		// Not every writer has deadlines; one without is a test's.
 		_ = out.SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))

@@ -103,6 +103,19 @@ func TestStream_IdleOverHTTP2(t *testing.T) {
 	}
 }
 
+// Who asks for the head of a stream has it, and keeps neither a place nor the connection.
+func TestStream_HeadEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(*Config) {})
+	mux := http.NewServeMux()
+	b.Register(humago.New(mux, huma.DefaultConfig("Watch", "1")))
+	w := httptest.NewRecorder() // which never hangs up
+	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/v1/events/stream?topics=a", nil))
+	if w.Code != 200 || w.Header().Get("Content-Type") != "text/event-stream" || w.Body.Len() != 0 {
+		t.Errorf("HEAD = %d %v %q", w.Code, w.Header(), w.Body)
+	}
+}
+
 func TestStream_ResumesByLastEventID(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Heartbeat = 100 * time.Millisecond })

@@ -51,6 +51,10 @@ func brokerProblems(ctx context.Context, c *config) []string {
 	return nil
 }
 
+// stateWaiting is the state of a relay that publishes nothing, because others of its
+// name carry the table in another way.
+const stateWaiting = "waiting"
+
 // said is what is wanted of a relay's last word.
 type said struct {
 	State    string   `json:"state"`
@@ -136,6 +140,9 @@ func relayProblems(ctx context.Context, c *config, tables map[string]bool) (prob
 	alive, sharers, open := make(map[string]said), make(map[string][]instance), make(map[string]bool)
 	for i := range found {
 		v, table := found[i].said, found[i].table
+		if v.State == stateWaiting {
+			continue // it carries nothing
+		}
 		if v.Shard != nil || v.Sharing != nil {
 			sharers[table] = append(sharers[table], found[i])
 			open[table] = open[table] || v.Breaker.State == "open"

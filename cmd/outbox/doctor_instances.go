@@ -76,6 +76,8 @@ func (c *config) checkCarried(table string, all []instance) finding {
 	check := "instances of the relay of " + table
 	var alone, sharing []string
 	counts := make(map[int]bool)
+	waiting := slices.DeleteFunc(slices.Clone(all), func(i instance) bool { return i.State != stateWaiting })
+	all = slices.DeleteFunc(slices.Clone(all), func(i instance) bool { return i.State == stateWaiting })
 	for _, i := range all {
 		switch {
 		case i.Sharing != nil:
@@ -87,6 +89,8 @@ func (c *config) checkCarried(table string, all []instance) finding {
 	}
 	missing := uncarried(all)
 	switch {
+	case len(waiting) > 0 && len(alone)*len(sharing) == 0:
+		return checkWaiting(check, waiting, append(alone, sharing...))
 	case len(alone) > 0 && len(sharing) > 0:
 		return finding{
 			check, false, fmt.Sprintf("%s carries the table alone, beside those that share it (%s): every event is published twice", strings.Join(alone, ", "), strings.Join(sharing, "; ")),
@@ -119,6 +123,26 @@ func (c *config) checkCarried(table string, all []instance) finding {
 		}
 	}
 	return finding{check, true, detail, ""}
+}
+
+// checkWaiting tells of instances that publish nothing because those of the other
+// kind do, those with relay.shards or the one without.
+func checkWaiting(check string, waiting []instance, working []string) finding {
+	var names []string
+	for _, i := range waiting {
+		names = append(names, i.name)
+	}
+	who := strings.Join(names, ", ")
+	if len(working) == 0 {
+		return finding{
+			check, false, who + " waits until it is sure that nobody of the other kind runs: nothing is published meanwhile",
+			"wait some seconds; if it goes on, look at its /readyz and its log",
+		}
+	}
+	return finding{
+		check, false, fmt.Sprintf("%s waits and publishes nothing, because it would publish everything once more beside %s", who, strings.Join(working, "; ")),
+		"set relay.shards to the same number in all of them, or in none but one that is alone; or stop " + who,
+	}
 }
 
 // unready are the problems of live instances, each once. One that starts has none yet.

@@ -71,7 +71,12 @@ func (r *relays) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for i, one := range r.all {
 		g.Go(func() error {
-			err := one.Run(ctx)
+			err := one.GiveWay(ctx, version)
+			if err == nil {
+				err = one.Run(ctx)
+			} else {
+				err = stopped(ctx, err)
+			}
 			if err != nil && r.listed {
 				err = fmt.Errorf("table %s: %w", r.names[i], err)
 			}

@@ -51,7 +51,7 @@ the configuration is wrong.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			if f.to < 1 || f.to > share.MaxShards {
 				return usageError{fmt.Errorf("--to %d: write a number from 1 to %d; an instance that is to be alone (relay.shards 0) needs none", f.to, share.MaxShards)}
@@ -89,21 +89,13 @@ func (c *config) reshard(cmd *cobra.Command, f *reshardFlags) error {
 	ctx := cmd.Context()
 	log, err := c.Log.logger(cmd.ErrOrStderr())
 	if err != nil {
-		return usageError{err}
+		return err
 	}
-	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	session, client, disconnect, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer session.Close()
-	client, err := c.Kafka.client()
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
-		return err
-	}
+	defer disconnect()
 	r := c.resharding(session, client, f.to)
 	if err := r.look(ctx); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
@@ -47,4 +48,21 @@ func withSession(
 		teardown.AddFunc("scylla session", session.Close)
 		return f(ctx, session, reg, log, teardown)
 	})
+}
+
+// connect returns clients of the database and of a broker that answers. disconnect
+// closes both; it is nil with an error.
+func (c *config) connect(ctx context.Context) (session *gocql.Session, client *kgo.Client, disconnect func(), err error) {
+	if session, err = c.Scylla.session(c.Scylla.Keyspace); err != nil {
+		return nil, nil, nil, err
+	}
+	if client, err = c.Kafka.client(); err == nil {
+		err = reachable(ctx, client, c.Kafka.Seeds)
+		if err == nil {
+			return session, client, func() { client.Close(); session.Close() }, nil
+		}
+		client.Close()
+	}
+	session.Close()
+	return nil, nil, nil, err
 }

@@ -59,6 +59,7 @@ type sharing struct {
 	member  *share.Member
 	rows    relay.Membership
 	agreed  relay.Agreement
+	backs   []relay.ReadBacks // of the tables
 
 	mu      sync.Mutex
 	running map[int]*relays // by shard
@@ -67,7 +68,7 @@ type sharing struct {
 
 // newSharing makes it; reg receives the metrics of the relays too, as long as they run.
 func (c *config) newSharing(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints *hintFan) (*sharing, error) {
-	s := &sharing{c: c, confs: confs, session: session, reg: reg, log: log, hints: hints, running: make(map[int]*relays)}
+	s := &sharing{c: c, confs: confs, session: session, reg: reg, log: log, hints: hints, running: make(map[int]*relays), backs: make([]relay.ReadBacks, len(confs))}
 	s.rows = relay.Membership{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name, Version: version, Status: s.status, Logger: log}
 	s.agreed = relay.Agreement{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name}
 	for i := range confs {
@@ -98,17 +99,17 @@ func (c *config) newSharing(confs []relay.Config, session *gocql.Session, log *s
 
 // run shares until ctx ends.
 func (s *sharing) run(ctx context.Context) error {
+	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beating sync.WaitGroup
+	beating.Go(func() { s.rows.Beat(beats) })
+	defer beating.Wait()
+	defer stop()
 	if err := s.awaitSharers(ctx); err != nil {
 		return stopped(ctx, err)
 	}
 	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is made
 		return stopped(ctx, err)
 	}
-	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var beating sync.WaitGroup
-	beating.Go(func() { s.rows.Beat(beats) })
-	defer beating.Wait()
-	defer stop()
 	var count *share.CountError
 	err := s.member.Run(ctx, s.carry)
 	if !errors.As(err, &count) {
@@ -188,7 +189,7 @@ func (s *sharing) carry(ctx context.Context, h *share.Hold) error {
 	confs := slices.Clone(s.confs)
 	for i := range confs {
 		confs[i].Shard = relay.Shard{Index: h.Shard(), Count: s.c.Relay.Shards}
-		confs[i].Fence = h.Check
+		confs[i].Fence, confs[i].ReadBacks = h.Check, &s.backs[i]
 		if s.hints != nil {
 			b := s.hints.branch()
 			defer s.hints.drop(b)

@@ -235,6 +235,64 @@ func TestSharing_WaitsForOneThatIsAlone(t *testing.T) {
 	one.owned(t, 2)
 }
 
+// One that would carry the table whole waits for instances that share it, says so on
+// /readyz, and publishes nothing twice.
+func TestSharing_OneThatIsAloneWaits(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	one := b.share(2)
+	one.owned(t, 2)
+	c, err := testConfig(t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	confs, err := c.relayConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := c.newRelays(confs, b.session, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- alone.run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	says := func() (bool, string) {
+		ready, d := alone.readiness()()
+		text, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ready, string(text)
+	}
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				_, text := says()
+				t.Fatalf("not so after a minute: %s; it says %s", what, text)
+			}
+		}
+	}
+	wait("it waits", func() bool {
+		ready, text := says()
+		return !ready && strings.Contains(text, "it waits and publishes nothing")
+	})
+	a := outbox.NewID()
+	b.add(1, a, 0)
+	if got := b.published(t, 1); !slices.Equal(got[a], []int64{1}) {
+		t.Errorf("the topic has %v of its aggregate, want the event once", got[a])
+	}
+	one.leave()
+	wait("it begins", func() bool { ready, _ := says(); return ready })
+}
+
 // Another number of shards than the others have is refused, with what to do.
 func TestSharing_SaysHowManyShardsThereAre(t *testing.T) {
 	t.Parallel()
@@ -287,6 +345,8 @@ func TestDoctor_Instances(t *testing.T) {
 		return instance{relay: "outbox", name: name, said: said{Sharing: &relay.Sharing{Shards: 2, Owned: owned, Joined: true}}}
 	}
 	alone := func(name string) instance { return instance{relay: "outbox", name: name} }
+	waits, sharerWaits := alone("c/1"), member("b/1")
+	waits.State, sharerWaits.State = "waiting", "waiting"
 	ill, starting := alone("a/1"), alone("a/1")
 	ill.State, ill.Problems = "running", []string{"the breaker is open"}
 	starting.State, starting.Problems = "starting", []string{"starting: the topics are being read back"}
@@ -306,6 +366,9 @@ func TestDoctor_Instances(t *testing.T) {
 		"another number":    {4, []instance{member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, false, "another number of shards than relay.shards, 4"},
 		"not ready":         {0, []instance{ill}, false, "a/1 carries it alone; not ready: a/1: the breaker is open"},
 		"starting":          {0, []instance{starting}, true, "a/1 carries it alone"},
+		"waits for shares":  {0, []instance{waits, member("b/1", 0, 1), part("b/1", 0), part("b/1", 1)}, false, "c/1 waits and publishes nothing"},
+		"waits for one":     {2, []instance{alone("a/1"), sharerWaits}, false, "b/1 waits and publishes nothing, because it would publish everything once more beside a/1"},
+		"waits for nobody":  {0, []instance{waits}, false, "c/1 waits until it is sure"},
 		"members not heard": {2, []instance{part("a/1", 0), part("a/1", 1)}, true, ""},
 	} {
 		c := &config{Relay: relayConfig{Shards: x.shards}}

@@ -138,19 +138,11 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 		return err
 	}
 	ctx := cmd.Context()
-	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	session, _, disconnect, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer session.Close()
-	client, err := c.Kafka.client()
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
-		return err
-	}
+	defer disconnect()
 	opts, err := c.dlqOptions()
 	if err != nil {
 		return err

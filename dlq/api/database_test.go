@@ -1,14 +1,12 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
@@ -33,25 +32,7 @@ type bundle struct {
 	store   *dlq.Store
 	tokens  map[access.Role]string
 	http    *httptest.Server
-	log     *lockedBuffer
-}
-
-// lockedBuffer is a log that several goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log     *logtest.Buffer
 }
 
 func setup(t testing.TB, change func(*Config)) *bundle {
@@ -61,7 +42,7 @@ func setup(t testing.TB, change func(*Config)) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bundle{node: node, session: session, store: store, tokens: make(map[access.Role]string), log: new(lockedBuffer)}
+	b := &bundle{node: node, session: session, store: store, tokens: make(map[access.Role]string), log: new(logtest.Buffer)}
 	var conf access.Config
 	for _, r := range access.Roles {
 		secret, hash := access.NewToken()

@@ -38,7 +38,7 @@ type relayBody struct {
 // RelayStatus is what a relay writes (relay/heartbeat.go). A relay of another
 // version may leave something out. It is exported for huma alone, like Summary.
 type RelayStatus struct {
-	State     string       `json:"state" enum:"starting,running,silent,stopped" doc:"silent instead of starting or running if it says nothing any more"`
+	State     string       `json:"state" enum:"starting,running,waiting,silent,stopped" doc:"waiting if it publishes nothing, because relays of its name run with relay.shards and it without, or the reverse; silent instead of these if it says nothing any more"`
 	Ready     bool         `json:"ready" doc:"It does its work, as far as it and this server know: never true of one that is silent or stopped"`
 	Problems  []string     `json:"problems" nullable:"false" doc:"Why it is not ready, a sentence each"`
 	Host      string       `json:"host"`

@@ -76,7 +76,9 @@ func New(cfg Config) (*Server, error) {
 		mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusFound))
 	}
 	browsers := access.Browsers{Logger: cfg.Logger, Refuse: func(w http.ResponseWriter, r *http.Request, e *access.Error) {
-		httpapi.Write(w, newProblem(r.Context(), e.Status, problemBlank, e.Detail))
+		p := newProblem(r.Context(), e.Status, problemBlank, e.Detail)
+		e.Header(p.Header())
+		httpapi.Write(w, p)
 	}}
 	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, nowhere)))))))
 	return s, nil
@@ -90,11 +92,15 @@ func (s *Server) register(mux *http.ServeMux) {
 	conf.CreateHooks = nil
 	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	conf.DocsPath, conf.SchemasPath = "", ""
+	httpapi.BrokenBodies(&conf)
 	httpapi.Discreet(&conf)
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
-	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma, params.RefuseEmpty(s.api))
+	whole := httpapi.WholeBodies(func(ctx huma.Context, detail string) {
+		httpapi.Answer(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemBlank, detail))
+	})
+	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma, whole, params.RefuseEmpty(s.api))
 	s.registerLetters()
 	s.registerActions()
 	s.registerEdit()

@@ -16,6 +16,7 @@ import (
 //     Sec-Fetch-Site says, or Origin (403). Programs send neither.
 //   - Its body, if it has one, must say that it is JSON (415): a page may send
 //     forms, texts and bodies without a type anywhere, and JSON only where it is let.
+//     Nor may it be compressed, which nothing here would undo (415).
 //   - With OwnHost a request that comes over loopback must be for a name of
 //     loopback (403): otherwise a page could have its own name resolve to
 //     127.0.0.1, and be of the same origin.
@@ -48,9 +49,13 @@ func (b Browsers) Wrap(next http.Handler) http.Handler {
 
 func (b Browsers) check(r *http.Request) *Error {
 	if b.OwnHost && overLoopback(r) && !loopbackName(r.Host) {
+		other := clip(r.Host)
+		if other == "" {
+			other = "a request that names no host"
+		}
 		return &Error{
 			Status: http.StatusForbidden, Reason: ForeignHost,
-			Detail: "Over loopback this server answers to localhost, 127.0.0.1 and [::1] alone, not to " + clip(r.Host) + ". Use one of them, or give the server tokens.",
+			Detail: "Over loopback this server answers to localhost, 127.0.0.1 and [::1] alone, not to " + other + ". Use one of them, or give the server tokens.",
 		}
 	}
 	if reads(r.Method) {
@@ -64,6 +69,9 @@ func (b Browsers) check(r *http.Request) *Error {
 	}
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
 		return &Error{Status: http.StatusUnsupportedMediaType, Reason: NoJSON, Detail: "Send the body as JSON, with the header Content-Type: application/json."}
+	}
+	if coding := r.Header.Get("Content-Encoding"); r.ContentLength != 0 && coding != "" && !strings.EqualFold(coding, "identity") {
+		return &Error{Status: http.StatusUnsupportedMediaType, Reason: Encoded, Detail: "Send the body as it is, without Content-Encoding: compressed ones are not taken."}
 	}
 	return nil
 }

@@ -23,6 +23,8 @@ func TestBrowsers_Check(t *testing.T) {
 		{name: "a program", method: "POST", body: "{}", header: []string{jsonType}},
 		{name: "with a charset", method: "PATCH", body: "{}", header: []string{"Content-Type: application/json; charset=utf-8"}},
 		{name: "a kind of JSON", method: "PATCH", body: "{}", header: []string{"Content-Type: application/merge-patch+json"}},
+		{name: "compressed", method: "POST", body: "{}", header: []string{jsonType, "Content-Encoding: gzip"}, want: Encoded},
+		{name: "as it is", method: "POST", body: "{}", header: []string{jsonType, "Content-Encoding: identity"}},
 		{name: "no body", method: "POST"},
 		{name: "no body, as a form", method: "POST", header: []string{"Content-Type: application/x-www-form-urlencoded"}},
 		{name: "no type", method: "POST", body: "{}", want: NoJSON},

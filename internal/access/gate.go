@@ -50,6 +50,7 @@ const (
 	ForeignHost   Reason = "foreign host"
 	ForeignOrigin Reason = "foreign origin"
 	NoJSON        Reason = "no JSON"
+	Encoded       Reason = "encoded body"
 )
 
 // Error is why a request was not let in.
@@ -70,6 +71,9 @@ func (e *Error) Error() string { return e.Detail }
 func (e *Error) Header(h http.Header) {
 	if e.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="outbox"`)
+	}
+	if e.Reason == Encoded {
+		h.Set("Accept-Encoding", "identity")
 	}
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(e.RetryAfter.Seconds())))))

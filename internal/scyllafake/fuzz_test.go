@@ -43,7 +43,7 @@ func FuzzConn(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nc.SetDeadline(time.Now().Add(10 * time.Second))
+		nc.SetDeadline(time.Now().Add(5 * time.Minute))
 		drained := make(chan struct{})
 		go func() {
 			defer close(drained)

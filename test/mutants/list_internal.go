@@ -19,6 +19,14 @@ var internalMutants = []mutant{
 		old: "return plain + \"…\"", new: "return path",
 	},
 	{
+		name: "a body that breaks off is a defect of the server", file: "internal/httpapi/body.go", pkg: "./orders", run: "BodiesThatDoNotArrive",
+		old: "r.body.broken = !ok || !slow.Timeout()", new: "r.body.broken = ok && slow.Timeout()",
+	},
+	{
+		name: "a body is sent before it is refused", file: "internal/httpapi/body.go", pkg: "./orders", run: "BodiesThatDoNotArrive",
+		old: "r.ContentLength > most {", new: "r.ContentLength > 1<<40 {",
+	},
+	{
 		name: "a server refuses before its load balancer knows", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "WhileItLeaves",
 		old: "if s.DrainDelay <= 0 {", new: "if true {",
 	},

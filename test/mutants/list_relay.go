@@ -37,6 +37,21 @@ var relayMutants = []mutant{
 		old: "		h.lose(errFenced)\n		return *h.lost.Load()",
 		new: "		return errFenced",
 	}),
+	scenario("TestShards_AreStoppedKilledAndDivided", mutant{
+		name: "what an owner of before saved late turns the next one back", file: "relay/steady.go",
+		old: "return known",
+		new: "return pos",
+	}),
+	unit("TestFence_NoLateDeadLetter", mutant{
+		name: "a dead letter is written behind the fence", file: "relay/relay.go",
+		old: ", dlq.WithFence(cfg.Fence)",
+		new: "",
+	}),
+	unit("TestReadBacks_WhoeverDoesNotGoAlong", mutant{
+		name: "who reads the topics back for others takes them along when it ends", file: "relay/readback_shared.go",
+		old: "case ctx.Err() != nil: // it",
+		new: "case false: // it",
+	}),
 	unit("TestPublisher_WritesNothingBehindTheFence", mutant{
 		name: "what the producer has is written behind the fence", file: "relay/fence.go",
 		old: "return &fencedConn{c, fence}, nil",
@@ -84,8 +99,8 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "read-back begins too late", file: "relay/readback.go",
-		old: "mark.Add(-r.cfg.ReadBackMargin)); err != nil {\n		return err\n	}\n	r.report(",
-		new: "mark.Add(4*r.cfg.ReadBackMargin)); err != nil {\n		return err\n	}\n	r.report(",
+		old: "t, denied, err := r.readAll(ctx, topics, mark.Add(-r.cfg.ReadBackMargin))",
+		new: "t, denied, err := r.readAll(ctx, topics, mark.Add(4*r.cfg.ReadBackMargin))",
 	}),
 	seeds(mutant{
 		name: "the sequencer ignores gaps", file: "relay/offer.go",

@@ -82,6 +82,22 @@ var serviceMutants = []mutant{
 		old: "if err != nil || o.Version == 1 {", new: "if err != nil || o.Version > 0 {",
 	},
 	{
+		name: "many messages are meant whoever handed them in", file: "schedule/list.go", pkg: "./messages", run: "Many",
+		old: "(f.Client == \"\" || m.Client == f.Client)", new: "(f.Client == \"\" || m.Client != \"\")",
+	},
+	{
+		name: "a dry run releases", file: "messages/http_many.go", pkg: "./messages", run: "Many",
+		old: "out.Body.DryRun = in.Body.DryRun; out.Body.DryRun {", new: "out.Body.DryRun = in.Body.DryRun; false {",
+	},
+	{
+		name: "a page of scheduled messages looks through all minutes", file: "schedule/list.go", pkg: "./schedule", run: "SoManyMinutes",
+		old: "if minutes == maxMinutes {", new: "if minutes < 0 {",
+	},
+	{
+		name: "the audit does not say what was asked of many", file: "dlq/api/routes.go", pkg: "./cmd/outbox", run: "Admin_OrdersAndMessages",
+		old: "e.Detail = string(seen.asked)", new: "e.Detail = \"\"",
+	},
+	{
 		name: "orders: an error repeats what was sent", file: "orders/http.go", pkg: "./orders", run: "RepeatNothing",
 		old: "\thttpapi.Discreet(&cfg)\n", new: "",
 	},

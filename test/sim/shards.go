@@ -111,6 +111,10 @@ func (w *world) haunt(rnd *rand.Rand, name string) {
 // what an owner before it saved may come late. At last all of them are stopped or killed.
 func (w *world) carryByShards(rnd *rand.Rand, count int, span time.Duration) {
 	w.t.Helper()
+	if w.backs = nil; rnd.IntN(3) > 0 {
+		w.backs = new(relay.ReadBacks) // as if they were in one process
+	}
+	defer func() { w.backs = nil }()
 	var shards []*process
 	for i := range count {
 		shards = append(shards, w.startShard(relay.Shard{Index: i, Count: count}))

@@ -60,6 +60,7 @@ type world struct {
 
 	hints    *hints            // nil without
 	session  *session          // the order services'
+	backs    *relay.ReadBacks  // of shards that begin together, if they read together
 	services []*orders.Service // one for each clock
 	ledger   *ledger
 

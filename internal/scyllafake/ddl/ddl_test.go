@@ -64,6 +64,33 @@ func (b *bundle) exec(statements ...string) *Result {
 	return res
 }
 
+// refusal is a statement and the error that it ends with.
+type refusal struct {
+	text string
+	code cqlerr.Code
+	want string
+}
+
+// refuses holds statements to their errors, and to changing nothing.
+func (b *bundle) refuses(all []refusal) {
+	b.t.Helper()
+	before := b.Schema()
+	for _, tt := range all {
+		_, err := b.try(tt.text)
+		var ce *cqlerr.Error
+		if !errors.As(err, &ce) {
+			b.t.Errorf("%s: error = %v, want %04x %s", tt.text, err, tt.code, tt.want)
+			continue
+		}
+		if ce.Code != tt.code || ce.Message != tt.want {
+			b.t.Errorf("%s:\n got %04x %s\nwant %04x %s", tt.text, ce.Code, ce.Message, tt.code, tt.want)
+		}
+	}
+	if b.Schema() != before {
+		b.t.Error("a refused statement has changed the schema")
+	}
+}
+
 func (b *bundle) try(text string) (*Result, error) {
 	b.t.Helper()
 	stmt, err := cql.Parse(text)
@@ -89,11 +116,7 @@ func TestExecute_Refusals(t *testing.T) {
 		"CREATE INDEX plain_v ON ks.plain (v)",
 		"CREATE TABLE ks.o9_scylla_cdc_log (k int PRIMARY KEY)",
 	)
-	tests := []struct {
-		text string
-		code cqlerr.Code
-		want string
-	}{
+	b.refuses([]refusal{
 		{createKS, cqlerr.AlreadyExists, `Cannot add existing keyspace "ks"`},
 		{"CREATE KEYSPACE k2 WITH replication = {'class': 'NoSuch', 'replication_factor': 1}", cqlerr.Config, "unable to find class 'NoSuch'"},
 		{"CREATE KEYSPACE k2 WITH replication = {'class': 'SimpleStrategy'}", cqlerr.Config, "SimpleStrategy requires a replication_factor strategy option."},
@@ -174,22 +197,7 @@ func TestExecute_Refusals(t *testing.T) {
 		{"DROP TABLE system_distributed.cdc_generation_timestamps", cqlerr.Unauthorized, "Cannot DROP <table system_distributed.cdc_generation_timestamps>"},
 		{"ALTER TABLE system_distributed.cdc_streams_descriptions_v2 ADD x int", cqlerr.Unauthorized, "Cannot ALTER <table system_distributed.cdc_streams_descriptions_v2>"},
 		{"DROP KEYSPACE system_schema", cqlerr.Unauthorized, "system_schema keyspace is not user-modifiable."},
-	}
-	before := b.Schema()
-	for _, tt := range tests {
-		_, err := b.try(tt.text)
-		var ce *cqlerr.Error
-		if !errors.As(err, &ce) {
-			t.Errorf("%s: error = %v, want %04x %s", tt.text, err, tt.code, tt.want)
-			continue
-		}
-		if ce.Code != tt.code || ce.Message != tt.want {
-			t.Errorf("%s:\n got %04x %s\nwant %04x %s", tt.text, ce.Code, ce.Message, tt.code, tt.want)
-		}
-	}
-	if b.Schema() != before {
-		t.Error("a refused statement has changed the schema")
-	}
+	})
 }
 
 // Events and results stand in the order of recordings B1-B8 and E15.

@@ -1,0 +1,289 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// fetched counts what clients are sent when they fetch.
+type fetched struct{ bytes atomic.Int64 }
+
+// OnBrokerRead implements kgo.HookBrokerRead.
+func (f *fetched) OnBrokerRead(_ kgo.BrokerMetadata, key int16, n int, _, _ time.Duration, _ error) {
+	if key == kmsg.Fetch.Int16() {
+		f.bytes.Add(int64(n))
+	}
+}
+
+// backShards are the read-backs of the shards of one process.
+type backShards struct {
+	t       testing.TB
+	fetched fetched
+	readers []*readback
+}
+
+// newBackShards makes them; backs is nil if each reads for itself.
+func newBackShards(t testing.TB, cfg *Config, count int, backs *ReadBacks) *backShards {
+	t.Helper()
+	s := &backShards{t: t}
+	for i := range count {
+		c := *cfg
+		c.Kafka = append(append([]kgo.Opt(nil), c.Kafka...), kgo.WithHooks(&s.fetched))
+		m := newMetrics(prometheus.NewRegistry())
+		p, err := newPublisher(&c, m, func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := newMemCheckpoints()
+		store.first = time.Now().Add(-time.Hour)
+		r := newReadback(&c, m, store, fixedGenerations{}, p)
+		own := portionOf(Shard{i, count}, outbox.DefaultTable)
+		r.own, r.ticket = &own, backs.announce()
+		s.readers = append(s.readers, r)
+	}
+	return s
+}
+
+func (s *backShards) close() {
+	for _, r := range s.readers {
+		r.publisher.close()
+	}
+}
+
+// run lets all of them read, and returns when they have.
+func (s *backShards) run() {
+	s.t.Helper()
+	var wg sync.WaitGroup
+	for _, r := range s.readers {
+		wg.Go(func() {
+			if err := r.run(s.t.Context()); err != nil {
+				s.t.Errorf("run() error = %v", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// check checks that one knows what is its own, and nothing else.
+func (s *backShards) check(i int, all []outbox.Event) {
+	s.t.Helper()
+	r, n := s.readers[i], 0
+	for _, e := range all {
+		own := r.own.plain(e.AggregateID)
+		if known := r.publisher.memory.has(e.ID); known != own {
+			s.t.Errorf("shard %d: event %s known = %t, want %t", i, e.ID, known, own)
+		}
+		if own {
+			n++
+		}
+	}
+	if fresh, _, _ := r.publisher.memory.size(); fresh != n || n == 0 {
+		s.t.Errorf("shard %d remembers %d events, want %d", i, fresh, n)
+	}
+}
+
+// publishAll makes the events be in their topics.
+func (b *bundle) publishAll(all []outbox.Event) {
+	b.t.Helper()
+	for _, e := range all {
+		b.submit(e, nil)
+	}
+	b.drain(time.Minute)
+}
+
+func withTopics(c *Config) { c.Topics = map[string]string{"a": "a", "b": "b"} }
+
+// Shards that begin together read the topics once, and each knows what it would if it
+// had read them alone.
+func TestReadBacks_OnceForAllShards(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, withTopics)
+		defer b.close()
+		all := events(400, 4, "a", "b")
+		b.publishAll(all)
+		var bytes []int64
+		for _, x := range []struct {
+			count int
+			backs *ReadBacks
+		}{{1, nil}, {8, nil}, {8, new(ReadBacks)}} {
+			s := newBackShards(t, &b.cfg, x.count, x.backs)
+			s.run()
+			for i := range s.readers {
+				s.check(i, all)
+			}
+			s.close()
+			bytes = append(bytes, s.fetched.bytes.Load())
+		}
+		if one, each, together := bytes[0], bytes[1], bytes[2]; together > one*3/2 || each < one*7 {
+			t.Errorf("one relay fetches %d bytes, eight shards %d each for itself and %d together", one, each, together)
+		}
+	})
+}
+
+// The one that reads for the others may end in the middle; one that has begun may never
+// come, and another one may have more to remember than it may.
+func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
+	t.Parallel()
+	all := events(400, 4, "a", "b")
+	for _, what := range []string{"the reader ends", "one never comes", "one has too much", "all end"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, withTopics)
+				defer b.close()
+				b.publishAll(all)
+				backs := new(ReadBacks)
+				s := newBackShards(t, &b.cfg, 4, backs)
+				defer s.close()
+				var held atomic.Bool
+				if what == "the reader ends" || what == "all end" {
+					held.Store(true)
+					b.cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+						b.cluster.KeepControl()
+						return nil, errors.New("the connection is cut"), held.Load()
+					})
+				}
+				last := 4
+				var said strings.Builder
+				switch what {
+				case "one never comes":
+					last = 3
+				case "one has too much":
+					s.readers[2].cfg.MaxRememberedEvents = 40 // 30 of some 400
+					s.readers[2].log = slog.New(slog.NewTextHandler(&said, nil))
+				}
+				ctxs, ends := make([]context.Context, last), make([]context.CancelFunc, last)
+				ended := make([]chan error, last)
+				for i := range last {
+					ctxs[i], ends[i] = context.WithCancel(t.Context())
+					defer ends[i]()
+					ended[i] = make(chan error, 1)
+					go func() { ended[i] <- s.readers[i].run(ctxs[i]) }()
+					synctest.Wait()
+				}
+				gone := -1
+				switch what {
+				case "the reader ends":
+					time.Sleep(time.Hour)
+					backs.mu.Lock()
+					for i, r := range s.readers {
+						if r.leader == r {
+							gone = i
+						}
+					}
+					backs.mu.Unlock()
+					if gone < 0 {
+						t.Fatal("nobody reads for the others")
+					}
+					if running, err := s.readers[(gone+1)%4].state(); !running || err == nil {
+						t.Errorf("state() of one that waits = %t, %v, want it running, and why it does not get on", running, err)
+					}
+					ends[gone]()
+					time.Sleep(time.Minute)
+					held.Store(false)
+				case "all end":
+					time.Sleep(10 * time.Second)
+					for _, end := range ends {
+						end()
+					}
+				}
+				for i := range last {
+					err := <-ended[i]
+					switch {
+					case what == "all end" || i == gone:
+						if err == nil {
+							t.Errorf("shard %d: run() error = nil, want that it ended", i)
+						}
+					case err != nil:
+						t.Errorf("shard %d: run() error = %v", i, err)
+					case what == "one has too much" && i == 2:
+						fresh, _, _ := s.readers[i].publisher.memory.size()
+						if text := said.String(); fresh == 0 || !strings.Contains(text, "more was published since the last checkpoint than is remembered") {
+							t.Errorf("the one with little room remembers %d events, and says %q; want that it lets go of the oldest", fresh, text)
+						}
+					default:
+						s.check(i, all)
+					}
+				}
+				if len(backs.waiting) > 0 || backs.asked {
+					t.Errorf("%d wait still, one asked = %t", len(backs.waiting), backs.asked)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkReadBacks is a start of eight shards of a process after 200,000 events, on a
+// broker on loopback: each for itself, and together. What is waited for quiet is in it.
+func BenchmarkReadBacks(b *testing.B) {
+	const n, shards = 200_000, 8
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "OrderCreated", "OrderUpdated"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer cluster.Close()
+	cfg := Config{
+		Brokers: cluster.ListenAddrs(), Logger: slog.New(slog.DiscardHandler), Shard: Shard{0, shards},
+		Topics: map[string]string{"a": "OrderCreated", "b": "OrderUpdated"},
+		Kafka:  []kgo.Opt{kgo.Dialer(new(net.Dialer).DialContext)},
+	}.withDefaults()
+	p, err := newPublisher(&cfg, newMetrics(prometheus.NewRegistry()), func(err error) { b.Error(err) })
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.close()
+	for _, e := range events(n/2, 2, "OrderCreated", "OrderUpdated") {
+		if err := p.submit(b.Context(), storedEvent{Event: e}, bySweep, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	p.drain(b.Context())
+	share := cfg
+	share.onlyShare()
+	took := make(map[bool]time.Duration)
+	bytes := make(map[bool]int64)
+	for b.Loop() {
+		for _, together := range []bool{false, true} {
+			var backs *ReadBacks
+			if together {
+				backs = new(ReadBacks)
+			}
+			s := newBackShards(b, &share, shards, backs)
+			began := time.Now()
+			s.run()
+			took[together] += time.Since(began)
+			known := 0
+			for _, r := range s.readers {
+				fresh, _, _ := r.publisher.memory.size()
+				known += fresh
+			}
+			if known != n {
+				b.Fatalf("%d events are known, want %d", known, n)
+			}
+			bytes[together] += s.fetched.bytes.Load()
+			s.close()
+		}
+	}
+	runs := float64(b.N)
+	b.ReportMetric(took[false].Seconds()/runs, "s-each")
+	b.ReportMetric(took[true].Seconds()/runs, "s-together")
+	b.ReportMetric(float64(bytes[false])/runs/1e6, "MB-each")
+	b.ReportMetric(float64(bytes[true])/runs/1e6, "MB-together")
+	b.ReportMetric(float64(took[false])/float64(took[true]), "times-quicker")
+}
