@@ -112,13 +112,13 @@ func Plain(path string) string {
 	// By hand, as an answer has hundreds of paths: a regular expression takes 26 KB
 	// from a pool for each, and allocates them where the pool is empty.
 	for i := range len(path) {
-		switch c := path[i]; {
-		case i == maxPlain:
-			return path[:i] + "…"
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '.', c == '[', c == ']', c == '-':
-		default:
+		if i == maxPlain || !plain(path[i]) {
 			return path[:i] + "…"
 		}
 	}
 	return path
+}
+
+func plain(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("_.[]-", c) >= 0
 }
