@@ -103,22 +103,21 @@ func Location(field string) string {
 	return Plain("body." + field)
 }
 
-// maxPlain is how many bytes of a path are told.
+// maxPlain bounds a path that is told, in bytes.
 const maxPlain = 100
 
 // Plain is as much of a path as may be told: the names of fields as the APIs have
 // them. What a caller called a member that is none of these is cut off.
 func Plain(path string) string {
-	// By hand, as an answer has hundreds of paths: a regular expression takes 26 KB
-	// from a pool for each, and allocates them where the pool is empty.
-	for i := range len(path) {
-		if i == maxPlain || !plain(path[i]) {
-			return path[:i] + "…"
-		}
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_.[]-", r)
+	}
+	end := strings.IndexFunc(path, odd)
+	if end < 0 {
+		end = len(path)
+	}
+	if end = min(end, maxPlain); end < len(path) {
+		return path[:end] + "…"
 	}
 	return path
-}
-
-func plain(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("_.[]-", c) >= 0
 }
