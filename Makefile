@@ -36,7 +36,7 @@ build: ## build the binary into bin/outbox
 TIERS := lint test-race test-peers test-go test-fault test-virtual test-browser fuzz-short test-api bench-smoke compose-check vuln alerts cloud-check
 
 .PHONY: test
-test: modules ## everything CI runs, and how long each part takes (needs a JDK 17, Maven and Chromium)
+test: modules ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
 	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
 
 .PHONY: modules

@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -106,18 +107,21 @@ var casFaults = map[string]faults.Effect{
 	"unavailable":              {Failure: faults.Unavailable(0, 1)},
 }
 
-// Bury fails at the lists or at the letter, once or until the process dies;
-// another process, which has read the event again, then buries it later.
-func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
-	t.Parallel()
-	for _, at := range []struct {
-		table string
-		kind  engine.OpKind
-	}{
-		{"dead_letter_chains", engine.OpUnloggedBatch},
-		{"dead_letter_buckets", engine.OpWrite},
-		{"dead_letter_queue", engine.OpCAS},
-	} {
+// place is one kind of statement on a table.
+type place struct {
+	table string
+	kind  engine.OpKind
+}
+
+// beginTrouble makes statements fail from now on: life is that of a process which may
+// die of it, hits says how many failed.
+type beginTrouble func() (life context.Context, hits func() int)
+
+// throughTrouble runs f, with a bundle of its own, for every way in which statements at
+// each of the places may end badly: count of them, or with 0 one, and the process dies.
+func throughTrouble(t *testing.T, places []place, f func(t *testing.T, b *bundle, begin beginTrouble, count int)) {
+	t.Helper()
+	for _, at := range places {
 		for name, effect := range casFaults {
 			if at.kind != engine.OpCAS && effect.Fate == engine.FateDecided {
 				continue
@@ -126,41 +130,55 @@ func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s count=%d", at.table, name, count), func(t *testing.T) {
 					t.Parallel()
 					b := setup(t)
-					life, hits := b.trouble(t, at.table, at.kind, count, effect)
-					l := testLetter("a", 1)
-					st, err := b.another(t, patient).Bury(life, l)
-					if hits() == 0 {
-						t.Fatal("nothing was hit")
-					}
-					if err == nil && st != Pending || err != nil && count == 1 {
-						t.Errorf("Bury() = %s, %v", st, err)
-					}
-					b.heal(t)
-					if err == nil && count == 1 {
-						b.mustBeListed(t, l.EventID)
-					}
-					// What stands of it now is in its chain, or it is not there.
-					chain := b.chainsOf(t, testTable)
-					if _, err := b.read(t.Context(), l.EventID, b.stmt.entry, (*Letter).entryDest, b.serial); (err == nil) != (len(chain) == 1) {
-						t.Errorf("Read() = %v, and a chain of %d", err, len(chain))
-					}
-					b.clock.advance(3 * time.Hour)
-					again := *l
-					again.FirstFailedAt, again.Status = time.Time{}, Parked
-					st, err2 := b.another(t).Bury(t.Context(), &again)
-					if err2 != nil || len(chain) == 1 && st != Pending {
-						t.Errorf("Bury() again = %s, %v", st, err2)
-					}
-					// Lists may hold what the first try left, and show one letter.
-					b.mustShow(t, l.EventID)
-					b.mustBeListed(t, l.EventID)
-					if h := b.mustHistory(t, l.EventID); len(h) != 1 {
-						t.Errorf("history %+v, want one line", h)
-					}
+					f(t, b, func() (context.Context, func() int) { return b.trouble(t, at.table, at.kind, count, effect) }, count)
 				})
 			}
 		}
 	}
+}
+
+// Bury fails at the lists or at the letter, once or until the process dies;
+// another process, which has read the event again, then buries it later.
+func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
+	t.Parallel()
+	places := []place{
+		{"dead_letter_chains", engine.OpUnloggedBatch},
+		{"dead_letter_buckets", engine.OpWrite},
+		{"dead_letter_queue", engine.OpCAS},
+	}
+	throughTrouble(t, places, func(t *testing.T, b *bundle, begin beginTrouble, count int) {
+		life, hits := begin()
+		l := testLetter("a", 1)
+		st, err := b.another(t, patient).Bury(life, l)
+		if hits() == 0 {
+			t.Fatal("nothing was hit")
+		}
+		if err == nil && st != Pending || err != nil && count == 1 {
+			t.Errorf("Bury() = %s, %v", st, err)
+		}
+		b.heal(t)
+		if err == nil && count == 1 {
+			b.mustBeListed(t, l.EventID)
+		}
+		// What stands of it now is in its chain, or it is not there.
+		chain := b.chainsOf(t, testTable)
+		if _, err := b.read(t.Context(), l.EventID, b.stmt.entry, (*Letter).entryDest, b.serial); (err == nil) != (len(chain) == 1) {
+			t.Errorf("Read() = %v, and a chain of %d", err, len(chain))
+		}
+		b.clock.advance(3 * time.Hour)
+		again := *l
+		again.FirstFailedAt, again.Status = time.Time{}, Parked
+		st, err2 := b.another(t).Bury(t.Context(), &again)
+		if err2 != nil || len(chain) == 1 && st != Pending {
+			t.Errorf("Bury() again = %s, %v", st, err2)
+		}
+		// Lists may hold what the first try left, and show one letter.
+		b.mustShow(t, l.EventID)
+		b.mustBeListed(t, l.EventID)
+		if h := b.mustHistory(t, l.EventID); len(h) != 1 {
+			t.Errorf("history %+v, want one line", h)
+		}
+	})
 }
 
 // mustShow checks that listings show the letter once, and as it stands. What a

@@ -2,7 +2,6 @@ package dlq
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,57 +126,44 @@ func TestEdit_Refuses(t *testing.T) {
 // both, and never loses its place.
 func TestEdit_ThroughFaultsAndCrashes(t *testing.T) {
 	t.Parallel()
-	for _, at := range []struct {
-		table string
-		kind  engine.OpKind
-	}{
+	places := []place{
 		{"dead_letter_edit_ids", engine.OpWrite},
 		{"dead_letter_edits", engine.OpWrite},
 		{"dead_letter_requests", engine.OpWrite},
 		{"dead_letter_queue", engine.OpCAS},
-	} {
-		for name, effect := range casFaults {
-			if at.kind != engine.OpCAS && effect.Fate == engine.FateDecided {
-				continue
-			}
-			for _, count := range counts() {
-				t.Run(fmt.Sprintf("%s %s count=%d", at.table, name, count), func(t *testing.T) {
-					t.Parallel()
-					b := setup(t)
-					id := b.bring(t, Manual)
-					before := b.mustRead(t, id)
-					life, hits := b.trouble(t, at.table, at.kind, count, effect)
-					edited, err := b.another(t, patient).Edit(life, id, edit2, eve, before.Version)
-					if hits() == 0 {
-						t.Fatal("nothing was hit")
-					}
-					if err != nil && count == 1 {
-						t.Errorf("Edit() = %v, with one fault", err)
-					}
-					b.heal(t)
-					if _, err := b.history(t.Context(), id, b.serial); err != nil { // completes what was decided
-						t.Fatal(err)
-					}
-					l := b.mustRead(t, id) // fails if the letter names an edit that is not there
-					original(t, &l, &before)
-					switch {
-					case l.Edit != nil && (l.Status != Pending || !l.Content().Equal(edit2)):
-						t.Errorf("half an edit: %s %+v", l.Status, l.Edit)
-					case l.Edit == nil && (l.Status != Manual || l.Version != before.Version):
-						t.Errorf("no edit, and the letter is %s, version %d", l.Status, l.Version)
-					case err == nil && l.EditedID != edited:
-						t.Errorf("Edit() = %s, and the letter says %s", edited, l.EditedID)
-					}
-					if chain, err := b.Chain(t.Context(), testTable, "a"); err != nil || len(chain) != 1 || chain[0].EventID != id {
-						t.Errorf("the chain is %+v, %v", chain, err)
-					}
-					if edits, err := b.Edits(t.Context(), id); err != nil || (len(edits) == 1) != (l.Edit != nil) {
-						t.Errorf("Edits() = %+v, %v, and the letter's is %+v", edits, err, l.Edit)
-					}
-				})
-			}
-		}
 	}
+	throughTrouble(t, places, func(t *testing.T, b *bundle, begin beginTrouble, count int) {
+		id := b.bring(t, Manual)
+		before := b.mustRead(t, id)
+		life, hits := begin()
+		edited, err := b.another(t, patient).Edit(life, id, edit2, eve, before.Version)
+		if hits() == 0 {
+			t.Fatal("nothing was hit")
+		}
+		if err != nil && count == 1 {
+			t.Errorf("Edit() = %v, with one fault", err)
+		}
+		b.heal(t)
+		if _, err := b.history(t.Context(), id, b.serial); err != nil { // completes what was decided
+			t.Fatal(err)
+		}
+		l := b.mustRead(t, id) // fails if the letter names an edit that is not there
+		original(t, &l, &before)
+		switch {
+		case l.Edit != nil && (l.Status != Pending || !l.Content().Equal(edit2)):
+			t.Errorf("half an edit: %s %+v", l.Status, l.Edit)
+		case l.Edit == nil && (l.Status != Manual || l.Version != before.Version):
+			t.Errorf("no edit, and the letter is %s, version %d", l.Status, l.Version)
+		case err == nil && l.EditedID != edited:
+			t.Errorf("Edit() = %s, and the letter says %s", edited, l.EditedID)
+		}
+		if chain, err := b.Chain(t.Context(), testTable, "a"); err != nil || len(chain) != 1 || chain[0].EventID != id {
+			t.Errorf("the chain is %+v, %v", chain, err)
+		}
+		if edits, err := b.Edits(t.Context(), id); err != nil || (len(edits) == 1) != (l.Edit != nil) {
+			t.Errorf("Edits() = %+v, %v, and the letter's is %+v", edits, err, l.Edit)
+		}
+	})
 }
 
 func TestDiff(t *testing.T) {

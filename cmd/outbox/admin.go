@@ -98,25 +98,11 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, usageError{err}
 	}
-	consistency, _, err := c.Scylla.consistencies()
+	conf, err := c.apiConfig(session)
 	if err != nil {
 		return nil, err
 	}
-	proxies, err := c.Admin.proxies()
-	if err != nil {
-		return nil, err
-	}
-	pages, err := c.Admin.console()
-	if err != nil {
-		return nil, err
-	}
-	schemas, err := dlq.LoadSchemas(c.DLQ.Schemas)
-	if err != nil {
-		return nil, usageError{withHint(err, "dlq.schemas names the directory")}
-	}
-	if _, err := c.Kafka.options(); err != nil {
-		return nil, err
-	}
+	conf.Letters, conf.Gate, conf.Registerer, conf.Gatherer, conf.Logger = letters, gate, reg, reg, log
 	keeper, closeArchive, err := c.keeper(ctx, letters)
 	if err != nil {
 		return nil, err
@@ -138,15 +124,8 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 			}
 		}()
 	}
-	deliveries, err := c.deliveries(session)
-	if err != nil {
-		return nil, err
-	}
-	server, err := api.New(api.Config{
-		Session: session, Keyspace: c.Scylla.Keyspace, Letters: letters, Deliveries: deliveries, Gate: gate, Proxies: proxies, Consistency: consistency, Timeout: c.Scylla.Timeout,
-		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(), Schemas: schemas, Archive: keeper, Routes: beside.routes(), Console: pages,
-		Registerer: reg, Gatherer: reg, Logger: log,
-	})
+	conf.Archive, conf.Routes = keeper, beside.routes()
+	server, err := api.New(conf)
 	if err != nil {
 		return nil, err
 	}
@@ -156,22 +135,48 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	}
 	running, stop := context.WithCancel(ctx)
 	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
-	conf := dlq.RunnerConfig{Logger: log, Registerer: reg}
+	jobs := dlq.RunnerConfig{Logger: log, Registerer: reg}
 	if keeper != nil {
-		conf.Archive = keeper
+		jobs.Archive = keeper
 	}
-	runner := dlq.NewRunner(letters, conf)
+	runner := dlq.NewRunner(letters, jobs)
 	go func() {
 		// Whoever lets jobs be made sees to it that somebody runs them; of several
 		// runners one takes each.
-		jobs, stopJobs := context.WithCancel(context.WithoutCancel(running))
+		working, stopJobs := context.WithCancel(context.WithoutCancel(running))
 		ran := make(chan error, 1)
-		go func() { ran <- runner.Run(jobs) }()
+		go func() { ran <- runner.Run(working) }()
 		err := server.Serve(running, ln)
 		stopJobs()
 		a.done <- errors.Join(err, <-ran, own.close(), closeArchive())
 	}()
 	return a, nil
+}
+
+// apiConfig is what the configuration says of the admin API. Who may use it, the
+// letters, the archive and the services beside it are for who starts it.
+func (c *config) apiConfig(session *gocql.Session) (conf api.Config, err error) {
+	conf = api.Config{
+		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
+		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(),
+	}
+	if conf.Consistency, _, err = c.Scylla.consistencies(); err != nil {
+		return conf, err
+	}
+	if conf.Proxies, err = c.Admin.proxies(); err != nil {
+		return conf, err
+	}
+	if conf.Console, err = c.Admin.console(); err != nil {
+		return conf, err
+	}
+	if conf.Schemas, err = dlq.LoadSchemas(c.DLQ.Schemas); err != nil {
+		return conf, usageError{withHint(err, "dlq.schemas names the directory")}
+	}
+	if _, err = c.Kafka.options(); err != nil {
+		return conf, err
+	}
+	conf.Deliveries, err = c.deliveries(session)
+	return conf, err
 }
 
 // console serves the web console.

@@ -1,9 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"sort"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -123,12 +124,7 @@ func counts[K ~string, N int | int64](w io.Writer, title string, m map[K]N) {
 	if len(keys) == 0 {
 		return
 	}
-	sort.Slice(keys, func(i, j int) bool {
-		if m[keys[i]] != m[keys[j]] {
-			return m[keys[i]] > m[keys[j]]
-		}
-		return keys[i] < keys[j]
-	})
+	slices.SortFunc(keys, func(a, b K) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
 	fmt.Fprintf(w, "%s\n", title)
 	for _, k := range keys {
 		name := clean(string(k), 60)

@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
@@ -76,7 +75,7 @@ func printFindings(w io.Writer, findings []finding) error {
 			mark = "FAIL"
 			bad++
 		}
-		fmt.Fprintf(w, "%s  %s: %s\n", mark, f.Check, f.Detail)
+		fmt.Fprintf(w, "%s  %s: %s\n", mark, f.Check, strings.Join(strings.Fields(f.Detail), " ")) // drivers' errors have line ends
 		if f.Mend != "" {
 			fmt.Fprintf(w, "      -> %s\n", f.Mend)
 		}
@@ -183,36 +182,10 @@ func (c *config) checkKafka(ctx context.Context) (out []finding) {
 			topics = append(topics, strings.NewReplacer("{event_type}", e, "{aggregate_type}", "order").Replace(conf.TopicTemplate))
 		}
 	}
+	slices.Sort(topics)
+	r := c.newRights(client)
 	for _, t := range topics {
-		out = append(out, checkTopic(ctx, admin, t, conf.Partitions, conf.Replication))
+		out = append(out, r.topic(ctx, t, publishing, conf.Partitions, conf.Replication))
 	}
-	return out
-}
-
-// checkTopic checks that the topic is there, or may be made.
-func checkTopic(ctx context.Context, admin *kadm.Client, topic string, partitions int32, replication int16) finding {
-	check := "topic " + topic
-	details, err := admin.ListTopics(ctx, topic)
-	if err == nil {
-		err = details[topic].Err
-	}
-	switch {
-	case err == nil:
-		return finding{check, true, fmt.Sprintf("%d partitions", len(details[topic].Partitions)), ""}
-	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return finding{check, false, err.Error(), "allow the relay's user DESCRIBE and WRITE on topic " + topic}
-	case !errors.Is(err, kerr.UnknownTopicOrPartition):
-		return finding{check, false, err.Error(), "see the message"}
-	}
-	made, err := admin.ValidateCreateTopics(ctx, partitions, replication, nil, topic)
-	if err == nil {
-		err = made[topic].Err
-	}
-	if err != nil {
-		return finding{
-			check, false, "not there, and it cannot be made: " + err.Error(),
-			"make it by hand, or allow the relay's user CREATE, or set relay.partitions and relay.topic_replication to what the cluster can hold",
-		}
-	}
-	return finding{check, true, "not there yet; the relay will make it", ""}
+	return append(out, r.sharing(ctx, c)...)
 }

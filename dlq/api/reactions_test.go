@@ -30,7 +30,8 @@ func (b *bundle) reports(t *testing.T, rule, instance, state string, age time.Du
 
 func TestReactions_RulesAsTheyRun(t *testing.T) {
 	t.Parallel()
-	b := setup(t, nil)
+	now := time.Now()
+	b := setup(t, func(c *Config) { c.Now = func() time.Time { return now } })
 	var got struct{ Rules []reactionBody }
 	b.ask(t, access.Viewer, "GET", "/v1/reactions", "").into(t, 200, &got)
 	if got.Rules == nil || len(got.Rules) > 0 {

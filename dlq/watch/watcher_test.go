@@ -32,7 +32,7 @@ func setup(t *testing.T) *bundle {
 	b.now.Store(time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC).UnixMilli())
 	_, session := scyllatest.Start(t)
 	var err error
-	b.store, err = dlq.Open(session, schema.DefaultKeyspace, dlq.WithClock(b.clock))
+	b.store, err = dlq.Open(session, schema.DefaultKeyspace, dlq.WithClock(b.clock), dlq.WithTimeouts(30*time.Second, time.Minute))
 	b.must(err)
 	return b
 }

@@ -3,7 +3,6 @@ package jsonform
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -104,14 +103,21 @@ func Location(field string) string {
 	return Plain("body." + field)
 }
 
-// plainPath is the beginning of a path that may be told: the names of fields as the
-// APIs have them. What a caller called a member that is none of these is cut off.
-var plainPath = regexp.MustCompile(`^[A-Za-z0-9_.\[\]-]{0,100}`)
+// maxPlain bounds a path that is told, in bytes.
+const maxPlain = 100
 
-// Plain is as much of a path as may be told.
+// Plain is as much of a path as may be told: the names of fields as the APIs have
+// them. What a caller called a member that is none of these is cut off.
 func Plain(path string) string {
-	if plain := plainPath.FindString(path); plain != path {
-		return plain + "…"
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_.[]-", r)
+	}
+	end := strings.IndexFunc(path, odd)
+	if end < 0 {
+		end = len(path)
+	}
+	if end = min(end, maxPlain); end < len(path) {
+		return path[:end] + "…"
 	}
 	return path
 }

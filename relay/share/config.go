@@ -128,7 +128,11 @@ func (c *Config) validate() error {
 }
 
 // topic is the control topic.
-func (c *Config) topic() string { return c.Name + ".shards" }
+func (c *Config) topic() string { return ControlTopic(c.Name) }
+
+// ControlTopic is the topic whose partitions are the shards of those that share under
+// a name (Config.Name).
+func ControlTopic(name string) string { return name + ".shards" }
 
 // heartbeat is the time between two heartbeats.
 func (c *Config) heartbeat() time.Duration { return c.SessionTimeout / 10 }

@@ -16,7 +16,7 @@ var internalMutants = []mutant{
 	},
 	{
 		name: "an error repeats the name of a member", file: "internal/jsonform/fields.go", pkg: "./messages", run: "RepeatNothing",
-		old: "return plain + \"…\"", new: "return path",
+		old: "return path[:end] + \"…\"", new: "return path",
 	},
 	{
 		name: "a body that breaks off is a defect of the server", file: "internal/httpapi/body.go", pkg: "./orders", run: "BodiesThatDoNotArrive",

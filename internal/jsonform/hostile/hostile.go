@@ -56,17 +56,21 @@ func Check(t *testing.T, body string, status int, at string, perByte int, send f
 }
 
 // Cost is what f allocates, whoever frees it. It must be no more than perByte for each
-// byte of a body of that size, and a little whatever the size. Not for parallel tests:
-// it counts for the whole process.
-func Cost(t *testing.T, size, perByte int, f func()) uint64 {
+// byte of a body of that size, and a little whatever the size. What fills a pool after
+// a collection, or is made once, comes on top of that, so f may be called again. Not
+// for parallel tests: it counts for the whole process.
+func Cost(t *testing.T, size, perByte int, f func()) (cost uint64) {
 	t.Helper()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	cost := after.TotalAlloc - before.TotalAlloc
-	if most := uint64(perByte*size + atLeast); cost > most {
-		t.Errorf("%d bytes of body cost %d bytes of memory, want at most %d", size, cost, most)
+	most := uint64(perByte*size + atLeast)
+	for range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		if cost = after.TotalAlloc - before.TotalAlloc; cost <= most {
+			return cost
+		}
 	}
+	t.Errorf("%d bytes of body cost %d bytes of memory, want at most %d", size, cost, most)
 	return cost
 }

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
+)
+
+// rights tells what the user of a client may do on a Kafka cluster, by asking the
+// cluster that itself: no right to list ACLs is needed, and nothing is tried out.
+type rights struct {
+	client *kgo.Client
+	// who and seeds are for the commands that mend.
+	who, seeds string
+}
+
+func (c *config) newRights(client *kgo.Client) *rights {
+	return &rights{client: client, who: "User:" + cmp.Or(c.Kafka.Username, "RELAY"), seeds: strings.Join(c.Kafka.Seeds, ",")}
+}
+
+// grant is how the operations are allowed on a resource: topic or group, and its name.
+func (r *rights) grant(kind, name string, ops ...kmsg.ACLOperation) string {
+	var long, short []string
+	for _, op := range ops {
+		word := strings.ToLower(strings.ReplaceAll(op.String(), "_", ""))
+		long = append(long, "--operation "+word)
+		short = append(short, word)
+	}
+	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal %s %s --%s %s; with Redpanda: rpk security acl create --allow-principal %s --operation %s --%s %s",
+		r.seeds, r.who, strings.Join(long, " "), kind, name, r.who, strings.Join(short, ","), kind, name)
+}
+
+// lacking are those of the wanted operations that a bit field does not have. Brokers
+// that do not say (before Kafka 2.3) lack nothing.
+func lacking(allowed int32, want ...kmsg.ACLOperation) (out []kmsg.ACLOperation) {
+	if allowed == math.MinInt32 {
+		return nil
+	}
+	for _, op := range want {
+		if allowed&(1<<op) == 0 {
+			out = append(out, op)
+		}
+	}
+	return out
+}
+
+func named(ops []kmsg.ACLOperation) string {
+	names := make([]string, len(ops))
+	for i, op := range ops {
+		names[i] = op.String()
+	}
+	return strings.Join(names, " and ")
+}
+
+// need is what the relay does on a topic.
+type need struct {
+	ops []kmsg.ACLOperation
+	// why is what goes wrong without one of them.
+	why map[kmsg.ACLOperation]string
+}
+
+var (
+	publishing = need{
+		[]kmsg.ACLOperation{kmsg.ACLOperationWrite, kmsg.ACLOperationRead},
+		map[kmsg.ACLOperation]string{
+			kmsg.ACLOperationWrite: "nothing is published to it",
+			kmsg.ACLOperationRead:  "a relay that was killed publishes some events a second time, because it cannot read back what is out",
+		},
+	}
+	controlling = need{
+		[]kmsg.ACLOperation{kmsg.ACLOperationRead},
+		map[kmsg.ACLOperation]string{kmsg.ACLOperationRead: "no instance gets a shard of the relay"},
+	}
+)
+
+// topic checks that the topic is there, or may be made, and the rights on it.
+func (r *rights) topic(ctx context.Context, topic string, needs need, partitions int32, replication int16) finding {
+	check := "topic " + topic
+	req := kmsg.NewPtrMetadataRequest()
+	req.IncludeTopicAuthorizedOperations = true
+	one := kmsg.NewMetadataRequestTopic()
+	one.Topic = kmsg.StringPtr(topic)
+	req.Topics = append(req.Topics, one)
+	resp, err := req.RequestWith(ctx, r.client)
+	if err == nil && len(resp.Topics) != 1 {
+		err = errors.New("the broker says nothing of it")
+	}
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		all := append([]kmsg.ACLOperation{kmsg.ACLOperationDescribe}, needs.ops...)
+		return finding{check, false, "not allowed: DESCRIBE, and with it " + named(needs.ops) + ": " + err.Error(), r.grant("topic", topic, all...)}
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return r.canMake(ctx, topic, needs, partitions, replication)
+	default:
+		return finding{check, false, err.Error(), "see the message"}
+	}
+	t := resp.Topics[0]
+	if no := lacking(t.AuthorizedOperations, needs.ops...); len(no) > 0 {
+		var why []string
+		for _, op := range no {
+			why = append(why, needs.why[op])
+		}
+		return finding{check, false, fmt.Sprintf("not allowed: %s; %s", named(no), strings.Join(why, "; ")), r.grant("topic", topic, no...)}
+	}
+	return finding{check, true, fmt.Sprintf("%d partitions", len(t.Partitions)), ""}
+}
+
+// canMake checks that a topic that is not there may be made.
+func (r *rights) canMake(ctx context.Context, topic string, needs need, partitions int32, replication int16) finding {
+	check := "topic " + topic
+	made, err := kadm.NewClient(r.client).ValidateCreateTopics(ctx, partitions, replication, nil, topic)
+	if err == nil {
+		err = made[topic].Err
+	}
+	switch {
+	case err == nil:
+		return finding{check, true, "not there yet; the relay will make it", ""}
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return finding{
+			check, false, "not there, and not allowed: CREATE: " + err.Error(),
+			"make it by hand, or: " + r.grant("topic", topic, append([]kmsg.ACLOperation{kmsg.ACLOperationCreate}, needs.ops...)...),
+		}
+	}
+	return finding{
+		check, false, "not there, and it cannot be made: " + err.Error(),
+		"make it by hand, or set relay.partitions and relay.topic_replication to what the cluster can hold",
+	}
+}
+
+// group checks the right on the consumer group by which instances share.
+func (r *rights) group(ctx context.Context, name string) finding {
+	check := "consumer group " + name
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	req.IncludeAuthorizedOperations = true
+	req.Groups = []string{name}
+	resp, err := req.RequestWith(ctx, r.client)
+	if err == nil && len(resp.Groups) != 1 {
+		err = errors.New("the broker says nothing of it")
+	}
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Groups[0].ErrorCode)
+	}
+	var no []kmsg.ACLOperation
+	switch {
+	case err == nil, errors.Is(err, kerr.GroupIDNotFound): // nobody was in it yet
+		if resp != nil && len(resp.Groups) == 1 {
+			no = lacking(resp.Groups[0].AuthorizedOperations, kmsg.ACLOperationRead)
+		}
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		no = []kmsg.ACLOperation{kmsg.ACLOperationRead}
+	default:
+		return finding{check, false, err.Error(), "see the message; the group's coordinator has to answer before a shard is carried"}
+	}
+	if len(no) > 0 {
+		return finding{check, false, "not allowed: READ; no instance gets a shard of the relay", r.grant("group", name, no...)}
+	}
+	return finding{check, true, "may be joined", ""}
+}
+
+// sharing checks what instances with relay.shards need beside the topics.
+func (r *rights) sharing(ctx context.Context, c *config) []finding {
+	if c.Relay.Shards == 0 {
+		return nil
+	}
+	group := groupOf(c.Relay.Name)
+	return []finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.TopicReplication), r.group(ctx, group)}
+}
