@@ -61,6 +61,12 @@ func (c scyllaConfig) sessionOnceUp(ctx context.Context, keyspace string, log *s
 		if err == nil || errors.As(err, &usage) {
 			return s, err
 		}
+		if c.requests != nil {
+			c.requests.unreached.Inc() // before the first session nothing else is asked
+		}
+		if c.waits != nil {
+			c.waits(err)
+		}
 		log.Warn("database not reachable yet; trying again", "wait", wait, "err", err)
 		select {
 		case <-time.After(wait):

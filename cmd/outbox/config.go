@@ -46,8 +46,9 @@ type scyllaConfig struct {
 	Password    string        `koanf:"password"`
 	tlsConfig   `koanf:",squash"`
 
-	requests *requests // counts what is asked of the database; nil does not
-	pageSize int       // rows in one answer; 0 for the driver's own
+	requests *requests       // counts what is asked of the database; nil does not
+	pageSize int             // rows in one answer; 0 for the driver's own
+	waits    func(err error) // told why the database is waited for; nil for nobody
 }
 
 type kafkaConfig struct {

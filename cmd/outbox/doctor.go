@@ -75,7 +75,7 @@ func printFindings(w io.Writer, findings []finding) error {
 			mark = "FAIL"
 			bad++
 		}
-		fmt.Fprintf(w, "%s  %s: %s\n", mark, f.Check, f.Detail)
+		fmt.Fprintf(w, "%s  %s: %s\n", mark, f.Check, strings.Join(strings.Fields(f.Detail), " ")) // drivers' errors have line ends
 		if f.Mend != "" {
 			fmt.Fprintf(w, "      -> %s\n", f.Mend)
 		}

@@ -159,7 +159,7 @@ func runReact(cmd *cobra.Command, c *config) error {
 		_, err := c.reactor(nil, prometheus.NewRegistry(), log)
 		return err
 	}
-	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
+	return withAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		store, err := c.deliveries(session)
 		if err != nil {
 			return err
@@ -168,12 +168,8 @@ func runReact(cmd *cobra.Command, c *config) error {
 		if err != nil {
 			return usageError{err}
 		}
-		admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, struct{}{} }), log)
-		if err != nil {
-			return withHint(err, "another process has that port; --admin-addr names another")
-		}
-		teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-		log.Info("reacting to events", "rules", len(c.React.Rules), "targets", len(c.React.Targets), "admin", "http://"+admin.Addr())
+		admin.works(func() (bool, any) { return true, struct{}{} })
+		log.Info("reacting to events", "rules", len(c.React.Rules), "targets", len(c.React.Targets), "admin", "http://"+admin.addr)
 		return reactor.Run(ctx)
 	})
 }

@@ -81,14 +81,15 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) error {
 	}
 	c.Scylla.pageSize = sweepPage
 	check := func(*slog.Logger) error { return c.Relay.checkSharing() }
-	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
-		return c.carry(ctx, backfillFrom, cmd.ErrOrStderr(), session, reg, log, teardown)
+	return withAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+		return c.carry(ctx, backfillFrom, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
 	})
 }
 
 // carry relays until ctx ends; bar is where a backfill shows how far it is.
 func (c *config) carry(
-	ctx context.Context, backfillFrom time.Time, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown,
+	ctx context.Context, backfillFrom time.Time, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger,
+	teardown *daemon.Teardown,
 ) error {
 	confs, err := c.relayConfigs()
 	if err != nil {
@@ -117,13 +118,9 @@ func (c *config) carry(
 	if err != nil {
 		return err
 	}
-	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, carriers.readiness()), log)
-	if err != nil {
-		return withHint(err, "another process has that port; --admin-addr names another")
-	}
-	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
+	admin.works(carriers.readiness())
 	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
-		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.Addr(), "hints", hintAddr(hints))
+		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.addr, "hints", hintAddr(hints))
 	if one, ok := carriers.(*relays); ok && len(one.all) == 1 { // several bars would draw over each other
 		stop := showBackfill(ctx, bar, one.all[0])
 		defer stop()

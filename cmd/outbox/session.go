@@ -33,6 +33,16 @@ func withSession(
 	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
 	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
+	return withSessionFrom(cmd, c, check, nil, f)
+}
+
+// withSessionFrom is withSession with something that begins before the database is
+// there; nil for nothing.
+func withSessionFrom(
+	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
+	begin func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
+) error {
 	return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
 		if check != nil {
 			if err := check(log); err != nil {
@@ -41,6 +51,11 @@ func withSession(
 		}
 		reg := newRegistry()
 		c.Scylla.requests = newRequests(reg)
+		if begin != nil {
+			if err := begin(ctx, reg, log, teardown); err != nil {
+				return err
+			}
+		}
 		session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
 		if err != nil {
 			return stopped(ctx, err)

@@ -178,17 +178,13 @@ its targets elsewhere. Metrics are at the admin address.`,
 }
 
 func runWatch(cmd *cobra.Command, c *config) error {
-	return withSession(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
+	return withAdmin(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		u, err := c.newUpkeep(ctx, session, reg, log, teardown)
 		if err != nil {
 			return err
 		}
-		admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, struct{}{} }), log)
-		if err != nil {
-			return withHint(err, "another process has that port; --admin-addr names another")
-		}
-		teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", "http://"+admin.Addr())
+		admin.works(func() (bool, any) { return true, struct{}{} })
+		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", "http://"+admin.addr)
 		return u.run(ctx, func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
