@@ -195,10 +195,10 @@ func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
 func TestMany_AgainAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	b := setupMany(t, func(c *Config) {
-		c.AttemptTimeout, c.WriteBudget = time.Second, time.Second
 		c.Breaker.Failures, c.Breaker.MinCalls = 1_000_000, 1_000_000
 	})
 	b.laterMany(t, "a", "shop", 60)
+	b.brief()
 	const body = `{"filter":{"topic":"a"}}`
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Skip: 20, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
 	if r := request(t, b.handler, "POST", "/v1/messages/release", body); r.status != 503 || r.body["outcome_unknown"] != true || r.header.Get("Retry-After") == "" {

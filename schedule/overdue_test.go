@@ -54,7 +54,7 @@ func TestScheduler_StaysOverdueWhileTheDatabaseIsAway(t *testing.T) {
 	b.put(t, now.Add(-time.Hour), message(now.Add(-90*time.Second)))
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "outbox_messages", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
 	reg := prometheus.NewRegistry()
-	s := b.scheduler(t, func(c *Config) { c.Registerer = reg })
+	s := b.scheduler(t, func(c *Config) { c.Registerer, c.Lease = reg, 3*time.Second })
 	stop := start(t, s)
 	defer stop()
 	eventually(t, "it is overdue", func() bool { return overdueOf(t, reg) >= 90 })

@@ -170,14 +170,14 @@ func (r *resharding) refuse() error {
 
 func (r *resharding) preview(w io.Writer) {
 	fmt.Fprintf(w, "relay %s\n", r.name)
-	number := func(n int) string {
+	number := func(n int, of string) string {
 		if n == 0 {
-			return "none yet"
+			return "none"
 		}
-		return fmt.Sprint(n)
+		return fmt.Sprint(n, " ", of)
 	}
-	fmt.Fprintf(w, "  agreed on         %s shards (relay_sharing)\n", number(r.agreed))
-	fmt.Fprintf(w, "  control topic     %s partitions (%s)\n", number(r.state.Partitions), r.control.Topic())
+	fmt.Fprintf(w, "  agreed on           %s (relay_sharing)\n", number(r.agreed, "shards"))
+	fmt.Fprintf(w, "  control topic       %s (%s)\n", number(r.state.Partitions, "partitions"), r.control.Topic())
 	fmt.Fprintf(w, "  instances that run  %d in the broker's group, %d heard of in the database\n", len(r.state.Members), len(r.alive))
 	switch n := r.state.Partitions; {
 	case r.isDone():

@@ -115,7 +115,7 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	if err == nil {
 		outcome = said
 	}
-	log.Info("change by the API", "state", state, "result", target, "err", err)
+	log.Info("audited change", "state", state, "result", target, "err", err)
 	// What was done stays done although the caller may have hung up.
 	for try := 1; ; try++ {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
