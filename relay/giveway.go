@@ -21,14 +21,17 @@ const stateWaiting = "waiting"
 // changes. What nothing is known of yet is.
 type hearing map[string]*heardAt
 
-type heardAt struct{ said, heard time.Time }
+type heardAt struct {
+	said, heard time.Time
+	sure        bool // it was heard twice
+}
 
 // alive takes what was read, who with when they spoke last by their own clocks.
 func (h hearing) alive(rows map[string]time.Time, now time.Time) (out []string) {
 	for who, said := range rows {
 		x := h[who]
 		if x == nil || !x.said.Equal(said) {
-			x = &heardAt{said, now}
+			x = &heardAt{said, now, x != nil}
 			h[who] = x
 		}
 		if now.Sub(x.heard) < otherSilent {
@@ -102,10 +105,10 @@ func (r *Relay) GiveWay(ctx context.Context, version string) error {
 			return nil
 		}
 		attempt = 0
-		if !said {
+		if sure := heard.sure(alive); !said && len(sure) > 0 {
 			said = true
 			r.log.Warn("instances of this relay's name share its table, and everything would be published twice beside them: this one, which has no shards, waits until they are stopped",
-				"relay", r.cfg.Name, "other_instance", strings.Join(alive, ", "))
+				"relay", r.cfg.Name, "other_instance", strings.Join(sure, ", "))
 		}
 		if err := again.Wait(ctx, DefaultHeartbeat); err != nil {
 			return err
@@ -144,6 +147,11 @@ func (b *beating) sharers(ctx context.Context, heard hearing) ([]string, error) 
 		return nil, err
 	}
 	return heard.alive(rows, time.Now()), nil
+}
+
+// sure are those that are known to be alive, of those that may be.
+func (h hearing) sure(alive []string) []string {
+	return slices.DeleteFunc(slices.Clone(alive), func(who string) bool { return !h[who].sure })
 }
 
 // instances are those of the name and the tables that did not say that they stopped

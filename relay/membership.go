@@ -116,10 +116,10 @@ func (m *Membership) AwaitSharers(ctx context.Context) error {
 		if len(alive) == 0 {
 			break
 		}
-		if !said {
+		if sure := heard.sure(alive); !said && len(sure) > 0 {
 			said = true
 			m.Logger.Warn("a relay of this name carries the table alone, and would publish everything twice beside one that shares: this one waits until it is stopped",
-				"relay", m.Name, "other_instance", strings.Join(alive, ", "))
+				"relay", m.Name, "other_instance", strings.Join(sure, ", "))
 		}
 		if again.Wait(ctx, DefaultHeartbeat) != nil {
 			return context.Cause(ctx)

@@ -35,6 +35,10 @@ type Status struct {
 	Holding bool
 	// Stalled are the topics that acknowledge nothing while others do.
 	Stalled []StalledTopic
+	// UnsavedSince is since when positions cannot be saved, zero if they can, and
+	// SaveErr why. Events go out meanwhile; a start would read back further.
+	UnsavedSince time.Time
+	SaveErr      error
 	// HeldStreams are the streams with a row that cannot be read, and why.
 	HeldStreams map[string]error
 	// Restarts counts how often the reader was started again, and LastError is
@@ -80,6 +84,7 @@ func (r *Relay) Status() Status {
 	s.OldestUnacknowledged = r.oldestAge(now)
 	s.Behind = r.streams.positionAge(now)
 	s.HeldStreams = r.streams.holds()
+	s.UnsavedSince, s.SaveErr = r.streams.unsaved()
 	if b := r.readback.Load(); b != nil {
 		s.ReadingBack, s.ReadBackErr = b.state()
 	}
@@ -165,6 +170,9 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	}
 	if s.OldestUnacknowledged >= cfg.StallAfter {
 		say("the oldest event has waited for the broker's acknowledgement for %s", s.OldestUnacknowledged.Round(time.Second))
+	}
+	if !s.UnsavedSince.IsZero() && now.Sub(s.UnsavedSince) >= cfg.StallAfter {
+		say("checkpoints cannot be saved since %s, so a start would read back that far; does the database take writes? %v", s.UnsavedSince.UTC().Format(time.RFC3339), s.SaveErr)
 	}
 	if n := len(s.Held); n > 0 {
 		say("%d aggregate(s) are held because an event cannot be published, such as event %s to topic %q: %v",

@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
 
 // Readiness in an outage of the database: the tail says so first, with the cause.
@@ -30,4 +34,34 @@ func TestStatus_TheTailCannotRead(t *testing.T) {
 			t.Errorf("%s: %q, want %q in it", tt.name, got, tt.want)
 		}
 	}
+}
+
+// Readiness when the database is read and takes no writes: events go out, and the
+// relay says what it cannot keep. A time in which nothing was to be saved changes
+// nothing in that.
+func TestStatus_CheckpointsAreNotSaved(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.StallAfter, c.IdleCheckpoint = 30*time.Second, 10*time.Second })
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(10 * time.Second)
+		w.db.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "relay_checkpoints", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
+		time.Sleep(15 * time.Second)
+		if s := r.Status(); len(s.Problems) != 0 {
+			t.Errorf("soon after its first failure it says %q", s.Problems)
+		}
+		time.Sleep(time.Minute)
+		if s := r.Status(); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "checkpoints cannot be saved since") || s.SaveErr == nil {
+			t.Errorf("when none can be saved it says %q", s.Problems)
+		}
+		w.db.Faults().Clear()
+		time.Sleep(30 * time.Second)
+		if s := r.Status(); len(s.Problems) != 0 || !s.UnsavedSince.IsZero() {
+			t.Errorf("when they are saved it says %q", s.Problems)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -90,7 +90,11 @@ func TestStream_Transitions(t *testing.T) {
 			t.Fatalf("stream %s is %s, want %s", p.stream, got, want)
 		}
 	}
-	save := func() { t.Helper(); try(s.saveDue(t.Context(), 0)) }
+	save := func() {
+		t.Helper()
+		_, err := s.saveDue(t.Context(), 0)
+		try(err)
+	}
 
 	a := open(t, m, older, "a")
 	step(a, streamOpened)

@@ -44,6 +44,8 @@ type streams struct {
 	resumed map[string]int64
 	// lastIdle is when positions that only passed empty time were last saved.
 	lastIdle time.Time
+	failing  time.Time // since when positions cannot be saved
+	saveErr  error     // why
 	lastRead time.Time
 }
 
@@ -293,8 +295,8 @@ func (s *streams) save(ctx context.Context, which []*streamProgress) error {
 }
 
 // saveDue saves the positions that passed events, and the others when idle has
-// gone by since they were saved.
-func (s *streams) saveDue(ctx context.Context, idle time.Duration) error {
+// gone by since they were saved. It says whether there were any.
+func (s *streams) saveDue(ctx context.Context, idle time.Duration) (due bool, err error) {
 	now := time.Now()
 	s.mu.Lock()
 	all := now.Sub(s.lastIdle) >= idle
@@ -302,10 +304,11 @@ func (s *streams) saveDue(ctx context.Context, idle time.Duration) error {
 		s.lastIdle = now
 	}
 	s.mu.Unlock()
-	return s.save(ctx, slices.DeleteFunc(s.all(), func(p *streamProgress) bool {
-		_, events, _ := p.unsaved()
-		return !all && !events
-	}))
+	which := slices.DeleteFunc(s.all(), func(p *streamProgress) bool {
+		_, events, ok := p.unsaved()
+		return !ok || !all && !events
+	})
+	return len(which) > 0, s.save(ctx, which)
 }
 
 // run saves checkpoints until ctx ends.
@@ -319,7 +322,11 @@ func (s *streams) run(ctx context.Context, every, idle time.Duration) error {
 			return context.Cause(ctx)
 		case <-t.C:
 		}
-		err := s.saveDue(ctx, idle)
+		due, err := s.saveDue(ctx, idle)
+		if !due {
+			continue // which says nothing of whether they can be saved
+		}
+		s.tried(err, time.Now())
 		switch {
 		case err == nil && failing:
 			s.log.Info("checkpoints are saved again")
@@ -330,6 +337,25 @@ func (s *streams) run(ctx context.Context, every, idle time.Duration) error {
 		}
 		failing = err != nil
 	}
+}
+
+// tried notes how saving positions went.
+func (s *streams) tried(err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saveErr = err
+	if err == nil {
+		s.failing = time.Time{}
+	} else if s.failing.IsZero() {
+		s.failing = now
+	}
+}
+
+// unsaved is since when positions cannot be saved, and why; zero if they can.
+func (s *streams) unsaved() (since time.Time, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failing, s.saveErr
 }
 
 // sawWindow notes that the log was read.

@@ -142,7 +142,11 @@ func (c *config) checkCheckpoints(ctx context.Context, session *gocql.Session) f
 		err = session.Query("DELETE FROM "+table+" WHERE relay = ? AND table_name = ?", doctorName, c.Relay.Table).WithContext(ctx).Exec()
 	}
 	if err != nil {
-		return finding{check, false, err.Error(), "GRANT MODIFY ON " + table + " TO the relay's role"}
+		mend := "the database answers, and takes no writes: look at its disks, its load, and at how many replicas are up"
+		if cqlcode.Of(err) == gocql.ErrCodeUnauthorized {
+			mend = "GRANT MODIFY ON " + table + " TO the relay's role"
+		}
+		return finding{check, false, err.Error(), mend}
 	}
 	return finding{check, true, table + " can be written", ""}
 }

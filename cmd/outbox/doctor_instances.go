@@ -67,7 +67,7 @@ func checkGone(table string, gone []instance) finding {
 	return finding{
 		"instances of the relay of " + table, false, fmt.Sprintf("none runs; %s has said nothing since %s and did not say that it stops: its process is gone, stands still, or cannot write to the database, and events wait for it",
 			last.name, last.at.UTC().Format("2006-01-02 15:04:05Z")),
-		"start it: outbox relay; the end of its log may say why it is gone",
+		"start it, if it is gone: outbox relay; the end of its log may say why. One that is there says on /readyz what it waits for",
 	}
 }
 
