@@ -108,8 +108,8 @@ func (w *world) minute(troubled bool) {
 	var all sync.WaitGroup
 	all.Go(func() { w.host.live(ctx) })
 	time.Sleep(5 * time.Second) // the groups have formed: a rule begins with what comes from then on
-	rnd := w.random()
-	all.Go(func() { w.publish(ctx, rnd, 40+w.rnd.IntN(60)) })
+	rnd, n := w.random(), 40+w.rnd.IntN(60)
+	all.Go(func() { w.publish(ctx, rnd, n) })
 	if troubled {
 		rnd := w.random()
 		all.Go(func() { w.trouble(ctx, rnd) })
