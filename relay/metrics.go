@@ -131,8 +131,8 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	})
 	gauge("relay_topics_stalled", "Topics that acknowledge nothing while others do.", func() float64 { return float64(len(r.publisher.Load().state().stalled)) })
 	gauge("relay_streams_held", "Streams held because of a row that cannot be read.", func() float64 { return float64(r.streams.heldCount()) })
-	gauge("relay_oldest_unacknowledged_seconds", "Age, since it was read, of the oldest change that is not acknowledged.", func() float64 {
-		return r.streams.oldestAge(time.Now()).Seconds()
+	gauge("relay_oldest_unacknowledged_seconds", "Age, since the sweep read it or the producer has it, of the oldest change that is not acknowledged.", func() float64 {
+		return r.oldestAge(time.Now()).Seconds()
 	})
 	gauge("relay_checkpoint_age_seconds", "How far the last stream's position is behind now, the confidence window included.", func() float64 {
 		return r.streams.positionAge(time.Now()).Seconds()

@@ -497,6 +497,22 @@ func (p *publisher) state() publisherState {
 	return s
 }
 
+// oldestSent is since when the producer has what it has had for longest; zero if it
+// has nothing.
+func (p *publisher) oldestSent() (oldest time.Time) {
+	if p == nil {
+		return oldest
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, it := range p.items {
+		if it.state == sent && (oldest.IsZero() || it.handed.Before(oldest)) {
+			oldest = it.handed
+		}
+	}
+	return oldest
+}
+
 // holds returns the aggregates that are held.
 func (p *publisher) holds() []Hold {
 	p.mu.Lock()

@@ -17,7 +17,8 @@ type Status struct {
 	LastWindow time.Time
 	// InFlight is the number of events read and not yet acknowledged.
 	InFlight int
-	// OldestUnacknowledged is how long ago the oldest such change was read.
+	// OldestUnacknowledged is how long ago the sweep read the oldest such change, or how
+	// long the producer has one, which the tail may have found first.
 	OldestUnacknowledged time.Duration
 	// Behind is how far the stream that is furthest behind is behind now, the
 	// confidence window included.
@@ -76,7 +77,7 @@ func (r *Relay) Status() Status {
 	r.mu.Unlock()
 	s.Streams = r.streams.count()
 	s.LastWindow = r.streams.lastWindow()
-	s.OldestUnacknowledged = r.streams.oldestAge(now)
+	s.OldestUnacknowledged = r.oldestAge(now)
 	s.Behind = r.streams.positionAge(now)
 	s.HeldStreams = r.streams.holds()
 	if b := r.readback.Load(); b != nil {
@@ -96,6 +97,15 @@ func (r *Relay) Status() Status {
 	s.Others, s.GivesWay = r.others.alive(), r.giving.to()
 	s.Problems = s.problems(&r.cfg, started, now)
 	return s
+}
+
+// oldestAge is for how long the oldest change has waited for its acknowledgement.
+func (r *Relay) oldestAge(now time.Time) time.Duration {
+	age := r.streams.oldestAge(now)
+	if sent := r.publisher.Load().oldestSent(); !sent.IsZero() {
+		age = max(age, now.Sub(sent))
+	}
+	return age
 }
 
 func (s *Status) problems(cfg *Config, started, now time.Time) []string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -267,6 +268,41 @@ func TestRelay_CommittedIsAHint(t *testing.T) {
 		}
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
+		}
+	})
+}
+
+// How long the oldest event waits for its acknowledgement counts from when the
+// producer has it: an event of the tail waits long before the sweep comes to it.
+func TestTail_TellsForHowLongItsEventsWait(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			patient(c)
+			c.ConfidenceWindow, c.StallAfter = 10*time.Minute, 20*time.Second
+		})
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(5 * time.Second)
+		if got := r.Status().OldestUnacknowledged; got != 0 {
+			t.Errorf("with nothing under way the oldest event waits for %s", got)
+		}
+		end := w.slow("Away")
+		for _, e := range events(1, 1, "Away") {
+			w.write(e)
+		}
+		time.Sleep(30 * time.Second)
+		s := r.Status()
+		if s.InFlight != 1 || s.OldestUnacknowledged < 25*time.Second || !strings.Contains(strings.Join(s.Problems, "; "), "has waited for the broker's acknowledgement") {
+			t.Errorf("after 30 s %d events are under way, the oldest for %s, problems %q", s.InFlight, s.OldestUnacknowledged, s.Problems)
+		}
+		end()
+		time.Sleep(10 * time.Second)
+		if s := r.Status(); s.OldestUnacknowledged != 0 || len(s.Problems) != 0 {
+			t.Errorf("when it is out the oldest waits for %s, problems %q", s.OldestUnacknowledged, s.Problems)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	})
 }
