@@ -80,7 +80,7 @@ func TestScheduler_DoesNotKnowWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	reg := prometheus.NewRegistry()
-	s := b.scheduler(t, func(c *Config) { c.Registerer = reg })
+	s := b.scheduler(t, func(c *Config) { c.Registerer, c.Lease = reg, 3*time.Second })
 	if got := overdueOf(t, reg); !math.IsNaN(got) {
 		t.Errorf("%v s overdue before the database was asked", got)
 	}

@@ -82,18 +82,22 @@ func plan(rnd *rand.Rand, first int, from time.Time, n int, later []time.Time) [
 	return out
 }
 
+// random is a source of numbers for one who acts for the order. It is for the goroutine
+// that made the order.
+func (o *order) random() *rand.Rand { return rand.New(rand.NewPCG(o.rnd.Uint64(), 'a')) }
+
 // hear notes what the caller is told.
 func (o *order) hear(format string, args ...any) {
 	o.told = append(o.told, time.Now().UTC().Format("2006-01-02 15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
 // place hands the order in until it is accepted, or the caller has enough.
-func (w *world) place(ctx context.Context, o *order) {
+func (w *world) place(ctx context.Context, o *order, rnd *rand.Rand) {
 	_ = again.Wait(ctx, time.Until(o.at))
 	n := messages.NewMessage{Topic: "reminders", Payload: []byte(strconv.Itoa(o.number)), DeliverAt: &o.deliverAt}
 	opts := messages.Options{Client: "caller", IdempotencyKey: strconv.Itoa(o.number)}
 	for try := 0; try < 6 && ctx.Err() == nil; try++ {
-		a, err := w.service(o.rnd, try).Accept(ctx, n, opts)
+		a, err := w.service(rnd, try).Accept(ctx, n, opts)
 		o.mu.Lock()
 		o.hear("accept: %+v, %v", a, err)
 		if u := (*messages.UnavailableError)(nil); errors.As(err, &u) && u.ID != (gocql.UUID{}) {
@@ -110,12 +114,12 @@ func (w *world) place(ctx context.Context, o *order) {
 			w.t.Errorf("message %d: Accept() = %v", o.number, err)
 			return
 		}
-		_ = again.Wait(ctx, time.Duration(o.rnd.Int64N(int64(20*time.Second))))
+		_ = again.Wait(ctx, time.Duration(rnd.Int64N(int64(20*time.Second))))
 	}
 }
 
 // withdraw tries to take the order back, if that was the plan and this is the time for it.
-func (w *world) withdraw(ctx context.Context, o *order) {
+func (w *world) withdraw(ctx context.Context, o *order, rnd *rand.Rand) {
 	if wait := time.Until(o.takeBack); o.takeBack.IsZero() || wait < 0 || wait > 2*busy {
 		return
 	}
@@ -128,7 +132,7 @@ func (w *world) withdraw(ctx context.Context, o *order) {
 		o.mu.Unlock()
 		var err error
 		if id != (gocql.UUID{}) {
-			err = w.service(o.rnd, try).Cancel(ctx, id)
+			err = w.service(rnd, try).Cancel(ctx, id)
 			o.mu.Lock()
 			o.hear("take back: %v", err)
 			o.mu.Unlock()
@@ -152,13 +156,13 @@ func (w *world) withdraw(ctx context.Context, o *order) {
 				o.mu.Unlock()
 			}
 		}
-		_ = again.Wait(ctx, time.Duration(o.rnd.Int64N(int64(5*time.Second))))
+		_ = again.Wait(ctx, time.Duration(rnd.Int64N(int64(5*time.Second))))
 	}
 }
 
 // hurry tries to have the order released ahead of its time, if that was the plan
 // and this is the time for it.
-func (w *world) hurry(ctx context.Context, o *order) {
+func (w *world) hurry(ctx context.Context, o *order, rnd *rand.Rand) {
 	if wait := time.Until(o.hasten); o.hasten.IsZero() || wait < 0 || wait > 2*busy {
 		return
 	}
@@ -173,7 +177,7 @@ func (w *world) hurry(ctx context.Context, o *order) {
 		}
 		o.mu.Unlock()
 		if id != (gocql.UUID{}) {
-			v, err := w.service(o.rnd, try).Release(ctx, id)
+			v, err := w.service(rnd, try).Release(ctx, id)
 			o.mu.Lock()
 			o.hear("release: %s for %s, %v", v.State, v.DeliverAt, err)
 			o.mu.Unlock()
@@ -185,7 +189,7 @@ func (w *world) hurry(ctx context.Context, o *order) {
 				return
 			}
 		}
-		_ = again.Wait(ctx, time.Duration(o.rnd.Int64N(int64(5*time.Second))))
+		_ = again.Wait(ctx, time.Duration(rnd.Int64N(int64(5*time.Second))))
 	}
 }
 

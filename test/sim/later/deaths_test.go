@@ -48,7 +48,7 @@ func TestService_DiesAtEachMessage(t *testing.T) {
 				last := w.eachMessage(service(at), carried, func(ctx context.Context, n int) {
 					o := &order{number: n, at: time.Now(), deliverAt: time.Now().Add(long), takeBack: time.Now().Add(30 * time.Second)}
 					w.hand(ctx, o)
-					w.withdraw(ctx, o)
+					w.withdraw(ctx, o, o.rnd)
 				})
 				if last < 8 {
 					t.Errorf("a service sent only %d messages", last)
@@ -73,7 +73,7 @@ func TestService_DiesWhileItReleases(t *testing.T) {
 					}
 					o := &order{number: n, at: time.Now(), deliverAt: time.Now().Add(24 * time.Hour), hasten: time.Now().Add(30 * time.Second)}
 					w.hand(ctx, o)
-					w.hurry(ctx, o)
+					w.hurry(ctx, o, o.rnd)
 				})
 				w.sleep(24 * time.Hour) // who died before it removed the slot of then has left it
 				if last < 8 {
@@ -88,7 +88,7 @@ func TestService_DiesWhileItReleases(t *testing.T) {
 func (w *world) hand(ctx context.Context, o *order) {
 	o.rnd, o.ids = w.random(), map[gocql.UUID]bool{}
 	w.orders = append(w.orders, o)
-	w.place(ctx, o)
+	w.place(ctx, o, o.rnd)
 }
 
 // eachMessage runs a story again and again, with a process that dies first at its

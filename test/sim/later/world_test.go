@@ -139,12 +139,16 @@ func (w *world) episode(more []*order) {
 		ctx, end := context.WithTimeout(w.t.Context(), busy)
 		defer end()
 		var all sync.WaitGroup
+		act := func(as func(context.Context, *order, *rand.Rand), o *order) {
+			rnd := o.random()
+			all.Go(func() { as(ctx, o, rnd) })
+		}
 		for _, o := range more {
-			all.Go(func() { w.place(ctx, o) })
+			act(w.place, o)
 		}
 		for _, o := range w.orders {
-			all.Go(func() { w.withdraw(ctx, o) })
-			all.Go(func() { w.hurry(ctx, o) })
+			act(w.withdraw, o)
+			act(w.hurry, o)
 		}
 		rnd := w.random()
 		all.Go(func() { w.trouble(ctx, rnd) })
