@@ -189,7 +189,7 @@ func (c *config) changeScheduled(cmd *cobra.Command, f *scheduledFlags, many mes
 		f.preview(cmd.ErrOrStderr(), &report.Tally)
 	}
 	if !f.dryRun && report.Messages > 0 {
-		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, countedMessages(report.Messages))); err != nil {
+		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, plural(report.Messages, "message"))); err != nil {
 			return err
 		}
 		if err := f.change(ctx, c.Scylla.Keyspace, session, service, log, many, &report); err != nil {
@@ -264,18 +264,10 @@ func toTheEnd(ctx context.Context, many messages.Many, call func(messages.Many) 
 }
 
 func (f *scheduledFlags) preview(w io.Writer, t *messages.Tally) {
-	fmt.Fprintf(w, "%s %s\n", f.name, countedMessages(t.Messages))
+	fmt.Fprintf(w, "%s %s\n", f.name, plural(t.Messages, "message"))
 	counts(w, "by topic", t.ByTopic)
 	counts(w, "by client", t.ByClient)
 	if t.First != nil {
 		fmt.Fprintf(w, "due %s to %s\n", t.First.Format(time.RFC3339), t.Last.Format(time.RFC3339))
 	}
-}
-
-// countedMessages is so many messages, in words.
-func countedMessages(n int) string {
-	if n == 1 {
-		return "1 message"
-	}
-	return fmt.Sprintf("%d messages", n)
 }
