@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -265,9 +266,19 @@ func toTheEnd(ctx context.Context, many messages.Many, call func(messages.Many) 
 
 func (f *scheduledFlags) preview(w io.Writer, t *messages.Tally) {
 	fmt.Fprintf(w, "%s %s\n", f.name, plural(t.Messages, "message"))
-	counts(w, "by topic", t.ByTopic)
-	counts(w, "by client", t.ByClient)
+	counts(w, "by topic", othersNamed(t.ByTopic))
+	counts(w, "by client", othersNamed(t.ByClient))
 	if t.First != nil {
 		fmt.Fprintf(w, "due %s to %s\n", t.First.Format(time.RFC3339), t.Last.Format(time.RFC3339))
 	}
+}
+
+// othersNamed is what a Tally counts by name, with a name for the rest.
+func othersNamed(by map[string]int) map[string]int {
+	out := maps.Clone(by)
+	if n, ok := out[""]; ok {
+		delete(out, "")
+		out["(others)"] = n
+	}
+	return out
 }
