@@ -61,7 +61,7 @@ the configuration is wrong.`,
 	}
 	cmd.Flags().IntVar(&f.to, "to", 0, "the new number of shards")
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "audit")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionRelay, sectionLog)
 	return cmd
 }

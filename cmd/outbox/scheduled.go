@@ -101,8 +101,7 @@ Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 
 	fl.BoolVar(&f.all, "all", false, "all messages that wait")
 	fl.Float64Var(&f.rate, "rate", 0, "this many in a second at most; 0 means as fast as it goes")
 	f.dlqConfirm.addFlags(cmd)
-	fl.StringVar(&f.reason, "reason", "", "why; kept in the audit")
-	fl.StringVar(&f.actor, "actor", "", "who; kept in the audit (default the user of this machine)")
+	f.dlqActor.addFlags(cmd, "audit")
 	outputFlag(cmd, &f.output)
 	addFlags(cmd, sectionScylla, sectionLog)
 	return cmd
