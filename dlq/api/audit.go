@@ -112,8 +112,11 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 		target = e.Target
 	}
 	state, outcome := stateOf(err)
-	if err == nil {
+	switch {
+	case err == nil:
 		outcome = said
+	case said != "": // what was done before it failed
+		outcome += "; " + said
 	}
 	log.Info("audited change", "state", state, "result", target, "err", err)
 	// What was done stays done although the caller may have hung up.
@@ -149,7 +152,7 @@ func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *
 }
 
 // AuditedSaying is Audited for what has more to say of its outcome than that it was
-// made, as JSON.
+// made, as JSON, also where it failed on the way.
 func AuditedSaying(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) (said string, err error)) error {
 	m, err := newMetrics(prometheus.NewRegistry())
 	if err != nil {
