@@ -57,7 +57,7 @@ func (h *Hub) Register(api huma.API) {
 		Description: `Messages are JSON texts. Send {"type":"subscribe","id":"a","topics":["OrderCreated"],"event_types":[],"aggregate_id":"","resume":""}, ` +
 			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. Without topics all that may be watched are followed, by event_types or aggregate_id. What comes back is of type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
 			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,
-		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 426, 429},
+		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 422, 426, 429},
 	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
 			r, w := humago.Unwrap(ctx)

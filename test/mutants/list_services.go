@@ -8,7 +8,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "many messages are passed over when the time is up", file: "messages/many.go", pkg: "./messages", run: "TheFirstWaits",
-		old: "if late && ctx.Err() == nil {", new: "if false {",
+		old: "if late && ctx.Err() == nil {", new: "if late && false {",
 	},
 	seeds(mutant{
 		name: "an order that is retried keeps its old time", file: "orders/create.go",
