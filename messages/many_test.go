@@ -59,7 +59,7 @@ type manyAnswer struct {
 
 func (b *bundle) many(t *testing.T, what, body string) manyAnswer {
 	t.Helper()
-	r := request(t, b.handler, "POST", "/v1/messages/"+what, body)
+	r := request(t, b.handler, "POST", "/v1/scheduled/"+what, body)
 	if r.status != 200 {
 		t.Fatalf("%s %s = %d %s", what, body, r.status, r.text)
 	}
@@ -176,7 +176,7 @@ func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
 		`{"filter":{"from":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
 	} {
 		for _, what := range []string{"release", "cancel"} {
-			if r := request(t, b.handler, "POST", "/v1/messages/"+what, body); r.status != 422 {
+			if r := request(t, b.handler, "POST", "/v1/scheduled/"+what, body); r.status != 422 {
 				t.Errorf("%s %s = %d %s, want 422", what, body, r.status, r.text)
 			}
 		}
