@@ -22,13 +22,13 @@ func (a *API) RegisterMany(h huma.API) {
 		"ask again with next as cursor until there is none. Asking twice is harmless. After 503 ask again with the same cursor."
 	audited := func() map[string]any { return map[string]any{httpapi.AuditBody: true} }
 	huma.Register(h, huma.Operation{
-		OperationID: "release-messages", Method: http.MethodPost, Path: "/v1/messages/release", Metadata: audited(),
+		OperationID: "release-messages", Method: http.MethodPost, Path: "/v1/scheduled/release", Metadata: audited(),
 		Summary:     "Release many messages that wait, ahead of their time",
 		Description: "Those that match the filter and are not due yet become due at once, and go out as fast as the scheduler's rate lets them; each can be taken back until it is on its way." + how,
 		Responses:   problems(h, 400, 403, 415, 422, 429, 503),
 	}, a.releaseMany)
 	huma.Register(h, huma.Operation{
-		OperationID: "cancel-messages", Method: http.MethodPost, Path: "/v1/messages/cancel", Metadata: audited(),
+		OperationID: "cancel-messages", Method: http.MethodPost, Path: "/v1/scheduled/cancel", Metadata: audited(),
 		Summary:     "Take back many messages that wait",
 		Description: "Those that match the filter are never published, and their payloads are removed at once; this cannot be undone." + how,
 		Responses:   problems(h, 400, 403, 415, 422, 429, 503),

@@ -63,7 +63,7 @@ type manyAnswer struct {
 
 func (b *bundle) many(t *testing.T, what, body string) manyAnswer {
 	t.Helper()
-	r := request(t, b.handler, "POST", "/v1/messages/"+what, body)
+	r := request(t, b.handler, "POST", "/v1/scheduled/"+what, body)
 	if r.status != 200 {
 		t.Fatalf("%s %s = %d %s", what, body, r.status, r.text)
 	}
@@ -181,7 +181,7 @@ func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
 		`{"filter":{"from":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
 	} {
 		for _, what := range []string{"release", "cancel"} {
-			if r := request(t, b.handler, "POST", "/v1/messages/"+what, body); r.status != 422 {
+			if r := request(t, b.handler, "POST", "/v1/scheduled/"+what, body); r.status != 422 {
 				t.Errorf("%s %s = %d %s, want 422", what, body, r.status, r.text)
 			}
 		}
@@ -190,7 +190,7 @@ func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
 		t.Errorf("%d are due and %d wait", due, waits)
 	}
 	// It is an operator's, not a caller's: the callers' API has none of it.
-	if r := request(t, newHandler(b.Service), "POST", "/v1/messages/cancel", `{"filter":{"topic":"a"}}`); r.status != http.StatusMethodNotAllowed && r.status != 404 {
+	if r := request(t, newHandler(b.Service), "POST", "/v1/scheduled/cancel", `{"filter":{"topic":"a"}}`); r.status != http.StatusMethodNotAllowed && r.status != 404 {
 		t.Errorf("cancel by the callers' API = %d %s", r.status, r.text)
 	}
 }
@@ -206,7 +206,7 @@ func TestMany_AgainAfterAnOutage(t *testing.T) {
 	b.brief()
 	const body = `{"filter":{"topic":"a"}}`
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Skip: 20, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	if r := request(t, b.handler, "POST", "/v1/messages/release", body); r.status != 503 || r.body["outcome_unknown"] != true || r.header.Get("Retry-After") == "" {
+	if r := request(t, b.handler, "POST", "/v1/scheduled/release", body); r.status != 503 || r.body["outcome_unknown"] != true || r.header.Get("Retry-After") == "" {
 		t.Errorf("release = %d %v %s", r.status, r.header, r.text)
 	}
 	b.node.Faults().Clear()

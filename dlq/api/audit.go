@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -94,6 +95,8 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	if !ok {
 		return errors.New("a change by nobody")
 	}
+	// What was asked may be anything, and the database takes UTF-8 alone.
+	e.Target, e.Detail = strings.ToValidUTF8(e.Target, "\uFFFD"), strings.ToValidUTF8(e.Detail, "\uFFFD")
 	id := gocql.UUIDFromTime(a.now())
 	day, request := dayOf(id.Time()), access.RequestIDOf(ctx)
 	log := a.log.With("actor", p.Name, "role", p.Role, "action", e.Action, "target", e.Target, "request_id", request)
