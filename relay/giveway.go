@@ -61,12 +61,12 @@ func (g *giving) set(way []string) {
 	g.way = way
 }
 
-// GiveWay waits until no instance of the relay's name that shares its table with
-// others (Membership) is alive: beside those this relay, which carries the table
-// whole, would publish everything once more. It is for before Run, with Heartbeat
-// running, by which others see that this one waits; Status says so too. A killed
-// instance counts as alive until it has said nothing for 10 s. A relay of a shard
-// waits for nobody: AwaitSharers did.
+// GiveWay waits until no instance of the relays' name that shares one of their tables
+// with others (Membership) is alive: beside those these relays, which carry their tables
+// whole, would publish everything once more. They are those of one process, one for each
+// table, and begin together. It is for before Run, with Heartbeat running, by which
+// others see that they wait; Status says so too. A killed instance counts as alive until
+// it has said nothing for 10 s. A relay of a shard waits for nobody: AwaitSharers did.
 //
 // It returns nil when Run may begin, and an error only at the end of ctx. A database
 // that is away is waited for. Where the user may not read or write relay_instances
@@ -75,40 +75,46 @@ func (g *giving) set(way []string) {
 // Between the two kinds it is decided so: whoever starts says so in its row, and
 // looks then. So of two that start at once one sees the other at least, and it is
 // the one without shards that waits.
-func (r *Relay) GiveWay(ctx context.Context, version string) error {
-	if r.cfg.Shard.Count > 0 {
-		return nil // it is one of those that share
+func GiveWay(ctx context.Context, version string, relays ...*Relay) error {
+	var g givers
+	for _, r := range relays {
+		if r.cfg.Shard.Count == 0 { // else it is one of those that share
+			g = append(g, giver{newBeating(r, version), make(hearing)})
+		}
 	}
-	b := newBeating(r, version)
-	defer r.giving.set(nil)
-	heard, said := make(hearing), false
+	if len(g) == 0 {
+		return nil
+	}
+	defer g.set(nil)
+	cfg, said := &g[0].r.cfg, false
+	log := cfg.Logger
 	for attempt := 1; ; attempt++ {
-		alive, err := b.look(ctx, heard)
+		alive, err := g.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil && Classify(err) == Fatal:
-			r.log.Warn("cannot tell whether instances that share this relay run; if some do, everything is published twice", "relay", r.cfg.Name, "err", err)
+			log.Warn("cannot tell whether instances that share this relay run; if some do, everything is published twice", "relay", cfg.Name, "err", err)
 			return nil
 		case err != nil:
 			if attempt == 3 { // the first ones may be a database that is just starting
-				r.log.Warn("cannot tell whether instances that share this relay run; trying again", "relay", r.cfg.Name, "err", err)
+				log.Warn("cannot tell whether instances that share this relay run; trying again", "relay", cfg.Name, "err", err)
 			}
-			if err := again.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
+			if err := again.Wait(ctx, cfg.askAgain(attempt)); err != nil {
 				return err
 			}
 			continue
 		case len(alive) == 0:
 			if said {
-				r.log.Info("the instances that shared this relay are gone", "relay", r.cfg.Name)
+				log.Info("the instances that shared this relay are gone", "relay", cfg.Name)
 			}
 			return nil
 		}
 		attempt = 0
-		if sure := heard.sure(alive); !said && len(sure) > 0 {
+		if sure := g.sure(alive); !said && len(sure) > 0 {
 			said = true
-			r.log.Warn("instances of this relay's name share its table, and everything would be published twice beside them: this one, which has no shards, waits until they are stopped",
-				"relay", r.cfg.Name, "other_instance", strings.Join(sure, ", "))
+			log.Warn("instances of this relay's name share its table, and everything would be published twice beside them: this one, which has no shards, waits until they are stopped",
+				"relay", cfg.Name, "other_instance", strings.Join(sure, ", "))
 		}
 		if err := again.Wait(ctx, DefaultHeartbeat); err != nil {
 			return err
@@ -116,37 +122,74 @@ func (r *Relay) GiveWay(ctx context.Context, version string) error {
 	}
 }
 
-// look returns who shares the relay's table and is alive. If it is nobody, this
-// relay's row says that it is about to begin, and said so before they were looked for.
-func (b *beating) look(ctx context.Context, heard hearing) (alive []string, err error) {
-	if len(b.r.giving.to()) > 0 {
-		if alive, err = b.sharers(ctx, heard); err != nil || len(alive) > 0 {
+// givers give way together. If each did for itself, one may have begun when another one
+// sees an instance that shares both their tables: that would wait for the one, and the
+// other one for it.
+type givers []giver
+
+// giver is a relay that gives way, and whom it has heard.
+type giver struct {
+	*beating
+	heard hearing
+}
+
+func (g givers) set(way []string) {
+	for _, one := range g {
+		one.r.giving.set(way)
+	}
+}
+
+// say sets for whom they wait, and writes it into their rows.
+func (g givers) say(ctx context.Context, way []string) error {
+	g.set(way)
+	for _, one := range g {
+		if err := one.write(ctx, "running"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look returns who shares one of the tables and is alive. If it is nobody, the relays'
+// rows say that they are about to begin, and said so before anybody was looked for.
+func (g givers) look(ctx context.Context) (alive []string, err error) {
+	if len(g[0].r.giving.to()) > 0 {
+		if alive, err = g.sharers(ctx); err != nil || len(alive) > 0 {
 			if len(alive) > 0 {
-				b.r.giving.set(alive)
+				g.set(alive)
 			}
 			return alive, err
 		}
 	}
-	b.r.giving.set(nil)
-	if err := b.write(ctx, "running"); err != nil {
+	if err := g.say(ctx, nil); err != nil {
 		return nil, err
 	}
-	if alive, err = b.sharers(ctx, heard); err == nil && len(alive) > 0 {
-		b.r.giving.set(alive)
-		err = b.write(ctx, "running") // which says that it waits
+	if alive, err = g.sharers(ctx); err == nil && len(alive) > 0 {
+		err = g.say(ctx, alive)
 	}
 	return alive, err
 }
 
-// sharers reads who shares the relay's table and is alive.
-func (b *beating) sharers(ctx context.Context, heard hearing) ([]string, error) {
-	cfg := &b.r.cfg
-	m := Membership{Session: cfg.Session, Keyspace: cfg.Keyspace, Name: cfg.Name, Tables: []string{cfg.TableKeyspace + "." + cfg.Table}}
-	rows, err := m.instances(ctx, func(h *heartbeat) bool { return h.Sharing != nil })
-	if err != nil {
-		return nil, err
+// sharers reads who shares one of the tables and is alive.
+func (g givers) sharers(ctx context.Context) (alive []string, err error) {
+	for _, one := range g {
+		cfg := &one.r.cfg
+		m := Membership{Session: cfg.Session, Keyspace: cfg.Keyspace, Name: cfg.Name, Tables: []string{cfg.TableKeyspace + "." + cfg.Table}}
+		rows, err := m.instances(ctx, func(h *heartbeat) bool { return h.Sharing != nil })
+		if err != nil {
+			return nil, err
+		}
+		alive = append(alive, one.heard.alive(rows, time.Now())...)
 	}
-	return heard.alive(rows, time.Now()), nil
+	slices.Sort(alive)
+	return slices.Compact(alive), nil
+}
+
+// sure are those that are known to be alive, of those that may be.
+func (g givers) sure(alive []string) []string {
+	return slices.DeleteFunc(slices.Clone(alive), func(who string) bool {
+		return !slices.ContainsFunc(g, func(one giver) bool { return one.heard[who] != nil && one.heard[who].sure })
+	})
 }
 
 // sure are those that are known to be alive, of those that may be.

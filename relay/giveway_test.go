@@ -18,40 +18,58 @@ type kinds struct {
 	*world
 }
 
-// alone is a relay that carries the table whole. It gives way, and passed is closed
-// when it may begin. Its heartbeat begins at once, or is late.
-func (k kinds) alone(late bool) (r *Relay, passed chan struct{}, stop func()) {
+// alone is a relay that carries the table whole, or one for each of the tables. It gives
+// way, and passed is closed when it may begin. Its heartbeat begins at once, or is late.
+func (k kinds) alone(late bool, tables ...string) (r *Relay, passed chan struct{}, stop func()) {
 	k.t.Helper()
-	cfg := k.cfg
-	cfg.Session, cfg.Registerer = k.session, nil
-	r, err := New(cfg)
-	if err != nil {
-		k.t.Fatal(err)
-	}
 	passed = make(chan struct{})
 	begun := make(chan struct{})
 	if !late {
 		close(begun)
 	}
-	return r, passed, k.background(func(ctx context.Context) {
-		select {
-		case <-begun:
-		case <-passed:
-		case <-ctx.Done():
+	var all []*Relay
+	var parts []func(context.Context)
+	for _, table := range k.tables(tables) {
+		cfg := k.cfg
+		cfg.Session, cfg.Registerer, cfg.Table = k.session, nil, table
+		r, err := New(cfg)
+		if err != nil {
+			k.t.Fatal(err)
 		}
-		r.Heartbeat(ctx, "v1", 0)
-	}, func(ctx context.Context) {
-		if r.GiveWay(ctx, "v1") == nil {
+		all = append(all, r)
+		parts = append(parts, func(ctx context.Context) {
+			select {
+			case <-begun:
+			case <-passed:
+			case <-ctx.Done():
+			}
+			r.Heartbeat(ctx, "v1", 0)
+		})
+	}
+	return all[0], passed, k.background(append(parts, func(ctx context.Context) {
+		if GiveWay(ctx, "v1", all...) == nil {
 			close(passed)
 		}
-	})
+	})...)
 }
 
-// sharer is an instance that shares the table.
-func (k kinds) sharer(instance string) (passed chan struct{}, stop func()) {
+// tables are those, or the one that there is.
+func (k kinds) tables(names []string) []string {
+	if len(names) == 0 {
+		return []string{"outbox_messages"}
+	}
+	return names
+}
+
+// sharer is an instance that shares the table, or the tables.
+func (k kinds) sharer(instance string, tables ...string) (passed chan struct{}, stop func()) {
 	k.t.Helper()
+	var names []string
+	for _, table := range k.tables(tables) {
+		names = append(names, "outbox."+table)
+	}
 	m := &Membership{
-		Session: k.session, Keyspace: k.cfg.Keyspace, Name: DefaultName, Version: "v1", Tables: []string{"outbox.outbox_messages"}, Logger: testLogger(k.t),
+		Session: k.session, Keyspace: k.cfg.Keyspace, Name: DefaultName, Version: "v1", Tables: names, Logger: testLogger(k.t),
 		instance: instance,
 		Status:   func() (Sharing, []string) { return Sharing{Shards: 2, Owned: []int{}}, nil },
 	}
@@ -192,6 +210,17 @@ func TestGiveWay_WaitsForNobodyWhoIsGone(t *testing.T) {
 // once it is the one that shares. When that is gone, the other one follows.
 func TestGiveWay_NeverBoth(t *testing.T) {
 	t.Parallel()
+	neverBoth(t)
+}
+
+// So it is where each of them has several tables: none is stuck with one of them, for
+// which the other one waits, while it waits for the other one at the next.
+func TestGiveWay_NeverBothOfSeveralTables(t *testing.T) {
+	t.Parallel()
+	neverBoth(t, "outbox_messages", "parcels", "letters")
+}
+
+func neverBoth(t *testing.T, tables ...string) {
 	inBubble(t, func(t *testing.T) {
 		k := kinds{newWorld(t, scyllafake.Config{Tokens: 4}, nil)}
 		defer k.close()
@@ -204,9 +233,9 @@ func TestGiveWay_NeverBoth(t *testing.T) {
 			}
 			offset := time.Duration(random.IntN(100)) * time.Millisecond
 			time.Sleep(time.Duration(i%2) * offset)
-			_, whole, stopWhole := k.alone(i%3 == 0)
+			_, whole, stopWhole := k.alone(i%3 == 0, tables...)
 			time.Sleep(time.Duration((i+1)%2) * offset)
-			shared, stopShared := k.sharer(fmt.Sprintf("pod-%d/1", i))
+			shared, stopShared := k.sharer(fmt.Sprintf("pod-%d/1", i), tables...)
 			time.Sleep(3 * otherSilent)
 			if is(whole) == is(shared) {
 				t.Errorf("start %d, %s apart: the one that is alone goes on: %v, the one that shares: %v", i, offset, is(whole), is(shared))

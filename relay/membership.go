@@ -96,7 +96,7 @@ func (m *Membership) write(ctx context.Context, state string) error {
 // AwaitSharers waits until no relay of the name carries one of the tables whole: it
 // would publish everything that the shards publish. It says for whom it waits, and
 // Beat, which is to run meanwhile, that it does. One that itself waits for those that
-// share (Relay.GiveWay) is not waited for. A killed one counts as alive until it has
+// share (GiveWay) is not waited for. A killed one counts as alive until it has
 // said nothing for 10 s.
 func (m *Membership) AwaitSharers(ctx context.Context) error {
 	m.waiting.Store(true)

@@ -11,6 +11,10 @@ import (
 // begin as well, before it reads the topics back.
 const readBackGather = time.Second
 
+// readBackSpread is how much further back than another one a shard may want to read to
+// do it together. One that is held by a row of days ago keeps nobody else waiting.
+const readBackSpread = 10 * time.Minute
+
 // ReadBacks lets the shards of one table that begin in one process at about the same
 // time read the topics back together: once, and each takes what is its own. All of them
 // get the same one as Config.ReadBacks. It is safe for concurrent use; the zero value
@@ -19,7 +23,8 @@ const readBackGather = time.Second
 // The promise of a read-back stays what it is. Reading begins when every one that takes
 // part is there, and so owns its shard, and goes on until nothing of theirs has come for
 // Config.ReadBackQuiet. Whoever has more to remember than it may reads for itself, as
-// without this. If the one that reads for the others ends, another one begins anew.
+// without this; whoever has to read much further back than the others does so beside
+// them. If the one that reads for the others ends, another one begins anew.
 type ReadBacks struct {
 	mu      sync.Mutex
 	coming  int           // have begun, and have not said whether they read
@@ -64,7 +69,7 @@ type backReader struct {
 	since  time.Time
 	most   int
 
-	lead chan struct{} // tells it to read, for all that wait
+	lead chan struct{} // tells it to read, for those that wait
 	done chan error    // tells it that this was done for it
 	gone bool          // it waits no more; under the lock of all
 
@@ -124,11 +129,14 @@ func (a *ReadBacks) leave(w *backReader) {
 	}
 }
 
-// readFor reads for all that wait.
+// readFor reads for all that wait and want the same as w, or nearly. The others read
+// beside it.
 func (a *ReadBacks) readFor(ctx context.Context, w *backReader) error {
+	near := func(o *backReader) bool { return o.since.Sub(w.since).Abs() <= readBackSpread }
 	a.mu.Lock()
-	party := a.waiting
-	a.waiting, a.asked = nil, false
+	party := slices.DeleteFunc(slices.Clone(a.waiting), func(o *backReader) bool { return !near(o) })
+	a.waiting, a.asked = slices.DeleteFunc(a.waiting, near), false
+	a.begin(true)
 	a.mu.Unlock()
 	err := w.readWith(ctx, party)
 	a.mu.Lock()

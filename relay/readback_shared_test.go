@@ -136,6 +136,33 @@ func TestReadBacks_OnceForAllShards(t *testing.T) {
 	})
 }
 
+// One that is far behind reads what it has to, and the others do not read it too.
+func TestReadBacks_OneThatIsFarBehind(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []int{0, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t, withTopics)
+			defer b.close()
+			all := events(400, 4, "a", "b")
+			older, newer := all[:len(all)/2], all[len(all)/2:]
+			b.publishAll(older)
+			time.Sleep(5 * time.Hour)
+			b.publishAll(newer)
+			s := newBackShards(t, &b.cfg, 4, new(ReadBacks))
+			defer s.close()
+			s.readers[behind].store.(*memCheckpoints).first = time.Now().Add(-6 * time.Hour)
+			s.run()
+			for i := range s.readers {
+				if i == behind {
+					s.check(i, all)
+					continue
+				}
+				s.check(i, newer)
+			}
+		})
+	}
+}
+
 // The one that reads for the others may end in the middle; one that has begun may never
 // come, and another one may have more to remember than it may.
 func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {

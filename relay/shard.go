@@ -94,21 +94,34 @@ func (c *Config) onlyShare() {
 // that is made and never run leaves nothing.
 type shardMetrics struct {
 	prometheus.Registerer
-	all []prometheus.Collector
+	all  []prometheus.Collector
+	runs bool // what comes now is registered at once, such as that of hints
 }
 
 func newShardMetrics(reg prometheus.Registerer, s Shard) *shardMetrics {
 	return &shardMetrics{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"shard": s.String()}, reg)}
 }
 
-// Register notes what is to be registered.
+// Register notes what is to be registered when the relay runs, and registers it if it
+// does.
 func (m *shardMetrics) Register(c prometheus.Collector) error {
+	if m.runs {
+		if err := m.Registerer.Register(c); err != nil {
+			return err
+		}
+	}
 	m.all = append(m.all, c)
 	return nil
 }
 
-// MustRegister is Register.
-func (m *shardMetrics) MustRegister(cs ...prometheus.Collector) { m.all = append(m.all, cs...) }
+// MustRegister is Register; it panics with the first error.
+func (m *shardMetrics) MustRegister(cs ...prometheus.Collector) {
+	for _, c := range cs {
+		if err := m.Register(c); err != nil {
+			panic(err)
+		}
+	}
+}
 
 // register registers what was noted, or nothing.
 func (m *shardMetrics) register() error {
@@ -119,6 +132,7 @@ func (m *shardMetrics) register() error {
 			return fmt.Errorf("register the metrics of the shard, which another relay of this process may carry: %w", err)
 		}
 	}
+	m.runs = true
 	return nil
 }
 
@@ -127,5 +141,5 @@ func (m *shardMetrics) unregister() {
 	for _, c := range m.all {
 		m.Unregister(c)
 	}
-	m.all = nil
+	m.all, m.runs = nil, false
 }

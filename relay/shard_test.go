@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -151,6 +152,13 @@ func TestShardMetrics_LeaveWithTheirRelay(t *testing.T) {
 			if err := m.register(); err != nil {
 				t.Fatal(err)
 			}
+			// The first run makes it, when it takes hints.
+			if _, err := hint.NewReceiver(make([]byte, hint.MinKey), m, func([]int64) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := testutil.GatherAndCount(reg, "relay_hint_datagrams_total"); err != nil || n == 0 {
+			t.Errorf("%d metrics of hints, %v; want those of both shards", n, err)
 		}
 		twin := newShardMetrics(reg, Shard{3, 16})
 		newMetrics(twin)

@@ -135,10 +135,17 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	for range 3 {
 		ask("", "POST", orders.addr+"/v1/messages", `{"topic":"late","payload":"hunter2","delay":"1h"}`)
 	}
-	many := a.addr + "/v1/messages/release"
+	many := a.addr + "/v1/scheduled/release"
 	const body = `{"filter":{"topic":"late"},"dry_run":false}`
 	if code, _, _ := ask(viewer, "POST", many, body); code != 403 {
 		t.Errorf("release of many by a viewer = %d", code)
+	}
+	// What is not UTF-8 is refused as what it is, not as what the audit cannot take.
+	if code, _, p := ask(secret, "POST", many, "\xb4]4\xff"); code != 400 {
+		t.Errorf("a body that is no JSON = %d %v", code, p)
+	}
+	if code, _, p := ask(secret, "POST", a.addr+"/v1/messages/%FF/release", ""); code != 422 {
+		t.Errorf("an id that is no text = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", many, strings.Replace(body, "false", "true", 1)); code != 200 || p["preview"].(map[string]any)["messages"] != 3.0 || p["result"] != nil {
 		t.Errorf("dry run of many = %d %v", code, p)
@@ -146,19 +153,19 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", many, body, api.ReasonHeader, "INC-7"); code != 200 || p["result"].(map[string]any)["changed"] != 3.0 || p["next"] != nil {
 		t.Errorf("release of many = %d %v", code, p)
 	}
-	if code, _, p := ask(secret, "POST", a.addr+"/v1/messages/cancel", `{"filter":{}}`); code != 422 {
+	if code, _, p := ask(secret, "POST", a.addr+"/v1/scheduled/cancel", `{"filter":{}}`); code != 422 {
 		t.Errorf("cancel of whatever = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", many, `{"filter":{"topic":"`+strings.Repeat("x", 9000)+`"}}`); code != 413 {
 		t.Errorf("a body that the audit has no room for = %d %v", code, p)
 	}
-	if code, _, p := ask("", "POST", orders.addr+"/v1/messages/release", body); code < 400 {
+	if code, _, p := ask("", "POST", orders.addr+"/v1/scheduled/release", body); code < 400 {
 		t.Errorf("the callers' API released many: %d %v", code, p)
 	}
 	_, _, audit = ask(viewer, "GET", a.addr+"/v1/dlq/audit", "")
 	lines := audit["lines"].([]any)
 	refused, done := lines[0].(map[string]any), lines[1].(map[string]any)
-	if len(lines) != len(got)+2 || refused["action"] != "cancel-messages" || refused["state"] != "refused" || done["action"] != "release-messages" || done["state"] != "done" ||
+	if len(lines) != len(got)+4 || refused["action"] != "cancel-messages" || refused["state"] != "refused" || done["action"] != "release-messages" || done["state"] != "done" ||
 		done["reason"] != "INC-7" || done["detail"] != body || done["outcome"] != `{"changed":3,"gone":0}` {
 		t.Errorf("the audit has %v and %v", done, refused)
 	}

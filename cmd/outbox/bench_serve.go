@@ -62,6 +62,9 @@ func benchServe(ctx context.Context, c *config, payload int, log *slog.Logger, t
 		return err
 	}
 	teardown.Add("services", server.services.close)
+	if cluster, err = c.Scylla.cluster(c.Scylla.Keyspace); err != nil {
+		return err
+	}
 	bare, err := newBareHandler(ctx, cluster, session, payload)
 	if err != nil {
 		return err
@@ -81,8 +84,12 @@ func benchServe(ctx context.Context, c *config, payload int, log *slog.Logger, t
 	}
 	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
 	log.Info("serving", "addr", api.Addr(), "admin", "http://"+admin.Addr())
-	<-ctx.Done()
-	return nil
+	return api.With(ctx, func(ctx context.Context) error {
+		return admin.With(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		})
+	})
 }
 
 // recordings are what the services send for one request of each kind.
@@ -97,7 +104,8 @@ const (
 )
 
 // record has the services handle one request of each kind, on a session of the
-// cluster's, to be sent again by session.
+// cluster's, to be sent again by session. No other session may be of that cluster: a
+// policy that picks hosts belongs to one.
 func record(ctx context.Context, cluster *gocql.ClusterConfig, session *gocql.Session, payload int) (r recordings, err error) {
 	var rec bench.Recorder
 	cluster.BatchObserver, cluster.QueryObserver = &rec, &rec

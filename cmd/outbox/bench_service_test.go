@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -65,4 +69,29 @@ func TestBench_TheClientAloneWritesTheSameRows(t *testing.T) {
 	if got, want := r.keyedOrder.String(), "1 conditional insert and 1 batch of 4 rows"; got != want {
 		t.Errorf("an order with a key is %s, want %s", got, want)
 	}
+}
+
+// With a data center to stay in each of its sessions has a policy of its own.
+func TestBenchServe_WithALocalDatacenter(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	root := newRoot(io.Discard, untilServing(func() { cancel(errServing) }))
+	root.SetArgs([]string{"bench", "serve", "--scylla-hosts", b.e.cqlAddr, "--scylla-local-dc", "datacenter1", "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"})
+	if err := root.ExecuteContext(ctx); err != nil || !errors.Is(context.Cause(ctx), errServing) {
+		t.Errorf("it ended with %v, because %v; want that it served", err, context.Cause(ctx))
+	}
+}
+
+var errServing = errors.New("it serves")
+
+// untilServing is a log that calls itself when it says that something serves.
+type untilServing func()
+
+func (f untilServing) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("serving")) {
+		f()
+	}
+	return len(p), nil
 }

@@ -68,15 +68,13 @@ func (r *relays) run(ctx context.Context) error {
 	}
 	defer beating.Wait()
 	defer stop()
+	if err := relay.GiveWay(ctx, version, r.all...); err != nil {
+		return stopped(ctx, err)
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for i, one := range r.all {
 		g.Go(func() error {
-			err := one.GiveWay(ctx, version)
-			if err == nil {
-				err = one.Run(ctx)
-			} else {
-				err = stopped(ctx, err)
-			}
+			err := one.Run(ctx)
 			if err != nil && r.listed {
 				err = fmt.Errorf("table %s: %w", r.names[i], err)
 			}

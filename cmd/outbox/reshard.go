@@ -82,8 +82,12 @@ type resharding struct {
 	made func(step string) error
 }
 
-// errInstancesRun says that instances have to be stopped first.
-var errInstancesRun = errors.New("instances of the relay run")
+var (
+	// errInstancesRun says that instances have to be stopped first.
+	errInstancesRun = errors.New("instances of the relay run")
+	// errSomebodyElse says that there are two who change the number.
+	errSomebodyElse = errors.New("somebody else has changed the number of shards meanwhile")
+)
 
 func (c *config) reshard(cmd *cobra.Command, f *reshardFlags) error {
 	ctx := cmd.Context()
@@ -214,7 +218,7 @@ func (r *resharding) run(ctx context.Context, by string) error {
 			return fmt.Errorf("%w; run this again", err)
 		}
 		if now != r.to {
-			return fmt.Errorf("somebody else has changed it to %d shards meanwhile: run this again", now)
+			return fmt.Errorf("%w, to %d: run this again", errSomebodyElse, now)
 		}
 		if err := r.step("agreed"); err != nil {
 			return err
@@ -229,8 +233,27 @@ func (r *resharding) run(ctx context.Context, by string) error {
 		_, back := r.agreement.Change(ctx, r.to, r.agreed, by)
 		return withHint(errors.Join(err, back), "stop all instances of relay %s and run this again", r.name)
 	}
-	if err := r.control.Divide(ctx, r.to, r.step); err != nil {
-		return fmt.Errorf("it is agreed on %d shards, and no instance works before the topic has as many partitions: %w; run this again", r.to, err)
+	err = r.stillAgreed(ctx)
+	if err == nil {
+		err = r.control.Divide(ctx, r.to, func(step string) error {
+			if err := r.step(step); err != nil {
+				return err
+			}
+			return r.stillAgreed(ctx)
+		})
 	}
-	return nil
+	if err != nil && !errors.Is(err, errSomebodyElse) {
+		err = fmt.Errorf("it is agreed on %d shards, and no instance works before the topic has as many partitions: %w; run this again", r.to, err)
+	}
+	return err
+}
+
+// stillAgreed returns an error if somebody else has agreed on another number: the topic
+// is then theirs to divide.
+func (r *resharding) stillAgreed(ctx context.Context) error {
+	now, err := r.agreement.Shards(ctx)
+	if err == nil && now != r.to {
+		err = fmt.Errorf("%w, to %d: run this again", errSomebodyElse, now)
+	}
+	return err
 }

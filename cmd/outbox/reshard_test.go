@@ -262,3 +262,58 @@ func TestReshard_BesideOneThatBegins(t *testing.T) {
 		t.Errorf("carry() error = %v, want that there are 3 shards", err)
 	}
 }
+
+// Of two who change the number at once one is told that the other did: nobody is told
+// that the relay is divided as it is not, and the topic is divided by one of them.
+func TestReshard_TwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	shards := 2
+	for _, at := range []string{"agreed", "extended"} {
+		if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes"); code != exitOK {
+			t.Fatalf("status %d\n%s", code, stderr)
+		}
+		r, other := b.resharding(shards+1), shards+2
+		r.made = func(step string) error {
+			if step == at {
+				if _, stderr, code := b.reshard("--to", fmt.Sprint(other), "--yes"); code != exitOK {
+					t.Errorf("the other one, after %q: status %d\n%s", at, code, stderr)
+				}
+			}
+			return nil
+		}
+		if err := r.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.run(t.Context(), "a test"); !errors.Is(err, errSomebodyElse) {
+			t.Errorf("overtaken after %q: run() error = %v, want that somebody else has changed it", at, err)
+		}
+		state, err := r.control.State(t.Context())
+		if err != nil || state.Partitions != other || b.agreed() != other {
+			t.Errorf("overtaken after %q: agreed on %d, the topic has %d partitions, %v; want %d", at, b.agreed(), state.Partitions, err, other)
+		}
+		shards = other
+	}
+	s := b.share(shards)
+	s.owned(t, shards)
+}
+
+// Before the schema is migrated an instance ends and says what to do, rather than wait.
+func TestSharing_BeforeTheSchemaIsMigrated(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	if err := b.session.Query("DROP TABLE outbox.relay_sharing").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	s := b.share(2)
+	select {
+	case err := <-s.ended:
+		s.ended <- nil
+		var h hint
+		if !errors.As(err, &h) || !strings.Contains(h.text, "outbox schema migrate") {
+			t.Errorf("without the table relay_sharing: %v, want a hint to migrate", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("without the table relay_sharing it waits")
+	}
+}

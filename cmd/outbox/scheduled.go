@@ -138,8 +138,8 @@ func (f *scheduledFlags) many(now time.Time) (messages.Many, error) {
 		return m, usageError{errors.New("which messages? use a flag such as --topic or --client, or --all")}
 	case !empty && f.all:
 		return m, usageError{errors.New("--all and filters do not go together: use one or the other")}
-	case f.rate < 0:
-		return m, usageError{fmt.Errorf("--rate %g: must not be negative; 0 is as fast as it goes", f.rate)}
+	case f.rate != 0 && !(f.rate >= messages.MinRate):
+		return m, usageError{fmt.Errorf("--rate %g: must be %g or more; 0 is as fast as it goes", f.rate, messages.MinRate)}
 	case !m.After.DeliverAt.Before(m.Until):
 		return m, usageError{fmt.Errorf("--from %s is not before --until %s", f.from, f.until)}
 	case m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead:

@@ -56,6 +56,7 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 		{[]string{"release"}, "which messages?"},
 		{[]string{"release", "--all", "--topic", "a"}, "--all and filters"},
 		{[]string{"cancel", "--topic", "a", "--rate", "-1"}, "--rate -1"},
+		{[]string{"cancel", "--topic", "a", "--rate", "0.05"}, "--rate 0.05: must be 0.1 or more"},
 		{[]string{"cancel", "--from", "3h", "--until", "1h"}, "--from 3h is not before"},
 		{[]string{"cancel", "--from", "soon"}, "--from"},
 		{append([]string{"release"}, mine...), "--yes does it without asking"},

@@ -135,7 +135,7 @@ func (s *sharing) agree(ctx context.Context, ask func(context.Context) (int, err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case relay.Classify(err) == relay.Fatal:
-			return err
+			return withHint(err, "outbox schema migrate makes the table relay_sharing, on which the relay's user needs SELECT and MODIFY")
 		case !said:
 			s.log.Warn("cannot tell into how many shards the relay is divided; trying again", "err", err)
 		}

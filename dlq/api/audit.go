@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -94,6 +95,8 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	if !ok {
 		return errors.New("a change by nobody")
 	}
+	// What was asked may be anything, and the database takes UTF-8 alone.
+	e.Target, e.Detail = strings.ToValidUTF8(e.Target, "\uFFFD"), strings.ToValidUTF8(e.Detail, "\uFFFD")
 	id := gocql.UUIDFromTime(a.now())
 	day, request := dayOf(id.Time()), access.RequestIDOf(ctx)
 	log := a.log.With("actor", p.Name, "role", p.Role, "action", e.Action, "target", e.Target, "request_id", request)
@@ -112,8 +115,11 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 		target = e.Target
 	}
 	state, outcome := stateOf(err)
-	if err == nil {
+	switch {
+	case err == nil:
 		outcome = said
+	case said != "": // what was done before it failed
+		outcome += "; " + said
 	}
 	log.Info("audited change", "state", state, "result", target, "err", err)
 	// What was done stays done although the caller may have hung up.
@@ -149,7 +155,7 @@ func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *
 }
 
 // AuditedSaying is Audited for what has more to say of its outcome than that it was
-// made, as JSON.
+// made, as JSON, also where it failed on the way.
 func AuditedSaying(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) (said string, err error)) error {
 	m, err := newMetrics(prometheus.NewRegistry())
 	if err != nil {
