@@ -50,7 +50,7 @@ type manyInput struct {
 	Body struct {
 		Filter manyFilter `json:"filter" doc:"Which: at least one member"`
 		Limit  int        `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"How many this request changes at most; 1,000 unless it says otherwise"`
-		Rate   float64    `json:"rate,omitempty" exclusiveMinimum:"0" maximum:"100000" doc:"How many in a second at most; as fast as it goes unless it says otherwise"`
+		Rate   float64    `json:"rate,omitempty" minimum:"0.1" maximum:"100000" doc:"How many in a second at most; as fast as it goes unless it says otherwise"`
 		Cursor string     `json:"cursor,omitempty" maxLength:"200" doc:"next of the answer before"`
 		DryRun bool       `json:"dry_run,omitempty" doc:"Only count them"`
 	}
@@ -80,6 +80,9 @@ func (in *manyInput) many(now time.Time, due bool) (Many, error) {
 		var ok bool
 		if m.After, ok = readCursor(b.Cursor); !ok {
 			return Many{}, jsonform.Invalid("cursor", "is none that an answer has ended with")
+		}
+		if m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead { // it would be looked through month by month
+			return Many{}, jsonform.Invalid("cursor", "is none that an answer with this filter has ended with")
 		}
 	}
 	return m, nil
@@ -125,9 +128,17 @@ func (a *API) changeMany(
 	}
 	if err != nil {
 		p := a.fail(ctx, operation, err, gocql.UUID{}, false)
-		if !in.Body.DryRun && errors.As(err, new(*UnavailableError)) {
+		why := ""
+		switch {
+		case in.Body.DryRun:
+		case errors.As(err, new(*UnavailableError)):
+			why = "The database cannot be reached."
+		case p.Status == httpapi.StatusHungUp: // which the audit is told
+			why = "The caller has gone."
+		}
+		if why != "" {
 			p.OutcomeUnknown = true
-			p.Detail = fmt.Sprintf("The database cannot be reached. %d messages were %s before, and some may be; ask again with the same cursor.", done.Changed, changed)
+			p.Detail = fmt.Sprintf("%s %d messages were %s before, and some may be; ask again with the same cursor.", why, done.Changed, changed)
 		}
 		return nil, p
 	}

@@ -16,6 +16,9 @@ import (
 // MaxMany is the most that one call changes.
 const MaxMany = 1000
 
+// MinRate is the lowest rate of changes, in a second: one message takes a whole call.
+const MinRate = 0.1
+
 const (
 	// maxCounted is the most that one Count counts.
 	maxCounted = 20_000
@@ -130,12 +133,13 @@ func (s *Service) Count(ctx context.Context, many Many) (Tally, Rest, error) {
 }
 
 // ReleaseMany releases those that are meant, up to limit, which is at most MaxMany,
-// as Release does each; perSecond bounds how many in a second, and then a call ends
-// after some ten seconds; zero does not. The tally has those that it came to, also
+// as Release does each; perSecond, MinRate or more, bounds how many in a second, and then
+// a call ends after some ten seconds; zero does not. The tally has those that it came to, also
 // before an error; then Rest is a place from which nothing is left out.
 //
 // Calling it again is harmless: what was released is due, and not meant any more.
-// Errors are *OverloadedError or *UnavailableError, or that of ctx, with which it ends.
+// Errors are *OverloadedError or *UnavailableError, or that of ctx, with which it ends,
+// or before, if ctx does before the next one's turn.
 func (s *Service) ReleaseMany(ctx context.Context, many Many, limit int, perSecond float64) (Tally, Changed, Rest, error) {
 	many.Due = false
 	return s.changeMany(ctx, many, limit, perSecond, func(ctx context.Context, id gocql.UUID) error {
@@ -156,7 +160,8 @@ func (s *Service) changeMany(
 	limit = min(max(limit, 1), MaxMany)
 	pace := rate.NewLimiter(rate.Inf, 1)
 	if perSecond > 0 {
-		pace.SetLimit(rate.Limit(perSecond))
+		pace = rate.NewLimiter(rate.Limit(max(perSecond, MinRate)), 1)
+		pace.Allow() // the first waits too, or calls with few messages each would exceed the rate
 		limit = min(limit, max(1, int(perSecond*manySpan.Seconds())))
 	}
 	places, leave, err := s.guard.Enter(ctx, manyPlaces)
@@ -166,11 +171,13 @@ func (s *Service) changeMany(
 	defer leave()
 	rest, err = s.each(ctx, many, limit, func(page []schedule.Message) error {
 		var mu sync.Mutex
+		late := false
 		g, going := errgroup.WithContext(ctx)
 		g.SetLimit(places)
 		for i := range page {
-			if pace.Wait(going) != nil {
-				break // one has failed, or the caller has gone
+			if pace.Wait(going) != nil { // one has failed, the caller has gone, or will before its turn comes
+				late = true
+				break
 			}
 			g.Go(func() error {
 				err := one(going, page[i].ID)
@@ -190,6 +197,9 @@ func (s *Service) changeMany(
 		}
 		if err := g.Wait(); err != nil {
 			return err
+		}
+		if late && ctx.Err() == nil {
+			return context.DeadlineExceeded
 		}
 		return ctx.Err()
 	})

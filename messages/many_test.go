@@ -1,9 +1,12 @@
 package messages
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -172,7 +176,8 @@ func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
 	b.laterMany(t, "a", "shop", 2)
 	for _, body := range []string{
 		`{}`, `{"filter":{}}`, `{"filter":{"topics":"a"}}`, `{"filter":{"topic":"a"},"limit":0}`, `{"filter":{"topic":"a"},"limit":1001}`,
-		`{"filter":{"topic":"a"},"rate":0}`, `{"filter":{"topic":"a"},"rate":-1}`, `{"filter":{"topic":"a"},"cursor":"x"}`,
+		`{"filter":{"topic":"a"},"rate":0}`, `{"filter":{"topic":"a"},"rate":-1}`, `{"filter":{"topic":"a"},"rate":0.05}`,
+		`{"filter":{"topic":"a"},"cursor":"` + cursor(schedule.Position{DeliverAt: time.UnixMilli(-1 << 50)}) + `"}`, `{"filter":{"topic":"a"},"cursor":"x"}`,
 		`{"filter":{"from":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
 	} {
 		for _, what := range []string{"release", "cancel"} {
@@ -210,6 +215,49 @@ func TestMany_AgainAfterAnOutage(t *testing.T) {
 	}
 	if due, waits := b.due(t, "a"); due != 60 || waits != 0 {
 		t.Errorf("%d are due and %d wait, want all due", due, waits)
+	}
+}
+
+// A rate holds from the first message on, whoever makes one call after the other; and
+// a call whose time is up before a message's turn leaves none out.
+func TestMany_TheFirstWaitsForTheRateToo(t *testing.T) {
+	t.Parallel()
+	b := setupMany(t)
+	b.laterMany(t, "a", "shop", 5)
+	many := Many{Filter: schedule.Filter{Topic: "a", Until: time.Now().Add(2 * time.Hour)}}
+	for _, rate := range []float64{MinRate, 1} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, done, rest, err := b.ReleaseMany(ctx, many, MaxMany, rate)
+		cancel()
+		if err == nil || done.Changed != 0 {
+			t.Errorf("at %g/s in less than a second: %+v, error %v; want none and an error", rate, done, err)
+		}
+		many.After = rest.Next
+	}
+	if _, done, rest, err := b.ReleaseMany(t.Context(), many, MaxMany, 0); done.Changed != 5 || rest.More || err != nil {
+		t.Errorf("the rest: %+v, %v", done, err)
+	}
+}
+
+// The caller hangs up on the way: what was done is told to the audit, which has it as
+// unknown.
+func TestMany_CallerHangsUp(t *testing.T) {
+	t.Parallel()
+	b := setupMany(t)
+	b.laterMany(t, "a", "shop", 5)
+	ctx, hangUp := context.WithCancel(t.Context())
+	changes := 0
+	change := func(context.Context, Many, int, float64) (Tally, Changed, Rest, error) {
+		changes++
+		hangUp()
+		return NewTally(), Changed{Changed: 3}, Rest{}, ctx.Err()
+	}
+	in := new(manyInput)
+	in.Body.Filter.Topic = "a"
+	_, err := NewAPI(b.Service).changeMany(ctx, "cancel-messages", "taken back", in, true, change)
+	p, ok := errors.AsType[*messageProblem](err)
+	if !ok || changes != 1 || p.Status != httpapi.StatusHungUp || !p.OutcomeUnknown || !strings.Contains(p.Detail, "3 messages were taken back before") {
+		t.Errorf("%+v", err)
 	}
 }
 

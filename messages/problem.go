@@ -37,6 +37,7 @@ const (
 	problemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
 	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
 	problemMedia       = "urn:scylla-outbox:problem:unsupported-media-type"
+	problemInternal    = "urn:scylla-outbox:problem:internal"
 	problemCrossSite   = "urn:scylla-outbox:problem:cross-site-request"
 )
 
@@ -113,7 +114,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		return p.retryAfter(unavailable.RetryAfter)
 	}
 	// What is not named above is a defect; the text of the error stays in the log.
-	return newProblem(http.StatusInternalServerError, "about:blank", "Something unexpected happened; the log has the details.")
+	return newProblem(http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
 }
 
 // whyNotWaiting says it to people.

@@ -116,7 +116,7 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	}
 	h.UseMiddleware(httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, problemTooLarge, detail))
-	}), params.RefuseEmpty(h))
+	}), params.Judge(h))
 
 	a.writing(h, maxBody)
 	a.handling(h, maxBody)

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // retryAfter is in how many seconds who was turned away may come back.
@@ -56,7 +57,7 @@ func (h *Hub) Register(api huma.API) {
 		Description: `Messages are JSON texts. Send {"type":"subscribe","id":"a","topics":["OrderCreated"],"event_types":[],"aggregate_id":"","resume":""}, ` +
 			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. Without topics all that may be watched are followed, by event_types or aggregate_id. What comes back is of type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
 			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,
-		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 426, 429},
+		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 422, 426, 429},
 	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
 			r, w := humago.Unwrap(ctx)
@@ -78,58 +79,27 @@ func (h *Hub) authenticate(r *http.Request) error {
 	return access.Permit(p, access.Viewer)
 }
 
-// refuse answers a request that is not let in.
-func refuse(w http.ResponseWriter, err error) {
-	status := http.StatusInternalServerError
-	if e, ok := errors.AsType[*access.Error](err); ok {
-		e.Header(w.Header())
-		status = e.Status
-	}
-	writeProblem(w, status, err.Error())
-}
-
-func writeProblem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	// A caller that hung up misses nothing.
-	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail})
-}
-
-// statusOf is the answer to a subscription that was refused.
-func statusOf(err error) (int, string) {
-	var bad *FilterError
-	switch {
-	case errors.As(err, &bad):
-		return http.StatusUnprocessableEntity, bad.Error()
-	case errors.Is(err, ErrFull):
-		return http.StatusTooManyRequests, "There are as many watchers as there may be; come back later."
-	case errors.Is(err, ErrClosed):
-		return http.StatusServiceUnavailable, "The server is stopping."
-	}
-	return http.StatusServiceUnavailable, "The broker cannot be reached; come back later."
-}
-
 func list(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
 }
 
 func (h *Hub) stream(_ context.Context, in *streamInput) (*huma.StreamResponse, error) {
 	filter := Filter{Topics: list(in.Topics), Types: list(in.Types), Aggregate: in.Aggregate}
-	resume := in.LastEventID
+	resume, said := in.LastEventID, "header.Last-Event-ID"
 	if resume == "" {
-		resume = in.Since
+		resume, said = in.Since, "query.since"
 	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		r, w := humago.Unwrap(ctx)
 		if err := h.authenticate(r); err != nil {
-			refuse(w, err)
+			httpapi.Write(w, notLetIn(err))
 			return
 		}
 		var from Position
 		if resume != "" {
 			var err error
 			if from, err = ParsePosition(resume); err != nil {
-				writeProblem(w, http.StatusUnprocessableEntity, "Last-Event-ID "+err.Error()+".")
+				httpapi.Write(w, bad(said, err.Error()))
 				return
 			}
 		}
@@ -140,14 +110,11 @@ func (h *Hub) stream(_ context.Context, in *streamInput) (*huma.StreamResponse, 
 func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Filter, from Position, head bool) {
 	s, err := h.Subscribe(ctx, filter, from)
 	if err != nil {
-		status, detail := statusOf(err)
-		if status >= 500 {
+		p := toProblem(err)
+		if p.Status >= http.StatusInternalServerError {
 			h.cfg.Logger.Warn("cannot watch", "topics", filter.Topics, "err", err)
 		}
-		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-			w.Header().Set("Retry-After", retryAfter)
-		}
-		writeProblem(w, status, detail)
+		httpapi.Write(w, p)
 		return
 	}
 	defer s.Close()

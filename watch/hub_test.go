@@ -2,14 +2,18 @@ package watch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -119,7 +123,19 @@ func TestHub_RefusesWhatItMust(t *testing.T) {
 	if _ = resp.Body.Close(); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a stream beyond the bound is %d with Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
 	}
+	if typ, _ := b.problemOf(t, "topics=a", ""); typ != problemFull {
+		t.Errorf("a stream beyond the bound is %s", typ)
+	}
 	s.Close()
+	// Bad input is named, and not repeated.
+	for query, want := range map[string]string{"topics=b%3Cscript%3E": "query.topics", "event_types=": "query.topics", "topics=a&since=nonsense": "query.since"} {
+		if typ, text := b.problemOf(t, query, ""); typ != problemInvalid || !strings.Contains(text, `"location":"`+want+`"`) || strings.Contains(text, "script") || strings.Contains(text, "nonsense") {
+			t.Errorf("%s: %s", query, text)
+		}
+	}
+	if typ, text := b.problemOf(t, "topics=a", "nonsense"); typ != problemInvalid || !strings.Contains(text, `"location":"header.Last-Event-ID"`) {
+		t.Errorf("Last-Event-ID: %s", text)
+	}
 	s = b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
 	b.stop()
 	if _, err := s.Next(t.Context()); !errors.Is(err, ErrClosed) {
@@ -206,4 +222,22 @@ func TestHub_NobodyWaitsForOthersWhileTheBrokerIsSilent(t *testing.T) {
 	}
 	cancel()
 	all.Wait()
+}
+
+// problemOf asks for a stream that is refused.
+func (b *bundle) problemOf(t *testing.T, query, last string) (typ, text string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events/stream?"+query, nil)
+	if last != "" {
+		r.Header.Set("Last-Event-ID", last)
+	}
+	mux := http.NewServeMux()
+	b.Register(humago.New(mux, huma.DefaultConfig("watch", "1")))
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	var p huma.ErrorModel
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		t.Fatalf("%s: %d %s: %v", query, w.Code, w.Body, err)
+	}
+	return p.Type, w.Body.String()
 }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // refusal makes problem documents of the plain texts with which the WebSocket
@@ -28,7 +30,7 @@ func (r *refusal) Write(b []byte) (int, error) {
 	if r.status == 0 {
 		return r.ResponseWriter.Write(b)
 	}
-	writeProblem(r.ResponseWriter, r.status, strings.TrimSpace(string(b))+".")
+	httpapi.Write(r.ResponseWriter, newProblem(r.status, ofHandshake(r.status), strings.TrimSpace(string(b))+"."))
 	return len(b), nil
 }
 

@@ -22,10 +22,11 @@ func TestSocket_RefusalsAreProblems(t *testing.T) {
 	for name, tt := range map[string]struct {
 		header map[string]string
 		status int
+		typ    string
 	}{
-		"no upgrade":     {map[string]string{"Connection": ""}, http.StatusUpgradeRequired},
-		"another origin": {map[string]string{"Origin": "https://elsewhere.example"}, http.StatusForbidden},
-		"another key":    {map[string]string{"Sec-WebSocket-Key": "x"}, http.StatusBadRequest},
+		"no upgrade":     {map[string]string{"Connection": ""}, http.StatusUpgradeRequired, problemUpgrade},
+		"another origin": {map[string]string{"Origin": "https://elsewhere.example"}, http.StatusForbidden, problemCrossSite},
+		"another key":    {map[string]string{"Sec-WebSocket-Key": "x"}, http.StatusBadRequest, problemHandshake},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/ws", nil)
 		for _, header := range []map[string]string{upgrade, tt.header} {
@@ -36,9 +37,9 @@ func TestSocket_RefusalsAreProblems(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		var p huma.ErrorModel
-		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != tt.status || p.Status != tt.status || p.Detail == "" ||
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != tt.status || p.Status != tt.status || p.Type != tt.typ || p.Detail == "" ||
 			w.Header().Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: %d %s %s, %v; want a problem of %d", name, w.Code, w.Header().Get("Content-Type"), w.Body, err, tt.status)
+			t.Errorf("%s: %d %s %s, %v; want %s", name, w.Code, w.Header().Get("Content-Type"), w.Body, err, tt.typ)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 const (
@@ -40,14 +42,12 @@ type wsMessage struct {
 // socket serves one WebSocket until either side ends it.
 func (h *Hub) socket(w http.ResponseWriter, r *http.Request) {
 	if err := h.authenticate(r); err != nil {
-		refuse(w, err)
+		httpapi.Write(w, notLetIn(err))
 		return
 	}
 	defer h.sockets.Add(-1)
 	if h.sockets.Add(1) > int64(h.cfg.MaxSubscriptions) {
-		w.Header().Set("Retry-After", retryAfter)
-		status, detail := statusOf(ErrFull)
-		writeProblem(w, status, detail)
+		httpapi.Write(w, toProblem(ErrFull))
 		return
 	}
 	// Accept refuses pages of another origin.

@@ -40,10 +40,10 @@ func (c *Config) check(f *Filter) error {
 	}
 	for i, t := range f.Topics {
 		if !c.allowed(t) {
-			return &FilterError{"topics", fmt.Sprintf("name %q, which may not be watched", t)}
+			return &FilterError{"topics", fmt.Sprintf("must be such as may be watched; number %d is not", i+1)}
 		}
 		if slices.Contains(f.Topics[:i], t) {
-			return &FilterError{"topics", fmt.Sprintf("name %q twice", t)}
+			return &FilterError{"topics", fmt.Sprintf("must be named once each; number %d was before", i+1)}
 		}
 	}
 	if len(f.Types) > 100 {

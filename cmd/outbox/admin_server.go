@@ -17,13 +17,14 @@ import (
 // adminServer serves /metrics, /healthz and /readyz of a process from its start on:
 // one that waits for its database is there, and says that it waits.
 type adminServer struct {
-	addr  string
-	hosts []string
-	ready atomic.Pointer[daemon.Readiness] // nil until the process works
-	why   atomic.Pointer[string]           // why the database is not reached; nil before the first try
+	addr   string
+	server *daemon.HTTPServer
+	hosts  []string
+	ready  atomic.Pointer[daemon.Readiness] // nil until the process works
+	why    atomic.Pointer[string]           // why the database is not reached; nil before the first try
 }
 
-// serve starts it; it ends with teardown.
+// serveAdmin starts it; it ends with teardown.
 func (c *config) serveAdmin(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) (*adminServer, error) {
 	a := &adminServer{hosts: c.Scylla.Hosts}
 	s, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, a.readiness), log)
@@ -31,7 +32,7 @@ func (c *config) serveAdmin(ctx context.Context, reg *prometheus.Registry, log *
 		return nil, withHint(err, "another process has that port; --admin-addr names another")
 	}
 	teardown.Add("admin server", func() error { return s.Shutdown(adminShutdown) })
-	a.addr = s.Addr()
+	a.server, a.addr = s, s.Addr()
 	return a, nil
 }
 
@@ -59,18 +60,19 @@ func (a *adminServer) readiness() (bool, any) {
 }
 
 // withAdmin is withSession with an admin server that is there before the session is.
+// If that ends by itself, the process ends: it would run on unseen.
 func withAdmin(
 	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
 	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
-	var admin *adminServer
-	begin := func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) (err error) {
-		if admin, err = c.serveAdmin(ctx, reg, log, teardown); err == nil {
-			c.Scylla.waits = admin.waits
+	return withRegistry(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
+		admin, err := c.serveAdmin(ctx, reg, log, teardown)
+		if err != nil {
+			return err
 		}
-		return err
-	}
-	return withSessionFrom(cmd, c, check, begin, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
-		return f(ctx, session, reg, admin, log, teardown)
+		c.Scylla.waits = admin.waits
+		return admin.server.With(ctx, func(ctx context.Context) error {
+			return c.inSession(ctx, log, teardown, func(session *gocql.Session) error { return f(ctx, session, reg, admin, log, teardown) })
+		})
 	})
 }

@@ -5,22 +5,24 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
-// A relay whose database is away when it starts is there all the same: /readyz says
-// for what it waits, and /metrics that nothing is reached.
-func TestRelay_SaysThatItWaitsForItsDatabase(t *testing.T) {
-	t.Parallel()
+// waitingRelay starts a relay whose database is away. ended delivers its error, once.
+func waitingRelay(t *testing.T) (addr string, stop func(), ended <-chan error) {
+	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := ln.Addr().String()
+	addr = ln.Addr().String()
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +35,16 @@ func TestRelay_SaysThatItWaitsForItsDatabase(t *testing.T) {
 	cmd := &cobra.Command{}
 	cmd.SetContext(ctx)
 	cmd.SetErr(io.Discard)
-	ended := make(chan error, 1)
-	go func() { ended <- runRelay(cmd, c, time.Time{}) }()
+	end := make(chan error, 1)
+	go func() { end <- runRelay(cmd, c, time.Time{}) }()
+	return addr, stop, end
+}
+
+// A relay whose database is away when it starts is there all the same: /readyz says
+// for what it waits, and /metrics that nothing is reached.
+func TestRelay_SaysThatItWaitsForItsDatabase(t *testing.T) {
+	t.Parallel()
+	addr, stop, ended := waitingRelay(t)
 	get := func(path string) (int, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, nil)
 		if err != nil {
@@ -70,4 +80,44 @@ func TestRelay_SaysThatItWaitsForItsDatabase(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("runRelay() error = %v, want none after a stop", err)
 	}
+}
+
+// An admin server that dies takes its process with it: nobody would see whether that
+// works. A supervisor starts it anew.
+func TestRelay_EndsWithItsAdminServer(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere a socket that listens is not shut down")
+	}
+	addr, _, ended := waitingRelay(t)
+	for end := time.Now().Add(time.Minute); !stopListening(addr); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nobody listens on " + addr)
+		}
+	}
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "serve HTTP on "+addr) {
+			t.Errorf("runRelay() error = %v, want why the admin server ended", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the relay runs without its admin server")
+	}
+}
+
+// stopListening shuts down this process's socket that listens on addr, as no code
+// does; false if there is none.
+func stopListening(addr string) bool {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return false
+	}
+	for fd := 3; fd < 4096; fd++ {
+		name, err := syscall.Getsockname(fd)
+		listens, _ := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN)
+		if v4, ok := name.(*syscall.SockaddrInet4); ok && err == nil && listens == 1 && v4.Port == int(at.Port()) && v4.Addr == at.Addr().As4() {
+			return syscall.Shutdown(fd, syscall.SHUT_RD) == nil
+		}
+	}
+	return false
 }

@@ -65,7 +65,7 @@ func runPeer(ctx context.Context, c *config, r *bench.Reader, log *slog.Logger, 
 	}
 	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
 	log.Info("peer running", "admin", "http://"+admin.Addr())
-	return r.Run(ctx)
+	return admin.With(ctx, r.Run)
 }
 
 // readerDebug logs the library's lines.

@@ -84,8 +84,12 @@ func benchServe(ctx context.Context, c *config, payload int, log *slog.Logger, t
 	}
 	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
 	log.Info("serving", "addr", api.Addr(), "admin", "http://"+admin.Addr())
-	<-ctx.Done()
-	return nil
+	return api.With(ctx, func(ctx context.Context) error {
+		return admin.With(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		})
+	})
 }
 
 // recordings are what the services send for one request of each kind.

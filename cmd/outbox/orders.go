@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -95,7 +96,7 @@ func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
 		DrainDelay: c.HTTP.DrainDelay, DrainTimeout: c.HTTP.ShutdownTimeout, Stopping: stopWatching, Proxies: proxies,
 		Gatherer: reg, Logger: log, Gate: gate, AnyHost: c.HTTP.Insecure, Routes: []func(huma.API){services.messages.Register, hub.Register},
-		Problems: messages.Problems(),
+		Problems: slices.Concat(messages.Problems(), watch.Problems()),
 	})
 	if err != nil {
 		stopWatching()

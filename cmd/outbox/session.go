@@ -33,15 +33,27 @@ func withSession(
 	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
 	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
-	return withSessionFrom(cmd, c, check, nil, f)
+	return withRegistry(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
+		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error { return f(ctx, session, reg, log, teardown) })
+	})
 }
 
-// withSessionFrom is withSession with something that begins before the database is
-// there; nil for nothing.
-func withSessionFrom(
+// inSession calls f with a session once the database is there. A ctx that ends
+// before is no error.
+func (c *config) inSession(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown, f func(*gocql.Session) error) error {
+	session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	teardown.AddFunc("scylla session", session.Close)
+	return f(session)
+}
+
+// withRegistry is withSession for what begins before the database is there: f asks for
+// the session.
+func withRegistry(
 	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
-	begin func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
-	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
+	f func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
 	return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
 		if check != nil {
@@ -51,17 +63,7 @@ func withSessionFrom(
 		}
 		reg := newRegistry()
 		c.Scylla.requests = newRequests(reg)
-		if begin != nil {
-			if err := begin(ctx, reg, log, teardown); err != nil {
-				return err
-			}
-		}
-		session, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, log)
-		if err != nil {
-			return stopped(ctx, err)
-		}
-		teardown.AddFunc("scylla session", session.Close)
-		return f(ctx, session, reg, log, teardown)
+		return f(ctx, reg, log, teardown)
 	})
 }
 

@@ -115,8 +115,11 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 		target = e.Target
 	}
 	state, outcome := stateOf(err)
-	if err == nil {
+	switch {
+	case err == nil:
 		outcome = said
+	case said != "": // what was done before it failed
+		outcome += "; " + said
 	}
 	log.Info("audited change", "state", state, "result", target, "err", err)
 	// What was done stays done although the caller may have hung up.
@@ -152,7 +155,7 @@ func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *
 }
 
 // AuditedSaying is Audited for what has more to say of its outcome than that it was
-// made, as JSON.
+// made, as JSON, also where it failed on the way.
 func AuditedSaying(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) (said string, err error)) error {
 	m, err := newMetrics(prometheus.NewRegistry())
 	if err != nil {
@@ -189,7 +192,7 @@ type auditLine struct {
 	Actor     string      `json:"actor"`
 	Role      access.Role `json:"role"`
 	Action    string      `json:"action"`
-	Target    string      `json:"target,omitempty" doc:"The letter or the job"`
+	Target    string      `json:"target,omitempty" doc:"The letter, job, order, message or delivery by its id, or the relay by its name; absent for many at once, which detail has"`
 	Detail    string      `json:"detail,omitempty" doc:"What else was asked, as JSON"`
 	Reason    string      `json:"reason,omitempty"`
 	RequestID string      `json:"request_id"`

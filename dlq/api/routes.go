@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -14,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -87,7 +90,7 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 		dry, err := seen.read()
 		switch {
 		case err != nil:
-			answerProblem(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemBlank, "The request body is too large, or did not come."))
+			answerProblem(ctx, unread(ctx.Context(), err))
 			return
 		case dry:
 			next(seen)
@@ -130,21 +133,40 @@ type watched struct {
 	asked []byte
 }
 
-// maxAsked bounds the body of a request that the audit has.
-const maxAsked = 8 << 10
+// maxAsked bounds the body of a request that the audit has, and bodyTimeout how long
+// it may take to come.
+const (
+	maxAsked    = 8 << 10
+	bodyTimeout = 5 * time.Second
+)
+
+var errTooLarge = errors.New("too large")
 
 // read reads the request's body, which the operation then gets; dry says that it asks
 // for a dry run.
 func (w *watched) read() (dry bool, err error) {
+	_ = w.SetReadDeadline(time.Now().Add(bodyTimeout)) // as huma does; not every context has deadlines
 	b, err := io.ReadAll(io.LimitReader(w.humaContext.BodyReader(), maxAsked+1))
 	if err == nil && len(b) > maxAsked {
-		err = errors.New("too large")
+		err = errTooLarge
 	}
 	w.asked = b
 	var said struct {
 		DryRun bool `json:"dry_run"`
 	}
 	return jsonv2.Unmarshal(b, &said) == nil && said.DryRun, err // names as they are written, and none twice
+}
+
+// unread is the problem of a body that could not be read.
+func unread(ctx context.Context, err error) *problem {
+	slow, ok := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, errTooLarge):
+		return newProblem(ctx, http.StatusRequestEntityTooLarge, problemBlank, fmt.Sprintf("The body has more than the %d bytes that this operation takes.", maxAsked))
+	case ok && slow.Timeout():
+		return newProblem(ctx, http.StatusRequestTimeout, problemBlank, "The request body came too slowly.")
+	}
+	return newProblem(ctx, http.StatusBadRequest, problemBlank, "The request body broke off, or is not framed as HTTP wants it.")
 }
 
 // BodyReader implements huma.Context.
@@ -196,7 +218,8 @@ func (w *watched) outcome() error {
 	if json.Unmarshal(w.body.Bytes(), &said) != nil || said.Detail == "" {
 		said.Detail = http.StatusText(status)
 	}
-	if status == http.StatusInternalServerError || said.OutcomeUnknown {
+	// What a caller has begun that did not wait for the end may have been made.
+	if status == http.StatusInternalServerError || status == httpapi.StatusHungUp || said.OutcomeUnknown {
 		return errors.New(said.Detail)
 	}
 	return newProblem(w.Context(), status, said.Type, said.Detail)

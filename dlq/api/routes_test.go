@@ -4,13 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 )
 
@@ -32,6 +36,7 @@ func things(made *[]string) func(huma.API) {
 		"stale":   &Problem{ErrorModel: huma.ErrorModel{Status: 412, Detail: "The thing is at version 2."}},
 		"away":    &Problem{ErrorModel: huma.ErrorModel{Status: 503, Detail: "Nothing was stored."}},
 		"unknown": &Problem{ErrorModel: huma.ErrorModel{Status: 503, Detail: "It may be stored."}, OutcomeUnknown: true},
+		"gone":    &Problem{ErrorModel: huma.ErrorModel{Status: httpapi.StatusHungUp, Detail: "The caller has gone."}},
 		"defect":  errors.New("a defect"),
 	}
 	return func(h huma.API) {
@@ -100,6 +105,7 @@ func TestRoutes_ChangesAreAudited(t *testing.T) {
 		"stale":   {412, auditRefused, "The thing is at version 2."},
 		"away":    {503, auditRefused, "Nothing was stored."},
 		"unknown": {503, auditUnknown, "It may be stored."},
+		"gone":    {httpapi.StatusHungUp, auditUnknown, "The caller has gone."},
 		"defect":  {500, auditUnknown, "unexpected error occurred"},
 	} {
 		a := b.ask(t, access.Operator, "POST", "/v1/things/"+id+"/change", "", ReasonHeader, "gr%C3%BC%C3%9Fe%20"+id)
@@ -111,8 +117,8 @@ func TestRoutes_ChangesAreAudited(t *testing.T) {
 			t.Errorf("%s: audit %+v", id, l)
 		}
 	}
-	if n := len(b.auditLines(t, "")); n != 6 {
-		t.Errorf("%d lines, want 6: reading is not audited", n)
+	if n := len(b.auditLines(t, "")); n != 7 {
+		t.Errorf("%d lines, want 7: reading is not audited", n)
 	}
 	*made = nil
 	for _, reason := range []string{"%zz", "%ff", strings.Repeat("a", maxReason+1)} {
@@ -166,5 +172,35 @@ func TestRoutes_AreDescribed(t *testing.T) {
 	}
 	if a := b.ask(t, "", "GET", "/docs/none", ""); a.code != 404 || a.header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("/docs/none = %d", a.code)
+	}
+}
+
+// slowBody is a context whose body never comes, unless somebody bounds the wait for it.
+type slowBody struct {
+	humaContext
+	deadline time.Time
+}
+
+func (c *slowBody) SetReadDeadline(t time.Time) error { c.deadline = t; return nil }
+func (c *slowBody) BodyReader() io.Reader             { return c }
+
+func (c *slowBody) Read([]byte) (int, error) {
+	if c.deadline.IsZero() {
+		return 0, errors.New("it would be waited for ever")
+	}
+	return 0, os.ErrDeadlineExceeded
+}
+
+// What the audit reads of a request is bounded in time and size, and told apart.
+func TestRoutes_WhatTheAuditReadsIsBounded(t *testing.T) {
+	t.Parallel()
+	_, err := (&watched{humaContext: &slowBody{}}).read()
+	if p := unread(t.Context(), err); p.Status != http.StatusRequestTimeout {
+		t.Errorf("a body that does not come: %v, %d", err, p.Status)
+	}
+	for want, err := range map[int]error{http.StatusRequestEntityTooLarge: errTooLarge, http.StatusBadRequest: io.ErrUnexpectedEOF} {
+		if p := unread(t.Context(), err); p.Status != want {
+			t.Errorf("%v is %d, want %d", err, p.Status, want)
+		}
 	}
 }

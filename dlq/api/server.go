@@ -100,7 +100,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	whole := httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemBlank, detail))
 	})
-	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma, whole, params.RefuseEmpty(s.api))
+	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma, whole, params.Judge(s.api))
 	s.registerLetters()
 	s.registerActions()
 	s.registerEdit()

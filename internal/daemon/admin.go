@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,15 +52,17 @@ func WithProfiles(h http.Handler) http.Handler {
 // HTTPServer is a listening HTTP server.
 type HTTPServer struct {
 	srv  *http.Server
-	addr net.Addr
-	done chan error
+	ln   net.Listener
+	done chan struct{} // closed when it has ended
+	err  error         // why, once done is closed; nil after Shutdown
 }
 
 // readHeaderTimeout bounds what a client that never finishes its headers costs.
 const readHeaderTimeout = 5 * time.Second
 
 // ServeHTTP listens on addr and serves h in the background. It is listening
-// when ServeHTTP returns.
+// when ServeHTTP returns. That it ends before Shutdown is an error in the log, and
+// ends what With binds to it.
 func ServeHTTP(ctx context.Context, addr string, h http.Handler, log *slog.Logger) (*HTTPServer, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -72,18 +75,45 @@ func ServeHTTP(ctx context.Context, addr string, h http.Handler, log *slog.Logge
 			IdleTimeout:       2 * time.Minute,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
-		addr: ln.Addr(),
-		done: make(chan error, 1),
+		ln:   ln,
+		done: make(chan struct{}),
 	}
-	go func() { s.done <- s.srv.Serve(ln) }()
+	go func() {
+		defer close(s.done)
+		if err := s.srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			s.err = fmt.Errorf("serve HTTP on %s: %w", s.Addr(), err)
+			log.Error("nobody is served any more", "addr", s.Addr(), "err", err)
+		}
+	}()
 	return s, nil
 }
 
 // Addr is the address it listens on, host:port.
-func (s *HTTPServer) Addr() string { return s.addr.String() }
+func (s *HTTPServer) Addr() string { return s.ln.Addr().String() }
 
-// Done delivers the error that ended the server before Shutdown was called.
-func (s *HTTPServer) Done() <-chan error { return s.done }
+// With calls f with a context that ends with ctx, and when the server ends before
+// Shutdown: nobody could see any more how the process does. Its error is then f's
+// and why the server ended.
+func (s *HTTPServer) With(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-s.done:
+			cancel(s.err)
+		case <-ctx.Done():
+		}
+	})
+	err := f(ctx)
+	cancel(nil)
+	watching.Wait()
+	select {
+	case <-s.done:
+		return errors.Join(err, s.err)
+	default:
+		return err
+	}
+}
 
 // Shutdown lets the requests under way end within timeout and closes what is left.
 func (s *HTTPServer) Shutdown(timeout time.Duration) error {

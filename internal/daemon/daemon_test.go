@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 )
 
 func TestTeardown_ClosesNewestFirstAndJoinsErrors(t *testing.T) {
@@ -116,8 +119,39 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 	if err := srv.Shutdown(time.Minute); err != nil {
 		t.Errorf("Shutdown() error = %v", err)
 	}
-	if err := <-srv.Done(); !errors.Is(err, http.ErrServerClosed) {
-		t.Errorf("Done() = %v, want ErrServerClosed", err)
+	if err := srv.With(t.Context(), func(context.Context) error { return nil }); err != nil {
+		t.Errorf("With() after Shutdown() = %v, want nil", err)
+	}
+}
+
+// A server that ends by itself ends what is bound to it, and says so.
+func TestServeHTTP_EndsWhatNobodySeesAnyMore(t *testing.T) {
+	t.Parallel()
+	log := new(logtest.Buffer)
+	srv, err := ServeHTTP(t.Context(), "127.0.0.1:0", http.NotFoundHandler(), slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	err = srv.With(t.Context(), func(ctx context.Context) error {
+		if err := srv.ln.Close(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
+			t.Error("what is bound to a dead server goes on")
+		}
+		if !errors.Is(context.Cause(ctx), net.ErrClosed) {
+			t.Errorf("cause = %v, want that of the server", context.Cause(ctx))
+		}
+		return broken
+	})
+	if !errors.Is(err, net.ErrClosed) || !errors.Is(err, broken) || !strings.Contains(err.Error(), srv.Addr()) {
+		t.Errorf("With() = %v, want both errors and the address", err)
+	}
+	if s := log.String(); !strings.Contains(s, "nobody is served any more") {
+		t.Errorf("log: %q", s)
 	}
 }
 

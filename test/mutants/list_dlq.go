@@ -2,6 +2,14 @@ package main
 
 // dlqMutants break what is done with dead letters.
 var dlqMutants = []mutant{
+	{
+		name: "a change whose caller hung up was refused", file: "dlq/api/routes.go", pkg: "./dlq/api", run: "ChangesAreAudited",
+		old: "status == httpapi.StatusHungUp || said.OutcomeUnknown", new: "said.OutcomeUnknown",
+	},
+	{
+		name: "a body that the audit reads may come for ever", file: "dlq/api/routes.go", pkg: "./dlq/api", run: "IsBounded",
+		old: "_ = w.SetReadDeadline(time.Now().Add(bodyTimeout))", new: "",
+	},
 	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
 		name: "the same error is tried again and again", file: "dlq/claim.go",
 		old: "	case f.SameError > 0 && repeats >= f.SameError:\n",

@@ -3,8 +3,20 @@ package main
 // internalMutants break what the packages share.
 var internalMutants = []mutant{
 	{
-		name: "an empty parameter is one that was left out", file: "internal/params/params.go", pkg: "./internal/params", run: "RefuseEmpty",
-		old: "if len(bad) == 0 {", new: "if true {",
+		name: "an empty parameter is one that was left out", file: "internal/params/params.go", pkg: "./internal/params", run: "Judge",
+		old: "case values[0] == \"\" && !mayBeEmpty(p.Schema):", new: "case false:",
+	},
+	{
+		name: "a parameter that is misspelt is ignored", file: "internal/params/params.go", pkg: "./internal/params", run: "Judge",
+		old: "problem = unknown(known)", new: "continue",
+	},
+	{
+		name: "of a parameter that is given twice the first is taken", file: "internal/params/params.go", pkg: "./internal/params", run: "Judge",
+		old: "case len(values) > 1 && !repeats(p):", new: "case false:",
+	},
+	{
+		name: "a server that dies is told to nobody", file: "internal/daemon/admin.go", pkg: "./internal/daemon", run: "NobodySees",
+		old: "return errors.Join(err, s.err)", new: "return err",
 	},
 	{
 		name: "a certificate is read once", file: "internal/access/certificate.go", pkg: "./internal/access", run: "RenewedCertificate",

@@ -2,6 +2,14 @@ package main
 
 // serviceMutants break orders, messages, their schedule and the client.
 var serviceMutants = []mutant{
+	{
+		name: "of many messages the first does not wait for the rate", file: "messages/many.go", pkg: "./messages", run: "TheFirstWaits",
+		old: "		pace.Allow() //", new: "		//",
+	},
+	{
+		name: "many messages are passed over when the time is up", file: "messages/many.go", pkg: "./messages", run: "TheFirstWaits",
+		old: "if late && ctx.Err() == nil {", new: "if late && false {",
+	},
 	seeds(mutant{
 		name: "an order that is retried keeps its old time", file: "orders/create.go",
 		old: "	if began {\n		eventTime",
