@@ -74,7 +74,7 @@ were not found; 2 the command line or the configuration is wrong.`,
 	}
 	f.deliveriesFilter.addFlags(cmd, 0)
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "history")
 	outputFlag(cmd, &f.output)
 	addFlags(cmd, sectionScylla)
 	return cmd

@@ -99,7 +99,7 @@ is kept: an interruption pauses it, and 'outbox dlq jobs resume' goes on.`,
 	}
 	f.dlqFilter.addFlags(cmd, 0)
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "history")
 	f.dlqRun.addFlags(cmd, c.action == dlq.ActionReplay)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.all, "all", false, "all letters that are meant without --status, without any filter")
@@ -144,9 +144,10 @@ func (f *dlqConfirm) addFlags(cmd *cobra.Command) {
 // dlqActor are the flags that say who changes something, and why.
 type dlqActor struct{ reason, actor string }
 
-func (f *dlqActor) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why; kept in the history")
-	cmd.Flags().StringVar(&f.actor, "actor", "", "who; kept in the history (default the user of this machine)")
+// addFlags adds them; keeper is what has it afterwards: history or audit.
+func (f *dlqActor) addFlags(cmd *cobra.Command, keeper string) {
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why; kept in the "+keeper)
+	cmd.Flags().StringVar(&f.actor, "actor", "", "who; kept in the "+keeper+" (default the user of this machine)")
 }
 
 // by is who changes something.

@@ -72,7 +72,7 @@ difference is shown first.`,
 	fl.StringArrayVar(&f.without, "without-header", nil, "remove a header; may be repeated")
 	fl.StringVar(&f.contentType, "content-type", "", "set the content type")
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "history")
 	outputFlag(cmd, &f.output)
 	addFlags(cmd, sectionScylla, sectionDLQ)
 	return cmd

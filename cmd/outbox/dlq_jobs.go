@@ -303,7 +303,7 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 			})
 		},
 	}
-	f.dlqActor.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "history")
 	f.dlqConfirm.addFlags(cmd)
 	sections := []section{sectionScylla}
 	switch st.what {

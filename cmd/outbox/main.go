@@ -10,8 +10,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
@@ -47,9 +49,8 @@ func run(args []string, out, errOut io.Writer) int {
 		return exitWaits
 	}
 	fmt.Fprintln(errOut, "outbox: "+err.Error())
-	var h hint
-	if errors.As(err, &h) {
-		fmt.Fprintln(errOut, "hint: "+h.text)
+	if text := hintOf(err); text != "" {
+		fmt.Fprintln(errOut, "hint: "+text)
 	}
 	var usage usageError
 	if errors.As(err, &usage) {
@@ -106,6 +107,18 @@ func (h hint) Unwrap() error { return h.err }
 
 func withHint(err error, format string, args ...any) error {
 	return hint{err, fmt.Sprintf(format, args...)}
+}
+
+// hintOf is what to do about an error, as far as it is known.
+func hintOf(err error) string {
+	var h hint
+	switch {
+	case errors.As(err, &h):
+		return h.text
+	case cqlcode.Of(err) == gocql.ErrCodeInvalid: // as for a table or a column that is not there
+		return "if a table or a column is missing, outbox schema migrate adds it; outbox schema status shows what is missing"
+	}
+	return ""
 }
 
 // usageError is a wrong command line or configuration.

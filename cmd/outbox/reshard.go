@@ -43,7 +43,7 @@ The Kafka user needs the right ALTER, or for fewer DELETE and CREATE, on that to
 and DESCRIBE on the group.
 
 What would be done is shown first. On a terminal it asks; elsewhere it needs --yes.
-What was asked for is kept in the audit (GET /v1/audit).
+What was asked for is kept in the audit (GET /v1/dlq/audit).
 
 Exit status: 0 it is divided so; 1 it failed, or instances run; 2 the command line or
 the configuration is wrong.`,
@@ -61,7 +61,7 @@ the configuration is wrong.`,
 	}
 	cmd.Flags().IntVar(&f.to, "to", 0, "the new number of shards")
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "audit")
 	addFlags(cmd, sectionScylla, sectionKafka, sectionRelay, sectionLog)
 	return cmd
 }
@@ -111,7 +111,7 @@ func (c *config) reshard(cmd *cobra.Command, f *reshardFlags) error {
 	if err := r.refuse(); err != nil || f.dryRun {
 		return err
 	}
-	if err := f.confirm(cmd, fmt.Sprintf("divide relay %s into %d shards?", r.name, r.to)); err != nil {
+	if err := f.confirm(cmd, fmt.Sprintf("divide relay %s into %s?", r.name, plural(r.to, "shard"))); err != nil {
 		return err
 	}
 	by := f.by()
@@ -119,7 +119,7 @@ func (c *config) reshard(cmd *cobra.Command, f *reshardFlags) error {
 	if err := api.Audited(ctx, session, c.Scylla.Keyspace, log, change, func(ctx context.Context) error { return r.run(ctx, by.Name) }); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "relay %s is divided into %d shards: set relay.shards to %d in all instances, and start them\n", r.name, r.to, r.to)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "relay %s is divided into %s: set relay.shards to %d in all instances, and start them\n", r.name, plural(r.to, "shard"), r.to)
 	return err
 }
 
@@ -178,22 +178,22 @@ func (r *resharding) preview(w io.Writer) {
 		if n == 0 {
 			return "none"
 		}
-		return fmt.Sprint(n, " ", of)
+		return plural(n, of)
 	}
-	fmt.Fprintf(w, "  agreed on           %s (relay_sharing)\n", number(r.agreed, "shards"))
-	fmt.Fprintf(w, "  control topic       %s (%s)\n", number(r.state.Partitions, "partitions"), r.control.Topic())
+	fmt.Fprintf(w, "  agreed on           %s (relay_sharing)\n", number(r.agreed, "shard"))
+	fmt.Fprintf(w, "  control topic       %s (%s)\n", number(r.state.Partitions, "partition"), r.control.Topic())
 	fmt.Fprintf(w, "  instances that run  %d in the broker's group, %d heard of in the database\n", len(r.state.Members), len(r.alive))
 	switch n := r.state.Partitions; {
 	case r.isDone():
-		fmt.Fprintf(w, "it is divided into %d shards already\n", r.to)
+		fmt.Fprintf(w, "it is divided into %s already\n", plural(r.to, "shard"))
 	case n == 0:
 		fmt.Fprintf(w, "to do: agree on %d, make the topic\n", r.to)
 	case n == r.to:
 		fmt.Fprintf(w, "to do: agree on %d\n", r.to)
 	case n < r.to:
-		fmt.Fprintf(w, "to do: agree on %d, add %d partitions to the topic\n", r.to, r.to-n)
+		fmt.Fprintf(w, "to do: agree on %d, add %s to the topic\n", r.to, plural(r.to-n, "partition"))
 	default:
-		fmt.Fprintf(w, "to do: agree on %d, delete the topic, in which there is nothing, and make it with %d partitions\n", r.to, r.to)
+		fmt.Fprintf(w, "to do: agree on %d, delete the topic, in which there is nothing, and make it with %s\n", r.to, plural(r.to, "partition"))
 	}
 }
 

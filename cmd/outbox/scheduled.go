@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -100,8 +101,7 @@ Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 
 	fl.BoolVar(&f.all, "all", false, "all messages that wait")
 	fl.Float64Var(&f.rate, "rate", 0, "this many in a second at most; 0 means as fast as it goes")
 	f.dlqConfirm.addFlags(cmd)
-	fl.StringVar(&f.reason, "reason", "", "why; kept in the audit")
-	fl.StringVar(&f.actor, "actor", "", "who; kept in the audit (default the user of this machine)")
+	f.dlqActor.addFlags(cmd, "audit")
 	outputFlag(cmd, &f.output)
 	addFlags(cmd, sectionScylla, sectionLog)
 	return cmd
@@ -189,7 +189,7 @@ func (c *config) changeScheduled(cmd *cobra.Command, f *scheduledFlags, many mes
 		f.preview(cmd.ErrOrStderr(), &report.Tally)
 	}
 	if !f.dryRun && report.Messages > 0 {
-		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, countedMessages(report.Messages))); err != nil {
+		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, plural(report.Messages, "message"))); err != nil {
 			return err
 		}
 		if err := f.change(ctx, c.Scylla.Keyspace, session, service, log, many, &report); err != nil {
@@ -264,18 +264,20 @@ func toTheEnd(ctx context.Context, many messages.Many, call func(messages.Many) 
 }
 
 func (f *scheduledFlags) preview(w io.Writer, t *messages.Tally) {
-	fmt.Fprintf(w, "%s %s\n", f.name, countedMessages(t.Messages))
-	counts(w, "by topic", t.ByTopic)
-	counts(w, "by client", t.ByClient)
+	fmt.Fprintf(w, "%s %s\n", f.name, plural(t.Messages, "message"))
+	counts(w, "by topic", othersNamed(t.ByTopic))
+	counts(w, "by client", othersNamed(t.ByClient))
 	if t.First != nil {
 		fmt.Fprintf(w, "due %s to %s\n", t.First.Format(time.RFC3339), t.Last.Format(time.RFC3339))
 	}
 }
 
-// countedMessages is so many messages, in words.
-func countedMessages(n int) string {
-	if n == 1 {
-		return "1 message"
+// othersNamed is what a Tally counts by name, with a name for the rest.
+func othersNamed(by map[string]int) map[string]int {
+	out := maps.Clone(by)
+	if n, ok := out[""]; ok {
+		delete(out, "")
+		out["(others)"] = n
 	}
-	return fmt.Sprintf("%d messages", n)
+	return out
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -95,5 +96,21 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 	}
 	if actor != "ann" || reason != "INC-1" || !strings.Contains(detail, `"client":"shop"`) || !strings.Contains(detail, `"messages":2`) || outcome != `{"changed":2,"gone":0}` {
 		t.Errorf("the audit has %s %s %s %s", actor, detail, reason, outcome)
+	}
+}
+
+// Beyond the topics and clients that are counted one by one there are others, not none.
+func TestScheduled_PreviewNamesTheRest(t *testing.T) {
+	t.Parallel()
+	tally, rest := messages.NewTally(), messages.NewTally()
+	for i := range 60 {
+		rest.ByTopic = map[string]int{fmt.Sprintf("topic-%d", i): 2}
+		rest.ByClient = map[string]int{"shop": 2}
+		tally.Merge(&rest)
+	}
+	var out bytes.Buffer
+	f := scheduledFlags{scheduledChange: scheduledChange{name: "release"}}
+	if f.preview(&out, &tally); !strings.Contains(out.String(), "        20  (others)\n") || strings.Contains(out.String(), "(none)") {
+		t.Errorf("the preview is\n%s", out.String())
 	}
 }

@@ -192,7 +192,7 @@ type auditLine struct {
 	Actor     string      `json:"actor"`
 	Role      access.Role `json:"role"`
 	Action    string      `json:"action"`
-	Target    string      `json:"target,omitempty" doc:"The letter or the job"`
+	Target    string      `json:"target,omitempty" doc:"The letter, job, order, message or delivery by its id, or the relay by its name; absent for many at once, which detail has"`
 	Detail    string      `json:"detail,omitempty" doc:"What else was asked, as JSON"`
 	Reason    string      `json:"reason,omitempty"`
 	RequestID string      `json:"request_id"`

@@ -39,7 +39,7 @@ type auditOutput struct {
 
 func (s *Server) registerAudit() {
 	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/dlq/audit", Summary: "List the changes that were asked for through this API",
+		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/dlq/audit", Summary: "List the changes that were asked for through this API, or by outbox relay reshard and outbox scheduled",
 	}), s.listAudit)
 }
 

@@ -5,11 +5,14 @@ package browser
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // An order is too large for its topic. An operator sees it on the overview, finds
@@ -247,4 +250,20 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 	b.sees("table.shards", "nobody")
 	b.sees(".say.bad .say-title", "No instance carries shard 3 of relay orders")
 	b.shoot("shards")
+}
+
+// What a command did to a relay is in the audit, and leads to where relays are shown.
+func TestAudit_OfARelay(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	change := api.Change{Actor: "ann", Action: "reshard-relay", Target: "orders", Detail: `{"from":2,"to":3}`, Reason: "more hosts"}
+	if err := api.Audited(t.Context(), w.session, schema.DefaultKeyspace, slog.New(slog.DiscardHandler), change, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	b := w.open(access.Viewer, "/audit")
+	b.sees("tbody", "reshard relay")
+	b.sees("tbody a", "orders")
+	b.click("tbody a")
+	b.sees("main h1", "Overview")
+	b.at("/")
 }

@@ -11,12 +11,16 @@ const states = {
 };
 
 const places = { job: "jobs", order: "orders", message: "scheduled", delivery: "reactions" };
-const place = (action) => places[/[a-z]+$/.exec(action)?.[0]] ?? "letters";
+// place is where it can be looked at, and what it is called there; relays have names and the overview.
+const place = (e) => {
+  const what = /[a-z]+$/.exec(e.action)?.[0];
+  return what === "relay" ? ["/", visible(e.target)] : [`/${places[what] ?? "letters"}/${e.target}`, short(e.target)];
+};
 
 export function audit(ctx) {
   ctx.title("Audit");
   const q = query(), body = h("div", null, loading("the audit"));
-  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change that was asked for through the API and the console: who, what, why, and what came of it. Times are UTC.")), body));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change that was asked for through the API and the console, or by outbox relay reshard and outbox scheduled: who, what, why, and what came of it. Times are UTC.")), body));
   let page = null;
   const read = async () => {
     try {
@@ -40,9 +44,11 @@ export function audit(ctx) {
       , h("div", { class: "row between pager" }, h("span", { class: "muted" }, "Newest first"), h("div", { class: "row" }, q.cursor && h("button", { type: "button", class: "button", onclick: () => go("/audit") }, "Newest"), page.next && h("button", { type: "button", class: "button", "data-key": "next", onclick: () => go(`/audit${search({ cursor: page.next })}`) }, "Older")))]
       : empty("Nothing was changed yet.", "The first replay, discard or edit will stand here, with the name of who asked for it and the reason.", h("a", { class: "button", href: href("/letters") }, "To the letters")));
   };
-  const on = (e, i) => (e.target
-    ? h("a", { class: "mono", href: href(`/${place(e.action)}/${e.target}`), title: e.target, "data-key": `a-${i}` }, short(e.target))
-    : h("span", { class: "muted" }, "–"));
+  const on = (e, i) => {
+    if (!e.target) return h("span", { class: "muted" }, "–");
+    const [path, name] = place(e);
+    return h("a", { class: "mono", href: href(path), title: e.target, "data-key": `a-${i}` }, name);
+  };
   ctx.soon(["letters", "job", "deliveries"], read, 1500);
   read();
 }
