@@ -210,6 +210,9 @@ func TestMany_AgainAfterAnOutage(t *testing.T) {
 		t.Errorf("release = %d %v %s", r.status, r.header, r.text)
 	}
 	b.node.Faults().Clear()
+	if p := b.many(t, "cancel", `{"filter":{"topic":"a"},"dry_run":true}`); p.Preview.Messages != 60 {
+		t.Errorf("%d messages are counted after attempts that failed, want each once, 60", p.Preview.Messages)
+	}
 	if r := b.many(t, "release", body); r.Next != "" {
 		t.Errorf("again: %+v", r)
 	}

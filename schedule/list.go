@@ -108,6 +108,8 @@ const (
 )
 
 // waiting reads those of the slots' messages that still wait and are meant, in order.
+// A slot before its message's time was left behind by an attempt to hasten it: the
+// message has another one, at its time.
 func (s *Store) waiting(ctx context.Context, slots []slot, f *Filter) ([]Message, error) {
 	read := make([]*Message, len(slots))
 	g, ctx := errgroup.WithContext(ctx)
@@ -118,7 +120,7 @@ func (s *Store) waiting(ctx context.Context, slots []slot, f *Filter) ([]Message
 			if errors.Is(err, ErrNotFound) {
 				return nil
 			}
-			if err == nil && m.State == Waiting && f.wants(&m) {
+			if err == nil && m.State == Waiting && !x.at.Before(m.DeliverAt) && f.wants(&m) {
 				read[i] = &m
 			}
 			return err

@@ -302,23 +302,3 @@ func TestReshard_TwiceAtOnce(t *testing.T) {
 	s := b.share(shards)
 	s.owned(t, shards)
 }
-
-// Before the schema is migrated an instance ends and says what to do, rather than wait.
-func TestSharing_BeforeTheSchemaIsMigrated(t *testing.T) {
-	t.Parallel()
-	b := setupVerify(t)
-	if err := b.session.Query("DROP TABLE outbox.relay_sharing").Exec(); err != nil {
-		t.Fatal(err)
-	}
-	s := b.share(2)
-	select {
-	case err := <-s.ended:
-		s.ended <- nil
-		var h hint
-		if !errors.As(err, &h) || !strings.Contains(h.text, "outbox schema migrate") {
-			t.Errorf("without the table relay_sharing: %v, want a hint to migrate", err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("without the table relay_sharing it waits")
-	}
-}

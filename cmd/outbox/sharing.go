@@ -156,7 +156,9 @@ func (s *sharing) refusal(n int, why error) error {
 	return usageError{withHint(err, "set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --to %d", n, s.c.Relay.Shards)}
 }
 
-// awaitSharers waits for a relay of the name that is alone.
+// awaitSharers waits for a relay of the name that is alone, however long the database
+// is away. Where the user may not read or write relay_instances nothing can be told; the
+// log says so, as it does for one that is alone (relay.GiveWay).
 func (s *sharing) awaitSharers(ctx context.Context) error {
 	wait := func(on bool) {
 		s.mu.Lock()
@@ -165,12 +167,17 @@ func (s *sharing) awaitSharers(ctx context.Context) error {
 	}
 	wait(true)
 	defer wait(false)
-	for {
+	for said := false; ; said = true {
 		err := s.rows.AwaitSharers(ctx)
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return err
+		case relay.Classify(err) == relay.Fatal:
+			s.log.Warn("cannot tell whether a relay of this name runs alone; if one does, everything is published twice", "err", err)
+			return nil
+		case !said:
+			s.log.Warn("cannot tell whether a relay of this name runs alone; trying again", "err", err)
 		}
-		s.log.Warn("cannot tell whether a relay of this name runs alone; trying again", "err", err)
 		select {
 		case <-time.After(relay.DefaultHeartbeat):
 		case <-ctx.Done():

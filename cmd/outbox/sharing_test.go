@@ -401,3 +401,34 @@ func TestDoctor_ARelayThatDied(t *testing.T) {
 		t.Errorf("checkHeard() of one that was replaced = %+v", got)
 	}
 }
+
+// Where relay_instances may not be used nobody knows who else runs, and that is no reason
+// to carry nothing.
+func TestSharing_WithoutTheRowsOfOthers(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	if err := b.session.Query("DROP TABLE outbox.relay_instances").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	b.share(2).owned(t, 2)
+}
+
+// Before the schema is migrated an instance ends and says what to do, rather than wait.
+func TestSharing_BeforeTheSchemaIsMigrated(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	if err := b.session.Query("DROP TABLE outbox.relay_sharing").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	s := b.share(2)
+	select {
+	case err := <-s.ended:
+		s.ended <- nil
+		var h hint
+		if !errors.As(err, &h) || !strings.Contains(h.text, "outbox schema migrate") {
+			t.Errorf("without the table relay_sharing: %v, want a hint to migrate", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("without the table relay_sharing it waits")
+	}
+}

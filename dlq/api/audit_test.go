@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -51,6 +53,18 @@ func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 	}
 	if !strings.Contains(b.log.String(), "the audit does not have the outcome") {
 		t.Error("the log does not say so")
+	}
+}
+
+// What a change had done when it failed on the way stands in the audit with why.
+func TestAudit_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	err := AuditedSaying(t.Context(), b.cfg.Session, b.cfg.Keyspace, b.cfg.Logger, Change{Actor: "ann", Action: "cancel-messages"}, func(context.Context) (string, error) {
+		return `{"changed":3}`, context.Canceled
+	})
+	if l := b.auditLines(t, "")[0]; !errors.Is(err, context.Canceled) || l.State != auditUnknown || l.Outcome != `context canceled; {"changed":3}` {
+		t.Errorf("%v, audit %+v", err, l)
 	}
 }
 

@@ -3,6 +3,10 @@ package main
 // serviceMutants break orders, messages, their schedule and the client.
 var serviceMutants = []mutant{
 	{
+		name: "a message that waits is listed for each attempt to hasten it", file: "schedule/list.go", pkg: "./messages", run: "AgainAfterAnOutage",
+		old: " && !x.at.Before(m.DeliverAt)", new: "",
+	},
+	{
 		name: "of many messages the first does not wait for the rate", file: "messages/many.go", pkg: "./messages", run: "TheFirstWaits",
 		old: "		pace.Allow() //", new: "		//",
 	},
