@@ -17,7 +17,7 @@ export const statusMeans = {
 const classes = {
   breaker_open: ["The circuit breaker was open, so the relay did not try to publish.", "Nothing to do: it goes out by itself once the breaker closes."],
   attempts_used: ["All attempts to publish failed for a reason that may pass.", "See that the broker is well, then replay."],
-  record_too_large: ["The broker refuses a record of this size.", "Raise the topic's max.message.bytes and replay, or edit the payload."],
+  record_too_large: ["The broker, or the relay's own bound, refuses a record of this size.", "Raise the topic's max.message.bytes (and relay.max_record_bytes, if it is the relay's own bound) and replay, or edit the payload."],
   topic_not_allowed: ["The topic's name is not one that may be written to.", "Correct the relay's topic settings and restart it, then replay."],
   undecodable: ["The row could not be read as an event.", "Look at the raw columns. Mend the row at its writer, then discard this letter or resolve it by hand."],
   refused: ["The broker refused the record, and will again.", "Read the error; mend the topic or edit the event, then replay."],
