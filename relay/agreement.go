@@ -91,7 +91,7 @@ func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
 	}
 	for row, at := range now {
 		if was, ok := before[row]; !ok || !at.Equal(was) {
-			alive = append(alive, row.instance)
+			alive = append(alive, ProcessOf(row.instance))
 		}
 	}
 	slices.Sort(alive)

@@ -27,6 +27,12 @@ type Sharing struct {
 	Joined bool `json:"joined"`
 }
 
+// sharesSuffix ends the names of the rows of instances that share, in relay_instances.
+const sharesSuffix = "/shards"
+
+// ProcessOf is the host and process of an instance in relay_instances, for people.
+func ProcessOf(instance string) string { return strings.TrimSuffix(instance, sharesSuffix) }
+
 // Membership tells of an instance that carries shards of a relay, whichever they
 // are: a row in relay_instances under the relay's own name, beside those of its
 // shards. So one that stands by is seen, and a relay of the same name that carries
@@ -65,7 +71,7 @@ func (m *Membership) Beat(ctx context.Context) {
 
 // write writes the rows.
 func (m *Membership) write(ctx context.Context, state string) error {
-	m.begun.Do(func() { m.since, m.instance = time.Now().UTC(), cmp.Or(m.instance, self.Process()+"/shards") })
+	m.begun.Do(func() { m.since, m.instance = time.Now().UTC(), cmp.Or(m.instance, self.Process()+sharesSuffix) })
 	sharing, problems := m.Status()
 	if state == "running" && m.waiting.Load() {
 		state = stateWaiting

@@ -381,7 +381,7 @@ func skipped(action dlq.Action, c *changed) string {
 	if !ok || c.Changed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("skipped: %d events are %s; dead letters behind them that go on: %d", c.Changed, what, c.Preview.Followers)
+	return fmt.Sprintf("skipped: %s, %s; dead letters behind them that go on: %d", plural(c.Changed, "event"), what, c.Preview.Followers)
 }
 
 // readLetters reads the letters of events, each once; missing have none.

@@ -93,7 +93,7 @@ func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (aliv
 	var i instance
 	var status string
 	for iter.Scan(&i.relay, &i.table, &i.name, &i.at, &status) {
-		i.said = said{}
+		i.said, i.name = said{}, relay.ProcessOf(i.name)
 		switch {
 		case json.Unmarshal([]byte(status), &i.said) != nil || i.State == "stopped":
 		case time.Since(i.at) <= relaySilent:

@@ -48,7 +48,7 @@ func run(args []string, out, errOut io.Writer) int {
 	if errors.As(err, &waits) {
 		return exitWaits
 	}
-	fmt.Fprintln(errOut, "outbox: "+err.Error())
+	fmt.Fprintln(errOut, "outbox: "+strings.TrimSpace(err.Error())) // drivers end theirs with a line end
 	if text := hintOf(err); text != "" {
 		fmt.Fprintln(errOut, "hint: "+text)
 	}

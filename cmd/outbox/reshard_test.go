@@ -12,6 +12,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -78,8 +79,12 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 		t.Errorf("the first instance has agreed on %d shards, want 2", n)
 	}
 	_, stderr, code := b.reshard("--to", "3", "--yes")
-	if code != exitFailed || !strings.Contains(stderr, "instances of the relay run: ") || b.agreed() != 2 {
+	if code != exitFailed || !strings.Contains(stderr, "instances of the relay run: "+self.Process()+"\n") || b.agreed() != 2 {
 		t.Errorf("beside an instance: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
+	}
+	heard, err := instances(t.Context(), b.session, "outbox")
+	if err != nil || len(heard) == 0 || slices.ContainsFunc(heard, func(i instance) bool { return i.name != self.Process() }) {
+		t.Errorf("heard of %+v, %v; want the process alone", heard, err)
 	}
 	one.leave()
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,7 +67,7 @@ func reachable(ctx context.Context, client *kgo.Client, seeds []string) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	if err := client.Ping(ctx); err != nil {
-		return withHint(fmt.Errorf("connect to Kafka at %v: %w", seeds, err),
+		return withHint(fmt.Errorf("connect to Kafka at %s: %w", strings.Join(seeds, ", "), err),
 			"is it running there, and reachable? --kafka-seeds or OUTBOX_KAFKA_SEEDS names other brokers")
 	}
 	return nil

@@ -99,7 +99,10 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	e.Target, e.Detail = strings.ToValidUTF8(e.Target, "\uFFFD"), strings.ToValidUTF8(e.Detail, "\uFFFD")
 	id := gocql.UUIDFromTime(a.now())
 	day, request := dayOf(id.Time()), access.RequestIDOf(ctx)
-	log := a.log.With("actor", p.Name, "role", p.Role, "action", e.Action, "target", e.Target, "request_id", request)
+	log := a.log.With("actor", p.Name, "role", p.Role, "action", e.Action, "target", e.Target)
+	if request != "" { // a command has none
+		log = log.With("request_id", request)
+	}
 
 	write, cancel := context.WithTimeout(ctx, a.timeout)
 	err := a.query(write, a.stmt.intend, day, id, p.Name, string(p.Role), e.Action, e.Target, e.Detail, e.Reason, request, remoteOf(ctx)).Idempotent(true).Exec()
@@ -121,7 +124,10 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	case said != "": // what was done before it failed
 		outcome += "; " + said
 	}
-	log.Info("audited change", "state", state, "result", target, "err", err)
+	if err != nil {
+		log = log.With("err", err)
+	}
+	log.Info("audited change", "state", state, "result", target)
 	// What was done stays done although the caller may have hung up.
 	for try := 1; ; try++ {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)

@@ -102,6 +102,9 @@ function heard(all) {
 const whole = (r) => (r.shard ? r.name.slice(0, r.name.lastIndexOf("/")) : r.name);
 const called = (r) => (r.shard ? `${whole(r)} (shard ${r.shard.index} of ${r.shard.count})` : r.name);
 
+// processOf is the host and process of one that shares, as its shards have it.
+const processOf = (m) => m.instance.replace(/\/shards$/, "");
+
 const broken = (r) => !r.silent && r.state !== "stopped" && r.breaker?.state && r.breaker.state !== "closed";
 
 // say is the verdict: the worst thing first, in words.
@@ -184,8 +187,8 @@ function sharedPanel(shards) {
     shards.some((r) => !off(r) && r.problems?.length) && h("ul", { class: "problems" }, shards.filter((r) => !off(r)).flatMap((r) => (r.problems ?? []).map((p) => h("li", { class: "break" }, `Shard ${r.shard.index}: ${p}`)))),
     facts([
       ["Table", first.table],
-      ["Instances", members.length > 0 && members.map((m) => `${m.instance}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")],
-      ["Stand by", idle.length > 0 && idle.map((m) => m.instance).join(", ")],
+      ["Instances", members.length > 0 && members.map((m) => `${processOf(m)}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")],
+      ["Stand by", idle.length > 0 && idle.map(processOf).join(", ")],
     ]),
   ]);
 }
