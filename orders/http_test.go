@@ -144,6 +144,8 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 		{"list: of nobody", "GET", "/v1/orders", "", nil, 422, problemInvalid, []string{"query.customer_id"}},
 		{"list: bad times", "GET", "/v1/orders?customer_id=1&from=x&limit=101", "", nil, 422, problemInvalid, []string{"query.from", "query.limit"}},
 		{"list: empty limit", "GET", "/v1/orders?customer_id=1&limit=", "", nil, 422, problemInvalid, []string{"query.limit"}},
+		{"list: misspelt", "GET", "/v1/orders?customer_id=1&form=2026-01-01T00:00:00Z", "", nil, 422, problemInvalid, []string{"query.form"}},
+		{"list: given twice", "GET", "/v1/orders?customer_id=1&customer_id=2", "", nil, 422, problemInvalid, []string{"query.customer_id"}},
 		{"list: bad cursor", "GET", "/v1/orders?customer_id=1&cursor=AAAA", "", nil, 422, problemInvalid, []string{"query.cursor"}},
 		{"method", "PUT", "/v1/orders", goodBody, nil, 405, problemMethod, nil},
 		{"path", "GET", "/v2/orders", "", nil, 404, problemNoPath, nil},
@@ -160,6 +162,9 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 				t.Errorf("the answer has %d bytes: it echoes the request", len(r.text))
 			}
 		})
+	}
+	if r := request(t, h, "GET", "/v1/obx_secret", ""); r.status != 404 || strings.Contains(r.text, "secret") {
+		t.Errorf("a path that is none is repeated: %s", r.text)
 	}
 	if r := request(t, h, "PUT", "/v1/orders", ""); r.header.Get("Allow") != "GET, HEAD, POST" {
 		t.Errorf("Allow = %q, want GET, HEAD, POST", r.header.Get("Allow"))

@@ -23,7 +23,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
-	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // Defaults of ServerConfig.
@@ -249,12 +248,12 @@ func elsewhere(mux *http.ServeMux, api *huma.OpenAPI) http.Handler {
 }
 
 // nowhere answers what has no route.
-func nowhere(w http.ResponseWriter, r *http.Request, status int, header http.Header) {
+func nowhere(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
 	if status == http.StatusMethodNotAllowed {
 		httpapi.Write(w, wrongMethod(header.Get("Allow")))
 		return
 	}
-	httpapi.Write(w, newProblem(status, problemNoPath, "There is nothing at "+strconv.Quote(jsonform.Clip(r.URL.Path))+"; /openapi.json says what is where."))
+	httpapi.Write(w, newProblem(status, problemNoPath, "There is nothing at this path; /openapi.json says what is where."))
 }
 
 func wrongMethod(allowed string) *problem {
