@@ -250,6 +250,15 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 	b.sees("table.shards", "nobody")
 	b.sees(".say.bad .say-title", "No instance carries shard 3 of relay orders")
 	b.shoot("shards")
+	// A phone shows who carries which shard as columns, too.
+	b.size(390, 844)
+	if got := eval[string](b, `getComputedStyle(document.querySelector("table.shards td")).display`); got != "table-cell" {
+		t.Errorf("on a phone a cell of the shards is shown as %s", got)
+	}
+	if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
+		t.Errorf("the page is %d pixels too wide", over)
+	}
+	b.shoot("shards-phone")
 }
 
 // What a command did to a relay is in the audit, and leads to where relays are shown.
