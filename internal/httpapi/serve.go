@@ -42,7 +42,7 @@ type Server struct {
 // closes l.
 func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{
-		Handler:           lastAnswers(ctx, h),
+		Handler:           lastAnswers(ctx, readInTime(h)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       s.ReadTimeout,
 		WriteTimeout:      s.WriteTimeout,
