@@ -55,7 +55,7 @@ test-go: ## the Go tests, with all their seeds and sizes; the simulations are te
 # without what runs in other processes, or one goroutine at a time.
 .PHONY: test-race
 test-race: cc ## the Go tests of -short under the race detector
-	$(call gotest,pkgname) -race -short -timeout 20m $$(go list ./... | grep -vE '/test/(sim|stories|e2e)')
+	./test/detector $(call gotest,pkgname) -race -short -timeout 20m $$(go list ./... | grep -vE '/test/(sim|stories|e2e)')
 
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
