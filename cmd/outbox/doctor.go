@@ -105,7 +105,7 @@ func (c *config) checkScylla(ctx context.Context) (out []finding) {
 		return append(out, finding{"schema", false, fmt.Sprintf("keyspace %s is not up to date", c.Scylla.Keyspace), "outbox schema migrate (outbox schema status shows what is missing)"})
 	}
 	out = append(out, finding{"schema", true, fmt.Sprintf("keyspace %s is up to date, ScyllaDB %s", c.Scylla.Keyspace, cmp.Or(report.Server.Version, "(release unknown)")), ""})
-	out = append(out, c.checkLog(ctx, session), c.checkCheckpoints(ctx, session))
+	out = append(out, c.checkLog(ctx, session), c.checkCheckpoints(ctx, session), c.checkAgreed(ctx, session))
 	out = append(out, c.checkInstances(ctx, session)...)
 	return out
 }

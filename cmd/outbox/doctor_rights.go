@@ -177,5 +177,6 @@ func (r *rights) sharing(ctx context.Context, c *config) []finding {
 		return nil
 	}
 	group := groupOf(c.Relay.Name)
-	return []finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.TopicReplication), r.group(ctx, group)}
+	out := []finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.TopicReplication), r.group(ctx, group)}
+	return append(out, c.checkControl(ctx, r.client)...)
 }
