@@ -64,7 +64,8 @@ type Config struct {
 	AdminAddr string
 	// Logger receives what an operator would want to know. Nil discards it.
 	Logger *slog.Logger
-	// Seed feeds the source of chance of the faults (see Server.Faults). Default random.
+	// Seed feeds the sources of chance of the faults (see Server.Faults) and of a new
+	// node's tokens. Default random.
 	Seed uint64
 	// Hook decides the fate of operations that the server's own faults let
 	// pass. Nil means none.

@@ -102,7 +102,8 @@ func (s *Server) open(clock *faults.Clock) error {
 		return fmt.Errorf("open the data directory: %w", err)
 	}
 	s.topology, err = topology.Open(s.store, topology.Options{
-		Shards: s.cfg.Shards, Tokens: s.cfg.Tokens, Identity: s.cfg.Identity, RingDelay: s.cfg.RingDelay, Version: s.version, Now: s.now,
+		Shards: s.cfg.Shards, Tokens: s.cfg.Tokens, Identity: s.cfg.Identity, Seed: s.cfg.Seed,
+		RingDelay: s.cfg.RingDelay, Version: s.version, Now: s.now,
 	})
 	if err != nil {
 		return err

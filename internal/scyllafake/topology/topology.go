@@ -42,6 +42,9 @@ type Options struct {
 	// Identity is who a new node is to be; nil means somebody random with as
 	// many tokens as Tokens says.
 	Identity *Identity
+	// Seed feeds the source that tokens are drawn from: with the same one a new
+	// node gets the same, and so does each generation that is added to it.
+	Seed uint64
 	// RingDelay is how long a node waits for gossip to settle; see NextStart.
 	RingDelay time.Duration
 	// Version decides which tables exist and which timestamps are taken.
@@ -62,6 +65,7 @@ type Topology struct {
 	store     Store
 	now       func() time.Time
 	ringDelay time.Duration
+	seed      uint64
 	nearPast  bool // the previous generation takes writes for a while
 	system    map[string]*catalog.Keyspace
 
@@ -102,7 +106,7 @@ func Open(st Store, o Options) (*Topology, error) {
 	}
 	t := &Topology{
 		DataCenter: o.DataCenter, Rack: o.Rack, Shards: o.Shards,
-		store: st, now: o.Now, ringDelay: o.RingDelay,
+		store: st, now: o.Now, ringDelay: o.RingDelay, seed: o.Seed,
 		nearPast: o.Version.AtLeast(6, 0),
 		system:   system.Keyspaces(o.Version),
 	}
@@ -122,7 +126,7 @@ func Open(st Store, o Options) (*Topology, error) {
 	}
 	if !known {
 		t.HostID = uuid.New()
-		t.Tokens = randomTokens(o.Tokens, nil)
+		t.Tokens = t.randomTokens(o.Tokens)
 	}
 	gens := t.state.Load().generations
 	if !known || len(gens) == 0 || len(gens[len(gens)-1].entries[0].streams) != t.Shards {
@@ -145,16 +149,18 @@ func (t *Topology) begin(newNode bool) error {
 	return err
 }
 
-// randomTokens are n distinct tokens, none of them among taken, sorted.
-func randomTokens(n int, taken []int64) []int64 {
-	seen := make(map[int64]bool, n+len(taken))
-	for _, t := range taken {
+// randomTokens are n distinct tokens, none of them the node's, sorted. The next
+// generation's are others.
+func (t *Topology) randomTokens(n int) []int64 {
+	rnd := rand.New(rand.NewPCG(t.seed, uint64(len(t.state.Load().generations))))
+	seen := make(map[int64]bool, n+len(t.Tokens))
+	for _, t := range t.Tokens {
 		seen[t] = true
 	}
 	out := make([]int64, 0, n)
 	for len(out) < n {
 		// The two extremes have meanings of their own.
-		if t := int64(rand.Uint64()); t != math.MinInt64 && t != math.MaxInt64 && !seen[t] {
+		if t := int64(rnd.Uint64()); t != math.MinInt64 && t != math.MaxInt64 && !seen[t] {
 			seen[t] = true
 			out = append(out, t)
 		}
@@ -188,7 +194,7 @@ func (t *Topology) NewGeneration(at time.Time, extraTokens int) (*Generation, er
 	}
 	tokens := t.Tokens
 	if extraTokens > 0 {
-		tokens = append(slices.Clone(tokens), randomTokens(extraTokens, tokens)...)
+		tokens = append(slices.Clone(tokens), t.randomTokens(extraTokens)...)
 		slices.Sort(tokens)
 	}
 	return t.addGeneration(at, tokens)
