@@ -10,9 +10,13 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 COMPOSESPEC := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 
-# gotest,FORMAT is go test with a line for each package (pkgname) or test (testname),
-# and what failed once more at the end. It does not vet: lint does.
-gotest = ./test/tool $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-summary skipped -- -vet=off
+# gotest,FORMAT,PACKAGES,FLAGS is go test with a line for each package (pkgname) or test
+# (testname), and what failed once more at the end. It does not vet: lint does.
+gotest = ./test/tool $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-summary skipped $(2) -- -vet=off $(3)
+
+# In CI up to three tests that failed run once more, each alone. A data race, a panic and
+# a timeout end the tier. What passes then is named as FLAKY at the end (test/tiers).
+again = $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race)
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 3000x
@@ -49,13 +53,13 @@ test-short: ## the Go-only tests, under two minutes
 
 .PHONY: test-go
 test-go: ## the Go tests, with all their seeds and sizes; the simulations are test-virtual
-	$(call gotest,pkgname) -timeout 20m $$(go list ./... | grep -v /test/sim)
+	$(call gotest,pkgname,$(again) --packages "$$(go list ./... | grep -v /test/sim)",-timeout 20m)
 
 # Seeds and sizes of -short, since the detector makes all of it ten times slower; and
 # without what runs in other processes, or one goroutine at a time.
 .PHONY: test-race
 test-race: cc ## the Go tests of -short under the race detector
-	./test/detector $(call gotest,pkgname) -race -short -timeout 20m $$(go list ./... | grep -vE '/test/(sim|stories|e2e)')
+	./test/detector $(call gotest,pkgname,$(again) --packages "$$(go list ./... | grep -vE '/test/(sim|stories|e2e)')",-race -short -timeout 20m)
 
 .PHONY: explore
 explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)
@@ -63,7 +67,7 @@ explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of 
 
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
-	$(call gotest,pkgname) -timeout 20m ./test/sim/...
+	$(call gotest,pkgname,--packages ./test/sim/...,-timeout 20m)
 	$(MAKE) sim
 
 .PHONY: sim
@@ -72,7 +76,7 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 
 .PHONY: test-peers
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
-	$(call gotest,testname) -tags peers -count=1 -timeout 20m -run Peer $$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')
+	$(call gotest,testname,$(again) --packages "$$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')",-tags peers -count=1 -timeout 20m -run Peer)
 
 .PHONY: test-api
 test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)
@@ -80,11 +84,11 @@ test-api: ## the running APIs against their own descriptions, with schemathesis 
 
 .PHONY: test-fault
 test-fault: ## real processes, killed with SIGKILL at random moments
-	$(call gotest,testname) -tags fault -count=1 -timeout 20m -run Fault ./test/fault/...
+	$(call gotest,testname,$(again) --packages ./test/fault/...,-tags fault -count=1 -timeout 20m -run Fault)
 
 .PHONY: test-browser
 test-browser: chromium ## the web console in a real Chromium (OUTBOX_SCREENSHOTS=DIR keeps pictures)
-	$(call gotest,testname) -tags browser -count=1 -timeout 20m ./test/browser
+	$(call gotest,testname,$(again) --packages ./test/browser,-tags browser -count=1 -timeout 20m)
 
 .PHONY: mutants
 mutants: ## break the code in one line at a time; the tests must notice each break

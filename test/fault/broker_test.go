@@ -4,13 +4,16 @@ package fault
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
@@ -22,14 +25,13 @@ func TestFault_BrokerKilledBeforeItsAnswer(t *testing.T) {
 	broker := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", addr)
 	harness.Reachable(t, addr)
 	const topic = "OrderCreated"
-	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
-	defer cancel()
+	ctx := t.Context()
 	seeds := kgo.SeedBrokers(addr)
-	var deaf atomic.Bool // the producer hears no answer
+	var lose atomic.Bool
 	producer, err := kgo.NewClient(seeds, kgo.DefaultProduceTopic(topic),
 		kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return &answers{Conn: c, deaf: &deaf}, err
+			return &answers{Conn: c, lose: &lose}, err
 		}))
 	if err != nil {
 		t.Fatal(err)
@@ -58,16 +60,25 @@ func TestFault_BrokerKilledBeforeItsAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want := int64(2); want <= 4; want++ {
-		deaf.Store(true)
+		lose.Store(true)
 		answered := make(chan error, 1)
 		producer.Produce(ctx, record(), func(_ *kgo.Record, err error) { answered <- err })
-		for stored() < want {
-		}
+		harness.Until(t, "the record in flight", func() bool { return stored() == want })
 		broker.Kill()
-		deaf.Store(false)
+		select {
+		case err := <-answered:
+			t.Fatalf("the answer was not lost: %v", err)
+		default:
+		}
+		lose.Store(false)
 		broker.Restart()
-		if err := <-answered; err != nil {
-			t.Fatalf("the record in flight: %v", err)
+		select {
+		case err := <-answered:
+			if err != nil {
+				t.Fatalf("the record in flight: %v", err)
+			}
+		case <-time.After(harness.Patience):
+			t.Fatal("the record in flight is not sent again")
 		}
 		if n := stored(); n != want {
 			t.Fatalf("%d records are stored, want %d", n, want)
@@ -75,10 +86,22 @@ func TestFault_BrokerKilledBeforeItsAnswer(t *testing.T) {
 	}
 }
 
-// answers loses what comes while it is deaf.
+// answers is a producer's connection. While lose is set it goes deaf, for good, with
+// the first record that it carries. What comes before that arrives, so that a new
+// connection gets as far as the record too; and nothing arrives late, when lose is
+// over, because its reader got no processor before.
 type answers struct {
 	net.Conn
-	deaf *atomic.Bool
+	lose *atomic.Bool
+	deaf atomic.Bool
+}
+
+// Write is called with one whole request: its length in four bytes, its key in two.
+func (c *answers) Write(p []byte) (int, error) {
+	if c.lose.Load() && kmsg.Key(binary.BigEndian.Uint16(p[4:])) == kmsg.Produce {
+		c.deaf.Store(true)
+	}
+	return c.Conn.Write(p)
 }
 
 func (c *answers) Read(p []byte) (int, error) {

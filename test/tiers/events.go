@@ -28,15 +28,15 @@ type event struct {
 	ImportPath, FailedBuild string
 }
 
-// failures reads what failed from a file of events, by package. A file that is
-// not there has none.
-func failures(file string) ([]failure, error) {
+// failures reads from a file of events what failed, by package, and what failed and
+// passed when it ran again (flaky). A file that is not there has none.
+func failures(file string) (failed, flaky []failure, err error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	return readFailures(f)
@@ -45,11 +45,34 @@ func failures(file string) ([]failure, error) {
 // part is a test, or a package where test is empty.
 type part struct{ pkg, test string }
 
+// verdict is what became of a part that failed.
+type verdict struct {
+	part
+	said   []string // when it failed last
+	passed bool     // after that
+}
+
 // readFailures leaves out a test where one of its subtests failed, and a package
 // where one of its tests did.
-func readFailures(r io.Reader) ([]failure, error) {
+func readFailures(r io.Reader) (failed, flaky []failure, err error) {
 	said := make(map[part][]string)
-	var open, failed []part // open ones have not ended
+	var open []part // they have not ended
+	var bad []*verdict
+	of := func(p part) *verdict {
+		if i := slices.IndexFunc(bad, func(v *verdict) bool { return v.part == p }); i >= 0 {
+			return bad[i]
+		}
+		return nil
+	}
+	fail := func(p part) {
+		v := of(p)
+		if v == nil {
+			v = &verdict{part: p}
+			bad = append(bad, v)
+		}
+		v.said, v.passed = complaints(said[p]), false
+		delete(said, p)
+	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -66,29 +89,38 @@ func readFailures(r io.Reader) ([]failure, error) {
 		case "pass", "skip":
 			open = slices.DeleteFunc(open, func(o part) bool { return o == p })
 			delete(said, p)
+			if v := of(p); v != nil {
+				v.passed = e.Action == "pass"
+			}
 		case "fail", "build-fail":
 			open = slices.DeleteFunc(open, func(o part) bool { return o == p })
 			if p.test == "" {
 				// A test that takes its process with it has no end of its own.
 				for _, o := range open {
 					if o.pkg == p.pkg && slices.ContainsFunc(said[o], deadly.MatchString) {
-						failed = append(failed, o)
+						fail(o)
 					}
 				}
 			}
 			if e.FailedBuild == "" {
-				failed = append(failed, p)
+				fail(p)
 			}
 		}
 	}
-	var list []failure
-	for _, p := range failed {
-		if !slices.ContainsFunc(failed, p.holds) {
-			list = append(list, failure{p.pkg, p.test, complaints(said[p])})
+	for _, v := range bad {
+		if slices.ContainsFunc(bad, func(o *verdict) bool { return v.holds(o.part) }) {
+			continue
+		}
+		if f := (failure{v.pkg, v.test, v.said}); v.passed {
+			flaky = append(flaky, f)
+		} else {
+			failed = append(failed, f)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b failure) int { return cmp.Compare(a.pkg, b.pkg) })
-	return list, lines.Err()
+	byPackage := func(a, b failure) int { return cmp.Compare(a.pkg, b.pkg) }
+	slices.SortStableFunc(failed, byPackage)
+	slices.SortStableFunc(flaky, byPackage)
+	return failed, flaky, lines.Err()
 }
 
 // holds says that o is a part of p.

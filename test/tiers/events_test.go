@@ -78,7 +78,7 @@ func TestFailures_OfRealTests(t *testing.T) {
 		hung = test("-timeout="+limit.String(), "./hangs")
 	}
 	events := append(test("./messages", "./panics", "./exits", "./builds", "."), hung...)
-	got, err := readFailures(strings.NewReader(string(events)))
+	got, _, err := readFailures(strings.NewReader(string(events)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestFailures_OfRealTests(t *testing.T) {
 // A process that was killed leaves half a line, and what failed before is known.
 func TestFailures_OfHalfAFile(t *testing.T) {
 	t.Parallel()
-	got, err := readFailures(strings.NewReader(`{"Action":"run","Package":"p","Test":"T"}
+	got, _, err := readFailures(strings.NewReader(`{"Action":"run","Package":"p","Test":"T"}
 {"Action":"output","Package":"p","Test":"T","Output":"    x_test.go:3: broken\n"}
 {"Action":"fail","Package":"p","Test":"T"}
 {"Action":"out`))
@@ -120,7 +120,48 @@ func TestFailures_OfHalfAFile(t *testing.T) {
 
 func TestFailures_WithoutAFile(t *testing.T) {
 	t.Parallel()
-	if got, err := failures(filepath.Join(t.TempDir(), "none.json")); got != nil || err != nil {
+	if got, flaky, err := failures(filepath.Join(t.TempDir(), "none.json")); got != nil || flaky != nil || err != nil {
 		t.Errorf("failures = %v, %v, want none", got, err)
+	}
+}
+
+// What failed and passed when it ran again is flaky, however often its parents and its
+// package ended meanwhile; what failed again is not.
+func TestFailures_ThatRanAgain(t *testing.T) {
+	t.Parallel()
+	const first = `{"Action":"run","Package":"p","Test":"T"}
+{"Action":"run","Package":"p","Test":"T/a"}
+{"Action":"output","Package":"p","Test":"T/a","Output":"    x_test.go:3: a the first time\n"}
+{"Action":"fail","Package":"p","Test":"T/a"}
+{"Action":"run","Package":"p","Test":"T/b"}
+{"Action":"output","Package":"p","Test":"T/b","Output":"    x_test.go:4: b the first time\n"}
+{"Action":"fail","Package":"p","Test":"T/b"}
+{"Action":"fail","Package":"p","Test":"T"}
+{"Action":"fail","Package":"p"}
+`
+	const aPassed = `{"Action":"run","Package":"p","Test":"T"}
+{"Action":"run","Package":"p","Test":"T/a"}
+{"Action":"pass","Package":"p","Test":"T/a"}
+{"Action":"pass","Package":"p","Test":"T"}
+{"Action":"pass","Package":"p"}
+`
+	const bFailed = `{"Action":"run","Package":"p","Test":"T"}
+{"Action":"run","Package":"p","Test":"T/b"}
+{"Action":"output","Package":"p","Test":"T/b","Output":"    x_test.go:4: b the second time\n"}
+{"Action":"fail","Package":"p","Test":"T/b"}
+{"Action":"fail","Package":"p","Test":"T"}
+{"Action":"fail","Package":"p"}
+`
+	a := failure{"p", "T/a", []string{"x_test.go:3: a the first time"}}
+	b := failure{"p", "T/b", []string{"x_test.go:4: b the second time"}}
+	for _, again := range []string{aPassed + bFailed, bFailed + aPassed} {
+		failed, flaky, err := readFailures(strings.NewReader(first + again))
+		if err != nil || !reflect.DeepEqual(failed, []failure{b}) || !reflect.DeepEqual(flaky, []failure{a}) {
+			t.Errorf("failed = %q, flaky = %q, %v, want %q and %q", failed, flaky, err, b, a)
+		}
+	}
+	failed, _, err := readFailures(strings.NewReader(first + strings.ReplaceAll(aPassed, `"pass"`, `"skip"`)))
+	if err != nil || len(failed) != 2 {
+		t.Errorf("failed = %q, %v, want what was skipped the second time as well", failed, err)
 	}
 }

@@ -1,6 +1,6 @@
 // Command tiers runs targets of the Makefile, some side by side, says how long
 // each took, and ends with what failed in few lines: what a reader of the end of
-// a log sees.
+// a log sees. Tests that failed and passed when they ran again are named too.
 //
 //	go run ./test/tiers lint test-race     # begins no more after one that failed
 //	go run ./test/tiers -k lint test-race  # tries all; so does CI=true
@@ -47,6 +47,9 @@ func run() int {
 	fmt.Printf("\n%d of %d tiers in %s\n", len(done), len(tiers), time.Since(began).Round(time.Second))
 	for _, t := range done {
 		fmt.Println(t)
+	}
+	for _, line := range flaky(done) {
+		fmt.Println(line)
 	}
 	lines := summary(done)
 	if len(lines) == 0 && len(done) == len(tiers) {

@@ -52,7 +52,7 @@ func summary(tiers []*tier) []string {
 
 // summary says in at most so many lines what failed.
 func (t *tier) summary(most int) []string {
-	list, err := failures(t.events())
+	list, _, err := failures(t.events())
 	if err != nil {
 		return []string{err.Error()}[:min(1, most)]
 	}
@@ -71,6 +71,21 @@ func (t *tier) summary(most int) []string {
 		}
 	}
 	return lines[:min(most, len(lines))]
+}
+
+// flaky names the tests that failed once and passed when they ran again, and what
+// they said first: a bug that nobody has looked at yet.
+func flaky(tiers []*tier) (lines []string) {
+	for _, t := range tiers {
+		for _, f := range t.flaky {
+			line := fmt.Sprintf("FLAKY: %s: %s %s", t.name, place(f.pkg), f.test)
+			if len(f.said) > 0 {
+				line += ": " + f.said[0]
+			}
+			lines = append(lines, short(line))
+		}
+	}
+	return lines
 }
 
 // firstAndLast leaves out lines in the middle: tests log in the beginning, and

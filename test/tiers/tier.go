@@ -22,6 +22,8 @@ type tier struct {
 	err error
 	// took is by the clock; busy is the processor time of all its processes.
 	took, busy time.Duration
+	// flaky are tests that failed, and passed when they ran again.
+	flaky []failure
 }
 
 // log is where its output is kept, events where what `go test -json` says of each test.
@@ -76,6 +78,27 @@ func (t *tier) run(ctx context.Context, out io.Writer) {
 	if cmd.ProcessState != nil {
 		t.busy = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
+	if err := t.judge(); t.err == nil {
+		t.err = err
+	}
+}
+
+// judge reads what became of each test. Of a package that failed without a test to
+// name (its TestMain, a data race after the last test) nothing is left when it runs
+// again, so that it then passed says nothing.
+func (t *tier) judge() error {
+	failed, again, err := failures(t.events())
+	for _, f := range again {
+		if f.test != "" {
+			t.flaky = append(t.flaky, f)
+			continue
+		}
+		err = errors.Join(err, fmt.Errorf("%s failed, and not by a test", place(f.pkg)))
+	}
+	for _, f := range failed {
+		err = errors.Join(err, fmt.Errorf("%s %s failed", place(f.pkg), f.test))
+	}
+	return err
 }
 
 // errTooLong is the end of a tier that took longer than it may.

@@ -190,3 +190,29 @@ func TestTier_ForgetsTheRunBefore(t *testing.T) {
 		t.Errorf("summary:\n%s\nwant what this run said", got)
 	}
 }
+
+// A tier whose failed test passed when it ran again ends well, and the test is named. It
+// does not where something failed that cannot run again: of a package without a failed
+// test nothing but an empty run is left.
+func TestTier_ThatRanAgain(t *testing.T) {
+	t.Parallel()
+	event := func(action, test string) string {
+		return `echo '{"Action":"` + action + `","Package":"` + module + `relay"` + test + `}' >>"$GOTESTSUM_JSONFILE"
+`
+	}
+	const test = `,"Test":"TestTail"`
+	target := setup(t, `
+test) `+event("output", test+`,"Output":"    a_test.go:1: too late\n"`)+event("fail", test)+event("fail", "")+event("pass", test)+event("pass", "")+`;;
+main) `+event("fail", "")+event("pass", "")+`;;
+left) `+event("fail", test)+event("fail", "")+`;;`)
+	tiers := []*tier{target("test"), target("main"), target("left")}
+	for i, want := range []string{"<nil>", "relay failed, and not by a test", "relay TestTail failed"} {
+		tiers[i].run(t.Context(), &strings.Builder{})
+		if got := fmt.Sprint(tiers[i].err); got != want {
+			t.Errorf("%s: error = %s, want %s", tiers[i].name, got, want)
+		}
+	}
+	if got, want := strings.Join(flaky(tiers), "\n"), "FLAKY: test: relay TestTail: a_test.go:1: too late"; got != want {
+		t.Errorf("flaky = %q, want %q", got, want)
+	}
+}
