@@ -61,6 +61,10 @@ test-go: ## the Go tests, with all their seeds and sizes; the simulations are te
 test-race: cc ## the Go tests of -short under the race detector
 	./test/detector $(call gotest,pkgname,$(again) --packages "$$(go list ./... | grep -vE '/test/(sim|stories|e2e)')",-race -short -timeout 20m)
 
+.PHONY: explore
+explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)
+	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname) -timeout 20m $$(go list ./... | grep -v /test/sim$$)
+
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
 	$(call gotest,pkgname,--packages ./test/sim/...,-timeout 20m)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,19 +15,20 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // What was buried comes back to the byte, nothing from empty told apart.
 func TestBury_KeepsEveryByte(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b, rnd := setup(t), seeds.Rand(t)
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
 	}
 	large := make([]byte, 1<<20)
 	for i := range large {
-		large[i] = byte(rand.N(256))
+		large[i] = byte(rnd.IntN(256))
 	}
 	for name, change := range map[string]func(*Letter){
 		"as usual":      func(*Letter) {},
@@ -277,16 +277,16 @@ func TestChains_StaleEntries(t *testing.T) {
 // Chains show open letters in the order of their events.
 func TestChains_Order(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b, rnd := setup(t), seeds.Rand(t)
 	var want []string
-	for _, a := range rand.Perm(200) {
-		for i := range rand.Perm(4) {
+	for _, a := range rnd.Perm(200) {
+		for i := range rnd.Perm(4) {
 			l := testLetter(fmt.Sprint("a", a), int64(i+1))
 			b.mustBury(t, l)
 			want = append(want, fmt.Sprint(l.AggregateID, l.Sequence))
 		}
 	}
-	for _, i := range rand.Perm(120) { // more than a page, in one chain without numbers
+	for _, i := range rnd.Perm(120) { // more than a page, in one chain without numbers
 		l := testLetter("unnumbered", 0)
 		l.WrittenAt = int64(i)
 		b.mustBury(t, l)

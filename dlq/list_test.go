@@ -2,12 +2,13 @@ package dlq
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 func (b *bundle) listed(t testing.TB, f Filter) []Letter {
@@ -22,35 +23,39 @@ func (b *bundle) listed(t testing.TB, f Filter) []Letter {
 // Listings and stats show what a scan of everything would.
 func TestList_IsWhatAScanFinds(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b, rnd := setup(t), seeds.Rand(t)
 	classes, types := []string{"breaker_open", "record_too_large", ""}, []string{"OrderCreated", "OrderCancelled"}
 	start := b.clock.at
 	ls := make([]*Letter, 0, 900)
 	all := make([]gocql.UUID, 0, cap(ls))
 	for i := range cap(ls) {
-		l := testLetter(fmt.Sprint("a", rand.N(30)), int64(i+1))
-		l.ErrorClass, l.EventType = classes[rand.N(len(classes))], types[min(rand.N(8), 1)]
-		l.FirstFailedAt = start.Add(time.Duration(rand.N(6*3600)) * time.Second)
+		l := testLetter(fmt.Sprint("a", rnd.IntN(30)), int64(i+1))
+		l.ErrorClass, l.EventType = classes[rnd.IntN(len(classes))], types[min(rnd.IntN(8), 1)]
+		l.FirstFailedAt = start.Add(time.Duration(rnd.IntN(6*3600)) * time.Second)
 		if i < 400 { // a burst, many in one millisecond
-			l.FirstFailedAt = start.Add(time.Hour + time.Duration(rand.N(20))*time.Millisecond)
+			l.FirstFailedAt = start.Add(time.Hour + time.Duration(rnd.IntN(20))*time.Millisecond)
 		}
-		l.Status = []Status{Pending, Parked, Manual}[rand.N(3)]
+		l.Status = []Status{Pending, Parked, Manual}[rnd.IntN(3)]
 		ls, all = append(ls, l), append(all, l.EventID)
 	}
 	if _, err := parallel(len(ls), func(i int) error { _, err := b.Bury(t.Context(), ls[i]); return err }); err != nil {
 		t.Fatal(err)
 	}
-	some := rand.Perm(len(all))[:300]
+	some := rnd.Perm(len(all))[:300]
+	class := make([]string, len(some))
+	for n := range class {
+		class[n] = classes[rnd.IntN(len(classes))]
+	}
 	_, _ = parallel(len(some), func(n int) error {
 		i := some[n]
-		switch rand.N(4) {
+		switch n % 4 {
 		case 0:
 			_, _ = b.Claim(t.Context(), all[i], me, time.Hour)
 		case 1:
 			_ = b.Discard(t.Context(), all[i], eve)
 		case 2:
 			if _, err := b.Claim(t.Context(), all[i], me, time.Hour); err == nil {
-				_, _ = b.Fail(t.Context(), all[i], me, Failure{Class: classes[rand.N(len(classes))], Final: rand.N(2) == 0})
+				_, _ = b.Fail(t.Context(), all[i], me, Failure{Class: class[n], Final: n%8 < 4})
 			}
 		case 3:
 			_ = b.Replay(t.Context(), all[i], eve)
@@ -70,23 +75,23 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	for i := range 40 {
 		var f Filter
 		if i > 0 {
-			for rand.N(2) == 0 {
-				f.Status = append(f.Status, Statuses[rand.N(len(Statuses))])
+			for rnd.IntN(2) == 0 {
+				f.Status = append(f.Status, Statuses[rnd.IntN(len(Statuses))])
 			}
-			if rand.N(2) == 0 {
-				f.ErrorClass = classes[rand.N(2)]
+			if rnd.IntN(2) == 0 {
+				f.ErrorClass = classes[rnd.IntN(2)]
 			}
-			if rand.N(3) == 0 {
-				f.EventType = types[rand.N(2)]
+			if rnd.IntN(3) == 0 {
+				f.EventType = types[rnd.IntN(2)]
 			}
-			if rand.N(5) == 0 {
-				f.Aggregate = fmt.Sprint("a", rand.N(31))
+			if rnd.IntN(5) == 0 {
+				f.Aggregate = fmt.Sprint("a", rnd.IntN(31))
 			}
-			if rand.N(3) == 0 {
-				f.Since = start.Add(time.Duration(rand.N(4*3600)) * time.Second)
+			if rnd.IntN(3) == 0 {
+				f.Since = start.Add(time.Duration(rnd.IntN(4*3600)) * time.Second)
 			}
-			if rand.N(3) == 0 {
-				f.Until = start.Add(4*time.Hour + time.Duration(rand.N(3*3600))*time.Second)
+			if rnd.IntN(3) == 0 {
+				f.Until = start.Add(4*time.Hour + time.Duration(rnd.IntN(3*3600))*time.Second)
 			}
 		}
 		var want []gocql.UUID
@@ -97,7 +102,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 		}
 		var got []gocql.UUID
 		// In pages, each from where the last one ended.
-		page := 10 + rand.N(500)
+		page := 10 + rnd.IntN(500)
 		for more := true; more; {
 			more = false
 			n := 0

@@ -104,6 +104,7 @@ type View struct {
 	ID         gocql.UUID
 	State      State
 	Topic, Key string
+	Client     string // who handed it in, as long as it waits
 	CreatedAt  time.Time
 	DeliverAt  time.Time // zero for at once
 	History    []Step
@@ -191,7 +192,7 @@ func (s *Service) read(ctx context.Context, id gocql.UUID, f func(context.Contex
 
 func ofScheduled(m *schedule.Message) View {
 	v := View{
-		ID: m.ID, State: ofSchedule[m.State], Topic: m.Topic, Key: m.Key, CreatedAt: m.CreatedAt.UTC(), DeliverAt: m.DeliverAt.UTC(),
+		ID: m.ID, State: ofSchedule[m.State], Topic: m.Topic, Key: m.Key, Client: m.Client, CreatedAt: m.CreatedAt.UTC(), DeliverAt: m.DeliverAt.UTC(),
 		History: []Step{{State: Received, At: m.CreatedAt.UTC()}, {Scheduled, m.CreatedAt.UTC(), "for " + m.DeliverAt.UTC().Format(time.RFC3339Nano)}},
 	}
 	switch {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // seen is what somebody sees of an order, and the state of its model.
@@ -184,14 +185,10 @@ func (b *bundle) addFaults(probability float64) {
 // whole changes explains; every success must be one event, and every refusal none.
 func TestOrder_IsLinearizable(t *testing.T) {
 	t.Parallel()
-	source := *seed
-	if source == 0 {
-		source = rand.Uint64()
-	}
-	t.Logf("-seed=%d", source)
+	seed := seeds.Of(t)
 	b := setup(t)
 	const writers, each = 6, 7
-	rnd := rand.New(rand.NewPCG(source, 0))
+	rnd := rand.New(rand.NewPCG(seed, 0))
 	b.addFaults([]float64{0.02, 0.05, 0.08}[rnd.IntN(3)])
 	for round := range 4 {
 		var o Order
@@ -207,7 +204,7 @@ func TestOrder_IsLinearizable(t *testing.T) {
 		var history []porcupine.Operation
 		var wg sync.WaitGroup
 		for w := range writers {
-			rnd := rand.New(rand.NewPCG(source, uint64(1+round*writers+w)))
+			rnd := rand.New(rand.NewPCG(seed, uint64(1+round*writers+w)))
 			wg.Go(func() {
 				version := int64(1)
 				for i := range each {

@@ -14,23 +14,17 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-var (
-	seed   = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
-	rounds = flag.Int("orders", 40, "orders of the random tests")
-)
+var rounds = flag.Int("orders", 40, "orders of the random tests")
 
 // Many callers create and cancel while statements fail in every way. Each
 // repeats its request with the same key until it has an answer. In the end
 // every order stands once with its events, and what callers were told is true.
 func TestService_RandomFaults(t *testing.T) {
 	t.Parallel()
-	source := *seed
-	if source == 0 {
-		source = rand.Uint64()
-	}
-	t.Logf("-seed=%d", source)
+	seed := seeds.Of(t)
 	b := setup(t)
 	timeout := faults.WriteTimeout(faults.Batch, 0, 1)
 	casTimeout := faults.WriteTimeout(faults.CAS, 1, 2)
@@ -70,7 +64,7 @@ func TestService_RandomFaults(t *testing.T) {
 	for worker := range 8 {
 		// No breaker: it would rightly open, and each caller would wait for it.
 		s := b.brief(t, func(c *Config) { c.Breaker = Breaker{Failures: 1 << 20, Rate: 1, MinCalls: 1 << 20} })
-		rnd := rand.New(rand.NewPCG(source, uint64(worker)))
+		rnd := rand.New(rand.NewPCG(seed, uint64(worker)))
 		wg.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	testseeds "github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // inBubble runs a test with a database under virtual time.
@@ -54,6 +55,7 @@ func (w *world) connect(keyspace string) *gocql.Session {
 
 func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world {
 	t.Helper()
+	conf.Seed = testseeds.Of(t)
 	db, err := scyllafake.Start(conf)
 	if err != nil {
 		t.Fatalf("Start() error = %v", err)

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // One that is in memory already, since its time is near, goes out at once too. By
@@ -164,10 +164,7 @@ func TestScheduler_ForgetsASlotThatIsTooEarly(t *testing.T) {
 // out once, whole, or was cancelled.
 func TestScheduler_HasteningRaces(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
-	b := setup(t)
+	b, r := setup(t), seeds.Rand(t)
 	start(t, b.scheduler(t))
 	cancelled := map[gocql.UUID]bool{}
 	var mu sync.Mutex

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 func TestScheduler_ReleasesWhatIsDueAndNothingEarly(t *testing.T) {
@@ -79,11 +79,11 @@ func TestScheduler_AYearAheadAndLongAfter(t *testing.T) {
 
 func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b, rnd := setup(t), seeds.Rand(t)
 	now := time.Now()
 	var ms []*Message
 	for range 300 { // many of one time, over several minutes
-		ms = append(ms, message(now.Add(-time.Duration(1+rand.IntN(5))*time.Minute)))
+		ms = append(ms, message(now.Add(-time.Duration(1+rnd.IntN(5))*time.Minute)))
 	}
 	b.put(t, now.Add(-time.Hour), ms...)
 	s := b.scheduler(t, func(c *Config) { c.MaxPending, c.Concurrency = shards, 1 })
@@ -113,10 +113,7 @@ func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
 // late always does. Schedulers race with each other too, with and without a lease.
 func TestScheduler_CancellationsRace(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
-	b := setup(t)
+	b, r := setup(t), seeds.Rand(t)
 	one, two := b.scheduler(t), b.scheduler(t)
 	for _, s := range []*Scheduler{one, two} {
 		s.leaseUntil = time.Now().Add(time.Hour)
@@ -295,14 +292,14 @@ func TestScheduler_CutOffLongAgoAndAgainWhileItIsTakenUp(t *testing.T) {
 
 func TestStore_ListsByTimeInPages(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b, rnd := setup(t), seeds.Rand(t)
 	now := time.Now().UTC().Truncate(time.Minute)
 	want, keyed := map[gocql.UUID]bool{}, map[gocql.UUID]bool{}
 	for i := range 120 {
 		m := message(now.Add(time.Hour)) // a crowd at one moment
 		m.Key = fmt.Sprintf("customer-%d", i%4)
 		if i%3 == 0 {
-			m.DeliverAt = now.Add(time.Duration(rand.IntN(60*24)) * time.Hour)
+			m.DeliverAt = now.Add(time.Duration(rnd.IntN(60*24)) * time.Hour)
 		}
 		if i%5 == 0 {
 			m.Topic = "others"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -78,6 +79,8 @@ type table[T any] struct {
 	view func(T) any
 	// none is said where there is nothing.
 	none string
+	// first says which come first; empty means the newest.
+	first string
 }
 
 // print prints what was found in a form that checkOutput knows. What is not part of the
@@ -104,7 +107,7 @@ func (t table[T]) print(cmd *cobra.Command, output string, found []T, more bool)
 		return err
 	}
 	if more {
-		fmt.Fprintf(errOut, "only the newest %d; --limit 0 shows all\n", len(found))
+		fmt.Fprintf(errOut, "only the %s %d; --limit 0 shows all\n", cmp.Or(t.first, "newest"), len(found))
 	}
 	return nil
 }

@@ -21,11 +21,12 @@ import (
 func newScheduledCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scheduled",
-		Short: "Release or take back many messages that wait for their time",
+		Short: "List messages that wait for their time; release or take back many",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
+		newScheduledListCommand(),
 		newScheduledChangeCommand(scheduledChange{
 			name: "release", action: "release-messages", done: "released", one: (*messages.Service).ReleaseMany,
 			short: "Have messages go out now that wait for their time",
@@ -50,13 +51,12 @@ type scheduledChange struct {
 // scheduledFlags say which messages, and how they are changed.
 type scheduledFlags struct {
 	scheduledChange
+	scheduledFilter
 	dlqConfirm
 	dlqActor
-	topic, key, client                     string
-	from, until, createdFrom, createdUntil string
-	all                                    bool
-	rate                                   float64
-	output                                 string
+	all    bool
+	rate   float64
+	output string
 }
 
 func newScheduledChangeCommand(change scheduledChange) *cobra.Command {
@@ -90,14 +90,8 @@ Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 
 			return c.changeScheduled(cmd, &f, many)
 		},
 	}
+	f.scheduledFilter.addFlags(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.topic, "topic", "", "messages for this topic")
-	fl.StringVar(&f.key, "key", "", "messages with this key")
-	fl.StringVar(&f.client, "client", "", "messages that this client handed in: a token's name, or 'address 192.0.2.1'")
-	fl.StringVar(&f.from, "from", "", "messages that are due then or later: a date, a time (RFC 3339), or in how long, such as 24h; UTC")
-	fl.StringVar(&f.until, "until", "", "messages that are due before")
-	fl.StringVar(&f.createdFrom, "start-date", "", "messages that were handed in then or later: a date, a time (RFC 3339), or how long ago, such as 24h; UTC")
-	fl.StringVar(&f.createdUntil, "end-date", "", "messages that were handed in before; a date includes its day")
 	fl.BoolVar(&f.all, "all", false, "all messages that wait")
 	fl.Float64Var(&f.rate, "rate", 0, "this many in a second at most; 0 means as fast as it goes")
 	f.dlqConfirm.addFlags(cmd)
@@ -109,41 +103,19 @@ Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 
 
 // many is what the flags mean.
 func (f *scheduledFlags) many(now time.Time) (messages.Many, error) {
-	m := messages.Many{Due: f.due}
-	m.Topic, m.Key, m.Client = f.topic, f.key, f.client
-	m.After.DeliverAt, m.Until, m.CreatedUntil = now.Add(-schedule.MaxAhead), now.Add(schedule.MaxAhead+time.Minute), now
-	when := func(flag, text string, ahead bool, at *time.Time) error {
-		if text == "" {
-			return nil
-		}
-		t, day, err := dateOrTime(text, now)
-		if d, bad := time.ParseDuration(text); bad == nil && ahead {
-			t, err = now.Add(d), nil
-		}
-		if err != nil {
-			return usageError{fmt.Errorf("--%s %w", flag, err)}
-		}
-		if *at = t.UTC(); day && (flag == "until" || flag == "end-date") {
-			*at = at.AddDate(0, 0, 1)
-		}
-		return nil
+	m, err := f.filter(now)
+	if m.Due = f.due; m.CreatedUntil.IsZero() {
+		m.CreatedUntil = now
 	}
-	empty := f.topic == "" && f.key == "" && f.client == "" && f.from == "" && f.until == "" && f.createdFrom == "" && f.createdUntil == ""
-	err := errors.Join(when("from", f.from, true, &m.After.DeliverAt), when("until", f.until, true, &m.Until),
-		when("start-date", f.createdFrom, false, &m.CreatedFrom), when("end-date", f.createdUntil, false, &m.CreatedUntil))
 	switch {
 	case err != nil:
-		return m, usageError{err}
-	case empty && !f.all:
+		return m, err
+	case f.empty() && !f.all:
 		return m, usageError{errors.New("which messages? use a flag such as --topic or --client, or --all")}
-	case !empty && f.all:
+	case !f.empty() && f.all:
 		return m, usageError{errors.New("--all and filters do not go together: use one or the other")}
 	case f.rate != 0 && !(f.rate >= messages.MinRate):
 		return m, usageError{fmt.Errorf("--rate %g: must be %g or more; 0 is as fast as it goes", f.rate, messages.MinRate)}
-	case !m.After.DeliverAt.Before(m.Until):
-		return m, usageError{fmt.Errorf("--from %s is not before --until %s", f.from, f.until)}
-	case m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead:
-		return m, usageError{fmt.Errorf("--from %s: must be at most three years before --until", f.from)}
 	}
 	return m, nil
 }
@@ -155,25 +127,36 @@ type scheduledReport struct {
 	messages.Changed
 }
 
+// scheduled opens a session, which is the caller's to close, and what works on messages
+// by it.
+func (c *config) scheduled(log *slog.Logger) (*gocql.Session, *messages.Service, error) {
+	consistency, _, err := c.Scylla.consistencies()
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	service, err := messages.NewService(session, messages.Config{Consistency: consistency, Logger: log})
+	if err != nil {
+		session.Close()
+		return nil, nil, usageError{err}
+	}
+	return session, service, nil
+}
+
 func (c *config) changeScheduled(cmd *cobra.Command, f *scheduledFlags, many messages.Many) error {
 	ctx := cmd.Context()
 	log, err := c.Log.logger(cmd.ErrOrStderr())
 	if err != nil {
 		return usageError{err}
 	}
-	consistency, _, err := c.Scylla.consistencies()
-	if err != nil {
-		return err
-	}
-	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	session, service, err := c.scheduled(log)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	service, err := messages.NewService(session, messages.Config{Consistency: consistency, Logger: log})
-	if err != nil {
-		return usageError{err}
-	}
 	report := scheduledReport{DryRun: f.dryRun, Tally: messages.NewTally()}
 	err = toTheEnd(ctx, many, func(many messages.Many) (messages.Rest, error) {
 		t, rest, err := service.Count(ctx, many)
@@ -185,10 +168,14 @@ func (c *config) changeScheduled(cmd *cobra.Command, f *scheduledFlags, many mes
 	if err != nil {
 		return err
 	}
-	if f.output == "table" || !f.dryRun {
+	if report.Messages == 0 && f.output == "table" {
+		_, err = fmt.Fprintln(cmd.ErrOrStderr(), noneScheduled)
+		return err
+	}
+	if report.Messages > 0 && (f.output == "table" || !f.dryRun) {
 		f.preview(cmd.ErrOrStderr(), &report.Tally)
 	}
-	if !f.dryRun && report.Messages > 0 {
+	if report.Messages > 0 && !f.dryRun {
 		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, plural(report.Messages, "message"))); err != nil {
 			return err
 		}

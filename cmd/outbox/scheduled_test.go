@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,8 +81,14 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 	if due, waiting := waits(); due != 2 || waiting != 2 {
 		t.Errorf("after the release %d are due and %d wait", due, waiting)
 	}
-	if out, _ := scheduled(exitOK, append([]string{"release", "--yes"}, mine...)...); out != "release: 0 released, 0 had gone before\n" {
-		t.Errorf("release again printed %q", out)
+	// Nothing matches any more, which is said once, and there is nothing to ask.
+	for _, args := range [][]string{{"release"}, {"release", "--yes"}, {"release", "--dry-run"}} {
+		if out, errOut := scheduled(exitOK, append(args, mine...)...); out != "" || errOut != "no message that waits matches\n" {
+			t.Errorf("%v again printed %q, %q", args, out, errOut)
+		}
+	}
+	if out, errOut := scheduled(exitOK, append([]string{"release", "--yes", "-o", "json"}, mine...)...); errOut != "" || json.Unmarshal([]byte(out), &report) != nil || report.Messages != 0 {
+		t.Errorf("release again as JSON printed %q, %q", out, errOut)
 	}
 	if out, _ := scheduled(exitOK, "cancel", "--yes", "--start-date", "1h", "--until", "24h"); out != "cancel: 4 taken back, 0 had gone before\n" {
 		t.Errorf("cancel printed %q", out)
@@ -112,5 +119,87 @@ func TestScheduled_PreviewNamesTheRest(t *testing.T) {
 	f := scheduledFlags{scheduledChange: scheduledChange{name: "release"}}
 	if f.preview(&out, &tally); !strings.Contains(out.String(), "        20  (others)\n") || strings.Contains(out.String(), "(none)") {
 		t.Errorf("the preview is\n%s", out.String())
+	}
+}
+
+// The list has what the filters of a change mean, the next to be delivered first, and
+// says where it is empty or has more.
+func TestScheduled_List(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	service, err := messages.NewService(b.session, messages.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(want int, args ...string) (out, errOut string) {
+		t.Helper()
+		var o, e bytes.Buffer
+		args = append(append([]string{"scheduled", "list"}, args...), "--scylla-hosts", b.e.cqlAddr)
+		if code := run(args, &o, &e); code != want {
+			t.Fatalf("%v: exit status %d, want %d\n%s%s", args, code, want, o.String(), e.String())
+		}
+		return o.String(), e.String()
+	}
+	if out, errOut := list(exitOK); out != "" || errOut != "no message that waits matches\n" {
+		t.Errorf("an empty list printed %q, %q", out, errOut)
+	}
+	if out, errOut := list(exitOK, "-o", "json"); out != "[]\n" || errOut != "" {
+		t.Errorf("an empty list as JSON printed %q, %q", out, errOut)
+	}
+
+	ids := make(map[string]string) // by key
+	for _, m := range []struct{ key, topic, client, delay string }{
+		{"late", "a", "shop", "48h"}, {"soon", "a", "shop", "1h"}, {"till", "a", "till", "2h"}, {"other", "b", "shop", "3h"},
+	} {
+		accepted, err := service.Accept(t.Context(), messages.NewMessage{Topic: m.topic, Key: m.key, Delay: m.delay}, messages.Options{Client: m.client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[m.key] = accepted.ID.String()
+	}
+	for _, tt := range []struct {
+		args []string
+		keys []string
+		more bool
+	}{
+		{nil, []string{"soon", "till", "other", "late"}, false},
+		{[]string{"--limit", "0"}, []string{"soon", "till", "other", "late"}, false},
+		{[]string{"--limit", "2"}, []string{"soon", "till"}, true},
+		{[]string{"--limit", "4"}, []string{"soon", "till", "other", "late"}, false},
+		{[]string{"--topic", "a"}, []string{"soon", "till", "late"}, false},
+		{[]string{"--topic", "a", "--client", "shop", "--limit", "1"}, []string{"soon"}, true},
+		{[]string{"--key", "other"}, []string{"other"}, false},
+		{[]string{"--from", "90m", "--until", "24h"}, []string{"till", "other"}, false},
+		{[]string{"--start-date", "1h"}, []string{"soon", "till", "other", "late"}, false},
+		{[]string{"--end-date", "1h"}, nil, false},
+	} {
+		out, _ := list(exitOK, append(tt.args, "-o", "json")...)
+		var got []scheduledView
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%v printed %s: %v", tt.args, out, err)
+		}
+		var keys []string
+		for _, v := range got {
+			keys = append(keys, v.Key)
+			if v.ID != ids[v.Key] || v.State != messages.Scheduled || v.Client == "" || !v.DeliverAt.After(v.CreatedAt) {
+				t.Errorf("%v: %+v", tt.args, v)
+			}
+		}
+		if !slices.Equal(keys, tt.keys) {
+			t.Errorf("%v: %v, want %v", tt.args, keys, tt.keys)
+		}
+		_, errOut := list(exitOK, tt.args...)
+		if got := strings.Contains(errOut, fmt.Sprintf("only the next %d; --limit 0 shows all", len(tt.keys))); got != tt.more {
+			t.Errorf("%v said %q", tt.args, errOut)
+		}
+	}
+	out, _ := list(exitOK, "--client", "till")
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "MESSAGE") || !strings.Contains(lines[1], ids["till"]+"  a      till  till    2") {
+		t.Errorf("the table is\n%s", out)
+	}
+	for args, want := range map[string]string{"--limit=-1": "--limit -1 must not be negative", "--from=soon": "--from \"soon\"", "--output=xml": "xml"} {
+		if _, errOut := list(exitUsage, args); !strings.Contains(errOut, want) {
+			t.Errorf("%s said %q, want %q", args, errOut, want)
+		}
 	}
 }

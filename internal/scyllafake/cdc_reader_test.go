@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // delivery is what a reader handed to its consumers.
@@ -68,6 +69,7 @@ func readThrough(t *testing.T, cfg scyllafake.Config, keyspace string, minutes i
 	defer emptyPools()
 	d = &delivery{rows: map[[2]int]int{}, order: map[int][]int{}, streams: map[string]bool{}, begun: map[string]int{}}
 	synctest.Test(t, func(t *testing.T) {
+		cfg.Seed = seeds.Of(t)
 		srv, err := scyllafake.Start(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // changes collects what a reader hands to its consumers.
@@ -106,6 +107,7 @@ func readerBubble(t *testing.T, cfg scyllafake.Config, f func(*testing.T, *scyll
 	emptyPools()
 	defer emptyPools()
 	synctest.Test(t, func(t *testing.T) {
+		cfg.Seed = seeds.Of(t)
 		srv, err := scyllafake.Start(cfg)
 		if err != nil {
 			t.Fatal(err)

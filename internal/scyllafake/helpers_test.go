@@ -14,12 +14,14 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // setup starts a node in memory.
 func setup(t testing.TB, change ...func(*Config)) *Server {
 	t.Helper()
-	cfg := Config{Tokens: 4}
+	cfg := Config{Tokens: 4, Seed: seeds.Of(t)}
 	for _, f := range change {
 		f(&cfg)
 	}

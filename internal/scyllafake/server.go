@@ -121,7 +121,7 @@ func (s *Server) open(clock *faults.Clock) error {
 	}
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: hook, DataCenter: s.topology.DataCenter,
-		CDC: cdc.NewManager(s.catalog.Schema, s.topology, s.store),
+		CDC: cdc.NewManager(s.catalog.Schema, s.topology, s.store, s.cfg.Seed),
 	})
 	return nil
 }

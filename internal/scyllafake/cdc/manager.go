@@ -25,12 +25,16 @@ type Manager struct {
 	schema  func() *catalog.Schema
 	streams Streams
 	rows    Rows
+	source  source
 	plans   atomic.Pointer[planCache]
 }
 
-// NewManager makes a Manager for the node with this schema, streams and rows.
-func NewManager(schema func() *catalog.Schema, streams Streams, rows Rows) *Manager {
-	return &Manager{schema: schema, streams: streams, rows: rows}
+// NewManager makes a Manager for the node with this schema, streams and rows. The
+// seed decides in which order the log has changes of one microsecond.
+func NewManager(schema func() *catalog.Schema, streams Streams, rows Rows, seed uint64) *Manager {
+	m := &Manager{schema: schema, streams: streams, rows: rows}
+	m.source.state.Store(seed)
+	return m
 }
 
 // NeedsLock reports whether log rows of t show the row before or after the
@@ -62,7 +66,7 @@ func (m *Manager) Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutat
 		if out == nil {
 			out = make([]*store.Mutation, 0, len(muts))
 		}
-		t := transformer{plan: p, streams: m.streams, base: mut, now: now, out: out}
+		t := transformer{plan: p, streams: m.streams, source: &m.source, base: mut, now: now, out: out}
 		if err := t.run(m.rows); err != nil {
 			return nil, err
 		}

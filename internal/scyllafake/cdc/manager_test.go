@@ -2,6 +2,7 @@ package cdc
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,30 @@ func TestAugment_TimesAndStreams(t *testing.T) {
 	}
 	if len(times) != 3 {
 		t.Error("partitions, or two executions of one write, share a cdc$time")
+	}
+}
+
+// Of two changes of one microsecond the seed decides which comes first.
+func TestAugment_SeedDecidesTheOrder(t *testing.T) {
+	t.Parallel()
+	times := func(seed uint64) (all []string) {
+		f := setup(t, table(t, catalog.CDC{}, "k int key", "v int"))
+		f.manager.source.state.Store(seed)
+		for k := range 20 {
+			logs, err := f.manager.Augment([]*store.Mutation{f.mutation(k, `+ v=1`, t0)}, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(logs[0].Rows[0].Clustering[0]))
+		}
+		return all
+	}
+	one, again, two := times(1), times(1), times(2)
+	if !slices.Equal(one, again) || slices.Equal(one, two) {
+		t.Errorf("times %x, by the same seed %x, by another one %x", one, again, two)
+	}
+	if slices.IsSorted(one) {
+		t.Error("the first change always comes first")
 	}
 }
 

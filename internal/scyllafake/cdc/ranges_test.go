@@ -1,21 +1,19 @@
 package cdc
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // Every key must be deleted at the latest time of the ranges that hold it,
 // whatever they are, and the result be in order, apart, and as coarse as it can be.
 func TestSortedRanges_AgainstEveryKey(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 1))
+	rnd := seeds.Rand(t)
 	base := table(t, catalog.CDC{}, "p int key", "a int clustering", "b int desc")
 	const n = 4
 	bound := func() store.Bound {

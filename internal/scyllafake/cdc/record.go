@@ -2,7 +2,6 @@ package cdc
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
@@ -52,9 +51,9 @@ type rowBlock struct {
 
 // newRecord begins a record. rows is how many rows it is expected to have,
 // width how many cells each.
-func newRecord(p *plan, stream *topology.StreamID, keys [][]byte, ts int64, rows, width int) record {
+func newRecord(p *plan, s *source, stream *topology.StreamID, keys [][]byte, ts int64, rows, width int) record {
 	b := new(rowBlock)
-	b.time = cqltype.TimeUUIDAt(ts, rand.Uint64())
+	b.time = cqltype.TimeUUIDAt(ts, s.next())
 	b.mut = store.Mutation{Table: p.log, Key: stream[:], Token: stream.Token(), Rows: b.rows[:0:1]}
 	if rows > 1 {
 		b.mut.Rows = make([]store.Row, 0, rows)

@@ -83,7 +83,7 @@ func setup(t testing.TB, base *catalog.Table) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{TB: t, store: st, topology: top}
-	f.manager = NewManager(func() *catalog.Schema { return f.schema }, top, st)
+	f.manager = NewManager(func() *catalog.Schema { return f.schema }, top, st, 1)
 	f.attach(base, nil)
 	return f
 }

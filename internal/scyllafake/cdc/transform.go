@@ -15,6 +15,7 @@ type transformer struct {
 	plan    *plan
 	streams Streams
 	base    *store.Mutation
+	source  *source
 	now     time.Time
 	out     []*store.Mutation
 
@@ -95,7 +96,7 @@ func (t *transformer) begin(ts int64, rows, width int) error {
 		return err
 	}
 	width += 3 + len(t.keys) + len(t.plan.clustering)
-	t.rec = newRecord(t.plan, stream, t.keys, ts, rows, width)
+	t.rec = newRecord(t.plan, t.source, stream, t.keys, ts, rows, width)
 	if ttl := t.plan.cdc.TTLSeconds; ttl > 0 {
 		t.rec.ttl = int32(ttl)
 		t.rec.expiry = t.now.Unix() + ttl

@@ -3,9 +3,18 @@ package cqltype
 import (
 	"math"
 	"math/big"
+	"os"
+	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
+
+func TestMain(m *testing.M) {
+	seeds.Rapid()
+	os.Exit(m.Run())
+}
 
 // keyTypes are the types without parameters that may stand in a clustering key.
 var keyTypes = []*Type{

@@ -4,13 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"hash/crc32"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // pages reads a statement page by page and writes the pages as answer does.
@@ -112,9 +111,7 @@ func TestSelect_PagingState(t *testing.T) {
 // could not have.
 func TestSelect_ForgedPagingState(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seeds.Rand(t)
 	n := setup(t, usualTables...)
 	insertPlain(n)
 	params := n.params
@@ -140,9 +137,7 @@ func TestSelect_ForgedPagingState(t *testing.T) {
 // Whatever the page size, the pages together are the unpaged answer.
 func TestSelect_PagesAddUp(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seeds.Rand(t)
 	n := setup(t, usualTables...)
 	for range 120 {
 		pk, ck := rnd.IntN(9), rnd.IntN(9)

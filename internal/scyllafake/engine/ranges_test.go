@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 func clusteringColumns(desc ...bool) []*catalog.Column {
@@ -72,9 +73,7 @@ func randomPrefix(rnd *rand.Rand) [][]byte {
 // table order, whatever the directions of the columns.
 func TestTupleSlice_Ranges(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seeds.Rand(t)
 	for range 500 {
 		cols := randomDirections(rnd)
 		s := tupleSlice{cols: cols}
@@ -107,9 +106,7 @@ func TestTupleSlice_Ranges(t *testing.T) {
 // ones deleted, as of the same times.
 func TestJoinRanges(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seeds.Rand(t)
 	bound := func() store.Bound {
 		if rnd.IntN(5) == 0 {
 			return store.Bound{Inclusive: true}

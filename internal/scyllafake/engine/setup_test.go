@@ -62,7 +62,7 @@ func setupHook(t testing.TB, hook engine.Hook, tables ...string) *node {
 	}
 	n.engine = engine.New(engine.Config{
 		Store: st, Schema: n.catalog.Schema, Now: now, Hook: hook,
-		CDC: cdc.NewManager(n.catalog.Schema, top, st),
+		CDC: cdc.NewManager(n.catalog.Schema, top, st, 1),
 	})
 	t.Cleanup(func() {
 		n.engine.Close()

@@ -16,10 +16,11 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// Config is a node that starts fast and draws the same numbers in every run.
-func Config() scyllafake.Config { return scyllafake.Config{Tokens: 4, Seed: 1} }
+// Config is a node that starts fast.
+func Config() scyllafake.Config { return scyllafake.Config{Tokens: 4} }
 
 // Start runs a node with the schema in schema.DefaultKeyspace until the test
 // ends, and returns it with a session in that keyspace.
@@ -34,9 +35,13 @@ func Start(t testing.TB) (*scyllafake.Server, *gocql.Session) {
 	return node, Connect(t, node)
 }
 
-// Node runs a node with the schema in schema.DefaultKeyspace. The caller closes it.
+// Node runs a node with the schema in schema.DefaultKeyspace, by the test's seed if conf
+// has none. The caller closes it.
 func Node(t testing.TB, conf scyllafake.Config) *scyllafake.Server {
 	t.Helper()
+	if conf.Seed == 0 {
+		conf.Seed = seeds.Of(t)
+	}
 	node, err := scyllafake.Start(conf)
 	if err != nil {
 		t.Fatal(err)

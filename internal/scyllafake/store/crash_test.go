@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // crashDir is set in a child of the test that is there to be killed.
@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		writeUntilKilled(dir)
 	}
+	seeds.Rapid()
 	os.Exit(m.Run())
 }
 
@@ -90,9 +91,7 @@ func TestApply_SurvivesSIGKILL(t *testing.T) {
 	if testing.Short() {
 		rounds = 3
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seeds.Rand(t)
 	dir := t.TempDir()
 	acked := map[string]bool{}
 	for round := range rounds {

@@ -16,7 +16,8 @@ import (
 // the token places them on the shard of the rows they tell of.
 type StreamID [16]byte
 
-// newStreamID makes an id that no other stream has.
+// newStreamID makes an id that no other stream has. Its random bits decide nothing, so
+// they need no seed.
 func newStreamID(token int64, index int) StreamID {
 	var id StreamID
 	binary.BigEndian.PutUint64(id[:8], uint64(token))

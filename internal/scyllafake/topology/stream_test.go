@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 var errTest = errors.New("the disk is full")
@@ -112,9 +112,7 @@ func TestNewGeneration_IDsAsRecorded(t *testing.T) {
 
 func TestFirstToken_IsTheShards(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 1))
+	rnd := seeds.Rand(t)
 	for range 2000 {
 		shards := 1 + rnd.IntN(64)
 		shard := rnd.IntN(shards)

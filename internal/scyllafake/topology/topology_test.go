@@ -104,6 +104,39 @@ func TestOpen_RestartKeepsTheNode(t *testing.T) {
 	}
 }
 
+// The seed decides where a node's tokens lie, and those of each later generation.
+func TestOpen_SeedDecidesTheTokens(t *testing.T) {
+	t.Parallel()
+	tokens := func(seed uint64) (all []int64) {
+		c := newClock()
+		top := open(t, newMemory(), c, func(o *Options) { o.Seed = seed })
+		for i := range 3 {
+			if _, err := top.NewGeneration(c.at.Add(time.Duration(i+1)*time.Minute), 3); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, g := range top.Generations() {
+			for _, v := range g.entries {
+				all = append(all, v.end)
+			}
+		}
+		return all
+	}
+	one := tokens(1)
+	if again := tokens(1); !slices.Equal(again, one) {
+		t.Errorf("tokens %d, and by the same seed %d", one, again)
+	}
+	for _, token := range tokens(2) {
+		if slices.Contains(one, token) {
+			t.Errorf("two seeds give token %d", token)
+		}
+	}
+	slices.Sort(one)
+	if n := len(slices.Compact(one)); n != 8+3*3 {
+		t.Errorf("%d different tokens, want the node's 8 and others in each generation", n)
+	}
+}
+
 func TestOpen_OtherShardCountMakesAGeneration(t *testing.T) {
 	t.Parallel()
 	st, c := newMemory(), newClock()

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+)
+
+// noneScheduled is said where a filter lets no message through.
+const noneScheduled = "no message that waits matches"
+
+// scheduledFilter are the flags that say which of the messages that wait.
+type scheduledFilter struct {
+	topic, key, client                     string
+	from, until, createdFrom, createdUntil string
+}
+
+func (f *scheduledFilter) addFlags(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.topic, "topic", "", "messages for this topic")
+	fl.StringVar(&f.key, "key", "", "messages with this key")
+	fl.StringVar(&f.client, "client", "", "messages that this client handed in: a token's name, or 'address 192.0.2.1'")
+	fl.StringVar(&f.from, "from", "", "messages that are due then or later: a date, a time (RFC 3339), or in how long, such as 24h; UTC")
+	fl.StringVar(&f.until, "until", "", "messages that are due before")
+	fl.StringVar(&f.createdFrom, "start-date", "", "messages that were handed in then or later: a date, a time (RFC 3339), or how long ago, such as 24h; UTC")
+	fl.StringVar(&f.createdUntil, "end-date", "", "messages that were handed in before; a date includes its day")
+}
+
+func (f *scheduledFilter) empty() bool { return *f == scheduledFilter{} }
+
+// filter is what the flags mean: those that are overdue too, unless --from says
+// otherwise. Errors are of usage.
+func (f *scheduledFilter) filter(now time.Time) (messages.Many, error) {
+	m := messages.Many{Due: true}
+	m.Topic, m.Key, m.Client = f.topic, f.key, f.client
+	m.After.DeliverAt, m.Until = now.Add(-schedule.MaxAhead), now.Add(schedule.MaxAhead+time.Minute)
+	when := func(flag, text string, ahead bool, at *time.Time) error {
+		if text == "" {
+			return nil
+		}
+		t, day, err := dateOrTime(text, now)
+		if d, bad := time.ParseDuration(text); bad == nil && ahead {
+			t, err = now.Add(d), nil
+		}
+		if err != nil {
+			return fmt.Errorf("--%s %w", flag, err)
+		}
+		if *at = t.UTC(); day && (flag == "until" || flag == "end-date") {
+			*at = at.AddDate(0, 0, 1)
+		}
+		return nil
+	}
+	err := errors.Join(when("from", f.from, true, &m.After.DeliverAt), when("until", f.until, true, &m.Until),
+		when("start-date", f.createdFrom, false, &m.CreatedFrom), when("end-date", f.createdUntil, false, &m.CreatedUntil))
+	switch {
+	case err != nil:
+		return m, usageError{err}
+	case !m.After.DeliverAt.Before(m.Until):
+		return m, usageError{fmt.Errorf("--from %s is not before --until %s", f.from, f.until)}
+	case m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead:
+		return m, usageError{fmt.Errorf("--from %s: must be at most three years before --until", f.from)}
+	}
+	return m, nil
+}
+
+func newScheduledListCommand() *cobra.Command {
+	var f scheduledFilter
+	var output string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List messages that wait for their time, the next to be delivered first",
+		Long: `List messages that wait for their time, the next to be delivered first.
+
+Those whose time has come and that are not on their way yet are among them. Payloads
+are not shown: GET /v1/messages/{id}/content and the console do.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			many, err := f.filter(time.Now())
+			if err == nil {
+				err = checkOutput(output)
+			}
+			if err == nil && limit < 0 {
+				err = usageError{fmt.Errorf("--limit %d must not be negative", limit)}
+			}
+			if err != nil {
+				return err
+			}
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			log, err := c.Log.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return usageError{err}
+			}
+			session, service, err := c.scheduled(log)
+			if err != nil {
+				return err
+			}
+			defer session.Close()
+			found, more, err := listScheduled(cmd, service, many, limit)
+			if err != nil {
+				return err
+			}
+			return scheduledTable.print(cmd, output, found, more)
+		},
+	}
+	f.addFlags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", dlqListed, "this many messages at most, the next to be delivered first; 0 means all")
+	outputFlag(cmd, &output)
+	addFlags(cmd, sectionScylla, sectionLog)
+	return cmd
+}
+
+// listScheduled reads those that are meant; more says that there are more than limit,
+// of which 0 is none.
+func listScheduled(cmd *cobra.Command, service *messages.Service, many messages.Many, limit int) (out []messages.View, more bool, err error) {
+	err = toTheEnd(cmd.Context(), many, func(many messages.Many) (messages.Rest, error) {
+		room := schedule.MaxPage
+		if limit > 0 {
+			room = min(room, limit+1-len(out))
+		}
+		page, next, rest, err := service.List(cmd.Context(), many.After, many.Filter, room)
+		if err != nil {
+			return messages.Rest{}, err
+		}
+		if out = append(out, page...); limit > 0 && len(out) > limit {
+			out, more, rest = out[:limit], true, false
+		}
+		return messages.Rest{More: rest, Next: next}, nil
+	})
+	return out, more, err
+}
+
+// scheduledView is a message that waits, for scripts, named as in GET /v1/messages.
+type scheduledView struct {
+	ID        string         `json:"id"`
+	State     messages.State `json:"state"`
+	Topic     string         `json:"topic"`
+	Key       string         `json:"key,omitempty"`
+	Client    string         `json:"client,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
+	DeliverAt time.Time      `json:"deliver_at"`
+}
+
+// scheduledTable is messages that wait as a list.
+var scheduledTable = table[messages.View]{
+	header: "MESSAGE\tTOPIC\tKEY\tCLIENT\tHANDED IN\tDUE",
+	row: func(w io.Writer, v messages.View) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, clean(v.Topic, 60), clean(v.Key, 40), clean(v.Client, 40), v.CreatedAt.Format(listTime), v.DeliverAt.Format(listTime))
+	},
+	view: func(v messages.View) any {
+		return scheduledView{v.ID.String(), v.State, v.Topic, v.Key, v.Client, v.CreatedAt, v.DeliverAt}
+	},
+	none:  noneScheduled,
+	first: "next",
+}

@@ -1,0 +1,38 @@
+package seeds_test
+
+import (
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+)
+
+// A test has the same seed in every run, another one than its neighbour, and yet
+// another one when the environment asks for it.
+func TestOf(t *testing.T) {
+	t.Setenv(seeds.Variable, "1")
+	of := func(name string) (n uint64) {
+		t.Run(name, func(t *testing.T) { n = seeds.Of(t) })
+		return n
+	}
+	usual := of("a")
+	const always = 1939440450234202157
+	if usual != always {
+		t.Errorf("Of() = %d, want %d in every run", usual, uint64(always))
+	}
+	if of("b") == usual {
+		t.Error("two tests have one seed")
+	}
+	t.Setenv(seeds.Variable, "2")
+	if of("a") == usual {
+		t.Errorf("%s changes nothing", seeds.Variable)
+	}
+}
+
+func TestEach_BeginsWithTheVariable(t *testing.T) {
+	t.Setenv(seeds.Variable, "7")
+	var got []uint64
+	seeds.Each(t, "test/seeds", "NOBODYS", 2, 2, func(_ *testing.T, seed uint64) { got = append(got, seed) })
+	if len(got) != 2 || got[0] != 7 || got[1] != 8 {
+		t.Errorf("Each() tried %d, want 7 and 8", got)
+	}
+}
