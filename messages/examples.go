@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // exampleID is the message of all examples.
@@ -94,7 +96,7 @@ func exampleProblem(status int) object {
 	case http.StatusConflict:
 		kind, detail = problemTooLate, "The message is in the outbox or beyond: it cannot be taken back."
 	case http.StatusRequestEntityTooLarge:
-		kind, detail = "about:blank", "request body is too large"
+		kind, detail = httpapi.TypeTooLarge, "request body is too large"
 	case http.StatusUnsupportedMediaType:
 		kind, detail = problemMedia, "Send the body as application/json."
 	case http.StatusUnprocessableEntity:

@@ -26,19 +26,19 @@ type messageProblem struct {
 
 // Problem types. They identify the kind of problem and are no addresses.
 const (
-	problemMalformed   = "urn:scylla-outbox:problem:malformed-body"
-	problemInvalid     = "urn:scylla-outbox:problem:invalid-fields"
+	problemMalformed   = httpapi.TypeMalformed
+	problemInvalid     = httpapi.TypeInvalid
 	problemNotFound    = "urn:scylla-outbox:problem:message-not-found"
 	problemTooLate     = "urn:scylla-outbox:problem:message-too-late"
 	problemNotWaiting  = "urn:scylla-outbox:problem:message-not-waiting"
 	problemKeyReuse    = "urn:scylla-outbox:problem:idempotency-key-reuse"
 	problemQuota       = "urn:scylla-outbox:problem:quota-used-up"
 	problemOverload    = "urn:scylla-outbox:problem:overloaded"
-	problemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
+	problemUnavailable = httpapi.TypeUnavailable
 	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
-	problemMedia       = "urn:scylla-outbox:problem:unsupported-media-type"
-	problemInternal    = "urn:scylla-outbox:problem:internal"
-	problemCrossSite   = "urn:scylla-outbox:problem:cross-site-request"
+	problemMedia       = httpapi.TypeMedia
+	problemInternal    = httpapi.TypeInternal
+	problemCrossSite   = httpapi.TypeCrossSite
 )
 
 func newProblem(status int, typ, detail string) *messageProblem {

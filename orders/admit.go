@@ -44,23 +44,7 @@ func accessProblem(err error) *problem {
 	if !errors.As(err, &e) {
 		return newProblem(http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
 	}
-	kind := problemIdentity
-	switch e.Status {
-	case http.StatusUnauthorized:
-		kind = problemUnauthorized
-	case http.StatusForbidden:
-		switch kind = problemForbidden; e.Reason {
-		case access.ForeignOrigin:
-			kind = problemCrossSite
-		case access.ForeignHost:
-			kind = problemHost
-		}
-	case http.StatusUnsupportedMediaType:
-		kind = problemMedia
-	case http.StatusTooManyRequests:
-		kind = problemRate
-	}
-	p := newProblem(e.Status, kind, e.Detail)
+	p := newProblem(e.Status, e.Type(), e.Detail)
 	e.Header(p.Header())
 	return p
 }

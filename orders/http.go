@@ -104,7 +104,7 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	cfg.CreateHooks = nil
 	cfg.DocsPath, cfg.SchemasPath = "", ""
 	httpapi.BrokenBodies(&cfg)
-	cfg.Transformers = append(cfg.Transformers, typeOf)
+	cfg.Transformers = append(cfg.Transformers, httpapi.Typed)
 	httpapi.Discreet(&cfg)
 	if a.gate != nil {
 		access.Describe(&cfg)

@@ -27,8 +27,8 @@ type problem struct {
 
 // Problem types. They identify the kind of problem and are no addresses.
 const (
-	problemMalformed    = "urn:scylla-outbox:problem:malformed-body"
-	problemInvalid      = "urn:scylla-outbox:problem:invalid-fields"
+	problemMalformed    = httpapi.TypeMalformed
+	problemInvalid      = httpapi.TypeInvalid
 	problemNotFound     = "urn:scylla-outbox:problem:order-not-found"
 	problemCancelled    = "urn:scylla-outbox:problem:already-cancelled"
 	problemShipped      = "urn:scylla-outbox:problem:already-shipped"
@@ -38,49 +38,26 @@ const (
 	problemStale        = "urn:scylla-outbox:problem:stale-version"
 	problemNeedsMatch   = "urn:scylla-outbox:problem:if-match-required"
 	problemKeyReuse     = "urn:scylla-outbox:problem:idempotency-key-reuse"
-	problemUnavailable  = "urn:scylla-outbox:problem:database-unavailable"
+	problemUnavailable  = httpapi.TypeUnavailable
 	problemUnknown      = "urn:scylla-outbox:problem:outcome-unknown"
-	problemMedia        = "urn:scylla-outbox:problem:unsupported-media-type"
-	problemTooLarge     = "urn:scylla-outbox:problem:body-too-large"
-	problemTimeout      = "urn:scylla-outbox:problem:body-too-slow"
+	problemMedia        = httpapi.TypeMedia
+	problemTooLarge     = httpapi.TypeTooLarge
+	problemTimeout      = httpapi.TypeTooSlow
 	problemOverload     = "urn:scylla-outbox:problem:overloaded"
-	problemRate         = "urn:scylla-outbox:problem:too-many-requests"
-	problemUnauthorized = "urn:scylla-outbox:problem:unauthorized"
-	problemCrossSite    = "urn:scylla-outbox:problem:cross-site-request"
-	problemHost         = "urn:scylla-outbox:problem:foreign-host"
-	problemForbidden    = "urn:scylla-outbox:problem:forbidden"
-	problemIdentity     = "urn:scylla-outbox:problem:identity-unavailable"
-	problemNoPath       = "urn:scylla-outbox:problem:no-such-path"
-	problemMethod       = "urn:scylla-outbox:problem:method-not-allowed"
-	problemStopping     = "urn:scylla-outbox:problem:stopping"
-	problemInternal     = "urn:scylla-outbox:problem:internal"
+	problemRate         = httpapi.TypeRate
+	problemUnauthorized = httpapi.TypeUnauthorized
+	problemCrossSite    = httpapi.TypeCrossSite
+	problemHost         = httpapi.TypeHost
+	problemForbidden    = httpapi.TypeForbidden
+	problemIdentity     = httpapi.TypeIdentity
+	problemNoPath       = httpapi.TypeNoPath
+	problemMethod       = httpapi.TypeMethod
+	problemStopping     = httpapi.TypeStopping
+	problemInternal     = httpapi.TypeInternal
 )
 
 // problemBlank is the type of what nobody hears.
 const problemBlank = "about:blank"
-
-// typeOf gives the errors that huma makes by itself the types they lack.
-func typeOf(_ huma.Context, _ string, v any) (any, error) {
-	e, ok := v.(*huma.ErrorModel)
-	if !ok || e.Type != "" {
-		return v, nil
-	}
-	switch e.Status {
-	case http.StatusBadRequest:
-		e.Type = problemMalformed
-	case http.StatusRequestTimeout:
-		e.Type = problemTimeout
-	case http.StatusRequestEntityTooLarge:
-		e.Type = problemTooLarge
-	case http.StatusUnsupportedMediaType:
-		e.Type = problemMedia
-	case http.StatusUnprocessableEntity:
-		e.Type = problemInvalid
-	default:
-		e.Type = problemInternal
-	}
-	return e, nil
-}
 
 func newProblem(status int, typ, detail string) *problem {
 	return &problem{Problem: httpapi.New(status, typ, detail)}

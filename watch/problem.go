@@ -12,18 +12,14 @@ import (
 
 // Problem types. They identify the kind of problem and are no addresses.
 const (
-	problemInvalid      = "urn:scylla-outbox:problem:invalid-fields"
-	problemHandshake    = "urn:scylla-outbox:problem:bad-handshake"
-	problemUpgrade      = "urn:scylla-outbox:problem:upgrade-required"
-	problemFull         = "urn:scylla-outbox:problem:too-many-watchers"
-	problemBroker       = "urn:scylla-outbox:problem:broker-unavailable"
-	problemStopping     = "urn:scylla-outbox:problem:stopping"
-	problemUnauthorized = "urn:scylla-outbox:problem:unauthorized"
-	problemForbidden    = "urn:scylla-outbox:problem:forbidden"
-	problemCrossSite    = "urn:scylla-outbox:problem:cross-site-request"
-	problemRate         = "urn:scylla-outbox:problem:too-many-requests"
-	problemIdentity     = "urn:scylla-outbox:problem:identity-unavailable"
-	problemInternal     = "urn:scylla-outbox:problem:internal"
+	problemInvalid   = httpapi.TypeInvalid
+	problemHandshake = "urn:scylla-outbox:problem:bad-handshake"
+	problemUpgrade   = "urn:scylla-outbox:problem:upgrade-required"
+	problemFull      = "urn:scylla-outbox:problem:too-many-watchers"
+	problemBroker    = "urn:scylla-outbox:problem:broker-unavailable"
+	problemStopping  = httpapi.TypeStopping
+	problemCrossSite = httpapi.TypeCrossSite
+	problemInternal  = httpapi.TypeInternal
 )
 
 // Problems are those that watching has and orders have not, for the catalogue of a
@@ -55,16 +51,7 @@ func notLetIn(err error) *httpapi.Problem {
 	if !ok {
 		return newProblem(http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
 	}
-	typ := problemIdentity
-	switch e.Status {
-	case http.StatusUnauthorized:
-		typ = problemUnauthorized
-	case http.StatusForbidden:
-		typ = problemForbidden
-	case http.StatusTooManyRequests:
-		typ = problemRate
-	}
-	p := newProblem(e.Status, typ, e.Detail)
+	p := newProblem(e.Status, e.Type(), e.Detail)
 	e.Header(p.Header())
 	return p
 }

@@ -33,11 +33,14 @@ func TestProblems_AreInTheCatalogue(t *testing.T) {
 	for _, p := range list.Problems {
 		listed[p.Type]++
 	}
-	source, err := os.ReadFile("problem.go")
-	if err != nil {
-		t.Fatal(err)
+	var types []string
+	for _, file := range []string{"problem.go", "../internal/httpapi/types.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		types = append(types, regexp.MustCompile(`urn:scylla-outbox:problem:[a-z-]+`).FindAllString(string(source), -1)...)
 	}
-	types := regexp.MustCompile(`urn:scylla-outbox:problem:[a-z-]+`).FindAllString(string(source), -1)
 	if len(types) < 10 {
 		t.Errorf("%d types were found", len(types))
 	}

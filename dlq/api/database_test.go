@@ -130,12 +130,12 @@ func (a answer) into(t testing.TB, code int, v any) answer {
 	return a
 }
 
-// problemIn reads a problem document with the expected status.
+// problemIn reads a problem document with the expected status, which has a type as all have.
 func (a answer) problemIn(t testing.TB, code int) problem {
 	t.Helper()
 	var p problem
 	a.into(t, code, &p)
-	if ct := a.header.Get("Content-Type"); ct != "application/problem+json" || p.Status != code || p.Detail == "" {
+	if ct := a.header.Get("Content-Type"); ct != "application/problem+json" || p.Status != code || p.Detail == "" || !strings.HasPrefix(p.Type, "urn:scylla-outbox:problem:") {
 		t.Fatalf("no problem document: %s %s", ct, a.body)
 	}
 	return p

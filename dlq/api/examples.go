@@ -56,16 +56,16 @@ func addExamples(doc *huma.OpenAPI) {
 
 // exampleProblem is one of the problems that a response with the status may be.
 func exampleProblem(status int) map[string]any {
-	p := map[string]any{"type": problemBlank, "title": http.StatusText(status), "status": status, "request_id": "D2ULQnVMrSJgy1sF"}
+	p := map[string]any{"title": http.StatusText(status), "status": status, "request_id": "D2ULQnVMrSJgy1sF"}
 	says := func(kind, detail string) { p["type"], p["detail"] = kind, detail }
 	switch status {
 	case http.StatusBadRequest:
-		says(problemBlank, "validation failed")
+		says(problemMalformed, "validation failed")
 		p["errors"] = []map[string]any{{"location": "body", "message": "body is not JSON: it ends too early, at byte 43"}}
 	case http.StatusUnauthorized:
-		says(problemBlank, "Send a token: Authorization: Bearer …")
+		says(problemNoToken, "Send a token: Authorization: Bearer …")
 	case http.StatusForbidden:
-		says(problemBlank, "This needs the role operator; mara has the role viewer.")
+		says(problemForbidden, "This needs the role operator; mara has the role viewer.")
 	case http.StatusNotFound:
 		says(problemNotFound, "There is no dead letter of this event.")
 	case http.StatusConflict:
@@ -73,23 +73,22 @@ func exampleProblem(status int) map[string]any {
 	case http.StatusPreconditionFailed:
 		says(problemChanged, "Somebody changed the letter meanwhile; look at it again. It is at version 4.")
 	case http.StatusRequestEntityTooLarge:
-		says(problemBlank, "request body is too large limit=1048576 bytes")
+		says(problemTooLarge, "request body is too large limit=1048576 bytes")
 	case http.StatusUnsupportedMediaType:
-		says(problemBlank, "Send the body as JSON, with the header Content-Type: application/json.")
+		says(problemMedia, "Send the body as JSON, with the header Content-Type: application/json.")
 	case http.StatusUnprocessableEntity:
 		says(problemInvalid, "The request has bad fields; errors names each of them.")
 		p["errors"] = []map[string]any{{"location": "body.ids[0]", "message": "write an id such as " + exampleID}}
 	case http.StatusPreconditionRequired:
 		says(problemNoVersion, "Say which version of the letter you edited: send its ETag as If-Match.")
 	case http.StatusTooManyRequests:
-		says(problemBlank, "Too many requests with this token.")
+		says(problemRate, "Too many requests with this token.")
 	case http.StatusServiceUnavailable:
 		says(problemUnavailable, "The database cannot be reached; ask again later.")
 	default:
 		panic("api: no example of a problem with status " + http.StatusText(status)) // of an operation that was just added
 	}
 	if status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge { // huma's own
-		delete(p, "type")
 		delete(p, "request_id")
 	}
 	return p

@@ -157,7 +157,7 @@ func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput,
 	b := &in.Body
 	p, _ := access.From(ctx)
 	if err := access.Permit(p, roleOf(b.Action)); err != nil {
-		return nil, newProblem(ctx, http.StatusForbidden, problemBlank, err.Error())
+		return nil, newProblem(ctx, http.StatusForbidden, problemForbidden, err.Error())
 	}
 	if b.Canary && b.Action != dlq.ActionReplay {
 		return nil, invalid(ctx, "body.canary", "only a replay has one")

@@ -327,7 +327,7 @@ func (s *Server) stream(ctx context.Context, _ *struct{}) (*huma.StreamResponse,
 	if err != nil {
 		p := newProblem(ctx, http.StatusServiceUnavailable, problemBusy, "There are too many listeners; ask again later.")
 		if errors.Is(err, errClosing) {
-			p = newProblem(ctx, http.StatusServiceUnavailable, problemBlank, "The server is stopping.")
+			p = newProblem(ctx, http.StatusServiceUnavailable, problemStopping, "The server is stopping.")
 		}
 		p.Header().Set("Retry-After", retryAfter)
 		return nil, p

@@ -31,14 +31,25 @@ type problem struct {
 
 // Problem types. They identify the kind of problem and are no addresses.
 const (
-	problemInvalid     = "urn:scylla-outbox:problem:invalid-fields"
+	problemInvalid     = httpapi.TypeInvalid
 	problemNotFound    = "urn:scylla-outbox:problem:not-found"
 	problemRefused     = "urn:scylla-outbox:problem:refused"
 	problemChanged     = "urn:scylla-outbox:problem:changed-meanwhile"
 	problemNoVersion   = "urn:scylla-outbox:problem:version-missing"
-	problemUnavailable = "urn:scylla-outbox:problem:database-unavailable"
+	problemUnavailable = httpapi.TypeUnavailable
 	problemBusy        = "urn:scylla-outbox:problem:too-many-listeners"
-	problemBlank       = "about:blank"
+
+	problemMalformed = httpapi.TypeMalformed
+	problemMedia     = httpapi.TypeMedia
+	problemTooLarge  = httpapi.TypeTooLarge
+	problemTooSlow   = httpapi.TypeTooSlow
+	problemRate      = httpapi.TypeRate
+	problemNoToken   = httpapi.TypeUnauthorized
+	problemForbidden = httpapi.TypeForbidden
+	problemNoPath    = httpapi.TypeNoPath
+	problemMethod    = httpapi.TypeMethod
+	problemStopping  = httpapi.TypeStopping
+	problemInternal  = httpapi.TypeInternal
 )
 
 // retryAfter is what a caller is told to wait when the database is away.
@@ -91,7 +102,7 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 		return newProblem(ctx, http.StatusConflict, problemRefused, job.Error())
 	case defect(err):
 		s.log.ErrorContext(ctx, "request failed", "err", err)
-		return newProblem(ctx, http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details.")
+		return newProblem(ctx, http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
 	}
 	if ctx.Err() == nil {
 		s.log.WarnContext(ctx, "request failed", "err", err)

@@ -112,7 +112,7 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 	}
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
-		p = newProblem(ctx.Context(), http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details.")
+		p = newProblem(ctx.Context(), http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
 	}
 	answerProblem(ctx, p)
 }
@@ -162,11 +162,11 @@ func unread(ctx context.Context, err error) *problem {
 	slow, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return newProblem(ctx, http.StatusRequestEntityTooLarge, problemBlank, fmt.Sprintf("The body has more than the %d bytes that this operation takes.", maxAsked))
+		return newProblem(ctx, http.StatusRequestEntityTooLarge, problemTooLarge, fmt.Sprintf("The body has more than the %d bytes that this operation takes.", maxAsked))
 	case ok && slow.Timeout():
-		return newProblem(ctx, http.StatusRequestTimeout, problemBlank, "The request body came too slowly.")
+		return newProblem(ctx, http.StatusRequestTimeout, problemTooSlow, "The request body came too slowly.")
 	}
-	return newProblem(ctx, http.StatusBadRequest, problemBlank, "The request body broke off, or is not framed as HTTP wants it.")
+	return newProblem(ctx, http.StatusBadRequest, problemMalformed, "The request body broke off, or is not framed as HTTP wants it.")
 }
 
 // BodyReader implements huma.Context.

@@ -76,7 +76,7 @@ func New(cfg Config) (*Server, error) {
 		mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusFound))
 	}
 	browsers := access.Browsers{Logger: cfg.Logger, Refuse: func(w http.ResponseWriter, r *http.Request, e *access.Error) {
-		p := newProblem(r.Context(), e.Status, problemBlank, e.Detail)
+		p := newProblem(r.Context(), e.Status, e.Type(), e.Detail)
 		e.Header(p.Header())
 		httpapi.Write(w, p)
 	}}
@@ -93,12 +93,13 @@ func (s *Server) register(mux *http.ServeMux) {
 	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	conf.DocsPath, conf.SchemasPath = "", ""
 	httpapi.BrokenBodies(&conf)
+	conf.Transformers = append(conf.Transformers, httpapi.Typed)
 	httpapi.Discreet(&conf)
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
 	whole := httpapi.WholeBodies(func(ctx huma.Context, detail string) {
-		httpapi.Answer(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemBlank, detail))
+		httpapi.Answer(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemTooLarge, detail))
 	})
 	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma, whole, params.Judge(s.api))
 	s.registerLetters()
@@ -151,7 +152,7 @@ func (s *Server) viewers(next http.Handler) http.Handler {
 		_, err := s.cfg.Gate.Authenticate(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr)
 		var refused *access.Error
 		if errors.As(err, &refused) {
-			p := newProblem(r.Context(), refused.Status, problemBlank, refused.Detail)
+			p := newProblem(r.Context(), refused.Status, refused.Type(), refused.Detail)
 			refused.Header(p.Header())
 			httpapi.Write(w, p)
 			return
@@ -172,7 +173,7 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 				panic(v)
 			}
 			s.log.ErrorContext(r.Context(), "request panicked", "path", r.URL.Path, "err", v, "stack", string(debug.Stack()))
-			httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemBlank, "Something unexpected happened; the log has the details."))
+			httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details."))
 		}()
 		next.ServeHTTP(w, r)
 	})
@@ -196,7 +197,11 @@ func nothing(w http.ResponseWriter, r *http.Request) {
 }
 
 func nothingAt(r *http.Request, status int) *problem {
-	return newProblem(r.Context(), status, problemBlank, "There is nothing at this path; /openapi.json says what is where.")
+	typ := problemNoPath
+	if status == http.StatusMethodNotAllowed {
+		typ = problemMethod
+	}
+	return newProblem(r.Context(), status, typ, "There is nothing at this path; /openapi.json says what is where.")
 }
 
 // heavily runs a read of many letters when few others run.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // Gate lets requests in. It is safe for concurrent use.
@@ -66,6 +68,29 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Detail }
+
+// Type is the type of the problem document that tells of the error.
+func (e *Error) Type() string {
+	switch e.Status {
+	case http.StatusUnauthorized:
+		return httpapi.TypeUnauthorized
+	case http.StatusForbidden:
+		switch e.Reason {
+		case ForeignOrigin:
+			return httpapi.TypeCrossSite
+		case ForeignHost:
+			return httpapi.TypeHost
+		}
+		return httpapi.TypeForbidden
+	case http.StatusUnsupportedMediaType:
+		return httpapi.TypeMedia
+	case http.StatusTooManyRequests:
+		return httpapi.TypeRate
+	case http.StatusInternalServerError:
+		return httpapi.TypeInternal
+	}
+	return httpapi.TypeIdentity
+}
 
 // Header adds the headers that go with the error.
 func (e *Error) Header(h http.Header) {

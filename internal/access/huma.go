@@ -74,5 +74,5 @@ func asError(err error) *Error {
 
 // problem is the error as RFC 9457 has it.
 func (e *Error) problem() *huma.ErrorModel {
-	return &huma.ErrorModel{Type: "about:blank", Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail}
+	return &huma.ErrorModel{Type: e.Type(), Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail}
 }
