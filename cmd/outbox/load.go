@@ -22,6 +22,7 @@ func newLoadCommand() *cobra.Command {
 	var (
 		api, output string
 		rate        float64
+		attempts    int
 	)
 	cmd := &cobra.Command{
 		Use:   "load FILE",
@@ -45,10 +46,14 @@ Exit status 1 if there was one.`,
 			if rate < 0 {
 				return usageError{fmt.Errorf("--rate %g: use requests per second, or 0 for as fast as it goes", rate)}
 			}
+			if attempts < 1 {
+				return usageError{fmt.Errorf("--attempts %d: use a number from 1", attempts)}
+			}
 			errOut := cmd.ErrOrStderr()
 			l := newLoader(strings.TrimSuffix(api, "/"), rate, func(n int, err error) {
 				fmt.Fprintf(errOut, "\rline %d: %v\n", n, err)
 			})
+			l.attempts = attempts
 			s, err := l.loadFile(cmd.Context(), args[0], newProgress(errOut, 0, l.finished, nil))
 			if err != nil {
 				return err
@@ -67,18 +72,20 @@ Exit status 1 if there was one.`,
 	}
 	cmd.Flags().StringVar(&api, "api", "http://127.0.0.1:8080", "the order API")
 	cmd.Flags().Float64Var(&rate, "rate", 0, "requests per second at most; 0 means as fast as it goes")
+	cmd.Flags().IntVar(&attempts, "attempts", defaultAttempts, "how often a line is sent, a second or more apart, while the API is away or says not now")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
 
 func newLoader(api string, rate float64, problem func(int, error)) *loader {
 	return &loader{
-		api:     api,
-		client:  &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: loadWorkers}},
-		workers: loadWorkers,
-		rate:    rate,
-		run:     uuid.New(),
-		problem: problem,
+		api:      api,
+		client:   &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: loadWorkers}},
+		workers:  loadWorkers,
+		rate:     rate,
+		attempts: defaultAttempts,
+		run:      uuid.New(),
+		problem:  problem,
 	}
 }
 

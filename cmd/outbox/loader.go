@@ -27,6 +27,8 @@ type loader struct {
 	client  *http.Client
 	workers int
 	rate    float64 // requests per second, 0 for as fast as it goes
+	// attempts is how often a line is sent before it is given up.
+	attempts int
 	// run makes the Idempotency-Keys of one load differ from another's.
 	run uuid.UUID
 	// problem is told of each line that was rejected or could not be read. It
@@ -81,8 +83,8 @@ type pendingOrder struct {
 var errNoOrder = errors.New("cancels an invoice that no earlier line created")
 
 const (
-	maxLine     = 4 << 20
-	maxAttempts = 30
+	maxLine         = 4 << 20
+	defaultAttempts = 30
 )
 
 // load reads r to its end. An error means that the load did not get to its
@@ -241,7 +243,7 @@ func (l *loader) post(ctx context.Context, path string, j job, body []byte, into
 	key := fmt.Sprintf("load-%s-%d", l.run, j.number)
 	for attempt := 1; ; attempt++ {
 		wait, err := l.postOnce(ctx, path, key, body, into)
-		if err == nil || wait == 0 || attempt == maxAttempts {
+		if err == nil || wait == 0 || attempt >= l.attempts {
 			return err
 		}
 		l.retried.Add(1)

@@ -48,6 +48,23 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"id":"id-%s"}`, o.Invoice)
 }
 
+// A line that is not taken in so many attempts is rejected.
+func TestLoader_GivesUpALine(t *testing.T) {
+	t.Parallel()
+	api := &fakeAPI{keys: map[string]int{}, busy: 2}
+	srv := httptest.NewServer(api)
+	defer srv.Close()
+	var got error
+	l := newLoader(srv.URL, 0, func(_ int, err error) { got = err })
+	l.attempts = 2
+	if err := l.load(t.Context(), strings.NewReader(`{"op":"create","order":{"invoice":"1"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if s := l.summary(0); s.Created != 0 || s.Rejected != 1 || s.Retried != 1 || got == nil || !strings.Contains(got.Error(), "not now") {
+		t.Errorf("summary %+v, %v, want one line rejected with the answer, tried again once", s, got)
+	}
+}
+
 func TestLoader_SkipsBrokenLinesAndLoadsTheRest(t *testing.T) {
 	t.Parallel()
 	api := &fakeAPI{keys: map[string]int{}, busy: 3}

@@ -51,7 +51,8 @@ func (c *cluster) readyWhen(what string, ok func(*ready) bool) {
 	c.t.Fatalf("the relay is not %s: %+v, %v", what, last, err)
 }
 
-// post sends JSON to the order API and returns the id in its answer.
+// post sends JSON to the order API, as often as it says "not now", and returns the id
+// in its answer.
 func (c *cluster) post(path string, body any) string {
 	c.t.Helper()
 	return c.postAs(nil, path, body)
@@ -64,26 +65,33 @@ func (c *cluster) postAs(headers map[string]string, path string, body any) strin
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://"+c.api+path, bytes.NewReader(b))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", uuid.NewString())
-	for k, v := range headers {
-		req.Header.Set(k, v)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	key := uuid.NewString()
 	var got struct {
 		ID string `json:"id"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode/100 != 2 {
-		c.t.Fatalf("POST %s = %s, %v", path, resp.Status, err)
-	}
+	harness.Until(c.t, "an answer to POST "+path, func() bool {
+		req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://"+c.api+path, bytes.NewReader(b))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", key)
+		for k, v := range headers {
+			req.Header.Set(k, v)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			return false
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode/100 != 2 {
+			c.t.Fatalf("POST %s = %s, %v", path, resp.Status, err)
+		}
+		return true
+	})
 	return got.ID
 }
 

@@ -29,9 +29,6 @@ const (
 	defaultWaiting = 40_000
 	// afterOutage is how long the broker stays away when all are written.
 	afterOutage = 5 * time.Second
-	// drainPatience is how long no event may have come in before it is given up:
-	// the breaker's half minute, and replays of dead letters that take turns.
-	drainPatience = 3 * time.Minute
 )
 
 // The broker dies, and more events are written than the relay may hold or make
@@ -103,7 +100,7 @@ func consume(t *testing.T, ctx context.Context, kafka string, events *bench.Even
 	arrivals := bench.NewArrivals(events, n)
 	done := make(chan struct{})
 	go func() { arrivals.Consume(ctx, client); close(done) }()
-	err = arrivals.Wait(ctx, n, drainPatience)
+	err = arrivals.Wait(ctx, n, harness.Patience)
 	cancel()
 	<-done
 	client.Close()
@@ -122,7 +119,7 @@ func connect(t *testing.T, cql string) *gocql.Session {
 	cluster := gocql.NewCluster(host)
 	cluster.Port, _ = strconv.Atoi(port)
 	cluster.Keyspace = "outbox"
-	cluster.Timeout = time.Minute
+	cluster.Timeout, cluster.ConnectTimeout = harness.Patience, harness.Patience
 	cluster.Logger = log.New(io.Discard, "", 0)
 	session, err := cluster.CreateSession()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,7 +23,7 @@ const sharedSession = 6 * time.Second
 // of it. At the end nothing is lost, and nothing there twice.
 func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64) {
 	t.Helper()
-	seed := seeds.Number(t, "FAULT_SEED", uint64(time.Now().UnixNano()))
+	seed := seeds.Number(t, "FAULT_SEED", seeds.Of(t))
 	strikes := int(seeds.Number(t, "FAULT_STRIKES", defaultStrikes))
 	t.Logf("FAULT_SEED=%d FAULT_STRIKES=%d", seed, strikes)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -34,14 +33,10 @@ func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64)
 	for _, admin := range admins {
 		relays = append(relays, startRelay(t, s.cql, s.kafka, admin, "--relay-shards", "4", "--relay-session-timeout", sharedSession.String()))
 	}
-	load := harness.Start(t, "load", "load", harness.Sample(t, s.lines), "--api", "http://"+s.api, "--rate", strconv.Itoa(s.rate), "-o", "json")
-	time.Sleep(2 * time.Second)
+	load := s.load(t)
+	harness.Until(t, "answers to the load", func() bool { return harness.Answered(s.api) > s.rate })
 	for i := range strikes {
 		p := relays[rnd.IntN(len(relays))]
-		before := fenced(p)
-		if i%2 == 1 { // one with nothing to lose would show nothing
-			harness.Until(t, "a shard or more with each relay", func() bool { return allOwn(admins) })
-		}
 		if !p.Running() {
 			t.Error("a relay ended by itself")
 		}
@@ -51,11 +46,15 @@ func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64)
 			time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
 			p.Restart()
 		case 1: // longer than its lease: others own its shards when it wakes
-			p.Signal(syscall.SIGSTOP)
-			time.Sleep(sharedSession + time.Duration(2500+rnd.IntN(2000))*time.Millisecond)
-			p.Signal(syscall.SIGCONT)
-			harness.Until(t, "a relay that knows that it has lost its shards", func() bool { return fenced(p) > before })
+			for before := fenced(p); fenced(p) == before; { // again, if the group had just moved its shards
+				awaitShards(t, admins)
+				p.Signal(syscall.SIGSTOP)
+				time.Sleep(sharedSession + time.Duration(2500+rnd.IntN(2000))*time.Millisecond)
+				p.Signal(syscall.SIGCONT)
+				harness.Until(t, "a relay that knows that it has lost its shards", func() bool { return fenced(p) > before || allOwn(admins) })
+			}
 		case 3: // about as long as its lease
+			awaitShards(t, admins)
 			p.Signal(syscall.SIGSTOP)
 			time.Sleep(sharedSession*3/5 + time.Duration(rnd.IntN(2500))*time.Millisecond)
 			p.Signal(syscall.SIGCONT)
@@ -76,6 +75,13 @@ func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64)
 func fenced(p *harness.Process) int {
 	log := p.Log()
 	return strings.Count(log, "shards stopped: the broker has acknowledged no heartbeat") + strings.Count(log, "shards lost: the broker")
+}
+
+// awaitShards waits until each instance carries a shard: one with nothing to lose would
+// show nothing.
+func awaitShards(t *testing.T, admins []string) {
+	t.Helper()
+	harness.Until(t, "a shard or more with each relay", func() bool { return allOwn(admins) })
 }
 
 // allOwn says whether each instance carries a shard: then none is still on its way into

@@ -17,8 +17,12 @@ const (
 	defaultKills = 50
 	// window is the relay's confidence window. An order whose batch was cut off
 	// is tried again with its timestamp for up to the order service's write
-	// budget of 10 s, so rows can be that late here.
-	window = 15 * time.Second
+	// budget of 10 s, so rows can be that late here; and as much later as the
+	// processes get no processor.
+	window = 30 * time.Second
+	// attempts is how often the load sends a line: until the last kill is over,
+	// however long all that is killed takes to start.
+	attempts = "10000"
 )
 
 var topics = []string{"OrderCreated", "OrderCancelled"}
@@ -59,7 +63,7 @@ func (s *storm) run(t *testing.T, seed uint64, kills int) {
 	t.Helper()
 	t.Logf("FAULT_SEED=%d FAULT_KILLS=%d", seed, kills)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	load := harness.Start(t, "load", "load", harness.Sample(t, s.lines), "--api", "http://"+s.api, "--rate", strconv.Itoa(s.rate), "-o", "json")
+	load := s.load(t)
 	if s.begun != nil {
 		s.begun()
 	}
@@ -92,6 +96,12 @@ func (s *storm) run(t *testing.T, seed uint64, kills int) {
 	s.judge(t, load)
 }
 
+// load begins the load.
+func (s *storm) load(t *testing.T) *harness.Process {
+	t.Helper()
+	return harness.Start(t, "load", "load", harness.Sample(t, s.lines), "--api", "http://"+s.api, "--rate", strconv.Itoa(s.rate), "--attempts", attempts, "-o", "json")
+}
+
 // deck says who dies one after the other, each as often as its weight says.
 func (s *storm) deck(rnd *rand.Rand, kills int) []*victim {
 	var all []*victim
@@ -117,6 +127,14 @@ func (s *storm) strike(t *testing.T, rnd *rand.Rand, v *victim) {
 // judge waits for the load and the relay and holds the topics against the database.
 func (s *storm) judge(t *testing.T, load *harness.Process) {
 	t.Helper()
+	for answered := -1; load.Running(); { // a busy machine takes long, and gets on
+		harness.Until(t, "the next answer to the load, or its end", func() bool {
+			n := harness.Answered(s.api)
+			more := n > answered
+			answered = max(n, answered)
+			return more || !load.Running()
+		})
+	}
 	load.Wait()
 	var sum struct {
 		Created   int `json:"orders_created"`

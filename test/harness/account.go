@@ -55,7 +55,7 @@ func NewAccount(t testing.TB, cqlAddr, kafkaAddr string, topics ...string) *Acco
 	cluster := gocql.NewCluster(host)
 	cluster.Port, _ = strconv.Atoi(port)
 	cluster.Keyspace = "outbox"
-	cluster.Timeout = time.Minute
+	cluster.Timeout, cluster.ConnectTimeout = Patience, Patience
 	cluster.Logger = log.New(io.Discard, "", 0)
 	a := &Account{t: t, ledger: audit.NewLedger()}
 	if a.session, err = cluster.CreateSession(); err != nil {
@@ -74,13 +74,13 @@ func NewAccount(t testing.TB, cqlAddr, kafkaAddr string, topics ...string) *Acco
 }
 
 // Wait checks until every event of the outbox is in a topic, or nothing has
-// come in for quiet, and returns the last report.
+// come in for Patience, and returns the last report.
 func (a *Account) Wait() Report {
 	a.t.Helper()
 	var last Report
 	for seen, since := int64(-1), time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		last = a.Check()
-		if last.Lost == 0 || time.Since(since) > quiet {
+		if last.Lost == 0 || time.Since(since) > Patience {
 			return last
 		}
 		if n := a.ledger.Totals().Records; n > seen {
@@ -89,13 +89,8 @@ func (a *Account) Wait() Report {
 	}
 }
 
-const (
-	// quiet is how long nothing may come in before the rest is given up: relays wait
-	// for a broker that was away, and for shards of others, half a minute or so.
-	quiet = 2 * time.Minute
-	// findingsShown is how many of what is wrong a report names.
-	findingsShown = 10
-)
+// findingsShown is how many of what is wrong a report names.
+const findingsShown = 10
 
 // Check reads the database and then the topics to where they end, and holds
 // one against the other.

@@ -68,6 +68,7 @@ type Process struct {
 	t    testing.TB
 	name string
 	args []string
+	env  []string // in addition
 
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -79,11 +80,16 @@ type Process struct {
 // stopped then; if the test failed, the end of its log is shown.
 func Start(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
+	return start(t, name, nil, args)
+}
+
+func start(t testing.TB, name string, env, args []string) *Process {
+	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{t: t, name: name, args: args, log: log}
+	p := &Process{t: t, name: name, args: args, env: env, log: log}
 	t.Cleanup(p.end)
 	p.Restart()
 	return p
@@ -94,6 +100,7 @@ func (p *Process) Restart() {
 	p.t.Helper()
 	p.out.Reset()
 	p.cmd = exec.Command(Binary(p.t), p.args...)
+	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, p.log
 	p.cmd.SysProcAttr = dieWithParent()
 	p.exited = make(chan struct{})
@@ -188,10 +195,11 @@ func (p *Process) end() {
 	_ = p.log.Close()
 }
 
-// Run runs a command to its end and returns its output and exit status.
+// Run runs a command to its end and returns its output and exit status. It asks the
+// database for as long as a test waits: what a service tries again, a command does not.
 func Run(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	p := Start(t, args[0], args...)
+	p := start(t, args[0], []string{"OUTBOX_SCYLLA_TIMEOUT=" + Patience.String()}, args)
 	code = p.Wait()
 	return p.Output(), p.Log(), code
 }
