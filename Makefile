@@ -63,7 +63,7 @@ test-race: cc ## the Go tests of -short under the race detector
 
 .PHONY: explore
 explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)
-	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname) -timeout 20m $$(go list ./... | grep -v /test/sim$$)
+	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$(go list ./... | grep -v /test/sim$$)",-timeout 20m)
 
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/peers"
@@ -42,7 +41,7 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 			restart: func() { broker = peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m", Port: port}) },
 		},
 	}
-	s.run(t, seeds.Number(t, "FAULT_SEED", uint64(time.Now().UnixNano())), int(seeds.Number(t, "FAULT_KILLS", defaultKills)))
+	s.run(t, seeds.Number(t, "FAULT_SEED", seeds.Of(t)), int(seeds.Number(t, "FAULT_KILLS", defaultKills)))
 	relay.Stop()
 	orders.Stop()
 	database.Stop()

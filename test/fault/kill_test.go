@@ -5,7 +5,6 @@ package fault
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
@@ -44,7 +43,7 @@ func killAll(t *testing.T, lines, stored int, relayArgs ...string) {
 		s.victims = append(s.victims, process("relay", relay, 1))
 	}
 	s.victims = []*victim{process("fake", engines, 1), process("orders", orders, 1)}
-	s.run(t, seeds.Number(t, "FAULT_SEED", uint64(time.Now().UnixNano())), int(seeds.Number(t, "FAULT_KILLS", defaultKills)))
+	s.run(t, seeds.Number(t, "FAULT_SEED", seeds.Of(t)), int(seeds.Number(t, "FAULT_KILLS", defaultKills)))
 	if stored > 0 && !strings.Contains(relay.Log(), "going on with a scan of the outbox table") {
 		t.Error("the relay did not go on with its scan")
 	}

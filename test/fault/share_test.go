@@ -23,7 +23,7 @@ const sharedSession = 6 * time.Second
 // of it. At the end nothing is lost, and nothing there twice.
 func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64) {
 	t.Helper()
-	seed := seeds.Number(t, "FAULT_SEED", uint64(time.Now().UnixNano()))
+	seed := seeds.Number(t, "FAULT_SEED", seeds.Of(t))
 	strikes := int(seeds.Number(t, "FAULT_STRIKES", defaultStrikes))
 	t.Logf("FAULT_SEED=%d FAULT_STRIKES=%d", seed, strikes)
 	rnd := rand.New(rand.NewPCG(seed, 0))
