@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -18,14 +17,7 @@ import (
 // waitingRelay starts a relay whose database is away. ended delivers its error, once.
 func waitingRelay(t *testing.T) (addr string, stop func(), ended <-chan error) {
 	t.Helper()
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr = ln.Addr().String()
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr = freeAddr(t)
 	c, err := testConfig(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--kafka-seeds", "127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
