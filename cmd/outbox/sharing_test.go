@@ -273,10 +273,10 @@ func TestSharing_OneThatIsAloneWaits(t *testing.T) {
 	}
 	wait := func(what string, done func() bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
 				_, text := says()
-				t.Fatalf("not so after a minute: %s; it says %s", what, text)
+				t.Fatalf("not so after five minutes: %s; it says %s", what, text)
 			}
 		}
 	}
@@ -428,7 +428,7 @@ func TestSharing_BeforeTheSchemaIsMigrated(t *testing.T) {
 		if !errors.As(err, &h) || !strings.Contains(h.text, "outbox schema migrate") {
 			t.Errorf("without the table relay_sharing: %v, want a hint to migrate", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Error("without the table relay_sharing it waits")
 	}
 }
