@@ -252,7 +252,9 @@ func (c *Client) http() *http.Client {
 	also := h.CheckRedirect
 	h.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		switch {
-		case req.Method != via[0].Method, req.URL.Scheme != "https" && via[len(via)-1].URL.Scheme == "https":
+		case req.Method != via[0].Method:
+			return http.ErrUseLastResponse
+		case req.URL.Scheme != "https" && via[len(via)-1].URL.Scheme == "https":
 			return http.ErrUseLastResponse
 		case also != nil:
 			return also(req, via)
