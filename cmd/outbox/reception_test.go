@@ -67,7 +67,7 @@ func asked(t *testing.T, method, url, secret, body string) (status int, header h
 // until waits until /readyz at an address has the status, and something in its text.
 func until(t *testing.T, addr string, want int, has string) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		code, _, text := asked(t, "GET", "http://"+addr+"/readyz", "", "")
 		if code == want && strings.Contains(text, has) {
 			return
