@@ -214,7 +214,7 @@ func testCrashes(t *testing.T, seed uint64) {
 	defer b.close()
 	topics := []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
 	for _, topic := range topics {
-		if err := b.publisher.topics.ensure(t.Context(), topic); err != nil {
+		if err := b.publisher.ensureTopic(t.Context(), topic); err != nil {
 			t.Fatal(err)
 		}
 	}
