@@ -67,12 +67,16 @@ func (s *sharer) detail(t *testing.T) (ready bool, text string) {
 	return ready, string(b)
 }
 
-// owned waits until the instance has so many shards and is ready.
+// owned waits until the instance has so many shards, carries them and is ready. It has
+// one before it has asked into how many the relay is divided.
 func (s *sharer) owned(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		s.mu.Lock()
+		carried := len(s.running)
+		s.mu.Unlock()
 		ready, text := s.detail(t)
-		if len(s.member.Status().Owned) == n && ready {
+		if len(s.member.Status().Owned) == n && carried == n && ready {
 			return
 		}
 		if time.Now().After(end) {
