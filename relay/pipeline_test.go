@@ -77,14 +77,15 @@ func timeUUID(rnd *rand.Rand, t time.Time) gocql.UUID {
 	return u
 }
 
-func (m *model) lookup(_ context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error) {
-	var out []storedEvent
+func (m *model) lookup(_ context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error {
 	for _, e := range m.table[of.AggregateID] {
 		if from <= e.Sequence && e.Sequence < to {
-			out = append(out, e)
+			if err := each(e); err != nil {
+				return err
+			}
 		}
 	}
-	return out, nil
+	return nil
 }
 
 func (m *model) streamID(i int) scyllacdc.StreamID {
