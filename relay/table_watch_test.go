@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -139,7 +140,8 @@ func TestRelay_WarnsOfALogThatIsShorterThanTheWindow(t *testing.T) {
 	})
 }
 
-// refused runs a relay that is to end by itself, and returns why it did.
+// refused runs a relay that is to end by itself, and returns why it did;
+// nil if it did not within a minute.
 func (w *world) refused() error {
 	w.t.Helper()
 	cfg := w.cfg
@@ -148,5 +150,7 @@ func (w *world) refused() error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return r.Run(w.t.Context())
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	return r.Run(ctx)
 }
