@@ -73,3 +73,16 @@ func readTable(ctx context.Context, cfg *Config) (t outbox.Table, facts tableFac
 func enableCDC(table string) string {
 	return "ALTER TABLE " + table + " WITH cdc = {'enabled': true, 'delta': 'full', 'ttl': 259200}"
 }
+
+// CheckTable holds a configuration against its table and the table's CDC log, as the
+// start of a relay does. It writes nothing and does not wait.
+//
+// An *outbox.MappingError says what does not fit, and what to do about it.
+func CheckTable(ctx context.Context, cfg Config) error {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	_, _, err := readTable(ctx, &cfg)
+	return err
+}
