@@ -197,7 +197,7 @@ func (b *bundle) mustShow(t testing.TB, id gocql.UUID) {
 func (b *bundle) heal(t testing.TB) {
 	t.Helper()
 	b.node.Faults().Clear()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := b.Read(t.Context(), gocql.UUID{1}); errors.Is(err, ErrNotFound) {
 			return
 		} else if time.Now().After(deadline) {

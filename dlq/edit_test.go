@@ -243,3 +243,27 @@ func TestSchemas(t *testing.T) {
 		t.Error("LoadSchemas() of no directory = nil")
 	}
 }
+
+// Numbers of a few bytes that stand for ones of any size: some made the validation
+// panic, and lists of the others keep it busy for minutes.
+func TestSchemas_NumbersThatAreTooGreat(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "Paid.json"), []byte(`{"properties":{"amounts":{"items":{"type":"number","minimum":0,"multipleOf":0.01}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := LoadSchemas(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, good := range map[string]bool{
+		"1": true, "0.25": true, "1e20": true, "2.5E-1": true, "12345678901234567890123456789.25": true,
+		"1e999999999": false, "1E+999999999": false, "1e-99999999999999999999": false, "1e1001": false, "-1e-1001": false,
+		strings.Repeat("9", 2000): false,
+	} {
+		err := s.Validate("Paid", []byte(`{"amounts":[0,`+number+`]}`))
+		if good && err != nil || !good && (!errors.Is(err, ErrInvalidEdit) || !strings.Contains(err.Error(), "/amounts/1: is a number of more than")) {
+			t.Errorf("Validate(%.40s) = %v, want it taken: %t", number, err, good)
+		}
+	}
+}

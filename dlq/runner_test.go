@@ -63,7 +63,7 @@ func start(t testing.TB, s *Store, cfg RunnerConfig) (stop func()) {
 func (b *bundle) jobWhen(t testing.TB, id gocql.UUID, what string, ok func(*Job) bool) *Job {
 	t.Helper()
 	var j *Job
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if j = b.mustJob(t, id); ok(j) {
 			return j
 		}
@@ -494,7 +494,7 @@ func crashAt(t *testing.T, k int) bool {
 			t.Logf("RunJob() = %v", err)
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); !finished(b.mustJob(t, j.ID)) && b.node.Faults().Hits(rule) == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !finished(b.mustJob(t, j.ID)) && b.node.Faults().Hits(rule) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Error("the runner neither ends the job nor dies")
 			break

@@ -2,11 +2,13 @@ package dlq
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -103,6 +105,9 @@ func (s *Schemas) Validate(eventType string, payload []byte) error {
 	if err != nil {
 		return &SchemaError{eventType, []string{"it is no JSON: " + err.Error()}}
 	}
+	if at, there := tooGreat(v); there {
+		return &SchemaError{eventType, []string{fmt.Sprintf("%s: is a number of more than %d digits, which no reader can be expected to follow", at, maxDigits)}}
+	}
 	var bad *jsonschema.ValidationError
 	switch err := s.byType[eventType].Validate(v); {
 	case err == nil:
@@ -114,6 +119,34 @@ func (s *Schemas) Validate(eventType string, payload []byte) error {
 	default:
 		return fmt.Errorf("validate a payload of %s: %w", eventType, err)
 	}
+}
+
+// maxDigits is how many digits a number may have, or stand for by its exponent.
+const maxDigits = 1000
+
+// tooGreat finds a number that stands for more than maxDigits digits, and where it is,
+// as a JSON pointer. The validator computes exactly: a list of 1e999999 would keep it
+// busy for minutes, and beyond that it panics.
+func tooGreat(v any) (at string, there bool) {
+	switch v := v.(type) {
+	case json.Number:
+		digits, exponent, scaled := strings.Cut(strings.ToLower(v.String()), "e")
+		n, err := strconv.Atoi(exponent)
+		return "", len(digits) > maxDigits || scaled && (err != nil || n > maxDigits || n < -maxDigits)
+	case []any:
+		for i, item := range v {
+			if at, there := tooGreat(item); there {
+				return "/" + strconv.Itoa(i) + at, true
+			}
+		}
+	case map[string]any:
+		for name, member := range v {
+			if at, there := tooGreat(member); there {
+				return "/" + name + at, true
+			}
+		}
+	}
+	return "", false
 }
 
 // gather lists the ends of the tree of causes, which say what is wrong.

@@ -57,9 +57,9 @@ func (b *bundle) brief() { b.cfg.WriteBudget = time.Second }
 // eventually waits for something that must become true, however slow the machine is.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it is not so after a minute: %s", what)
+			t.Fatalf("it is not so after five minutes: %s", what)
 		}
 	}
 }

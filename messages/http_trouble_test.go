@@ -76,7 +76,7 @@ func TestHTTP_AnswersAreTrueWhenWritesFail(t *testing.T) {
 				t.Errorf("%d events, want stored %t", n, tt.stored)
 			}
 			var again reply
-			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				if again = request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","payload":1}`, "Idempotency-Key", "k"); again.status == 202 {
 					break
 				}

@@ -49,7 +49,7 @@ func (b *bundle) relay(t testing.TB) {
 // becomes waits for a message's state.
 func (b *bundle) becomes(t testing.TB, path string, want State) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		r := request(t, b.handler, "GET", path, "")
 		if r.body["state"] == string(want) {
 			return
@@ -222,7 +222,7 @@ func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
 			}
 			b.node.Faults().Clear()
 			b.relay(t)
-			for end := time.Now().Add(time.Minute); r.status != 200 && r.status != 409 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(5 * time.Minute); r.status != 200 && r.status != 409 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				r = request(t, b.handler, "POST", path+"/release", "")
 			}
 			b.becomes(t, path, Queued)

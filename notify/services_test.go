@@ -323,7 +323,7 @@ func TestDispatcher_EndToEnd(t *testing.T) {
 	for range 3 {
 		d.Notify(testMessage())
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for _, target := range []string{"flaky", "busy", "mail"} {
 		for d.metric(t, "notify_sent_total", target) < 3 {
 			if time.Now().After(deadline) {

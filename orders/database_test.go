@@ -88,9 +88,9 @@ func (b *bundle) heal(t testing.TB) {
 // eventually waits for something that must become true, however slow the machine is.
 func (*bundle) eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("it is not so after a minute: %s", what)
+			t.Fatalf("it is not so after five minutes: %s", what)
 		}
 	}
 }

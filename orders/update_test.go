@@ -171,7 +171,7 @@ func TestService_DecidedUnseenBehindAnother(t *testing.T) {
 		}
 		done <- err
 	}()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); {
 		if _, err := other.Confirm(t.Context(), o.ID, Confirmation{}, WriteOptions{IfVersion: []int64{2}}); err == nil {
 			break
 		}

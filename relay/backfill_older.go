@@ -194,15 +194,11 @@ func (p *publisher) passOlder(ctx context.Context, find lookup, aggregate gocql.
 	if ok, _ := o.room(); !ok {
 		return errTooFarAhead
 	}
-	rows, err := find(ctx, &outbox.Event{AggregateID: aggregate}, 1, math.MaxInt64)
-	if err != nil {
-		return err
-	}
 	h := olderHandover{publisher: p, older: o, ahead: o.aheadOf(aggregate)}
-	for i := range rows {
-		if err := h.row(ctx, &rows[i], nil); err != nil {
-			return err
-		}
+	if err := find(ctx, &outbox.Event{AggregateID: aggregate}, 1, math.MaxInt64, func(f storedEvent) error {
+		return h.row(ctx, &f, nil)
+	}); err != nil {
+		return err
 	}
 	o.passed(aggregate)
 	return nil

@@ -65,9 +65,9 @@ func (b *bundle) close() {
 	b.cluster.Close()
 }
 
-// seeds is how many seeds a random test tries of n: with -short, which the race
+// fewer is how many seeds a random test tries of n: with -short, which the race
 // detector runs with, the first quarter.
-func seeds(n uint64) uint64 {
+func fewer(n uint64) uint64 {
 	if testing.Short() {
 		return max(n/4, 2)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // While the breaker is open events become dead letters; when it closes they go
@@ -342,7 +343,7 @@ func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
 // Nothing is lost, out of order or twice.
 func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(8) {
+	for seed := range seeds.Range(t, fewer(8)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // ownTable makes a team's own outbox table with Debezium's columns, in its own
@@ -268,7 +269,7 @@ func TestRelay_ALateRowOfATableWithoutNumbers(t *testing.T) {
 // their write times.
 func TestRelay_OrdersTheWritesOfTwoWriters(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	for seed := range seeds.Range(t, 3) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 var testStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -50,7 +52,7 @@ func TestStreamProgress_PassesOnlyTheSettledPrefix(t *testing.T) {
 // changes settle.
 func TestStreamProgress_AgreesWithAPlainModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(50) {
+	for seed := range seeds.Range(t, 50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		p := newStreamProgress(testStart, scyllacdc.StreamID("s"), at(0), 1000)
 		type entry struct {

@@ -338,7 +338,7 @@ func (p *publisher) back(l *lane, it *item, err error) {
 		p.metrics.failures.WithLabelValues(class.String()).Inc()
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
-		p.topics.forget(it.topic)
+		p.topics.forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
 	}
 	// Of several that come back together the most serious decides.
 	if l.failed == nil || Classify(l.failed) < class {

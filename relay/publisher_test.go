@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 func TestPublisher_KeepsEachAggregatesOrder(t *testing.T) {
@@ -273,7 +274,7 @@ func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 // Whatever the broker does, each event arrives, its aggregate in order.
 func TestPublisher_SurvivesFaults(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(12) {
+	for seed := range seeds.Range(t, fewer(12)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { testFaults(t, seed) })

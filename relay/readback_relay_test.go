@@ -12,13 +12,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // A whole relay with its tail, on topics that only a template names, is killed
 // at random moments during a load. Nothing is lost, nothing is there twice.
 func TestRelay_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(4) {
+	for seed := range seeds.Range(t, fewer(4)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {

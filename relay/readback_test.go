@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -102,7 +103,7 @@ func (c *crashing) check() (repeated int) {
 // What a killed relay had sent may arrive when the next one has begun.
 func TestReadback_KnowsWhatWasUnderWay(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(20) {
+	for seed := range seeds.Range(t, fewer(20)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -131,7 +132,7 @@ func TestReadback_KnowsWhatWasUnderWay(t *testing.T) {
 // comes and goes, neither publishes nor forgets anything.
 func TestReadback_IsKilledItself(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(10) {
+	for seed := range seeds.Range(t, fewer(10)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

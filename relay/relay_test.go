@@ -18,7 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
-	testseeds "github.com/scylla-outbox/scylla-outbox/test/seeds"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // inBubble runs a test with a database under virtual time.
@@ -55,7 +55,7 @@ func (w *world) connect(keyspace string) *gocql.Session {
 
 func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world {
 	t.Helper()
-	conf.Seed = testseeds.Of(t)
+	conf.Seed = seeds.Of(t)
 	db, err := scyllafake.Start(conf)
 	if err != nil {
 		t.Fatalf("Start() error = %v", err)

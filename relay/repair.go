@@ -128,16 +128,15 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		}
 		return r.requests.answer(ctx, q.ID, RepairUnknown, "the relay ended while it published the event: verify again")
 	}
-	rows, err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence, q.Sequence+1)
+	row, found, err := r.lookup.one(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence)
 	switch {
 	case err != nil:
 		return err
-	case len(rows) == 0 || rows[0].ID != q.EventID:
+	case !found || row.ID != q.EventID:
 		return r.requests.answer(ctx, q.ID, RepairGone, "the outbox has no such event")
-	case rows[0].bad != nil:
-		return r.requests.answer(ctx, q.ID, RepairUnreadable, rows[0].bad.Error())
+	case row.bad != nil:
+		return r.requests.answer(ctx, q.ID, RepairUnreadable, row.bad.Error())
 	}
-	row := rows[0]
 	if o := r.publisher.olderOf(); o != nil && o.behind(q.Aggregate) {
 		return r.wait(ctx, q, "the scan of the outbox table has still to come to it")
 	}

@@ -24,16 +24,16 @@ func (r *replayer) eventOf(ctx context.Context, l *dlq.Letter) (outbox.Event, er
 	if r.lookup == nil || e.Sequence < 1 {
 		return e, bad
 	}
-	rows, err := r.lookup(ctx, &e, e.Sequence, e.Sequence+1)
+	row, found, err := r.lookup.one(ctx, &e, e.Sequence)
 	switch {
 	case err != nil: // of the row nothing is known, so the letter stays what it is
 		return e, fmt.Errorf("%w: %w", errNotRead, err)
-	case len(rows) == 0:
+	case !found:
 		return e, bad
-	case rows[0].bad != nil:
-		return e, rows[0].bad
+	case row.bad != nil:
+		return e, row.bad
 	}
-	mended := rows[0].Event
+	mended := row.Event
 	mended.ID, mended.IDText = e.ID, e.IDText // it stays this letter's event
 	return mended, nil
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -20,8 +21,25 @@ type storedEvent struct {
 	bad error
 }
 
-// lookup reads the events of of's aggregate with from <= seq < to by key, in order.
-type lookup func(ctx context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error)
+// lookup reads the events of of's aggregate with from <= seq < to by key, in order,
+// and calls each for every one. An aggregate may have a million, so nobody keeps
+// more of them than a page. An error of each ends it, and is what it returns.
+type lookup func(ctx context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error
+
+// one reads event seq; false says that there is none.
+func (find lookup) one(ctx context.Context, of *outbox.Event, seq int64) (found storedEvent, ok bool, err error) {
+	err = find(ctx, of, seq, seq+1, func(e storedEvent) error {
+		found, ok = e, true
+		return nil
+	})
+	return found, ok, err
+}
+
+// handingOn is an error of what is done with an event that was looked up.
+type handingOn struct{ error }
+
+// Unwrap is the error itself.
+func (h handingOn) Unwrap() error { return h.error }
 
 // sequencer hands each aggregate's events on by sequence number.
 //
@@ -91,7 +109,11 @@ func (s *sequencer) admit(ctx context.Context, e storedEvent, since int64, settl
 func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error {
 	deadline := time.Now().Add(s.gapWait)
 	for attempt := 1; ; attempt++ {
-		found, err := s.lookup(ctx, &e, next, e.Sequence)
+		var err error
+		next, err = s.close(ctx, e, next, !time.Now().Before(deadline))
+		if h, ok := errors.AsType[handingOn](err); ok {
+			return h.error
+		}
 		if err != nil && (ctx.Err() != nil || Classify(err) == Fatal) {
 			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateString(), err)
 		}
@@ -99,8 +121,8 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 			// While the database is away nothing is known of the gap.
 			s.log.Warn("cannot look up a missing event; trying again", "aggregate_id", e.AggregateString(), "seq", next, "attempt", attempt, "err", err)
 			deadline = time.Now().Add(s.gapWait)
-		} else if next, err = s.close(ctx, e, next, found, !time.Now().Before(deadline)); err != nil || next == e.Sequence {
-			return err
+		} else if next == e.Sequence {
+			return nil
 		}
 		if err := again.Wait(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
 			return err
@@ -108,10 +130,13 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 	}
 }
 
-// close hands on what was found of the gap from next up to e and returns where
-// the gap begins now; e's own number when there is none. A hole in what was
+// errHole ends a look-up at an event that is ahead of one that is missing.
+var errHole = errors.New("an event is missing")
+
+// close hands on what there is of the gap from next up to e and returns where
+// the gap begins now; e's own number when there is none. A hole in what is
 // found ends it, unless time is up: then the aggregate goes on without.
-func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, found []storedEvent, timeIsUp bool) (int64, error) {
+func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, timeIsUp bool) (int64, error) {
 	pass := func(upTo int64) {
 		for ; next < upTo; next++ {
 			s.metrics.gaps.Inc()
@@ -119,39 +144,47 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, found
 				"aggregate_id", e.AggregateString(), "seq", next, "before", upTo, "waited", s.gapWait)
 		}
 	}
-	for _, f := range found {
+	err := s.lookup(ctx, &e, next, e.Sequence, func(f storedEvent) error {
 		if f.Sequence > next {
 			if !timeIsUp {
-				return next, nil
+				return errHole
 			}
 			pass(f.Sequence)
 		}
 		if err := s.recover(ctx, f); err != nil {
-			return next, err
+			return handingOn{err}
 		}
 		next = f.Sequence + 1
-	}
-	if timeIsUp {
+		return nil
+	})
+	switch {
+	case errors.Is(err, errHole):
+		return next, nil
+	case err == nil && timeIsUp:
 		pass(e.Sequence)
 	}
-	return next, nil
+	return next, err
 }
 
 // lead hands on events of an unknown aggregate that come before e and were
 // written after the given time.
 func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error {
+	from := int64(1)
 	for attempt := 1; ; attempt++ {
-		found, err := s.lookup(ctx, &e, 1, e.Sequence)
-		if err == nil {
-			for _, f := range found {
-				if f.written <= after {
-					continue
-				}
+		err := s.lookup(ctx, &e, from, e.Sequence, func(f storedEvent) error {
+			if f.written > after {
 				if err := s.recover(ctx, f); err != nil {
-					return err
+					return handingOn{err}
 				}
 			}
+			from = f.Sequence + 1
 			return nil
+		})
+		if err == nil {
+			return nil
+		}
+		if h, ok := errors.AsType[handingOn](err); ok {
+			return h.error
 		}
 		if ctx.Err() != nil || Classify(err) == Fatal {
 			return fmt.Errorf("look up events of aggregate %s: %w", e.AggregateString(), err)
@@ -170,18 +203,23 @@ func (s *sequencer) recover(ctx context.Context, f storedEvent) error {
 	return s.publisher.submit(ctx, f, byKey, nil)
 }
 
+// lookupPage is how many rows one answer to a look-up holds at most.
+const lookupPage = 500
+
 // cqlLookup looks up events in the outbox table.
 func cqlLookup(session *gocql.Session, table outbox.Table) lookup {
-	return func(ctx context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error) {
+	return func(ctx context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error {
 		stmt, args := table.SelectByKey(of, from, to)
-		iter := session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).Iter()
-		var out []storedEvent
+		iter := session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).PageSize(lookupPage).Iter()
 		sc := table.Scanner()
 		var written int64
 		for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
 			e, err := sc.Event()
-			out = append(out, badRow(&table, storedEvent{e, written, err}, 0))
+			if err := each(badRow(&table, storedEvent{e, written, err}, 0)); err != nil {
+				_ = iter.Close() // the caller stops; what the query says is of no interest
+				return err
+			}
 		}
-		return out, iter.Close()
+		return iter.Close()
 	}
 }

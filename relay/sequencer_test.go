@@ -9,6 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -18,22 +22,25 @@ type table struct {
 	visible []time.Time
 	away    atomic.Bool
 	asked   int
+	shown   atomic.Int64 // rows that were given out
 }
 
 var errAway = errors.New("the database is away")
 
-func (tb *table) lookup(_ context.Context, of *outbox.Event, from, to int64) ([]storedEvent, error) {
+func (tb *table) lookup(_ context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error {
 	tb.asked++
 	if tb.away.Load() {
-		return nil, errAway
+		return errAway
 	}
-	var out []storedEvent
 	for i, e := range tb.rows {
 		if e.AggregateID == of.AggregateID && from <= e.Sequence && e.Sequence < to && !time.Now().Before(tb.visible[i]) {
-			out = append(out, e)
+			tb.shown.Add(1)
+			if err := each(e); err != nil {
+				return err
+			}
 		}
 	}
-	return out, nil
+	return nil
 }
 
 func (tb *table) add(e outbox.Event, written int64, visible time.Time) {
@@ -189,4 +196,48 @@ func TestSequencer_StopsWithItsContext(t *testing.T) {
 			t.Errorf("admit() error = %v, want the end of the context", err)
 		}
 	})
+}
+
+// An aggregate may have more rows than the relay has memory for. They are read as they
+// are handed on, and that waits for room.
+func TestSequencer_ReadsNoMoreOfAnAggregateThanThereIsRoomFor(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		known bool // a gap is filled; else the aggregate begins
+	}{{"known", true}, {"unknown", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const room, all = 20, 1000
+				b := setup(t, func(c *Config) { c.MaxInFlightRecords, c.AttemptTimeout = room, time.Hour })
+				defer b.close()
+				tb := &table{}
+				for seq := int64(1); seq <= all; seq++ {
+					tb.add(event(1, seq, "OrderUpdated"), seq, time.Now())
+				}
+				s := newSequencer(b, tb)
+				if tt.known {
+					b.submit(event(1, 1, "OrderUpdated"), nil)
+					b.drain(time.Minute)
+				}
+				refused := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1})
+				done := make(chan error, 1)
+				go func() {
+					done <- s.admit(t.Context(), storedEvent{event(1, all, "OrderUpdated"), all, nil}, 0, func() {})
+				}()
+				time.Sleep(time.Second)
+				if n := tb.shown.Load(); n > room+1 {
+					t.Errorf("%d rows were read while there is room for %d", n, room)
+				}
+				refused.Remove()
+				if err := <-done; err != nil {
+					t.Fatalf("admit() error = %v", err)
+				}
+				if got := published(b); len(got) != all || !slices.IsSorted(got) {
+					t.Errorf("%d events are published, want %d in order", len(got), all)
+				}
+			})
+		})
+	}
 }

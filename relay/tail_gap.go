@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -152,56 +151,65 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	if known && next > last {
 		return next - 1, nil
 	}
-	if !known {
-		next = 1
-	}
-	found, err := g.lookup(ctx, &w.of, next, last+1)
-	if err != nil {
-		return 0, err
-	}
-	if !known {
-		if next, err = w.begin(found, horizon); err != nil {
-			return 0, err
-		}
-	}
-	for _, f := range found {
-		if f.Sequence < next {
-			continue
-		}
-		if f.Sequence > next {
-			break
-		}
-		if f.bad != nil {
-			return next - 1, errLeft
+	handOn := func(f storedEvent) error {
+		switch {
+		case f.Sequence < next:
+			return nil
+		case f.Sequence > next:
+			return errHole
+		case f.bad != nil:
+			return errLeft
 		}
 		if err := g.publisher.submit(ctx, f, byKey, nil); err != nil {
-			return next - 1, err
+			return err
 		}
 		next++
+		return nil
 	}
-	return next - 1, nil
-}
-
-// begin returns the number with which an aggregate goes on that nothing is known of.
-func (w *tailGap) begin(found []storedEvent, horizon int64) (int64, error) {
-	floor, ok := w.floor()
-	if !ok || floor < horizon {
-		return 0, errLeft // what was written between the two may be out, or not
-	}
-	// What was written up to the floor is out, and what is before it in sequence.
-	out := -1
-	for i, f := range slices.Backward(found) {
-		if f.written <= floor {
-			out = i
-			break
+	if known {
+		err = g.lookup(ctx, &w.of, next, last+1, handOn)
+	} else {
+		var rows []storedEvent
+		if next, rows, err = w.begin(ctx, g.lookup, last+1, horizon); err != nil {
+			return 0, err
+		}
+		for i := 0; i < len(rows) && err == nil; i++ {
+			err = handOn(rows[i])
 		}
 	}
-	switch {
-	case out >= 0:
-		return found[out].Sequence + 1, nil
-	case len(found) > 0 && found[0].Sequence > 1:
-		return 0, errLeft // the first ones are expired, or not there yet
-	default:
-		return 1, nil
+	if errors.Is(err, errHole) {
+		err = nil // and is looked for again
 	}
+	return next - 1, err
+}
+
+// maxBeginBytes bounds the rows of an aggregate that begin keeps. Of more the rest is
+// looked up once these are handed on.
+const maxBeginBytes = 1 << 20
+
+// begin returns the number with which an aggregate goes on that nothing is known of,
+// and the rows from there on; not all of them if they are many.
+func (w *tailGap) begin(ctx context.Context, find lookup, to, horizon int64) (next int64, rows []storedEvent, err error) {
+	floor, ok := w.floor()
+	if !ok || floor < horizon {
+		return 0, nil, errLeft // what was written between the two may be out, or not
+	}
+	next = 1
+	var size int64
+	if err := find(ctx, &w.of, 1, to, func(f storedEvent) error {
+		if f.written <= floor {
+			// It is out, and what is before it in sequence.
+			clear(rows)
+			next, rows, size = f.Sequence+1, rows[:0], 0
+		} else if size < maxBeginBytes {
+			rows, size = append(rows, f), size+sizeOf(&f.Event)
+		}
+		return nil
+	}); err != nil {
+		return 0, nil, err
+	}
+	if next == 1 && len(rows) > 0 && rows[0].Sequence > 1 {
+		return 0, nil, errLeft // the first ones are expired, or not there yet
+	}
+	return next, rows, nil
 }

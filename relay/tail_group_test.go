@@ -400,11 +400,56 @@ func TestTailGap_Begin(t *testing.T) {
 		{name: "what is out after the floor is forgotten", found: []storedEvent{row(1, 5)}, floor: 10, known: true, horizon: 11},
 	} {
 		w := &tailGap{floor: func() (int64, bool) { return tt.floor, tt.known }}
-		got, err := w.begin(tt.found, tt.horizon)
+		tb := &table{}
+		for _, f := range tt.found {
+			tb.add(f.Event, f.written, time.Time{})
+		}
+		got, rows, err := w.begin(t.Context(), tb.lookup, 100, tt.horizon)
 		if got != tt.want || (err != nil) != (tt.want == 0) {
 			t.Errorf("%s: begin() = %d, %v, want %d", tt.name, got, err, tt.want)
 		}
+		if len(rows) > 0 && rows[0].Sequence != tt.want {
+			t.Errorf("%s: begin() has rows from %d on, want from %d", tt.name, rows[0].Sequence, tt.want)
+		}
 	}
+}
+
+// An aggregate that nothing is known of may have a million rows.
+func TestTailGap_BeginKeepsFewOfManyRows(t *testing.T) {
+	t.Parallel()
+	const out, all = 5000, 20_000
+	tb := &table{}
+	for seq := int64(1); seq <= all; seq++ {
+		tb.add(outbox.Event{Sequence: seq}, seq, time.Time{})
+	}
+	w := &tailGap{floor: func() (int64, bool) { return out, true }}
+	next, rows, err := w.begin(t.Context(), tb.lookup, all+1, 0)
+	if err != nil || next != out+1 || len(rows) == 0 || rows[0].Sequence != next {
+		t.Fatalf("begin() = %d, %d rows, %v, want %d, and rows from there on", next, len(rows), err, out+1)
+	}
+	if n := len(rows); n > 4000 {
+		t.Errorf("it keeps %d rows", n)
+	}
+}
+
+// What begin does not keep is handed on too.
+func TestTail_HandsOnALongUnknownAggregate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, nil)
+		defer b.stop()
+		time.Sleep(time.Second)
+		const all = 6000
+		for seq := int64(1); seq <= all; seq++ {
+			b.table.add(event(1, seq, "OrderUpdated"), time.Now().UnixMicro(), time.Time{})
+		}
+		b.log.add(1, event(1, all, "OrderUpdated"), 0)
+		time.Sleep(time.Minute)
+		got := published(b.bundle)
+		if len(got) != all || !slices.IsSorted(got) {
+			t.Errorf("%d events are published, sorted %v, want %d in order", len(got), slices.IsSorted(got), all)
+		}
+	})
 }
 
 func TestGeneration_StreamsForAToken(t *testing.T) {

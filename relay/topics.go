@@ -75,14 +75,16 @@ type topics struct {
 
 	mu  sync.RWMutex
 	max map[string]int32 // topics known to exist
-	// deleted are those that were, until they are made again.
-	deleted map[string]bool
+	// ids are those of topics that were seen, zero if the broker has none.
+	ids map[string]kadm.TopicID
+	// strange are those whose id a broker did not know, until they are seen again.
+	strange map[string]bool
 }
 
 func newTopics(cfg *Config) *topics {
 	return &topics{
 		partitions: cfg.Partitions, replication: cfg.Replication, limit: cfg.MaxRecordBytes,
-		max: make(map[string]int32), deleted: make(map[string]bool),
+		max: make(map[string]int32), ids: make(map[string]kadm.TopicID), strange: make(map[string]bool),
 	}
 }
 
@@ -104,46 +106,68 @@ func (t *topics) maxBytes(topic string) int32 {
 	return t.limit
 }
 
-// forget takes back that the topic exists: the broker says that it does not, so
-// somebody deleted it. The next event for it makes it again.
-func (t *topics) forget(topic string) {
+// forget takes back that the topic exists: a broker says that it does not. Somebody
+// deleted it, or the broker does not know it yet. The next event for it looks, and
+// makes it again if it is missing. strange says that it is the id which is unknown.
+func (t *topics) forget(topic string, strange bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.max, topic)
-	t.deleted[topic] = true
+	if strange {
+		t.strange[topic] = true
+	}
 }
 
-// wasDeleted reports, once, that the topic was forgotten.
-func (t *topics) wasDeleted(topic string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	was := t.deleted[topic]
-	delete(t.deleted, topic)
-	return was
+// foundTopic is a topic as the broker has it.
+type foundTopic struct {
+	limit int32 // of a batch
+	id    kadm.TopicID
+	made  bool // just now
 }
 
 // ensure makes the topic if it is missing.
-func (t *topics) ensure(ctx context.Context, topic string) error {
+func (t *topics) ensure(ctx context.Context, topic string) (found foundTopic, err error) {
 	details, err := t.admin.ListTopics(ctx, topic)
 	if err != nil {
-		return fmt.Errorf("look up topic %s: %w", topic, err)
+		return found, fmt.Errorf("look up topic %s: %w", topic, err)
 	}
 	if err := details[topic].Err; errors.Is(err, kerr.UnknownTopicOrPartition) {
-		_, err := t.admin.CreateTopic(ctx, t.partitions, t.replication, nil, topic)
+		made, err := t.admin.CreateTopic(ctx, t.partitions, t.replication, nil, topic)
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("create topic %s: %w", topic, err)
+			return found, fmt.Errorf("create topic %s: %w", topic, err)
 		}
+		found.made, found.id = err == nil, made.ID
 	} else if err != nil {
-		return fmt.Errorf("look up topic %s: %w", topic, err)
+		return found, fmt.Errorf("look up topic %s: %w", topic, err)
+	} else {
+		found.id = details[topic].ID
 	}
-	limit := t.limit
+	found.limit = t.limit
 	if n, ok := t.messageBytes(ctx, topic); ok {
-		limit = min(limit, n)
+		found.limit = min(found.limit, n)
 	}
+	return found, nil
+}
+
+// replaced says whether the topic is another one than the one that was known by its
+// name, and whether a broker did not know the id of that.
+func (t *topics) replaced(topic string, found *foundTopic) (other, strange bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	none := kadm.TopicID{}
+	id, seen := t.ids[topic]
+	return seen && (found.made || id != none && found.id != none && id != found.id), t.strange[topic]
+}
+
+// know notes that the topic exists: events may be sent to it.
+func (t *topics) know(topic string, found *foundTopic) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.max[topic] = limit
-	return nil
+	t.max[topic] = found.limit
+	if _, seen := t.ids[topic]; !seen || found.id != (kadm.TopicID{}) {
+		t.ids[topic] = found.id
+	}
+	delete(t.strange, topic)
 }
 
 // messageBytes asks for the topic's max.message.bytes. A relay that may not

@@ -38,15 +38,17 @@ func (p *publisher) makeTopic(topic string, l *lane) {
 func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 	for attempt := 1; ; attempt++ {
 		var err error
-		if p.topics.wasDeleted(topic) {
-			// The client still has the id of the topic that was deleted.
-			p.client.PurgeTopicsFromProducing(topic)
-		}
 		if p.remember != nil {
 			err = p.remember(ctx, topic)
 		}
 		if err == nil {
-			err = p.attempt(ctx, func() error { return p.topics.ensure(ctx, topic) })
+			var found foundTopic
+			if err = p.attempt(ctx, func() (err error) {
+				found, err = p.topics.ensure(ctx, topic)
+				return err
+			}); err == nil {
+				p.noteTopic(topic, &found)
+			}
 		}
 		if err == nil {
 			return nil
@@ -67,4 +69,28 @@ func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 			return errors.Join(ErrStopping, err)
 		}
 	}
+}
+
+// noteTopic notes a topic that exists, again if it was forgotten.
+//
+// A client keeps the id that a topic had at first, so of one that was deleted and
+// made anew it has to be told. That gives back what it has of the topic, though the
+// broker may have it too, and begins the numbers of its partitions anew. Where the
+// topic is still the same one the records stay where they are therefore: a broker
+// that does not know it for a while is no reason to send them twice. Only the
+// client's own mistake, an id that it learned from a broker that was behind, is
+// mended then, once nothing is under way.
+func (p *publisher) noteTopic(topic string, found *foundTopic) {
+	other, strange := p.topics.replaced(topic, found)
+	p.mu.Lock()
+	purge := other || strange && p.flows[topic] == nil
+	larger := p.larger[topic].client
+	p.mu.Unlock()
+	if purge {
+		p.client.PurgeTopicsFromProducing(topic)
+		if larger != nil {
+			larger.PurgeTopicsFromProducing(topic)
+		}
+	}
+	p.topics.know(topic, found)
 }

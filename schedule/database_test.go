@@ -81,7 +81,7 @@ func (b *bundle) put(t testing.TB, when time.Time, ms ...*Message) {
 // eventually waits for something that must become true, whatever the machine is doing.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("timed out: %s", what)
 		}

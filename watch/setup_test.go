@@ -102,7 +102,7 @@ func (b *bundle) subscribe(t testing.TB, f Filter, from Position) *Subscription 
 // read reads n events and returns how often each number came.
 func read(t testing.TB, s *Subscription, n int) map[int]int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	seen := map[int]int{}
 	for range n {

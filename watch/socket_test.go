@@ -17,7 +17,7 @@ func TestSocket_AsManyAsThereMayBe(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 2 })
 	url := serve(t, b.Hub) + "/v1/ws"
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var open []*websocket.Conn
 	for range 2 {
@@ -50,7 +50,7 @@ func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	url := serve(t, b.Hub) + "/v1/ws"
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	dial := func() *websocket.Conn {
 		c, resp, err := websocket.Dial(ctx, url, nil)

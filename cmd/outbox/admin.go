@@ -16,7 +16,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
 func newAdminCommand() *cobra.Command {
@@ -51,10 +50,10 @@ func runAdmin(cmd *cobra.Command, c *config) error {
 			return err
 		}
 		_, err = c.Admin.proxies()
-		return err
+		return errors.Join(err, notNegative("admin.drain_delay", c.Admin.DrainDelay))
 	}
-	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, _ *daemon.Teardown) error {
-		a, err := startAdmin(ctx, c, gate, session, nil, reg, log)
+	return withReception(cmd, c, check, c.Admin.listen, false, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, listen listening) error {
+		a, err := startAdmin(ctx, c, gate, session, nil, reg, log, listen)
 		if err != nil {
 			return err
 		}
@@ -86,10 +85,10 @@ type adminAPI struct {
 	done chan error // delivers what ended it, once
 }
 
-// startAdmin starts the admin API; it listens when startAdmin returns. It ends with
-// ctx, or by shutdown. beside are the services of an order API in the same process;
+// startAdmin starts the admin API on what listen returns; it is there when startAdmin
+// returns. It ends with ctx, or by shutdown. beside are the services of an order API in the same process;
 // nil makes the admin API have its own.
-func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, beside *services, reg registry, log *slog.Logger) (_ *adminAPI, err error) {
+func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, beside *services, reg registry, log *slog.Logger, listen listening) (_ *adminAPI, err error) {
 	opts, err := c.dlqOptions()
 	if err != nil {
 		return nil, err
@@ -129,7 +128,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
-	ln, err := c.Admin.listen(ctx, log)
+	ln, err := listen(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +157,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 func (c *config) apiConfig(session *gocql.Session) (conf api.Config, err error) {
 	conf = api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
-		Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(),
+		DrainDelay: c.Admin.DrainDelay, Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(),
 	}
 	if conf.Consistency, _, err = c.Scylla.consistencies(); err != nil {
 		return conf, err

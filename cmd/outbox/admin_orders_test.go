@@ -34,7 +34,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	reg := newRegistry()
-	orders, err := startOrders(t.Context(), c, b.session, reg, log)
+	orders, err := startOrders(t.Context(), c, b.session, reg, log, c.HTTP.listen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As outbox dev has them: one registry, one set of services.
-	a, err := startAdmin(t.Context(), c, gate, b.session, orders.services, reg, log)
+	a, err := startAdmin(t.Context(), c, gate, b.session, orders.services, reg, log, c.Admin.listen)
 	if err != nil {
 		t.Fatal(err)
 	}

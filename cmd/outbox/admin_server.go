@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -19,14 +18,19 @@ import (
 type adminServer struct {
 	addr   string
 	server *daemon.HTTPServer
-	hosts  []string
 	ready  atomic.Pointer[daemon.Readiness] // nil until the process works
-	why    atomic.Pointer[string]           // why the database is not reached; nil before the first try
+	waiting
+}
+
+// waiting tells why a process does not work yet: its database is not there.
+type waiting struct {
+	hosts []string
+	why   atomic.Pointer[string] // why the database is not reached; nil before the first try
 }
 
 // serveAdmin starts it; it ends with teardown.
 func (c *config) serveAdmin(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) (*adminServer, error) {
-	a := &adminServer{hosts: c.Scylla.Hosts}
+	a := &adminServer{waiting: waiting{hosts: c.Scylla.Hosts}}
 	s, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, a.readiness), log)
 	if err != nil {
 		return nil, withHint(err, "another process has that port; --admin-addr names another")
@@ -40,27 +44,32 @@ func (c *config) serveAdmin(ctx context.Context, reg *prometheus.Registry, log *
 func (a *adminServer) works(f daemon.Readiness) { a.ready.Store(&f) }
 
 // waits is told why the database is not reached.
-func (a *adminServer) waits(err error) {
+func (w *waiting) waits(err error) {
 	why := strings.TrimSpace(err.Error())
-	a.why.Store(&why)
+	w.why.Store(&why)
+}
+
+// problem is what /readyz says of it.
+func (w *waiting) problem() string {
+	if why := w.why.Load(); why != nil {
+		return "starting: ScyllaDB is waited for: " + *why
+	}
+	return "starting: ScyllaDB at " + strings.Join(w.hosts, ", ") + " is not connected yet"
 }
 
 func (a *adminServer) readiness() (bool, any) {
 	if f := a.ready.Load(); f != nil {
 		return (*f)()
 	}
-	problem := "starting: ScyllaDB at " + strings.Join(a.hosts, ", ") + " is not connected yet"
-	if why := a.why.Load(); why != nil {
-		problem = fmt.Sprintf("starting: ScyllaDB is waited for: %s", *why)
-	}
 	return false, struct {
 		Ready    bool     `json:"ready"`
 		Problems []string `json:"problems"`
-	}{false, []string{problem}}
+	}{false, []string{a.problem()}}
 }
 
-// withAdmin is withSession with an admin server that is there before the session is.
-// If that ends by itself, the process ends: it would run on unseen.
+// withAdmin is withRegistry with an admin server, which is there before the session is,
+// and a session once the database is there. If the server ends by itself, the process
+// ends: it would run on unseen.
 func withAdmin(
 	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
 	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error,

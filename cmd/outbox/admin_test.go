@@ -56,7 +56,7 @@ func TestAdmin_TokenIsLetIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := startAdmin(t.Context(), c, gate, b.session, nil, newRegistry(), log)
+	a, err := startAdmin(t.Context(), c, gate, b.session, nil, newRegistry(), log, c.Admin.listen)
 	if err != nil {
 		t.Fatal(err)
 	}

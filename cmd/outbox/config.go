@@ -85,18 +85,19 @@ type adminConfig struct {
 	Addr     string `koanf:"addr"`
 	Profiles bool   `koanf:"profiles"`
 
-	APIAddr         string   `koanf:"api_addr"`
-	TLSCert         string   `koanf:"tls_cert"`
-	TLSKey          string   `koanf:"tls_key"`
-	Insecure        bool     `koanf:"insecure"`
-	TrustedProxies  []string `koanf:"trusted_proxies"`
-	ForwardedHeader string   `koanf:"forwarded_header"`
-	TraceURL        string   `koanf:"trace_url"`
-	OIDCIssuer      string   `koanf:"oidc_issuer"`
-	OIDCAudience    string   `koanf:"oidc_audience"`
-	OIDCRoleClaim   string   `koanf:"oidc_role_claim"`
-	OIDCRolePrefix  string   `koanf:"oidc_role_prefix"`
-	Tokens          []string `koanf:"tokens"`
+	APIAddr         string        `koanf:"api_addr"`
+	DrainDelay      time.Duration `koanf:"drain_delay"`
+	TLSCert         string        `koanf:"tls_cert"`
+	TLSKey          string        `koanf:"tls_key"`
+	Insecure        bool          `koanf:"insecure"`
+	TrustedProxies  []string      `koanf:"trusted_proxies"`
+	ForwardedHeader string        `koanf:"forwarded_header"`
+	TraceURL        string        `koanf:"trace_url"`
+	OIDCIssuer      string        `koanf:"oidc_issuer"`
+	OIDCAudience    string        `koanf:"oidc_audience"`
+	OIDCRoleClaim   string        `koanf:"oidc_role_claim"`
+	OIDCRolePrefix  string        `koanf:"oidc_role_prefix"`
+	Tokens          []string      `koanf:"tokens"`
 }
 
 type relayConfig struct {

@@ -158,7 +158,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	d.conf.Scylla.Hosts = []string{d.cqlAddr}
 	d.conf.Kafka.Seeds = []string{d.kafkaAddr}
-	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // nothing stands before it
+	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay, d.conf.Admin.DrainDelay = d.httpAddr, 0, 0 // nothing stands before them
 	if d.hints, err = d.listenForHints(ctx); err != nil {
 		return err
 	}
@@ -185,9 +185,9 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	if err := d.startRelay(ctx, teardown, reg); err != nil {
 		return err
 	}
-	api, err := startOrders(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log)
+	api, err := startOrders(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log, d.conf.HTTP.listen)
 	if err != nil {
-		return portHint(err, d.httpAddr, "--http-addr")
+		return err
 	}
 	d.httpAddr = api.addr
 	teardown.Add("order API", api.shutdown)

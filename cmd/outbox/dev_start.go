@@ -123,7 +123,7 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside 
 	if err != nil {
 		return err
 	}
-	a, err := startAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, beside, reg, d.log)
+	a, err := startAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, beside, reg, d.log, d.conf.Admin.listen)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func TestDLQ_Jobs(t *testing.T) {
 		_, _ = dlq.NewRunner(b.store, dlq.RunnerConfig{Owner: "dies", Poll: 20 * time.Millisecond}).RunJob(ctx, made[0].ID)
 		close(died)
 	}()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // it ends with its letter, which nobody publishes
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // it ends with its letter, which nobody publishes
 		j, err := b.store.Job(t.Context(), made[0].ID)
 		if err == nil && j.State == dlq.JobRunning && j.Progress.Waiting == 1 {
 			break

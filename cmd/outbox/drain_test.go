@@ -62,7 +62,7 @@ func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
 		t.Errorf("/readyz = %d before the stop", code)
 	}
 	terminate()
-	for end := time.Now().Add(time.Minute); status("GET", "/readyz", "") != 503; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); status("GET", "/readyz", "") != 503; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("/readyz does not say that the server leaves")
 		}

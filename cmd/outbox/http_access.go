@@ -42,7 +42,7 @@ func (c *httpConfig) listen(ctx context.Context, log *slog.Logger) (net.Listener
 		return nil, usageError{withHint(fmt.Errorf("http.addr: %w", err), "set http.tls_cert and http.tls_key, or http.insecure if something else protects the way")}
 	}
 	if err != nil {
-		return nil, err
+		return nil, portHint(err, c.Addr, "--http-addr")
 	}
 	at, ok := ln.Addr().(*net.TCPAddr)
 	if len(c.Tokens) == 0 && !c.Insecure && !(ok && at.IP.IsLoopback()) {

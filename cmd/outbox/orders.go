@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/watch"
@@ -39,12 +38,12 @@ func runOrders(cmd *cobra.Command, c *config) error {
 	check := func(log *slog.Logger) error {
 		_, gate := c.HTTP.gate(log)
 		_, proxies := c.HTTP.proxies()
-		return errors.Join(gate, proxies)
+		return errors.Join(gate, proxies, notNegative("http.drain_delay", c.HTTP.DrainDelay))
 	}
-	return withSession(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, _ *daemon.Teardown) error {
-		api, err := startOrders(ctx, c, session, reg, log)
+	return withReception(cmd, c, check, c.HTTP.listen, true, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, listen listening) error {
+		api, err := startOrders(ctx, c, session, reg, log, listen)
 		if err != nil {
-			return portHint(err, c.HTTP.Addr, "--http-addr")
+			return err
 		}
 		return api.wait()
 	})
@@ -105,14 +104,14 @@ func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg
 	return &orderServer{server, services, hub, watching}, nil
 }
 
-// startOrders starts the order API; it listens when startOrders returns. It
-// ends with ctx, or by shutdown.
-func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger) (*orderAPI, error) {
+// startOrders starts the order API on what listen returns; it is there when
+// startOrders returns. It ends with ctx, or by shutdown.
+func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger, listen listening) (*orderAPI, error) {
 	server, err := c.newOrderServer(ctx, session, reg, log)
 	if err != nil {
 		return nil, err
 	}
-	ln, err := c.HTTP.listen(ctx, log)
+	ln, err := listen(ctx, log)
 	if err != nil {
 		return nil, errors.Join(err, server.services.close())
 	}

@@ -157,7 +157,7 @@ react:
 	}
 	await := func(state string) delivery.View {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if views := list(state); len(views) == 1 {
 				return views[0]
 			}

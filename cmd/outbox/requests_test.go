@@ -58,7 +58,7 @@ func TestRequests_CountAnOutage(t *testing.T) {
 	if err := node.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); testutil.ToFloat64(r.unreached) == 0; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); testutil.ToFloat64(r.unreached) == 0; time.Sleep(20 * time.Millisecond) {
 		if askDatabase(t.Context(), session) == nil {
 			t.Fatal("a database that is closed answered")
 		}
@@ -103,7 +103,7 @@ func TestRequests_CountHowTheyEnd(t *testing.T) {
 	// asked is when the node has so many reads that it does not answer.
 	asked := func(n int) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); node.Faults().Hits(rule) < n; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); node.Faults().Hits(rule) < n; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("the node was not asked %d times", n)
 			}

@@ -51,7 +51,7 @@ func (s *sharer) refused(t *testing.T, shards int, want ...string) {
 	select {
 	case err = <-s.ended:
 		s.ended <- nil
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		_, text := s.detail(t)
 		t.Fatalf("an instance with %d shards is not refused: %s", shards, text)
 	}

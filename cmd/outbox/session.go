@@ -27,17 +27,6 @@ func serving(
 	return f(cmd.Context(), log, &teardown)
 }
 
-// withSession is serving with a check of what can be said before the database is
-// there (nil for none), and a session once it is, whose requests are counted in reg.
-func withSession(
-	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
-	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
-) error {
-	return withRegistry(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
-		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error { return f(ctx, session, reg, log, teardown) })
-	})
-}
-
 // inSession calls f with a session once the database is there. A ctx that ends
 // before is no error.
 func (c *config) inSession(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown, f func(*gocql.Session) error) error {
@@ -49,8 +38,9 @@ func (c *config) inSession(ctx context.Context, log *slog.Logger, teardown *daem
 	return f(session)
 }
 
-// withRegistry is withSession for what begins before the database is there: f asks for
-// the session.
+// withRegistry is serving with a check of what can be said before the database is
+// there (nil for none), and a registry in which what is asked of the database is
+// counted. f asks for the session.
 func withRegistry(
 	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
 	f func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,

@@ -94,6 +94,7 @@ var ownSettings = []setting{
 	{sectionAdmin, "addr", "127.0.0.1:9090", "address of the relay's /metrics, /healthz and /readyz", false},
 	{sectionAdmin, "profiles", false, "serve Go's profiles there too, under /debug/pprof/", false},
 	{sectionAdminAPI, "api_addr", "127.0.0.1:8090", "address of the admin API and its console", false},
+	{sectionAdminAPI, "drain_delay", time.Second, "how long its requests are still taken after SIGTERM, while /readyz says 503, as http.drain_delay; those under way may take 10s after that", false},
 	{sectionAdminAPI, "tokens", []string{}, "who may use it, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer", true},
 	{sectionAdminAPI, "tls_cert", "", "file with its certificate (PEM), used anew when it is renewed; beyond loopback it is needed", false},
 	{sectionAdminAPI, "tls_key", "", "file with its key (PEM)", false},

@@ -67,12 +67,16 @@ func (s *sharer) detail(t *testing.T) (ready bool, text string) {
 	return ready, string(b)
 }
 
-// owned waits until the instance has so many shards and is ready.
+// owned waits until the instance has so many shards, carries them and is ready. It has
+// one before it has asked into how many the relay is divided.
 func (s *sharer) owned(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		s.mu.Lock()
+		carried := len(s.running)
+		s.mu.Unlock()
 		ready, text := s.detail(t)
-		if len(s.member.Status().Owned) == n && ready {
+		if len(s.member.Status().Owned) == n && carried == n && ready {
 			return
 		}
 		if time.Now().After(end) {
@@ -151,7 +155,7 @@ func (b *verifyBundle) published(t *testing.T, n int) map[gocql.UUID][]int64 {
 	}
 	defer client.Close()
 	got, count := make(map[gocql.UUID][]int64), 0
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
 		wait := 5 * time.Second
 		if count >= n {
 			wait = 500 * time.Millisecond // more would be too many
@@ -181,7 +185,7 @@ func TestSharing_StandsBy(t *testing.T) {
 	one := b.share(1)
 	one.owned(t, 1)
 	two := b.share(1)
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ready, text := two.detail(t)
 		if ready && strings.Contains(text, `"stands_by":true`) {
 			break
@@ -225,7 +229,7 @@ func TestSharing_WaitsForOneThatIsAlone(t *testing.T) {
 	one := b.share(2)
 	for began, said := time.Now(), false; !said || time.Since(began) < 4*time.Second; time.Sleep(50 * time.Millisecond) { // it looks again and again
 		ready, text := one.detail(t)
-		if ready || one.member.Status().Joined || time.Since(began) > 2*time.Minute {
+		if ready || one.member.Status().Joined || time.Since(began) > 5*time.Minute {
 			t.Fatalf("beside one that is alone it says %s", text)
 		}
 		said = said || strings.Contains(text, "is alone is waited for")
@@ -273,10 +277,10 @@ func TestSharing_OneThatIsAloneWaits(t *testing.T) {
 	}
 	wait := func(what string, done func() bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
 				_, text := says()
-				t.Fatalf("not so after a minute: %s; it says %s", what, text)
+				t.Fatalf("not so after five minutes: %s; it says %s", what, text)
 			}
 		}
 	}
@@ -428,7 +432,7 @@ func TestSharing_BeforeTheSchemaIsMigrated(t *testing.T) {
 		if !errors.As(err, &h) || !strings.Contains(h.text, "outbox schema migrate") {
 			t.Errorf("without the table relay_sharing: %v, want a hint to migrate", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Error("without the table relay_sharing it waits")
 	}
 }

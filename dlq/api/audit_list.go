@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -26,6 +27,7 @@ type auditInput struct {
 	Since  time.Time `query:"since" doc:"Lines of then or later; 30 days ago if it is not given"`
 	Until  time.Time `query:"until" doc:"Lines before"`
 	Actor  string    `query:"actor" maxLength:"300"`
+	Action []string  `query:"action" nullable:"false" maxItems:"50" doc:"Lines of these actions, such as release-messages; several by commas"`
 	Limit  int       `query:"limit" minimum:"1" maximum:"500" default:"100"`
 	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the answer before"`
 }
@@ -115,7 +117,7 @@ func (s *Server) walkAudit(ctx context.Context, in *auditInput, since time.Time,
 					return nil
 				}
 				after = id
-				if in.Actor == "" || in.Actor == l.Actor {
+				if (in.Actor == "" || in.Actor == l.Actor) && (len(in.Action) == 0 || slices.Contains(in.Action, l.Action)) {
 					out.Body.Lines = append(out.Body.Lines, l)
 				}
 			}

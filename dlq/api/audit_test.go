@@ -97,7 +97,8 @@ func TestAudit_CursorsCrossDays(t *testing.T) {
 	for i := range 30 { // over six days, some in the same millisecond
 		id := gocql.UUIDFromTime(now.Add(-time.Duration(i/2) * 9 * time.Hour))
 		actor := []string{"ann", "bob", "cid"}[i%3]
-		err := b.audit.query(t.Context(), b.audit.stmt.intend, dayOf(id.Time()), id, actor, "admin", "replay", fmt.Sprint("target ", i), "", "", "r", "").Exec()
+		action := []string{"replay", "replay", "release-messages", "replay", "cancel-messages"}[i%5]
+		err := b.audit.query(t.Context(), b.audit.stmt.intend, dayOf(id.Time()), id, actor, "admin", action, fmt.Sprint("target ", i), "", "", "r", "").Exec()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,6 +146,15 @@ func TestAudit_CursorsCrossDays(t *testing.T) {
 	}
 	if got := walk(url.Values{"actor": {"bob"}}, 3); len(got) != 10 {
 		t.Errorf("of one actor %d lines, want 10", len(got))
+	}
+	if got := walk(url.Values{"action": {"release-messages,cancel-messages"}}, 3); len(got) != 12 {
+		t.Errorf("of two actions %d lines, want 12", len(got))
+	}
+	if got := walk(url.Values{"action": {"cancel-messages"}, "actor": {"cid"}}, 3); len(got) != 2 {
+		t.Errorf("of an actor's action %d lines, want 2", len(got))
+	}
+	if got := walk(url.Values{"action": {"cancel-message"}}, 3); len(got) != 0 {
+		t.Errorf("of an action that was not asked for %d lines", len(got))
 	}
 	if got := walk(url.Values{"since": {now.Add(-46 * time.Hour).Format(time.RFC3339Nano)}, "until": {now.Add(-8 * time.Hour).Format(time.RFC3339Nano)}}, 3); len(got) != 10 {
 		t.Errorf("of a span %d lines, want 10", len(got))

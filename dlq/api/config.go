@@ -79,8 +79,11 @@ type Config struct {
 	LiveInterval time.Duration
 	// MaxListeners bounds how many may listen at the same time. Default 64.
 	MaxListeners int
-	// DrainTimeout is how long requests may still run when the server stops.
-	// Default 10 s.
+	// DrainDelay is how long requests are still taken when the server is to stop and
+	// /readyz says so already: as long as a load balancer needs to notice. Default 0:
+	// none are taken from then on.
+	DrainDelay time.Duration
+	// DrainTimeout is how long requests may still run after that. Default 10 s.
 	DrainTimeout time.Duration
 
 	// Registerer gets the metrics, which Gatherer shows on /metrics. Default:
@@ -135,6 +138,9 @@ func (c Config) validate() error {
 	}
 	if c.Gate == nil {
 		errs = append(errs, errors.New("gate: it may not be missing, or the API would be open to all"))
+	}
+	if c.DrainDelay < 0 {
+		errs = append(errs, fmt.Errorf("drain delay %s: must not be negative; 0 is none", c.DrainDelay))
 	}
 	if c.Timeout < 0 || c.LiveInterval < 0 || c.DrainTimeout < 0 || c.MaxListeners < 0 {
 		errs = append(errs, errors.New("timeout, live interval, drain timeout and listeners: must not be negative"))

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -36,6 +37,7 @@ type Server struct {
 	api     huma.API
 	heavy   chan struct{} // holds one token for each expensive read under way
 	stats   *remembered[statsBody]
+	leaving atomic.Bool // /readyz says so
 }
 
 // maxHeavy is how many reads of many letters are made at the same time; others wait.
@@ -126,13 +128,21 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // OpenAPI is the API's description as JSON.
 func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
 
-// Serve answers on l until ctx ends, then takes no new requests, ends the streams,
-// lets other requests finish within DrainTimeout, and returns nil. It closes l.
+// Serve answers on l until ctx ends and for DrainDelay more, with /readyz at 503 at
+// once; then it takes no new requests, ends the streams, lets other requests finish
+// within DrainTimeout, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return httpapi.Server{Name: "admin API", DrainTimeout: s.cfg.DrainTimeout, Stopping: s.live.close, Logger: s.log}.Serve(ctx, l, s.handler)
+	return httpapi.Server{
+		Name: "admin API", DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
+		Leaving: func() { s.leaving.Store(true) }, Stopping: s.live.close, Logger: s.log,
+	}.Serve(ctx, l, s.handler)
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	if s.leaving.Load() {
+		httpapi.Write(w, newProblem(r.Context(), http.StatusServiceUnavailable, problemStopping, "The server is stopping."))
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer cancel()
 	var day time.Time

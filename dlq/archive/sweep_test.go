@@ -305,7 +305,7 @@ func TestSweeper_RunSweepsAndStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.sweeper.Run(ctx) }()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for b.read(id).PurgedAt.IsZero() {
 		if time.Now().After(deadline) {
 			t.Fatal("Run() does not sweep")

@@ -84,7 +84,7 @@ func (b *bundle) look(w *Watcher) []dlq.Notice {
 	b.mu.Unlock()
 	b.must(w.Look(b.Context()))
 	want := int(sent(b, w) - before)
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		b.mu.Lock()
 		told := b.told
 		b.mu.Unlock()
@@ -353,7 +353,7 @@ func TestWatcher_RunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	for deadline := time.Now().Add(time.Minute); b.metric(w, "dlq_watch_on_duty") == 0; {
+	for deadline := time.Now().Add(5 * time.Minute); b.metric(w, "dlq_watch_on_duty") == 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("Run() does not look")
 		}

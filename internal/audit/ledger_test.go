@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // id makes a UUID of two numbers.
@@ -214,7 +216,7 @@ func TestCheck_UnreadableRowsAreNamed(t *testing.T) {
 // Against an account kept the plain way, with maps.
 func TestLedger_AgreesWithAPlainAccount(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(50) {
+	for seed := range seeds.Range(t, 50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		l := NewLedger()
 		rows, records, doubles := map[gocql.UUID]bool{}, map[gocql.UUID]bool{}, int64(0)

@@ -128,7 +128,7 @@ func (b *bundle) verification(change ...func(*Verification)) *Verification {
 // run runs a verification to its end and returns what it found, sorted.
 func (b *bundle) run(v *Verification) (Counts, []string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := v.Run(ctx); err != nil {
 		b.t.Fatal(err)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,16 +11,23 @@ import (
 	"time"
 )
 
+// Defaults of Server.
+const (
+	DefaultReadTimeout = 15 * time.Second
+	// DefaultWriteTimeout leaves room for answers that many rows are read for.
+	DefaultWriteTimeout = 5 * time.Minute
+)
+
 // Server is how an API listens.
 type Server struct {
 	// Name is what log and errors call it.
 	Name string
-	// ReadTimeout bounds how long a request may take to arrive. Zero: its header
-	// alone is bounded.
+	// ReadTimeout bounds how long a request may take to arrive, its body included, even
+	// if nobody reads that. Default DefaultReadTimeout.
 	ReadTimeout time.Duration
 	// WriteTimeout bounds how long a request may take from its header on to the end of
-	// its answer, so that who asks and does not read keeps no connection. Zero: it is
-	// not bounded. A handler that answers for longer sets its own deadlines.
+	// its answer, so that who asks and does not read keeps no connection. Default
+	// DefaultWriteTimeout. A handler that answers for longer sets its own deadlines.
 	WriteTimeout time.Duration
 	// DrainDelay is how long it goes on taking requests when it is to stop, so that a
 	// load balancer hears of that before it is refused. Answers then ask for a new
@@ -41,6 +49,7 @@ type Server struct {
 // requests, lets those that run finish within DrainTimeout, and returns nil. It
 // closes l.
 func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	s.ReadTimeout, s.WriteTimeout = cmp.Or(s.ReadTimeout, DefaultReadTimeout), cmp.Or(s.WriteTimeout, DefaultWriteTimeout)
 	srv := &http.Server{
 		Handler:           lastAnswers(ctx, readInTime(h)),
 		ReadHeaderTimeout: 5 * time.Second,

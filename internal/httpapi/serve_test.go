@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -41,11 +42,59 @@ func TestServer_AReaderWhoDoesNotRead(t *testing.T) {
 		if err == nil {
 			t.Error("all was written, although nobody read")
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the answer is still being written")
 	}
 	stop()
 	if err := <-served; err != nil {
 		t.Errorf("Serve() = %v", err)
+	}
+}
+
+// Who sends a part of a body, or does not read the answer, costs a connection for a
+// bounded time, too, where nobody has thought of it.
+func TestServer_BoundsRequestsByDefault(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]string{
+		"a body that never comes":     "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{",
+		"an answer that nobody reads": "GET /much HTTP/1.1\r\nHost: x\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { boundsByDefault(t, ask) })
+		})
+	}
+}
+
+func boundsByDefault(t *testing.T, ask string) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/much" {
+			w.WriteHeader(http.StatusUnauthorized) // and looks at no body
+			return
+		}
+		for range 1000 {
+			if _, err := io.WriteString(w, strings.Repeat("x", 4096)); err != nil {
+				return
+			}
+		}
+	})
+	l := newPipes()
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	s := Server{Name: "test", DrainTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
+	go func() { served <- s.Serve(ctx, l, h) }()
+	conn, err := l.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, ask); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("the connection is still held an hour later: Serve() = %v", err)
 	}
 }

@@ -48,7 +48,7 @@ func TestServer_Faults(t *testing.T) {
 		t.Errorf("%d rows at once, want none", n)
 	}
 	timesOut(3, 50*time.Millisecond, 100*time.Millisecond)
-	for end := time.Now().Add(time.Minute); count("t_scylla_cdc_log") < 4; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); count("t_scylla_cdc_log") < 4; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d log rows, want two for each of two replays", count("t_scylla_cdc_log"))
 		}
@@ -72,7 +72,7 @@ func TestServer_Disconnect(t *testing.T) {
 	}
 	// The driver comes back by itself, and the write was done.
 	var v int
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		err := s.Query("SELECT v FROM ks.t WHERE p = 1").Scan(&v)
 		if err == nil {
 			break
@@ -139,7 +139,7 @@ func TestServer_Close(t *testing.T) {
 	exec(t, s, createKS, createLogged)
 	rule := srv.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "t", Kinds: []engine.OpKind{engine.OpWrite}}, Effect: faults.Effect{Freeze: true}})
 	go s.Query("INSERT INTO ks.t (p, c, v) VALUES (1, 1, 1)").Exec() //nolint:errcheck // it cannot be answered
-	for end := time.Now().Add(time.Minute); srv.Faults().Hits(rule) == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); srv.Faults().Hits(rule) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the write does not come")
 		}

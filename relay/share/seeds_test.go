@@ -5,12 +5,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // Instances come, go, are killed and cut off at random; by what each knows itself no
 // shard ever has two owners, and in the end each has one.
 func TestMember_NeverTwoOwners(t *testing.T) {
-	for seed := uint64(1); seed <= 8; seed++ {
+	for seed := range seeds.Range(t, 8) {
 		synctest.Test(t, func(t *testing.T) {
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))

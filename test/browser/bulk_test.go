@@ -70,10 +70,13 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	if !eval[bool](b, `document.querySelector("dialog [data-key=yes]").disabled`) {
 		t.Error("it can be confirmed without typing the number")
 	}
+	b.click("dialog summary")
+	b.fills("dialog [data-key=rate]", "2.5")
 	b.fills("dialog [data-key=typed]", "3")
 	b.click("dialog [data-key=yes]")
 	b.gone("dialog")
 	b.sees("main h1", "Discard: 3 chosen")
+	b.sees("main", "2.5 letters/s at most")
 	b.sees(".title .badge", "done")
 	for _, id := range ids[:3] {
 		w.until(id, "discarded", func(l *dlq.Letter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })

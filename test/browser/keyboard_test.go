@@ -49,7 +49,10 @@ func TestKeyboard_Walk(t *testing.T) {
 	eval[bool](b, `(document.querySelector("[data-key=act-resolve]").focus(), true)`)
 	b.types(kb.Enter)
 	b.sees("dialog label", "Why")
-	b.types("settled in the shop" + kb.Enter)
+	b.focused("reason")
+	b.types("settled in the shop")
+	b.gone("dialog [data-key=yes][disabled]")
+	b.types(kb.Enter)
 	b.gone("dialog")
 	b.sees(".letter-head .badge", "resolved")
 	if l := w.until(id, "resolved", is(dlq.Resolved)); l.Outcome.Note != "settled in the shop" {

@@ -252,6 +252,7 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 	b.shoot("shards")
 	// A phone shows who carries which shard as columns, too.
 	b.size(390, 844)
+	b.sees("table.shards", "nobody") // drawn at that size
 	if got := eval[string](b, `getComputedStyle(document.querySelector("table.shards td")).display`); got != "table-cell" {
 		t.Errorf("on a phone a cell of the shards is shown as %s", got)
 	}

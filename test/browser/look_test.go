@@ -194,26 +194,21 @@ func TestLook_Themes(t *testing.T) {
 	b.theme("dark")
 	b.visit("/letters#token=" + w.tokens[access.Viewer])
 	b.sees("main", "There are no dead letters")
-	dark := func() bool {
-		return eval[bool](b, `(() => { const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g).map(Number); return r + g + b < 200 })()`)
+	dark := func(want bool, what string) {
+		t.Helper()
+		if !eventually(func() bool {
+			return want == eval[bool](b, `(() => { const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g).map(Number); return r + g + b < 200 })()`)
+		}) {
+			t.Error(what)
+		}
 	}
-	if !dark() {
-		t.Error("the system is dark and the console is not")
-	}
+	dark(true, "the system is dark and the console is not")
 	b.click(`[aria-label="Switch between light and dark"]`)
-	if dark() {
-		t.Error("it was switched and is still dark")
-	}
+	dark(false, "it was switched and is still dark")
 	b.visit("/letters")
-	if dark() {
-		t.Error("the choice is not kept")
-	}
+	dark(false, "the choice is not kept")
 	b.types("t")
-	if !dark() {
-		t.Error("the shortcut does not switch back")
-	}
+	dark(true, "the shortcut does not switch back")
 	b.theme("light")
-	if dark() {
-		t.Error("after switching back it does not follow the system")
-	}
+	dark(false, "after switching back it does not follow the system")
 }

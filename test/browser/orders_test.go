@@ -277,6 +277,14 @@ func TestScheduled_Many(t *testing.T) {
 	b.click("[data-key=act-release-many]")
 	b.sees("dialog", "60 messages. They go out as fast as the relay's rate lets them")
 	b.sees("dialog .preview", "billing.reminders")
+	b.fills("dialog [data-key=rate]", "0.05")
+	if eval[bool](b, `document.querySelector("dialog [data-key=rate]").checkValidity()`) {
+		t.Error("the dialog takes a rate below the API's least")
+	}
+	b.fills("dialog [data-key=rate]", "0.5")
+	if !eval[bool](b, `document.querySelector("dialog [data-key=rate]").checkValidity()`) {
+		t.Error("the dialog takes no rate below one in a second, and the API does")
+	}
 	b.fills("dialog [data-key=rate]", "500")
 	b.confirm("INC-500 wrong delay")
 	b.sees("body", "60 messages released.")
@@ -294,6 +302,16 @@ func TestScheduled_Many(t *testing.T) {
 	b.sees("tbody", "INC-500 wrong delay")
 	b.sees("tbody", "release messages")
 	b.sees("tbody", "cancel messages")
+	for what, rows := range map[string]int{"messages": 2, "letters": 0, "message": 0} {
+		b.visit("/audit?actor=mara-operator&what=" + what)
+		b.sees("main", map[bool]string{true: "Newest first", false: "No change is like this."}[rows > 0])
+		if n := b.count("main tbody tr"); n != rows {
+			t.Errorf("the audit of %s has %d changes, want %d", what, n, rows)
+		}
+	}
+	b.click("[data-key=clear]")
+	b.sees("tbody", "release messages")
+	b.at("/audit")
 	viewer := w.open(access.Viewer, "/scheduled?topic=newsletter")
 	viewer.sees("main", "1 message, the next")
 	if n := viewer.count("[data-key$=-many]"); n != 0 {

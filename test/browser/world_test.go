@@ -40,7 +40,7 @@ const (
 	// small is what the topic takes before it is mended.
 	small = "2000"
 	// patience is how long is waited for what is to come, on however busy a machine.
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 )
 
 // world is the whole system: database, broker, relay, jobs, API, console.
@@ -66,13 +66,13 @@ func start(t *testing.T) *world {
 	w := &world{t: t, tokens: make(map[access.Role]string)}
 	w.node, w.session = scyllatest.Start(t)
 	var err error
-	if w.letters, err = dlq.Open(w.session, schema.DefaultKeyspace); err != nil {
+	if w.letters, err = dlq.Open(w.session, schema.DefaultKeyspace, dlq.WithTimeouts(patience, patience)); err != nil {
 		t.Fatal(err)
 	}
-	if w.orders, err = orders.New(w.session, orders.Config{}); err != nil {
+	if w.orders, err = orders.New(w.session, orders.Config{AttemptTimeout: patience, WriteBudget: patience}); err != nil {
 		t.Fatal(err)
 	}
-	if w.messages, err = messages.NewService(w.session, messages.Config{}); err != nil {
+	if w.messages, err = messages.NewService(w.session, messages.Config{AttemptTimeout: patience}); err != nil {
 		t.Fatal(err)
 	}
 	if w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.DefaultNumPartitions(3)); err != nil {
@@ -119,11 +119,11 @@ func (w *world) serve(addr string) {
 	w.t.Helper()
 	server, err := api.New(api.Config{
 		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders",
-		Tables:       []api.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
-		Routes:       []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany},
-		Console:      console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
-		Archive:      w.keeper,
-		LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
+		Tables:  []api.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
+		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany},
+		Console: console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
+		Archive: w.keeper,
+		Timeout: patience, LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -168,7 +168,7 @@ func (w *world) relay() {
 	}
 	r, err := relay.New(relay.Config{
 		Session: w.session, Brokers: w.broker.ListenAddrs(), Keyspace: schema.DefaultKeyspace, Name: "orders", Partitions: 3, Replication: 1,
-		ConfidenceWindow: 2 * time.Second, BusyDelay: 200 * time.Millisecond, IdleDelay: 200 * time.Millisecond, ReplayPoll: 100 * time.Millisecond,
+		ConfidenceWindow: 30 * time.Second, BusyDelay: 200 * time.Millisecond, IdleDelay: 200 * time.Millisecond, ReplayPoll: 100 * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -183,7 +183,7 @@ func (w *world) relay() {
 // scheduler hands messages to the outbox when they are due, as a relay's process does.
 func (w *world) scheduler() {
 	w.t.Helper()
-	s, err := schedule.New(schedule.Config{Store: schedule.NewStore(w.session, gocql.LocalQuorum, 5*time.Second), Poll: 20 * time.Millisecond, Sweep: 200 * time.Millisecond})
+	s, err := schedule.New(schedule.Config{Store: schedule.NewStore(w.session, gocql.LocalQuorum, patience), Poll: 20 * time.Millisecond, Sweep: 200 * time.Millisecond})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/frame"
@@ -64,6 +65,10 @@ func (c *rawClient) do(s *step) ([]string, error) {
 	var last []string
 	for _, one := range s.requests() {
 		lines, err := c.doOne(one)
+		for end := time.Now().Add(requestTimeout); err == nil && s.options.until && strings.HasPrefix(lines[0], "error ") && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond)
+			lines, err = c.doOne(one)
+		}
 		if err != nil {
 			return nil, err
 		}

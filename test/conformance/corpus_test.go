@@ -51,6 +51,7 @@ type options struct {
 	from, to              int // each
 	each                  bool
 	wait                  time.Duration
+	until                 bool // the answer is no error
 }
 
 type batch struct {
@@ -220,6 +221,8 @@ func (o *options) set(text string) (err error) {
 	case "each":
 		o.each = true
 		_, err = fmt.Sscanf(arg, "%d..%d", &o.from, &o.to)
+	case "until":
+		o.until = true
 	case "wait":
 		o.wait, err = time.ParseDuration(arg)
 	default:

@@ -9,11 +9,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
+// patience is how long a benchmark waits for its database, which it measures and
+// which a busy machine holds up.
+var patience = harness.Patience.String()
+
 // What bench measures is its own affair; that it counts each event once is ours.
 func TestBench_EveryEventOnce(t *testing.T) {
 	t.Parallel()
 	out := harness.Must(t, "bench", "--rate", "200", "--duration", "500ms", "--idle", "200ms", "--drain", "300",
-		"--restart", "--restart-rate", "100", "-o", "json")
+		"--restart", "--restart-rate", "100", "--scylla-timeout", patience, "-o", "json")
 	var r bench.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("bench printed %q: %v", out, err)
@@ -56,7 +60,7 @@ func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
 		"orders":   {"--overload", "2", "--rate", "100", "--concurrency", "8"},
 		"messages": {"--rate", "2000", "--concurrency", "1"},
 	} {
-		out := harness.Must(t, append([]string{"bench", what, "--duration", "300ms", "--calm", "50", "-o", "json"}, args...)...)
+		out := harness.Must(t, append([]string{"bench", what, "--duration", "300ms", "--calm", "50", "--scylla-timeout", patience, "-o", "json"}, args...)...)
 		var r bench.ServiceReport
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatalf("bench %s printed %q: %v", what, out, err)
@@ -78,7 +82,7 @@ func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
 // Messages for later come once, and the relay is told of each that is released.
 func TestBench_ScheduledMessagesOnce(t *testing.T) {
 	t.Parallel()
-	out := harness.Must(t, "bench", "schedule", "--waiting", "200", "--burst", "100", "--rate", "100", "--duration", "500ms", "--idle", "200ms", "-o", "json")
+	out := harness.Must(t, "bench", "schedule", "--waiting", "200", "--burst", "100", "--rate", "100", "--duration", "500ms", "--idle", "200ms", "--scylla-timeout", patience, "-o", "json")
 	var r bench.ScheduleReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("bench schedule printed %q: %v", out, err)

@@ -39,7 +39,7 @@ func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 		"relay", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--admin-addr", c.admin,
 		"--relay-confidence-window", "30s", "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms",
 	}, more...)...)
-	harness.Reachable(t, c.api)
+	harness.Ready(t, c.api)
 	harness.Reachable(t, c.admin)
 	return c
 }

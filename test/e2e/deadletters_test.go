@@ -172,10 +172,11 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	made, cancelled := traced{"made-1", "0af7651916cd43dd8448eb211c80319c"}, traced{"cancelled-1", "4bf92f3577b34da6a3ce929d0e0e4736"}
 	refused := c.orderAs(made.request(), 60)
 	c.postAs(cancelled.request(), "/v1/orders/"+refused+"/cancel", map[string]string{"reason": "too much"})
-	c.order(1)
+	last := c.order(1)
 	c.readyWhen("ready with two dead letters", func(r *ready) bool {
 		return r.Ready && r.DeadLetters == 2 && r.ParkedAggregates == 1 && r.InFlight == 0
 	})
+	c.headersOf("OrderCreated", last) // the relay has read so far
 
 	var list []letter
 	c.command(0, &list, "dlq", "list", "--aggregate", refused)

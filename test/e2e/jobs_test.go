@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -37,7 +39,8 @@ func (c *cluster) limited() (grow func()) {
 	}
 }
 
-// published are the events of an aggregate in the topics, by broker time.
+// published are the events of an aggregate in the topics, by broker time, and by
+// sequence within a millisecond of it.
 func (c *cluster) published(aggregate string, n int) (out []outbox.Event) {
 	c.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr), kgo.ConsumeTopics(topics...))
@@ -55,14 +58,18 @@ func (c *cluster) published(aggregate string, n int) (out []outbox.Event) {
 			}
 		})
 	}
-	slices.SortStableFunc(records, func(a, b *kgo.Record) int { return a.Timestamp.Compare(b.Timestamp) })
+	at := make(map[int64]time.Time)
 	for _, r := range records {
 		e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 		if err != nil {
 			c.t.Fatal(err)
 		}
+		at[e.Sequence] = r.Timestamp
 		out = append(out, e)
 	}
+	slices.SortFunc(out, func(a, b outbox.Event) int {
+		return cmp.Or(at[a.Sequence].Compare(at[b.Sequence]), cmp.Compare(a.Sequence, b.Sequence))
+	})
 	return out
 }
 
@@ -73,7 +80,7 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "")
 	c.limited()
-	c.order(1)
+	c.headersOf("OrderCreated", c.order(1))
 	refused := c.order(60)
 	c.post("/v1/orders/"+refused+"/cancel", map[string]string{"reason": "too much"})
 	c.readyWhen("ready with two dead letters", func(r *ready) bool {

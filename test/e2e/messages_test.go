@@ -23,25 +23,37 @@ func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "orders.jsonl")
 	write(t, file, order("1"))
-	addrs := harness.FreeAddrs(t, 3)
+	addrs := harness.FreeAddrs(t, 4)
 	p := harness.Start(t, "dev", "dev", "--data-dir", filepath.Join(dir, "data"), "--load", file,
-		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2])
+		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2], "--admin-addr", addrs[3])
 	harness.Reachable(t, addrs[2])
 	base := "http://" + addrs[2]
 
-	resp, err := http.Post(base+"/v1/messages", "application/json", strings.NewReader(`{"topic":"reminders","key":"customer-42","payload":{"n":1},"delay":"5s"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var posted struct {
 		Self      string    `json:"self"`
 		State     string    `json:"state"`
 		DeliverAt time.Time `json:"deliver_at"`
 	}
-	err = json.NewDecoder(resp.Body).Decode(&posted)
-	if _ = resp.Body.Close(); err != nil || resp.StatusCode != 202 || posted.State != "scheduled" {
-		t.Fatalf("POST = %d %+v, %v", resp.StatusCode, posted, err)
-	}
+	harness.Until(t, "an answer to POST /v1/messages", func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v1/messages", strings.NewReader(`{"topic":"reminders","key":"customer-42","payload":{"n":1},"delay":"5s"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", "reminder")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			return false
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&posted); err != nil || resp.StatusCode != 202 || resp.Header.Get("Idempotency-Replayed") == "" && posted.State != "scheduled" {
+			t.Fatalf("POST = %d %+v, %v", resp.StatusCode, posted, err)
+		}
+		return true
+	})
 	p.Kill()
 	p.Restart()
 	harness.Reachable(t, addrs[2])

@@ -171,7 +171,7 @@ func startOrders(t *testing.T, cql, api string) *harness.Process {
 	harness.Reachable(t, cql)
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", cql)
 	p := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--http-addr", api)
-	harness.Reachable(t, api)
+	harness.Ready(t, api)
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -233,6 +234,20 @@ func Reachable(t testing.TB, addr string) {
 			_ = c.Close()
 		}
 		return err == nil
+	})
+}
+
+// Ready waits until the service at addr says on /readyz that it works: it listens before
+// its database is there.
+func Ready(t testing.TB, addr string) {
+	t.Helper()
+	Until(t, "200 from /readyz at "+addr, func() bool {
+		resp, err := http.Get("http://" + addr + "/readyz") //nolint:noctx // the test ends with the process
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
 	})
 }
 

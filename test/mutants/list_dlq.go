@@ -63,6 +63,10 @@ var dlqMutants = []mutant{
 		new: "		log.Warn(\"not done: the audit cannot be written\", \"err\", err, \"why\", why)\n",
 	},
 	{
+		name: "api: what the library refuses has no type", file: "dlq/api/server.go", pkg: "./dlq/api", run: "RefusalsHaveTypes",
+		old: "conf.Transformers = append(conf.Transformers, httpapi.Typed)", new: "",
+	},
+	{
 		name: "api: a job that discards is an operator's", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestAccess_",
 		old: "		if a.action == action {\n			return a.role", new: "		if a.action == action {\n			return access.Operator",
 	},

@@ -47,6 +47,10 @@ var internalMutants = []mutant{
 		old: "if ctx.Err() != nil {", new: "if false {",
 	},
 	{
+		name: "a server that ends keeps the address that it was handed", file: "internal/httpapi/reception.go", pkg: "./internal/httpapi", run: "Reception",
+		old: "if d.last {", new: "if false {",
+	},
+	{
 		name: "a second signal waits for the drain", file: "internal/daemon/signals.go", pkg: "./internal/daemon", run: "SecondSignal",
 		old: "os.Exit(exitInterrupted)", new: "_ = exitInterrupted; _ = os.Exit",
 	},

@@ -3,6 +3,10 @@ package main
 // serviceMutants break orders, messages, their schedule and the client.
 var serviceMutants = []mutant{
 	{
+		name: "doctor: another number of shards than the database has passes", file: "cmd/outbox/doctor_sharing.go", pkg: "./cmd/outbox", run: "AnotherNumberOfShards",
+		old: "case n != c.Relay.Shards:", new: "case n < 0:",
+	},
+	{
 		name: "a message that waits is listed for each attempt to hasten it", file: "schedule/list.go", pkg: "./messages", run: "AgainAfterAnOutage",
 		old: " && !x.at.Before(m.DeliverAt)", new: "",
 	},

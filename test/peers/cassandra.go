@@ -28,6 +28,14 @@ authenticator: AllowAllAuthenticator
 authorizer: AllowAllAuthorizer
 materialized_views_enabled: true
 auto_snapshot: false
+# A busy machine is to be waited for, as the tests do.
+request_timeout: 300000ms
+read_request_timeout: 300000ms
+range_request_timeout: 300000ms
+write_request_timeout: 300000ms
+counter_write_request_timeout: 300000ms
+cas_contention_timeout: 300000ms
+truncate_request_timeout: 300000ms
 `))
 
 // cassandraOpens are the parts of the JDK that Cassandra reaches into.

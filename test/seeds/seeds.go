@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -21,15 +22,32 @@ const Variable = "TEST_SEED"
 // Variable. A test that fails says how it is run again.
 func Of(t testing.TB) uint64 {
 	t.Helper()
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, t.Name()) // never fails
+	return h.Sum64() + variable(t)
+}
+
+// Range are n seeds, for a test that tries each: from Variable's on. A test that fails
+// says how it is run again.
+func Range(t testing.TB, n uint64) iter.Seq[uint64] {
+	t.Helper()
+	first := variable(t)
+	return func(yield func(uint64) bool) {
+		for seed := first; seed < first+n && yield(seed); seed++ {
+		}
+	}
+}
+
+// variable is the number of Variable, which a test that fails names.
+func variable(t testing.TB) uint64 {
+	t.Helper()
 	n := Number(t, Variable, 1)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("again: %s=%d go test -run '^%s$'", Variable, n, t.Name())
 		}
 	})
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, t.Name()) // never fails
-	return h.Sum64() + n
+	return n
 }
 
 // Rand is a source of chance with a test's seed. It is not safe for concurrent use.

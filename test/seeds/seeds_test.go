@@ -1,6 +1,7 @@
 package seeds_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
@@ -25,6 +26,13 @@ func TestOf(t *testing.T) {
 	t.Setenv(seeds.Variable, "2")
 	if of("a") == usual {
 		t.Errorf("%s changes nothing", seeds.Variable)
+	}
+}
+
+func TestRange_BeginsWithTheVariable(t *testing.T) {
+	t.Setenv(seeds.Variable, "7")
+	if got := slices.Collect(seeds.Range(t, 3)); !slices.Equal(got, []uint64{7, 8, 9}) {
+		t.Errorf("Range() = %d, want 7 to 9", got)
 	}
 }
 

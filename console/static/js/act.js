@@ -18,7 +18,7 @@ export function act(action, target, done) {
 
   const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, cause, what was mended", oninput: update, "data-key": "reason", autofocus: true });
   const typed = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", oninput: update, "data-key": "typed" });
-  const rate = h("input", { type: "number", min: 1, step: 1, placeholder: "no limit", onchange: estimate });
+  const rate = h("input", { type: "number", min: 0, step: "any", placeholder: "no limit", onchange: estimate, "data-key": "rate" });
   const takes = h("p", { class: "small muted", role: "status" });
   const canary = h("input", { type: "checkbox", checked: action === "replay" });
   const trouble = h("p", { class: "danger-text", role: "alert" });

@@ -19,7 +19,7 @@ const kinds = {
 // changeMany releases (release) or takes back (cancel) what a filter means. What is
 // handed in after it was opened is not meant.
 export function changeMany(kind, chosen, done) {
-  const k = kinds[kind], rate = h("input", { type: "number", min: 1, step: 1, placeholder: "no limit", "data-key": "rate" });
+  const k = kinds[kind], rate = h("input", { type: "number", min: 0.1, step: "any", placeholder: "no limit", "data-key": "rate" });
   const filter = Object.fromEntries(Object.entries({ created_until: new Date().toISOString(), ...chosen }).filter(([, v]) => v));
   let changed = 0, gone = 0, from; // of attempts that broke off, too
   return {

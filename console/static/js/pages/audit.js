@@ -2,12 +2,24 @@
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { short, utc, visible } from "../format.js";
+import { listing } from "../listing.js";
 import { empty, failed, loading } from "../parts.js";
-import { go, href, query, search } from "../router.js";
+import { href } from "../router.js";
 
 const states = {
   done: "It was made.", refused: "It was not made.", unknown: "The database did not say whether it was made: look at the letter.",
   intended: "What came of it was not written; the process may have died just then: look at the letter.",
+};
+
+// kinds are what a change may be of: what it is called here, and its actions.
+const kinds = {
+  letters: ["Letters, one at a time", "replay,discard,release,park,resolve,edit"],
+  jobs: ["Jobs, for many letters", "create-job,pause-job,resume-job,cancel-job"],
+  orders: ["Orders", "confirm-order,ship-order,cancel-order"],
+  message: ["Scheduled messages, one at a time", "release-message,cancel-message"],
+  messages: ["Scheduled messages, many at once", "release-messages,cancel-messages"],
+  deliveries: ["Deliveries of reactions", "repeat-delivery,repeat-deliveries"],
+  relays: ["Relays", "reshard-relay"],
 };
 
 const places = { job: "jobs", order: "orders", message: "scheduled", delivery: "reactions" };
@@ -19,29 +31,32 @@ const place = (e) => {
 
 export function audit(ctx) {
   ctx.title("Audit");
-  const q = query(), body = h("div", null, loading("the audit"));
-  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change that was asked for through the API and the console, or by outbox relay reshard and outbox scheduled: who, what, why, and what came of it. Times are UTC.")), body));
+  const all = listing("/audit", ["what", "actor"], "changes"), { q } = all;
+  const body = h("div", null, loading("the audit"));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change that was asked for through the API and the console, or by outbox relay reshard and outbox scheduled: who, what, why, and what came of it. Times are UTC.")),
+    all.form("Filter changes", "what", all.choice("what", "What", Object.entries(kinds).map(([v, [says]]) => h("option", { value: v }, says))), all.text("actor", "Who", { maxlength: 300, placeholder: "the whole name" })), body));
   let page = null;
   const read = async () => {
     try {
-      page = await api.audit({ limit: 50, cursor: q.cursor }, ctx.signal);
+      page = await api.audit({ limit: 50, cursor: q.cursor, actor: q.actor, action: kinds[q.what]?.[1] }, ctx.signal);
       draw();
     } catch (err) {
       if (!ctx.signal.aborted && !page) fill(body, failed(err, read));
     }
   };
   const draw = () => {
-    const all = page.lines;
-    fill(body, all.length ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),
+    const lines = page.lines;
+    fill(body, lines.length || page.next || q.cursor ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),
       h("thead", null, h("tr", null, ["When", "Who", "What", "On", "Why", "Came of it"].map((t) => h("th", { scope: "col" }, t)))),
-      h("tbody", null, all.map((e, i) => h("tr", null,
+      h("tbody", null, lines.map((e, i) => h("tr", null,
         h("td", { "data-label": "When", class: "nowrap" }, utc(e.at)),
         h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
         h("td", { "data-label": "What" }, e.action.replace("-", " ")),
         h("td", { "data-label": "On" }, on(e, i)),
         h("td", { "data-label": "Why", class: "break" }, visible(e.reason)),
         h("td", { "data-label": "Came of it", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
-      , h("div", { class: "row between pager" }, h("span", { class: "muted" }, "Newest first"), h("div", { class: "row" }, q.cursor && h("button", { type: "button", class: "button", onclick: () => go("/audit") }, "Newest"), page.next && h("button", { type: "button", class: "button", "data-key": "next", onclick: () => go(`/audit${search({ cursor: page.next })}`) }, "Older")))]
+      , all.pager(page, lines.length ? "Newest first" : "None of them here")]
+      : all.filtered ? empty("No change is like this.", "The audit was looked through for the last 30 days.")
       : empty("Nothing was changed yet.", "The first replay, discard or edit will stand here, with the name of who asked for it and the reason.", h("a", { class: "button", href: href("/letters") }, "To the letters")));
   };
   const on = (e, i) => {

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+// freeHosts counts the hosts that freeAddr has given away.
+var freeHosts atomic.Uint32
+
+// freeAddr is an address at which nobody listens, and nobody else will: on Linux its
+// host is one of loopback's that no other test uses.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		host = fmt.Sprintf("127.7.7.%d", freeHosts.Add(1))
+	}
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// asked is one request's answer; its status is 0 if there is none.
+func asked(t *testing.T, method, url, secret, body string) (status int, header http.Header, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if secret != "" {
+		req.Header.Set("Authorization", "Bearer "+secret)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err.Error()
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(b)
+}
+
+// until waits until /readyz at an address has the status, and something in its text.
+func until(t *testing.T, addr string, want int, has string) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		code, _, text := asked(t, "GET", "http://"+addr+"/readyz", "", "")
+		if code == want && strings.Contains(text, has) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("/readyz at %s = %d %s, want %d %s", addr, code, text, want, has)
+		}
+	}
+}
+
+// Services that begin before their database listen at once, say for what they wait,
+// have callers come again, and work when it is there.
+func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
+	t.Parallel()
+	cql := freeAddr(t)
+	secret, file := token(t, "operator")
+	yaml, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := testConfig(t, string(yaml), nil, "--scylla-hosts", cql, "--scylla-timeout", "1m", "--kafka-seeds", "127.0.0.1:1", "--http-drain-delay", "0", "--admin-drain-delay", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs := map[string]string{"orders": freeAddr(t), "admin": freeAddr(t)}
+	c.HTTP.Addr, c.Admin.APIAddr = addrs["orders"], addrs["admin"]
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(map[string]chan error)
+	for name, run := range map[string]func(*cobra.Command, *config) error{"orders": runOrders, "admin": runAdmin} {
+		conf, cmd, end := *c, &cobra.Command{}, make(chan error, 1)
+		cmd.SetContext(ctx)
+		cmd.SetErr(io.Discard)
+		ended[name] = end
+		go func() { end <- run(cmd, &conf) }()
+	}
+	for name, addr := range addrs {
+		until(t, addr, 503, "ScyllaDB is waited for: connect to ScyllaDB at "+cql)
+		if code, _, text := asked(t, "GET", "http://"+addr+"/healthz", "", ""); code != 200 {
+			t.Errorf("%s: /healthz = %d %s of one that waits", name, code, text)
+		}
+		code, header, text := asked(t, "POST", "http://"+addr+"/v1/orders", secret, "{}")
+		var p struct{ Type, Detail string }
+		if err := json.Unmarshal([]byte(text), &p); err != nil || code != 503 || header.Get("Retry-After") == "" || header.Get("Content-Type") != "application/problem+json" ||
+			p.Type != "urn:scylla-outbox:problem:database-unavailable" || strings.Contains(p.Detail, cql) || header.Get("X-Request-Id") == "" {
+			t.Errorf("%s: a request = %d %v %s, want that it is to come again, and nothing of what is behind", name, code, header, text)
+		}
+	}
+	if _, _, text := asked(t, "GET", "http://"+addrs["orders"]+"/metrics", "", ""); !strings.Contains(text, `scylla_requests_total{result="unreached"}`) {
+		t.Errorf("orders: /metrics of one that waits has nothing of the database: %.200s", text)
+	}
+	if code, _, text := asked(t, "GET", "http://"+addrs["admin"]+"/metrics", "", ""); code != 503 || strings.Contains(text, "scylla_") {
+		t.Errorf("admin: /metrics without a token = %d %.200s", code, text)
+	}
+
+	log := slog.New(slog.DiscardHandler)
+	teardown := &daemon.Teardown{Logger: log}
+	t.Cleanup(func() {
+		if err := teardown.Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	e := engines{cqlAddr: cql, kafkaAddr: "127.0.0.1:0", tokens: 4}
+	if err := e.start(teardown, log); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	if code := run([]string{"schema", "migrate", "--scylla-hosts", cql, "--scylla-timeout", "1m"}, &out, &errOut); code != exitOK {
+		t.Fatalf("schema migrate: status %d: %s", code, errOut.String())
+	}
+	for _, addr := range addrs {
+		until(t, addr, 200, "")
+	}
+	if code, _, text := asked(t, "POST", "http://"+addrs["orders"]+"/v1/messages", "", `{"topic":"a","payload":1}`); code != 202 {
+		t.Errorf("orders: a message = %d %s", code, text)
+	}
+	if code, _, text := asked(t, "GET", "http://"+addrs["admin"]+"/v1/me", secret, ""); code != 200 || !strings.Contains(text, "ann") {
+		t.Errorf("admin: /v1/me = %d %s", code, text)
+	}
+	stop()
+	for name, end := range ended {
+		if err := <-end; err != nil {
+			t.Errorf("%s ended with %v", name, err)
+		}
+	}
+}
+
+// One that is stopped while it waits ends, and leaves its address. One that cannot listen
+// says so before it waits.
+func TestServices_EndWhileTheyWait(t *testing.T) {
+	t.Parallel()
+	addr := freeAddr(t)
+	c, err := testConfig(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--http-addr", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(ctx context.Context) <-chan error {
+		conf, cmd, end := *c, &cobra.Command{}, make(chan error, 1)
+		cmd.SetContext(ctx)
+		cmd.SetErr(io.Discard)
+		go func() { end <- runOrders(cmd, &conf) }()
+		return end
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	first := start(ctx)
+	until(t, addr, 503, "ScyllaDB is waited for")
+	var h hint
+	if err := <-start(t.Context()); !errors.As(err, &h) || !strings.Contains(h.text, "another process has "+addr) {
+		t.Errorf("a second one at the same address: %v", err)
+	}
+	stop()
+	if err := <-first; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if code, _, text := asked(t, "GET", "http://"+addr+"/healthz", "", ""); code != 0 {
+		t.Errorf("its address answers %d %s", code, text)
+	}
+}
+
+// After SIGTERM the admin API is not ready, and for admin.drain_delay serves who comes
+// all the same.
+func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	secret, file := token(t, "viewer")
+	yaml, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := testConfig(t, string(yaml), nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--admin-api-addr", "127.0.0.1:0", "--admin-drain-delay", "1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	gate, err := c.Admin.gate(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ln net.Listener
+	a, err := startAdmin(t.Context(), c, gate, b.session, nil, newRegistry(), log, func(ctx context.Context, log *slog.Logger) (_ net.Listener, err error) {
+		ln, err = c.Admin.listen(ctx, log)
+		return ln, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, a.addr, 200, "")
+	a.stop()
+	until(t, a.addr, 503, "urn:scylla-outbox:problem:stopping")
+	if code, header, text := asked(t, "GET", "http://"+a.addr+"/v1/me", secret, ""); code != 200 {
+		t.Errorf("/v1/me while it leaves = %d %v %s", code, header, text)
+	}
+	if err := ln.Close(); err != nil { // instead of waiting for an hour
+		t.Fatal(err)
+	}
+	if err := a.wait(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("wait() = %v, want that the listener was closed", err)
+	}
+
+	for flag, want := range map[string]string{"--admin-drain-delay": "admin.drain_delay -1s: must not be negative", "--http-drain-delay": "http.drain_delay -1s: must not be negative"} {
+		c, err := testConfig(t, string(yaml), nil, flag, "-1s", "--scylla-hosts", "127.0.0.1:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := &cobra.Command{}
+		cmd.SetErr(io.Discard)
+		run := runAdmin
+		if strings.HasPrefix(flag, "--http") {
+			run = runOrders
+		}
+		var usage usageError
+		if err := run(cmd, c); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s -1s: %v, want %q", flag, err, want)
+		}
+	}
+}

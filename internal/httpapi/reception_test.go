@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// received is a reception on loopback, and what asks it.
+func received(t *testing.T, h http.Handler) (r *Reception, ln net.Listener, ask func(method, path string) (*http.Response, string)) {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = Receive(ln, h, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	client := &http.Client{Transport: new(http.Transport)}
+	t.Cleanup(client.CloseIdleConnections)
+	return r, ln, func(method, path string) (*http.Response, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+ln.Addr().String()+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, string(b)
+	}
+}
+
+// Until the server can begin its address says why it cannot, and afterwards the server
+// answers there, also who asks by the same client as before.
+func TestReception_HandsItsAddressOver(t *testing.T) {
+	t.Parallel()
+	why := "starting: the database is waited for"
+	r, ln, ask := received(t, Starting(func() string { return why }, nil))
+	for path, want := range map[string]string{"/readyz": why, "/metrics": "Nothing was done; ask again later", "/v1/orders": "Nothing was done; ask again later"} {
+		resp, body := ask("POST", path)
+		if path == "/readyz" {
+			resp, body = ask("GET", path)
+		}
+		var p Problem
+		if err := json.Unmarshal([]byte(body), &p); err != nil || resp.StatusCode != 503 || p.Type != TypeUnavailable || !strings.Contains(p.Detail, want) ||
+			resp.Header.Get("Retry-After") != "2" || resp.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s = %d %v %s", path, resp.StatusCode, resp.Header, body)
+		}
+	}
+	if resp, body := ask("GET", "/healthz"); resp.StatusCode != 200 || body != "{\"status\":\"ok\"}\n" {
+		t.Errorf("/healthz = %d %s", resp.StatusCode, body)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") })
+		served <- Server{Name: "test", DrainTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}.Serve(ctx, r.HandOver(), h)
+	}()
+	for {
+		if _, body := ask("GET", "/healthz"); body == "served" { // else it came to the reception while that ended
+			break
+		}
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("Serve() = %v", err)
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String()); err == nil {
+		conn.Close()
+		t.Error("the address is open when its server has ended")
+	}
+}
+
+// A process that ends before its server can begin leaves the address.
+func TestReception_ClosesWithoutAServer(t *testing.T) {
+	t.Parallel()
+	r, ln, ask := received(t, Starting(func() string { return "" }, http.NotFoundHandler()))
+	if resp, _ := ask("GET", "/metrics"); resp.StatusCode != 404 {
+		t.Errorf("/metrics = %d, want what its handler says", resp.StatusCode)
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("Close() = %v", err)
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String()); err == nil {
+		conn.Close()
+		t.Error("the address is open when the reception is closed")
+	}
+	if conn, err := r.HandOver().Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept() after Close() = %v, %v", conn, err)
+	}
+}
+
+// A listener that fails is its next owner's to tell of.
+func TestReception_TellsOfAListenerThatFailed(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	r := Receive(failing{broken}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	defer r.Close()
+	if err := (Server{Name: "test", DrainTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}).Serve(t.Context(), r.HandOver(), http.NotFoundHandler()); !errors.Is(err, broken) {
+		t.Errorf("Serve() = %v, want that the listener is broken", err)
+	}
+}
+
+// failing is a listener that accepts nothing.
+type failing struct{ err error }
+
+func (f failing) Accept() (net.Conn, error) { return nil, f.err }
+func (failing) Close() error                { return nil }
+func (failing) Addr() net.Addr              { return &net.TCPAddr{} }
