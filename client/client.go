@@ -245,13 +245,16 @@ func (c *Client) once(ctx context.Context, r *call) ([]byte, error) {
 
 // http is what makes the requests. It follows no redirect that would turn a change
 // into a GET, as 301, 302 and 303 do: the answer to that is a good one, and the
-// change would seem made.
+// change would seem made. Nor one from https to http, where the token would travel in
+// the clear.
 func (c *Client) http() *http.Client {
 	h := *cmp.Or(c.HTTP, http.DefaultClient)
 	also := h.CheckRedirect
 	h.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		switch {
 		case req.Method != via[0].Method:
+			return http.ErrUseLastResponse
+		case req.URL.Scheme != "https" && via[len(via)-1].URL.Scheme == "https":
 			return http.ErrUseLastResponse
 		case also != nil:
 			return also(req, via)

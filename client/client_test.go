@@ -242,3 +242,25 @@ func TestClient_Requests(t *testing.T) {
 		t.Error(s.bodies[0])
 	}
 }
+
+// A token that was meant for https is not sent in the clear because a proxy says so.
+func TestClient_NoRedirectIntoTheClear(t *testing.T) {
+	t.Parallel()
+	heard := false
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard = true }))
+	t.Cleanup(plain.Close)
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, plain.URL+r.URL.Path, http.StatusPermanentRedirect)
+	}))
+	t.Cleanup(srv.Close)
+	c := Client{URL: srv.URL, Token: "obx_secret", HTTP: srv.Client()}
+	for name, ask := range map[string]func() error{
+		"a change":  func() error { _, err := c.Create(t.Context(), NewOrder{}); return err },
+		"a reading": func() error { _, err := c.Get(t.Context(), "x"); return err },
+	} {
+		var p *Problem
+		if err := ask(); !errors.As(err, &p) || p.Status != http.StatusPermanentRedirect || heard {
+			t.Errorf("%s: %v, sent in the clear: %t, want the redirect as a problem", name, err, heard)
+		}
+	}
+}

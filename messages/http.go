@@ -118,6 +118,9 @@ func (in *postInput) options(ctx context.Context) Options {
 	return Options{Client: in.name(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)}
 }
 
+// addressClient is before the address of a client that has no other name.
+const addressClient = "address "
+
 // client is who asks: whom the token belongs to, or, where there are no tokens, the address.
 type client struct{ address string }
 
@@ -135,7 +138,7 @@ func (c *client) name(ctx context.Context) string {
 	if p, ok := access.From(ctx); ok {
 		return p.Name
 	}
-	return "address " + c.address
+	return addressClient + c.address
 }
 
 type idInput struct {

@@ -1,13 +1,17 @@
 package messages
 
 import (
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// maxClients bounds the clients whose quotas are remembered. Beyond it all begin anew.
+// maxClients bounds the clients whose quotas are remembered. Beyond it any of them
+// begins anew for each that comes.
 const maxClients = 10_000
 
 // quotas are what each client may send.
@@ -34,12 +38,18 @@ func (q *quotas) take(client string, messages, bytes int, now time.Time) error {
 	if q.messages == 0 && q.bytes == 0 {
 		return nil
 	}
+	if address, ok := strings.CutPrefix(client, addressClient); ok { // of IPv6 a caller has as many as it likes
+		client = addressClient + access.Network(address)
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := q.clients[client]
 	if c == nil {
 		if len(q.clients) >= maxClients {
-			clear(q.clients)
+			for other := range q.clients {
+				delete(q.clients, other)
+				break
+			}
 		}
 		c = &quota{limiter(q.messages, MaxBatch), limiter(q.bytes, q.minBytes)}
 		q.clients[client] = c

@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -81,6 +82,77 @@ func TestHTTP_Access(t *testing.T) {
 		if !strings.Contains(doc.text, want) {
 			t.Errorf("the description lacks %s", want)
 		}
+	}
+}
+
+// Two callers may have the same idea of a key: what one has made is not the other's.
+func TestHTTP_IdempotencyKeysAreEachTokensOwn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one, oneHash := access.NewToken()
+	two, twoHash := access.NewToken()
+	gate, err := access.New(access.Config{
+		Tokens: []access.Token{{Name: "shop", Role: access.Operator, Hash: oneHash}, {Name: "till", Role: access.Operator, Hash: twoHash}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHandler(t, b.Service, ServerConfig{Gate: gate})
+	as := func(token, path, body string) reply {
+		return request(t, h, "POST", path, body, "Authorization", "Bearer "+token, "Idempotency-Key", "1")
+	}
+	first, second := as(one, "/v1/orders", goodBody), as(two, "/v1/orders", goodBody)
+	if first.status != 201 || second.status != 201 || first.body["id"] == second.body["id"] || second.header.Get("Idempotency-Replayed") != "" {
+		t.Errorf("the same order by another = %d %s, after %s", second.status, second.text, first.text)
+	}
+	if again := as(one, "/v1/orders", goodBody); again.body["id"] != first.body["id"] || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the first again = %d %s, want %s", again.status, again.text, first.text)
+	}
+	id, _ := second.body["id"].(string)
+	as(two, "/v1/orders/"+id+"/cancel", "{}").mustBeProblem(t, 422, problemKeyReuse)
+	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 2 {
+		t.Errorf("%d orders, want 2", n)
+	}
+}
+
+// A cancellation's key is the token's own, too.
+func TestHTTP_IdempotencyKeysOfChangesAreEachTokensOwn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := b.mustCreate(t)
+	for _, client := range []string{"shop", "till"} {
+		r, err := b.Confirm(t.Context(), o.ID, Confirmation{}, WriteOptions{Client: client, IdempotencyKey: "1"})
+		if client == "shop" && (err != nil || r.Replayed) {
+			t.Errorf("by the first: %+v, %v", r, err)
+		}
+		if conflict := (*ConflictError)(nil); client == "till" && !errors.As(err, &conflict) {
+			t.Errorf("by another: %+v, %v, want that it is confirmed already", r, err)
+		}
+	}
+}
+
+// No answer may be run, framed, guessed at or kept by a browser.
+func TestHTTP_AnswersAreNoPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	h := newHandler(t, b.Service, ServerConfig{})
+	created := request(t, h, "POST", "/v1/orders", goodBody)
+	id, _ := created.body["id"].(string)
+	for name, r := range map[string]reply{
+		"an order": request(t, h, "GET", "/v1/orders/"+id, ""), "a problem": request(t, h, "GET", "/v1/orders/"+exampleID, ""),
+		"no path": request(t, h, "GET", "/<script>", ""), "metrics": request(t, h, "GET", "/metrics", ""),
+		"refused": request(t, h, "POST", "/v1/orders", goodBody, "Origin", "https://elsewhere.example"),
+	} {
+		for header, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Cache-Control": "no-store", "Content-Security-Policy": "default-src 'none'",
+		} {
+			if got := r.header.Get(header); !strings.HasPrefix(got, want) {
+				t.Errorf("%s, %d: %s is %q, want %s", name, r.status, header, got, want)
+			}
+		}
+	}
+	if docs := request(t, h, "GET", "/docs", "").header.Get("Content-Security-Policy"); !strings.Contains(docs, "script-src 'self'") {
+		t.Errorf("/docs has the policy %q, want it to run its own scripts", docs)
 	}
 }
 

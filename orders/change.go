@@ -45,7 +45,7 @@ func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteO
 			return Result{}, err
 		}
 		me.base = o.Version
-		if me, err = s.claim(ctx, opts.IdempotencyKey, c.kind.operation(), c.request, me); err != nil {
+		if me, err = s.claim(ctx, opts.ownKey(), c.kind.operation(), c.request, me); err != nil {
 			return Result{}, err
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 
 	id := s.newIdentity(outbox.NewID())
 	if opts.IdempotencyKey != "" {
-		if id, err = s.claim(ctx, opts.IdempotencyKey, opCreate, n, id); err != nil {
+		if id, err = s.claim(ctx, opts.ownKey(), opCreate, n, id); err != nil {
 			return Result{}, err
 		}
 	}

@@ -203,7 +203,7 @@ func change[T any](
 				"Send If-Match with the ETag of the order that you have seen, so that nobody else's change is lost.").about(id)
 		}
 		r, err := do(ctx, id, v, WriteOptions{
-			IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, IfVersion: versions,
+			Client: clientOf(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, IfVersion: versions,
 			RequestID: access.RequestIDOf(ctx),
 		})
 		if err != nil {
@@ -243,13 +243,22 @@ func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error)
 	if err := withHeaders(err, validateKey(in.IdempotencyKey)); err != nil {
 		return nil, toProblem(err, gocql.UUID{}, keyed)
 	}
-	r, err := a.service.Create(ctx, n, WriteOptions{IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)})
+	r, err := a.service.Create(ctx, n, WriteOptions{
+		Client: clientOf(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState,
+		RequestID: access.RequestIDOf(ctx),
+	})
 	if err != nil {
 		return nil, a.fail(ctx, "create", err, gocql.UUID{}, keyed)
 	}
 	out := newOutput(r.Order).replayed(r.Replayed)
 	out.Location = out.Body.Links.Self
 	return out, nil
+}
+
+// clientOf is whom the request's token belongs to; empty where there are no tokens.
+func clientOf(ctx context.Context) string {
+	p, _ := access.From(ctx)
+	return p.Name
 }
 
 func (a *api) get(ctx context.Context, in *getInput) (*orderOutput, error) {

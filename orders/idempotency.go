@@ -36,6 +36,15 @@ type identity struct {
 const insertKey = "INSERT INTO idempotency_keys (key, operation, request_hash, order_id, event_id, created_at, version)" +
 	" VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
 
+// ownKey is the Idempotency-Key as idempotency_keys has it: behind whose it is. A key
+// has no space in it, so no two clients share one.
+func (o *WriteOptions) ownKey() string {
+	if o.Client == "" {
+		return o.IdempotencyKey
+	}
+	return o.Client + " " + o.IdempotencyKey
+}
+
 // claim decides which request owns key and returns the identity of the owner:
 // fresh if this request is the first, the stored one if it is a retry of it.
 //

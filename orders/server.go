@@ -168,7 +168,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 		OwnHost: cfg.Gate == nil && !cfg.AnyHost, Logger: cfg.Logger,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
 	}
-	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(browsers.Wrap(elsewhere(mux, h.OpenAPI()))))
+	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(elsewhere(mux, h.OpenAPI())))))
 	return s, nil
 }
 

@@ -62,6 +62,9 @@ func New(session *gocql.Session, cfg Config) (*Service, error) {
 
 // WriteOptions go with a change.
 type WriteOptions struct {
+	// Client is who asks: Idempotency-Keys are each client's own. Empty for those whom
+	// nobody tells apart, which have theirs together.
+	Client string
 	// IdempotencyKey makes a repeated request have the effect and the answer of
 	// the first; empty for none. At most MaxKey printable ASCII characters.
 	IdempotencyKey string

@@ -62,6 +62,7 @@ type backfill struct {
 	position time.Time // the oldest when the relay started
 	alone    bool      // nothing else runs until a part of the scan is done
 	lastErr  error
+	lost     sync.Once // saying that events may be missing
 
 	read, known, handed, unreadable atomic.Int64
 }
@@ -94,7 +95,7 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 				Fix: "leave --backfill-from out; what the CDC log has is read",
 			}
 		}
-		return nil
+		return b.cannotScan(ctx)
 	}
 	all, err := b.store.load(ctx)
 	if err != nil {
@@ -125,6 +126,42 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 		b.saved = len(active.done)
 	}
 	return nil
+}
+
+// cannotScan learns how much of the CDC log is left in a table that cannot be
+// scanned, and says so where it is not enough: after a long absence, or at a first
+// start with a log that is older than its rows.
+func (b *backfill) cannotScan(ctx context.Context) error {
+	facts, err := cqlTableFacts(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
+	if err != nil && !errors.Is(err, errCDCOptions) {
+		return err
+	}
+	generation, first, err := b.readback.store.Start(ctx)
+	if err != nil {
+		return err
+	}
+	var position time.Time
+	if !generation.IsZero() || !first.IsZero() { // it ran before
+		if position, err = b.readback.mark(ctx); err != nil {
+			return err
+		}
+		position = lastOf(position, facts.logged)
+		if now := time.Now(); facts.cdcTTL > 0 && position.Before(now.Add(-part(facts.cdcTTL, backfillDue))) {
+			b.sayLost(position, facts.cdcTTL)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.facts, b.position = facts, position
+	return nil
+}
+
+// sayLost says, once, that events written after position may be in the table alone.
+func (b *backfill) sayLost(position time.Time, ttl time.Duration) {
+	b.lost.Do(func() {
+		b.log.Error("the CDC log no longer has all that was not published, and a table without the columns of outbox_messages cannot be scanned: events may be missing from the topics",
+			"position", position.UTC(), "cdc_ttl", ttl, "fix", "write the events from there on again; raise the log's ttl")
+	})
 }
 
 // need gathers what decides whether a scan is needed, after all the scans there were,
@@ -308,11 +345,16 @@ func (b *backfill) run(ctx context.Context) error {
 	every := min(backfillWatch, part(max(b.facts.cdcTTL, time.Minute), 1./64))
 	said := time.Now()
 	for again.Wait(ctx, every) == nil {
+		now := time.Now()
 		if s := b.status(); s.Running && time.Since(said) >= backfillSays {
 			said = time.Now()
 			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
 		}
-		if b.cfg.Backfill == BackfillAuto && b.facts.cdcTTL > 0 && b.left(time.Now()) < part(b.facts.cdcTTL, 1-backfillDue) {
+		switch ttl := b.facts.cdcTTL; {
+		case ttl == 0 || b.left(now) >= part(ttl, 1-backfillDue):
+		case !b.table.Plain():
+			b.sayLost(now.Add(b.left(now)-ttl), ttl)
+		case b.cfg.Backfill == BackfillAuto:
 			return errOutrun
 		}
 	}

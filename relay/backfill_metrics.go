@@ -32,7 +32,7 @@ func registerBackfill(reg prometheus.Registerer, r *Relay) {
 		defer b.mu.Unlock()
 		return b.facts.cdcTTL.Seconds()
 	})
-	gauge("relay_cdc_log_left_seconds", "Time until the CDC log has lost what the oldest checkpoint stands before; the relay then scans the outbox table. A year if the log keeps its rows for ever.", func(b *backfill) float64 {
+	gauge("relay_cdc_log_left_seconds", "Time until the CDC log has lost what the oldest checkpoint stands before; the relay then scans the outbox table, if it has the columns of outbox_messages. A year if the log keeps its rows for ever.", func(b *backfill) float64 {
 		b.mu.Lock()
 		ttl := b.facts.cdcTTL
 		b.mu.Unlock()

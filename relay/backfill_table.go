@@ -9,10 +9,15 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
-// tableFacts is what the schema says about how long rows live.
+// tableFacts is what the schema says about an outbox table and its CDC log.
 type tableFacts struct {
+	// disabled says that writes no longer come to the log, which outlives that, and
+	// keysOnly that they come without the columns an event is made of.
+	disabled, keysOnly bool
 	// cdcTTL and rowTTL are zero where nothing expires.
 	cdcTTL, rowTTL time.Duration
 	// created and logged are when the table and its CDC log were made; zero if
@@ -34,7 +39,7 @@ func cqlTableFacts(ctx context.Context, session *gocql.Session, keyspace, table 
 	}
 	f.rowTTL, f.created = time.Duration(ttl)*time.Second, timeOf(id)
 	var options error
-	if f.cdcTTL, options = cdcTTL(extensions["cdc"]); options != nil {
+	if options = f.setOptions(extensions["cdc"]); options != nil {
 		options = fmt.Errorf("read the CDC options of table %s.%s: %w", keyspace, table, options)
 	}
 	err = session.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, table+"_scylla_cdc_log").
@@ -62,9 +67,38 @@ const defaultCDCTTL = 24 * time.Hour
 // errCDCOptions says that the options are not as ScyllaDB writes them.
 var errCDCOptions = errors.New("not a map of strings")
 
-// cdcTTL finds the log's TTL in the table extension cdc: a count of pairs, and
-// each string with its length before it, all as little-endian uint32.
-func cdcTTL(b []byte) (time.Duration, error) {
+// setOptions takes over the table extension cdc. After an error those that could not
+// be read are ScyllaDB's defaults for a table that has a log.
+func (f *tableFacts) setOptions(extension []byte) error {
+	f.cdcTTL = defaultCDCTTL
+	options, err := cdcOptions(extension)
+	f.disabled, f.keysOnly = options["enabled"] == "false", options["delta"] == "keys"
+	if v, ok := options["ttl"]; ok {
+		n, bad := strconv.ParseInt(v, 10, 32)
+		if bad != nil || n < 0 {
+			return fmt.Errorf("%w: ttl %q is no number of seconds", errCDCOptions, v)
+		}
+		f.cdcTTL = time.Duration(n) * time.Second
+	}
+	return err
+}
+
+// check returns nil if the log has what events are made of, otherwise an
+// *outbox.MappingError.
+func (f *tableFacts) check(table string) error {
+	switch {
+	case f.disabled:
+		return &outbox.MappingError{Table: table, Problem: "has a CDC log, and CDC is disabled, so new events do not come to it", Fix: enableCDC(table)}
+	case f.keysOnly:
+		return &outbox.MappingError{Table: table, Problem: "has a CDC log with the keys alone ('delta': 'keys')", Fix: enableCDC(table)}
+	}
+	return nil
+}
+
+// cdcOptions reads the table extension cdc: a count of pairs, and each string with
+// its length before it, all as little-endian uint32. With an error come those that
+// could be read.
+func cdcOptions(b []byte) (map[string]string, error) {
 	next := func() (uint32, error) {
 		if len(b) < 4 {
 			return 0, errCDCOptions
@@ -82,19 +116,16 @@ func cdcTTL(b []byte) (time.Duration, error) {
 		b = b[n:]
 		return s, nil
 	}
+	out := make(map[string]string)
 	pairs, err := next()
 	for ; err == nil && pairs > 0; pairs-- {
 		var k, v string
 		if k, err = text(); err == nil {
 			v, err = text()
 		}
-		if err == nil && k == "ttl" {
-			n, err := strconv.ParseInt(v, 10, 32)
-			if err != nil || n < 0 {
-				return defaultCDCTTL, fmt.Errorf("%w: ttl %q is no number of seconds", errCDCOptions, v)
-			}
-			return time.Duration(n) * time.Second, nil
+		if err == nil {
+			out[k] = v
 		}
 	}
-	return defaultCDCTTL, err
+	return out, err
 }

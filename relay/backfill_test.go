@@ -102,6 +102,11 @@ func TestCDCTTL(t *testing.T) {
 		return b
 	}
 	whole := encode("delta", "full", "enabled", "true", "ttl", "3600")
+	cdcTTL := func(b []byte) (time.Duration, error) {
+		var f tableFacts
+		err := f.setOptions(b)
+		return f.cdcTTL, err
+	}
 	if ttl, err := cdcTTL(whole); ttl != time.Hour || err != nil {
 		t.Errorf("cdcTTL() = %s, %v, want 1h", ttl, err)
 	}

@@ -411,10 +411,10 @@ func (c Config) validate() error {
 		bad("Keyspace %q is not an unquoted CQL name", c.Keyspace)
 	}
 	if !identifier.MatchString(c.Table) {
-		bad("Table %q is not an unquoted CQL name", c.Table)
+		bad("Table %q is not an unquoted CQL name: use lower-case letters, digits and _; the reader of the CDC log does not quote names", c.Table)
 	}
 	if !identifier.MatchString(c.TableKeyspace) {
-		bad("TableKeyspace %q is not an unquoted CQL name", c.TableKeyspace)
+		bad("TableKeyspace %q is not an unquoted CQL name: use lower-case letters, digits and _; the reader of the CDC log does not quote names", c.TableKeyspace)
 	}
 	if err := c.Mapping.Validate(); err != nil {
 		bad("Mapping: %w", err)
@@ -425,7 +425,7 @@ func (c Config) validate() error {
 		}
 	}
 	if !validTopic(expandTopic(c.TopicTemplate, "x", "x")) {
-		bad("TopicTemplate %q makes no topic names", c.TopicTemplate)
+		bad("TopicTemplate %q makes no topic names: beside ${event_type} and ${aggregate_type} use letters, digits, '.', '_' and '-'", c.TopicTemplate)
 	}
 	if c.Partitions < -1 {
 		bad("Partitions %d must be positive, or -1", c.Partitions)

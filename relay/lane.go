@@ -189,19 +189,29 @@ func (c *laneContext) Value(key any) any {
 // can know of it. A record that would begin another batch is turned away
 // therefore, and those behind it in its lane, until all that is under way of the
 // aggregate is back.
-func partitioner() kgo.Partitioner { return lanes{kgo.StickyKeyPartitioner(nil)} }
+//
+// counts is told how many partitions the topics have.
+func partitioner(counts *partitionCounts) kgo.Partitioner {
+	return lanes{kgo.StickyKeyPartitioner(nil), counts}
+}
 
-type lanes struct{ byKey kgo.Partitioner }
+type lanes struct {
+	byKey  kgo.Partitioner
+	counts *partitionCounts
+}
 
 // ForTopic implements kgo.Partitioner.
 func (p lanes) ForTopic(topic string) kgo.TopicPartitioner {
-	return &lanesOfTopic{byKey: p.byKey.ForTopic(topic)}
+	return &lanesOfTopic{byKey: p.byKey.ForTopic(topic), topic: topic, counts: p.counts}
 }
 
 // lanesOfTopic is the partitioner of one topic. The client calls it for one record
 // after the other.
 type lanesOfTopic struct {
-	byKey kgo.TopicPartitioner
+	byKey      kgo.TopicPartitioner
+	topic      string
+	counts     *partitionCounts
+	partitions int // as counts was told
 	// follows says that the last record has others of its lane before it, and
 	// begins that it would be the first of a batch.
 	follows, begins bool
@@ -219,6 +229,10 @@ const turnedAway = -1
 
 // Partition implements kgo.TopicPartitioner.
 func (t *lanesOfTopic) Partition(r *kgo.Record, n int) int {
+	if n != t.partitions {
+		t.partitions = n
+		t.counts.saw(t.topic, n)
+	}
 	l, _ := r.Context.Value(laneKey{}).(*lane)
 	if l == nil {
 		t.begins = false

@@ -15,7 +15,7 @@ import (
 func TestPartitioner_KeepsALaneInOneBatch(t *testing.T) {
 	t.Parallel()
 	const partitions = 3
-	topic := partitioner().ForTopic("OrderCreated").(*lanesOfTopic)
+	topic := partitioner(&partitionCounts{log: testLogger(t)}).ForTopic("OrderCreated").(*lanesOfTopic)
 	record := func(l *lane) *kgo.Record { return &kgo.Record{Key: l.id[:], Context: &l.ctx} }
 	// as does what the client does with a record; batch says that it would begin one.
 	as := func(r *kgo.Record, batch bool) int {

@@ -31,14 +31,15 @@ import (
 // offer at the same time go out by their numbers: who finds one missing claims
 // the aggregate until the gap is filled.
 type publisher struct {
-	cfg     *Config
-	log     *slog.Logger
-	metrics *metrics
-	budget  *budget
-	client  *kgo.Client
-	topics  *topics
-	larger  map[string]largerClient // by topic, where it takes larger records than client knows of
-	clients []*kgo.Client           // those of larger, to be closed
+	cfg        *Config
+	log        *slog.Logger
+	metrics    *metrics
+	budget     *budget
+	client     *kgo.Client
+	topics     *topics
+	partitions partitionCounts
+	larger     map[string]largerClient // by topic, where it takes larger records than client knows of
+	clients    []*kgo.Client           // those of larger, to be closed
 	// remember saves the name of a topic before the first event goes to it; nil
 	// if nobody asks for it after a crash.
 	remember func(context.Context, string) error
@@ -109,6 +110,7 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		waiting:    make(map[string][]*lane),
 		probes:     make(map[string]*probe),
 		topics:     newTopics(cfg),
+		partitions: partitionCounts{log: cfg.Logger},
 		larger:     make(map[string]largerClient),
 		breaker:    newBreaker(cfg, m),
 		letters:    newLetters(cfg),
@@ -148,7 +150,7 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 		// client would take that for a wrong setting, and give back a record that an
 		// earlier attempt may have written.
 		kgo.AlwaysRetryEOF(),
-		kgo.RecordPartitioner(partitioner()),
+		kgo.RecordPartitioner(partitioner(&p.partitions)),
 		// The budget is the bound; the client's own must never be reached.
 		kgo.MaxBufferedRecords(p.cfg.MaxInFlightRecords+p.cfg.ReplayConcurrency+1),
 		kgo.WithHooks(connections{p}),

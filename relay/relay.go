@@ -53,6 +53,7 @@ type Relay struct {
 	started  time.Time
 	stuck    error // why the start does not get on
 	idle     bool  // the table is carried whole by another shard
+	tableErr error // why new events do not come to the CDC log
 	restarts int
 }
 

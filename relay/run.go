@@ -129,6 +129,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 		}
 		return err
 	})
+	add("table", x.watchTable)
 	if x.table.Plain() {
 		add("repairs", newRepairer(x.Relay, x.p, x.back).run)
 	}

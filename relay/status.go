@@ -48,6 +48,9 @@ type Status struct {
 	// Tail is what the tail is doing. Its errors are no reason not to be ready:
 	// events come by the sweep then, later.
 	Tail TailStatus
+	// TableErr is why new events do not come to the CDC log, nil if they do: somebody
+	// altered the table while the relay ran. A start refuses such a table.
+	TableErr error
 	// StartErr is why a start does not get on, nil if it does.
 	StartErr error
 	// ReadingBack says that the topics are being read back, before anything is
@@ -77,7 +80,7 @@ func (r *Relay) Status() Status {
 	r.mu.Lock()
 	s := Status{Reading: r.reading, Restarts: r.restarts, LastError: r.lastErr}
 	started := r.started
-	s.StartErr, s.Idle = r.stuck, r.idle
+	s.StartErr, s.Idle, s.TableErr = r.stuck, r.idle, r.tableErr
 	r.mu.Unlock()
 	s.Streams = r.streams.count()
 	s.LastWindow = r.streams.lastWindow()
@@ -146,6 +149,9 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("starting: no window of the CDC log was read yet")
 	case now.Sub(s.LastWindow) >= patience:
 		say("no window of the CDC log could be read since %s", lastOf(s.LastWindow, started).UTC().Format(time.RFC3339))
+	}
+	if s.TableErr != nil {
+		say("new events are not published: %v", s.TableErr)
 	}
 	if b := s.Breaker; b.State != BreakerClosed {
 		now := "events become dead letters and go out when it closes"

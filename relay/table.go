@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -11,12 +12,17 @@ import (
 // is away. An *outbox.MappingError says that they do not fit.
 func (r *Relay) findTable(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
-		t, err := readTable(ctx, &r.cfg)
+		t, facts, err := readTable(ctx, &r.cfg)
 		if err == nil {
+			r.setTableErr(nil)
 			r.table, r.lookup = t, cqlLookup(r.cfg.Session, t)
 			r.own = portionOf(r.cfg.Shard, t)
 			if !t.Numbered() {
 				r.log.Info("the outbox table has no sequence numbers; the order of an aggregate's events is that of their writes", "table", t.String())
+			}
+			if ttl, window := facts.cdcTTL, r.cfg.ConfidenceWindow; ttl > 0 && ttl <= window {
+				r.log.Warn("the CDC log keeps its rows no longer than the confidence window, so the sweep finds none, and what the tail misses is lost",
+					"table", t.String(), "cdc_ttl", ttl, "confidence_window", window, "fix", enableCDC(t.String()))
 			}
 			return nil
 		}
@@ -36,23 +42,47 @@ func (r *Relay) findTable(ctx context.Context) error {
 }
 
 // readTable reads the table's columns, and checks that it has a CDC log.
-func readTable(ctx context.Context, cfg *Config) (outbox.Table, error) {
+func readTable(ctx context.Context, cfg *Config) (t outbox.Table, facts tableFacts, err error) {
 	name := cfg.TableKeyspace + "." + cfg.Table
 	columns, err := outbox.ReadColumns(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
 	if err != nil {
-		return outbox.Table{}, err
+		return t, facts, err
 	}
 	if len(columns) == 0 {
-		return outbox.Table{}, &outbox.MappingError{Table: name, Problem: "does not exist", Fix: "create it, or name another keyspace and table"}
+		return t, facts, &outbox.MappingError{Table: name, Problem: "does not exist", Fix: "create it, or name another keyspace and table"}
 	}
 	log, err := outbox.ReadColumns(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table+"_scylla_cdc_log")
 	if err != nil {
-		return outbox.Table{}, err
+		return t, facts, err
 	}
 	if len(log) == 0 {
-		return outbox.Table{}, &outbox.MappingError{
-			Table: name, Problem: "has no CDC log", Fix: "ALTER TABLE " + name + " WITH cdc = {'enabled': true, 'ttl': 259200}",
-		}
+		return t, facts, &outbox.MappingError{Table: name, Problem: "has no CDC log", Fix: enableCDC(name)}
 	}
-	return cfg.Mapping.Table(cfg.TableKeyspace, cfg.Table, columns)
+	facts, err = cqlTableFacts(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
+	if err != nil && !errors.Is(err, errCDCOptions) { // the decision about a backfill tells of those
+		return t, facts, err
+	}
+	if err := facts.check(name); err != nil {
+		return t, facts, err
+	}
+	t, err = cfg.Mapping.Table(cfg.TableKeyspace, cfg.Table, columns)
+	return t, facts, err
+}
+
+// enableCDC is the statement that makes a table's CDC log what a relay reads.
+func enableCDC(table string) string {
+	return "ALTER TABLE " + table + " WITH cdc = {'enabled': true, 'delta': 'full', 'ttl': 259200}"
+}
+
+// CheckTable holds a configuration against its table and the table's CDC log, as the
+// start of a relay does. It writes nothing and does not wait.
+//
+// An *outbox.MappingError says what does not fit, and what to do about it.
+func CheckTable(ctx context.Context, cfg Config) error {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	_, _, err := readTable(ctx, &cfg)
+	return err
 }

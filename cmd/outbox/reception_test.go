@@ -67,7 +67,7 @@ func asked(t *testing.T, method, url, secret, body string) (status int, header h
 // until waits until /readyz at an address has the status, and something in its text.
 func until(t *testing.T, addr string, want int, has string) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		code, _, text := asked(t, "GET", "http://"+addr+"/readyz", "", "")
 		if code == want && strings.Contains(text, has) {
 			return
@@ -88,7 +88,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := testConfig(t, string(yaml), nil, "--scylla-hosts", cql, "--kafka-seeds", "127.0.0.1:1", "--http-drain-delay", "0", "--admin-drain-delay", "0")
+	c, err := testConfig(t, string(yaml), nil, "--scylla-hosts", cql, "--scylla-timeout", "1m", "--kafka-seeds", "127.0.0.1:1", "--http-drain-delay", "0", "--admin-drain-delay", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errOut bytes.Buffer
-	if code := run([]string{"schema", "migrate", "--scylla-hosts", cql}, &out, &errOut); code != exitOK {
+	if code := run([]string{"schema", "migrate", "--scylla-hosts", cql, "--scylla-timeout", "1m"}, &out, &errOut); code != exitOK {
 		t.Fatalf("schema migrate: status %d: %s", code, errOut.String())
 	}
 	for _, addr := range addrs {

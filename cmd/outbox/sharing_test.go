@@ -155,7 +155,7 @@ func (b *verifyBundle) published(t *testing.T, n int) map[gocql.UUID][]int64 {
 	}
 	defer client.Close()
 	got, count := make(map[gocql.UUID][]int64), 0
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
 		wait := 5 * time.Second
 		if count >= n {
 			wait = 500 * time.Millisecond // more would be too many
@@ -185,7 +185,7 @@ func TestSharing_StandsBy(t *testing.T) {
 	one := b.share(1)
 	one.owned(t, 1)
 	two := b.share(1)
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ready, text := two.detail(t)
 		if ready && strings.Contains(text, `"stands_by":true`) {
 			break
@@ -229,7 +229,7 @@ func TestSharing_WaitsForOneThatIsAlone(t *testing.T) {
 	one := b.share(2)
 	for began, said := time.Now(), false; !said || time.Since(began) < 4*time.Second; time.Sleep(50 * time.Millisecond) { // it looks again and again
 		ready, text := one.detail(t)
-		if ready || one.member.Status().Joined || time.Since(began) > 2*time.Minute {
+		if ready || one.member.Status().Joined || time.Since(began) > 5*time.Minute {
 			t.Fatalf("beside one that is alone it says %s", text)
 		}
 		said = said || strings.Contains(text, "is alone is waited for")

@@ -97,12 +97,12 @@ func tail(ctx context.Context, client *kgo.Client, count int, show func(*kgo.Rec
 	}
 }
 
-// printEvent prints an event for people.
+// printEvent prints an event for people: no producer decides what their terminal does.
 func printEvent(w io.Writer, r *kgo.Record) error {
 	e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 	if err != nil {
-		_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  not an outbox event (%v)  %s\n",
-			r.Timestamp.UTC().Format(time.RFC3339Nano), r.Topic, r.Partition, r.Offset, err, r.Value)
+		_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  not an outbox event (%s)  %s\n",
+			r.Timestamp.UTC().Format(time.RFC3339Nano), r.Topic, r.Partition, r.Offset, clean(err.Error(), 0), clean(string(r.Value), 0))
 		return err
 	}
 	number := "" // of a table without numbers
@@ -111,7 +111,8 @@ func printEvent(w io.Writer, r *kgo.Record) error {
 	}
 	_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  %s %s%s  event %s  +%s\n  %s\n",
 		e.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), r.Topic, r.Partition, r.Offset,
-		e.Type, e.AggregateString(), number, e.IDString(), r.Timestamp.Sub(e.CreatedAt).Round(time.Millisecond), e.Payload)
+		clean(e.Type, 0), clean(e.AggregateString(), 0), number, clean(e.IDString(), 0), r.Timestamp.Sub(e.CreatedAt).Round(time.Millisecond),
+		clean(string(e.Payload), 0))
 	return err
 }
 

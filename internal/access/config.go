@@ -48,7 +48,7 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	c.OIDC = c.OIDC.withDefaults()
+	c.OIDC = c.OIDC.withDefaults(c.Now)
 	return c
 }
 

@@ -121,7 +121,7 @@ func (g *Gate) Authenticate(ctx context.Context, authorization, remote string) (
 	}
 	p, ok := find(g.tokens, secret)
 	if !ok {
-		if p, err = g.jwt(ctx, secret, addressOf(remote)); err != nil {
+		if p, err = g.jwt(ctx, secret, Network(remote)); err != nil {
 			return Principal{}, err
 		}
 	}
@@ -176,9 +176,9 @@ func bearer(header string) (string, error) {
 	return secret, nil
 }
 
-// addressOf is what wrong tokens are counted by: the address, of IPv6 the network
-// that one customer has.
-func addressOf(remote string) string {
+// Network is what wrong tokens are counted by: the address, with a port or without,
+// of IPv6 the network that one customer has.
+func Network(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		host = remote

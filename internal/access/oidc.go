@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +29,8 @@ type OIDC struct {
 	// RolePrefix stands before viewer, operator and admin in that claim. Default
 	// "outbox-"; other values there are ignored.
 	RolePrefix string
-	// Client reaches the issuer. Default: one that gives up after 10 s.
+	// Client reaches the issuer. Default: one that gives up after 10 s. What the issuer
+	// leads to, its keys or a redirect, is asked by https too, or http on loopback.
 	Client *http.Client
 }
 
@@ -45,13 +47,58 @@ const (
 	issuerPause = 5 * time.Second
 )
 
-func (o OIDC) withDefaults() OIDC {
+func (o OIDC) withDefaults(now func() time.Time) OIDC {
 	o.RoleClaim = cmp.Or(o.RoleClaim, DefaultRoleClaim)
 	o.RolePrefix = cmp.Or(o.RolePrefix, DefaultRolePrefix)
-	if o.Client == nil {
-		o.Client = &http.Client{Timeout: issuerTimeout}
+	own := http.Client{Timeout: issuerTimeout}
+	if o.Client != nil {
+		own = *o.Client
 	}
+	own.Transport = &line{next: cmp.Or(own.Transport, http.DefaultTransport), now: now}
+	o.Client = &own
 	return o
+}
+
+// private tells whether nobody on the way can change what an address answers.
+func private(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && loopbackHost(u.Hostname())
+}
+
+// line is the way to the issuer. It asks nobody in the clear, and after a failure
+// nobody for issuerPause: any token of an unknown key would have it ask. Its errors
+// are errIssuer.
+type line struct {
+	next http.RoundTripper
+	now  func() time.Time
+
+	mu     sync.Mutex
+	failed time.Time
+	err    error
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !private(r.URL) {
+		return nil, fmt.Errorf("%w: it leads to %s://%s, where who is on the way could sign tokens; use https", errIssuer, r.URL.Scheme, clip(r.URL.Host))
+	}
+	l.mu.Lock()
+	failed, err := l.failed, l.err
+	l.mu.Unlock()
+	if err != nil && l.now().Sub(failed) < issuerPause {
+		return nil, err
+	}
+	resp, err := l.next.RoundTrip(r)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %w", errIssuer, err)
+	case resp.StatusCode >= http.StatusBadRequest:
+		err = errors.Join(fmt.Errorf("%w: it answers %s", errIssuer, resp.Status), resp.Body.Close())
+		resp = nil
+	}
+	l.mu.Lock()
+	l.failed, l.err = l.now(), err
+	l.mu.Unlock()
+	return resp, err
 }
 
 func (o OIDC) validate() error {
@@ -63,7 +110,7 @@ func (o OIDC) validate() error {
 	switch {
 	case err != nil || u.Host == "":
 		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: write its URL, such as https://id.example.com", clip(o.Issuer)))
-	case u.Scheme != "https" && (u.Scheme != "http" || !loopbackHost(u.Hostname())):
+	case !private(u):
 		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: use https; who can change its answers can sign tokens", clip(o.Issuer)))
 	}
 	if o.Audience == "" {
@@ -112,7 +159,10 @@ func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 			i.failed, i.err = i.now(), fmt.Errorf("%w: %w", errIssuer, err)
 			return nil, i.err
 		}
-		i.verifier = p.Verifier(&oidc.Config{ClientID: i.conf.Audience, Now: i.now})
+		if i.verifier, err = i.verifierOf(ctx, p); err != nil {
+			i.failed, i.err = i.now(), fmt.Errorf("%w: %w", errIssuer, err)
+			return nil, i.err
+		}
 		return i.verifier, nil
 	})
 	select {
@@ -126,13 +176,52 @@ func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	}
 }
 
+// publicKey are the algorithms of signatures that are taken: those whose key the
+// issuer alone has.
+var publicKey = []string{
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
+}
+
+// verifierOf is the provider's own verifier, but for telling whether it had the keys.
+func (i *issuer) verifierOf(ctx context.Context, p *oidc.Provider) (*oidc.IDTokenVerifier, error) {
+	var said struct {
+		Keys       string   `json:"jwks_uri"`
+		Algorithms []string `json:"id_token_signing_alg_values_supported"`
+	}
+	if err := p.Claims(&said); err != nil {
+		return nil, fmt.Errorf("read its description: %w", err)
+	}
+	algorithms := slices.DeleteFunc(said.Algorithms, func(a string) bool { return !slices.Contains(publicKey, a) })
+	set := oidc.NewRemoteKeySet(oidc.ClientContext(context.WithoutCancel(ctx), i.conf.Client), said.Keys)
+	return oidc.NewVerifier(i.conf.Issuer, keys{set}, &oidc.Config{ClientID: i.conf.Audience, Now: i.now, SupportedSigningAlgs: algorithms}), nil
+}
+
+// keys tells, by what verify has put into the context, that they could not be
+// fetched: the verifier makes a text of any error.
+type keys struct{ oidc.KeySet }
+
+type awayKey struct{}
+
+// VerifySignature implements oidc.KeySet.
+func (k keys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	payload, err := k.KeySet.VerifySignature(ctx, jwt)
+	if away, ok := ctx.Value(awayKey{}).(*error); ok && (errors.Is(err, errIssuer) || err != nil && ctx.Err() != nil) {
+		*away = err
+	}
+	return payload, err
+}
+
 // verify returns who a JWT is of.
 func (i *issuer) verify(ctx context.Context, secret string) (Principal, error) {
 	v, err := i.ready(ctx)
 	if err != nil {
 		return Principal{}, err
 	}
-	t, err := v.Verify(oidc.ClientContext(ctx, i.conf.Client), secret)
+	var away error
+	t, err := v.Verify(context.WithValue(oidc.ClientContext(ctx, i.conf.Client), awayKey{}, &away), secret)
+	if away != nil {
+		return Principal{}, fmt.Errorf("%w: %w", errIssuer, away)
+	}
 	if err != nil {
 		return Principal{}, fmt.Errorf("verify the token: %w", err)
 	}

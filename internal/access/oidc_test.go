@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 type fakeIssuer struct {
 	*httptest.Server
 	key   *rsa.PrivateKey
+	keys  string       // where its keys are; with it
 	asked atomic.Int64 // requests, of any kind
 	down  atomic.Bool
 }
@@ -43,7 +45,7 @@ func newFakeIssuer(t *testing.T) *fakeIssuer {
 	}
 	answer("/.well-known/openid-configuration", func() any {
 		return map[string]any{
-			"issuer": f.URL, "jwks_uri": f.URL + "/keys", "authorization_endpoint": f.URL + "/auth", "token_endpoint": f.URL + "/token",
+			"issuer": f.URL, "jwks_uri": cmp.Or(f.keys, f.URL+"/keys"), "authorization_endpoint": f.URL + "/auth", "token_endpoint": f.URL + "/token",
 			"id_token_signing_alg_values_supported": []string{"RS256"},
 		}
 	})
@@ -175,5 +177,76 @@ func TestGate_IssuerAway(t *testing.T) {
 	c.at = c.at.Add(issuerPause)
 	if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); err != nil {
 		t.Errorf("once it is back: %v", err)
+	}
+}
+
+// What could be changed on the way is not asked for: who changes the keys signs tokens.
+func TestGate_IssuerThatLeadsIntoTheClear(t *testing.T) {
+	t.Parallel()
+	for name, lead := range map[string]func(f *fakeIssuer, elsewhere string){
+		"its keys": func(f *fakeIssuer, elsewhere string) { f.keys = elsewhere },
+		"a redirect": func(f *fakeIssuer, elsewhere string) {
+			mux := http.NewServeMux()
+			mux.Handle("/", f.Config.Handler)
+			mux.Handle("/keys", http.RedirectHandler(elsewhere, http.StatusTemporaryRedirect))
+			f.Config.Handler = mux
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeIssuer(t)
+			answer, asked := f.Config.Handler, false
+			lead(f, "http://keys.example.com/keys")
+			// Whoever is on the way answers for any name.
+			onTheWay := roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Host != "keys.example.com" {
+					return http.DefaultTransport.RoundTrip(r)
+				}
+				asked = true
+				w := httptest.NewRecorder()
+				answer.ServeHTTP(w, r)
+				return w.Result(), nil
+			})
+			g, _, _ := setup(t, func(c *Config) {
+				c.OIDC = OIDC{Issuer: f.URL, Audience: "outbox", Client: &http.Client{Transport: onTheWay}}
+			})
+			if p, err := g.Authenticate(t.Context(), "Bearer "+f.sign(t, f.key, f.claims(nil)), "10.0.0.1:1"); statusOf(err) != http.StatusServiceUnavailable || asked {
+				t.Errorf("Authenticate() = %+v, %v, asked in the clear: %t, want 503", p, err, asked)
+			}
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Nor is a token wrong because the issuer, which has answered before, does not give
+// its keys; and it does not count as one.
+func TestGate_KeysAway(t *testing.T) {
+	t.Parallel()
+	f := newFakeIssuer(t)
+	c := &clock{time.Now()}
+	g, _, _ := setup(t, func(conf *Config) {
+		conf.OIDC, conf.FailuresPerMinute, conf.Now = OIDC{Issuer: f.URL, Audience: "outbox"}, 1, c.now
+	})
+	if _, err := g.issuer.ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.down.Store(true)
+	token := "Bearer " + f.sign(t, f.key, f.claims(nil))
+	before := f.asked.Load()
+	for range 10 {
+		if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); statusOf(err) != http.StatusServiceUnavailable {
+			t.Errorf("Authenticate() = %v, want 503", err)
+		}
+	}
+	if n := f.asked.Load() - before; n != 1 {
+		t.Errorf("the issuer was asked %d times by 10 requests, want once", n)
+	}
+	f.down.Store(false)
+	c.at = c.at.Add(issuerPause)
+	if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); err != nil {
+		t.Errorf("once they are back: %v", err)
 	}
 }

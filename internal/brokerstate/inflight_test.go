@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +18,7 @@ import (
 type link struct {
 	mu    sync.Mutex
 	net   *kfake.VirtualNetwork
-	muted bool
-	conns []net.Conn
+	conns []*linked
 }
 
 func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -31,22 +31,25 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conns = append(l.conns, c)
-	return &linked{Conn: c, link: l}, nil
+	way := &linked{Conn: c}
+	l.conns = append(l.conns, way)
+	return way, nil
 }
 
-// mute loses all answers from now on.
+// mute loses all answers on what is connected, those that are read late too.
 func (l *link) mute() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.muted = true
+	for _, c := range l.conns {
+		c.muted.Store(true)
+	}
 }
 
 // move leads to another broker and breaks what is connected.
 func (l *link) move(to *kfake.VirtualNetwork) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.net, l.muted = to, false
+	l.net = to
 	for _, c := range l.conns {
 		_ = c.Close()
 	}
@@ -55,16 +58,13 @@ func (l *link) move(to *kfake.VirtualNetwork) {
 
 type linked struct {
 	net.Conn
-	link *link
+	muted atomic.Bool // for good
 }
 
 func (c *linked) Read(p []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(p)
-		c.link.mu.Lock()
-		muted := c.link.muted
-		c.link.mu.Unlock()
-		if err != nil || !muted {
+		if err != nil || !c.muted.Load() {
 			return n, err
 		}
 	}

@@ -194,6 +194,45 @@ func TestHeaders_RoundTrip(t *testing.T) {
 }
 
 // An edited event says which event of the outbox it stands for.
+// A row that nobody validated may hold headers that the relay sets. With two ce_id
+// a reader would take the event for another, or for one that it has seen.
+func TestHeaders_LeaveOutWhatTheRelaySets(t *testing.T) {
+	t.Parallel()
+	for _, own := range []map[string]string{
+		{"ce_id": "forged"},
+		{"ce_id": "forged", "CE_Type": "forged", "content-type": "forged", "Content-Type": "forged", "ce_later": "forged"},
+	} {
+		e := testEvent()
+		e.Headers = own
+		plain := e
+		plain.Headers = nil
+		if got, want := AppendHeaders[Header](nil, &e, "/s"), AppendHeaders[Header](nil, &plain, "/s"); !slices.EqualFunc(got, want, func(a, b Header) bool {
+			return a.Key == b.Key && string(a.Value) == string(b.Value)
+		}) {
+			t.Errorf("with own headers %v: %q, want %q", own, got, want)
+		}
+		own["kept"] = "1"
+		if hs := AppendHeaders[Header](nil, &e, "/s"); hs[len(hs)-1].Key != "kept" {
+			t.Errorf("with own headers %v: the last is %q, want kept", own, hs[len(hs)-1])
+		}
+	}
+}
+
+// A table without a column for the content type may have it among its headers.
+func TestFromRow_ContentTypeAmongTheHeaders(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	row := testCells(e)
+	row["headers"] = map[string]string{"content-type": "application/avro"}
+	for column, want := range map[*string]string{nil: "application/avro", ptr("text/plain"): "text/plain"} {
+		row["content_type"] = column
+		got, err := FromRow(row)
+		if err != nil || got.ContentType != want {
+			t.Errorf("FromRow() content type = %q, %v, want %q", got.ContentType, err, want)
+		}
+	}
+}
+
 func TestHeaders_NameTheOriginalOfAnEdit(t *testing.T) {
 	t.Parallel()
 	e := testEvent()

@@ -104,7 +104,9 @@ func (e *Event) Key() []byte {
 // AppendHeaders appends the record headers of e to dst: the CloudEvents
 // attributes in a fixed order, then e.Headers by key. source becomes ce_source,
 // a URI reference that names who publishes, such as "/outbox/orders". An event
-// without a number has no ce_sequence.
+// without a number has no ce_sequence. Of e.Headers those are left out that Validate
+// refuses because the relay sets them: a row that was written without it may have
+// some, and a second ce_id would make readers take the event for another.
 func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	contentType := e.ContentType
 	if contentType == "" {
@@ -135,12 +137,12 @@ func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	w.text(HeaderContentType, contentType)
 	if len(e.Headers) == 1 { // traceparent alone, the usual case, needs no sorting
 		for k, v := range e.Headers {
-			w.text(k, v)
+			w.own(k, v)
 		}
 		return w.dst
 	}
 	for _, k := range slices.Sorted(maps.Keys(e.Headers)) {
-		w.text(k, e.Headers[k])
+		w.own(k, e.Headers[k])
 	}
 	return w.dst
 }
@@ -162,6 +164,13 @@ func (w *headerWriter[H]) end(key string) {
 func (w *headerWriter[H]) text(key, value string) {
 	w.buf = append(w.buf, value...)
 	w.end(key)
+}
+
+// own adds a header of the event's own.
+func (w *headerWriter[H]) own(key, value string) {
+	if key == HeaderPartitionKey || !reserved(key) {
+		w.text(key, value)
+	}
 }
 
 // ErrNotAnEvent is what FromRecord's errors wrap: the record did not come from

@@ -103,9 +103,15 @@ type MappingError struct {
 
 // Error names the table, the column, the problem and the fix.
 func (e *MappingError) Error() string {
-	of := "outbox table " + e.Table
-	if e.Column != "" {
+	of := "outbox table"
+	if e.Table != "" { // a mapping has none
+		of += " " + e.Table
+	}
+	switch {
+	case e.Column != "" && e.Table != "":
 		of += ": column " + e.Column
+	case e.Column != "":
+		of = "column " + e.Column
 	}
 	return of + " " + e.Problem + ": " + e.Fix
 }

@@ -75,8 +75,8 @@ func (l *layout) complete(e *Event, bad error) error {
 	if e.Type == "" {
 		e.Type = l.eventType
 	}
-	if e.ContentType == "" {
-		e.ContentType = DefaultContentType
+	if e.ContentType == "" { // a table without a column for it may have it there
+		e.ContentType = cmp.Or(e.Headers[HeaderContentType], DefaultContentType)
 	}
 	if len(e.Headers) == 0 {
 		e.Headers = nil

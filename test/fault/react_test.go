@@ -5,7 +5,6 @@ package fault
 import (
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // Two processes of outbox react share a rule and are killed in turn while they post
@@ -116,9 +116,10 @@ func TestFault_ReactKilled(t *testing.T) {
 		}
 		return seen, again
 	}
+	rnd := seeds.Rand(t)
 	for n := range wanted {
 		harness.Until(t, "the next events", func() bool { seen, _ := count(); return seen > n*events/5 })
-		time.Sleep(rand.N(300 * time.Millisecond))
+		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
 		two[n%2].Kill()
 		died()
 		two[n%2].Restart()

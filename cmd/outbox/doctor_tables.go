@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// checkTables checks each table that the relay carries, as its start would, and that
+// its CDC log can be read.
+func (c *config) checkTables(ctx context.Context, session *gocql.Session) []finding {
+	confs, err := c.relayConfigs()
+	if err != nil {
+		return []finding{{"tables of the relay", false, err.Error(), "mend the relay settings"}}
+	}
+	out := make([]finding, len(confs))
+	for i := range confs {
+		confs[i].Session = session
+		check := "table " + tableName(&confs[i])
+		if len(c.Relay.Tables) == 0 {
+			check = "CDC log of the outbox table"
+		}
+		out[i] = checkTable(ctx, check, &confs[i])
+	}
+	return out
+}
+
+func checkTable(ctx context.Context, check string, conf *relay.Config) finding {
+	name := tableName(conf)
+	err := relay.CheckTable(ctx, *conf)
+	if bad, ok := errors.AsType[*outbox.MappingError](err); ok {
+		problem := bad.Problem
+		if bad.Column != "" {
+			problem = "column " + bad.Column + " " + problem
+		}
+		return finding{check, false, name + ": " + problem, bad.Fix}
+	}
+	if err != nil {
+		return finding{check, false, err.Error(), "see the message; the relay does not start with it"}
+	}
+	log := name + "_scylla_cdc_log"
+	err = conf.Session.Query("SELECT \"cdc$time\" FROM " + log + " LIMIT 1").WithContext(ctx).Iter().Close()
+	switch {
+	case err == nil:
+		return finding{check, true, log + " can be read", ""}
+	case cqlcode.Of(err) == gocql.ErrCodeUnauthorized:
+		return finding{check, false, err.Error(), "GRANT SELECT ON " + log + " TO the relay's role"}
+	}
+	return finding{check, false, err.Error(), "see the message"}
+}
+
+// placeholder is what a topic template has for parts of an event.
+var placeholder = regexp.MustCompile(`\$?\{(event_type|aggregate_type)\}`)
+
+// topics are the topics of the tables: those that the settings name, and of those that
+// events name the ones that are there. Of the latter the templates are returned for
+// which there is none yet.
+func (c *config) topics(ctx context.Context, admin *kadm.Client) (topics, templates []string, err error) {
+	confs, err := c.relayConfigs()
+	if err != nil {
+		return nil, nil, err
+	}
+	var there []string
+	for i := range confs {
+		conf := &confs[i]
+		for _, t := range conf.Topics {
+			topics = append(topics, t)
+		}
+		template := topicTemplate(conf)
+		plain := conf.TableKeyspace == conf.Keyspace && conf.Table == outbox.DefaultTableName
+		for _, e := range orderEvents {
+			if _, mapped := conf.Topics[e]; plain && !mapped {
+				topics = append(topics, placeholder.ReplaceAllStringFunc(template, func(p string) string {
+					if strings.Contains(p, "event_type") {
+						return e
+					}
+					return "order"
+				}))
+			}
+		}
+		if plain {
+			continue
+		}
+		if !placeholder.MatchString(template) {
+			topics = append(topics, template)
+			continue
+		}
+		if there == nil {
+			all, err := admin.ListTopics(ctx)
+			if err != nil {
+				return nil, nil, fmt.Errorf("list the topics: %w", err)
+			}
+			there = all.Names()
+		}
+		found := matching(template, there)
+		if topics = append(topics, found...); len(found) == 0 {
+			templates = append(templates, template)
+		}
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics), templates, nil
+}
+
+// topicTemplate is where a table's events go that no topic is named for.
+func topicTemplate(conf *relay.Config) string {
+	fallback := relay.DefaultTopicTemplate
+	if conf.Mapping.Preset == outbox.PresetDebezium {
+		fallback = relay.DebeziumTopicTemplate
+	}
+	return cmp.Or(conf.TopicTemplate, fallback)
+}
+
+// matching are the names that a template can make; none if it can make any.
+func matching(template string, names []string) (out []string) {
+	parts := placeholder.Split(template, -1)
+	if strings.Join(parts, "") == "" {
+		return nil
+	}
+	for i, p := range parts {
+		parts[i] = regexp.QuoteMeta(p)
+	}
+	re := regexp.MustCompile("^" + strings.Join(parts, ".+") + "$")
+	for _, n := range names {
+		if re.MatchString(n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}

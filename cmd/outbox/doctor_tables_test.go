@@ -1,0 +1,121 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+)
+
+// The doctor goes over every table that is listed, and says of each what its relay
+// would end with at the start.
+func TestDoctor_ChecksEveryTable(t *testing.T) {
+	t.Parallel()
+	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 1, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = node.Close() })
+	c, err := testConfig(t, `
+relay:
+  tables:
+    - {keyspace: shop, table: good, preset: debezium}
+    - {keyspace: shop, table: nolog, preset: debezium}
+    - {keyspace: shop, table: disabled, preset: debezium}
+    - {keyspace: shop, table: keys, preset: debezium}
+    - {keyspace: shop, table: absent, preset: debezium}
+    - {keyspace: shop, table: good2, preset: debezium, columns: {created_at: happend}}
+    - {keyspace: shop, table: Capital, preset: debezium}
+`, nil, "--scylla-hosts", node.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := c.Scylla.session("system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(session.Close)
+	const columns = "(aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id))"
+	for _, stmt := range []string{
+		"CREATE KEYSPACE shop WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}",
+		"CREATE TABLE shop.good " + columns + " WITH cdc = {'enabled': true}",
+		"CREATE TABLE shop.nolog " + columns,
+		"CREATE TABLE shop.disabled " + columns + " WITH cdc = {'enabled': true}",
+		"ALTER TABLE shop.disabled WITH cdc = {'enabled': false}",
+		"CREATE TABLE shop.keys " + columns + " WITH cdc = {'enabled': true, 'delta': 'keys'}",
+		"CREATE TABLE shop.good2 " + columns + " WITH cdc = {'enabled': true}",
+	} {
+		if err := session.Query(stmt).Exec(); err != nil {
+			t.Fatalf("%s: %v", stmt, err)
+		}
+	}
+	found := c.checkTables(t.Context(), session)
+	want := []struct{ table, detail, mend string }{
+		{"good", "", ""},
+		{"nolog", "has no CDC log", "ALTER TABLE shop.nolog WITH cdc"},
+		{"disabled", "CDC is disabled", "ALTER TABLE shop.disabled WITH cdc"},
+		{"keys", "the keys alone", "ALTER TABLE shop.keys WITH cdc"},
+		{"absent", "does not exist", "create it"},
+		{"good2", "column happend is missing", "map created_at to one of aggregateid"},
+		{"Capital", "use lower-case letters", "does not start"},
+	}
+	if len(found) != len(want) {
+		t.Fatalf("%d findings, want %d: %+v", len(found), len(want), found)
+	}
+	for i, w := range want {
+		f := found[i]
+		if f.Check != "table shop."+w.table || f.OK != (w.detail == "") || !strings.Contains(f.Detail, w.detail) || !strings.Contains(f.Mend, w.mend) {
+			t.Errorf("%+v, want of %s: %q and %q", f, w.table, w.detail, w.mend)
+		}
+	}
+}
+
+// The topics of tables are those that the settings name, and those that are there of
+// the ones that events name; a compacted one is told of.
+func TestDoctor_ChecksTheTopicsOfEveryTable(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "outbox.event.order", "outbox.event.", "foreign", "bills"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	c, err := testConfig(t, `
+relay:
+  tables:
+    - {keyspace: shop, table: events, preset: debezium, topics: {Placed: placed}}
+    - {keyspace: shop, table: bills, topic: bills}
+    - {keyspace: shop, table: any, topic: "${event_type}"}
+    - {keyspace: shop, table: none, topic: "none.${event_type}"}
+    - {keyspace: outbox, table: outbox_messages, topic: "orders.{event_type}", topics: {OrderCreated: created}}
+`, nil, "--kafka-seeds", broker.ListenAddrs()[0], "--relay-topic-replication", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.Kafka.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	compact := "compact"
+	if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "cleanup.policy", Value: &compact}}, "bills"); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"topic outbox.event.order": "2 partitions", "topic placed": "the relay will make it", "topic bills": "compacted",
+		"topic created": "the relay will make it", "topic orders.OrderUpdated": "the relay will make it", "topic orders.OrderCancelled": "the relay will make it",
+		"topics ${event_type}": "events name them", "topics none.${event_type}": "events name them", "Kafka is reachable": "",
+	}
+	for _, f := range c.checkKafka(t.Context()) {
+		detail, ok := want[f.Check]
+		if !ok || !f.OK || !strings.Contains(f.Detail, detail) || strings.Contains(f.Detail, "compacted") != (f.Check == "topic bills") {
+			t.Errorf("%+v, want %q", f, detail)
+		}
+		delete(want, f.Check)
+	}
+	if len(want) > 0 {
+		t.Errorf("nothing is said of %v", want)
+	}
+}
