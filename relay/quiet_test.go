@@ -19,7 +19,7 @@ func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
 		defer w.close()
 		cfg := w.cfg
 		cfg.Session = w.session
-		table, err := readTable(t.Context(), &cfg)
+		table, _, err := readTable(t.Context(), &cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
