@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -83,19 +84,32 @@ func NewID(rule string, e *record.Event) gocql.UUID {
 func New(rule, plugin string, r *kgo.Record, e *record.Event) *Delivery {
 	d := &Delivery{
 		ID: NewID(rule, e), Rule: rule, Plugin: plugin, State: Pending, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, RecordAt: e.At,
-		EventID: e.ID, EventType: e.Type, AggregateID: e.AggregateID, Key: r.Key, Value: r.Value,
+		EventID: text(e.ID), EventType: text(e.Type), AggregateID: text(e.AggregateID), Key: r.Key, Value: r.Value,
 	}
 	if len(r.Headers) > 0 {
 		d.Headers = make(map[string][]byte, len(r.Headers))
 		for _, h := range r.Headers {
-			d.Headers[h.Key] = h.Value
+			d.Headers[text(h.Key)] = h.Value
 		}
 	}
 	return d
 }
 
-// Record is the record as it was, but for headers of the same name, of which the
-// last is left.
+// maxText bounds an id or a name of a record, in bytes: it may be a key in the
+// database, which takes 64 KiB of those.
+const maxText = 1000
+
+// text is what a producer wrote, as the database takes it: a delivery that cannot be
+// saved would keep its rule from going on.
+func text(s string) string {
+	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "")
+	}
+	return s
+}
+
+// Record is the record as it was, but for names of headers that are long or not
+// UTF-8, and headers of the same name, of which the last is left.
 func (d *Delivery) Record() *kgo.Record {
 	r := &kgo.Record{Topic: d.Topic, Partition: d.Partition, Offset: d.Offset, Timestamp: d.RecordAt, Key: d.Key, Value: d.Value}
 	for k, v := range d.Headers {

@@ -1,10 +1,13 @@
 package delivery
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +109,37 @@ func TestStore_ADeliveryIsReadAsItWasSaved(t *testing.T) {
 	x, y := record.Event{Topic: "t", Offset: 1}, record.Event{Topic: "t", Offset: 2}
 	if NewID("a", &x) == NewID("a", &y) {
 		t.Error("two records without an event id have one id")
+	}
+}
+
+// Whoever may write to a topic decides what its records look like. A delivery that
+// cannot be saved would be saved again for ever, and keep its rule standing.
+func TestStore_TakesWhateverAProducerWrites(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	long, odd := strings.Repeat("ü", 40_000), "a\xffb"
+	for name, r := range map[string]*kgo.Record{
+		"long": {Topic: "t", Key: []byte(long), Value: []byte(long), Headers: []kgo.RecordHeader{
+			{Key: "ce_id", Value: []byte(long)}, {Key: "ce_type", Value: []byte(long)}, {Key: "ce_subject", Value: []byte(long)}, {Key: long, Value: []byte(long)},
+		}},
+		"no UTF-8": {Topic: "t", Offset: 1, Key: []byte(odd), Value: []byte(odd), Headers: []kgo.RecordHeader{
+			{Key: "ce_id", Value: []byte(odd)}, {Key: "ce_type", Value: []byte(odd)}, {Key: "ce_subject", Value: []byte(odd)}, {Key: odd, Value: []byte(odd)},
+		}},
+		"a time beyond all years": {Topic: "t", Offset: 2, Timestamp: time.UnixMilli(math.MaxInt64), Value: []byte("x")},
+	} {
+		e := record.Decode(r)
+		d := New("r", "to", r, &e)
+		if err := b.Save(t.Context(), d); err != nil {
+			t.Errorf("%s: Save() = %.200v", name, err)
+			continue
+		}
+		read, err := b.Read(t.Context(), d.ID)
+		if err != nil || !bytes.Equal(read.Value, r.Value) || !bytes.Equal(read.Key, r.Key) || read.RecordAt.Year() > 9999 {
+			t.Errorf("%s: Read() = %.200v, %.200v", name, read, err)
+		}
+		if got := b.list(t, Filter{Event: d.EventID}); e.ID != "" && len(got) != 1 {
+			t.Errorf("%s: found by its event %d times", name, len(got))
+		}
 	}
 }
 

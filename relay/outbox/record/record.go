@@ -37,10 +37,10 @@ type Event struct {
 	Base64        []byte            `json:"data_base64,omitempty" doc:"The payload if it is neither"`
 }
 
-// Decode reads a record. Its payload is not copied. Text that is not UTF-8, but in
-// a payload, is made so.
+// Decode reads a record. Its payload is not copied, and is JSON or text only if it is
+// UTF-8. Other text that is not is made so.
 func Decode(r *kgo.Record) Event {
-	e := Event{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp.UTC(), Key: valid(r.Key)}
+	e := Event{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: At(r), Key: valid(r.Key)}
 	for _, h := range r.Headers {
 		v := valid(h.Value)
 		switch h.Key {
@@ -68,7 +68,7 @@ func Decode(r *kgo.Record) Event {
 	}
 	t, _, _ := mime.ParseMediaType(e.ContentType)
 	switch {
-	case (t == "" || strings.HasSuffix(t, "json")) && json.Valid(r.Value):
+	case (t == "" || strings.HasSuffix(t, "json")) && utf8.Valid(r.Value) && json.Valid(r.Value):
 		e.Data = r.Value
 	case utf8.Valid(r.Value):
 		s := string(r.Value)
@@ -77,6 +77,16 @@ func Decode(r *kgo.Record) Event {
 		e.Base64 = r.Value
 	}
 	return e
+}
+
+// At is when a record came to its topic: zero if that is a year that JSON has no form
+// for, as a producer may say.
+func At(r *kgo.Record) time.Time {
+	t := r.Timestamp.UTC()
+	if y := t.Year(); y < 1 || y > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 func valid(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }

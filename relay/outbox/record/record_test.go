@@ -1,8 +1,11 @@
 package record
 
 import (
+	"encoding/json"
+	"math"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -38,6 +41,7 @@ func TestDecode_PayloadIsJSONTextOrNeither(t *testing.T) {
 		{"", `{"a":`, false, true},
 		{"", "", false, true},
 		{"", "\xff\xfe", false, false},
+		{"", "\"\xff\"", false, false}, // JSON but for its text: no reader of UTF-8 takes it
 	} {
 		r := &kgo.Record{Value: []byte(tt.value), Headers: []kgo.RecordHeader{{Key: outbox.HeaderContentType, Value: []byte(tt.contentType)}}}
 		e := Decode(r)
@@ -48,5 +52,22 @@ func TestDecode_PayloadIsJSONTextOrNeither(t *testing.T) {
 	bad := Decode(&kgo.Record{Key: []byte("\xff"), Headers: []kgo.RecordHeader{{Key: "a\xff", Value: []byte("\xff")}, {Key: outbox.HeaderSequence, Value: []byte("x")}}})
 	if bad.Key != "\uFFFD" || bad.Headers["a\uFFFD"] != "\uFFFD" || bad.Sequence != 0 {
 		t.Errorf("Decode() of no UTF-8 = %+v", bad)
+	}
+}
+
+// Whatever a producer writes, the event can be written as JSON that every reader takes.
+func TestDecode_IsAlwaysJSON(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]*kgo.Record{
+		"no UTF-8 in JSON":   {Value: []byte("{\"a\":\"\xff\"}")},
+		"no UTF-8 elsewhere": {Key: []byte("\xff"), Topic: "t", Headers: []kgo.RecordHeader{{Key: "\xff", Value: []byte("\xff")}}},
+		"the year 292278994": {Timestamp: time.UnixMilli(math.MaxInt64)},
+		"before all years":   {Timestamp: time.UnixMilli(math.MinInt64)},
+	} {
+		e := Decode(r)
+		b, err := json.Marshal(&e)
+		if err != nil || !utf8.Valid(b) {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
 	}
 }
