@@ -33,10 +33,11 @@ type Request struct {
 const (
 	// maxRequests bounds those that are returned at once.
 	maxRequests = 1000
-	// requestGrace is how long the change that a request announces may take.
-	requestGrace = time.Minute
 	// requestOverlap is how far the clocks of operators may differ.
 	requestOverlap = 10 * time.Minute
+	// requestGrace is how old a request is, by another clock than its operator's, when
+	// the change that it announces was never made. That takes a minute at most.
+	requestGrace = requestOverlap + time.Minute
 	// requestSweep is how often all requests are read, also older ones.
 	requestSweep = 5 * time.Minute
 )
@@ -82,8 +83,8 @@ func (m *requestMarks) finished(table string, at time.Time) {
 // is nil: what is for others stays for them, however much it is.
 //
 // It is cheap enough to be asked every second. A request announces its change
-// before that is made; Requests returns it once it is made, and drops it a
-// minute later if it never was.
+// before that is made; Requests returns it once it is made, and drops it
+// after eleven minutes if it never was: clocks differ.
 func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate string) bool) ([]Request, error) {
 	now := s.now()
 	found, err := s.readRequests(ctx, table, s.marks.from(table, now), mine)

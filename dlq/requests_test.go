@@ -127,6 +127,31 @@ func TestRequests_FromClocksThatDiffer(t *testing.T) {
 	}
 }
 
+// An operator's clock is behind, and the relay looks between the request and its
+// change: the request is as young as any.
+func TestRequests_OfAClockThatIsBehindAreSeenAfterTheirChange(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	slow := b.another(t)
+	slow.now = func() time.Time { return b.clock.now().Add(-requestOverlap) }
+	id := b.bring(t, Manual)
+	l := b.mustRead(t, id)
+	if err := slow.ask(t.Context(), &l, ActionReplay, "eve"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.requested(t); len(got) != 0 {
+		t.Errorf("Requests() = %+v before the change", got)
+	}
+	if _, err := slow.change(t.Context(), id, ActionReplay, func(*Letter) (planned, error) {
+		return planned{to: Pending, change: func(*Letter) {}}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.requested(t); len(got) != 1 || got[0].EventID != id {
+		t.Errorf("Requests() = %+v, want that of the change", got)
+	}
+}
+
 // Without the request there is no change: the relay always hears of it.
 func TestRequests_ComeFirst(t *testing.T) {
 	t.Parallel()

@@ -57,8 +57,12 @@ func newStreamProgress(gen time.Time, stream scyllacdc.StreamID, start gocql.UUI
 // handedOn notes that all changes before t were handed on: others may have the
 // same time.
 func (s *streamProgress) handedOn(t gocql.UUID) {
-	if n := writeTime(t) - 1; n > s.handed.Load() {
-		s.handed.Store(n)
+	n := writeTime(t) - 1
+	for {
+		before := s.handed.Load()
+		if n <= before || s.handed.CompareAndSwap(before, n) {
+			return
+		}
 	}
 }
 
@@ -90,6 +94,28 @@ func (s *streamProgress) idle(t gocql.UUID) {
 		s.pending = append(s.pending, pendingChange{time: t})
 	}
 	s.advance()
+}
+
+// silent is where the stream stands if nothing that was read waits to be settled.
+func (s *streamProgress) silent() (from gocql.UUID, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.position, len(s.pending) == 0
+}
+
+// passQuiet notes that the log holds nothing from a position up to t, unless the
+// stream has moved since. Any goroutine may call it: what the reader begins
+// meanwhile is behind t.
+func (s *streamProgress) passQuiet(from, t gocql.UUID) {
+	s.mu.Lock()
+	still := s.position == from && len(s.pending) == 0
+	if still {
+		s.position = t
+	}
+	s.mu.Unlock()
+	if still {
+		s.handedOn(t)
+	}
 }
 
 // advance moves the position over the settled prefix. Called locked.

@@ -117,6 +117,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	replays.own = &x.own
 	x.dead.know(x.p)
 	add("reader", x.read)
+	add("quiet streams", newQuiet(&x.cfg, &x.table, x.streams).run)
 	add("checkpoints", func(ctx context.Context) error {
 		return x.streams.run(ctx, x.cfg.CheckpointInterval, x.cfg.IdleCheckpoint)
 	})

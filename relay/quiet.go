@@ -1,0 +1,95 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// quietPerSecond is how many streams are looked at in a second at most.
+const quietPerSecond = 100
+
+// quiet moves the positions of streams without rows that the library says nothing of.
+//
+// It reads the streams of a vnode together, and tells of a window without rows only
+// if there were none in any of them. So where one of them always has some, the others
+// would stay where they were last for as long as that goes on: a start would read the
+// topics back to there, and in the end a scan of the table would begin, because the log
+// is about to lose what is behind such a position, which is nothing.
+//
+// What is older than the confidence window is visible, here as for the library, so a
+// stream is moved there if a query finds nothing in it. One that stands so far back
+// that rows may have expired behind it stays: the library may have read them and wait
+// for room. Errors cost nothing but time.
+type quiet struct {
+	session *gocql.Session
+	facts   func(context.Context) (tableFacts, error)
+	stmt    string
+	streams *streams
+	window  time.Duration // the confidence window
+	every   time.Duration
+	limiter *rate.Limiter
+	log     *slog.Logger
+}
+
+func newQuiet(cfg *Config, table *outbox.Table, s *streams) *quiet {
+	return &quiet{
+		session: cfg.Session, streams: s, window: cfg.ConfidenceWindow, every: cfg.IdleCheckpoint, log: cfg.Logger,
+		limiter: rate.NewLimiter(quietPerSecond, 1),
+		facts: func(ctx context.Context) (tableFacts, error) {
+			return cqlTableFacts(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
+		},
+		stmt: `SELECT "cdc$time" FROM ` + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" = ?` +
+			` AND "cdc$time" > ? AND "cdc$time" < ? LIMIT 1 BYPASS CACHE`,
+	}
+}
+
+// run looks now and then until ctx ends.
+func (q *quiet) run(ctx context.Context) error {
+	for again.Wait(ctx, q.every) == nil {
+		if err := q.look(ctx); err != nil && ctx.Err() == nil {
+			q.log.Debug("cannot look whether streams that say nothing have rows; trying again", "err", err)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// look moves the streams that are behind and have nothing.
+func (q *quiet) look(ctx context.Context) error {
+	facts, err := q.facts(ctx)
+	if err != nil && !errors.Is(err, errCDCOptions) {
+		return err
+	}
+	now := time.Now()
+	upTo := now.Add(-q.window)
+	for _, p := range q.streams.all() {
+		from, ok := p.silent()
+		if !ok || from.Time().After(upTo.Add(-q.every)) {
+			continue
+		}
+		if facts.cdcTTL > 0 && from.Time().Before(now.Add(-part(facts.cdcTTL, backfillDue))) {
+			continue
+		}
+		if err := q.limiter.Wait(ctx); err != nil {
+			return err
+		}
+		to := gocql.MinTimeUUID(upTo)
+		var found gocql.UUID
+		err := q.session.Query(q.stmt, []byte(p.stream), from, to).WithContext(ctx).
+			Consistency(gocql.LocalQuorum).Idempotent(true).Scan(&found)
+		switch {
+		case errors.Is(err, gocql.ErrNotFound):
+			p.passQuiet(from, to)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}

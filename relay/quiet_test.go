@@ -1,0 +1,97 @@
+package relay
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+)
+
+// A stream is moved only where the log says that it has nothing.
+func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 1}, nil)
+		defer w.close()
+		cfg := w.cfg
+		cfg.Session = w.session
+		table, _, err := readTable(t.Context(), &cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		w.write(event(1, 1, "OrderUpdated"))
+		written := time.Now()
+		time.Sleep(time.Hour)
+		var withRow []byte
+		if err := w.session.Query(`SELECT "cdc$stream_id" FROM outbox.outbox_messages_scylla_cdc_log LIMIT 1`).Scan(&withRow); err != nil {
+			t.Fatal(err)
+		}
+		without := make([]byte, 16)
+		for _, tt := range []struct {
+			name   string
+			stream []byte
+			from   time.Time
+			unread bool // something that was read waits to be settled
+			ttl    time.Duration
+			moves  bool
+		}{
+			{name: "no rows", stream: without, from: written, ttl: 24 * time.Hour, moves: true},
+			{name: "no rows, which never expire", stream: without, from: written, moves: true},
+			{name: "a row behind the position", stream: withRow, from: written.Add(-time.Minute), ttl: 24 * time.Hour},
+			{name: "a row before the position", stream: withRow, from: written.Add(time.Minute), ttl: 24 * time.Hour, moves: true},
+			{name: "something waits", stream: without, from: written, unread: true, ttl: 24 * time.Hour},
+			{name: "rows may have expired", stream: without, from: written, ttl: time.Hour},
+			{name: "not far behind", stream: without, from: time.Now().Add(-w.cfg.ConfidenceWindow - w.cfg.IdleCheckpoint/2)},
+		} {
+			s := newStreams(newMemCheckpoints(), 100, w.cfg.Logger, newMetrics(prometheus.NewRegistry()))
+			from := gocql.MinTimeUUID(tt.from)
+			s.starts(time.Now().Add(-24*time.Hour), tt.stream, from)
+			p := s.begin(tt.stream)
+			if tt.unread {
+				p.begin(gocql.MinTimeUUID(tt.from.Add(time.Second)), 1)
+			}
+			q := newQuiet(&cfg, &table, s)
+			q.facts = func(context.Context) (tableFacts, error) { return tableFacts{cdcTTL: tt.ttl}, nil }
+			if err := q.look(t.Context()); err != nil {
+				t.Fatalf("%s: look() error = %v", tt.name, err)
+			}
+			pos, _, moved := p.unsaved()
+			if moved != tt.moves {
+				t.Errorf("%s: moved = %v, want %v", tt.name, moved, tt.moves)
+			}
+			if at := time.Now().Add(-w.cfg.ConfidenceWindow); moved && pos.Time().After(at) {
+				t.Errorf("%s: the position is %s, within the confidence window", tt.name, pos.Time())
+			}
+			if upTo := p.handed.Load(); moved && upTo != writeTime(pos)-1 {
+				t.Errorf("%s: handed up to %d, want up to the position, %d", tt.name, upTo, writeTime(pos)-1)
+			}
+		}
+	})
+}
+
+// The library reads the streams of a vnode together, and says that there was nothing
+// only where there was nothing in any of them. A stream beside a busy one moves on all
+// the same.
+func TestRelay_AQuietStreamBesideABusyOneMovesOn(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 1, Shards: 4}, nil)
+		defer w.close()
+		r, stop := w.run()
+		for seq := int64(1); seq <= 1200; seq++ {
+			w.write(event(1, seq, "OrderUpdated"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if age := r.streams.positionAge(time.Now()); age > time.Minute {
+			t.Errorf("a stream without rows is %s behind", age)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+	})
+}
