@@ -336,6 +336,9 @@ func (s *Server) stream(ctx context.Context, _ *struct{}) (*huma.StreamResponse,
 		defer s.live.leave(one, "the reader left")
 		hctx.SetHeader("Content-Type", "text/event-stream")
 		hctx.SetHeader("X-Accel-Buffering", "no") // or a proxy keeps events back
+		if hctx.Method() == http.MethodHead {
+			return // whoever asked has all that they will get, and would never hang up
+		}
 		w, ok := hctx.BodyWriter().(http.ResponseWriter)
 		if !ok {
 			s.log.Error("a stream without a connection")

@@ -170,3 +170,27 @@ func TestLive_LooksWhileSomebodyListens(t *testing.T) {
 	}
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/live", "").problemIn(t, http.StatusServiceUnavailable)
 }
+
+// HEAD asks what there is: it takes no place among those who listen.
+func TestLive_HeadDoesNotListen(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.MaxListeners = 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, b.http.URL+"/v1/dlq/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+b.tokens[access.Viewer])
+	own := new(http.Transport) // whose connection stays open
+	defer own.CloseIdleConnections()
+	resp, err := own.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	s := b.listen(t)
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" || s.resp.StatusCode != 200 {
+		t.Errorf("HEAD = %d %v, and then GET = %d", resp.StatusCode, resp.Header, s.resp.StatusCode)
+	}
+}

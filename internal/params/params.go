@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -18,7 +19,7 @@ const maxTold = 20
 // another one than its caller means: a parameter that the operation does not have, as
 // one that is misspelt; one that is given twice, of which huma sees the first; one
 // that is empty although its description takes no empty text, such as a time or a
-// number; and a query that is not encoded as one. Who asks for less must not be shown
+// number; one that is not UTF-8; and a query that is not encoded as one. Who asks for less must not be shown
 // more, or have more changed.
 func Judge(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
@@ -53,6 +54,8 @@ func judge(raw string, op *huma.Operation) (bad []error) {
 		switch {
 		case p == nil:
 			problem = unknown(known)
+		case slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }):
+			problem = "is not UTF-8, percent-encoded"
 		case len(values) > 1 && !repeats(p):
 			problem = "is given more than once: give it once"
 		case values[0] == "" && !mayBeEmpty(p.Schema):
