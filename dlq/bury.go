@@ -17,7 +17,8 @@ import (
 // is, and its status is returned, so Bury may be repeated at will, after a
 // crash too. Once it has returned nil, every list shows the letter; the relay
 // may checkpoint past the event only then. After an error the letter may be
-// there or not, and a repetition finds out.
+// there or not, and a repetition finds out. An *OtherTableError says that a letter
+// of another table has the event's id.
 func (s *Store) Bury(ctx context.Context, l *Letter) (Status, error) {
 	row, err := s.newLetter(l)
 	if err != nil {
@@ -33,6 +34,9 @@ func (s *Store) Bury(ctx context.Context, l *Letter) (Status, error) {
 			var stands Letter
 			if stands, err = s.insert(ctx, row, args); err == nil {
 				s.unlist(ctx, row, &stands)
+				if stands.Table != row.Table {
+					return "", &OtherTableError{EventID: row.EventID, Table: row.Table, Other: stands.Table}
+				}
 				return stands.Status, nil
 			}
 		}

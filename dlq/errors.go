@@ -48,6 +48,20 @@ func (e *RefusedError) Error() string {
 // Is makes errors.Is(err, ErrRefused) true.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
+// OtherTableError says that an event cannot have a letter, because one of another
+// table has its id: letters are by event id, whatever the table. Nothing was changed.
+type OtherTableError struct {
+	EventID gocql.UUID
+	// Table has the event, Other the letter that stands.
+	Table, Other string
+}
+
+// Error names both tables and what to do.
+func (e *OtherTableError) Error() string {
+	return fmt.Sprintf("event %s of %s cannot become a dead letter: %s has one with the same event id; use ids that are unique over all tables, such as UUIDs, or give one of them a relay with a scylla.keyspace of its own",
+		e.EventID, e.Table, e.Other)
+}
+
 // hopeless tells whether an error says that the statement itself is wrong or
 // forbidden, or behind the fence, so that trying again cannot help.
 func hopeless(err error) bool {
@@ -55,7 +69,8 @@ func hopeless(err error) bool {
 	case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:
 		return true
 	}
-	return errors.Is(err, gocql.ErrSessionClosed) || errors.Is(err, errBehindFence)
+	_, other := errors.AsType[*OtherTableError](err)
+	return other || errors.Is(err, gocql.ErrSessionClosed) || errors.Is(err, errBehindFence)
 }
 
 // neverAgain keeps gocql from repeating statements behind the store's back: a

@@ -182,6 +182,14 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 			return "", errors.Join(ErrStopping, err)
 		}
 		p.metrics.buryErrors.Inc()
+		if _, ok := errors.AsType[*dlq.OtherTableError](err); ok {
+			// With the other letter's answer the event would count as kept.
+			if e := letter.Metadata[metaIDText]; e != "" {
+				err = fmt.Errorf("event id %q: %w", e, err)
+			}
+			p.fatal(err)
+			return "", err
+		}
 		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
 		if err := again.Wait(p.ctx, p.cfg.askAgain(attempt)); err != nil {
 			return "", errors.Join(ErrStopping, err)

@@ -145,7 +145,7 @@ func TestRelay_WarnsOfALogThatIsShorterThanTheWindow(t *testing.T) {
 func (w *world) refused() error {
 	w.t.Helper()
 	cfg := w.cfg
-	cfg.Session = w.session
+	cfg.Session, cfg.Registerer = w.session, nil
 	r, err := New(cfg)
 	if err != nil {
 		w.t.Fatal(err)
