@@ -44,6 +44,9 @@ func (r *relayConfig) checkSharing() error {
 		bad("relay.rebalance_timeout %s: write more than %s, which is relay.drain_timeout and %s and a fifth of relay.session_timeout: else the broker gives shards to another instance while they are drained",
 			r.RebalanceTimeout, least, relayStopMargin)
 	}
+	if least := r.SessionTimeout / 2; r.Shards > 0 && r.RebalanceTimeout < least {
+		bad("relay.rebalance_timeout %s: write %s or more, half of relay.session_timeout: shards are worked on no longer than it after a heartbeat", r.RebalanceTimeout, least)
+	}
 	return errors.Join(errs...)
 }
 

@@ -316,13 +316,14 @@ func TestSharing_SaysHowManyShardsThereAre(t *testing.T) {
 func TestConfig_Sharing(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]string{
-		"--relay-shards=-1":                                               "relay.shards -1: write a number from 1 to 256",
-		"--relay-shards=2 --relay-session-timeout=1ms":                    "relay.session_timeout 1ms: write a time from 1s to 5m0s",
-		"--relay-shards=2 --relay-drain-timeout=50s":                      "relay.rebalance_timeout 1m0s: write more than 1m7s",
-		"--relay-shards=2 --relay-rebalance-timeout=2m":                   "",
-		"--relay-drain-timeout=50s":                                       "",
-		"--relay-shards=2 --relay-name=Bestellungen":                      "",
-		"--relay-shards=257 --relay-session-timeout=10m --relay-name=a,b": "relay.session_timeout 10m0s",
+		"--relay-shards=-1":                                                        "relay.shards -1: write a number from 1 to 256",
+		"--relay-shards=2 --relay-session-timeout=1ms":                             "relay.session_timeout 1ms: write a time from 1s to 5m0s",
+		"--relay-shards=2 --relay-drain-timeout=50s":                               "relay.rebalance_timeout 1m0s: write more than 1m7s",
+		"--relay-shards=2 --relay-rebalance-timeout=2m":                            "",
+		"--relay-shards=2 --relay-session-timeout=5m --relay-rebalance-timeout=2m": "relay.rebalance_timeout 2m0s: write 2m30s or more",
+		"--relay-drain-timeout=50s":                                                "",
+		"--relay-shards=2 --relay-name=Bestellungen":                               "",
+		"--relay-shards=257 --relay-session-timeout=10m --relay-name=a,b":          "relay.session_timeout 10m0s",
 	} {
 		c, err := testConfig(t, "", nil, strings.Fields(flags)...)
 		if err != nil {

@@ -126,9 +126,13 @@ func (g *Gate) Authenticate(ctx context.Context, authorization, remote string) (
 		}
 	}
 	if wait, ok := g.requests.take(p.Name); !ok {
-		return Principal{}, &Error{Status: http.StatusTooManyRequests, Detail: "Too many requests with this token.", RetryAfter: wait}
+		return Principal{}, tooOften(wait)
 	}
 	return p, nil
+}
+
+func tooOften(wait time.Duration) error {
+	return &Error{Status: http.StatusTooManyRequests, Detail: "Too many requests with this token.", RetryAfter: wait}
 }
 
 // jwt is Authenticate for what is no token of the configuration.
@@ -149,6 +153,9 @@ func (g *Gate) jwt(ctx context.Context, secret, from string) (Principal, error) 
 			g.log.WarnContext(ctx, "cannot tell whose token it is", "err", err)
 			return Principal{}, &Error{Status: http.StatusServiceUnavailable, Detail: "The OpenID Connect issuer cannot be asked for its keys.", RetryAfter: issuerPause}
 		case errors.Is(err, errRole):
+			if wait, ok := g.requests.take(p.Name); !ok {
+				return Principal{}, tooOften(wait)
+			}
 			g.log.WarnContext(ctx, "refused: the token names no role", "name", p.Name, "remote", from)
 			return Principal{}, &Error{Status: http.StatusForbidden, Detail: "The token is valid but names no role for this API."}
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -248,5 +249,25 @@ func TestGate_KeysAway(t *testing.T) {
 	c.at = c.at.Add(issuerPause)
 	if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); err != nil {
 		t.Errorf("once they are back: %v", err)
+	}
+}
+
+// Who is known and has no role may ask no more often than those who have one, and
+// says no more to the log.
+func TestGate_NoRoleIsLimitedToo(t *testing.T) {
+	t.Parallel()
+	f := newFakeIssuer(t)
+	g, _, log := setup(t, func(c *Config) {
+		c.OIDC = OIDC{Issuer: f.URL, Audience: "outbox"}
+		c.RequestsPerSecond, c.RequestsBurst = 0.001, 3
+	})
+	token := "Bearer " + f.sign(t, f.key, f.claims(map[string]any{"roles": nil}))
+	seen := map[int]int{}
+	for range 10 {
+		_, err := g.Authenticate(t.Context(), token, "10.0.0.1:1")
+		seen[statusOf(err)]++
+	}
+	if said := strings.Count(log.String(), "names no role"); seen[http.StatusForbidden] != 3 || seen[http.StatusTooManyRequests] != 7 || said != 3 {
+		t.Errorf("answers %v and %d lines of the log, want 3 times 403, told each, and 429 then", seen, said)
 	}
 }

@@ -34,7 +34,7 @@ func AdminHandler(gatherer prometheus.Gatherer, ready Readiness) http.Handler {
 		}
 		_ = json.NewEncoder(w).Encode(detail) // the client is gone
 	})
-	return mux
+	return boundBody(mux)
 }
 
 // WithProfiles adds Go's profiles, under /debug/pprof/, to h. They tell nothing of
@@ -46,7 +46,7 @@ func WithProfiles(h http.Handler) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return mux
+	return boundBody(mux)
 }
 
 // HTTPServer is a listening HTTP server.
@@ -57,8 +57,25 @@ type HTTPServer struct {
 	err  error         // why, once done is closed; nil after Shutdown
 }
 
-// readHeaderTimeout bounds what a client that never finishes its headers costs.
-const readHeaderTimeout = 5 * time.Second
+const (
+	// readHeaderTimeout bounds what a client that never finishes its headers costs, and
+	// with AdminHandler one that never sends the body that nobody wants.
+	readHeaderTimeout = 5 * time.Second
+	// writeTimeout bounds a request until the end of its answer, a profile of the
+	// process too.
+	writeTimeout = 5 * time.Minute
+)
+
+// boundBody bounds how long the body of a request may take to come. With ReadTimeout
+// some releases of Go end a profile too: the deadline goes on while it is taken.
+func boundBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != http.NoBody {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readHeaderTimeout)) // a writer without deadlines is a test's
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // ServeHTTP listens on addr and serves h in the background. It is listening
 // when ServeHTTP returns. That it ends before Shutdown is an error in the log, and
@@ -68,10 +85,15 @@ func ServeHTTP(ctx context.Context, addr string, h http.Handler, log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP on %s: %w", addr, err)
 	}
+	return serveHTTP(ln, h, log), nil
+}
+
+func serveHTTP(ln net.Listener, h http.Handler, log *slog.Logger) *HTTPServer {
 	s := &HTTPServer{
 		srv: &http.Server{
 			Handler:           h,
 			ReadHeaderTimeout: readHeaderTimeout,
+			WriteTimeout:      writeTimeout,
 			IdleTimeout:       2 * time.Minute,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
@@ -85,7 +107,7 @@ func ServeHTTP(ctx context.Context, addr string, h http.Handler, log *slog.Logge
 			log.Error("nobody is served any more", "addr", s.Addr(), "err", err)
 		}
 	}()
-	return s, nil
+	return s
 }
 
 // Addr is the address it listens on, host:port.

@@ -57,7 +57,8 @@ type Config struct {
 	StopTimeout time.Duration
 	// RebalanceTimeout is how long the broker waits for an instance that has to give
 	// up shards before it takes them all. It must be longer than StopTimeout and a
-	// fifth of SessionTimeout together. Default DefaultRebalanceTimeout.
+	// fifth of SessionTimeout together, and at least half of SessionTimeout. Default
+	// DefaultRebalanceTimeout.
 	RebalanceTimeout time.Duration
 	// RestartDelay is the wait before a function that failed repeatedly is started
 	// again. Default DefaultRestartDelay.
@@ -117,6 +118,9 @@ func (c *Config) validate() error {
 	if least := c.StopTimeout + c.margin(); c.RebalanceTimeout <= least {
 		bad("RebalanceTimeout %s must be longer than StopTimeout and a fifth of SessionTimeout together, %s: else the broker gives shards to another while they are being drained",
 			c.RebalanceTimeout, least)
+	}
+	if least := c.SessionTimeout / 2; c.RebalanceTimeout < least {
+		bad("RebalanceTimeout %s must be at least half of SessionTimeout, %s: a lease is no longer than it, and wants some heartbeats", c.RebalanceTimeout, least)
 	}
 	if c.RestartDelay < 0 {
 		bad("RestartDelay %s must be positive", c.RestartDelay)

@@ -36,8 +36,12 @@ func (l *lease) renew(sent time.Time, rebalancing bool) {
 		if last := l.steady.Add(l.rebalance); last.Before(end) {
 			end = last
 		}
-	} else if l.steady.Before(sent) {
-		l.steady = sent
+	} else {
+		// One may have begun right after, and this member may never hear of it.
+		end = sent.Add(min(l.session, l.rebalance))
+		if l.steady.Before(sent) {
+			l.steady = sent
+		}
 	}
 	end = end.Add(-l.margin)
 	if before := l.end.Load(); !rebalancing && before != nil && end.Before(*before) {

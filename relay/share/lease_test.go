@@ -39,6 +39,18 @@ func TestLease(t *testing.T) {
 	})
 }
 
+// A rebalance may begin right after a heartbeat was answered, and end without the
+// member, which hears nothing of it.
+func TestLease_IsNoLongerThanARebalanceThatNobodyToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lease{session: time.Minute, rebalance: 40 * time.Second, margin: 12 * time.Second}
+		l.renew(time.Now(), false)
+		if got, want := l.left(), 28*time.Second; got != want {
+			t.Errorf("left() = %s, want %s, the rebalance timeout less the margin", got, want)
+		}
+	})
+}
+
 // A clock that stands still while the machine sleeps does not make a lease longer.
 func TestPast_BelievesTheFurtherClock(t *testing.T) {
 	t.Parallel()

@@ -310,7 +310,7 @@ func TestConfig_Validate(t *testing.T) {
 	if err == nil {
 		t.Fatal("New() error = nil")
 	}
-	for _, field := range []string{"Brokers", `Name "a b"`, "Shards 257", "SessionTimeout 1h0m0s", "RebalanceTimeout 1m0s must be longer than StopTimeout"} {
+	for _, field := range []string{"Brokers", `Name "a b"`, "Shards 257", "SessionTimeout 1h0m0s", "RebalanceTimeout 1m0s must be longer than StopTimeout", "RebalanceTimeout 1m0s must be at least half of SessionTimeout, 30m0s"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("New() error = %v, which does not name %s", err, field)
 		}

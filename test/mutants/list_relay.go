@@ -346,4 +346,18 @@ var relayMutants = []mutant{
 		name: "an aggregate's records are under way in two batches", file: "relay/lane.go",
 		old: "			l.turned.Store(true)\n", new: "",
 	}),
+	unit("TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate", mutant{
+		name: "the producer forgets a topic that is still the same", file: "relay/topics_make.go",
+		old: "	purge := other || strange && p.flows[topic] == nil\n",
+		new: "	purge := other || strange || true\n",
+	}),
+	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
+		name: "a quiet stream moves although rows may have expired behind it", file: "relay/quiet.go",
+		old: "		if facts.cdcTTL > 0 && ",
+		new: "		if facts.cdcTTL > time.Hour && ",
+	}),
+	{
+		name: "a lease outlasts a rebalance that nobody told of", file: "relay/share/lease.go", pkg: "./relay/share", run: "TestLease",
+		old: "sent.Add(min(l.session, l.rebalance))", new: "sent.Add(l.session)",
+	},
 }
