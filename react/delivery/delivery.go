@@ -71,11 +71,15 @@ type Delivery struct {
 // namespace is that of the ids of deliveries.
 var namespace = gocql.UUID{0x9b, 0x21, 0x5d, 0xd0, 0x6f, 0x3a, 0x4e, 0x52, 0x8c, 0x0e, 0x4d, 0x8e, 0x26, 0x7b, 0x51, 0xaa}
 
-// NewID is the id of an event's delivery by a rule. An event without an id is told
-// from others by its place.
+// NewID is the id of an event's delivery by a rule. Two tables may number their
+// events from 1, so an id that is no UUID counts together with its source. An event
+// without an id is told from others by its place.
 func NewID(rule string, e *record.Event) gocql.UUID {
-	if e.ID != "" {
+	switch {
+	case e.ID != "" && (e.Source == "" || outbox.IDOf(e.ID).String() == e.ID):
 		return outbox.NameID(namespace, rule, "event", e.ID)
+	case e.ID != "":
+		return outbox.NameID(namespace, rule, "event of", e.Source, e.ID)
 	}
 	return outbox.NameID(namespace, rule, "record", e.Topic, strconv.Itoa(int(e.Partition)), strconv.FormatInt(e.Offset, 10))
 }

@@ -25,6 +25,7 @@ type Event struct {
 	At            time.Time         `json:"at" doc:"When it came to its topic"`
 	Key           string            `json:"key,omitempty"`
 	ID            string            `json:"event_id,omitempty"`
+	Source        string            `json:"-"` // who published it: of one source ids are unique
 	Type          string            `json:"event_type,omitempty"`
 	AggregateID   string            `json:"aggregate_id,omitempty"`
 	AggregateType string            `json:"aggregate_type,omitempty"`
@@ -58,7 +59,9 @@ func Decode(r *kgo.Record) Event {
 			e.Time = v
 		case outbox.HeaderContentType:
 			e.ContentType = v
-		case outbox.HeaderSource, outbox.HeaderSpecVersion:
+		case outbox.HeaderSource:
+			e.Source = v
+		case outbox.HeaderSpecVersion:
 		default:
 			if e.Headers == nil {
 				e.Headers = make(map[string]string)
