@@ -346,7 +346,7 @@ var relayMutants = []mutant{
 		name: "an aggregate's records are under way in two batches", file: "relay/lane.go",
 		old: "			l.turned.Store(true)\n", new: "",
 	}),
-	unit("TestPublisher_ABrokerThatDoesNotKnowAPartition", mutant{
+	unit("TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate", mutant{
 		name: "the producer forgets a topic that is still the same", file: "relay/topics_make.go",
 		old: "	purge := other || strange && p.flows[topic] == nil\n",
 		new: "	purge := other || strange || true\n",
