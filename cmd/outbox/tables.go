@@ -69,7 +69,7 @@ func (c *config) relayConfigs() ([]relay.Config, error) {
 		return []relay.Config{base}, err
 	}
 	out := make([]relay.Config, len(c.Relay.Tables))
-	seen := make(map[string]bool)
+	seen, sources := make(map[string]bool), make(map[string]string)
 	for i := range c.Relay.Tables {
 		t := &c.Relay.Tables[i]
 		conf := base
@@ -87,6 +87,11 @@ func (c *config) relayConfigs() ([]relay.Config, error) {
 				conf.Source += "/" + name
 			}
 		}
+		if other := sources[conf.Source]; other != "" {
+			return nil, usageError{fmt.Errorf("%s: %s and %s have the same source %q, so events of one with an id of the other would count as published: leave source out, or give each its own",
+				tablesKey, other, name, conf.Source)}
+		}
+		sources[conf.Source] = name
 		if t.Topic != "" || t.Preset == outbox.PresetDebezium {
 			conf.TopicTemplate, conf.Topics = t.Topic, nil
 		}

@@ -77,12 +77,13 @@ func TestTables_OneWithoutAList(t *testing.T) {
 func TestTables_SayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
-		"relay: {tables: [{name: x}]}":              "relay.tables",
-		"relay: {tables: [{table: a}, {table: a}]}": "listed twice",
-		"relay: {tables: [{}, {keyspace: outbox}]}": "outbox.outbox_messages is listed twice",
-		"relay: {tables: 7}":                        "relay.tables",
-		"relay: {tables: [{columns: [a]}]}":         "relay.tables",
-		"relay: {tablez: [{}]}":                     "unknown key",
+		"relay: {tables: [{name: x}]}":                                      "relay.tables",
+		"relay: {tables: [{table: a}, {table: a}]}":                         "listed twice",
+		"relay: {tables: [{}, {keyspace: outbox}]}":                         "outbox.outbox_messages is listed twice",
+		"relay: {tables: 7}":                                                "relay.tables",
+		"relay: {tables: [{table: a, source: /s}, {table: b, source: /s}]}": "outbox.a and outbox.b have the same source",
+		"relay: {tables: [{columns: [a]}]}":                                 "relay.tables",
+		"relay: {tablez: [{}]}":                                             "unknown key",
 	} {
 		c, err := testConfig(t, file, nil)
 		if err == nil {
