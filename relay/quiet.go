@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -67,9 +68,12 @@ func (q *quiet) look(ctx context.Context) error {
 	if err != nil && !errors.Is(err, errCDCOptions) {
 		return err
 	}
-	now := time.Now()
-	upTo := now.Add(-q.window)
-	for _, p := range q.streams.all() {
+	// The tail reads streams next to each other together, and may wait for all of those.
+	all := q.streams.all()
+	slices.SortFunc(all, func(a, b *streamProgress) int { return compareStreams(a.stream, b.stream) })
+	for _, p := range all {
+		now := time.Now()
+		upTo := now.Add(-q.window)
 		from, ok := p.silent()
 		if !ok || from.Time().After(upTo.Add(-q.every)) {
 			continue

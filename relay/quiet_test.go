@@ -95,3 +95,34 @@ func TestRelay_AQuietStreamBesideABusyOneMovesOn(t *testing.T) {
 		}
 	})
 }
+
+// Without numbers the tail begins where the sweep is, in all of its streams.
+func TestRelay_TheTailBeginsBesideABusyStream(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 1, Shards: 4}, nil)
+		defer w.close()
+		w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+		debezium(&w.cfg)
+		time.Sleep(time.Hour)
+		write := func(n int) {
+			for range n {
+				if err := w.session.Query("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES ('a', ?, 'order', 'Placed', '{}')", gocql.TimeUUID()).Exec(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		write(600) // longer than the tail reads back
+		r, stop := w.run()
+		write(1500)
+		before := count(r.metrics.found[byTail])
+		write(300)
+		if early := count(r.metrics.found[byTail]) - before; early < 250 {
+			t.Errorf("the tail found %v of 300 events, want nearly all", early)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+	})
+}

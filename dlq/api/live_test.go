@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -192,5 +193,40 @@ func TestLive_HeadDoesNotListen(t *testing.T) {
 	s := b.listen(t)
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" || s.resp.StatusCode != 200 {
 		t.Errorf("HEAD = %d %v, and then GET = %d", resp.StatusCode, resp.Header, s.resp.StatusCode)
+	}
+}
+
+// A server gives requests a time to come and to be answered; a stream lasts longer.
+func TestLive_OutlivesTheServersTimeouts(t *testing.T) {
+	t.Parallel()
+	const short = 3 * time.Second // no shorter, for the machine may stand still before the first event
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, nil)
+			srv := httptest.NewUnstartedServer(b.Handler())
+			srv.EnableHTTP2 = http2
+			srv.Config.ReadTimeout, srv.Config.WriteTimeout = short, short
+			srv.StartTLS()
+			defer srv.Close()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/v1/dlq/live", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+b.tokens[access.Viewer])
+			resp, err := srv.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.Proto != name {
+				t.Fatalf("it is %s", resp.Proto)
+			}
+			s := &sse{t: t, resp: resp, r: bufio.NewReader(resp.Body)}
+			s.next("stats", func([]byte) bool { return true })
+			time.Sleep(short + time.Second)
+			id := b.bury(t, testLetter("a", 1), time.Time{}).EventID.String()
+			s.next("letters", func(data []byte) bool { return strings.Contains(string(data), id) })
+		})
 	}
 }
