@@ -97,10 +97,14 @@ func TestRelay_SaysThatATableThatCannotBeScannedHasLost(t *testing.T) {
 			time.Sleep(away)
 			r, stop := w.run()
 			time.Sleep(time.Minute)
-			if ttl := r.backfill.Load().facts.cdcTTL; ttl != time.Hour {
+			fill := r.backfill.Load()
+			fill.mu.Lock()
+			ttl := fill.facts.cdcTTL
+			fill.mu.Unlock()
+			if ttl != time.Hour {
 				t.Errorf("relay_cdc_log_ttl_seconds is that of %s, want 1h", ttl)
 			}
-			if left := r.backfill.Load().left(time.Now()); left < 55*time.Minute {
+			if left := fill.left(time.Now()); left < 55*time.Minute {
 				t.Errorf("relay_cdc_log_left_seconds is that of %s, want nearly 1h", left)
 			}
 			if err := stop(); err != nil {
