@@ -270,3 +270,28 @@ func TestKeeper_PurgeLeavesWhatChangedMeanwhile(t *testing.T) {
 		t.Errorf("the letter is %+v", l)
 	}
 }
+
+// One that was purged, and is restored just as it is to be purged again, stays whole:
+// what would be written for it is in no object.
+func TestKeeper_PurgeLeavesWhatIsRestoredMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	id := b.bury("a", 1, dlq.Manual)
+	k := NewKeeper(b.sweeper)
+	if left, err := k.Purge(t.Context(), []gocql.UUID{id}, true, ann); err != nil || left[0] != nil {
+		t.Fatal(left, err)
+	}
+	seen, err := b.store.Copy(t.Context(), id)
+	b.must(err)
+	if left, err := k.Restore(t.Context(), []gocql.UUID{id}, ann); err != nil || left[0] != nil {
+		t.Fatal(left, err)
+	}
+	m := moving{Keeper: k, how: dlq.Purge{Force: true}, by: ann}
+	var v *dlq.VersionError
+	if err := m.take(t.Context(), 0, &seen); !errors.As(err, &v) {
+		t.Errorf("take() = %v, want a *VersionError", err)
+	}
+	if l := b.read(id); l.Payload == nil || !l.PurgedAt.IsZero() {
+		t.Errorf("the letter is %+v", l)
+	}
+}

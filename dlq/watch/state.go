@@ -17,12 +17,12 @@ type state struct {
 	// Mark is up to when deaths have been counted.
 	Mark time.Time `json:"mark"`
 	// Seen are those counted of the last minutes, in which more may yet turn up. If
-	// there were too many to keep, SeenAll says that all up to Mark were.
-	Seen    []gocql.UUID        `json:"seen,omitempty"`
-	SeenAll bool                `json:"seen_all,omitempty"`
-	Groups  map[string]*group   `json:"groups,omitempty"`
-	Alerts  map[dlq.Rule]*alert `json:"alerts,omitempty"`
-	died    map[gocql.UUID]time.Time
+	// there were too many to keep, all that died up to SeenUntil count as seen.
+	Seen      []gocql.UUID        `json:"seen,omitempty"`
+	SeenUntil time.Time           `json:"seen_until,omitzero"`
+	Groups    map[string]*group   `json:"groups,omitempty"`
+	Alerts    map[dlq.Rule]*alert `json:"alerts,omitempty"`
+	died      map[gocql.UUID]time.Time
 }
 
 // group are new letters of one error class and event type.
@@ -75,17 +75,18 @@ func (st *state) text() (string, error) {
 	ids := slices.SortedFunc(maps.Keys(st.died), func(a, b gocql.UUID) int {
 		return cmp.Or(st.died[b].Compare(st.died[a]), slices.Compare(a[:], b[:]))
 	})
-	st.Seen, st.SeenAll = ids, false
+	kept := *st // this process knows more
+	kept.Seen = ids
 	if len(ids) > keptSeen {
-		st.Seen, st.SeenAll = nil, true
+		kept.Seen, kept.SeenUntil = nil, st.Mark
 	}
-	b, err := json.Marshal(st)
+	b, err := json.Marshal(&kept)
 	return string(b), err
 }
 
 // isNew tells whether a letter has not been counted, and counts it.
 func (st *state) isNew(l *dlq.Letter) bool {
-	if _, ok := st.died[l.EventID]; ok || st.SeenAll && !l.FirstFailedAt.After(st.Mark) {
+	if _, ok := st.died[l.EventID]; ok || !l.FirstFailedAt.After(st.SeenUntil) {
 		return false
 	}
 	st.died[l.EventID] = l.FirstFailedAt
@@ -98,9 +99,7 @@ func (st *state) settle(since time.Time) {
 	maps.DeleteFunc(st.died, func(_ gocql.UUID, at time.Time) bool { return at.Before(since) })
 	if len(st.died) > maxSeen {
 		clear(st.died)
-		st.SeenAll = true
-	} else if st.SeenAll && st.Mark.Before(since) {
-		st.SeenAll = false
+		st.SeenUntil = st.Mark
 	}
 }
 
