@@ -2,11 +2,9 @@ package dlq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -87,13 +85,12 @@ func (s *Store) count(ctx context.Context, kind string, of func(value string) bo
 	}
 	var oldest time.Time
 	for value, bucket := range first {
-		var at time.Time
-		err := s.selects(ctx, s.stmt.lookupFirst, kind, value, bucket).Scan(&at)
-		if errors.Is(err, gocql.ErrNotFound) {
-			continue // it moved on just now
-		}
+		at, ok, err := s.firstOf(ctx, bucketKey{shelf{kind, value}, bucket.Unix()})
 		if err != nil {
-			return nil, time.Time{}, fmt.Errorf("read the first of %s %s: %w", kind, value, err)
+			return nil, time.Time{}, err
+		}
+		if !ok {
+			continue // it moved on just now
 		}
 		if oldest.IsZero() || at.Before(oldest) {
 			oldest = at

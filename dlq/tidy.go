@@ -2,11 +2,9 @@ package dlq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/gocql/gocql"
 	"golang.org/x/time/rate"
 )
 
@@ -81,13 +79,18 @@ func (s *Store) announcedBuckets(ctx context.Context, kind string) (out []bucket
 
 // filled says whether a bucket holds an entry.
 func (s *Store) filled(ctx context.Context, k bucketKey) (bool, error) {
-	var at time.Time
-	err := s.selects(ctx, s.stmt.lookupFirst, k.kind, k.value, time.Unix(k.bucket, 0)).Scan(&at)
-	if errors.Is(err, gocql.ErrNotFound) {
-		return false, nil
+	_, ok, err := s.firstOf(ctx, k)
+	return ok, err
+}
+
+// firstOf is when the first letter of a bucket died; false without one. A bucket may
+// begin with so many tombstones that its first page has no row, which Query.Scan takes
+// for the end.
+func (s *Store) firstOf(ctx context.Context, k bucketKey) (at time.Time, ok bool, err error) {
+	iter := s.selects(ctx, s.stmt.lookupFirst, k.kind, k.value, time.Unix(k.bucket, 0)).Iter()
+	ok = iter.Scan(&at)
+	if err := iter.Close(); err != nil {
+		return time.Time{}, false, fmt.Errorf("read the first of %s %s: %w", k.kind, k.value, err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("read the first of %s %s: %w", k.kind, k.value, err)
-	}
-	return true, nil
+	return at, ok, nil
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
 
 // announcedHours are how many hours of lists readers ask for.
@@ -58,6 +61,33 @@ func TestTidy_TakesEmptyHoursOff(t *testing.T) {
 	for _, id := range ids {
 		b.mustBeFound(t, id)
 	}
+}
+
+// An hour begins with so many entries of settled letters that the first page of its
+// list ends before the one that is left.
+func TestTidy_LeavesAnHourThatBeginsWithTombstones(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.bring(t, Pending)
+	b.clock.advance(5 * time.Hour)
+	b.node.Faults().MustAdd(faults.Rule{
+		Match:  faults.Match{Table: "dead_letter_lookups"},
+		Effect: faults.Effect{Decide: func(engine.Op) (engine.Verdict, bool) { return engine.Verdict{DeadPage: true}, true }},
+	})
+	announced := b.announcedHours(t)
+	mustTidy(t, b.Store)
+	stats, err := b.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.node.Faults().Clear()
+	if l := b.mustRead(t, id); !stats.Oldest.Equal(l.FirstFailedAt) {
+		t.Errorf("the oldest open letter died %s, want %s", stats.Oldest, l.FirstFailedAt)
+	}
+	if n := b.announcedHours(t); n != announced {
+		t.Errorf("%d hours are asked for, want %d as before", n, announced)
+	}
+	b.mustBeFound(t, id)
 }
 
 // mustBeFound checks that who lists letters by what one is sees it.

@@ -48,7 +48,7 @@ func newQuiet(cfg *Config, table *outbox.Table, s *streams) *quiet {
 			return cqlTableFacts(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
 		},
 		stmt: `SELECT "cdc$time" FROM ` + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" = ?` +
-			` AND "cdc$time" > ? AND "cdc$time" < ? LIMIT 1 BYPASS CACHE`,
+			` AND "cdc$time" > ? AND "cdc$time" <= ? LIMIT 1 BYPASS CACHE`,
 	}
 }
 
@@ -62,8 +62,9 @@ func (q *quiet) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// look moves the streams that are behind and have nothing.
-func (q *quiet) look(ctx context.Context) error {
+// look moves the streams that are behind and have nothing. An error is that of the last
+// stream that could not be read.
+func (q *quiet) look(ctx context.Context) (failed error) {
 	facts, err := q.facts(ctx)
 	if err != nil && !errors.Is(err, errCDCOptions) {
 		return err
@@ -85,15 +86,25 @@ func (q *quiet) look(ctx context.Context) error {
 			return err
 		}
 		to := gocql.MinTimeUUID(upTo)
-		var found gocql.UUID
-		err := q.session.Query(q.stmt, []byte(p.stream), from, to).WithContext(ctx).
-			Consistency(gocql.LocalQuorum).Idempotent(true).Scan(&found)
-		switch {
-		case errors.Is(err, gocql.ErrNotFound):
-			p.passQuiet(from, to)
+		switch none, err := q.nothing(ctx, p, from, to); {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case err != nil:
-			return err
+			failed = err // those of other replicas move
+		case none:
+			p.passQuiet(from, to)
 		}
 	}
-	return nil
+	return failed
+}
+
+// nothing says whether a stream has no row behind from and up to to. Query.Scan would
+// say so too where the first page ends among rows that are expired.
+func (q *quiet) nothing(ctx context.Context, p *streamProgress, from, to gocql.UUID) (bool, error) {
+	iter := q.session.Query(q.stmt, []byte(p.stream), from, to).WithContext(ctx).
+		Consistency(gocql.LocalQuorum).Idempotent(true).Iter()
+	var found gocql.UUID
+	some := iter.Scan(&found)
+	err := iter.Close()
+	return !some && err == nil, err
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
 
 // A stream is moved only where the log says that it has nothing.
@@ -69,6 +73,58 @@ func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
 			}
 			if upTo := p.handed.Load(); moved && upTo != writeTime(pos)-1 {
 				t.Errorf("%s: handed up to %d, want up to the position, %d", tt.name, upTo, writeTime(pos)-1)
+			}
+		}
+	})
+}
+
+// What says nothing of rows is no reason to move: a page that ended among rows that are
+// expired, or an error. Streams behind one that cannot be read move nevertheless.
+func TestQuiet_APageWithoutRowsIsNotTheEnd(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 1}, nil)
+		defer w.close()
+		cfg := w.cfg
+		cfg.Session = w.session
+		table, _, err := readTable(t.Context(), &cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		w.write(event(1, 1, "OrderUpdated"))
+		from := time.Now().Add(-time.Minute)
+		time.Sleep(time.Hour)
+		var withRow []byte
+		if err := w.session.Query(`SELECT "cdc$stream_id" FROM outbox.outbox_messages_scylla_cdc_log LIMIT 1`).Scan(&withRow); err != nil {
+			t.Fatal(err)
+		}
+		first, last := make([]byte, 16), slices.Repeat([]byte{0x7f}, 16) // by token
+		first[0] = 0x80
+		s := newStreams(newMemCheckpoints(), 100, w.cfg.Logger, newMetrics(prometheus.NewRegistry()))
+		for _, stream := range [][]byte{first, withRow, last} {
+			s.starts(from.Add(-time.Hour), stream, gocql.MinTimeUUID(from))
+			s.begin(stream)
+		}
+		q := newQuiet(&cfg, &table, s)
+		q.facts = func(context.Context) (tableFacts, error) { return tableFacts{}, nil }
+		var reads int
+		w.db.Faults().MustAdd(faults.Rule{
+			Match: faults.Match{Table: "outbox_messages_scylla_cdc_log"},
+			Effect: faults.Effect{Decide: func(engine.Op) (engine.Verdict, bool) {
+				if reads++; reads == 1 {
+					return engine.Verdict{Err: cqlerr.New(cqlerr.Server, "no")}, true
+				}
+				return engine.Verdict{DeadPage: true}, true
+			}},
+		})
+		if err := q.look(t.Context()); err == nil {
+			t.Error("look() error = nil, want that of the first stream")
+		}
+		for i, want := range []bool{false, false, true} {
+			p := s.byID[string([][]byte{first, withRow, last}[i])]
+			if _, _, moved := p.unsaved(); moved != want {
+				t.Errorf("stream %d: moved = %v, want %v", i, moved, want)
 			}
 		}
 	})

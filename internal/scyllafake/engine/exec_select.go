@@ -48,7 +48,8 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *evalCtx) (*Re
 	if s.found, err = s.begin(e); err != nil {
 		return nil, err
 	}
-	if err := e.beforeRead(ctx, s); err != nil {
+	deadPage, err := e.beforeRead(ctx, s)
+	if err != nil {
 		return nil, err
 	}
 	defer s.src.close()
@@ -57,6 +58,8 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *evalCtx) (*Re
 		// Aggregates of nothing are a row all the same.
 		err = s.aggregate(ctx)
 	case !s.found:
+	case deadPage && s.pageSize > 0 && x.params.PagingState == nil:
+		res.PagingState = (&pageState{storeID: q.table.StoreID, begin: true, remaining: s.remaining}).encode()
 	case q.ordered && q.rest.hasKeyIn():
 		err = s.sorted(ctx)
 	default:
@@ -156,7 +159,9 @@ func (s *selection) resume() (bool, error) {
 	if err != nil || !same || st.remaining == 0 {
 		return false, err
 	}
-	s.src.after = &st.pos
+	if !st.begin {
+		s.src.after = &st.pos
+	}
 	s.fetched = st.fetched
 	s.remaining = min(s.remaining, st.remaining)
 	return true, nil

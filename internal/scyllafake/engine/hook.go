@@ -46,6 +46,10 @@ type Verdict struct {
 	Later []time.Duration
 	// Disconnect closes the connection instead of answering.
 	Disconnect bool
+	// DeadPage makes the first page of a paged read end before its first row, as
+	// after query_tombstone_page_limit rows that are deleted or expired. The pages
+	// behind it have all rows.
+	DeadPage bool
 }
 
 // Fate is what becomes of a write.

@@ -241,3 +241,24 @@ func TestHook_DelayEndsWithContext(t *testing.T) {
 		}
 	})
 }
+
+func TestHook_DeadPage(t *testing.T) {
+	t.Parallel()
+	s := &script{}
+	n := setupHook(t, s, usualTables...)
+	for ck := range 3 {
+		n.play(step{"INSERT INTO plain (pk, ck) VALUES (1, " + itoa(ck+1) + ")", ""})
+	}
+	for cql, want := range map[string][]string{
+		"SELECT ck FROM plain WHERE pk = 1":                          {"none +", "1 | 2 +", "3"},
+		"SELECT ck FROM plain WHERE pk = 1 LIMIT 1":                  {"none +", "1"},
+		"SELECT ck FROM plain WHERE pk = 1 ORDER BY ck DESC LIMIT 1": {"none +", "3"},
+		"SELECT COUNT(*) FROM plain WHERE pk = 1":                    {"3"},
+		"SELECT ck FROM plain WHERE pk = 1 AND ck = 2":               {"2"},
+	} {
+		s.next(engine.Verdict{DeadPage: true})
+		if got := n.pages(cql, 2); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", cql, got, want)
+		}
+	}
+}

@@ -13,6 +13,8 @@ import (
 type pageState struct {
 	storeID uint32
 	pos     store.Position
+	// begin says that the page ended before its first row; there is no pos then.
+	begin bool
 	// remaining is what is left of LIMIT.
 	remaining uint64
 	// fetched is the rows already returned of the partition at pos.
@@ -27,7 +29,10 @@ const pageStateVersion = 1
 // only tells bytes that never were a state.
 func (s *pageState) encode() []byte {
 	b := []byte{pageStateVersion, 0}
-	if s.pos.Whole {
+	switch {
+	case s.begin:
+		b[1] = 2
+	case s.pos.Whole:
 		b[1] = 1
 	}
 	b = binary.BigEndian.AppendUint32(b, s.storeID)
@@ -50,14 +55,14 @@ func appendBlob(dst, b []byte) []byte {
 // table t; that of another table leads nowhere.
 func decodePageState(b []byte, t *catalog.Table) (s pageState, same bool, err error) {
 	const head = 2 + 4 + 8
-	if len(b) < head+4 || b[0] != pageStateVersion || b[1] > 1 {
+	if len(b) < head+4 || b[0] != pageStateVersion || b[1] > 2 {
 		return s, false, errPagingState
 	}
 	body := b[:len(b)-4]
 	if crc32.ChecksumIEEE(body) != binary.BigEndian.Uint32(b[len(body):]) {
 		return s, false, errPagingState
 	}
-	s.pos.Whole = body[1] == 1
+	s.pos.Whole, s.begin = body[1] == 1, body[1] == 2
 	s.storeID = binary.BigEndian.Uint32(body[2:])
 	s.pos.Token = int64(binary.BigEndian.Uint64(body[6:]))
 	r := stateReader{b: body[head:]}
@@ -74,7 +79,7 @@ func decodePageState(b []byte, t *catalog.Table) (s pageState, same bool, err er
 	if s.storeID != t.StoreID {
 		return s, false, nil
 	}
-	if !s.fits(t) {
+	if !s.begin && !s.fits(t) {
 		return s, false, errPagingState
 	}
 	return s, true, nil

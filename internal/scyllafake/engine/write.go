@@ -73,7 +73,7 @@ func (e *Engine) finish(v Verdict) error {
 
 // beforeRead asks the hook about a read, and finishes what conditional writes
 // left undone if the read is a serial one.
-func (e *Engine) beforeRead(ctx context.Context, s *selection) error {
+func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, err error) {
 	kind := OpRead
 	if s.x.params.Consistency.serial() {
 		kind = OpSerialRead
@@ -84,19 +84,20 @@ func (e *Engine) beforeRead(ctx context.Context, s *selection) error {
 			Consistency: s.x.params.Consistency, Timeout: s.x.timeout,
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := e.finish(v); err != nil {
-			return err
+			return false, err
 		}
+		deadPage = v.DeadPage
 	}
 	if kind != OpSerialRead || !s.found {
-		return nil
+		return deadPage, nil
 	}
 	id := partitionID{s.q.table.StoreID, string(s.src.keys[0])}
 	unlock := e.locks.lock(id)
 	defer unlock()
-	return e.finishDecided(id)
+	return deadPage, e.finishDecided(id)
 }
 
 // apply writes mutations and the log rows they make as one unit. The caller

@@ -263,7 +263,7 @@ type chain []engine.Hook
 func (c chain) Before(ctx context.Context, op engine.Op) engine.Verdict {
 	for _, h := range c {
 		v := h.Before(ctx, op)
-		if v.Delay != 0 || v.Err != nil || v.Disconnect || v.Fate != engine.FateNormal {
+		if v.Delay != 0 || v.Err != nil || v.Disconnect || v.DeadPage || v.Fate != engine.FateNormal {
 			return v
 		}
 	}
