@@ -231,6 +231,7 @@ func (w *worker) deliver(stop, work context.Context, m Message) {
 		}
 		d := pause/2 + rand.N(pause/2+1)
 		if asked := WaitOf(err); asked > 0 {
+			asked = min(asked, w.conf.MaxBackoff)
 			d = asked + rand.N(asked/10+1)
 		}
 		d = min(d, w.conf.MaxBackoff)

@@ -172,6 +172,24 @@ func TestDispatcher_TriesAgainAndGivesUp(t *testing.T) {
 	})
 }
 
+// A receiver that asks for a time beyond what there is, such as the end of the year
+// 9999, is asked again after the longest wait, not at once.
+func TestDispatcher_WaitsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		far := retryAfter("Fri, 31 Dec 9999 23:59:59 GMT", time.Now())
+		slow := &recorder{errs: []error{After(errors.New("503"), far)}}
+		d := start(t, Config{Targets: map[string]Target{"slow": slow}, Backoff: time.Second})
+		d.Notify(Message{ID: "a"})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(slow.at) != 2 || slow.at[1].Sub(slow.at[0]) != DefaultMaxBackoff {
+			t.Errorf("sent at %v, want twice, %s apart", slow.at, DefaultMaxBackoff)
+		}
+		d.stop()
+	})
+}
+
 func TestDispatcher_StopDeliversWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -72,10 +72,10 @@ func (m *memory) Repeats(_ context.Context, rule string, _ int) (out []delivery.
 	return out, m.err
 }
 
-func (m *memory) Repeated(_ context.Context, _ string, id gocql.UUID) error {
+func (m *memory) Repeated(_ context.Context, d *delivery.Delivery) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.asked, id)
+	delete(m.asked, d.ID)
 	return m.err
 }
 

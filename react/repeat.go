@@ -59,8 +59,12 @@ func (r *runner) repeat(ctx context.Context, a delivery.Asked) {
 	d, err := r.cfg.Deliveries.Read(ctx, a.ID)
 	switch {
 	case errors.Is(err, delivery.ErrNotFound), err == nil && d.State != delivery.Pending:
-		// It is forgotten, or the one who repeated it died before the list knew.
-		if err := r.cfg.Deliveries.Repeated(ctx, r.rule.Name, a.ID); err != nil {
+		// It is forgotten, or the one who repeated it died before the list knew. Or the
+		// list has what was asked for, and the delivery not yet: then it stays there.
+		if d == nil {
+			d = &delivery.Delivery{ID: a.ID, Rule: r.rule.Name}
+		}
+		if err := r.cfg.Deliveries.Repeated(ctx, d); err != nil {
 			r.metrics.unsaved.Inc()
 		}
 		return

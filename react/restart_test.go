@@ -78,11 +78,11 @@ func (p *process) Read(ctx context.Context, id gocql.UUID) (*delivery.Delivery, 
 	return p.memory.Read(ctx, id)
 }
 
-func (p *process) Repeated(ctx context.Context, rule string, id gocql.UUID) error {
+func (p *process) Repeated(ctx context.Context, d *delivery.Delivery) error {
 	if err := p.alive(); err != nil {
 		return err
 	}
-	return p.memory.Repeated(ctx, rule, id)
+	return p.memory.Repeated(ctx, d)
 }
 
 // A process that dies after the plugin took an event and before that is written

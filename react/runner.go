@@ -231,7 +231,7 @@ func (r *runner) carry(p *partition, j *job) {
 	for j != nil {
 		done := r.deliver(p, j)
 		if done && j.place == nil {
-			r.patiently(r.work, func() error { return r.cfg.Deliveries.Repeated(r.work, r.rule.Name, j.ID) })
+			r.patiently(r.work, func() error { return r.cfg.Deliveries.Repeated(r.work, j.Delivery) })
 		}
 		j = r.ended(p, j, done)
 	}

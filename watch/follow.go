@@ -100,7 +100,12 @@ func (s *Subscription) later(ctx context.Context, err error) error {
 // join goes on at the position, as soon as the broker lets it.
 func (s *Subscription) join(ctx context.Context) error {
 	for {
-		err := s.resume(ctx, s.at.clone())
+		at, told := s.at.clone(), len(s.Gaps)
+		err := s.resume(ctx, at)
+		if err == nil && len(s.Gaps) > told {
+			s.at = at // of these gaps it is told when it comes back
+			return ErrGone
+		}
 		if err == nil {
 			s.torn = false
 			return nil

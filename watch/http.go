@@ -151,7 +151,7 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 			_ = send("dropped", []byte(`{"reason":"too slow"}`))
 		case errors.Is(err, ErrClosed):
 			_ = send("closed", []byte(`{"reason":"the server is stopping"}`))
-		case errors.Is(err, ErrAnew), errors.As(err, new(*FilterError)):
+		case errors.Is(err, ErrAnew), errors.Is(err, ErrGone), errors.As(err, new(*FilterError)):
 			reason, _ := json.Marshal(map[string]string{"reason": err.Error()}) // a text is always marshalled
 			_ = send("closed", reason)
 		}

@@ -25,6 +25,9 @@ var (
 	// ErrAnew: a topic was deleted while the watcher read what it had missed of it. It
 	// can come back with its position.
 	ErrAnew = errors.New("a topic was deleted or made anew")
+	// ErrGone: what the watcher had missed went out of a topic before it was read. It
+	// can come back with its position, and is told what is gone.
+	ErrGone = errors.New("events that were missed are no longer in the topic")
 	// ErrFull: there are as many subscriptions as there may be.
 	ErrFull = errors.New("too many watchers")
 )

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -97,6 +98,65 @@ func TestHub_SaysWhatIsNoLongerThere(t *testing.T) {
 		t.Errorf("gaps %v, want 30 records", again.Gaps)
 	}
 	idle(t, again)
+}
+
+// What goes out of a topic while a watcher reads what it missed is not passed over
+// without a word, nor is it while a watcher of all topics is put onto more of them.
+func TestHub_SaysWhatGoesWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	for name, torn := range map[string]bool{"behind": false, "with more topics": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.produce(t, "a", 0, 30)
+			f := Filter{Topics: []string{"a"}}
+			s := b.subscribe(t, f, Position{"a": {0: 0, 1: 0, 2: 0}})
+			defer s.Close()
+			s.behind.Close() // it may have read them already
+			s.behind = nil
+			b.deleteAll(t, "a")
+			b.produce(t, "a", 100, 10)
+			if torn {
+				s.until, s.torn = nil, true
+			} else {
+				var err error
+				if s.behind, err = b.reader(s.at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			if e, err := s.Next(ctx); !errors.Is(err, ErrGone) {
+				t.Fatalf("Next() = %s, %v, want ErrGone", e, err)
+			}
+			again := b.subscribe(t, f, s.Position())
+			defer again.Close()
+			var missing int64
+			for _, g := range again.Gaps {
+				missing += g.To - g.From
+			}
+			if missing != 30 {
+				t.Errorf("gaps %v, want 30 records", again.Gaps)
+			}
+			wantOnce(t, read(t, again, 10), 100, 10)
+		})
+	}
+}
+
+// deleteAll removes all records of a topic.
+func (b *bundle) deleteAll(t *testing.T, topic string) {
+	t.Helper()
+	ends, err := b.adm.ListEndOffsets(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleted, err := b.adm.DeleteRecords(t.Context(), ends.Offsets())
+	if err == nil {
+		err = deleted.Error()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestHub_BrokerRestarts(t *testing.T) {

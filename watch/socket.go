@@ -213,7 +213,7 @@ func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position
 	switch {
 	case errors.Is(err, ErrSlow):
 		last.Type, last.Detail = "dropped", ErrSlow.Error()
-	case errors.Is(err, ErrAnew), errors.As(err, new(*FilterError)):
+	case errors.Is(err, ErrAnew), errors.Is(err, ErrGone), errors.As(err, new(*FilterError)):
 		last.Detail = err.Error()
 	}
 	_ = c.send(ctx, last)

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,8 +156,15 @@ func (s *Subscription) resume(ctx context.Context, from Position) error {
 		s.until = nil
 		return nil
 	}
+	s.behind, err = s.hub.reader(s.at)
+	return err
+}
+
+// reader reads topics from a position on. Where that is out of a topic, it says so
+// and reads nothing more: going on elsewhere would pass events over without a word.
+func (h *Hub) reader(from Position) (*kgo.Client, error) {
 	offsets := map[string]map[int32]kgo.Offset{}
-	for name, ps := range s.at {
+	for name, ps := range from {
 		for p, at := range ps {
 			if offsets[name] == nil {
 				offsets[name] = map[int32]kgo.Offset{}
@@ -164,11 +172,12 @@ func (s *Subscription) resume(ctx context.Context, from Position) error {
 			offsets[name][p] = kgo.NewOffset().At(at)
 		}
 	}
-	s.behind, err = kgo.NewClient(append(slices.Clone(s.hub.cfg.Kafka), kgo.ConsumePartitions(offsets), kgo.KeepControlRecords(), kgo.FetchMaxBytes(1<<20), kgo.FetchMaxPartitionBytes(256<<10))...)
+	client, err := kgo.NewClient(append(slices.Clone(h.cfg.Kafka), kgo.ConsumePartitions(offsets), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.KeepControlRecords(), kgo.FetchMaxBytes(1<<20), kgo.FetchMaxPartitionBytes(256<<10))...)
 	if err != nil {
-		return fmt.Errorf("kafka client: %w", err)
+		return nil, fmt.Errorf("kafka client: %w", err)
 	}
-	return nil
+	return client, nil
 }
 
 // attach begins the live events if at most so many were missed, which are then
@@ -233,7 +242,7 @@ func (s *Subscription) leave(topics []string) {
 func (s *Subscription) Position() Position { return s.at.clone() }
 
 // Next returns the next event that the filter lets through, as JSON. Errors are
-// ErrSlow, ErrClosed, ErrAnew, a *FilterError where more topics have come than can be
+// ErrSlow, ErrClosed, ErrAnew, ErrGone, a *FilterError where more topics have come than can be
 // followed, or ctx's; after ctx's Next may be called again.
 func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	for {
@@ -336,10 +345,19 @@ func (s *Subscription) missed(ctx context.Context) (*shared, error) {
 			return nil, ErrClosed
 		default:
 		}
-		if err := fetches.Err(); errors.Is(err, kerr.UnknownTopicID) {
-			return nil, ErrAnew // its client would ask for what was deleted for ever
-		} else if err != nil && !errors.Is(err, context.Canceled) {
-			s.hub.cfg.Logger.Warn("cannot read what a watcher missed; trying again", "err", err)
+		var lost error
+		fetches.EachError(func(_ string, _ int32, err error) {
+			switch {
+			case errors.Is(err, kerr.UnknownTopicID):
+				lost = ErrAnew // its client would ask for what was deleted for ever
+			case errors.Is(err, kerr.OffsetOutOfRange):
+				lost = cmp.Or(lost, ErrGone)
+			case !errors.Is(err, context.Canceled):
+				s.hub.cfg.Logger.Warn("cannot read what a watcher missed; trying again", "err", err)
+			}
+		})
+		if lost != nil {
+			return nil, lost
 		}
 		s.waiting = fetches.Records()
 	}

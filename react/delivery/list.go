@@ -55,26 +55,31 @@ type bucket struct {
 // maxBuckets bounds what is remembered of the buckets that were written.
 const maxBuckets = 10_000
 
-// unwritten are the buckets that this process has not written down yet.
-func (s *Store) unwritten(on []shelf, at time.Time) (out []bucket) {
+// bucketAgain is after how long a bucket is written down again. It must outlive what
+// it holds, and a delivery may be saved again long after the hour in which it began.
+const bucketAgain = time.Hour
+
+// unwritten are the buckets that this process has not written down of late.
+func (s *Store) unwritten(on []shelf, at, now time.Time) (out []bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range on {
-		if b := (bucket{f, f.bucketOf(at)}); f.kind != kindEvent && !s.buckets[b] {
+		b := bucket{f, f.bucketOf(at)}
+		if age := now.Sub(s.buckets[b]); f.kind != kindEvent && (age < 0 || age >= bucketAgain) {
 			out = append(out, b)
 		}
 	}
 	return out
 }
 
-func (s *Store) written(some []bucket) {
+func (s *Store) written(some []bucket, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.buckets) > maxBuckets {
 		clear(s.buckets)
 	}
 	for _, b := range some {
-		s.buckets[b] = true
+		s.buckets[b] = now
 	}
 }
 

@@ -90,7 +90,7 @@ type Store struct {
 	stmt statements
 
 	mu      sync.Mutex
-	buckets map[bucket]bool // those that are known to be written
+	buckets map[bucket]time.Time // when they were written last
 }
 
 // Open returns a Store. It asks the database nothing.
@@ -99,7 +99,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Store{cfg: cfg, stmt: newStatements(cfg.Keyspace), buckets: make(map[bucket]bool)}, nil
+	return &Store{cfg: cfg, stmt: newStatements(cfg.Keyspace), buckets: make(map[bucket]time.Time)}, nil
 }
 
 const listColumns = "id, rule, plugin, state, attempts, error, created_at, changed_at, next_attempt, repeats, repeated_by, reason," +
@@ -124,7 +124,7 @@ func newStatements(keyspace string) statements {
 		buckets:    "SELECT bucket FROM " + k + "delivery_buckets WHERE kind = ? AND value = ? AND bucket <= ? AND bucket >= ?",
 		list:       "SELECT created_at, id FROM " + k + "delivery_lookups WHERE kind = ? AND value = ? AND bucket = ? AND created_at <= ? AND created_at >= ?",
 		putRepeat:  "INSERT INTO " + k + "delivery_repeats (rule, id, topic, topic_partition) VALUES (?, ?, ?, ?) USING TTL ?",
-		dropRepeat: "DELETE FROM " + k + "delivery_repeats WHERE rule = ? AND id = ?",
+		dropRepeat: "DELETE FROM " + k + "delivery_repeats USING TIMESTAMP ? WHERE rule = ? AND id = ?",
 		repeats:    "SELECT id, topic, topic_partition FROM " + k + "delivery_repeats WHERE rule = ? LIMIT ?",
 		since:      "SELECT since FROM " + k + "delivery_rules WHERE rule = ?",
 		putSince:   "INSERT INTO " + k + "delivery_rules (rule, since) VALUES (?, ?) IF NOT EXISTS",
@@ -208,9 +208,9 @@ func (s *Store) save(ctx context.Context, d *Delivery, repeat bool) error {
 	b := s.cfg.Session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(cqlcode.OtherNode{}).WithTimestamp(at)
 	b.SetConsistency(s.cfg.Consistency)
 	on := shelves(d)
-	news := s.unwritten(on, created)
+	news := s.unwritten(on, created, now)
 	for _, k := range news {
-		b.Query(s.stmt.putBucket, k.kind, k.value, k.at, int((s.cfg.KeepFailed+2*time.Hour)/time.Second))
+		b.Query(s.stmt.putBucket, k.kind, k.value, k.at, int((s.cfg.KeepFailed+2*bucketAgain)/time.Second))
 	}
 	for _, f := range on {
 		b.Query(s.stmt.put, f.kind, f.value, f.bucketOf(created), created, d.ID, ttl)
@@ -232,7 +232,7 @@ func (s *Store) save(ctx context.Context, d *Delivery, repeat bool) error {
 		return fmt.Errorf("save delivery %s: %w", d.ID, err)
 	}
 	d.ChangedAt = now
-	s.written(news)
+	s.written(news, now)
 	return nil
 }
 
@@ -283,12 +283,17 @@ func (s *Store) Repeats(ctx context.Context, rule string, limit int) ([]Asked, e
 	return out, nil
 }
 
-// Repeated takes a delivery off that list.
-func (s *Store) Repeated(ctx context.Context, rule string, id gocql.UUID) error {
+// Repeated takes a delivery, as it was read or saved, off that list: what somebody
+// asked for since stays there. One that was neither read nor saved is taken off
+// whoever asked for it until now.
+func (s *Store) Repeated(ctx context.Context, d *Delivery) error {
+	// The list has what was asked for with the time at which the delivery was written
+	// with it, and later writes of a delivery have later times, whatever the clocks.
+	at := cmp.Or(d.writtenAt, s.cfg.Now().UnixMicro())
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	if err := s.query(ctx, s.stmt.dropRepeat, rule, id).Exec(); err != nil {
-		return fmt.Errorf("delivery %s is repeated: %w", id, err)
+	if err := s.query(ctx, s.stmt.dropRepeat, at, d.Rule, d.ID).Exec(); err != nil {
+		return fmt.Errorf("delivery %s is repeated: %w", d.ID, err)
 	}
 	return nil
 }

@@ -214,7 +214,7 @@ func TestStore_RepeatIsAskedForOnce(t *testing.T) {
 	if err != nil || len(asked) != 1 || asked[0] != (Asked{d.ID, "OrderCreated", 2}) {
 		t.Fatalf("Repeats() = %+v, %v", asked, err)
 	}
-	if err := b.Repeated(t.Context(), "a", d.ID); err != nil {
+	if err := b.Repeated(t.Context(), got); err != nil {
 		t.Fatal(err)
 	}
 	if asked, err = b.Repeats(t.Context(), "a", 10); err != nil || len(asked) != 0 {
@@ -306,5 +306,61 @@ func TestStore_AnUnknownFirstWriteIsListedOnce(t *testing.T) {
 			}
 			same(t, "pending", b.list(t, Filter{State: Pending}))
 		})
+	}
+}
+
+// Whoever has repeated a delivery takes what was asked for off the list, and nothing
+// that was asked for since: it would be pending for ever.
+func TestStore_ARepeatAskedForMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]bool{"after it was delivered": false, "before it is read as asked for": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			seen := b.saved(t, "a", 1, Failed)
+			if !late {
+				var err error
+				if seen, err = b.Repeat(t.Context(), seen.ID, "mara", ""); err != nil {
+					t.Fatal(err)
+				}
+				seen.State = Delivered
+				if err := b.Save(t.Context(), seen); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := b.Repeat(t.Context(), seen.ID, "noor", ""); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Repeated(t.Context(), seen); err != nil {
+				t.Fatal(err)
+			}
+			if asked, err := b.Repeats(t.Context(), "a", 10); err != nil || len(asked) != 1 {
+				t.Errorf("Repeats() = %+v, %v, want the one that was asked for last", asked, err)
+			}
+		})
+	}
+}
+
+// What is saved again long after its hour is listed for as long as it is there.
+func TestStore_ListsWhatIsSavedAgainLater(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.now = time.Now()
+	begin := b.now
+	pass := func(d time.Duration) {
+		b.now = begin.Add(d)
+		b.node.Faults().Clock().SetSkew(d)
+	}
+	d := b.saved(t, "a", 1, Failed)
+	pass(DefaultKeepFailed - 24*time.Hour)
+	if err := b.Save(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	pass(DefaultKeepFailed + 24*time.Hour)
+	if _, err := b.Read(t.Context(), d.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []Filter{{}, {Rule: "a"}, {Plugin: "to-a"}, {State: Failed}} {
+		same(t, fmt.Sprintf("%+v", f), b.list(t, f), "a/e1/failed")
 	}
 }
