@@ -24,7 +24,7 @@ type table struct {
 	asked   int
 	// breaks, if not 0, is after how many rows the first look-up breaks off.
 	breaks int
-	shown   atomic.Int64 // rows that were given out
+	shown  atomic.Int64 // rows that were given out
 }
 
 var errAway = errors.New("the database is away")
