@@ -191,13 +191,20 @@ func (p *publisher) passOlder(ctx context.Context, find lookup, aggregate gocql.
 	if o == nil || !o.behind(aggregate) {
 		return nil
 	}
-	if ok, _ := o.room(); !ok {
+	h := olderHandover{publisher: p, older: o, ahead: o.aheadOf(aggregate)}
+	if ok, _ := o.room(); !ok && h.ahead == 0 {
 		return errTooFarAhead
 	}
-	h := olderHandover{publisher: p, older: o, ahead: o.aheadOf(aggregate)}
 	if err := find(ctx, &outbox.Event{AggregateID: aggregate}, 1, math.MaxInt64, func(f storedEvent) error {
-		return h.row(ctx, &f, nil)
+		err := h.row(ctx, &f, nil)
+		if err == nil && o.old(f.written) {
+			h.ahead = max(h.ahead, f.Sequence)
+		}
+		return err
 	}); err != nil {
+		if h.ahead > 0 {
+			o.note(aggregate, h.ahead) // their ids are not remembered, and they are read again
+		}
 		return err
 	}
 	o.passed(aggregate)

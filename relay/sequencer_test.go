@@ -22,7 +22,9 @@ type table struct {
 	visible []time.Time
 	away    atomic.Bool
 	asked   int
-	shown   atomic.Int64 // rows that were given out
+	// breaks, if not 0, is after how many rows the first look-up breaks off.
+	breaks int
+	shown  atomic.Int64 // rows that were given out
 }
 
 var errAway = errors.New("the database is away")
@@ -34,6 +36,9 @@ func (tb *table) lookup(_ context.Context, of *outbox.Event, from, to int64, eac
 	}
 	for i, e := range tb.rows {
 		if e.AggregateID == of.AggregateID && from <= e.Sequence && e.Sequence < to && !time.Now().Before(tb.visible[i]) {
+			if tb.breaks > 0 && tb.asked == 1 && i == tb.breaks {
+				return errAway
+			}
 			tb.shown.Add(1)
 			if err := each(e); err != nil {
 				return err
@@ -240,4 +245,30 @@ func TestSequencer_ReadsNoMoreOfAnAggregateThanThereIsRoomFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The rows of an aggregate that a scan has still to come to are handed on as they are
+// read. If that breaks off they are read again, and those that are out are not published
+// once more.
+func TestSequencer_OlderRowsThatBrokeOffGoOutOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		tb := &table{breaks: 5}
+		for seq := int64(1); seq <= 9; seq++ {
+			tb.add(event(1, seq, "OrderUpdated"), seq, time.Now())
+		}
+		o := newOlderRows(&backfillRow{until: time.UnixMicro(9), ranges: 4}, ring, 1)
+		b.publisher.setOlder(o)
+		s := newSequencer(b, tb)
+		s.retryMin = time.Minute // what was handed on is acknowledged before the second time
+		b.publisher.cfg.RetryMin = time.Minute
+		if err := s.admit(t.Context(), storedEvent{event(1, 10, "OrderUpdated"), 10, nil}, 0, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := published(b), []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; !slices.Equal(got, want) {
+			t.Errorf("published %v, want %v", got, want)
+		}
+	})
 }

@@ -169,6 +169,16 @@ func unread(ctx context.Context, err error) *problem {
 	return newProblem(ctx, http.StatusBadRequest, problemMalformed, "The request body broke off, or is not framed as HTTP wants it.")
 }
 
+// SetReadDeadline implements huma.Context. Where the body is read already a deadline
+// for it would go on while the request is served, and end its context and those of all
+// that come after it on the same connection (internal/httpapi, readInTime).
+func (w *watched) SetReadDeadline(t time.Time) error {
+	if w.asked != nil {
+		return nil
+	}
+	return w.humaContext.SetReadDeadline(t)
+}
+
 // BodyReader implements huma.Context.
 func (w *watched) BodyReader() io.Reader {
 	if w.asked != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -104,6 +105,46 @@ func TestReceiver_IsBounded(t *testing.T) {
 	if got := r.receive(c.append(nil, header{1 << 40, 1, at}, tokens), at); got != accepted {
 		t.Errorf("a minute later: %s, want accepted", results[got])
 	}
+}
+
+// slowConn is a socket whose deadlines take a while, and that always has a datagram.
+type slowConn struct {
+	net.PacketConn
+	deadline time.Time
+}
+
+func (c *slowConn) SetReadDeadline(t time.Time) error {
+	time.Sleep(time.Second)
+	c.deadline = t
+	return nil
+}
+
+func (c *slowConn) ReadFrom([]byte) (int, net.Addr, error) {
+	time.Sleep(time.Millisecond)
+	return 1, nil, nil
+}
+
+// When Run returns it is done with the socket: a deadline that it set later would be
+// that of the Run which follows, and that would hear nothing.
+func TestReceiver_LeavesTheSocketAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := NewReceiver(testKey, nil, func([]int64) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var conn slowConn
+		if err := r.Run(ctx, &conn); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Run() error = %v, want the end of the context", err)
+		}
+		conn.deadline = time.Time{} // the next one begins
+		time.Sleep(time.Minute)
+		if !conn.deadline.IsZero() {
+			t.Error("the next Run's reading has a deadline in the past")
+		}
+	})
 }
 
 func TestSender_ReachesAReceiver(t *testing.T) {

@@ -63,8 +63,16 @@ func NewReceiver(key []byte, reg prometheus.Registerer, take func(tokens []int64
 // Run takes hints in until ctx ends. It does not close conn, but leaves it with
 // a deadline in the past.
 func (r *Receiver) Run(ctx context.Context, conn net.PacketConn) error {
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() {
+			<-ended // a deadline that is set later would end the next Run's reading
+		}
+	}()
 	b := make([]byte, 2048)
 	for {
 		n, _, err := conn.ReadFrom(b)

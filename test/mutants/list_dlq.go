@@ -10,6 +10,10 @@ var dlqMutants = []mutant{
 		name: "a body that the audit reads may come for ever", file: "dlq/api/routes.go", pkg: "./dlq/api", run: "IsBounded",
 		old: "_ = w.SetReadDeadline(time.Now().Add(bodyTimeout))", new: "",
 	},
+	{
+		name: "the deadline of a body that the audit has read goes on", file: "dlq/api/routes.go", pkg: "./dlq/api", run: "HasNoDeadlineLeft",
+		old: "	if w.asked != nil {\n		return nil\n", new: "	if false {\n		return nil\n",
+	},
 	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
 		name: "the same error is tried again and again", file: "dlq/claim.go",
 		old: "	case f.SameError > 0 && repeats >= f.SameError:\n",
