@@ -1,6 +1,7 @@
 package react
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -61,15 +62,16 @@ func (m *memory) Save(_ context.Context, d *delivery.Delivery) error {
 	return m.err
 }
 
-func (m *memory) Repeats(_ context.Context, rule string, _ int) (out []delivery.Asked, err error) {
+func (m *memory) Repeats(_ context.Context, rule string, after gocql.UUID, limit int) (out []delivery.Asked, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, a := range m.asked {
-		if m.rows[id].Rule == rule {
+		if m.rows[id].Rule == rule && bytes.Compare(id[:], after[:]) > 0 {
 			out = append(out, a)
 		}
 	}
-	return out, m.err
+	slices.SortFunc(out, func(a, b delivery.Asked) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	return out[:min(len(out), limit)], m.err
 }
 
 func (m *memory) Repeated(_ context.Context, d *delivery.Delivery) error {

@@ -49,7 +49,7 @@ const (
 type Deliveries interface {
 	Read(ctx context.Context, id gocql.UUID) (*delivery.Delivery, error)
 	Save(ctx context.Context, d *delivery.Delivery) error
-	Repeats(ctx context.Context, rule string, limit int) ([]delivery.Asked, error)
+	Repeats(ctx context.Context, rule string, after gocql.UUID, limit int) ([]delivery.Asked, error)
 	Repeated(ctx context.Context, d *delivery.Delivery) error
 	Since(ctx context.Context, rule string, first time.Time) (time.Time, error)
 	Report(ctx context.Context, all []delivery.Report) error

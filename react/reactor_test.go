@@ -11,6 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 )
@@ -310,6 +312,29 @@ func TestReactor_Repeats(t *testing.T) {
 		}
 		if p.all[0].DeliveryID != p.all[len(p.all)-1].DeliveryID && p.all[1].DeliveryID != p.all[len(p.all)-1].DeliveryID {
 			t.Error("a repeated delivery has another id")
+		}
+	})
+}
+
+// Repeats that nobody can make, as their topic is gone, do not hide others, however
+// many there are.
+func TestReactor_RepeatsBehindThoseOfNobody(t *testing.T) {
+	inBubble(t, func(b *bundle) {
+		p := &taker{}
+		b.start(map[string]Plugin{"p": p}, []Rule{{Name: "r", Topics: []string{"a"}, To: "p"}})
+		b.produce("a", "one", "x", "Made", `{}`)
+		b.sleep(5 * time.Second)
+		b.store.repeatAll()
+		b.store.mu.Lock()
+		for i := range 2 * repeatsAtOnce {
+			id := gocql.UUID{14: byte(i >> 8), 15: byte(i)} // before all others
+			b.store.rows[id] = delivery.Delivery{ID: id, Rule: "r", State: delivery.Pending}
+			b.store.asked[id] = delivery.Asked{ID: id, Topic: "gone"}
+		}
+		b.store.mu.Unlock()
+		b.sleep(10 * time.Second)
+		if p.times("one") != 2 {
+			t.Errorf("it came %d times, want twice", p.times("one"))
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 )
@@ -16,6 +18,9 @@ const repeatsAtOnce = 1000
 func (r *runner) look(ctx context.Context) {
 	tick := time.NewTicker(r.cfg.Poll)
 	defer tick.Stop()
+	// Each look goes on behind the one before, and around: what others have to repeat,
+	// or nobody as its topic is gone, must not hide what is behind it.
+	var after gocql.UUID
 	for {
 		select {
 		case <-tick.C:
@@ -23,10 +28,13 @@ func (r *runner) look(ctx context.Context) {
 			return
 		}
 		r.metrics.oldest.Set(r.oldest().Seconds())
-		asked, err := r.cfg.Deliveries.Repeats(ctx, r.rule.Name, repeatsAtOnce)
+		asked, err := r.cfg.Deliveries.Repeats(ctx, r.rule.Name, after, repeatsAtOnce)
 		if err != nil {
 			r.metrics.unsaved.Inc()
 			continue // the next look is soon
+		}
+		if after = (gocql.UUID{}); len(asked) == repeatsAtOnce {
+			after = asked[len(asked)-1].ID
 		}
 		for _, a := range asked {
 			if ctx.Err() == nil && r.mine(a) {

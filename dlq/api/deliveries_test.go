@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -90,7 +91,7 @@ func TestDeliveries_AreListedShownAndRepeated(t *testing.T) {
 		t.Errorf("repeated: %+v", answer)
 	}
 	b.ask(t, access.Operator, "POST", path+"/repeat", `{}`).problemIn(t, 409)
-	if asked, err := b.cfg.Deliveries.Repeats(t.Context(), "big", 10); err != nil || len(asked) != 1 || asked[0].ID != failed.ID {
+	if asked, err := b.cfg.Deliveries.Repeats(t.Context(), "big", gocql.UUID{}, 10); err != nil || len(asked) != 1 || asked[0].ID != failed.ID {
 		t.Errorf("to be repeated: %+v, %v", asked, err)
 	}
 	// It stands in the audit, the refused ones and the dry run do not.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
@@ -96,7 +98,7 @@ func TestDeliveries_RepeatMany(t *testing.T) {
 	if got.DryRun || got.Result == nil || *got.Result != (delivery.Asking{Asked: 2}) || got.Preview.NotRunning != nil || got.Preview.Next != "" {
 		t.Errorf("repeated: %+v %+v", got, got.Result)
 	}
-	if asked, err := b.cfg.Deliveries.Repeats(t.Context(), "big", 10); err != nil || len(asked) != 2 {
+	if asked, err := b.cfg.Deliveries.Repeats(t.Context(), "big", gocql.UUID{}, 10); err != nil || len(asked) != 2 {
 		t.Errorf("to be repeated: %+v, %v", asked, err)
 	}
 	if d, err := b.cfg.Deliveries.Read(t.Context(), two.ID); err != nil || d.State != delivery.Pending || d.RepeatedBy != "a-operator" || d.Reason != "mended" {

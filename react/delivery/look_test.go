@@ -96,7 +96,7 @@ func TestStore_RepeatAll(t *testing.T) {
 	if want := (Asking{Asked: 30, Pending: 10, Missing: 1}); err != nil || got != want {
 		t.Errorf("RepeatAll() = %+v, %v, want %+v", got, err, want)
 	}
-	asked, err := b.Repeats(t.Context(), "r", 100)
+	asked, err := b.Repeats(t.Context(), "r", gocql.UUID{}, 100)
 	if err != nil || len(asked) != 30 {
 		t.Errorf("%d are asked for, %v", len(asked), err)
 	}

@@ -125,7 +125,7 @@ func newStatements(keyspace string) statements {
 		list:       "SELECT created_at, id FROM " + k + "delivery_lookups WHERE kind = ? AND value = ? AND bucket = ? AND created_at <= ? AND created_at >= ?",
 		putRepeat:  "INSERT INTO " + k + "delivery_repeats (rule, id, topic, topic_partition) VALUES (?, ?, ?, ?) USING TTL ?",
 		dropRepeat: "DELETE FROM " + k + "delivery_repeats USING TIMESTAMP ? WHERE rule = ? AND id = ?",
-		repeats:    "SELECT id, topic, topic_partition FROM " + k + "delivery_repeats WHERE rule = ? LIMIT ?",
+		repeats:    "SELECT id, topic, topic_partition FROM " + k + "delivery_repeats WHERE rule = ? AND id > ? LIMIT ?",
 		since:      "SELECT since FROM " + k + "delivery_rules WHERE rule = ?",
 		putSince:   "INSERT INTO " + k + "delivery_rules (rule, since) VALUES (?, ?) IF NOT EXISTS",
 		putReport:  "INSERT INTO " + k + "react_instances (scope, rule, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?) USING TTL ?",
@@ -268,12 +268,13 @@ type Asked struct {
 	Partition int32
 }
 
-// Repeats are up to limit deliveries of a rule that are to be repeated.
-func (s *Store) Repeats(ctx context.Context, rule string, limit int) ([]Asked, error) {
+// Repeats are up to limit deliveries of a rule that are to be repeated, those that
+// follow one of them; of the zero id, the first.
+func (s *Store) Repeats(ctx context.Context, rule string, after gocql.UUID, limit int) ([]Asked, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	var out []Asked
-	iter := s.query(ctx, s.stmt.repeats, rule, limit).Iter()
+	iter := s.query(ctx, s.stmt.repeats, rule, after, limit).Iter()
 	for a := (Asked{}); iter.Scan(&a.ID, &a.Topic, &a.Partition); {
 		out = append(out, a)
 	}

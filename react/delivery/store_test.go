@@ -210,14 +210,14 @@ func TestStore_RepeatIsAskedForOnce(t *testing.T) {
 	if _, err := b.Repeat(t.Context(), gocql.UUID{1}, "mara", ""); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Repeat() of nothing = %v", err)
 	}
-	asked, err := b.Repeats(t.Context(), "a", 10)
+	asked, err := b.Repeats(t.Context(), "a", gocql.UUID{}, 10)
 	if err != nil || len(asked) != 1 || asked[0] != (Asked{d.ID, "OrderCreated", 2}) {
 		t.Fatalf("Repeats() = %+v, %v", asked, err)
 	}
 	if err := b.Repeated(t.Context(), got); err != nil {
 		t.Fatal(err)
 	}
-	if asked, err = b.Repeats(t.Context(), "a", 10); err != nil || len(asked) != 0 {
+	if asked, err = b.Repeats(t.Context(), "a", gocql.UUID{}, 10); err != nil || len(asked) != 0 {
 		t.Errorf("Repeats() = %+v, %v", asked, err)
 	}
 }
@@ -334,7 +334,7 @@ func TestStore_ARepeatAskedForMeanwhileStays(t *testing.T) {
 			if err := b.Repeated(t.Context(), seen); err != nil {
 				t.Fatal(err)
 			}
-			if asked, err := b.Repeats(t.Context(), "a", 10); err != nil || len(asked) != 1 {
+			if asked, err := b.Repeats(t.Context(), "a", gocql.UUID{}, 10); err != nil || len(asked) != 1 {
 				t.Errorf("Repeats() = %+v, %v, want the one that was asked for last", asked, err)
 			}
 		})
@@ -362,5 +362,29 @@ func TestStore_ListsWhatIsSavedAgainLater(t *testing.T) {
 	}
 	for _, f := range []Filter{{}, {Rule: "a"}, {Plugin: "to-a"}, {State: Failed}} {
 		same(t, fmt.Sprintf("%+v", f), b.list(t, f), "a/e1/failed")
+	}
+}
+
+func TestStore_RepeatsGoOnBehindOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for n := range 5 {
+		if _, err := b.Repeat(t.Context(), b.saved(t, "a", n, Failed).ID, "mara", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := make(map[gocql.UUID]bool)
+	var after gocql.UUID
+	for range 3 {
+		asked, err := b.Repeats(t.Context(), "a", after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range asked {
+			seen[a.ID], after = true, a.ID
+		}
+	}
+	if len(seen) != 5 {
+		t.Errorf("three times two are %d, want 5", len(seen))
 	}
 }

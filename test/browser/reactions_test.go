@@ -232,7 +232,7 @@ func TestReactions_RepeatAllThatMatch(t *testing.T) {
 	b.confirm("INC-502")
 	b.sees("main", "1 delivery, newest first")
 	b.sees("tbody", "too late")
-	asked, err := w.deliveries().Repeats(t.Context(), "big-orders", 100)
+	asked, err := w.deliveries().Repeats(t.Context(), "big-orders", gocql.UUID{}, 100)
 	if err != nil || len(asked) != 60 {
 		t.Errorf("%d are to be repeated, %v", len(asked), err)
 	}
