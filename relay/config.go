@@ -424,7 +424,7 @@ func (c Config) validate() error {
 			bad("Topics: %q (for %s) is no topic name", c.Topics[t], t)
 		}
 	}
-	if !validTopic(expandTopic(c.TopicTemplate, "x", "x")) {
+	if !validTopic(ExpandTopic(c.TopicTemplate, "x", "x")) {
 		bad("TopicTemplate %q makes no topic names: beside ${event_type} and ${aggregate_type} use letters, digits, '.', '_' and '-'", c.TopicTemplate)
 	}
 	if c.Partitions < -1 {

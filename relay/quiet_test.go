@@ -13,7 +13,28 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
+
+// anHourOld writes an event and waits for an hour. It returns what a quiet is made of,
+// the event's stream, and when it was written.
+func (w *world) anHourOld() (cfg Config, table outbox.Table, stream []byte, written time.Time) {
+	w.t.Helper()
+	cfg = w.cfg
+	cfg.Session = w.session
+	table, _, err := readTable(w.t.Context(), &cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	time.Sleep(time.Hour)
+	w.write(event(1, 1, "OrderUpdated"))
+	written = time.Now()
+	time.Sleep(time.Hour)
+	if err := w.session.Query(`SELECT "cdc$stream_id" FROM outbox.outbox_messages_scylla_cdc_log LIMIT 1`).Scan(&stream); err != nil {
+		w.t.Fatal(err)
+	}
+	return cfg, table, stream, written
+}
 
 // A stream is moved only where the log says that it has nothing.
 func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
@@ -21,20 +42,7 @@ func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 1}, nil)
 		defer w.close()
-		cfg := w.cfg
-		cfg.Session = w.session
-		table, _, err := readTable(t.Context(), &cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Hour)
-		w.write(event(1, 1, "OrderUpdated"))
-		written := time.Now()
-		time.Sleep(time.Hour)
-		var withRow []byte
-		if err := w.session.Query(`SELECT "cdc$stream_id" FROM outbox.outbox_messages_scylla_cdc_log LIMIT 1`).Scan(&withRow); err != nil {
-			t.Fatal(err)
-		}
+		cfg, table, withRow, written := w.anHourOld()
 		without := make([]byte, 16)
 		for _, tt := range []struct {
 			name   string
@@ -85,20 +93,8 @@ func TestQuiet_APageWithoutRowsIsNotTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 1}, nil)
 		defer w.close()
-		cfg := w.cfg
-		cfg.Session = w.session
-		table, _, err := readTable(t.Context(), &cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Hour)
-		w.write(event(1, 1, "OrderUpdated"))
-		from := time.Now().Add(-time.Minute)
-		time.Sleep(time.Hour)
-		var withRow []byte
-		if err := w.session.Query(`SELECT "cdc$stream_id" FROM outbox.outbox_messages_scylla_cdc_log LIMIT 1`).Scan(&withRow); err != nil {
-			t.Fatal(err)
-		}
+		cfg, table, withRow, written := w.anHourOld()
+		from := written.Add(-time.Minute)
 		first, last := make([]byte, 16), slices.Repeat([]byte{0x7f}, 16) // by token
 		first[0] = 0x80
 		s := newStreams(newMemCheckpoints(), 100, w.cfg.Logger, newMetrics(prometheus.NewRegistry()))

@@ -18,7 +18,9 @@ func validTopic(name string) bool {
 	return topicName.MatchString(name) && name != "." && name != ".."
 }
 
-func expandTopic(template, eventType, aggregateType string) string {
+// ExpandTopic is the topic that a template, such as Config.TopicTemplate, makes for an
+// event.
+func ExpandTopic(template, eventType, aggregateType string) string {
 	return strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType,
 		"{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(template)
 }
@@ -35,7 +37,7 @@ func (c *Config) topicOf(e *outbox.Event) (string, error) {
 	if t, ok := c.Topics[e.Type]; ok {
 		return t, nil
 	}
-	t := expandTopic(c.TopicTemplate, e.Type, e.AggregateType)
+	t := ExpandTopic(c.TopicTemplate, e.Type, e.AggregateType)
 	if !validTopic(t) {
 		return t, &TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: t}
 	}

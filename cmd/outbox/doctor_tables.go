@@ -81,12 +81,7 @@ func (c *config) topics(ctx context.Context, admin *kadm.Client) (topics, templa
 		plain := conf.TableKeyspace == conf.Keyspace && conf.Table == outbox.DefaultTableName
 		for _, e := range orderEvents {
 			if _, mapped := conf.Topics[e]; plain && !mapped {
-				topics = append(topics, placeholder.ReplaceAllStringFunc(template, func(p string) string {
-					if strings.Contains(p, "event_type") {
-						return e
-					}
-					return "order"
-				}))
+				topics = append(topics, relay.ExpandTopic(template, e, "order"))
 			}
 		}
 		if plain {
