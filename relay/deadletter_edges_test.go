@@ -32,7 +32,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 					c.ConfidenceWindow = time.Minute
-					c.Kafka = append(c.Kafka, noCompression)
+					c.Kafka = append(c.Kafka, noCompression())
 				})
 				defer w.close()
 				all := events(3, 4, "OrderUpdated")
@@ -70,7 +70,7 @@ func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.ReadBackMargin = time.Second
-			c.Kafka = append(c.Kafka, noCompression)
+			c.Kafka = append(c.Kafka, noCompression())
 		})
 		defer w.close()
 		all := events(2, 10, "OrderUpdated")
@@ -105,7 +105,7 @@ func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
 func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
 		defer w.close()
 		all := events(2, 4, "OrderUpdated")
 		bad, row, spilled := all[2], all[4], all[5] // of aggregate 0 numbers 2 and 3, of aggregate 1 number 3
@@ -273,7 +273,7 @@ func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
 func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
 		defer w.close()
 		all := events(2, 3, "OrderUpdated")
 		bad := all[2] // aggregate 0, number 2

@@ -19,7 +19,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
 				defer w.close()
 				by := dlq.Actor{Name: "ada", Reason: "test"}
 				must := func(err error) {

@@ -144,7 +144,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
 				defer w.close()
 				all := events(5, 8, "OrderCreated", "OrderUpdated")
 				bad := all[5*2+3] // aggregate 3, number 3
@@ -215,7 +215,7 @@ func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.Orderings = map[string]string{"Viewed": OrderingRelaxed}
-			c.Kafka = append(c.Kafka, noCompression)
+			c.Kafka = append(c.Kafka, noCompression())
 		})
 		defer w.close()
 		all := events(3, 6, "OrderUpdated", "Viewed")
@@ -393,7 +393,7 @@ func TestDeadLetters_ADiscardedEventStaysUnpublished(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.ConfidenceWindow = 30 * time.Second
-			c.Kafka = append(c.Kafka, noCompression)
+			c.Kafka = append(c.Kafka, noCompression())
 		})
 		defer w.close()
 		r, stop := w.run()

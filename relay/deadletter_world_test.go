@@ -116,5 +116,6 @@ func (w *world) refuse(id gocql.UUID, err *kerr.Error) (end func()) {
 	return func() { gone.Store(true) }
 }
 
-// noCompression lets tests find an event's id in the bytes of a batch.
-var noCompression = kgo.ProducerBatchCompression(kgo.NoCompression())
+// noCompression lets tests find an event's id in the bytes of a batch. Each test has
+// its own: kgo.NewClient writes into the list of codecs that the option holds.
+func noCompression() kgo.Opt { return kgo.ProducerBatchCompression(kgo.NoCompression()) }

@@ -148,7 +148,7 @@ func TestEvent_Transitions(t *testing.T) {
 func walkDeadLetters(t *testing.T, seen *walk) {
 	w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 		c.BreakerOpen = 5 * time.Second
-		c.Kafka = append(c.Kafka, noCompression)
+		c.Kafka = append(c.Kafka, noCompression())
 	})
 	defer w.close()
 	w.takeTime()

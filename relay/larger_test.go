@@ -21,7 +21,7 @@ import (
 func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression) })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
 		defer w.close()
 		client, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.ListenAddrs()...), kgo.Dialer(w.net.DialContext))
 		if err != nil {
@@ -79,7 +79,7 @@ func TestPublisher_NothingPassesARecordThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, func(c *Config) {
-			c.Partitions, c.MaxRecordBytes, c.Kafka = 1, 4000, append(c.Kafka, noCompression)
+			c.Partitions, c.MaxRecordBytes, c.Kafka = 1, 4000, append(c.Kafka, noCompression())
 		})
 		defer b.close()
 		var slow atomic.Bool

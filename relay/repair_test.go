@@ -126,7 +126,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.IdleCheckpoint = 5 * time.Second
-			c.Kafka = append(c.Kafka, noCompression)
+			c.Kafka = append(c.Kafka, noCompression())
 		})
 		defer w.close()
 		before, after := event(1, 1, "OrderCreated"), event(2, 1, "OrderCreated")
