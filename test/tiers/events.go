@@ -118,9 +118,19 @@ func readFailures(r io.Reader) (failed, flaky []failure, err error) {
 		}
 	}
 	byPackage := func(a, b failure) int { return cmp.Compare(a.pkg, b.pkg) }
-	slices.SortStableFunc(failed, byPackage)
+	slices.SortStableFunc(failed, func(a, b failure) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), byPackage(a, b))
+	})
 	slices.SortStableFunc(flaky, byPackage)
 	return failed, flaky, lines.Err()
+}
+
+// rank puts those last that only were there.
+func rank(f failure) int {
+	if f.bystander() {
+		return 1
+	}
+	return 0
 }
 
 // holds says that o is a part of p.
@@ -133,14 +143,23 @@ var (
 	deadly = regexp.MustCompile(`^(panic|fatal error|SIG[A-Z]+): `)
 	// complaint is a line that says why something failed: a message of a test, a
 	// compiler or a linter, a panic, the tests that ran at a timeout, a data race.
-	complaint = regexp.MustCompile(deadly.String() + `|^\S+\.go:\d+(:\d+)?: |^Test\S* \([0-9hms.]+\)$|^WARNING: DATA RACE|^FAILED: |^(signal|error|Error): `)
+	complaint = regexp.MustCompile(deadly.String() + `|^\S+\.go:\d+(:\d+)?: |^Test\S* \([0-9hms.]+\)$|^DATA RACE: |^FAILED: |^(signal|error|Error): `)
 )
 
 // complaints are the lines that say why, or else all.
 func complaints(output []string) []string {
-	var all, why []string
+	var all, why, lines []string
 	for line := range strings.Lines(strings.Join(output, "")) {
-		line = strings.TrimSpace(line)
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	for i, line := range lines {
+		if line == "WARNING: DATA RACE" {
+			report := lines[i+1:]
+			if end := slices.Index(report, "=================="); end >= 0 {
+				report = report[:end]
+			}
+			line = race(report)
+		}
 		if line == "" || line == "FAIL" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
 			continue
 		}
@@ -149,8 +168,11 @@ func complaints(output []string) []string {
 			why = append(why, line)
 		}
 	}
-	if len(why) > 0 {
-		return why
+	if len(why) == 0 {
+		return all
 	}
-	return all
+	if said := slices.DeleteFunc(slices.Clone(why), raced.MatchString); len(said) > 0 {
+		return said
+	}
+	return why
 }

@@ -11,8 +11,8 @@ import (
 const (
 	// maxLines is how long a summary is: whoever sees only the end of a log sees all of it.
 	maxLines = 22
-	// maxWidth is how long a line of it is, in bytes.
-	maxWidth = 180
+	// maxWidth is how long a line of it is, in bytes, and maxBytes all of it.
+	maxWidth, maxBytes = 180, 1800
 	// maxSaid is how many lines of what one test said are shown.
 	maxSaid = 3
 )
@@ -47,6 +47,23 @@ func summary(tiers []*tier) []string {
 		}
 		left -= 1 + len(said)
 	}
+	return fit(lines, maxBytes)
+}
+
+// fit shortens the longest lines until there is room for all.
+func fit(lines []string, most int) []string {
+	for width := maxWidth; width > 40; width-- {
+		size := 0
+		for _, line := range lines {
+			size += min(len(line), width) + len("\n")
+		}
+		if size <= most {
+			for i, line := range lines {
+				lines[i] = cut(line, width)
+			}
+			break
+		}
+	}
 	return lines
 }
 
@@ -59,10 +76,15 @@ func (t *tier) summary(most int) []string {
 	if len(list) == 0 {
 		return endOfLog(t.log(), most)
 	}
-	var lines []string
-	perTest := max(1, most/len(list))
+	return listed(list, most)
+}
+
+// listed has for each failure its name, and at least a line of what it said: without
+// that a name says little, so that those without room are only counted.
+func listed(list []failure, most int) (lines []string) {
+	perTest := max(2, most/len(list))
 	for i, f := range list {
-		if rest := len(list) - i; len(lines)+1 >= most && rest > 1 {
+		if rest := len(list) - i; len(lines)+2 >= most && rest > 1 {
 			return append(lines, fmt.Sprintf("and %d more", rest))[:min(most, len(lines)+1)]
 		}
 		lines = append(lines, strings.TrimSpace(place(f.pkg)+" "+f.test))
@@ -153,9 +175,12 @@ func endOfLog(file string, most int) []string {
 }
 
 // short is a line of bounded length.
-func short(line string) string {
-	if len(line) <= maxWidth {
+func short(line string) string { return cut(line, maxWidth) }
+
+// cut is a line of at most so many bytes.
+func cut(line string, most int) string {
+	if len(line) <= most {
 		return line
 	}
-	return strings.ToValidUTF8(line[:maxWidth-len("…")], "") + "…"
+	return strings.ToValidUTF8(line[:most-len("…")], "") + "…"
 }
