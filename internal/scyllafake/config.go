@@ -28,7 +28,8 @@ type Config struct {
 	// picks a free one. Empty means no TCP.
 	Addr string
 	// ShardAwarePort is the second port, on which the client's source port
-	// chooses the shard. 0 means none; -1 picks a free one.
+	// chooses the shard. 0 means none; -1 picks a free one. Without Addr clients
+	// are told of port 19042, which Server.DialContext knows.
 	ShardAwarePort int
 	// Listener takes connections besides Addr; the server closes it. Nil means none.
 	Listener net.Listener

@@ -1,9 +1,13 @@
 package scyllafake_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"log"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,6 +130,67 @@ func TestGocql(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The driver has the connection to each shard that it asks for, over memory too, and
+// also while others connect. One to another shard it would give up again.
+func TestServer_DialContextReachesTheShardThatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	const shards = 8
+	srv, err := scyllafake.Start(scyllafake.Config{Shards: shards})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := gocql.NewCluster("127.0.0.1")
+	c.Dialer = amongOthers{t, srv}
+	var complaints complaints
+	c.Logger = log.New(&complaints, "", 0)
+	s := session(t, c)
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		var there, excess int
+		s.IterateHostPools(func(p gocql.HostPoolInfo) bool {
+			there, excess = p.GetConnectionCount(), p.GetExcessConnectionCount()
+			return true
+		})
+		if first := complaints.first.Load(); excess > 0 || first != nil {
+			t.Fatalf("%d connections are to shards that have one already; the driver says %q", excess, *cmp.Or(first, new(string)))
+		}
+		if there == shards {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d shards have a connection, want %d", there, shards)
+		}
+	}
+}
+
+// complaints keeps the first of what a driver complains of.
+type complaints struct{ first atomic.Pointer[string] }
+
+func (c *complaints) Write(b []byte) (int, error) {
+	line := string(b)
+	c.first.CompareAndSwap(nil, &line)
+	return len(b), nil
+}
+
+// amongOthers is a gocql.Dialer: before each of its connections somebody else connects.
+type amongOthers struct {
+	t   testing.TB
+	srv *scyllafake.Server
+}
+
+func (d amongOthers) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	other, err := d.srv.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.t.Cleanup(func() { other.Close() })
+	return d.srv.DialContext(ctx, network, addr)
 }
 
 func TestGocql_Compression(t *testing.T) {

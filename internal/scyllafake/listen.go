@@ -11,8 +11,12 @@ import (
 // defaultAddr is what a node without TCP says its address is.
 var defaultAddr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 9042)
 
+// defaultShardAwarePort is the shard-aware port of a node without TCP, a real node's default.
+const defaultShardAwarePort = 19042
+
 // memory is a listener whose connections are pipes. All its waits are on
-// channels, so it lives in one testing/synctest bubble with its clients.
+// channels, so it lives in one testing/synctest bubble with its clients. It
+// stands for both ports of a node, the ordinary and the shard-aware one.
 type memory struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -51,21 +55,25 @@ func (m *memory) Close() error {
 // Addr implements net.Listener.
 func (m *memory) Addr() net.Addr { return m.addr }
 
-func (m *memory) dial(ctx context.Context) (net.Conn, error) {
-	m.mu.Lock()
-	m.port = max(m.port+1, 1<<15)
-	local := net.TCPAddrFromAddrPort(netip.AddrPortFrom(defaultAddr.Addr(), m.port))
-	m.mu.Unlock()
+// dial connects to an address of the node from a port of the client, 0 for any.
+func (m *memory) dial(ctx context.Context, to net.Addr, from uint16) (net.Conn, error) {
+	if from == 0 {
+		m.mu.Lock()
+		m.port = max(m.port+1, 1<<15)
+		from = m.port
+		m.mu.Unlock()
+	}
+	local := net.TCPAddrFromAddrPort(netip.AddrPortFrom(defaultAddr.Addr(), from))
 	a, b := net.Pipe()
-	client := pipe{Conn: a, local: local, remote: m.addr}
-	server := pipe{Conn: b, local: m.addr, remote: local}
+	client := pipe{Conn: a, local: local, remote: to}
+	server := pipe{Conn: b, local: to, remote: local}
 	select {
 	case m.conns <- server:
 		return client, nil
 	case <-m.closed:
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: m.addr, Err: errors.New("connection refused")}
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: errors.New("connection refused")}
 	case <-ctx.Done():
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: m.addr, Err: ctx.Err()}
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: ctx.Err()}
 	}
 }
 
@@ -102,6 +110,9 @@ func (s *Server) listen() error {
 		s.shardAware = l
 		s.shardAwarePort = l.Addr().(*net.TCPAddr).Port
 	}
+	if s.cfg.Addr == "" {
+		s.shardAwarePort = defaultShardAwarePort
+	}
 	if s.cfg.Listener != nil {
 		s.listeners = append(s.listeners, s.cfg.Listener)
 	}
@@ -112,10 +123,10 @@ func (s *Server) listen() error {
 // shardOf chooses the shard of a new connection: on the shard-aware port the
 // client's port decides, elsewhere the shard with the fewest connections.
 // s.mu is held.
-func (s *Server) shardOf(l net.Listener, nc net.Conn) int {
-	if l == s.shardAware {
-		if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-			return a.Port % s.topology.Shards
+func (s *Server) shardOf(nc net.Conn) int {
+	if at, ok := nc.LocalAddr().(*net.TCPAddr); ok && at.Port == s.shardAwarePort {
+		if from, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+			return from.Port % s.topology.Shards
 		}
 	}
 	counts := make([]int, s.topology.Shards)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cdc"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/ddl"
@@ -156,11 +158,11 @@ func (s *Server) accept(l net.Listener) {
 			}
 			return
 		}
-		s.connect(l, nc)
+		s.connect(nc)
 	}
 }
 
-func (s *Server) connect(l net.Listener, nc net.Conn) {
+func (s *Server) connect(nc net.Conn) {
 	if tcp, ok := nc.(*net.TCPConn); ok {
 		tcp.SetNoDelay(true) //nolint:errcheck // the default anyway
 	}
@@ -170,7 +172,7 @@ func (s *Server) connect(l net.Listener, nc net.Conn) {
 		nc.Close()
 		return
 	}
-	c := &conn{s: s, nc: nc, out: newWriter(nc), shard: s.shardOf(l, nc), work: make(chan request)}
+	c := &conn{s: s, nc: nc, out: newWriter(nc), shard: s.shardOf(nc), work: make(chan request)}
 	s.conns[c] = struct{}{}
 	s.running.Add(1)
 	go func() {
@@ -216,11 +218,20 @@ func (s *Server) ShardAwareAddr() string {
 }
 
 // Dial connects over memory. Client and server may live in one testing/synctest bubble.
-func (s *Server) Dial(ctx context.Context) (net.Conn, error) { return s.memory.dial(ctx) }
+func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
+	return s.memory.dial(ctx, s.memory.addr, 0)
+}
 
 // DialContext is Dial, whatever the address: it makes a node the Dialer of a
-// gocql.ClusterConfig.
-func (s *Server) DialContext(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx) }
+// gocql.ClusterConfig. With the shard-aware port it connects from the port that the
+// driver wants, so to the shard that it wants.
+func (s *Server) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
+	if _, port, err := net.SplitHostPort(addr); err != nil || port != strconv.Itoa(s.shardAwarePort) {
+		return s.Dial(ctx)
+	}
+	to := netip.AddrPortFrom(defaultAddr.Addr(), uint16(s.shardAwarePort))
+	return s.memory.dial(ctx, net.TCPAddrFromAddrPort(to), gocql.ScyllaGetSourcePort(ctx))
+}
 
 // Topology is the node's place in the cluster: its CDC generations and
 // tablets, and the means to change them.

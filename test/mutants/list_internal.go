@@ -82,4 +82,8 @@ var internalMutants = []mutant{
 		name: "access: an operation that names no role is everybody's", file: "internal/access/huma.go", pkg: "./internal/access", run: ".",
 		old: "			needed = Admin\n", new: "			needed = Viewer\n",
 	},
+	{
+		name: "a connection in memory is to any shard", file: "internal/scyllafake/listen.go", pkg: "./internal/scyllafake", run: "ReachesTheShard",
+		old: "ok && at.Port == s.shardAwarePort {", new: "ok && at.Port == s.shardAwarePort && s.tcp != nil {",
+	},
 }

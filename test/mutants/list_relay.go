@@ -356,6 +356,11 @@ var relayMutants = []mutant{
 		old: "		if facts.cdcTTL > 0 && ",
 		new: "		if facts.cdcTTL > time.Hour && ",
 	}),
+	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
+		name: "a quiet stream moves past what may turn up late", file: "relay/quiet.go",
+		old: "		upTo := now.Add(-q.window)",
+		new: "		upTo := now",
+	}),
 	{
 		name: "a lease outlasts a rebalance that nobody told of", file: "relay/share/lease.go", pkg: "./relay/share", run: "TestLease",
 		old: "sent.Add(min(l.session, l.rebalance))", new: "sent.Add(l.session)",

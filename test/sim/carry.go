@@ -18,6 +18,7 @@ func (p *plan) settings(s *settings) {
 	if p.Tablets {
 		onTablets(s)
 	}
+	s.node.Shards = p.Shards
 	if !p.Tail {
 		s.relay.Tail = relay.TailOff
 	}

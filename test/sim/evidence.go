@@ -141,3 +141,24 @@ func (e *evidence) scanLog(scan scanner) {
 		}
 	})
 }
+
+// missed is how many events their stream's checkpoint might have passed unseen: one that
+// is at no row of the stream was saved after an event was written and before the broker
+// had it. The confidence window keeps such a checkpoint behind the event.
+func (e *evidence) missed() int {
+	first, missed := e.firstSeen(), make(map[gocql.UUID]bool)
+	for _, h := range e.streams {
+		at := make(map[gocql.UUID]bool, len(h.rows))
+		for _, row := range h.rows {
+			at[row.time] = true
+		}
+		for _, row := range h.rows {
+			if slices.ContainsFunc(h.saves, func(s save) bool {
+				return !at[s.position] && s.at.After(row.time.Time()) && s.at.Before(first[row.event])
+			}) {
+				missed[row.event] = true
+			}
+		}
+	}
+	return len(missed)
+}

@@ -55,13 +55,11 @@ func (l *ledger) refused(id gocql.UUID) {
 	l.nothing[id] = true
 }
 
-// moved notes events of parcels that are stored.
-func (l *ledger) moved(ids ...gocql.UUID) {
+// moved notes an event of a parcel that is stored.
+func (l *ledger) moved(event gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, id := range ids {
-		l.parcels[id] = true
-	}
+	l.parcels[event] = true
 }
 
 // spoilt notes an aggregate that has a row which is no event.

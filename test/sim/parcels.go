@@ -66,14 +66,14 @@ func (w *world) sendParcels(rnd *rand.Rand) {
 		if n == steps || rnd.IntN(5) == 0 {
 			kind = parcelDelivered // or nearly
 		}
-		var step [2]outbox.Event
-		for i, id := range ids {
-			step[i] = outbox.Event{
+		var step []outbox.Event
+		for _, id := range ids {
+			step = append(step, outbox.Event{
 				ID: outbox.NewID(), AggregateID: id, Sequence: n, AggregateType: parcel, Type: kind,
 				Payload: w.payload(rnd, n), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
-			}
+			})
 		}
-		w.store(rnd, step, skews[rnd.IntN(len(skews))])
+		w.store(rnd, gocql.LoggedBatch, skews[rnd.IntN(len(skews))], step...)
 		if rnd.IntN(4) == 0 {
 			time.Sleep(upTo(rnd, 10*time.Minute))
 		} else {
@@ -82,11 +82,30 @@ func (w *world) sendParcels(rnd *rand.Rand) {
 	}
 }
 
-// store repeats a batch of two events until it is stored.
-func (w *world) store(rnd *rand.Rand, step [2]outbox.Event, skew time.Duration) {
+// busyEvery is how often an aggregate has an event that keepBusy moves: more often than
+// the relay reads the log.
+const busyEvery = 10 * time.Second
+
+// keepBusy lets one parcel have an event every few seconds from now on for so long: the
+// CDC stream that it is in always has rows. They are none of a logged batch.
+func (w *world) keepBusy(span time.Duration) {
+	w.ledger.customers.Go(func() {
+		rnd, id := rand.New(rand.NewPCG(w.seed, 'b')), outbox.NewID()
+		for n, until := int64(1), time.Now().Add(span); time.Now().Before(until); n++ {
+			w.store(rnd, gocql.UnloggedBatch, 0, outbox.Event{
+				ID: outbox.NewID(), AggregateID: id, Sequence: n, AggregateType: parcel, Type: parcelMoved,
+				Payload: w.payload(rnd, n), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+			})
+			time.Sleep(busyEvery)
+		}
+	})
+}
+
+// store repeats a batch of events until it is stored.
+func (w *world) store(rnd *rand.Rand, kind gocql.BatchType, skew time.Duration, step ...outbox.Event) {
 	began, at, refused := time.Now(), time.Now().Add(skew), false
 	for attempt := 0; ; attempt++ {
-		b := w.session.Batch(gocql.LoggedBatch)
+		b := w.session.Batch(kind)
 		for _, e := range step {
 			if err := outbox.Append(b, e); err != nil {
 				w.t.Errorf("append an event of a parcel: %v", err)
@@ -103,7 +122,9 @@ func (w *world) store(rnd *rand.Rand, step [2]outbox.Event, skew time.Duration) 
 		}
 		err := b.Exec()
 		if err == nil {
-			w.ledger.moved(step[0].ID, step[1].ID)
+			for _, e := range step {
+				w.ledger.moved(e.ID)
+			}
 			return
 		}
 		// A time that the log does not take: too far ahead, or of an earlier generation.

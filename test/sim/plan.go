@@ -28,13 +28,15 @@ type plan struct {
 	Window duration `json:"window"`
 	// LogTTL is how long the CDC log keeps its rows, 0 for longer than anything
 	// lasts.
-	LogTTL   duration `json:"log_ttl,omitempty"`
-	Tablets  bool     `json:"tablets,omitempty"`
-	Tail     bool     `json:"tail,omitempty"`
-	Hints    bool     `json:"hints,omitempty"`
-	ReadBack bool     `json:"read_back,omitempty"`
-	InFlight int      `json:"in_flight"`
-	Backlog  int      `json:"backlog"`
+	LogTTL  duration `json:"log_ttl,omitempty"`
+	Tablets bool     `json:"tablets,omitempty"`
+	// Shards is how many the node has, 0 for one.
+	Shards   int  `json:"shards,omitempty"`
+	Tail     bool `json:"tail,omitempty"`
+	Hints    bool `json:"hints,omitempty"`
+	ReadBack bool `json:"read_back,omitempty"`
+	InFlight int  `json:"in_flight"`
+	Backlog  int  `json:"backlog"`
 	// Aggregates is how many idle aggregates the relay remembers.
 	Aggregates int `json:"aggregates"`
 	// SpillLimit is how many dead letters an open breaker makes, 0 for as many as
@@ -75,6 +77,10 @@ func (d *duration) UnmarshalText(b []byte) error {
 
 // wideWindow covers rows that turn up ten minutes late.
 const wideWindow = 12 * time.Minute
+
+// shardedSpan is how long a simulation with several shards lasts at most: every shard
+// has its connections, which costs more than anything else in one of days.
+const shardedSpan = 90 * time.Minute
 
 // newPlan is the plan of a seed.
 func newPlan(seed uint64) *plan {
@@ -120,6 +126,9 @@ func newPlan(seed uint64) *plan {
 		}
 	}
 	slices.SortFunc(p.Episodes, func(a, b episode) int { return int(a.From - b.From) })
+	if p.Span.std() <= shardedSpan && rnd.IntN(4) == 0 {
+		p.Shards = 2 + rnd.IntN(7)
+	}
 	return p
 }
 
@@ -155,8 +164,8 @@ func (p *plan) String() string {
 	if p.LogTTL > 0 {
 		fmt.Fprintf(&b, "the log keeps its rows for %s, ", p.LogTTL)
 	}
-	fmt.Fprintf(&b, "%s long, window %s, tablets %t, tail %t, hints %t, read-back %t, at most %d in flight, spill limit %d, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
-		p.Span, p.Window, p.Tablets, p.Tail, p.Hints, p.ReadBack, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
+	fmt.Fprintf(&b, "%s long, window %s, %d shards, tablets %t, tail %t, hints %t, read-back %t, at most %d in flight, spill limit %d, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
+		p.Span, p.Window, max(p.Shards, 1), p.Tablets, p.Tail, p.Hints, p.ReadBack, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
 	for _, e := range p.Episodes {
 		fmt.Fprintf(&b, "%16s to %16s  %s\n", e.From, e.To, e.Kind)
 	}

@@ -24,6 +24,7 @@ func (w *world) verify() {
 		w.seen.repeatedRows += len(h.rows)
 	}
 	w.seen.repeatedRows = max(0, w.seen.repeatedRows-len(e.outbox)) // the log may have let go of some
+	w.seen.missed = e.missed()
 	w.checkTables(e)
 	w.checkLetters(e)
 	w.checkTopics(e)

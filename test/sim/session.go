@@ -22,10 +22,12 @@ import (
 //
 //   - The next page is fetched ahead under a lock that the reader waits for: it
 //     is not fetched ahead.
-//   - A lost connection is replaced under a lock, and every query that finds the
-//     pool short of one waits for that lock too. Queries are therefore told that
-//     the host is down (which the driver itself does a moment later) from before
-//     the driver learns of the loss until it says that the host is up; see gate.
+//   - When its last connection is lost the pool connects anew under a lock, and
+//     every query that finds it empty waits for that lock too. Queries are therefore
+//     told that the host is down (which the driver itself does a moment later) from
+//     before the driver learns of that loss until it says that the host is up; see
+//     gate. So does every further connection that is lost, so the driver learns of
+//     one after the other: while others are there it connects without the lock.
 //   - The ring is read under a lock: connections on which nothing but the
 //     driver's own questions go answer in no time.
 type session struct {
@@ -39,8 +41,10 @@ func (w *world) connect(client, keyspace string) *session {
 	w.t.Helper()
 	g := &gate{}
 	cluster := gocql.NewCluster("127.0.0.1")
-	cluster.Dialer = dialer(func(ctx context.Context) (net.Conn, error) {
-		c, err := w.net.dial(ctx, client, database, w.node.Dial)
+	cluster.Dialer = dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := w.net.dial(ctx, client, database, func(ctx context.Context) (net.Conn, error) {
+			return w.node.DialContext(ctx, network, addr)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -69,28 +73,35 @@ func (s *session) Close() {
 }
 
 // dialer is a gocql.Dialer.
-type dialer func(context.Context) (net.Conn, error)
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // DialContext connects to the one node there is.
-func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) { return d(ctx) }
+func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	return d(ctx, network, addr)
+}
 
-// gate lets queries through while the pool has its connection.
+// gate lets queries through while the pool has a connection.
 type gate struct {
-	live    atomic.Int32 // connections of the pool
+	live    atomic.Int32 // connections of the pool, one for each shard
+	losing  atomic.Int32 // of those that are lost, how many the driver does not know of
 	shut    atomic.Bool
 	closing atomic.Bool
 }
 
 // lost is called before the driver can know that a connection of the pool is.
 func (g *gate) lost() {
-	g.live.Add(-1)
+	left := g.live.Add(-1)
 	if g.closing.Load() {
 		return
 	}
-	g.shut.Store(true)
+	if left == 0 {
+		g.shut.Store(true)
+	}
 	// Time goes on when everybody waits for something: by then no query is
-	// between the gate and the pool.
-	time.Sleep(time.Microsecond)
+	// between the gate and the pool, and the driver has done what follows from
+	// the loss before this one.
+	time.Sleep(time.Duration(g.losing.Add(1)) * time.Microsecond)
+	g.losing.Add(-1)
 }
 
 // gatedConn is a connection of a session.
@@ -142,7 +153,7 @@ type gatedPolicy struct {
 	gate *gate
 }
 
-// HostUp is called when a connection of the pool is there.
+// HostUp is called when a connection of a pool is there that had none or lost one.
 func (p *gatedPolicy) HostUp(h *gocql.HostInfo) {
 	if p.gate.live.Load() > 0 {
 		p.gate.shut.Store(false)

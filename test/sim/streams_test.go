@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -103,4 +104,33 @@ func TestTablets_SplitAndMerge(t *testing.T) {
 		w.net.mend(broker)
 	})
 	wantOnce(t, seen)
+}
+
+// One stream of a vnode always has rows. Those of the other shards have some now and
+// then, which turn up to ten minutes late. The library says nothing of streams without
+// rows beside one that has some, so the relay moves their checkpoints itself: never past
+// what turns up within the confidence window.
+func TestStreams_RowsTurnUpLateBesideABusyOne(t *testing.T) {
+	seen := simulate(t, 21, func(s *settings) {
+		s.node.Tokens, s.node.Shards = 1, 8
+		s.relay.ConfidenceWindow = wideWindow
+		s.relay.BusyDelay = 4 * busyEvery // always some between two reads
+	}, func(w *world) {
+		rnd := rand.New(rand.NewPCG(w.seed, 'l'))
+		w.keepBusy(100 * time.Minute)
+		for range 4 {
+			time.Sleep(16 * time.Minute)
+			stop := kindOf("rows late").begin(rnd, w)
+			w.traffic(20, 3*time.Minute)
+			time.Sleep(4 * time.Minute)
+			stop()
+			w.crashRelay()
+			w.startRelay()
+		}
+	})
+	wantOnce(t, seen)
+	t.Logf("%d events were not there yet when a checkpoint of their stream moved on behind them", seen.missed)
+	if seen.missed < 20 {
+		t.Error("too few of them to say anything")
+	}
 }

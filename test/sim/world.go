@@ -106,6 +106,9 @@ type outcome struct {
 	simulated time.Duration
 	// repeatedRows is how many log rows of events there were beyond the first.
 	repeatedRows int
+	// missed is how many events were written where a checkpoint then moved on over a
+	// time without rows, before they could be seen: see evidence.missed.
+	missed int
 }
 
 // shortSeed is that of the simulation that -short runs: six hours without a broker.
