@@ -73,6 +73,7 @@ func TestCreateJob_SaysWhatIsWrong(t *testing.T) {
 		"rate -1":          {Action: ActionReplay, Rate: -1},
 		"batch size 1001":  {Action: ActionReplay, BatchSize: 1001},
 		"canary":           {Action: ActionDiscard, Canary: true},
+		"follow":           {Action: ActionReplay, Canary: true, Follow: -1},
 		`status "dead"`:    {Action: ActionPark, Filter: Filter{Status: []Status{"dead"}}},
 	} {
 		if _, err := b.CreateJob(t.Context(), spec, eve); err == nil || !strings.Contains(err.Error(), want) {

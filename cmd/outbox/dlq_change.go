@@ -194,6 +194,8 @@ func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (dl
 		return spec, err
 	case f.rate < 0:
 		return spec, usageError{fmt.Errorf("--rate %v must not be negative", f.rate)}
+	case f.canary && spec.Follow < 0:
+		return spec, usageError{errors.New("--canary waits for what becomes of letters: use it with --wait, or --detach")}
 	case f.batchSize < 1 || f.batchSize > dlq.MaxBatchSize:
 		return spec, usageError{fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, dlq.MaxBatchSize)}
 	}

@@ -99,6 +99,7 @@ func TestDLQ_Jobs(t *testing.T) {
 	b.run(exitUsage, "jobs", "show", "x")
 	b.run(exitUsage, "jobs", "list", "--limit", "0")
 	b.run(exitUsage, "replay", one, "--batch-size", "0")
+	b.run(exitUsage, "replay", one, "--canary", "--wait", "0")
 
 	b.bury(2, nil)
 	t.Run("completion", func(t *testing.T) {
