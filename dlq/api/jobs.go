@@ -289,7 +289,7 @@ func (s *Server) steer(ctx context.Context, st *steering, in *steerInput) (*jobO
 	}
 	j, err := s.letters.Job(ctx, id)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, s.toProblem(ctx, err, true)
 	}
 	return jobOutputOf(j), nil
 }
