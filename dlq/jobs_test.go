@@ -35,7 +35,8 @@ func TestCreateJob_IsReadBackAsItWasMade(t *testing.T) {
 	b := setup(t)
 	ids := []gocql.UUID{gocql.MustRandomUUID(), gocql.MustRandomUUID()}
 	for _, spec := range []JobSpec{
-		{Action: ActionReplay, IDs: append(ids, ids[0]), Rate: 2.5, BatchSize: 7, Canary: true, Follow: -1, Limit: 9},
+		{Action: ActionReplay, IDs: append(ids, ids[0]), Rate: 2.5, BatchSize: 7, Canary: true, Follow: 7 * time.Minute, Limit: 9},
+		{Action: ActionReplay, IDs: ids, Follow: -1},
 		{Action: ActionDiscard, Filter: Filter{Status: []Status{Failed}, ErrorClass: "x", EventType: "T", Aggregate: "a", Since: time.UnixMilli(5).UTC()}},
 	} {
 		made := b.mustCreateJob(t, spec)
