@@ -202,7 +202,7 @@ func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (dl
 	if len(spec.Filter.Status) == 0 {
 		spec.Filter.Status = spec.Statuses()
 	}
-	if !named && spec.Filter.Until.IsZero() {
+	if !named && (spec.Filter.Until.IsZero() || spec.Filter.Until.After(now)) {
 		spec.Filter.Until = now.UTC() // what dies after the preview is not meant
 	}
 	return spec, nil
