@@ -111,4 +111,20 @@ func TestBulk_JobIsSteered(t *testing.T) {
 	b.click("[data-key=job-cancel]")
 	b.confirm("no longer wanted")
 	b.sees(".title .badge", "cancelled")
+	// One that does what an operator may not is stopped by an operator, and goes on by an admin.
+	discard, err := w.letters.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionDiscard, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = w.open(access.Operator, "/jobs/"+discard.ID.String())
+	b.click("[data-key=job-pause]")
+	b.confirm("are you sure?")
+	b.sees(".title .badge", "paused")
+	if n := b.count("[data-key=job-resume]"); n != 0 {
+		t.Error("an operator is offered to resume a job that discards")
+	}
+	b = w.open(access.Admin, "/jobs/"+discard.ID.String())
+	b.click("[data-key=job-resume]")
+	b.confirm("I am")
+	b.sees(".title .badge", "queued")
 }

@@ -121,6 +121,6 @@ Object.assign(actions, {
 
 export const roleMeans = {
   viewer: "may look, and change nothing",
-  operator: "may replay, release, put aside and resolve; pause and resume jobs; repeat deliveries; confirm, ship and cancel orders; release messages and take them back",
+  operator: "may replay, release, put aside and resolve; pause jobs, and resume those that do no more than that; repeat deliveries; confirm, ship and cancel orders; release messages and take them back",
   admin: "may do everything: also discard, edit, purge, restore and cancel",
 };
