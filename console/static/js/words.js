@@ -22,6 +22,7 @@ const classes = {
   undecodable: ["The row could not be read as an event.", "Look at the raw columns. Mend the row at its writer, then discard this letter or resolve it by hand."],
   refused: ["The broker refused the record, and will again.", "Read the error; mend the topic or edit the event, then replay."],
   behind: ["An earlier event of its aggregate is a dead letter; this one waits for it.", "Act on the first letter of the aggregate; this one follows."],
+  interrupted: ["A relay before this one began to make a dead letter of it and did not end.", "Nothing to do: it goes out by itself once the breaker lets something through."],
   topic_unavailable: ["The topic could not be made or reached.", "See that the topic exists and has a leader, then replay."],
 };
 
