@@ -181,6 +181,42 @@ func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
 	})
 }
 
+// Of what a process listed and did not store, chains know that it was begun, until it
+// is stored.
+func TestChainsAndBegun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	begun := func() (out []ChainEntry) {
+		t.Helper()
+		if err := b.ChainsAndBegun(t.Context(), testTable, func(ChainEntry) error { return nil }, func(e ChainEntry) { out = append(out, e) }); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	l := testLetter("a", 7)
+	b.mustBury(t, testLetter("a", 6))
+	life, _ := b.trouble(t, "dead_letter_queue", engine.OpCAS, 0, casFaults["unavailable"])
+	if st, err := b.another(t, patient).Bury(life, l); err == nil {
+		t.Fatalf("Bury() = %s", st)
+	}
+	b.heal(t)
+	want := ChainEntry{EventID: l.EventID, AggregateID: "a", Sequence: 7, WrittenAt: l.WrittenAt}
+	if got := begun(); len(got) != 1 || got[0] != want {
+		t.Errorf("begun are %+v, want %+v", got, want)
+	}
+	chain, err := b.Chain(t.Context(), testTable, "a")
+	if err != nil || len(chain) != 1 || len(b.chainsOf(t, testTable)) != 1 {
+		t.Errorf("Chain() = %+v, %v, want the letter that is stored", chain, err)
+	}
+	b.mustBury(t, l)
+	if got := begun(); len(got) != 0 {
+		t.Errorf("begun are %+v, want none", got)
+	}
+	if n := len(b.chainsOf(t, testTable)); n != 2 {
+		t.Errorf("%d letters, want both", n)
+	}
+}
+
 // mustShow checks that listings show the letter once, and as it stands. What a
 // crash has left they remove.
 func (b *bundle) mustShow(t testing.TB, id gocql.UUID) {

@@ -29,6 +29,18 @@ const chainPage = 50
 // A letter for which Bury returned before Chains began is not missed, whatever
 // crashed since.
 func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) error) error {
+	return s.ChainsAndBegun(ctx, table, f, func(ChainEntry) {})
+}
+
+// ChainsAndBegun is Chains, and calls begun, from the goroutine of f, for each event
+// of which a letter is listed and not stored: whoever began to bury it died before
+// that, or may still store it at any time. Of such an entry the event, its aggregate,
+// its number and its write time are known.
+//
+// A letter is on the lists before Bury asks the fence (WithFence) and stores it. So
+// one that passed the fence before ChainsAndBegun was called, and was not stored yet,
+// is among those begun.
+func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEntry) error, begun func(ChainEntry)) error {
 	g, gctx := errgroup.WithContext(ctx)
 	next := make(chan int, chainBuckets)
 	for bucket := range chainBuckets {
@@ -64,7 +76,9 @@ func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) err
 			select {
 			case entries := <-found:
 				for _, e := range entries {
-					if err := f(e); err != nil {
+					if e.begun() {
+						begun(e)
+					} else if err := f(e); err != nil {
 						return err
 					}
 				}
@@ -76,6 +90,9 @@ func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) err
 	})
 	return g.Wait()
 }
+
+// begun says that the letter is listed and not stored.
+func (e *ChainEntry) begun() bool { return e.Status == "" }
 
 // bucket reads the letters of a bucket.
 func (s *Store) bucket(ctx context.Context, table string, bucket int) (entries []ChainEntry, err error) {
@@ -93,7 +110,9 @@ const chainReaders = 8
 func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntry, error) {
 	var out []ChainEntry
 	err := s.walk(ctx, table, s.selects(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
-		out = append(out, e)
+		if !e.begun() {
+			out = append(out, e)
+		}
 		return nil
 	})
 	return out, err
@@ -122,7 +141,8 @@ func (s *Store) walk(ctx context.Context, table string, q *gocql.Query, f func(C
 	return nil
 }
 
-// chainEntries calls f for those of a page that are open and stand there.
+// chainEntries calls f for those of a page that are open and stand there, and for those
+// that are only begun.
 func (s *Store) chainEntries(ctx context.Context, table string, page []chainKey, f func(ChainEntry) error) error {
 	if len(page) == 0 {
 		return nil
@@ -142,6 +162,10 @@ func (s *Store) chainEntries(ctx context.Context, table string, page []chainKey,
 			// decided and left undone, which this settles.
 			l, err = s.read(ctx, k.event, s.stmt.entry, (*Letter).entryDest, s.serial)
 			if errors.Is(err, ErrNotFound) {
+				err = f(ChainEntry{EventID: k.event, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt})
+				if err != nil {
+					return err
+				}
 				continue
 			}
 			if err != nil {

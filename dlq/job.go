@@ -183,6 +183,9 @@ func (s *JobSpec) Validate() error {
 	if s.Canary && s.Action != ActionReplay {
 		errs = append(errs, fmt.Errorf("canary: only a replay has one, not %s", s.Action))
 	}
+	if s.Canary && s.Follow < 0 {
+		errs = append(errs, errors.New("canary: it has to wait for what becomes of letters, so follow must not be negative"))
+	}
 	if err := s.Filter.validate(); err != nil {
 		errs = append(errs, err)
 	}

@@ -35,7 +35,8 @@ func TestCreateJob_IsReadBackAsItWasMade(t *testing.T) {
 	b := setup(t)
 	ids := []gocql.UUID{gocql.MustRandomUUID(), gocql.MustRandomUUID()}
 	for _, spec := range []JobSpec{
-		{Action: ActionReplay, IDs: append(ids, ids[0]), Rate: 2.5, BatchSize: 7, Canary: true, Follow: -1, Limit: 9},
+		{Action: ActionReplay, IDs: append(ids, ids[0]), Rate: 2.5, BatchSize: 7, Canary: true, Follow: 7 * time.Minute, Limit: 9},
+		{Action: ActionReplay, IDs: ids, Follow: -1},
 		{Action: ActionDiscard, Filter: Filter{Status: []Status{Failed}, ErrorClass: "x", EventType: "T", Aggregate: "a", Since: time.UnixMilli(5).UTC()}},
 	} {
 		made := b.mustCreateJob(t, spec)
@@ -73,6 +74,7 @@ func TestCreateJob_SaysWhatIsWrong(t *testing.T) {
 		"rate -1":          {Action: ActionReplay, Rate: -1},
 		"batch size 1001":  {Action: ActionReplay, BatchSize: 1001},
 		"canary":           {Action: ActionDiscard, Canary: true},
+		"follow":           {Action: ActionReplay, Canary: true, Follow: -1},
 		`status "dead"`:    {Action: ActionPark, Filter: Filter{Status: []Status{"dead"}}},
 	} {
 		if _, err := b.CreateJob(t.Context(), spec, eve); err == nil || !strings.Contains(err.Error(), want) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -111,6 +112,9 @@ func (s *Store) Copy(ctx context.Context, event gocql.UUID) (Copy, error) {
 	if err != nil {
 		return Copy{}, err
 	}
+	if l.Edit != nil && !slices.ContainsFunc(c.Edits, func(e Edited) bool { return e.ID == l.EditedID }) {
+		c.Edits = append(c.Edits, *l.Edit) // the history is too long to know of it, and the letter names it
+	}
 	return c, nil
 }
 
@@ -191,16 +195,22 @@ func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, e
 // After that nobody knows that the event was dealt with: its row in the outbox
 // must be gone for good. It is refused for a letter that was not purged.
 func (s *Store) Forget(ctx context.Context, event gocql.UUID) error {
+	var tried *Letter
 	for a := s.again(ctx); ; {
-		err := s.forget(ctx, event)
+		err := s.forget(ctx, event, &tried)
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrRefused) || hopeless(err) || !a.Pause() {
 			return err
 		}
 	}
 }
 
-func (s *Store) forget(ctx context.Context, event gocql.UUID) error {
+// forget is one try; tried becomes the letter of a transaction whose answer was lost.
+func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **Letter) error {
 	l, err := s.read(ctx, event, s.stmt.entry, (*Letter).entryDest, s.serial)
+	if errors.Is(err, ErrNotFound) && *tried != nil { // it was decided
+		s.clearForgotten(ctx, *tried)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -212,18 +222,24 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID) error {
 	applied, err := s.query(qctx, "DELETE FROM "+s.stmt.letters+" WHERE event_id = ? IF version = ?", event, l.Version).
 		SerialConsistency(s.serial).MapScanCAS(map[string]any{})
 	if err != nil {
+		*tried = &l
 		return fmt.Errorf("forget dead letter %s: %w", event, err)
 	}
 	if !applied {
 		return fmt.Errorf("forget dead letter %s: somebody changed it meanwhile", event)
 	}
-	if err := s.removeEdits(ctx, event); err != nil { // of a version that left them
-		s.log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", event, "err", err)
-	}
-	if err := s.drop(ctx, &l, l.Version, shelves(&l), false); err != nil {
-		s.log.Debug("an entry without a letter stays for its readers", "event_id", event, "err", err)
-	}
+	s.clearForgotten(ctx, &l)
 	return nil
+}
+
+// clearForgotten removes what is left beside the outline, which is gone.
+func (s *Store) clearForgotten(ctx context.Context, l *Letter) {
+	if err := s.removeEdits(ctx, l.EventID); err != nil { // of a version that left them
+		s.log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", l.EventID, "err", err)
+	}
+	if err := s.drop(ctx, l, l.Version, shelves(l), false); err != nil {
+		s.log.Debug("an entry without a letter stays for its readers", "event_id", l.EventID, "err", err)
+	}
 }
 
 func blobOrNull(b []byte) any {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 )
 
 // resolved is a letter of all columns that was replayed.
@@ -148,6 +150,61 @@ func TestForget_OnlyWhatWasPurged(t *testing.T) {
 	}
 	if err := b.Forget(t.Context(), l.EventID); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Forget() again = %v", err)
+	}
+}
+
+// What was forgotten although nobody said so is on no list either: nobody would ever
+// take it off, and it would count for good.
+func TestForget_AnswerLost(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"applied", "decided", "undecided", "connection lost, applied"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			l := b.resolvedLetter(t)
+			if err := b.Purge(t.Context(), l.EventID, Purge{}, eve); err != nil {
+				t.Fatal(err)
+			}
+			hits := b.fault("dead_letter_queue", engine.OpCAS, 0, 1, casFaults[how])
+			if err := b.Forget(t.Context(), l.EventID); err != nil || hits() != 1 {
+				t.Errorf("Forget() = %v after %d faults", err, hits())
+			}
+			if stats, err := b.Stats(t.Context()); err != nil || stats.ByStatus[Archived] != 0 {
+				t.Errorf("Stats() counts %d archived letters (%v), want none", stats.ByStatus[Archived], err)
+			}
+		})
+	}
+}
+
+// An edit that the letter's history is too long to know of is in its copy, or the
+// letter would name one that is not there once it was purged and restored.
+func TestCopy_OfAnEditThatTheHistoryHasForgotten(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := testLetter("order-1", 1)
+	b.mustBury(t, l)
+	edited, err := b.Edit(t.Context(), l.EventID, Edit{Payload: []byte(`{"n":2}`), ContentType: l.ContentType}, eve, 0)
+	if err == nil {
+		err = b.Discard(t.Context(), l.EventID, eve)
+	}
+	if err == nil { // as a thousand changes do
+		err = b.session.Query("DELETE history[2] FROM dead_letter_queue WHERE event_id = ?", l.EventID).Exec()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Copy(t.Context(), l.EventID)
+	if err != nil || len(c.Edits) != 1 || c.Edits[0].ID != edited {
+		t.Fatalf("Copy() has the edits %+v (%v), want %s", c.Edits, err, edited)
+	}
+	if err := b.Purge(t.Context(), l.EventID, Purge{Archive: "object"}, eve); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Restore(t.Context(), l.EventID, &c, eve); err != nil {
+		t.Fatal(err)
+	}
+	if now := b.mustRead(t, l.EventID); now.Edit == nil || string(now.Content().Payload) != `{"n":2}` {
+		t.Errorf("restored: %+v", now)
 	}
 }
 

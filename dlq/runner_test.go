@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
@@ -355,6 +356,82 @@ func TestRunner_PausedAndResumedAtOnce(t *testing.T) {
 		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
 	}
 	b.actedOnce(t, j.ID, 1, ids)
+}
+
+// claimedJob is a job that a runner has claimed, and not begun to act on.
+type claimedJob struct {
+	*worker
+	b       *bundle
+	claimed int64 // the version
+	letters int
+}
+
+func (b *bundle) claimJob(t *testing.T, r *Runner, spec JobSpec, letters int) *claimedJob {
+	t.Helper()
+	id := b.mustCreateJob(t, spec).ID
+	j, err := b.changeJob(t.Context(), id, "claim", func(j *Job) (bool, error) {
+		j.State, j.Started, j.ClaimedBy, j.ClaimedUntil = JobRunning, b.millis(), r.cfg.Owner, b.millis().Add(time.Hour)
+		j.Progress.Total = letters
+		return true, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &claimedJob{&worker{Runner: r, id: id, j: j, limit: rate.NewLimiter(rate.Inf, 1), batches: make(map[int64][]actedOn)}, b, j.Version, letters}
+}
+
+// goOn resumes the job, has it run, and holds it to have done all letters.
+func (w *claimedJob) goOn(t *testing.T) {
+	t.Helper()
+	if err := w.b.ResumeJob(t.Context(), w.id, eve); err != nil {
+		t.Fatal(err)
+	}
+	w.giveBack(t.Context())
+	if j, err := w.RunJob(t.Context(), w.id); err != nil || j.State != JobDone || j.Progress.Done != w.letters {
+		t.Errorf("%s: the report is %s %+v (%v), want %d letters done", j.Action, j.State, j.Progress, err, w.letters)
+	}
+}
+
+// A job that is paused while its runner looks for the next letters, which are the
+// last ones, goes on with them when it is resumed.
+func TestRunner_PausedWhilePlanningTheLastBatch(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ids := b.buryMany(t, 3, nil)
+	r := NewRunner(b.Store, RunnerConfig{Owner: "r1", Poll: time.Hour})
+	for _, spec := range []JobSpec{{Action: ActionRelease, IDs: ids}, {Action: ActionDiscard, Filter: Filter{EventType: "OrderCreated"}}} {
+		w := b.claimJob(t, r, spec, len(ids))
+		if err := b.PauseJob(t.Context(), w.id, eve); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.plan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.goOn(t)
+	}
+}
+
+// While a runner looks for the next letters, which takes long where few are meant of
+// many, it keeps the job from others, and hears that it is paused.
+func TestRunner_KeepsTheJobWhilePlanning(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	ctx := t.Context()
+	ids := b.buryMany(t, 3, nil)
+	r := NewRunner(b.Store, quick("r1"))
+	w := b.claimJob(t, r, JobSpec{Action: ActionDiscard, Filter: Filter{EventType: "OrderCreated"}}, len(ids))
+	frozen := b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "dead_letter_lookups"}, Effect: faults.Effect{Freeze: true}})
+	planned := make(chan error, 1)
+	go func() { planned <- w.plan(ctx) }()
+	b.jobWhen(t, w.id, "kept", func(j *Job) bool { return j.Version > w.claimed+1 })
+	if err := b.PauseJob(ctx, w.id, eve); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-planned; err != nil {
+		t.Errorf("plan() = %v", err)
+	}
+	_ = b.node.Faults().Remove(frozen)
+	w.goOn(t)
 }
 
 // The canary stops a replay that fails as before, and lets go on one that does not.

@@ -217,25 +217,31 @@ func (w *worker) plan(ctx context.Context) error {
 		if w.j.cursor.At > 0 {
 			f.After = after
 		}
-		if err := w.store.List(ctx, f, func(l *Letter) error {
-			after = l.Position()
-			if !w.j.Means(l) {
+		j := w.j // it may take long where few are meant of many
+		if err := w.during(ctx, func(ctx context.Context) error {
+			return w.store.List(ctx, f, func(l *Letter) error {
+				after = l.Position()
+				if !j.Means(l) {
+					return nil
+				}
+				ids = append(ids, l.EventID)
+				if len(ids) == size {
+					return ErrStop
+				}
 				return nil
-			}
-			ids = append(ids, l.EventID)
-			if len(ids) == size {
-				return ErrStop
-			}
-			return nil
-		}); err != nil {
+			})
+		}); err != nil || w.j.State != JobRunning {
 			return err
 		}
 	}
 	return w.save(ctx, func(j *Job) {
+		if j.State != JobRunning {
+			return // it was paused or cancelled meanwhile: the batch is looked for again
+		}
 		if len(ids) < size || size == 0 {
 			j.cursor.End = true
 		}
-		if len(ids) == 0 || j.State != JobRunning {
+		if len(ids) == 0 {
 			return
 		}
 		j.ids = ids

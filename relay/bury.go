@@ -145,6 +145,7 @@ func (p *publisher) writeFront(l *lane) bool {
 		p.mu.Unlock()
 		return false
 	}
+	delete(p.letters.begun, it.event.ID)
 	if status.Open() {
 		at := notBefore(atOf(letter.Strategy, letter.NextAttempt), it.event.DeliverAt)
 		group := p.letters.group(letter.Rule, letter.FailureKey)
@@ -241,6 +242,10 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 	if behind {
 		letter.Status = dlq.Parked
 		letter.Strategy = dlq.StrategyFollow
+		return letter
+	}
+	if d.class == classInterrupted { // it has not failed, so no rule is asked
+		letter.Strategy = dlq.StrategyBreakerClose
 		return letter
 	}
 	choice := p.cfg.rules.Choose(&dlq.Subject{

@@ -73,8 +73,8 @@ func (g *letterGroup) room(now time.Time, above int) int {
 		return 0
 	case g.letters <= above || g.stage == len(canaryStages):
 		return -1
-	default:
-		return canaryStages[g.stage] - g.started
+	default: // more may be under way than the stage has, from when the group was small
+		return max(0, canaryStages[g.stage]-g.started)
 	}
 }
 
@@ -107,6 +107,7 @@ func (g *letterGroup) returned() {
 func (g *letterGroup) died(now, next time.Time, above int, text string) (stop bool) {
 	g.underWay--
 	if above < 0 || g.letters <= above {
+		g.started = max(g.started-1, 0)
 		return false
 	}
 	stop = !now.Before(g.until) // several may come back at once

@@ -20,6 +20,7 @@ const (
 	classUndecodable  = "undecodable"       // the row is no event
 	classRefused      = "refused"           // the broker refused the record for another reason
 	classBehind       = "behind"            // an earlier event of the aggregate is a dead letter
+	classInterrupted  = "interrupted"       // a relay before this one began to make it a dead letter and did not end
 )
 
 // death says why an event becomes a dead letter.
@@ -37,6 +38,9 @@ type letters struct {
 
 	chains map[gocql.UUID]*chain // by aggregate; by event id if nothing waits for the letter
 	known  map[gocql.UUID]letterKey
+	// begun are the events of which a relay before this one began to make dead letters
+	// (interrupted).
+	begun  map[gocql.UUID]struct{}
 	due    dueChains                 // those that time alone keeps from being replayed
 	groups map[groupKey]*letterGroup // of equal errors under one rule
 	gated  map[*letterGroup]struct{} // those with chains that are due and wait

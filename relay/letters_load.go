@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -15,6 +17,7 @@ import (
 // deadLetters are the open dead letters at the relay's start.
 type deadLetters struct {
 	entries []dlq.ChainEntry
+	begun   map[gocql.UUID]struct{} // as in letters
 	// since is when the first replay began of which the end is not known, zero if
 	// there is none: from there on the topics say whether the event is in them.
 	since time.Time
@@ -28,12 +31,16 @@ func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, er
 		return d, nil
 	}
 	if err := r.untilRead(ctx, "cannot read the dead letters; nothing is published before that", func() error {
-		d.entries, d.since = d.entries[:0], time.Time{}
-		err := p.letters.store.Chains(ctx, p.letters.table, func(e dlq.ChainEntry) error {
+		d.entries, d.begun, d.since = d.entries[:0], make(map[gocql.UUID]struct{}), time.Time{}
+		err := p.letters.store.ChainsAndBegun(ctx, p.letters.table, func(e dlq.ChainEntry) error {
 			if e.Status.Open() && r.ownLetter(p, e.EventID, e.AggregateID, e.WrittenAt) {
 				d.entries = append(d.entries, e)
 			}
 			return nil
+		}, func(e dlq.ChainEntry) {
+			if r.own.text(e.AggregateID) {
+				d.begun[e.EventID] = struct{}{}
+			}
 		})
 		if err == nil {
 			err = d.claims(ctx, p.letters.store)
@@ -78,6 +85,7 @@ func (d *deadLetters) note(p *publisher) {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.letters.begun = d.begun
 	for i := range d.entries {
 		e := &d.entries[i]
 		key := outbox.IDOf(e.AggregateID)

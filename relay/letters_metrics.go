@@ -46,7 +46,7 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 	for _, s := range []BreakerState{BreakerClosed, BreakerHalfOpen, BreakerOpen} {
 		m.breakerChanges.WithLabelValues(s.String())
 	}
-	for _, c := range []string{classBreakerOpen, classAttemptsUsed, classTooLarge, classTopicRefused, classUndecodable, classRefused, classBehind} {
+	for _, c := range []string{classBreakerOpen, classAttemptsUsed, classTooLarge, classTopicRefused, classUndecodable, classRefused, classBehind, classInterrupted} {
 		m.buried.WithLabelValues(c)
 	}
 	for _, s := range dlq.Strategies {

@@ -206,6 +206,8 @@ func (p *publisher) take(o *offer, size int64) {
 	it := &item{by: o.by, scanned: o.by == byBackfill && p.older.old(o.written), event: o.event, written: o.written, topic: topic, topicErr: topicErr, bytes: size, shown: o.by == bySweep}
 	if o.bad != nil && p.letters.on() {
 		it.death = &death{class: classOf(o.bad), err: o.bad} // also if it is parked or spilled
+	} else {
+		it.death = p.letters.interrupted(o.event.ID)
 	}
 	if o.settled != nil {
 		it.settled = append(it.one[:0], o.settled)

@@ -164,7 +164,7 @@ func (r *Relay) standBy(ctx context.Context) error {
 		return nil
 	}
 	r.readback.Load().ticket.withdraw()
-	r.log.Info("the partition key of the outbox table is not the aggregate, so it is carried whole, by shard 0; this one has nothing to do", "table", r.table.String())
+	r.log.Info("the partition key of the outbox table is not the aggregate, so it is carried whole, by shard 0; this one has nothing to do")
 	r.mu.Lock()
 	r.idle = true
 	r.mu.Unlock()

@@ -58,7 +58,7 @@ func (s *sweep) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start the CDC reader: %w", err)
 	}
-	s.log.Info("reading the CDC log", "table", s.table.String(), "confidence_window", s.cfg.ConfidenceWindow)
+	s.log.Info("reading the CDC log", "confidence_window", s.cfg.ConfidenceWindow)
 	// While the library waits to hand itself the next generation it looks at
 	// Stop alone, not at the context, so Stop comes first.
 	reading, end := context.WithCancelCause(context.WithoutCancel(ctx))

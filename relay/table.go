@@ -18,11 +18,11 @@ func (r *Relay) findTable(ctx context.Context) error {
 			r.table, r.lookup = t, cqlLookup(r.cfg.Session, t)
 			r.own = portionOf(r.cfg.Shard, t)
 			if !t.Numbered() {
-				r.log.Info("the outbox table has no sequence numbers; the order of an aggregate's events is that of their writes", "table", t.String())
+				r.log.Info("the outbox table has no sequence numbers; the order of an aggregate's events is that of their writes")
 			}
 			if ttl, window := facts.cdcTTL, r.cfg.ConfidenceWindow; ttl > 0 && ttl <= window {
 				r.log.Warn("the CDC log keeps its rows no longer than the confidence window, so the sweep finds none, and what the tail misses is lost",
-					"table", t.String(), "cdc_ttl", ttl, "confidence_window", window, "fix", enableCDC(t.String()))
+					"cdc_ttl", ttl, "confidence_window", window, "fix", enableCDC(t.String()))
 			}
 			return nil
 		}

@@ -46,6 +46,9 @@ func (a *adminServer) works(f daemon.Readiness) { a.ready.Store(&f) }
 // waits is told why the database is not reached.
 func (w *waiting) waits(err error) {
 	why := strings.TrimSpace(err.Error())
+	if text := hintOf(err); text != "" {
+		why += " (" + text + ")"
+	}
 	w.why.Store(&why)
 }
 

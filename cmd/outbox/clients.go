@@ -48,7 +48,7 @@ func (c scyllaConfig) session(keyspace string) (*gocql.Session, error) {
 		return s, nil
 	}
 	return nil, withHint(fmt.Errorf("connect to ScyllaDB at %s: %w", strings.Join(c.Hosts, ", "), err),
-		"is it running there, and reachable? --scylla-hosts or OUTBOX_SCYLLA_HOSTS names other hosts")
+		"is it running there, and reachable? Check user, password and TLS; --scylla-hosts or OUTBOX_SCYLLA_HOSTS names other hosts")
 }
 
 // sessionOnceUp is session for a service: it waits, with back-off, for a
@@ -67,7 +67,7 @@ func (c scyllaConfig) sessionOnceUp(ctx context.Context, keyspace string, log *s
 		if c.waits != nil {
 			c.waits(err)
 		}
-		log.Warn("database not reachable yet; trying again", "wait", wait, "err", err)
+		log.Warn("database not there yet; trying again", "wait", wait, "err", err, "hint", hintOf(err))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

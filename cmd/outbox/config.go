@@ -246,7 +246,7 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 		TagName:          "koanf",
 		WeaklyTypedInput: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
-			mapstructure.StringToTimeDurationHookFunc(),
+			durationHook(),
 			mapstructure.StringToSliceHookFunc(","),
 		),
 	}})

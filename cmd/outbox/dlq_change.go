@@ -194,13 +194,15 @@ func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (dl
 		return spec, err
 	case f.rate < 0:
 		return spec, usageError{fmt.Errorf("--rate %v must not be negative", f.rate)}
+	case f.canary && spec.Follow < 0:
+		return spec, usageError{errors.New("--canary waits for what becomes of letters: use it with --wait, or --detach")}
 	case f.batchSize < 1 || f.batchSize > dlq.MaxBatchSize:
 		return spec, usageError{fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, dlq.MaxBatchSize)}
 	}
 	if len(spec.Filter.Status) == 0 {
 		spec.Filter.Status = spec.Statuses()
 	}
-	if !named && spec.Filter.Until.IsZero() {
+	if !named && (spec.Filter.Until.IsZero() || spec.Filter.Until.After(now)) {
 		spec.Filter.Until = now.UTC() // what dies after the preview is not meant
 	}
 	return spec, nil

@@ -99,6 +99,7 @@ func TestDLQ_Jobs(t *testing.T) {
 	b.run(exitUsage, "jobs", "show", "x")
 	b.run(exitUsage, "jobs", "list", "--limit", "0")
 	b.run(exitUsage, "replay", one, "--batch-size", "0")
+	b.run(exitUsage, "replay", one, "--canary", "--wait", "0")
 
 	b.bury(2, nil)
 	t.Run("completion", func(t *testing.T) {
@@ -173,5 +174,18 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	b.relaySays("running", "open", -time.Hour)
 	if errOut := replay(exitWaits, "--force"); !strings.Contains(errOut, "going on") {
 		t.Errorf("replay --force says %q", errOut)
+	}
+}
+
+// What dies between the preview and the yes is not meant, also where the filter ends later.
+func TestDLQChange_EndsWithThePreview(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	for _, end := range []string{"", "2026-03-04", "2026-03-05T00:00:00Z"} {
+		f := dlqChangeFlags{all: end == "", output: "table", batchSize: 1}
+		f.end = end
+		if spec, err := f.check(dlq.ActionDiscard, false, now); err != nil || !spec.Filter.Until.Equal(now) {
+			t.Errorf("--end-date %q means what died before %s (%v), want before %s", end, spec.Filter.Until, err, now)
+		}
 	}
 }

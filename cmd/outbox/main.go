@@ -36,9 +36,14 @@ func run(args []string, out, errOut io.Writer) int {
 	defer stop()
 	root := newRoot(out, errOut)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	began := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
+	}
+	if !began && hintOf(err) == "" { // no such command, or not with these arguments
+		err = usageError{withHint(err, "%s --help shows how it is used", cmd.CommandPath())}
 	}
 	var quiet quietError
 	if errors.As(err, &quiet) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -19,11 +20,22 @@ type progress struct {
 	total    func() int64 // 0 while it is not known
 	done     func() int64
 	detail   func() string // more to show at the end of the line; may be nil
+	columns  func() int    // of the terminal; 0 while they are not known
 }
 
 func newProgress(w io.Writer, total int64, done func() int64, detail func() string) *progress {
-	f, ok := w.(*os.File)
-	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd())), total: func() int64 { return total }, done: done, detail: detail}
+	p := &progress{w: w, total: func() int64 { return total }, done: done, detail: detail}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.terminal = true
+		p.columns = func() int {
+			columns, _, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				return 0
+			}
+			return columns
+		}
+	}
+	return p
 }
 
 // run draws until ctx ends, then once more.
@@ -61,14 +73,24 @@ func (p *progress) run(ctx context.Context) {
 const barWidth = 30
 
 func (p *progress) draw(n int64, rate float64, end bool) {
-	line := fmt.Sprintf("%d", n)
-	if total := p.total(); total > 0 {
-		filled := int(min(n, total) * barWidth / total)
-		line = fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("█", filled), strings.Repeat("·", barWidth-filled), n, total)
+	text, total := fmt.Sprintf("%d", n), p.total()
+	if total > 0 {
+		text += fmt.Sprintf("/%d", total)
 	}
-	line += fmt.Sprintf("  %.0f/s", rate)
+	text += fmt.Sprintf("  %.0f/s", rate)
 	if p.detail != nil {
-		line += "  " + p.detail()
+		text += "  " + p.detail()
+	}
+	bar := barWidth
+	if p.terminal && !end && p.columns() > 0 {
+		// A line that wraps cannot be drawn over: each time it would leave a part behind.
+		text = cut(text, p.columns()-1)
+		bar = min(bar, p.columns()-1-utf8.RuneCountInString(text)-len("[] "))
+	}
+	line := text
+	if total > 0 && bar > 0 {
+		filled := int(min(n, total) * int64(bar) / total)
+		line = fmt.Sprintf("[%s%s] %s", strings.Repeat("█", filled), strings.Repeat("·", bar-filled), text)
 	}
 	switch {
 	case !p.terminal:
@@ -78,4 +100,12 @@ func (p *progress) draw(n int64, rate float64, end bool) {
 	default:
 		fmt.Fprintf(p.w, "\r\x1b[K%s", line)
 	}
+}
+
+// cut is as much of text as fits into so many columns.
+func cut(text string, columns int) string {
+	if r := []rune(text); len(r) > columns {
+		return string(r[:max(columns, 0)])
+	}
+	return text
 }

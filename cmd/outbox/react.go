@@ -58,7 +58,7 @@ func reactRulesFrom(list any) ([]react.Rule, error) {
 	}
 	var out []react.Rule
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result: &out, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: mapstructure.StringToTimeDurationHookFunc(),
+		Result: &out, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: durationHook(),
 	})
 	if err == nil {
 		err = d.Decode(list)

@@ -54,7 +54,7 @@ func rulesFrom(list any) ([]dlq.StrategyRule, error) {
 	}
 	var out []dlq.StrategyRule
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result: &out, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: mapstructure.StringToTimeDurationHookFunc(),
+		Result: &out, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: durationHook(),
 	})
 	if err == nil {
 		err = d.Decode(list)

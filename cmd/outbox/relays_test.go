@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -45,7 +46,8 @@ relay:
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
-	all, err := c.newRelays(confs, b.session, slog.New(slog.DiscardHandler), reg)
+	var log logtest.Buffer
+	all, err := c.newRelays(confs, b.session, slog.New(slog.NewTextHandler(&log, nil)), reg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +58,14 @@ relay:
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("run() error = %v", err)
+		}
+		if !strings.Contains(log.String(), "no sequence numbers") {
+			t.Errorf("the log does not say that a table has no sequence numbers:\n%s", log.String())
+		}
+		for line := range strings.Lines(log.String()) {
+			if strings.Count(line, " table=") != 1 {
+				t.Errorf("the table stands not once in the log's line %s", line)
+			}
 		}
 	}()
 

@@ -68,7 +68,7 @@ func reachable(ctx context.Context, client *kgo.Client, seeds []string) error {
 	defer cancel()
 	if err := client.Ping(ctx); err != nil {
 		return withHint(fmt.Errorf("connect to Kafka at %s: %w", strings.Join(seeds, ", "), err),
-			"is it running there, and reachable? --kafka-seeds or OUTBOX_KAFKA_SEEDS names other brokers")
+			"is it running there, and reachable? Check SASL and TLS; --kafka-seeds or OUTBOX_KAFKA_SEEDS names other brokers")
 	}
 	return nil
 }

@@ -81,6 +81,21 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 				t.Errorf("a job to %s by %s = %d: %s", action, role, a.code, a.body)
 			}
 		}
+		// Nor does a job go on that somebody else has paused; to stop one is an operator's.
+		job, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: action}, dlq.Actor{Name: "mara"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, role := range access.Roles {
+			path := "/v1/dlq/jobs/" + job.ID.String()
+			if a := b.ask(t, role, "POST", path+"/pause", `{}`); (a.code == http.StatusOK) != role.May(access.Operator) {
+				t.Errorf("pausing a job to %s by %s = %d: %s", action, role, a.code, a.body)
+			}
+			a := b.ask(t, role, "POST", path+"/resume", `{}`)
+			if forbidden := a.code == http.StatusForbidden; forbidden == role.May(need) || !forbidden && a.code != http.StatusOK {
+				t.Errorf("resuming a job to %s by %s = %d: %s", action, role, a.code, a.body)
+			}
+		}
 	}
 	if a := b.ask(t, access.Viewer, "GET", "/metrics", ""); a.code != http.StatusOK {
 		t.Errorf("/metrics by a viewer = %d", a.code)

@@ -85,7 +85,7 @@ func (s *Server) act(ctx context.Context, a *actionKind, in *actionInput) (*acti
 			return nil, s.toProblem(ctx, err, false)
 		}
 		out.Body.Preview = &p
-		return s.with(ctx, out, &l)
+		return s.with(ctx, out, &l, false)
 	}
 	err = s.audit.change(ctx, entry{Action: string(a.action), Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		by.Version = version
@@ -97,16 +97,16 @@ func (s *Server) act(ctx context.Context, a *actionKind, in *actionInput) (*acti
 	s.live.changed(id)
 	l, err := s.letters.Read(ctx, id)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, s.toProblem(ctx, err, true)
 	}
-	return s.with(ctx, out, &l)
+	return s.with(ctx, out, &l, true)
 }
 
-// with adds the letter to an answer.
-func (s *Server) with(ctx context.Context, out *actionOutput, l *dlq.Letter) (*actionOutput, error) {
+// with adds the letter to an answer; changed says that the request has changed it.
+func (s *Server) with(ctx context.Context, out *actionOutput, l *dlq.Letter, changed bool) (*actionOutput, error) {
 	some, err := s.summaries(ctx, []dlq.Letter{*l})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, s.toProblem(ctx, err, changed)
 	}
 	out.ETag, out.Body.Letter = etag(l.Version), some[0]
 	return out, nil

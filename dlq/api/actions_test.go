@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 )
 
 // auditBody is the answer of the audit.
@@ -272,5 +273,29 @@ func TestJobs(t *testing.T) {
 	}
 	if fmt.Sprint(got) != "map[cancel-job done:1 create-job done:3 pause-job done:1 pause-job refused:1 resume-job done:1]" {
 		t.Errorf("audit: %v", got)
+	}
+}
+
+// A change that was made, and what it made could not be read, is not told as one to
+// ask for again.
+func TestChange_MadeAndNotReadBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	l := b.bury(t, testLetter("a", 1), time.Time{})
+	job, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.fault("dead_letter_holds", engine.OpRead, 0)
+	b.fault("dead_letter_jobs", engine.OpRead, 1)
+	for _, path := range []string{"letters/" + l.EventID.String() + "/replay", "jobs/" + job.ID.String() + "/pause"} {
+		if p := b.ask(t, access.Operator, "POST", "/v1/dlq/"+path, `{"reason":"why"}`).problemIn(t, http.StatusServiceUnavailable); !p.OutcomeUnknown {
+			t.Errorf("%s: %+v, want it to say that the change may have been made", path, p)
+		}
+	}
+	for _, x := range b.auditLines(t, "") {
+		if x.State != auditDone {
+			t.Errorf("audit: %+v, want it done", x)
+		}
 	}
 }

@@ -137,7 +137,7 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 	}
 	s.live.changed(id)
 	if l, err = s.letters.Read(ctx, id); err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, s.toProblem(ctx, err, true)
 	}
 	out.ETag = etag(l.Version)
 	return out, nil

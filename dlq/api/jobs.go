@@ -115,13 +115,17 @@ type steering struct {
 	name, summary string
 	role          access.Role
 	do            func(*dlq.Store, context.Context, gocql.UUID, dlq.Actor) error
+	// goesOn says that the job changes letters because of it, so it takes the role
+	// that its action takes.
+	goesOn bool
 }
 
 // Cancelling is for administrators: what is left of a job has to be begun anew.
+// Any operator may stop any job.
 var steerings = []steering{
-	{"pause", "Stop it between two letters", access.Operator, (*dlq.Store).PauseJob},
-	{"resume", "Let it go on", access.Operator, (*dlq.Store).ResumeJob},
-	{"cancel", "End it; what it did stays done", access.Admin, (*dlq.Store).CancelJob},
+	{"pause", "Stop it between two letters", access.Operator, (*dlq.Store).PauseJob, false},
+	{"resume", "Let it go on; one that discards, purges, restores or sweeps needs the role admin", access.Operator, (*dlq.Store).ResumeJob, true},
+	{"cancel", "End it; what it did stays done", access.Admin, (*dlq.Store).CancelJob, false},
 }
 
 func (s *Server) registerJobs() {
@@ -155,9 +159,8 @@ func (s *Server) answer(what string, body reflect.Type) *huma.Response {
 
 func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput, error) {
 	b := &in.Body
-	p, _ := access.From(ctx)
-	if err := access.Permit(p, roleOf(b.Action)); err != nil {
-		return nil, newProblem(ctx, http.StatusForbidden, problemForbidden, err.Error())
+	if err := permitJob(ctx, b.Action); err != nil {
+		return nil, err
 	}
 	if b.Canary && b.Action != dlq.ActionReplay {
 		return nil, invalid(ctx, "body.canary", "only a replay has one")
@@ -204,7 +207,16 @@ func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput,
 	return out, nil
 }
 
-// roleOf is who may make a job of an action.
+// permitJob refuses a caller who may not have a job do the action.
+func permitJob(ctx context.Context, action dlq.Action) error {
+	p, _ := access.From(ctx)
+	if err := access.Permit(p, roleOf(action)); err != nil {
+		return newProblem(ctx, http.StatusForbidden, problemForbidden, err.Error())
+	}
+	return nil
+}
+
+// roleOf is who may make a job of an action, or let it go on.
 func roleOf(action dlq.Action) access.Role {
 	for _, a := range actions {
 		if a.action == action {
@@ -260,6 +272,15 @@ func (s *Server) steer(ctx context.Context, st *steering, in *steerInput) (*jobO
 	if err != nil {
 		return nil, err
 	}
+	if st.goesOn {
+		j, err := s.letters.Job(ctx, id)
+		if err != nil {
+			return nil, s.toProblem(ctx, err, false)
+		}
+		if err := permitJob(ctx, j.Action); err != nil {
+			return nil, err
+		}
+	}
 	err = s.audit.change(ctx, entry{Action: st.name + "-job", Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		return "", st.do(s.letters, ctx, id, by)
 	})
@@ -268,7 +289,7 @@ func (s *Server) steer(ctx context.Context, st *steering, in *steerInput) (*jobO
 	}
 	j, err := s.letters.Job(ctx, id)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, s.toProblem(ctx, err, true)
 	}
 	return jobOutputOf(j), nil
 }

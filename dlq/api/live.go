@@ -268,6 +268,9 @@ func (v *viewed) lookAtJobs(work, ctx context.Context) error {
 			continue
 		}
 		j, err := v.l.s.letters.Job(work, id)
+		if errors.Is(err, dlq.ErrNoJob) {
+			continue // somebody has removed its row
+		}
 		if err != nil {
 			return err
 		}

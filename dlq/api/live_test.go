@@ -230,3 +230,26 @@ func TestLive_OutlivesTheServersTimeouts(t *testing.T) {
 		})
 	}
 }
+
+// A job whose row somebody has removed does not look like a database that is away.
+func TestLive_JobIsGone(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	ctx := t.Context()
+	job, err := b.store.CreateJob(ctx, dlq.JobSpec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := viewed{l: b.live}
+	if err := v.lookAtJobs(ctx, ctx); err != nil || len(v.jobs) != 1 {
+		t.Fatalf("lookAtJobs() = %v, sees %v", err, v.jobs)
+	}
+	if err := b.session.Query("DELETE FROM dead_letter_jobs WHERE id = ?", job.ID).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := v.lookAtJobs(ctx, ctx); err != nil || len(v.jobs) != 0 {
+			t.Errorf("lookAtJobs() of a job that is gone = %v, sees %v", err, v.jobs)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -339,7 +340,7 @@ func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) d
 		b.WriteByte('\n')
 	}
 	if g.Type != "" {
-		fmt.Fprintf(&b, "outbox dlq list --error-type %s --event-type %s", g.Class, g.Type)
+		fmt.Fprintf(&b, "outbox dlq list --error-type %s --event-type %s", word(g.Class), word(g.Type))
 	} else {
 		b.WriteString("outbox dlq stats")
 	}
@@ -422,24 +423,26 @@ func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice)
 		all += n
 	}
 	settled := counts[dlq.Resolved] + counts[dlq.Archived]
-	share := math.NaN()
-	if all >= minResolution {
+	share := 1.0
+	if all > 0 {
 		share = float64(settled) / float64(all)
 	}
+	few := all < minResolution
 	w.metrics.resolution.Set(share)
+	if few {
+		w.metrics.resolution.Set(math.NaN())
+	}
 	limit := w.conf.ResolutionRate
 	if limit == -1 {
 		return out, nil
 	}
-	few := math.IsNaN(share)
-	value := share
-	if few {
-		value = 1
-	}
-	return w.limit(out, dlq.RuleResolution, now, value, limit, share < limit, few || share >= min(limit+clearRate, 1), func(n *dlq.Notice) {
-		n.Title = fmt.Sprintf("only %.0f %% of a day's dead letters are resolved, less than %.0f %%", 100*value, 100*limit)
-		if n.Resolved {
-			n.Title = fmt.Sprintf("%.0f %% of a day's dead letters are resolved", 100*value)
+	return w.limit(out, dlq.RuleResolution, now, share, limit, !few && share < limit, few || share >= min(limit+clearRate, 1), func(n *dlq.Notice) {
+		n.Title = fmt.Sprintf("only %.0f %% of a day's dead letters are resolved, less than %.0f %%", 100*share, 100*limit)
+		switch {
+		case n.Resolved && few:
+			n.Title = fmt.Sprintf("fewer than %d events of a day became dead letters, so how many are resolved is not looked at", minResolution)
+		case n.Resolved:
+			n.Title = fmt.Sprintf("%.0f %% of a day's dead letters are resolved", 100*share)
 		}
 		n.Text = fmt.Sprintf("%d of %d that died from %s to %s", settled, all, until.Add(-resolutionWindow).Format(time.RFC3339), until.Format(time.RFC3339))
 	}), nil
@@ -467,9 +470,21 @@ func (w *Watcher) parked(ctx context.Context, now time.Time, out []dlq.Notice) (
 		}
 		if !none {
 			n.Samples = []dlq.Sample{w.sample(&l)}
-			n.Text = fmt.Sprintf("The first is event %s, seq %d of %s. outbox dlq list --aggregate %s shows what is before it.", l.EventID, l.Sequence, l.AggregateID, l.AggregateID)
+			n.Text = fmt.Sprintf("The first is event %s, seq %d of %s. outbox dlq list --aggregate %s shows what is before it.", l.EventID, l.Sequence, l.AggregateID, word(l.AggregateID))
 		}
 	}), nil
+}
+
+// plainWord is what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/@-]*$`)
+
+// word is s as one word of a command that somebody may paste into a shell: whoever
+// writes events chooses their types and aggregates.
+func word(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // noticeID is the same for a notice that is told twice after a crash within the

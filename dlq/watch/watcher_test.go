@@ -301,6 +301,47 @@ func TestWatcher_ResolutionRate(t *testing.T) {
 	b.want(b.look(w), "over: 55 % of a day's dead letters are resolved")
 }
 
+// That too few died to tell is not said as if they were resolved.
+func TestWatcher_ResolutionRateOfFew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
+	b.bury(20, nil)
+	b.want(b.look(w)) // too young to be resolved
+	b.advance(3 * time.Hour)
+	b.want(b.look(w), "only 0 % of a day's dead letters are resolved, less than 50 %")
+	b.bury(3, nil)
+	b.advance(25 * time.Hour)
+	b.want(b.look(w))
+	told := b.look(w)
+	b.want(told, "over: fewer than 20 events of a day became dead letters")
+	if told[0].Value != 0 || !strings.Contains(told[0].Text, "0 of 3 that died") {
+		t.Errorf("notice %+v", told[0])
+	}
+}
+
+// What stands in events is one word of the commands that notices name.
+func TestWatcher_CommandsAreSafeToPaste(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.RatePerMinute, c.ResolutionRate = -1, -1 })
+	b.want(b.look(w))
+	b.bury(1, func(_ int, l *dlq.Letter) {
+		l.EventType, l.AggregateID, l.Status, l.ErrorClass = "It's; reboot", "$(reboot)", dlq.Parked, "refused"
+	})
+	b.bury(1, func(_ int, l *dlq.Letter) { l.EventType = "It's; reboot" })
+	b.advance(DefaultParkedAge + time.Minute)
+	text := ""
+	for _, n := range b.look(w) {
+		text += n.Text + "\n"
+	}
+	for _, want := range []string{`--event-type 'It'\''s; reboot'`, `--aggregate '$(reboot)'`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("notices say %q, want %q in them", text, want)
+		}
+	}
+}
+
 func TestWatcher_ParkedForTooLong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

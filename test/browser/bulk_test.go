@@ -49,6 +49,30 @@ func TestBulk_GroupIsReplayed(t *testing.T) {
 	b.sees("main", "There is no group, because no letter is open")
 }
 
+// What dies between the preview and the yes is not meant: the number that somebody
+// agreed to is that of the preview.
+func TestBulk_WhatDiesAfterThePreviewIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.background("jobs", dlq.NewRunner(w.letters, dlq.RunnerConfig{}).Run)
+	ids := []gocql.UUID{w.bury(nil), w.bury(nil)}
+	b := w.open(access.Admin, "/groups")
+	b.click(".group [data-key=act-discard]")
+	b.sees("dialog", "Type 2 to discard so many")
+	late := w.bury(nil)
+	b.fills("dialog [data-key=reason]", "test data")
+	b.fills("dialog [data-key=typed]", "2")
+	b.click("dialog [data-key=yes]")
+	b.gone("dialog")
+	b.sees(".title .badge", "done")
+	for _, id := range ids {
+		w.until(id, "discarded", func(l *dlq.Letter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
+	}
+	if l, err := w.letters.Read(t.Context(), late); err != nil || l.Status != dlq.Manual {
+		t.Errorf("the letter that died after the preview is %s (%v), want it manual", l.Status, err)
+	}
+}
+
 // Some letters are chosen in the table; discarding them takes their number.
 func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	t.Parallel()
@@ -111,4 +135,20 @@ func TestBulk_JobIsSteered(t *testing.T) {
 	b.click("[data-key=job-cancel]")
 	b.confirm("no longer wanted")
 	b.sees(".title .badge", "cancelled")
+	// One that does what an operator may not is stopped by an operator, and goes on by an admin.
+	discard, err := w.letters.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionDiscard, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = w.open(access.Operator, "/jobs/"+discard.ID.String())
+	b.click("[data-key=job-pause]")
+	b.confirm("are you sure?")
+	b.sees(".title .badge", "paused")
+	if n := b.count("[data-key=job-resume]"); n != 0 {
+		t.Error("an operator is offered to resume a job that discards")
+	}
+	b = w.open(access.Admin, "/jobs/"+discard.ID.String())
+	b.click("[data-key=job-resume]")
+	b.confirm("I am")
+	b.sees(".title .badge", "queued")
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,27 @@ func TestLetter_EditBeginsWithTheLastEdit(t *testing.T) {
 		if got := eval[string](b, `document.querySelector("[data-key=`+field+`]").value`); got != want {
 			t.Errorf("%s is %q, want %q", field, got, want)
 		}
+	}
+}
+
+// What is parked behind a letter that waits for somebody does not go on by itself.
+func TestOverview_SaysWhatWaitsForYou(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	first := w.bury(func(l *dlq.Letter) { l.AggregateID = "order-1" })
+	b := w.open(access.Viewer, "/")
+	b.sees(".say-title", "1 letter waits for you")
+	b.sees(".say", "No relay has been heard of")
+	for n := range int64(2) {
+		w.bury(func(l *dlq.Letter) {
+			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "order-1", 2+n, dlq.Parked, "behind"
+		})
+	}
+	w.relay()
+	b.sees(".say", "2 events are parked behind other letters.")
+	b.sees(".overview", "Relay orders")
+	if said := eval[string](b, `document.querySelector(".say").textContent`); strings.Contains(said, "without you") || strings.Contains(said, "No relay") {
+		t.Errorf("of letters that all wait for %s the overview says %q", first, said)
 	}
 }
 

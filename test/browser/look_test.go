@@ -185,6 +185,21 @@ func TestLook_Accessible(t *testing.T) {
 	}
 }
 
+// Between a phone's width and a desk's the bar at the top has too little room for one line.
+func TestLook_EveryWidth(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	b := w.open(access.Admin, "/")
+	for _, width := range []int64{320, 390, 701, 901, 1000, 1100, 1200, 1280, 1366} {
+		b.size(width, 860)
+		b.sees("#bar .tabs", "Audit") // drawn at that size
+		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
+			t.Errorf("in %d pixels the page is %d too wide", width, over)
+		}
+		b.shoot(fmt.Sprintf("width-%d", width))
+	}
+}
+
 // The console is as the system is, light or dark, until somebody says otherwise;
 // that is kept, and given up by choosing what the system has.
 func TestLook_Themes(t *testing.T) {

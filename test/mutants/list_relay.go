@@ -47,6 +47,11 @@ var relayMutants = []mutant{
 		old: ", dlq.WithFence(cfg.Fence)",
 		new: "",
 	}),
+	unit("TestFence_ALateDeadLetterPublishesNothingAgain", mutant{
+		name: "an event is published of which the owner before may still write a dead letter", file: "relay/offer.go",
+		old: "		it.death = p.letters.interrupted(o.event.ID)\n",
+		new: "		it.death = nil\n",
+	}),
 	unit("TestReadBacks_WhoeverDoesNotGoAlong", mutant{
 		name: "who reads the topics back for others takes them along when it ends", file: "relay/readback_shared.go",
 		old: "case ctx.Err() != nil: // it",

@@ -31,7 +31,8 @@ export function act(action, target, done) {
 
   const force = h("input", { type: "checkbox", "data-key": "force", onchange: look });
   const option = action === "purge" && h("label", { class: "check" }, force, " Failed and manual letters too, whose events are in no topic; what is parked behind them goes on");
-  const letters = one ? { ids: [target.id] } : target;
+  // What dies after the preview is not meant.
+  const letters = one ? { ids: [target.id] } : target.filter ? { filter: { ...target.filter, until: before(target.filter.until) } } : target;
   const wanted = () => ({ action, ...letters, ...(force.checked ? { force: true } : {}) });
   look();
 
@@ -97,6 +98,9 @@ export function act(action, target, done) {
     busy = false; update();
   }
 }
+
+// before is until, or now if that is earlier.
+const before = (until) => (until && new Date(until) < Date.now() ? until : new Date().toISOString());
 
 // previewView says what an action would do.
 function previewView(p, a, one) {

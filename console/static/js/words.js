@@ -22,6 +22,7 @@ const classes = {
   undecodable: ["The row could not be read as an event.", "Look at the raw columns. Mend the row at its writer, then discard this letter or resolve it by hand."],
   refused: ["The broker refused the record, and will again.", "Read the error; mend the topic or edit the event, then replay."],
   behind: ["An earlier event of its aggregate is a dead letter; this one waits for it.", "Act on the first letter of the aggregate; this one follows."],
+  interrupted: ["A relay before this one began to make a dead letter of it and did not end.", "Nothing to do: it goes out by itself once the breaker lets something through."],
   topic_unavailable: ["The topic could not be made or reached.", "See that the topic exists and has a leader, then replay."],
 };
 
@@ -121,6 +122,6 @@ Object.assign(actions, {
 
 export const roleMeans = {
   viewer: "may look, and change nothing",
-  operator: "may replay, release, put aside and resolve; pause and resume jobs; repeat deliveries; confirm, ship and cancel orders; release messages and take them back",
+  operator: "may replay, release, put aside and resolve; pause jobs, and resume those that do no more than that; repeat deliveries; confirm, ship and cancel orders; release messages and take them back",
   admin: "may do everything: also discard, edit, purge, restore and cancel",
 };

@@ -42,7 +42,7 @@ export function job(ctx) {
     fill(ctx.el, h("div", { class: "stack" },
       h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/jobs"), "data-key": "crumb" }, "Jobs"), " / ", h("span", { class: "mono break" }, j.id)),
         h("div", { class: "row between" }, h("div", { class: "row title" }, h("h1", { tabindex: "-1" }, `${title}: ${filterText(j)}`), stateBadge(j.state)),
-          h("div", { class: "row actions" }, (offered[j.state] ?? []).filter(may).map((a) => h("button", { type: "button", class: `button ${a === "cancel" ? "danger" : a === "resume" ? "primary" : ""}`, "data-key": `job-${a}`, onclick: () => change(a) }, says[a][0]))))),
+          h("div", { class: "row actions" }, (offered[j.state] ?? []).filter((a) => may(a) && (a !== "resume" || may(j.action))).map((a) => h("button", { type: "button", class: `button ${a === "cancel" ? "danger" : a === "resume" ? "primary" : ""}`, "data-key": `job-${a}`, onclick: () => change(a) }, says[a][0]))))),
       j.error && h("p", { class: `callout ${j.state === "failed" ? "bad" : "warn"}` }, sentence(j.error)),
       h("div", { class: "letter" },
         h("div", { class: "stack" },

@@ -1,10 +1,10 @@
 // Bulk operations, newest first.
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { ago, count, short, visible } from "../format.js";
+import { ago, count, short, utc, visible } from "../format.js";
 import { empty, failed, loading } from "../parts.js";
 import { href, query } from "../router.js";
-import { actions } from "../words.js";
+import { actions, open } from "../words.js";
 
 export const stateBadge = (s) => h("span", { class: `badge b-${{ queued: "archived", running: "processing", paused: "manual", done: "resolved", cancelled: "archived", failed: "failed" }[s] ?? "archived"}` }, s);
 
@@ -12,7 +12,11 @@ export const filterText = (j) => {
   if (j.action === "archive") return "what is old";
   if (j.ids) return `${count(j.ids)} chosen`;
   const f = j.filter ?? {};
-  const parts = [Array.isArray(f.status) ? (f.status.length >= 5 ? "open" : f.status.join(", ")) : f.status, f.error_class, f.event_type, f.aggregate && short(f.aggregate)].filter(Boolean);
+  // Each job has an end, which is when it was asked for unless somebody said another.
+  const ended = f.until && new Date(j.created_at) - new Date(f.until) > 3600_000;
+  const all = Array.isArray(f.status) && open.every((s) => f.status.includes(s)) && f.status.length === open.length;
+  const parts = [all ? "open" : Array.isArray(f.status) ? f.status.join(", ") : f.status, f.error_class, f.event_type, f.aggregate && short(f.aggregate),
+    f.since && `died since ${utc(f.since)}`, ended && `died before ${utc(f.until)}`].filter(Boolean);
   return parts.join(" · ") || "all open";
 };
 

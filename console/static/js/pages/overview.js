@@ -111,6 +111,7 @@ const broken = (r) => !r.silent && r.state !== "stopped" && r.breaker?.state && 
 function say(s, relays, relaysErr) {
   const open = relays.filter(broken), quiet = relays.filter((r) => r.silent), off = relays.filter((r) => r.state === "stopped"), ill = relays.filter((r) => !r.silent && r.state !== "stopped" && r.problems?.length);
   const yours = (s.by_status?.failed ?? 0) + (s.by_status?.manual ?? 0);
+  const parked = s.by_status?.parked ?? 0, others = s.open - yours - parked;
   const waits = "What it would publish or replay waits until it is back.";
   const twins = relays.filter((r) => !r.silent && r.state !== "stopped" && r.other_instances?.length);
   let tone = "ok", title, more = [];
@@ -120,11 +121,15 @@ function say(s, relays, relaysErr) {
   else if (off.length) { tone = "bad"; title = off[0].shard ? `No instance carries shard ${off[0].shard.index} of relay ${whole(off[0])}.` : `Relay ${off[0].name} is stopped.`; more.push(waits); }
   else if (ill.length) { tone = "bad"; title = `Relay ${called(ill[0])} has a problem.`; more.push(sentence(ill[0].problems[0])); }
   else if (yours) { tone = "warn"; title = `${plural(yours, "letter")} ${yours === 1 ? "waits" : "wait"} for you.`; }
+  else if (s.open && !relays.length && !relaysErr) { tone = "bad"; title = `${plural(s.open, "letter")} ${s.open === 1 ? "is" : "are"} open, and no relay has been heard of.`; more.push("Without one nothing is replayed."); }
   else if (s.open) { tone = "info"; title = `${plural(s.open, "letter")} ${s.open === 1 ? "is" : "are"} open; the relay replays ${s.open === 1 ? "it" : "them"} by itself.`; }
   else title = "No dead letters are open.";
   if (s.open) {
-    if (tone === "bad") more.push(`${plural(s.open, "letter")} open.`);
-    else if (yours && s.open > yours) more.push(`${plural(s.open - yours, "other")} ${s.open - yours === 1 ? "goes" : "go"} on without you.`);
+    if (tone === "bad") more.push(relays.length > 0 && `${plural(s.open, "letter")} open.`);
+    else if (yours) {
+      more.push(parked > 0 && `${plural(parked, "event")} ${parked === 1 ? "is" : "are"} parked behind other letters.`);
+      more.push(relays.length || relaysErr ? others > 0 && `${plural(others, "other")} ${others === 1 ? "goes" : "go"} on without you.` : "No relay has been heard of, though.");
+    }
   } else if (tone === "ok") more.push(relays.length ? "All that was stored is published or on its way." : "No relay has been heard of, though.");
   if (relaysErr) more.push("The state of the relays could not be read.");
   return h("div", { class: `say ${tone}` }, icon(tone === "ok" ? "check" : "warn"), h("div", { class: "grow" }, h("p", { class: "say-title" }, title), h("p", { class: "break" }, more.filter(Boolean).join(" "))),

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// A script tells a command line that is wrong from one that failed.
+func TestRun_WrongCommandLinesExitWith2(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"relais":             `unknown command "relais"`,
+		"dlq relist":         `unknown command "relist"`,
+		"schema migrate now": `unknown command "now"`,
+		"tail":               "requires at least 1 arg",
+		"token":              "accepts 1 arg",
+		"dlq jobs show":      "accepts 1 arg",
+		"version --loud":     "unknown flag: --loud",
+	} {
+		var out, errOut strings.Builder
+		code := run(strings.Fields(line), &out, &errOut)
+		if code != exitUsage || !strings.Contains(errOut.String(), want) || !strings.Contains(errOut.String(), "hint: outbox") {
+			t.Errorf("outbox %s: exit status %d, %q, want %d naming %q, and a hint", line, code, errOut.String(), exitUsage, want)
+		}
+	}
+}

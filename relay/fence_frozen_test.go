@@ -1,0 +1,81 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+)
+
+// An owner stands still between its look at the fence and the write of a dead letter,
+// or the database with the statement, for longer than the next owner takes to publish
+// the event. What is written then brings the event into no topic again, whoever
+// replays it.
+func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
+	t.Parallel()
+	const still = 10 * time.Minute
+	for _, how := range []string{"with the owner at work", "after it stopped", "asked for by an operator"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				f := new(fence)
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Fence = f.check })
+				defer w.close()
+				_, stop := w.runShard(Shard{0, 1})
+				time.Sleep(5 * time.Second)
+				reachable := w.unreachable()
+				late := w.db.Faults().MustAdd(faults.Rule{
+					Name: "a late dead letter", Match: faults.Match{Table: "dead_letter_queue", Kinds: []engine.OpKind{engine.OpCAS}}, Count: 1,
+					Effect: faults.Effect{Delay: still},
+				})
+				all := events(1, 3, "OrderUpdated")
+				w.write(all[0])
+				for w.db.Faults().Hits(late) == 0 {
+					time.Sleep(10 * time.Millisecond)
+				}
+				thawed := time.Now().Add(still + time.Second)
+				f.closed.Store(true)
+				stop()
+				reachable()
+
+				w.cfg.Fence = nil
+				_, stop = w.runShard(Shard{0, 1})
+				w.write(all[1])
+				time.Sleep(time.Minute)
+				checkOrder(t, w.consume("OrderUpdated"), all[:2]) // nobody waits for who stands still
+				if how == "after it stopped" {
+					stop()
+				}
+				time.Sleep(time.Until(thawed))
+				if how == "asked for by an operator" {
+					by := dlq.Actor{Name: "ada", Reason: "it is open"}
+					for id := range w.open() {
+						if err := w.letters().Replay(t.Context(), id, by); err != nil {
+							t.Error(err)
+						}
+					}
+					time.Sleep(10 * time.Second)
+				}
+				if how != "after it stopped" {
+					stop()
+				}
+				_, stop = w.runShard(Shard{0, 1})
+				w.write(all[2])
+				time.Sleep(time.Minute)
+				stop()
+				got := w.consume("OrderUpdated")
+				if len(got) != len(all) {
+					t.Errorf("%d records of %d events", len(got), len(all))
+				}
+				checkOrder(t, got, all)
+				l, err := w.letters().Read(t.Context(), all[0].ID)
+				if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed || l.ErrorClass != classInterrupted {
+					t.Errorf("the letter is %s, of class %s, outcome %+v, %v", l.Status, l.ErrorClass, l.Outcome, err)
+				}
+			})
+		})
+	}
+}
