@@ -395,6 +395,14 @@ var identifier = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 // topicName is what Kafka allows.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
+// Validate says what New refuses, but for the session: that need not be there yet.
+// Each line of the error begins with the field that is wrong.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	c.Session = new(gocql.Session)
+	return c.validate()
+}
+
 func (c Config) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -47,7 +47,7 @@ func checkTable(ctx context.Context, check string, conf *relay.Config) finding {
 		return finding{check, false, name + ": " + problem, bad.Fix}
 	}
 	if err != nil {
-		return finding{check, false, err.Error(), "see the message; the relay does not start with it"}
+		return finding{check, false, inSettings(err).Error(), "see the message; the relay does not start with it"}
 	}
 	log := name + "_scylla_cdc_log"
 	err = conf.Session.Query("SELECT \"cdc$time\" FROM " + log + " LIMIT 1").WithContext(ctx).Iter().Close()

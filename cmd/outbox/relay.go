@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -80,7 +81,7 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) error {
 		debug.SetMemoryLimit(c.Relay.memoryLimit())
 	}
 	c.Scylla.pageSize = sweepPage
-	check := func(*slog.Logger) error { return c.Relay.checkSharing() }
+	check := func(*slog.Logger) error { return errors.Join(c.Relay.checkSharing(), c.checkRelays()) }
 	return withAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		return c.carry(ctx, backfillFrom, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
 	})

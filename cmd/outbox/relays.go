@@ -37,7 +37,7 @@ func (c *config) newRelays(confs []relay.Config, session *gocql.Session, log *sl
 		}
 		r, err := relay.New(conf)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("table %s: %w", name, err)}
+			return nil, usageError{fmt.Errorf("table %s: %w", name, inSettings(err))}
 		}
 		out.names, out.all = append(out.names, name), append(out.all, r)
 	}
