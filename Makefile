@@ -53,21 +53,21 @@ test-short: ## the Go-only tests, under two minutes
 
 .PHONY: test-go
 test-go: ## the Go tests, with all their seeds and sizes; the simulations are test-virtual
-	$(call gotest,pkgname,$(again) --packages "$$(go list ./... | grep -v /test/sim)",-timeout 20m)
+	$(call gotest,pkgname,$(again) --packages "$$(go list ./... | grep -v /test/sim)",-timeout 40m)
 
 # Seeds and sizes of -short, since the detector makes all of it ten times slower; and
 # without what runs in other processes, or one goroutine at a time.
 .PHONY: test-race
 test-race: cc ## the Go tests of -short under the race detector
-	./test/detector $(call gotest,pkgname,$(again) --packages "$$(go list ./... | grep -vE '/test/(sim|stories|e2e)')",-race -short -timeout 20m)
+	./test/detector $(call gotest,pkgname,$(again) --packages "$$(go list ./... | grep -vE '/test/(sim|stories|e2e)')",-race -short -timeout 40m)
 
 .PHONY: explore
 explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)
-	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$(go list ./... | grep -v /test/sim$$)",-timeout 20m)
+	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$(go list ./... | grep -v /test/sim$$)",-timeout 40m)
 
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
-	$(call gotest,pkgname,--packages ./test/sim/...,-timeout 20m)
+	$(call gotest,pkgname,--packages ./test/sim/...,-timeout 40m)
 	$(MAKE) sim
 
 .PHONY: sim
@@ -76,7 +76,7 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 
 .PHONY: test-peers
 test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
-	$(call gotest,testname,$(again) --packages "$$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')",-tags peers -count=1 -timeout 20m -run Peer)
+	$(call gotest,testname,$(again) --packages "$$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')",-tags peers -count=1 -timeout 40m -run Peer)
 
 .PHONY: test-api
 test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)
@@ -84,11 +84,11 @@ test-api: ## the running APIs against their own descriptions, with schemathesis 
 
 .PHONY: test-fault
 test-fault: ## real processes, killed with SIGKILL at random moments
-	$(call gotest,testname,$(again) --packages ./test/fault/...,-tags fault -count=1 -timeout 20m -run Fault)
+	$(call gotest,testname,$(again) --packages ./test/fault/...,-tags fault -count=1 -timeout 40m -run Fault)
 
 .PHONY: test-browser
 test-browser: chromium ## the web console in a real Chromium (OUTBOX_SCREENSHOTS=DIR keeps pictures)
-	$(call gotest,testname,$(again) --packages ./test/browser,-tags browser -count=1 -timeout 20m)
+	$(call gotest,testname,$(again) --packages ./test/browser,-tags browser -count=1 -timeout 40m)
 
 .PHONY: mutants
 mutants: ## break the code in one line at a time; the tests must notice each break

@@ -26,7 +26,7 @@ func run() int {
 	all := flag.Bool("k", os.Getenv("CI") == "true", "begin more after a tier that failed")
 	lanes := flag.Int("lanes", 2, "how many run side by side: some wait for timers and processes more than they compute")
 	logs := flag.String("logs", filepath.Join("bin", "tiers"), "where the output of each tier is kept")
-	limit := flag.Duration("limit", 25*time.Minute, "how long one tier may take")
+	limit := flag.Duration("limit", 45*time.Minute, "how long one tier may take, also on a machine of a third of the usual speed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
