@@ -154,18 +154,29 @@ func (w *world) episode(more []*order) {
 		all.Go(func() { w.trouble(ctx, rnd) })
 		all.Wait()
 	})
-	time.Sleep(quiet)
-	w.look()
+	w.looking(func() { time.Sleep(quiet) })
 }
 
-// during runs all hosts while f does, and looks at the outbox.
+// during runs all hosts while f does, and looks at the outbox until they have ended.
 func (w *world) during(f func()) {
 	ctx, end := context.WithCancel(w.t.Context())
 	var all sync.WaitGroup
 	for _, h := range w.hosts {
 		all.Go(func() { h.live(ctx) })
 	}
-	all.Go(func() {
+	w.looking(func() {
+		f()
+		end()
+		all.Wait() // that takes some as long as a statement may
+	})
+}
+
+// looking looks at the outbox every five seconds while f runs, and then once more: when
+// a row was first seen is when it turned up.
+func (w *world) looking(f func()) {
+	ctx, end := context.WithCancel(w.t.Context())
+	var looker sync.WaitGroup
+	looker.Go(func() {
 		for ctx.Err() == nil {
 			w.look()
 			_ = again.Wait(ctx, 5*time.Second)
@@ -173,7 +184,7 @@ func (w *world) during(f func()) {
 	})
 	f()
 	end()
-	all.Wait()
+	looker.Wait()
 	w.look()
 }
 
