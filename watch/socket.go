@@ -185,15 +185,10 @@ func (c *connection) request(ctx context.Context, body []byte) bool {
 
 // watch sends the events of one subscription until sub ends, or ctx, the connection.
 func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position) {
-	defer func() {
-		c.mu.Lock()
-		delete(c.subs, q.ID)
-		c.mu.Unlock()
-	}()
 	s, err := c.hub.Subscribe(sub, q.Filter, from)
 	if err != nil {
 		status, detail := statusOf(err)
-		_ = c.send(ctx, &wsMessage{Type: "error", ID: q.ID, Status: status, Detail: detail})
+		c.end(ctx, &wsMessage{Type: "error", ID: q.ID, Status: status, Detail: detail})
 		return
 	}
 	defer s.Close()
@@ -216,5 +211,14 @@ func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position
 	case errors.Is(err, ErrAnew), errors.Is(err, ErrGone), errors.As(err, new(*FilterError)):
 		last.Detail = err.Error()
 	}
+	c.end(ctx, last)
+}
+
+// end says the last word of a subscription. Who has heard it may use the id at once, and
+// whatever is asked about the id meanwhile is answered after it.
+func (c *connection) end(ctx context.Context, last *wsMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.subs, last.ID)
 	_ = c.send(ctx, last)
 }

@@ -132,6 +132,37 @@ func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 	}
 }
 
+// Who hears that a subscription is over, or never was, may use its id at once.
+func TestSocket_AnIDIsFreeWithTheLastWord(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	c, _, err := websocket.Dial(ctx, serve(t, b.Hub)+"/v1/ws", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseNow()
+	ask := func(request map[string]any, want string, status int) {
+		t.Helper()
+		request["id"] = "one"
+		if err := wsjson.Write(ctx, c, request); err != nil {
+			t.Fatal(err)
+		}
+		var m wsMessage
+		if err := wsjson.Read(ctx, c, &m); err != nil || m.Type != want || m.Status != status {
+			t.Fatalf("%v: heard %+v, %v; want %s %d", request, m, err, want, status)
+		}
+	}
+	type o = map[string]any
+	for range 200 {
+		ask(o{"type": "subscribe"}, "error", http.StatusUnprocessableEntity) // no topic
+		ask(o{"type": "unsubscribe"}, "error", http.StatusNotFound)
+		ask(o{"type": "subscribe", "topics": []string{"a"}}, "subscribed", 0)
+		ask(o{"type": "unsubscribe"}, "unsubscribed", 0)
+	}
+}
+
 func TestSocket_ForeignPagesAndForeignersStayOut(t *testing.T) {
 	t.Parallel()
 	secret, hash := access.NewToken()
