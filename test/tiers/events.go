@@ -88,6 +88,11 @@ func readFailures(r io.Reader) (failed, flaky []failure, err error) {
 			said[p] = append(said[p], e.Output)
 		case "pass", "skip":
 			open = slices.DeleteFunc(open, func(o part) bool { return o == p })
+			if slices.Contains(said[p], raceBegins+"\n") {
+				// It was found when no test ran, and printed after what this one said.
+				all := part{pkg: p.pkg}
+				said[all] = append(said[all], said[p]...)
+			}
 			delete(said, p)
 			if v := of(p); v != nil {
 				v.passed = e.Action == "pass"
@@ -142,8 +147,9 @@ var (
 	// deadly is a line after which a process ends.
 	deadly = regexp.MustCompile(`^(panic|fatal error|SIG[A-Z]+): `)
 	// complaint is a line that says why something failed: a message of a test, a
-	// compiler or a linter, a panic, the tests that ran at a timeout, a data race.
-	complaint = regexp.MustCompile(deadly.String() + `|^\S+\.go:\d+(:\d+)?: |^Test\S* \([0-9hms.]+\)$|^DATA RACE: |^FAILED: |^(signal|error|Error): `)
+	// compiler or a linter, a panic, the tests that ran at a timeout, a data race, a
+	// crash of the race detector.
+	complaint = regexp.MustCompile(deadly.String() + `|^\S+\.go:\d+(:\d+)?: |^Test\S* \([0-9hms.]+\)$|^DATA RACE: |ThreadSanitizer: |^FAILED: |^(signal|error|Error): `)
 )
 
 // complaints are the lines that say why, or else all.
@@ -153,14 +159,14 @@ func complaints(output []string) []string {
 		lines = append(lines, strings.TrimSpace(line))
 	}
 	for i, line := range lines {
-		if line == "WARNING: DATA RACE" {
+		if line == raceBegins {
 			report := lines[i+1:]
 			if end := slices.Index(report, "=================="); end >= 0 {
 				report = report[:end]
 			}
 			line = race(report)
 		}
-		if line == "" || line == "FAIL" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
+		if line == "" || line == "FAIL" || strings.HasPrefix(line, "FAIL\t") || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
 			continue
 		}
 		all = append(all, line)

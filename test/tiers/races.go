@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// raceBegins is the line before a report of the detector.
+const raceBegins = "WARNING: DATA RACE"
+
 // raced is all that a test says which only ran while a race was found: the detector
 // fails each test under way, above all those that wait for their subtests.
 var raced = regexp.MustCompile(`^testing\.go:\d+: race detected during execution of test$`)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -54,5 +55,58 @@ TestWaits0
 and 18 more`
 	if have := strings.Join(listed(got, 6), "\n"); strings.ReplaceAll(have, "p ", "") != want {
 		t.Errorf("listed:\n%s\nwant:\n%s", have, want)
+	}
+}
+
+// A race that is found when no test runs, and a crash of the detector, fail a package
+// without a test that failed. The summary says which of them it was.
+func TestFailures_OfTheDetectorAlone(t *testing.T) {
+	t.Parallel()
+	for want, events := range map[string][]event{
+		"DATA RACE: write a.go:1; previous read b.go:2": {
+			{Action: "run", Test: "TestEnded"},
+			{Action: "output", Test: "TestEnded", Output: "==================\n"},
+			{Action: "output", Test: "TestEnded", Output: "WARNING: DATA RACE\n"},
+			{Action: "output", Test: "TestEnded", Output: "Write at 0x00c0001f4980 by goroutine 8:\n"},
+			{Action: "output", Test: "TestEnded", Output: "  other.A()\n"},
+			{Action: "output", Test: "TestEnded", Output: "      /src/a.go:1 +0x5\n"},
+			{Action: "output", Test: "TestEnded", Output: "\n"},
+			{Action: "output", Test: "TestEnded", Output: "Previous read at 0x00c0001f4980 by goroutine 9:\n"},
+			{Action: "output", Test: "TestEnded", Output: "  other.B()\n"},
+			{Action: "output", Test: "TestEnded", Output: "      /src/b.go:2 +0x5\n"},
+			{Action: "output", Test: "TestEnded", Output: "==================\n"},
+			{Action: "pass", Test: "TestEnded"},
+			{Action: "output", Output: "testing: race detected outside of test execution\n"},
+			{Action: "output", Output: "FAIL\tp\t452.081s\n"},
+			{Action: "fail"},
+		},
+		`ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346 "((thr)) != (0)"`: {
+			{Action: "output", Output: "ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346 \"((thr)) != (0)\"\n"},
+			{Action: "output", Output: "exit status 66\n"},
+			{Action: "output", Output: "FAIL\tp\t452.081s\n"},
+			{Action: "fail"},
+		},
+		"exit status 66": {
+			{Action: "output", Output: "exit status 66\n"},
+			{Action: "output", Output: "FAIL\tp\t452.081s\n"},
+			{Action: "fail"},
+		},
+	} {
+		var log strings.Builder
+		for _, e := range events {
+			e.Package = "p"
+			line, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.Write(append(line, '\n'))
+		}
+		got, _, err := readFailures(strings.NewReader(log.String()))
+		if err != nil || len(got) != 1 {
+			t.Fatalf("readFailures = %+v, %v, want one", got, err)
+		}
+		if said := strings.Join(listed(got, 2), "\n"); said != "p\n  "+want {
+			t.Errorf("the summary is\n%s\nwant %s", said, want)
+		}
 	}
 }

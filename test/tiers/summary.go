@@ -33,7 +33,7 @@ func summary(tiers []*tier) []string {
 	for _, t := range bad {
 		names = append(names, t.name)
 	}
-	lines := []string{short("FAILED: " + strings.Join(names, ", "))}
+	lines := []string{"FAILED: " + strings.Join(names, ", ")}
 	left := maxLines - 1
 	for i, t := range bad {
 		share := max(2, left/(len(bad)-i))
@@ -41,9 +41,9 @@ func summary(tiers []*tier) []string {
 		if left < 2 {
 			break // more tiers failed than there are lines; the first line names them
 		}
-		lines = append(lines, short(fmt.Sprintf("%s (%v), all of it in %s", t.name, t.err, t.log())))
+		lines = append(lines, fmt.Sprintf("%s (%v), all of it in %s", t.name, t.err, t.log()))
 		for _, line := range said {
-			lines = append(lines, short("  "+line))
+			lines = append(lines, "  "+line)
 		}
 		left -= 1 + len(said)
 	}
@@ -104,7 +104,7 @@ func flaky(tiers []*tier) (lines []string) {
 			if len(f.said) > 0 {
 				line += ": " + f.said[0]
 			}
-			lines = append(lines, short(line))
+			lines = append(lines, cut(line, maxWidth))
 		}
 	}
 	return lines
@@ -173,9 +173,6 @@ func endOfLog(file string, most int) []string {
 	}
 	return why
 }
-
-// short is a line of bounded length.
-func short(line string) string { return cut(line, maxWidth) }
 
 // cut is a line of at most so many bytes.
 func cut(line string, most int) string {
