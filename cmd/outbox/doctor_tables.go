@@ -37,7 +37,11 @@ func (c *config) checkTables(ctx context.Context, session *gocql.Session) []find
 }
 
 func checkTable(ctx context.Context, check string, conf *relay.Config) finding {
+	const stays = "see the message; the relay does not start with it"
 	name := tableName(conf)
+	if err := conf.Validate(); err != nil {
+		return finding{check, false, inSettings(err).Error(), stays}
+	}
 	err := relay.CheckTable(ctx, *conf)
 	if bad, ok := errors.AsType[*outbox.MappingError](err); ok {
 		problem := bad.Problem
@@ -47,7 +51,7 @@ func checkTable(ctx context.Context, check string, conf *relay.Config) finding {
 		return finding{check, false, name + ": " + problem, bad.Fix}
 	}
 	if err != nil {
-		return finding{check, false, inSettings(err).Error(), "see the message; the relay does not start with it"}
+		return finding{check, false, err.Error(), stays}
 	}
 	log := name + "_scylla_cdc_log"
 	err = conf.Session.Query("SELECT \"cdc$time\" FROM " + log + " LIMIT 1").WithContext(ctx).Iter().Close()

@@ -81,26 +81,29 @@ func runRelay(cmd *cobra.Command, c *config, backfillFrom time.Time) error {
 		debug.SetMemoryLimit(c.Relay.memoryLimit())
 	}
 	c.Scylla.pageSize = sweepPage
-	check := func(*slog.Logger) error { return errors.Join(c.Relay.checkSharing(), c.checkRelays()) }
+	var confs []relay.Config
+	check := func(*slog.Logger) (err error) {
+		if confs, err = c.relayConfigs(); err != nil {
+			return err
+		}
+		for i := range confs {
+			confs[i].BackfillFrom = backfillFrom
+		}
+		return errors.Join(c.Relay.checkSharing(), checkRelays(confs))
+	}
 	return withAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error {
-		return c.carry(ctx, backfillFrom, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
+		return c.carry(ctx, confs, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
 	})
 }
 
 // carry relays until ctx ends; bar is where a backfill shows how far it is.
 func (c *config) carry(
-	ctx context.Context, backfillFrom time.Time, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger,
+	ctx context.Context, confs []relay.Config, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger,
 	teardown *daemon.Teardown,
 ) error {
-	confs, err := c.relayConfigs()
-	if err != nil {
-		return err
-	}
-	for i := range confs {
-		confs[i].BackfillFrom = backfillFrom
-	}
 	var hints net.PacketConn
 	if c.Relay.HintAddr != "" {
+		var err error
 		hints, err = new(net.ListenConfig).ListenPacket(ctx, "udp", c.Relay.HintAddr)
 		if err != nil {
 			return withHint(fmt.Errorf("listen for hints on %s: %w", c.Relay.HintAddr, err), "relay.hint_addr is host:port of this machine; empty takes no hints")

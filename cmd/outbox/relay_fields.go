@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// checkRelays returns what is wrong with the settings of the relays, which needs no
+// checkRelays returns what is wrong with the settings of relays, which needs no
 // database: nobody should learn of a wrong number when that is back.
-func (c *config) checkRelays() error {
-	confs, err := c.relayConfigs()
-	if err != nil {
-		return err
-	}
+func checkRelays(confs []relay.Config) error {
 	var errs []error
 	said := make(map[string]bool) // most settings are the same for each table
 	for i := range confs {
@@ -65,15 +63,5 @@ func inSettings(err error) error {
 		}
 		return found
 	})
-	return renamed{err, text}
+	return errors.New(text)
 }
-
-// renamed is an error that says the same in other words.
-type renamed struct {
-	error
-	text string
-}
-
-func (r renamed) Error() string { return r.text }
-
-func (r renamed) Unwrap() error { return r.error }

@@ -31,16 +31,25 @@ func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.checkRelays()
+		err = checkSettings(c)
 		for _, w := range want {
 			if err == nil || strings.Count(err.Error(), w) != 1 {
 				t.Errorf("%s\nerror = %v, want %q in it once", file, err, w)
 			}
 		}
 	}
-	if c, err := testConfig(t, "", nil); err != nil || c.checkRelays() != nil {
-		t.Errorf("defaults: error = %v, %v, want none", err, c.checkRelays())
+	if c, err := testConfig(t, "", nil); err != nil || checkSettings(c) != nil {
+		t.Errorf("defaults: error = %v, %v, want none", err, checkSettings(c))
 	}
+}
+
+// checkSettings checks the relays of c as a start does.
+func checkSettings(c *config) error {
+	confs, err := c.relayConfigs()
+	if err != nil {
+		return err
+	}
+	return checkRelays(confs)
 }
 
 // Each field that Validate may name is a setting, or nobody can set it from outside.
