@@ -113,10 +113,8 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 			s.leaseUntil = began.Add(s.cfg.Lease)
 			s.mu.Unlock()
 			s.leased(true)
-			s.metrics.working.Set(1)
 		case err == nil:
 			s.leased(false)
-			s.metrics.working.Set(0)
 		}
 		if again.Wait(ctx, s.cfg.Lease/4) != nil {
 			break
@@ -282,7 +280,6 @@ func (s *Scheduler) forgetAll() {
 	}
 	s.pending = nil
 	s.metrics.pending.Set(0)
-	s.metrics.working.Set(0)
 	s.mu.Unlock()
 	for range n {
 		<-s.room
