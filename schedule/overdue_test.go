@@ -97,6 +97,30 @@ func TestScheduler_DoesNotKnowWhatIsOverdue(t *testing.T) {
 	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "schedule_overdue_seconds") == 0 })
 }
 
+// After looks that failed nothing counts as known before all that is due was read:
+// what came due meanwhile goes out at once, and is not told as out before.
+func TestScheduler_LooksAtEverythingAfterAFailure(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	reg := prometheus.NewRegistry()
+	defer start(t, b.scheduler(t, func(c *Config) { c.Registerer, c.Sweep = reg, time.Hour }))()
+	overdue := func() float64 { return gauge(t, reg, "schedule_overdue_seconds") }
+	eventually(t, "nothing is overdue", func() bool { return overdue() == 0 })
+	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "schedule_buckets", Kinds: []engine.OpKind{engine.OpRead}}, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
+	eventually(t, "nobody knows", func() bool { return math.IsNaN(overdue()) })
+	now := time.Now()
+	b.put(t, now.Add(-time.Hour), message(now.Add(-90*time.Second)))
+	b.node.Faults().Clear()
+	eventually(t, "it goes out", func() bool {
+		none := overdue() == 0
+		out := b.count(t, "outbox_messages") == 1
+		if none && !out {
+			t.Fatal("nothing counts as overdue, and the message is not out")
+		}
+		return out
+	})
+}
+
 // One that stands by says nothing of what is overdue: the one that works does.
 func TestScheduler_OneThatStandsByOwesNothing(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			if ctx.Err() == nil {
 				s.looked(asked, full, err)
 			}
-			if full && err == nil {
+			switch {
+			case err != nil:
+				swept, far = time.Time{}, time.Time{} // what came due meanwhile is looked for before anything counts as known
+			case full:
 				swept = began
 			}
 			if err != nil && ctx.Err() == nil && !errors.Is(err, errLeaseLost) {
