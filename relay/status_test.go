@@ -65,3 +65,30 @@ func TestStatus_CheckpointsAreNotSaved(t *testing.T) {
 		}
 	})
 }
+
+// A relay to which nothing comes learns soon that its checkpoints can be saved again.
+func TestStatus_CheckpointsAreSavedAgain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.StallAfter, c.IdleCheckpoint = 30*time.Second, 2*time.Minute })
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(10 * time.Second)
+		id := w.db.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "relay_checkpoints", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
+		for end := time.Now().Add(time.Hour); r.Status().UnsavedSince.IsZero() && time.Now().Before(end); {
+			time.Sleep(time.Second)
+		}
+		hits := w.db.Faults().Hits(id)
+		w.db.Faults().Clear()
+		time.Sleep(31 * time.Second)
+		if hits == 0 {
+			t.Error("nothing was to be saved")
+		}
+		if s := r.Status(); len(s.Problems) != 0 || !s.UnsavedSince.IsZero() {
+			t.Errorf("half a minute after they could be saved again it says %q, unsaved since %s", s.Problems, s.UnsavedSince)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -17,6 +17,10 @@ import (
 // saveConcurrency is how many checkpoints are written at the same time.
 const saveConcurrency = 16
 
+// saveAgain is after how many intervals checkpoints that only passed empty time are
+// tried again which could not be saved.
+const saveAgain = 10
+
 // streams are the streams being read, and saves their checkpoints. It is safe
 // for concurrent use.
 type streams struct {
@@ -322,7 +326,11 @@ func (s *streams) run(ctx context.Context, every, idle time.Duration) error {
 			return context.Cause(ctx)
 		case <-t.C:
 		}
-		due, err := s.saveDue(ctx, idle)
+		wait := idle
+		if failing {
+			wait = min(idle, saveAgain*every) // or a quiet relay would go on saying that nothing can be saved
+		}
+		due, err := s.saveDue(ctx, wait)
 		if !due {
 			continue // which says nothing of whether they can be saved
 		}
