@@ -201,7 +201,9 @@ func (w *worker) run(stop, work context.Context) {
 				return
 			}
 		}
+		w.mu.Lock() // or a message that is offered now would not count
 		w.metrics.queued.Set(float64(len(w.queue)))
+		w.mu.Unlock()
 		if work.Err() != nil {
 			w.metrics.dropped.Inc()
 			continue // only to count

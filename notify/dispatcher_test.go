@@ -229,6 +229,76 @@ func TestDispatcher_PanicIsAnError(t *testing.T) {
 	})
 }
 
+// What is offered while a message is taken out of the queue counts.
+func TestDispatcher_QueuedIsWhatWaits(t *testing.T) {
+	t.Parallel()
+	d, err := New(Config{Targets: map[string]Target{"a": &recorder{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := d.workers["a"]
+	w.offer(Message{ID: "1"})
+	stop, cancel := context.WithCancel(t.Context())
+	over, giveUp := context.WithCancel(t.Context())
+	offered := make(chan struct{})
+	queued := &between{then: func() {
+		go func() {
+			defer close(offered)
+			w.offer(Message{ID: "2"})
+		}()
+		if w.mu.TryLock() { // nothing keeps it out, so it is in before the number is written
+			w.mu.Unlock()
+			<-offered
+		}
+	}}
+	w.metrics.queued = queued
+	sending, let := make(chan struct{}), make(chan struct{})
+	w.target = TargetFunc(func(context.Context, Message) error {
+		close(sending)
+		<-let
+		return nil
+	})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.run(stop, over)
+	}()
+	<-sending
+	<-offered
+	if got := queued.value(); got != 1 {
+		t.Errorf("notify_queued = %v while one waits", got)
+	}
+	giveUp()
+	cancel()
+	close(let)
+	<-ended
+}
+
+// between is a gauge that does something before the first number is written.
+type between struct {
+	then func()
+	mu   sync.Mutex
+	v    float64
+}
+
+func (*between) Inc() {}
+
+func (b *between) Set(v float64) {
+	if then := b.then; then != nil {
+		b.then = nil
+		then()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.v = v
+}
+
+func (b *between) value() float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.v
+}
+
 func TestConfig_Validate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]Config{

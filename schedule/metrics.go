@@ -12,7 +12,6 @@ type metrics struct {
 	released prometheus.Counter
 	failed   prometheus.Counter
 	pending  prometheus.Gauge
-	working  prometheus.Gauge
 	late     prometheus.Histogram
 }
 
@@ -27,15 +26,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "schedule_pending_messages", Help: "Scheduled messages in memory because their time has nearly come.",
 		}),
-		working: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "schedule_working", Help: "1 if this scheduler has the lease.",
-		}),
 		late: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "schedule_lateness_seconds", Help: "Time from when a message was due to its event in the outbox.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600},
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.released, m.failed, m.pending, m.working, m.late} {
+	for _, c := range []prometheus.Collector{m.released, m.failed, m.pending, m.late} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register schedule metrics: %w", err)
 		}
@@ -48,8 +44,18 @@ func (m *metrics) watch(reg prometheus.Registerer, s *Scheduler) error {
 	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "schedule_overdue_seconds", Help: "For how long the oldest scheduled message that is due waits for the outbox; 0 if none does, or another scheduler works; not a number if the database does not say.",
 	}, func() float64 { return s.overdue(time.Now()) })
-	if err := reg.Register(g); err != nil {
-		return fmt.Errorf("register schedule metrics: %w", err)
+	working := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "schedule_working", Help: "1 if this scheduler has the lease.",
+	}, func() float64 {
+		if s.working() {
+			return 1
+		}
+		return 0
+	})
+	for _, c := range []prometheus.Collector{g, working} {
+		if err := reg.Register(c); err != nil {
+			return fmt.Errorf("register schedule metrics: %w", err)
+		}
 	}
 	return nil
 }

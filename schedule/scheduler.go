@@ -79,7 +79,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			if ctx.Err() == nil {
 				s.looked(asked, full, err)
 			}
-			if full && err == nil {
+			switch {
+			case err != nil:
+				swept, far = time.Time{}, time.Time{} // what came due meanwhile is looked for before anything counts as known
+			case full:
 				swept = began
 			}
 			if err != nil && ctx.Err() == nil && !errors.Is(err, errLeaseLost) {
@@ -113,10 +116,8 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 			s.leaseUntil = began.Add(s.cfg.Lease)
 			s.mu.Unlock()
 			s.leased(true)
-			s.metrics.working.Set(1)
 		case err == nil:
 			s.leased(false)
-			s.metrics.working.Set(0)
 		}
 		if again.Wait(ctx, s.cfg.Lease/4) != nil {
 			break
@@ -282,7 +283,6 @@ func (s *Scheduler) forgetAll() {
 	}
 	s.pending = nil
 	s.metrics.pending.Set(0)
-	s.metrics.working.Set(0)
 	s.mu.Unlock()
 	for range n {
 		<-s.room

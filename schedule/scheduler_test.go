@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
@@ -371,6 +372,32 @@ func TestScheduler_AnotherTakesOver(t *testing.T) {
 	eventually(t, "the second has the lease", two.working)
 	b.put(t, time.Now(), message(time.Now()))
 	eventually(t, "the second releases", func() bool { return b.count(t, "outbox_messages") == 2 })
+}
+
+// Who takes the lease while it still forgets what it knew without it shows as working.
+func TestScheduler_ShowsThatItWorks(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	s := setup(t).scheduler(t, func(c *Config) { c.Registerer = reg })
+	if got := gauge(t, reg, "schedule_working"); got != 0 {
+		t.Errorf("without the lease schedule_working is %v", got)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.keepLease(ctx)
+	}()
+	eventually(t, "it has the lease", func() bool { return s.working() && gauge(t, reg, "schedule_working") == 1 })
+	s.forgetAll()
+	if got := gauge(t, reg, "schedule_working"); got != 1 {
+		t.Errorf("with the lease schedule_working is %v", got)
+	}
+	stop()
+	<-ended
+	if got := gauge(t, reg, "schedule_working"); got != 0 {
+		t.Errorf("after it gave the lease back schedule_working is %v", got)
+	}
 }
 
 // Nothing depends on the lease: schedulers that all believe to have it release

@@ -17,11 +17,11 @@ var ErrNotScyllaDB = errors.New("the server is not ScyllaDB: it has no CDC log t
 // Server is what a server says it can do.
 type Server struct {
 	// Version is the release, such as 2025.4.1; empty if it does not tell.
-	Version string
+	Version string `json:"version"`
 	// Tablets: keyspaces may have tablets, and CREATE KEYSPACE knows the clause (6.0 on).
-	Tablets bool
+	Tablets bool `json:"tablets"`
 	// TabletsCDC: tables with CDC may live on tablets (2025.4 on).
-	TabletsCDC bool
+	TabletsCDC bool `json:"tablets_cdc"`
 }
 
 // Detect asks the server behind s what it can do. It looks at what the server's

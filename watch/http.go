@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -117,7 +118,8 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 		httpapi.Write(w, p)
 		return
 	}
-	defer s.Close()
+	leave := sync.OnceFunc(s.Close)
+	defer leave()
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -142,6 +144,9 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 	}
 	for {
 		event, err := s.nextWithin(ctx, h.cfg.Heartbeat)
+		if err != nil && !errors.Is(err, errIdle) {
+			leave() // who has heard that it is over may have its place
+		}
 		switch {
 		case err == nil:
 			err = send("event", event)

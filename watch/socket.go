@@ -142,6 +142,9 @@ func (c *connection) request(ctx context.Context, body []byte) bool {
 	case "unsubscribe":
 		c.mu.Lock()
 		stop := c.subs[q.ID]
+		if stop != nil {
+			c.subs[q.ID] = nil // its last word answers the first who asks for it
+		}
 		c.mu.Unlock()
 		if stop == nil {
 			refuse(http.StatusNotFound, "There is no subscription with that id.")
@@ -186,17 +189,22 @@ func (c *connection) request(ctx context.Context, body []byte) bool {
 // watch sends the events of one subscription until sub ends, or ctx, the connection.
 func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position) {
 	s, err := c.hub.Subscribe(sub, q.Filter, from)
-	if err != nil {
+	switch {
+	case err == nil:
+	case sub.Err() != nil: // it was asked for while the subscription began
+		c.end(ctx, &wsMessage{Type: "unsubscribed", ID: q.ID, Position: q.Resume})
+		return
+	default:
 		status, detail := statusOf(err)
 		c.end(ctx, &wsMessage{Type: "error", ID: q.ID, Status: status, Detail: detail})
 		return
 	}
-	defer s.Close()
 	m := &wsMessage{Type: "subscribed", ID: q.ID, Position: s.at.String(), Gaps: s.Gaps}
 	for err == nil {
 		if err = c.send(ctx, m); err != nil {
 			// A watcher that takes nothing is as good as gone, with all it watches.
 			_ = c.conn.CloseNow()
+			s.Close()
 			return
 		}
 		var event []byte
@@ -211,6 +219,7 @@ func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position
 	case errors.Is(err, ErrAnew), errors.Is(err, ErrGone), errors.As(err, new(*FilterError)):
 		last.Detail = err.Error()
 	}
+	s.Close() // who has heard that it is over may have its place
 	c.end(ctx, last)
 }
 

@@ -76,7 +76,6 @@ func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 		}
 		return m
 	}
-	type o = map[string]any
 	say(o{"type": "ping", "id": "p"})
 	hear("pong")
 	say(o{"type": "subscribe", "id": "one", "topics": []string{"a"}})
@@ -132,35 +131,90 @@ func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 	}
 }
 
-// Who hears that a subscription is over, or never was, may use its id at once.
-func TestSocket_AnIDIsFreeWithTheLastWord(t *testing.T) {
+// Who hears that a subscription is over, or never was, may use its id and its place at
+// once.
+func TestSocket_AnIDAndAPlaceAreFreeWithTheLastWord(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.MaxSubscriptions = 1 })
+	c := dialSocket(t, b.Hub)
+	for range 200 {
+		c.say(o{"type": "subscribe", "id": "one", "topics": []string{"a"}})
+		c.hear("subscribed", 0)
+		b.joining <- struct{}{} // so that its place stays taken
+		c.say(o{"type": "unsubscribe", "id": "one"})
+		c.say(o{"type": "ping"})
+		c.hear("pong", 0)
+		<-b.joining
+		c.hear("unsubscribed", 0)
+	}
+	for range 200 {
+		c.say(o{"type": "subscribe", "id": "one"})
+		c.hear("error", http.StatusUnprocessableEntity) // no topic
+		c.say(o{"type": "unsubscribe", "id": "one"})
+		c.hear("error", http.StatusNotFound)
+	}
+}
+
+// Every unsubscribe is answered, whatever its subscription is at: beginning, or ending
+// because of another one.
+func TestSocket_EachUnsubscribeIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	c := dialSocket(t, b.Hub)
+	b.joining <- struct{}{} // nothing begins or ends
+	c.say(o{"type": "subscribe", "id": "one", "topics": []string{"a"}, "resume": Position{"a": {0: 7}}.String()})
+	c.say(o{"type": "unsubscribe", "id": "one"})
+	if m := c.hear("unsubscribed", 0); m.Position != (Position{"a": {0: 7}}).String() {
+		t.Errorf("unsubscribed before it was subscribed: %+v", m)
+	}
+	<-b.joining
+
+	c.say(o{"type": "subscribe", "id": "one", "topics": []string{"a"}})
+	c.hear("subscribed", 0)
+	b.joining <- struct{}{}
+	c.say(o{"type": "unsubscribe", "id": "one"})
+	c.say(o{"type": "unsubscribe", "id": "one"})
+	c.say(o{"type": "ping"})
+	c.hear("error", http.StatusNotFound)
+	c.hear("pong", 0)
+	<-b.joining
+	c.hear("unsubscribed", 0)
+}
+
+type o = map[string]any
+
+// talk is one WebSocket that a test talks over.
+type talk struct {
+	t    *testing.T
+	ctx  context.Context
+	conn *websocket.Conn
+}
+
+func dialSocket(t *testing.T, h *Hub) talk {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	c, _, err := websocket.Dial(ctx, serve(t, b.Hub)+"/v1/ws", nil)
+	t.Cleanup(cancel)
+	c, _, err := websocket.Dial(ctx, serve(t, h)+"/v1/ws", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.CloseNow()
-	ask := func(request map[string]any, want string, status int) {
-		t.Helper()
-		request["id"] = "one"
-		if err := wsjson.Write(ctx, c, request); err != nil {
-			t.Fatal(err)
-		}
-		var m wsMessage
-		if err := wsjson.Read(ctx, c, &m); err != nil || m.Type != want || m.Status != status {
-			t.Fatalf("%v: heard %+v, %v; want %s %d", request, m, err, want, status)
-		}
+	t.Cleanup(func() { _ = c.CloseNow() })
+	return talk{t, ctx, c}
+}
+
+func (c talk) say(request o) {
+	c.t.Helper()
+	if err := wsjson.Write(c.ctx, c.conn, request); err != nil {
+		c.t.Fatal(err)
 	}
-	type o = map[string]any
-	for range 200 {
-		ask(o{"type": "subscribe"}, "error", http.StatusUnprocessableEntity) // no topic
-		ask(o{"type": "unsubscribe"}, "error", http.StatusNotFound)
-		ask(o{"type": "subscribe", "topics": []string{"a"}}, "subscribed", 0)
-		ask(o{"type": "unsubscribe"}, "unsubscribed", 0)
+}
+
+func (c talk) hear(want string, status int) (m wsMessage) {
+	c.t.Helper()
+	if err := wsjson.Read(c.ctx, c.conn, &m); err != nil || m.Type != want || m.Status != status {
+		c.t.Fatalf("heard %+v, %v; want %s %d", m, err, want, status)
 	}
+	return m
 }
 
 func TestSocket_ForeignPagesAndForeignersStayOut(t *testing.T) {

@@ -161,3 +161,46 @@ func TestStream_ResumesByLastEventID(t *testing.T) {
 		}
 	}
 }
+
+// Who hears that a stream is over may have its place at once.
+func TestStream_APlaceIsFreeWithTheLastWord(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.MaxSubscriptions = 1 })
+	w := &listening{ResponseRecorder: httptest.NewRecorder()}
+	w.hears = func(said string) {
+		switch {
+		case strings.Contains(said, "event: subscribed"):
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for s := range b.topics["a"].subs {
+				for !s.slow {
+					b.give(b.topics["a"], s, &shared{anew: "a"})
+				}
+			}
+		case strings.Contains(said, "event: dropped"):
+			w.dropped = true
+			s, err := b.Subscribe(t.Context(), Filter{Topics: []string{"a"}}, nil)
+			if err != nil {
+				t.Errorf("Subscribe() of one who was told that it is dropped = %v", err)
+				return
+			}
+			s.Close()
+		}
+	}
+	b.serveStream(t.Context(), w, Filter{Topics: []string{"a"}}, nil, false)
+	if !w.dropped {
+		t.Errorf("it heard %q", w.Body)
+	}
+}
+
+// listening is one who acts on what is said while it is said.
+type listening struct {
+	*httptest.ResponseRecorder
+	hears   func(string)
+	dropped bool
+}
+
+func (l *listening) Write(b []byte) (int, error) {
+	l.hears(string(b))
+	return l.ResponseRecorder.Write(b)
+}

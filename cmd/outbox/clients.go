@@ -116,6 +116,9 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if c.requests != nil {
 		c.requests.observe(cluster)
 	}
+	if c.Username == "" && c.Password != "" {
+		return nil, usageError{errors.New("scylla.password is set and scylla.username is not: nobody would log in; set both or none")}
+	}
 	if c.Username != "" {
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}
 	}
@@ -178,6 +181,13 @@ func (c kafkaConfig) options() ([]kgo.Opt, error) {
 	if conf != nil {
 		opts = append(opts, kgo.DialTLSConfig(conf))
 	}
+	const mechanisms = "plain, scram-sha-256 or scram-sha-512"
+	switch {
+	case c.SASL == "" && c.Username+c.Password != "":
+		return nil, usageError{errors.New("kafka.username or kafka.password is set and kafka.sasl is not: nobody would log in; set kafka.sasl to " + mechanisms)}
+	case c.SASL != "" && c.Username == "":
+		return nil, usageError{errors.New("kafka.sasl is set and kafka.username is not: set both or none")}
+	}
 	var m sasl.Mechanism
 	switch strings.ToLower(c.SASL) {
 	case "":
@@ -189,7 +199,7 @@ func (c kafkaConfig) options() ([]kgo.Opt, error) {
 	case "scram-sha-512":
 		m = scram.Auth{User: c.Username, Pass: c.Password}.AsSha512Mechanism()
 	default:
-		return nil, usageError{fmt.Errorf("kafka.sasl %q: use plain, scram-sha-256 or scram-sha-512", c.SASL)}
+		return nil, usageError{fmt.Errorf("kafka.sasl %q: use "+mechanisms, c.SASL)}
 	}
 	return append(opts, kgo.SASL(m)), nil
 }

@@ -187,7 +187,16 @@ func loadConfig(cmd *cobra.Command) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return loadConfigFrom(path, os.LookupEnv, cmd.Flags())
+	c, err := loadConfigFrom(path, os.LookupEnv, cmd.Flags())
+	if err != nil {
+		return nil, err
+	}
+	log, err := c.Log.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	warnOfStrangers(log, os.Environ())
+	return c, nil
 }
 
 func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (_ *config, err error) {
@@ -300,7 +309,10 @@ func (s setting) flag() string {
 	return strings.ReplaceAll(strings.ReplaceAll(s.key(), ".", "-"), "_", "-")
 }
 
+// envPrefix begins the name of each setting's environment variable.
+const envPrefix = "OUTBOX_"
+
 // env is the setting's environment variable.
 func (s setting) env() string {
-	return "OUTBOX_" + strings.ToUpper(strings.ReplaceAll(s.key(), ".", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.key(), ".", "_"))
 }

@@ -76,9 +76,10 @@ func newDLQChangeCommand(c dlqChange) *cobra.Command {
 		Short: c.short,
 		Long: c.long + `
 
-Name events, or say which by filters, or --all. Without --status ` + meantWithout[c.action] + `
-are meant. What would be done is shown first. It is done by a job, which
-is kept: an interruption pauses it, and 'outbox dlq jobs resume' goes on.`,
+Name events, or say which by filters, or --all. Without --status
+` + meantWithout[c.action] + ` letters are meant. What would be done is shown first.
+It is done by a job, which is kept: an interruption pauses it, and
+'outbox dlq jobs resume' goes on.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
@@ -128,9 +129,9 @@ is kept: an interruption pauses it, and 'outbox dlq jobs resume' goes on.`,
 
 // meantWithout says which letters are meant without --status.
 var meantWithout = map[dlq.Action]string{
-	dlq.ActionReplay: "only open\nletters", dlq.ActionDiscard: "only open\nletters", dlq.ActionRelease: "only open\nletters",
-	dlq.ActionResolve: "only open\nletters", dlq.ActionPark: "only open\nletters",
-	dlq.ActionPurge: "resolved and\narchived letters", dlq.ActionRestore: "archived\nletters",
+	dlq.ActionReplay: "only open", dlq.ActionDiscard: "only open", dlq.ActionRelease: "only open",
+	dlq.ActionResolve: "only open", dlq.ActionPark: "only open",
+	dlq.ActionPurge: "resolved and archived", dlq.ActionRestore: "archived",
 }
 
 // dlqConfirm are the flags of what asks before it changes something.

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -251,8 +253,14 @@ func (s *sharing) reading() bool {
 // status is what other instances are told.
 func (s *sharing) status() (relay.Sharing, []string) {
 	st := s.member.Status()
+	var begin []string // shards whose relays have not begun
 	s.mu.Lock()
 	waiting := s.waiting
+	for _, shard := range st.Owned {
+		if s.running[shard] == nil {
+			begin = append(begin, strconv.Itoa(shard))
+		}
+	}
 	s.mu.Unlock()
 	var problems []string
 	switch {
@@ -262,6 +270,9 @@ func (s *sharing) status() (relay.Sharing, []string) {
 		problems = append(problems, fmt.Sprintf("no heartbeat is acknowledged by the broker, so no shard is carried here: %v", st.Err))
 	case !st.Joined:
 		problems = append(problems, "joining the group of instances that share")
+	}
+	if len(begin) > 0 {
+		problems = append(problems, "owned and not carried yet: shard "+strings.Join(begin, ", "))
 	}
 	return relay.Sharing{Shards: st.Shards, Owned: st.Owned, Joined: st.Joined}, problems
 }

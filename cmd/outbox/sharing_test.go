@@ -17,6 +17,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
 // sharer is one of several instances in the process of the test.
@@ -28,6 +29,17 @@ type sharer struct {
 }
 
 func (b *verifyBundle) share(shards int) *sharer {
+	b.t.Helper()
+	s := b.sharer(shards)
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go func() { s.ended <- s.run(ctx) }()
+	b.t.Cleanup(s.leave)
+	return s
+}
+
+// sharer is share before the instance runs.
+func (b *verifyBundle) sharer(shards int) *sharer {
 	b.t.Helper()
 	c, err := testConfig(b.t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil,
 		"--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "5m", "--relay-rebalance-timeout", "5m")
@@ -42,10 +54,6 @@ func (b *verifyBundle) share(shards int) *sharer {
 	if s.sharing, err = c.newSharing(confs, b.session, slog.New(slog.DiscardHandler), s.reg, nil); err != nil {
 		b.t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	go func() { s.ended <- s.run(ctx) }()
-	b.t.Cleanup(s.leave)
 	return s
 }
 
@@ -67,21 +75,42 @@ func (s *sharer) detail(t *testing.T) (ready bool, text string) {
 	return ready, string(b)
 }
 
-// owned waits until the instance has so many shards, carries them and is ready. It has
-// one before it has asked into how many the relay is divided.
+// owned waits until the instance has so many shards and is ready.
 func (s *sharer) owned(t *testing.T, n int) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		s.mu.Lock()
-		carried := len(s.running)
-		s.mu.Unlock()
 		ready, text := s.detail(t)
-		if len(s.member.Status().Owned) == n && carried == n && ready {
+		if len(s.member.Status().Owned) == n && ready {
 			return
 		}
 		if time.Now().After(end) {
 			t.Fatalf("not ready with %d shards: %s", n, text)
 		}
+	}
+}
+
+// Who owns a shard is not ready before its relays run: until then it asks the database
+// into how many the relay is divided, and that may be away.
+func TestSharing_NotReadyBeforeItCarries(t *testing.T) {
+	t.Parallel()
+	s := setupVerify(t).sharer(1)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	asking := func(ctx context.Context, _ *share.Hold) error { <-ctx.Done(); return nil }
+	go func() { ended <- s.member.Run(ctx, asking) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	for end := time.Now().Add(5 * time.Minute); len(s.member.Status().Owned) == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it owns no shard")
+		}
+	}
+	if ready, text := s.detail(t); ready || !strings.Contains(text, "owned and not carried yet: shard 0") {
+		t.Errorf("an instance that carries nothing of what it owns: ready %t, %s", ready, text)
 	}
 }
 

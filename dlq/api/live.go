@@ -299,6 +299,10 @@ func (v *viewed) lookAtLetters(work, ctx context.Context) error {
 		return err
 	}
 	v.l.mu.Lock()
+	if ctx.Err() != nil {
+		v.l.mu.Unlock()
+		return nil // the last listener left, and what is there is for those that came since
+	}
 	for id := range v.l.own {
 		if text := id.String(); !slices.Contains(ids, text) {
 			ids = append(ids, text)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -251,5 +252,18 @@ func TestLive_JobIsGone(t *testing.T) {
 		if err := v.lookAtJobs(ctx, ctx); err != nil || len(v.jobs) != 0 {
 			t.Errorf("lookAtJobs() of a job that is gone = %v, sees %v", err, v.jobs)
 		}
+	}
+}
+
+// Who looked for listeners that have all left keeps nothing from those that came since.
+func TestLive_OneThatIsStoppedTakesNoChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	v := viewed{l: newLive(b.Server)}
+	v.l.own[gocql.TimeUUID()] = struct{}{}
+	if err := v.lookAtLetters(t.Context(), over); err != nil || len(v.l.own) != 1 {
+		t.Errorf("lookAtLetters() of one that is stopped = %v, and leaves %d of 1 changes", err, len(v.l.own))
 	}
 }
