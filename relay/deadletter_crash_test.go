@@ -3,6 +3,7 @@ package relay
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -88,6 +89,7 @@ func TestDeadLetters_ReadBackGoesToTheClaim(t *testing.T) {
 			return nil, nil, false
 		})
 		w.crashAfter(15 * time.Minute)
+		synctest.Wait()
 		noted()
 		r, stop := w.run()
 		time.Sleep(3 * time.Minute)

@@ -3,6 +3,7 @@ package relay
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -61,6 +62,7 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 					time.Sleep(5 * time.Second)
 					if how == "dies before it can note it" {
 						_ = stop()
+						synctest.Wait()
 						noted()
 						if got := w.open(); len(got) == 0 {
 							t.Fatal("the letter was settled, so the relay did not die before that")

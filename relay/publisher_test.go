@@ -239,6 +239,7 @@ func TestPublisher_SaysWhatEndsTheRelay(t *testing.T) {
 		settled := false
 		b.submit(event(1, 1, "OrderCreated"), func() { settled = true })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		select {
 		case err := <-b.fatal:
 			if Classify(err) != Fatal {
