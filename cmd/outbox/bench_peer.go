@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 // newBenchPeerCommand is what `outbox bench` compares the relay with, in a
@@ -54,7 +55,7 @@ func runPeer(ctx context.Context, c *config, r *bench.Reader, log *slog.Logger, 
 	if r.Session, err = c.Scylla.session(c.Scylla.Keyspace); err != nil {
 		return err
 	}
-	teardown.AddFunc("scylla session", r.Session.Close)
+	teardown.AddFunc("scylla session", func() { sessions.Close(r.Session) })
 	if r.Client, err = c.Kafka.client(kgo.AllowAutoTopicCreation()); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -199,7 +200,7 @@ func (b *benchmark) newPlace(ctx context.Context) (*place, error) {
 func (p *place) remove(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	err := p.session.Query("DROP KEYSPACE " + p.keyspace).WithContext(ctx).Exec()
-	p.session.Close()
+	sessions.Close(p.session)
 	if err != nil {
 		return fmt.Errorf("drop keyspace %s: %w", p.keyspace, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
@@ -55,7 +56,7 @@ func benchServe(ctx context.Context, c *config, payload int, log *slog.Logger, t
 	if err != nil {
 		return err
 	}
-	teardown.AddFunc("scylla session", session.Close)
+	teardown.AddFunc("scylla session", func() { sessions.Close(session) })
 	reg := newRegistry()
 	server, err := c.newOrderServer(ctx, session, reg, log)
 	if err != nil {

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 // Half of what it takes to log in is a mistake: the client would go without, and the
@@ -34,5 +40,44 @@ func TestClients_HalfALogin(t *testing.T) {
 		case err == nil || !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush"):
 			t.Errorf("%s: %v, want %s named", file, err, want)
 		}
+	}
+}
+
+// Who waits for the database asks whether somebody listens before it makes another
+// session, and finds the database when it is there.
+func TestSessionOnceUp_AsksWhetherSomebodyListens(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := ln.Addr().String()
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := setupDLQ(t)
+	c, err := testConfig(t, "", nil, "--scylla-hosts", nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var waited []error
+	c.Scylla.waits = func(err error) {
+		if waited = append(waited, err); len(waited) == 2 {
+			c.Scylla.Hosts[0] = b.e.cqlAddr // the third time it is there
+		}
+	}
+	s, err := c.Scylla.sessionOnceUp(ctx, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions.Close(s)
+	if len(waited) != 2 || !strings.Contains(waited[0].Error(), "session") || !strings.HasSuffix(waited[1].Error(), "connection refused") || hintOf(waited[1]) == "" {
+		t.Errorf("it waited because of %q, want a session and a host that refused", waited)
+	}
+	cancel()
+	if err := c.Scylla.listening(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("listening() when it is to stop: %v", err)
 	}
 }

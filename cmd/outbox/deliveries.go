@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
@@ -68,7 +69,7 @@ func withDeliveries(cmd *cobra.Command, f func(*delivery.Store) error) error {
 	if err != nil {
 		return err
 	}
-	defer session.Close()
+	defer sessions.Close(session)
 	s, err := c.deliveries(session)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -180,7 +181,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	if d.session, err = d.conf.Scylla.session(d.conf.Scylla.Keyspace); err != nil {
 		return err
 	}
-	teardown.AddFunc("scylla session", d.session.Close)
+	teardown.AddFunc("scylla session", func() { sessions.Close(d.session) })
 
 	if err := d.startRelay(ctx, teardown, reg); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 func newDLQCommand() *cobra.Command {
@@ -93,10 +94,10 @@ func (c *config) dlqStore() (s *dlq.Store, closeSession func(), err error) {
 		s, err = dlq.Open(session, c.Scylla.Keyspace, opts...)
 	}
 	if err != nil {
-		session.Close()
+		sessions.Close(session)
 		return nil, nil, err
 	}
-	return s, session.Close, nil
+	return s, func() { sessions.Close(session) }, nil
 }
 
 // dlqOptions are those that follow from the database's settings.

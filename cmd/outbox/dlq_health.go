@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -132,7 +133,7 @@ func relayProblems(ctx context.Context, c *config, tables map[string]bool) (prob
 	if err != nil {
 		return []string{err.Error()}
 	}
-	defer session.Close()
+	defer sessions.Close(session)
 	found, err := instances(ctx, session, c.Scylla.Keyspace)
 	if err != nil {
 		return []string{"read which relays run: " + err.Error()}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 func newDLQPurgeCommand() *cobra.Command {
@@ -88,6 +89,6 @@ func (c *config) rowTTLOnce(ctx context.Context, table string) (time.Duration, e
 	if err != nil {
 		return 0, err
 	}
-	defer session.Close()
+	defer sessions.Close(session)
 	return rowTTL(ctx, session, table)
 }

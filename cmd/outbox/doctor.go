@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -91,7 +92,7 @@ func (c *config) checkScylla(ctx context.Context) (out []finding) {
 		mend := "start it, or name other hosts with --scylla-hosts or OUTBOX_SCYLLA_HOSTS; check user, password and TLS"
 		return append(out, finding{"ScyllaDB is reachable", false, err.Error(), mend})
 	}
-	defer session.Close()
+	defer sessions.Close(session)
 	out = append(out, finding{"ScyllaDB is reachable", true, strings.Join(c.Scylla.Hosts, ", "), ""})
 
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)

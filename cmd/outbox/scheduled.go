@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -140,7 +141,7 @@ func (c *config) scheduled(log *slog.Logger) (*gocql.Session, *messages.Service,
 	}
 	service, err := messages.NewService(session, messages.Config{Consistency: consistency, Logger: log})
 	if err != nil {
-		session.Close()
+		sessions.Close(session)
 		return nil, nil, usageError{err}
 	}
 	return session, service, nil
@@ -156,7 +157,7 @@ func (c *config) changeScheduled(cmd *cobra.Command, f *scheduledFlags, many mes
 	if err != nil {
 		return err
 	}
-	defer session.Close()
+	defer sessions.Close(session)
 	report := scheduledReport{DryRun: f.dryRun, Tally: messages.NewTally()}
 	err = toTheEnd(ctx, many, func(many messages.Many) (messages.Rest, error) {
 		t, rest, err := service.Count(ctx, many)

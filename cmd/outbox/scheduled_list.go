@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -104,7 +105,7 @@ are not shown: GET /v1/messages/{id}/content and the console do.`,
 			if err != nil {
 				return err
 			}
-			defer session.Close()
+			defer sessions.Close(session)
 			found, more, err := listScheduled(cmd, service, many, limit)
 			if err != nil {
 				return err

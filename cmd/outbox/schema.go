@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -41,7 +42,7 @@ func newSchemaMigrateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer session.Close()
+			defer sessions.Close(session)
 			if err := schema.Migrate(cmd.Context(), session, c.schemaOptions(log)); err != nil {
 				return err
 			}
@@ -71,7 +72,7 @@ func newSchemaStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer session.Close()
+			defer sessions.Close(session)
 			r, err := schema.Status(cmd.Context(), session, c.schemaOptions(nil))
 			if err != nil {
 				return err

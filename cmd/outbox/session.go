@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 // serving is how a command that runs until SIGTERM begins and ends: with a logger,
@@ -34,7 +35,7 @@ func (c *config) inSession(ctx context.Context, log *slog.Logger, teardown *daem
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	teardown.AddFunc("scylla session", session.Close)
+	teardown.AddFunc("scylla session", func() { sessions.Close(session) })
 	return f(session)
 }
 
@@ -66,10 +67,10 @@ func (c *config) connect(ctx context.Context) (session *gocql.Session, client *k
 	if client, err = c.Kafka.client(); err == nil {
 		err = reachable(ctx, client, c.Kafka.Seeds)
 		if err == nil {
-			return session, client, func() { client.Close(); session.Close() }, nil
+			return session, client, func() { client.Close(); sessions.Close(session) }, nil
 		}
 		client.Close()
 	}
-	session.Close()
+	sessions.Close(session)
 	return nil, nil, nil, err
 }

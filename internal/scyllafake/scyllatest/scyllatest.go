@@ -15,6 +15,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -50,7 +51,7 @@ func Node(t testing.TB, conf scyllafake.Config) *scyllafake.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer admin.Close()
+	defer sessions.Close(admin)
 	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func Connect(t testing.TB, node *scyllafake.Server) *gocql.Session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { sessions.Close(s) })
 	return s
 }
 
