@@ -36,6 +36,14 @@ func TestStatus_TheTailCannotRead(t *testing.T) {
 	}
 }
 
+// checkpointsFail lets no checkpoint be saved; it returns the rule.
+func (w *world) checkpointsFail() (id int) {
+	return w.db.Faults().MustAdd(faults.Rule{
+		Match:  faults.Match{Table: "relay_checkpoints", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}},
+		Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)},
+	})
+}
+
 // Readiness when the database is read and takes no writes: events go out, and the
 // relay says what it cannot keep. A time in which nothing was to be saved changes
 // nothing in that.
@@ -46,7 +54,7 @@ func TestStatus_CheckpointsAreNotSaved(t *testing.T) {
 		defer w.close()
 		r, stop := w.run()
 		time.Sleep(10 * time.Second)
-		w.db.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "relay_checkpoints", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
+		w.checkpointsFail()
 		time.Sleep(15 * time.Second)
 		if s := r.Status(); len(s.Problems) != 0 {
 			t.Errorf("soon after its first failure it says %q", s.Problems)
@@ -74,7 +82,7 @@ func TestStatus_CheckpointsAreSavedAgain(t *testing.T) {
 		defer w.close()
 		r, stop := w.run()
 		time.Sleep(10 * time.Second)
-		id := w.db.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "relay_checkpoints", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
+		id := w.checkpointsFail()
 		for end := time.Now().Add(time.Hour); r.Status().UnsavedSince.IsZero() && time.Now().Before(end); {
 			time.Sleep(time.Second)
 		}

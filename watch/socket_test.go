@@ -49,72 +49,40 @@ func TestSocket_AsManyAsThereMayBe(t *testing.T) {
 func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	url := serve(t, b.Hub) + "/v1/ws"
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	dial := func() *websocket.Conn {
-		c, resp, err := websocket.Dial(ctx, url, nil)
-		if err != nil {
-			t.Fatalf("Dial() = %v, %v", resp, err)
-		}
-		t.Cleanup(func() { _ = c.CloseNow() })
-		return c
-	}
-	c := dial()
-	say := func(v any) {
-		if err := wsjson.Write(ctx, c, v); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hear := func(want string) wsMessage {
-		var m wsMessage
-		if err := wsjson.Read(ctx, c, &m); err != nil {
-			t.Fatalf("want %s: %v", want, err)
-		}
-		if m.Type != want {
-			t.Fatalf("heard %+v, want %s", m, want)
-		}
-		return m
-	}
-	say(o{"type": "ping", "id": "p"})
-	hear("pong")
-	say(o{"type": "subscribe", "id": "one", "topics": []string{"a"}})
-	last := hear("subscribed")
-	say(o{"type": "subscribe", "id": "one", "topics": []string{"b"}})
-	if m := hear("error"); m.Status != 409 {
-		t.Errorf("the same id again: %+v", m)
-	}
+	c := dialSocket(t, b.Hub)
+	c.say(o{"type": "ping", "id": "p"})
+	c.hear("pong", 0)
+	c.say(o{"type": "subscribe", "id": "one", "topics": []string{"a"}})
+	last := c.hear("subscribed", 0)
+	c.say(o{"type": "subscribe", "id": "one", "topics": []string{"b"}})
+	c.hear("error", http.StatusConflict) // the same id again
 	for _, bad := range []o{
 		{"type": "subscribe", "topics": []string{"a"}},
 		{"type": "subscribe", "id": "x"},
 		{"type": "nonsense"},
 		{"type": "subscribe", "id": "x", "topics": []string{"a"}, "resume": "nonsense"},
 	} {
-		say(bad)
-		if m := hear("error"); m.Status != 422 {
-			t.Errorf("%v: %+v", bad, m)
-		}
+		c.say(bad)
+		c.hear("error", http.StatusUnprocessableEntity)
 	}
-	say(o{"type": "unsubscribe", "id": "x"})
-	if m := hear("error"); m.Status != 404 {
-		t.Errorf("unsubscribe of none: %+v", m)
-	}
+	c.say(o{"type": "unsubscribe", "id": "x"})
+	c.hear("error", http.StatusNotFound) // there is none
 	b.produce(t, "a", 0, 3)
 	for range 3 {
-		last = hear("event")
+		last = c.hear("event", 0)
 	}
-	say(o{"type": "unsubscribe", "id": "one"})
-	hear("unsubscribed")
+	c.say(o{"type": "unsubscribe", "id": "one"})
+	c.hear("unsubscribed", 0)
 	b.produce(t, "a", 3, 3)
-	say(o{"type": "ping"})
-	hear("pong") // and no event
+	c.say(o{"type": "ping"})
+	c.hear("pong", 0) // and no event
 
-	c = dial()
-	say(o{"type": "subscribe", "id": "back", "topics": []string{"a"}, "resume": last.Position})
-	hear("subscribed")
+	c = dialSocket(t, b.Hub)
+	c.say(o{"type": "subscribe", "id": "back", "topics": []string{"a"}, "resume": last.Position})
+	c.hear("subscribed", 0)
 	seen := map[int]bool{}
 	for range 3 {
-		seen[number(t, hear("event").Event)] = true
+		seen[number(t, c.hear("event", 0).Event)] = true
 	}
 	if !seen[3] || !seen[4] || !seen[5] {
 		t.Errorf("after coming back: %v", seen)
@@ -122,7 +90,7 @@ func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 	b.stop()
 	for {
 		var m wsMessage
-		if err := wsjson.Read(ctx, c, &m); err != nil {
+		if err := wsjson.Read(c.ctx, c.conn, &m); err != nil {
 			if websocket.CloseStatus(err) != websocket.StatusGoingAway {
 				t.Errorf("the server stops: %v", err)
 			}

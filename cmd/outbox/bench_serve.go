@@ -114,7 +114,7 @@ func record(ctx context.Context, cluster *gocql.ClusterConfig, session *gocql.Se
 	if err != nil {
 		return r, err
 	}
-	defer observed.Close()
+	defer sessions.Close(observed)
 	service, err := orders.New(observed, orders.Config{})
 	if err != nil {
 		return r, err

@@ -156,11 +156,11 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if c.requests != nil {
 		c.requests.observe(cluster)
 	}
-	if c.Username == "" && c.Password != "" {
-		return nil, usageError{errors.New("scylla.password is set and scylla.username is not: nobody would log in; set both or none")}
-	}
-	if c.Username != "" {
+	switch {
+	case c.Username != "":
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}
+	case c.Password != "":
+		return nil, usageError{errors.New("scylla.password is set and scylla.username is not: nobody would log in; set both or none")}
 	}
 	conf, err := c.config("scylla")
 	if err != nil {
@@ -222,16 +222,17 @@ func (c kafkaConfig) options() ([]kgo.Opt, error) {
 		opts = append(opts, kgo.DialTLSConfig(conf))
 	}
 	const mechanisms = "plain, scram-sha-256 or scram-sha-512"
-	switch {
-	case c.SASL == "" && c.Username+c.Password != "":
-		return nil, usageError{errors.New("kafka.username or kafka.password is set and kafka.sasl is not: nobody would log in; set kafka.sasl to " + mechanisms)}
-	case c.SASL != "" && c.Username == "":
+	if c.SASL == "" {
+		if c.Username+c.Password != "" {
+			return nil, usageError{errors.New("kafka.username or kafka.password is set and kafka.sasl is not: nobody would log in; set kafka.sasl to " + mechanisms)}
+		}
+		return opts, nil
+	}
+	if c.Username == "" {
 		return nil, usageError{errors.New("kafka.sasl is set and kafka.username is not: set both or none")}
 	}
 	var m sasl.Mechanism
 	switch strings.ToLower(c.SASL) {
-	case "":
-		return opts, nil
 	case "plain":
 		m = plain.Auth{User: c.Username, Pass: c.Password}.AsMechanism()
 	case "scram-sha-256":

@@ -24,7 +24,7 @@ func TestDetector_KnowsRacesOfTheseVersions(t *testing.T) {
 	}
 	for _, n := range named {
 		module, version := n[1], n[2]
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}", module)
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{(or .Replace .).Version}}", module)
 		cmd.Dir = root
 		out, err := cmd.Output()
 		if err != nil {
