@@ -20,7 +20,7 @@ again = $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-ab
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 3000x
-SEEDS ?= 200
+SEEDS ?= 300
 FIRST ?= 1
 
 .PHONY: help
@@ -66,7 +66,7 @@ explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of 
 	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$(go list ./... | grep -v /test/sim$$)",-timeout 40m)
 
 .PHONY: test-virtual
-test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 200 seeds
+test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 300 seeds
 	$(call gotest,pkgname,--packages ./test/sim/...,-timeout 40m)
 	$(MAKE) sim
 
