@@ -1,9 +1,7 @@
 package messages
 
 import (
-	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
@@ -66,28 +65,28 @@ func TestServer_NoPageElsewhereChangesAnything(t *testing.T) {
 	if seen < 7 {
 		t.Errorf("%d operations change something, want those of orders and messages", seen)
 	}
-	over := func(host string, any bool) (int, string) {
-		srv, err := orders.NewServer(must(orders.New(nil, orders.Config{})), orders.ServerConfig{AnyHost: any, Routes: routes})
+	over := func(host string, allowed ...string) (int, string) {
+		hosts := must(access.NewHosts("0.0.0.0:8080", allowed))
+		srv, err := orders.NewServer(must(orders.New(nil, orders.Config{})), orders.ServerConfig{Hosts: hosts, Routes: routes})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := httptest.NewRequestWithContext(
-			context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}), "GET", "/problems", nil)
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/problems", nil)
 		r.Host = host
 		w := httptest.NewRecorder()
 		srv.Handler().ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
-	if code, text := over("evil.example:8080", false); code != 403 || !strings.Contains(text, "foreign-host") || !strings.Contains(text, "localhost") {
+	if code, text := over("evil.example:8080"); code != 403 || !strings.Contains(text, "foreign-host") || !strings.Contains(text, "localhost") {
 		t.Errorf("a request by a foreign name = %d %s, want it refused", code, text)
 	}
 	for _, host := range []string{"localhost:8080", "127.0.0.1:8080", "[::1]:8080"} {
-		if code, text := over(host, false); code != 200 {
+		if code, text := over(host); code != 200 {
 			t.Errorf("a request to %s = %d %s", host, code, text)
 		}
 	}
-	if code, _ := over("orders.example", true); code != 200 {
-		t.Errorf("a request by a proxy's name = %d", code)
+	if code, _ := over("orders.example", "orders.example"); code != 200 {
+		t.Errorf("a request by a configured name = %d", code)
 	}
 }
 

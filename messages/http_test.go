@@ -169,6 +169,7 @@ func TestHTTP_RefusesAKeyThatIsNone(t *testing.T) {
 		}
 		for _, keys := range [][]string{{""}, {"a", "b"}, {"a", "a"}, {"ключ"}, {strings.Repeat("k", maxKey+1)}} {
 			r := httptest.NewRequestWithContext(t.Context(), "POST", path, strings.NewReader(body))
+			r.Host = "localhost"
 			r.Header["Idempotency-Key"] = keys
 			w := httptest.NewRecorder()
 			b.handler.ServeHTTP(w, r)
@@ -220,6 +221,7 @@ func TestHTTP_SameKeyIsOneMessage(t *testing.T) {
 	b := setup(t)
 	post := func(body, address string) reply {
 		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/messages", strings.NewReader(body))
+		r.Host = "localhost"
 		r.Header.Set("Idempotency-Key", "k")
 		r.RemoteAddr = address
 		w := httptest.NewRecorder()

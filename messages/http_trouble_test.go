@@ -26,6 +26,7 @@ func TestHTTP_QuotaIsEachClients(t *testing.T) {
 		t.Errorf("POST beyond the quota = %d %v %s", r.status, r.header, r.text)
 	}
 	other := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/messages", strings.NewReader(`{"topic":"t"}`))
+	other.Host = "localhost"
 	other.RemoteAddr = "192.0.2.77:5"
 	w := httptest.NewRecorder()
 	b.handler.ServeHTTP(w, other)

@@ -23,6 +23,7 @@ type reply struct {
 func request(t testing.TB, h http.Handler, method, path, body string, header ...string) reply {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	r.Host = "localhost"
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -186,6 +186,7 @@ func TestHTTP_ACallerWhoHungUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+		r.Host = "localhost"
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)

@@ -17,7 +17,7 @@ var catalogue = []httpapi.ProblemKind{
 	kind(problemUnauthorized, 401, "There is no token, or it is nobody's.", "Send Authorization: Bearer and a token.", false),
 	kind(problemForbidden, 403, "The token's role does not allow this.", "Use a token with the role that detail names.", false),
 	kind(problemCrossSite, 403, "A page of another origin asks for a change through a browser.", "Ask from a program, or from this server's own pages.", false),
-	kind(problemHost, 403, "The server has no tokens, and was called over loopback by a name that is not this machine's.", "Call it localhost or 127.0.0.1.", false),
+	kind(problemHost, 403, "The server has no tokens and does not answer to the host name of the request.", "Use localhost, an IP address or a name of http.hosts, or configure http.tokens.", false),
 	kind(problemNotFound, 404, "There is no order with that id.", "Check the id.", false),
 	kind(problemNoPath, 404, "There is nothing at that path.", "See /openapi.json.", false),
 	kind(problemMethod, 405, "The path does not take that method.", "Use one of those that the header Allow names.", false),

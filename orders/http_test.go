@@ -36,6 +36,7 @@ type reply struct {
 func request(t testing.TB, h http.Handler, method, path, body string, header ...string) reply {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	r.Host = "localhost"
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -179,6 +180,7 @@ func TestHTTP_RefusesAKeyThatIsNone(t *testing.T) {
 	for _, path := range []string{"/v1/orders", "/v1/orders/" + id + "/cancel", "/v1/orders/" + id + "/confirm", "/v1/orders/" + id + "/ship"} {
 		for _, keys := range [][]string{{""}, {"a", "b"}, {"a", "a"}} {
 			req := httptest.NewRequestWithContext(t.Context(), "POST", path, strings.NewReader("{}"))
+			req.Host = "localhost"
 			req.Header.Set("Content-Type", "application/json")
 			req.Header["Idempotency-Key"] = keys
 			w := httptest.NewRecorder()

@@ -61,10 +61,10 @@ type ServerConfig struct {
 	// everybody do everything, which is for loopback alone. /openapi.json, /docs,
 	// /problems, /healthz, /readyz and /metrics need no token.
 	Gate *access.Gate
-	// AnyHost lets requests over loopback name any host, without a Gate too. It is
-	// for a proxy on this machine that says who may come in; otherwise such a request
-	// may be a page's that had its own name resolve to this machine. Default: no.
-	AnyHost bool
+	// Hosts are the names, beside IP addresses and localhost, that the server answers
+	// to while there is no Gate: any other name may be a page's that resolves to this
+	// server (DNS rebinding). Nil has none. A Gate makes the list unnecessary.
+	Hosts *access.Hosts
 	// Proxies are those whose word on who asked counts: for wrong tokens, for quotas
 	// where there are no tokens, and in the log. Default: none.
 	Proxies access.Proxies
@@ -165,8 +165,11 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
 	browsers := access.Browsers{
-		OwnHost: cfg.Gate == nil && !cfg.AnyHost, Logger: cfg.Logger,
+		Logger: cfg.Logger,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
+	}
+	if cfg.Gate == nil {
+		browsers.Hosts = cmp.Or(cfg.Hosts, new(access.Hosts))
 	}
 	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(elsewhere(mux, h.OpenAPI())))))
 	return s, nil

@@ -37,7 +37,7 @@ func TestServer_APathOfItsOwnIsNoParameter(t *testing.T) {
 		{http.MethodPut, "/v1/things/1", 405, "GET, HEAD"},
 	} {
 		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, nil))
+		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), tt.method, "http://localhost"+tt.path, nil))
 		if w.Code != tt.status || w.Header().Get("Allow") != tt.allow {
 			t.Errorf("%s %s = %d, Allow %q; want %d, %q", tt.method, tt.path, w.Code, w.Header().Get("Allow"), tt.status, tt.allow)
 		}

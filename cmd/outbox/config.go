@@ -73,6 +73,7 @@ type httpConfig struct {
 	Tokens          []string      `koanf:"tokens"`
 	TokenRate       float64       `koanf:"token_rate"`
 	Insecure        bool          `koanf:"insecure"`
+	Hosts           []string      `koanf:"hosts"`
 	HintAddrs       []string      `koanf:"hint_addrs"`
 	HintKey         string        `koanf:"hint_key"`
 	TrustedProxies  []string      `koanf:"trusted_proxies"`

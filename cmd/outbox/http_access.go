@@ -52,6 +52,15 @@ func (c *httpConfig) listen(ctx context.Context, log *slog.Logger) (net.Listener
 	return ln, nil
 }
 
+// hosts are the names that the order API answers to while there are no tokens.
+func (c *httpConfig) hosts() (*access.Hosts, error) {
+	h, err := access.NewHosts(c.Addr, c.Hosts)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("http.hosts: %w", err)}
+	}
+	return h, nil
+}
+
 // proxies are those whose word on who asked counts.
 func (c *httpConfig) proxies() (access.Proxies, error) {
 	return newProxies("http", c.TrustedProxies, c.ForwardedHeader)

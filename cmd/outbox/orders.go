@@ -38,7 +38,8 @@ func runOrders(cmd *cobra.Command, c *config) error {
 	check := func(log *slog.Logger) error {
 		_, gate := c.HTTP.gate(log)
 		_, proxies := c.HTTP.proxies()
-		return errors.Join(gate, proxies, notNegative("http.drain_delay", c.HTTP.DrainDelay))
+		_, hosts := c.HTTP.hosts()
+		return errors.Join(gate, proxies, hosts, notNegative("http.drain_delay", c.HTTP.DrainDelay))
 	}
 	return withReception(cmd, c, check, c.HTTP.listen, true, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, listen listening) error {
 		api, err := startOrders(ctx, c, session, reg, log, listen)
@@ -91,10 +92,14 @@ func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg
 	if err != nil {
 		return nil, errors.Join(err, services.close())
 	}
+	hosts, err := c.HTTP.hosts()
+	if err != nil {
+		return nil, errors.Join(err, services.close())
+	}
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
 		DrainDelay: c.HTTP.DrainDelay, DrainTimeout: c.HTTP.ShutdownTimeout, Stopping: stopWatching, Proxies: proxies,
-		Gatherer: reg, Logger: log, Gate: gate, AnyHost: c.HTTP.Insecure, Routes: []func(huma.API){services.messages.Register, hub.Register},
+		Gatherer: reg, Logger: log, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register},
 		Problems: slices.Concat(messages.Problems(), watch.Problems()),
 	})
 	if err != nil {

@@ -84,6 +84,7 @@ var ownSettings = []setting{
 	{sectionHTTP, "tokens", []string{}, "who may use the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty lets everybody, on loopback alone", true},
 	{sectionHTTP, "token_rate", 1000.0, "requests per second with one token; twice as many at once", false},
 	{sectionHTTP, "insecure", false, "serve beyond loopback without TLS or without tokens, because something else protects the way", false},
+	{sectionHTTP, "hosts", []string{}, "host names that the API answers to while there are no http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding", false},
 	{sectionHTTP, "trusted_proxies", []string{}, "networks of the proxies before it, such as 10.0.0.0/8, whose word on who asked counts: wrong tokens are counted by it, and quotas where there are no tokens; empty trusts none", false},
 	{sectionHTTP, "forwarded_header", string(access.XForwardedFor), "header in which they say so: x-forwarded-for or forwarded (RFC 7239), whichever they write themselves; the other is not looked at", false},
 	{sectionHTTP, "hint_addrs", []string{}, "relays to tell of each order stored, host:port by UDP, so that they read it at once; a name stands for all its addresses; empty tells none", false},

@@ -3,7 +3,6 @@ package access
 import (
 	"log/slog"
 	"mime"
-	"net"
 	"net/http"
 	"strings"
 )
@@ -17,14 +16,13 @@ import (
 //   - Its body, if it has one, must say that it is JSON (415): a page may send
 //     forms, texts and bodies without a type anywhere, and JSON only where it is let.
 //     Nor may it be compressed, which nothing here would undo (415).
-//   - With OwnHost a request that comes over loopback must be for a name of
-//     loopback (403): otherwise a page could have its own name resolve to
-//     127.0.0.1, and be of the same origin.
+//   - With Hosts a request must name a host of that list (403). Otherwise a page
+//     could make its own name resolve to this server (DNS rebinding) and be of
+//     the same origin.
 type Browsers struct {
-	// OwnHost is for servers that let in who has no token. Those that ask for one
-	// may be called by the name of a proxy before them: a page that is not theirs
-	// has no token to send.
-	OwnHost bool
+	// Hosts is for servers without tokens. Nil allows any host: a foreign page has
+	// no token to send, so a server with tokens needs no list.
+	Hosts *Hosts
 	// Refuse answers for the server.
 	Refuse func(http.ResponseWriter, *http.Request, *Error)
 	// Logger gets what was refused and where it came from.
@@ -48,14 +46,10 @@ func (b Browsers) Wrap(next http.Handler) http.Handler {
 }
 
 func (b Browsers) check(r *http.Request) *Error {
-	if b.OwnHost && overLoopback(r) && !loopbackName(r.Host) {
-		other := clip(r.Host)
-		if other == "" {
-			other = "a request that names no host"
-		}
+	if b.Hosts != nil && !b.Hosts.Allow(r.Host) {
 		return &Error{
 			Status: http.StatusForbidden, Reason: ForeignHost,
-			Detail: "Over loopback this server answers to localhost, 127.0.0.1 and [::1] alone, not to " + other + ". Use one of them, or give the server tokens.",
+			Detail: "Without tokens this server answers only to IP addresses, localhost and its configured host names. Use one of them, or configure tokens.",
 		}
 	}
 	if reads(r.Method) {
@@ -86,19 +80,4 @@ func reads(method string) bool {
 func isJSON(contentType string) bool {
 	t, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (t == "application/json" || strings.HasPrefix(t, "application/") && strings.HasSuffix(t, "+json"))
-}
-
-// overLoopback tells whether a request came to this machine from itself.
-func overLoopback(r *http.Request) bool {
-	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	return ok && at.IP.IsLoopback()
-}
-
-// loopbackName tells whether a Host header names this machine alone.
-func loopbackName(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
-	}
-	return loopbackHost(strings.ToLower(host))
 }

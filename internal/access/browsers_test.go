@@ -50,8 +50,12 @@ func TestBrowsers_Check(t *testing.T) {
 		{name: "a name that was rebound, to change", method: "POST", host: "evil.example:8080", local: "127.0.0.1", body: "{}", header: []string{jsonType, "Sec-Fetch-Site: same-origin"}, want: ForeignHost},
 		{name: "a name that looks right", method: "GET", host: "127.0.0.1.evil.example", local: "127.0.0.1", want: ForeignHost},
 		{name: "no host", method: "GET", host: "-", local: "127.0.0.1", want: ForeignHost},
-		{name: "beyond loopback", method: "GET", host: "orders.example", local: "10.0.0.1"},
-		{name: "with tokens, behind a proxy", method: "GET", host: "orders.example", local: "127.0.0.1", any: true},
+		{name: "a rebound name beyond loopback", method: "GET", host: "evil.example", local: "10.0.0.1", want: ForeignHost},
+		{name: "a rebound name in a container", method: "POST", host: "evil.example:8080", local: "172.18.0.4", body: "{}", header: []string{jsonType, "Sec-Fetch-Site: same-origin"}, want: ForeignHost},
+		{name: "an address beyond loopback", method: "GET", host: "10.0.0.1:8080", local: "10.0.0.1"},
+		{name: "a configured name", method: "GET", host: "Orders.Example:8080", local: "10.0.0.1"},
+		{name: "a configured name of the root", method: "GET", host: "orders.example.", local: "127.0.0.1"},
+		{name: "with tokens, behind a proxy", method: "GET", host: "proxy.example", local: "127.0.0.1", any: true},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), tt.method, "/", strings.NewReader(tt.body))
 		r.Host = "127.0.0.1:8080"
@@ -68,13 +72,43 @@ func TestBrowsers_Check(t *testing.T) {
 		var got Reason
 		var log strings.Builder
 		passed := false
+		hosts, err := NewHosts("0.0.0.0:8080", []string{"orders.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.any {
+			hosts = nil
+		}
 		b := Browsers{
-			OwnHost: !tt.any, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Hosts: hosts, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Refuse: func(_ http.ResponseWriter, _ *http.Request, e *Error) { got = e.Reason },
 		}
 		b.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true })).ServeHTTP(httptest.NewRecorder(), r)
 		if got != tt.want || passed != (tt.want == "") || !strings.Contains(log.String(), string(tt.want)) {
 			t.Errorf("%s: refused for %q, passed %t, log %q; want %q", tt.name, got, passed, log.String(), tt.want)
+		}
+	}
+}
+
+func TestNewHosts(t *testing.T) {
+	t.Parallel()
+	h, err := NewHosts("shop.internal:8080", []string{"orders", " Orders.Example ", "a_b.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"shop.internal:8080", "orders", "orders.example:1", "a_b.example", "[::1]", "[2001:db8::1]:80", "10.1.2.3"} {
+		if !h.Allow(name) {
+			t.Errorf("Allow(%q) = false", name)
+		}
+	}
+	for _, name := range []string{"", ":8080", "evil.example", "orders.evil.example", "localhost.evil.example", "10.1.2.3.evil.example"} {
+		if h.Allow(name) {
+			t.Errorf("Allow(%q) = true", name)
+		}
+	}
+	for _, bad := range []string{"", "*", "*.example", "https://orders.example", "orders.example:8080", "a b", "-x", strings.Repeat("a.", 200) + "a"} {
+		if _, err := NewHosts("127.0.0.1:0", []string{bad}); err == nil {
+			t.Errorf("NewHosts(%q) took it", bad)
 		}
 	}
 }
