@@ -95,6 +95,18 @@ func (f *tableFacts) check(table string) error {
 	return nil
 }
 
+// outlives returns nil if the CDC log keeps its rows for longer than the confidence
+// window, otherwise an *outbox.MappingError: the sweep reads rows at that age.
+func (f *tableFacts) outlives(table string, window time.Duration) error {
+	if f.cdcTTL == 0 || f.cdcTTL > window {
+		return nil
+	}
+	return &outbox.MappingError{
+		Table: table, Problem: fmt.Sprintf("keeps its CDC log's rows for %s, no longer than the confidence window of %s, so the sweep reader finds none", f.cdcTTL, window),
+		Fix: enableCDC(table),
+	}
+}
+
 // cdcOptions reads the table extension cdc: a count of pairs, and each string with
 // its length before it, all as little-endian uint32. With an error come those that
 // could be read.

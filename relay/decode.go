@@ -2,7 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
@@ -52,8 +51,7 @@ func badRow(table *outbox.Table, r storedEvent, n int) storedEvent {
 	}
 	none := gocql.UUID{}
 	if r.ID == none {
-		r.ID = outbox.NameID(outbox.TextNamespace, table.String(), r.AggregateString(), strconv.FormatInt(r.Sequence, 10),
-			strconv.FormatInt(r.written, 10), strconv.Itoa(n))
+		r.ID = outbox.RowID(table.String(), r.AggregateString(), r.Sequence, r.written, n)
 	}
 	if r.AggregateID == none || table.Numbered() && r.Sequence < 1 {
 		r.AggregateID, r.AggregateText, r.Sequence = r.ID, "", 0

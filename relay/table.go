@@ -20,9 +20,8 @@ func (r *Relay) findTable(ctx context.Context) error {
 			if !t.Numbered() {
 				r.log.Info("the outbox table has no sequence numbers; the order of an aggregate's events is that of their writes")
 			}
-			if ttl, window := facts.cdcTTL, r.cfg.ConfidenceWindow; ttl > 0 && ttl <= window {
-				r.log.Warn("the CDC log keeps its rows no longer than the confidence window, so the sweep finds none, and what the tail misses is lost",
-					"cdc_ttl", ttl, "confidence_window", window, "fix", enableCDC(t.String()))
+			if err := facts.outlives(t.String(), r.cfg.ConfidenceWindow); err != nil {
+				r.log.Warn("events that the tail reader misses will be lost", "err", err)
 			}
 			return nil
 		}
@@ -74,8 +73,9 @@ func enableCDC(table string) string {
 	return "ALTER TABLE " + table + " WITH cdc = {'enabled': true, 'delta': 'full', 'ttl': 259200}"
 }
 
-// CheckTable holds a configuration against its table and the table's CDC log, as the
-// start of a relay does. It writes nothing and does not wait.
+// CheckTable checks a configuration against its table and the table's CDC log, as the
+// start of a relay does; a CDC log that keeps its rows too briefly, which a relay logs
+// as a warning, is an error too. It writes nothing and does not wait.
 //
 // An *outbox.MappingError says what does not fit, and what to do about it.
 func CheckTable(ctx context.Context, cfg Config) error {
@@ -83,6 +83,9 @@ func CheckTable(ctx context.Context, cfg Config) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
-	_, _, err := readTable(ctx, &cfg)
-	return err
+	t, facts, err := readTable(ctx, &cfg)
+	if err != nil {
+		return err
+	}
+	return facts.outlives(t.String(), cfg.ConfidenceWindow)
 }

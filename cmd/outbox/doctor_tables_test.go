@@ -29,6 +29,8 @@ relay:
     - {keyspace: shop, table: absent, preset: debezium}
     - {keyspace: shop, table: good2, preset: debezium, columns: {created_at: happend}}
     - {keyspace: shop, table: Capital, preset: debezium}
+    - {keyspace: shop, table: brief, preset: debezium}
+    - {keyspace: shop, table: forever, preset: debezium}
 `, nil, "--scylla-hosts", node.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +49,8 @@ relay:
 		"ALTER TABLE shop.disabled WITH cdc = {'enabled': false}",
 		"CREATE TABLE shop.keys " + columns + " WITH cdc = {'enabled': true, 'delta': 'keys'}",
 		"CREATE TABLE shop.good2 " + columns + " WITH cdc = {'enabled': true}",
+		"CREATE TABLE shop.brief " + columns + " WITH cdc = {'enabled': true, 'ttl': 120}", // the confidence window
+		"CREATE TABLE shop.forever " + columns + " WITH cdc = {'enabled': true, 'ttl': 0}",
 	} {
 		if err := session.Query(stmt).Exec(); err != nil {
 			t.Fatalf("%s: %v", stmt, err)
@@ -61,6 +65,8 @@ relay:
 		{"absent", "does not exist", "create it"},
 		{"good2", "column happend is missing", "map created_at to one of aggregateid"},
 		{"Capital", "use lower-case letters", "does not start"},
+		{"brief", "no longer than the confidence window of 2m0s", "ALTER TABLE shop.brief WITH cdc"},
+		{"forever", "", ""},
 	}
 	if len(found) != len(want) {
 		t.Fatalf("%d findings, want %d: %+v", len(found), len(want), found)

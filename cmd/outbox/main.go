@@ -25,7 +25,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // what was asked for did not succeed
 	exitUsage  = 2 // the command line or the configuration is wrong
-	exitWaits  = 3 // it was asked for, and the time to wait for it is up
+	exitWaits  = 3 // it was asked for, and the time to wait for it is up; or nothing could be checked
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

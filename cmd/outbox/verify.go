@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -34,7 +35,7 @@ type verifyFlags struct {
 	since, until, state, output string
 	topics                      []string
 	rate, parallel              int
-	fromFirst, repair           bool
+	fromFirst, repair, wait     bool
 	repairWait                  time.Duration
 }
 
@@ -47,11 +48,16 @@ func newVerifyCommand() *cobra.Command {
 
 It scans the outbox table by token range and then reads the topics, as any
 client could, and names every event that is missing, double or out of sequence,
-every number that an aggregate lacks, and every row that is no event. Exit
-status 1 if there is one.
+every number that an aggregate lacks, and every row that is no event. The last line
+is the verdict.
 
-Events younger than the relay's confidence window and ` + verifyMargin.String() + ` are pending, as are
-those with a later delivery time: they need not be in a topic yet. Rows that
+Exit status: 0 events were checked and no problem was found; 1 there is a problem, or
+the check failed; 2 the command line or the configuration is wrong; 3 no event could
+be checked, for example because all of them are too young.
+
+Events younger than the relay's confidence window and ` + verifyMargin.String() + ` are not checked, nor are
+those with a later delivery time: they need not be in a topic yet. With --wait the
+command waits first until the events that are there now are old enough. Rows that
 have expired and records that a topic has deleted prove nothing and are not held
 against anybody. An event with a dead letter is not missing: it is dead, or
 parked behind one of its aggregate, or closed by an operator who discarded it or
@@ -78,7 +84,8 @@ interruption.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.since, "since", "", "leave out what was written before: a time (RFC 3339), or how long ago, such as 24h")
-	fl.StringVar(&f.until, "until", "", "events written after it are pending; default now, less the confidence window and "+verifyMargin.String())
+	fl.StringVar(&f.until, "until", "", "events written after it are not checked; default now, less the confidence window and "+verifyMargin.String())
+	fl.BoolVar(&f.wait, "wait", false, "wait until what was written before --until (default now) is old enough to be checked")
 	fl.StringSliceVar(&f.topics, "more-topics", nil, "read these topics too, such as those of an earlier configuration")
 	fl.IntVar(&f.rate, "rate", verifyRate, "rows per second at most; 0 means as fast as it goes")
 	fl.IntVar(&f.parallel, "parallel", audit.DefaultParallel, "token ranges read at the same time")
@@ -91,23 +98,29 @@ interruption.`,
 	return cmd
 }
 
-// window is what the flags say about time.
-func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w audit.Window, err error) {
-	w.FromFirst, w.Until = f.fromFirst, now.Add(-confidence-verifyMargin)
+// window returns which events are to be checked, and how long to wait first.
+func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w audit.Window, wait time.Duration, err error) {
+	w.FromFirst, w.Until = f.fromFirst, now
+	if !f.wait {
+		w.Until = now.Add(-confidence - verifyMargin)
+	}
 	if f.since != "" {
 		if w.Since, err = timeOrAge(f.since, now); err != nil {
-			return w, usageError{fmt.Errorf("--since %w", err)}
+			return w, 0, usageError{fmt.Errorf("--since %w", err)}
 		}
 	}
 	if f.until != "" {
 		if w.Until, err = timeOrAge(f.until, now); err != nil {
-			return w, usageError{fmt.Errorf("--until %w", err)}
+			return w, 0, usageError{fmt.Errorf("--until %w", err)}
 		}
 	}
 	if !w.Since.Before(w.Until) {
-		return w, usageError{fmt.Errorf("--since %s is not before --until %s", w.Since.Format(time.RFC3339), w.Until.Format(time.RFC3339))}
+		return w, 0, usageError{fmt.Errorf("--since %s is not before --until %s", w.Since.Format(time.RFC3339), w.Until.Format(time.RFC3339))}
 	}
-	return w, nil
+	if f.wait {
+		wait = max(0, w.Until.Add(confidence+verifyMargin).Sub(now))
+	}
+	return w, wait, nil
 }
 
 // timeOrAge reads a time, or how long ago it is.
@@ -129,7 +142,7 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	if f.rate < 0 || f.parallel < 1 {
 		return usageError{errors.New("--rate must not be negative, and --parallel at least 1")}
 	}
-	window, err := f.window(c.Relay.ConfidenceWindow, time.Now())
+	window, wait, err := f.window(c.Relay.ConfidenceWindow, time.Now())
 	if err != nil {
 		return err
 	}
@@ -150,6 +163,12 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	letters, err := dlq.Open(session, c.Scylla.Keyspace, opts...)
 	if err != nil {
 		return err
+	}
+	if wait > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "waiting %s until the events written before %s are old enough\n", wait.Round(time.Second), window.Until.UTC().Format(time.RFC3339))
+		if err := again.Wait(ctx, wait); err != nil {
+			return fmt.Errorf("interrupted: %w", err)
+		}
 	}
 	began := time.Now()
 	v := &audit.Verification{
@@ -182,10 +201,15 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 		print = printVerifiedJSON
 	}
 	counts, err := print(cmd.OutOrStdout(), v, repairs)
-	if err == nil && !repairs.ok(counts) {
-		err = quietError{}
+	switch {
+	case err != nil:
+		return err
+	case repairs.verdict(counts) == audit.VerdictProblems:
+		return quietError{}
+	case repairs.verdict(counts) == audit.VerdictNothingChecked:
+		return waitsError{}
 	}
-	return err
+	return nil
 }
 
 // verifyError says what to do about an error.
@@ -245,8 +269,9 @@ type verified struct {
 	Until   time.Time `json:"until"`
 	Resumed bool      `json:"resumed"`
 	audit.Counts
-	Repair *repairs `json:"repair,omitempty"`
-	OK     bool     `json:"ok"`
+	Repair  *repairs      `json:"repair,omitempty"`
+	Verdict audit.Verdict `json:"verdict"`
+	OK      bool          `json:"ok"`
 }
 
 // printVerifiedJSON prints one object: every finding, then the summary. The
@@ -270,7 +295,8 @@ func printVerifiedJSON(w io.Writer, v *audit.Verification, repairs *repairs) (au
 	if lead == `{"findings":[` {
 		_, err = io.WriteString(w, lead)
 	}
-	b, e := json.Marshal(verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, repairs, repairs.ok(counts)})
+	verdict := repairs.verdict(counts)
+	b, e := json.Marshal(verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, repairs, verdict, verdict == audit.VerdictOK})
 	if err = errors.Join(err, e); err == nil {
 		_, err = fmt.Fprintf(w, "],%s\n", b[1:])
 	}
@@ -313,7 +339,8 @@ func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.
 		n    int64
 		text string
 	}{
-		{c.Pending, "pending: written later, or to be delivered later"},
+		{c.Young, "written later: too young to be checked"},
+		{c.Pending, "pending: not in a topic and written later, or to be delivered later"},
 		{c.Dead, "in the dead letters: outbox dlq list shows them"},
 		{c.Parked, "parked behind a dead letter of their aggregate"},
 		{c.Closed, "closed as dead letters: discarded or settled by hand"},
@@ -326,6 +353,23 @@ func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.
 		}
 	}
 	repairs.print(&out)
+	printVerdict(&out, c, repairs.verdict(c))
 	_, err := io.WriteString(w, out.String())
 	return c, err
+}
+
+// printVerdict prints the last line.
+func printVerdict(out *strings.Builder, c audit.Counts, verdict audit.Verdict) {
+	switch {
+	case verdict == audit.VerdictProblems:
+		out.WriteString("verdict: problems found\n")
+	case verdict == audit.VerdictOK && c.Young > 0:
+		fmt.Fprintf(out, "verdict: ok; %d events are too young and were not checked\n", c.Young)
+	case verdict == audit.VerdictOK:
+		out.WriteString("verdict: ok\n")
+	case c.Young > 0:
+		fmt.Fprintf(out, "verdict: nothing checked: all %d events are too young; --wait waits for them\n", c.Young)
+	default:
+		out.WriteString("verdict: nothing checked: no event of that time can be checked\n")
+	}
 }

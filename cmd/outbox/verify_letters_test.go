@@ -80,6 +80,42 @@ func TestVerify_DeadLetters(t *testing.T) {
 		t.Errorf("--repair left the letter %s", s)
 	}
 
+	// Rows that are no events are counted by their dead letters: one with an id, one
+	// without, and one without a letter.
+	bad, noID, none := b.letter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.Discard(ctx, id, by) }), outbox.NewID(), outbox.NewID()
+	for _, stmt := range []struct {
+		cql  string
+		args []any
+	}{
+		{"DELETE event_type FROM outbox_messages WHERE aggregate_id = ? AND seq = 1", []any{bad.AggregateID}},
+		{"INSERT INTO outbox_messages (aggregate_id, seq, event_type) VALUES (?, 1, 'ThingHappened')", []any{noID}},
+	} {
+		if err := b.session.Query(stmt.cql, stmt.args...).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var written int64
+	if err := b.session.Query("SELECT WRITETIME(event_type) FROM outbox_messages WHERE aggregate_id = ? AND seq = 1", noID).Scan(&written); err != nil {
+		t.Fatal(err)
+	}
+	b.bury(1, func(l *dlq.Letter) {
+		l.EventID = outbox.RowID("outbox.outbox_messages", noID.String(), 1, written, 2)
+		l.AggregateID, l.Status = l.EventID.String(), dlq.Manual
+	})
+	if stdout, stderr, code = b.verify("--until", "0s"); code != exitOK || !strings.Contains(stdout, " 0 unreadable rows") ||
+		!strings.Contains(stdout, "3 closed") || !strings.Contains(stdout, "2 in the dead letters") {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
+	}
+	if err := b.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_type) VALUES (?, 1, 'ThingHappened')", none).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	if stdout, stderr, code = b.verify("--until", "0s"); code != exitFailed || !strings.Contains(stdout, " 1 unreadable rows") {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
+	}
+	if err := b.session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ?", none).Exec(); err != nil {
+		t.Fatal(err)
+	}
+
 	lost := b.letter(1, outbox.NewID(), dlq.Pending, replay(store))
 	behind := b.add(4, a, 0) // without a letter of its own
 	stdout, stderr, code = b.verify("--until", "0s", "-o", "json")
@@ -99,7 +135,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	if code != exitFailed || got.OK || got.Missing != 2 || !missing[lost.ID] || !missing[behind.ID] {
 		t.Errorf("status %d, %s; want %s and %s missing", code, stdout, lost.ID, behind.ID)
 	}
-	if got.Dead != 1 || got.Parked != 1 || got.Closed != 2 || got.Pending != 1 {
+	if got.Dead != 2 || got.Parked != 1 || got.Closed != 3 || got.Pending != 1 {
 		t.Errorf("%+v", got.Counts)
 	}
 }

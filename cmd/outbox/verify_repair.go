@@ -37,12 +37,12 @@ type leftEvent struct {
 	Detail    string            `json:"detail,omitempty"`
 }
 
-// ok says that nothing is wrong any more.
-func (r *repairs) ok(c audit.Counts) bool {
+// verdict returns the verdict after the repair.
+func (r *repairs) verdict(c audit.Counts) audit.Verdict {
 	if r != nil && len(r.Left) == 0 {
-		c.Missing = 0
+		c.Missing, c.Published = 0, c.Published+c.Missing
 	}
-	return c.OK()
+	return c.Verdict()
 }
 
 func (r *repairs) print(out *strings.Builder) {

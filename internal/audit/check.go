@@ -65,6 +65,9 @@ type Counts struct {
 	// that a topic has.
 	Rows      int64 `json:"rows"`
 	Published int64 `json:"published"`
+	// Young are the events written after the window, which are not checked,
+	// whether they are in a topic yet or not.
+	Young int64 `json:"young"`
 	// Pending are events not in a topic yet that have not to be: written after
 	// the window, to be delivered later, or waiting for such a one.
 	Pending int64 `json:"pending"`
@@ -87,12 +90,34 @@ type Counts struct {
 	Foreign int64 `json:"foreign"`
 }
 
-// OK says that nothing is missing, double or out of order. Events without a row
-// do not count against it, because a row may have been deleted, nor do dead
-// letters: nothing of them is lost.
-func (c Counts) OK() bool {
-	return c.Missing == 0 && c.Doubles == 0 && c.Disorder == 0 && c.Gaps == 0 && c.Unreadable == 0
+// Verdict is the result of a check in one word.
+type Verdict string
+
+// The verdicts.
+const (
+	// VerdictOK: every event that was checked is in its topic or has a dead letter.
+	VerdictOK Verdict = "ok"
+	// VerdictProblems: something is missing, double, out of order or unreadable.
+	VerdictProblems Verdict = "problems"
+	// VerdictNothingChecked: no problem was found because no event could be
+	// checked: there are none, or all are young, pending, or older than their topics.
+	VerdictNothingChecked Verdict = "nothing_checked"
+)
+
+// Verdict returns the result. Events without a row do not count against it,
+// because a row may have been deleted, nor do dead letters: nothing of them is lost.
+func (c Counts) Verdict() Verdict {
+	switch {
+	case c.Missing+c.Doubles+c.Disorder+c.Gaps+c.Unreadable > 0:
+		return VerdictProblems
+	case c.Published+c.Dead+c.Parked+c.Closed == 0:
+		return VerdictNothingChecked
+	}
+	return VerdictOK
 }
+
+// OK returns whether events were checked and nothing is wrong with them.
+func (c Counts) OK() bool { return c.Verdict() == VerdictOK }
 
 // checker is one walk over the ledger.
 type checker struct {
@@ -141,9 +166,8 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 		c.take(n)
 	}
 	c.doubles()
-	for k, problem := range l.unreadable {
-		c.counts.Unreadable++
-		c.report(Finding{Kind: UnreadableRow, Aggregate: k.aggregate, Seq: k.seq, Detail: problem})
+	for _, u := range l.unreadable {
+		c.unreadable(u)
 	}
 	c.counts.Foreign = l.foreign
 	return c.counts
@@ -198,6 +222,40 @@ func (c *checker) fate(n uint32, e *entry) fate {
 // letterFates are the fates of events that are in no topic, by their letters.
 var letterFates = map[LetterState]fate{LetterOpen: dead, LetterParked: parked, LetterClosed: closed, LetterLate: pending}
 
+// unreadable counts a row that is no event. The relay made a dead letter of it, which
+// an operator may have discarded or published after an edit: then the row is no problem.
+func (c *checker) unreadable(u Unreadable) {
+	f := Finding{Kind: UnreadableRow, Aggregate: u.Aggregate, Seq: u.Seq, Detail: u.Problem}
+	for _, id := range u.Events {
+		if n, ok := c.l.byID.find(&id, c.l.eventID); ok && c.l.events.at(n).partition != none {
+			return // counted with its record
+		}
+		letter, ok := c.l.letters[id]
+		if !ok {
+			continue
+		}
+		f.Event, f.Detail = id, u.Problem+"; "+letter.Detail
+		switch letterFates[letter.State] {
+		case dead:
+			f.Kind = Dead
+			c.counts.Dead++
+		case parked:
+			f.Kind = Parked
+			c.counts.Parked++
+		case closed:
+			f.Kind = Closed
+			c.counts.Closed++
+		default: // published since the topics were read
+			c.counts.Pending++
+			return
+		}
+		c.report(f)
+		return
+	}
+	c.counts.Unreadable++
+	c.report(f)
+}
+
 func (c *checker) row(n uint32, e *entry) {
 	f := c.fate(n, e)
 	c.waiting = c.waiting || f == pending
@@ -207,6 +265,7 @@ func (c *checker) row(n uint32, e *entry) {
 		return
 	}
 	if e.written >= c.until {
+		c.counts.Young++
 		if f == pending {
 			c.counts.Pending++
 		}

@@ -44,6 +44,8 @@ type Unreadable struct {
 	Aggregate gocql.UUID
 	Seq       int64
 	Problem   string
+	// Events are the ids that its dead letter may have.
+	Events []gocql.UUID
 }
 
 // Ledger keeps account of events: 64 bytes for each and 8 for its index,
@@ -68,7 +70,7 @@ type Ledger struct {
 	letters    map[gocql.UUID]Letter
 	repeats    []repeat
 	repeated   map[repeat]bool
-	unreadable map[rowKey]string
+	unreadable map[rowKey]Unreadable
 	foreign    int64
 	totals     Totals
 }
@@ -123,7 +125,7 @@ type Totals struct {
 func NewLedger() *Ledger {
 	return &Ledger{
 		topicOf: make(map[string]uint16), partOf: make(map[partition]uint16), later: make(map[uint32]int64),
-		repeated: make(map[repeat]bool), unreadable: make(map[rowKey]string),
+		repeated: make(map[repeat]bool), unreadable: make(map[rowKey]Unreadable),
 	}
 }
 
@@ -168,7 +170,7 @@ func (l *Ledger) AddUnreadable(rows ...Unreadable) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range rows {
-		l.unreadable[rowKey{r.Aggregate, r.Seq}] = r.Problem
+		l.unreadable[rowKey{r.Aggregate, r.Seq}] = r
 	}
 }
 

@@ -143,7 +143,7 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 		{
 			name: "written after the window", rows: []Row{row(1, 1, 10), row(2, 1, 2000), row(3, 1, 2000)},
 			records: []Record{record(1, 1, 0, 0, 11), record(3, 1, 0, 1, 2001)}, window: Window{Until: micro(1000)},
-			want: Counts{Rows: 1, Published: 1, Pending: 1},
+			want: Counts{Rows: 1, Published: 1, Young: 2, Pending: 1},
 		},
 		{
 			name: "to be delivered later, and what waits for it", rows: []Row{late, row(1, 2, 20), row(2, 1, 20)}, window: Window{Until: micro(1000)},
@@ -195,8 +195,15 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 			if got != tt.want || !slices.Equal(found, tt.found) {
 				t.Errorf("%s (records first %v): %+v %q\nwant %+v %q", tt.name, recordsFirst, got, found, tt.want, tt.found)
 			}
-			if bad := len(tt.found) > 0 && tt.want.Unknown == 0; got.OK() == bad {
-				t.Errorf("%s: OK() = %v", tt.name, got.OK())
+			verdict := VerdictOK
+			switch {
+			case len(tt.found) > 0 && tt.want.Unknown == 0:
+				verdict = VerdictProblems
+			case tt.want.Published == 0:
+				verdict = VerdictNothingChecked
+			}
+			if got.Verdict() != verdict {
+				t.Errorf("%s: Verdict() = %s, want %s", tt.name, got.Verdict(), verdict)
 			}
 		}
 	}
@@ -205,7 +212,7 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 func TestCheck_UnreadableRowsAreNamed(t *testing.T) {
 	t.Parallel()
 	l := NewLedger()
-	l.AddUnreadable(Unreadable{id(1, 0), 7, "event_id is null or zero"})
+	l.AddUnreadable(Unreadable{Aggregate: id(1, 0), Seq: 7, Problem: "event_id is null or zero"})
 	var found []Finding
 	c := l.Check(Window{}, func(f Finding) { found = append(found, f) })
 	if c.Unreadable != 1 || c.OK() || len(found) != 1 || found[0].Seq != 7 || found[0].Aggregate != id(1, 0) {

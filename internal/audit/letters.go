@@ -43,6 +43,16 @@ func (l *Ledger) AddLetters(letters ...Letter) {
 	}
 }
 
+// unreadableEvents returns the ids that the dead letters of unreadable rows may have.
+func (l *Ledger) unreadableEvents() (ids []gocql.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, u := range l.unreadable {
+		ids = append(ids, u.Events...)
+	}
+	return ids
+}
+
 // readLetters enters the dead letters of the events that are in no topic. They
 // are asked for when the topics are read: what became a letter, or was published
 // from one, meanwhile is told by its letter.
@@ -50,7 +60,7 @@ func (v *Verification) readLetters(ctx context.Context) error {
 	if v.DeadLetters == nil {
 		return nil
 	}
-	var missing []gocql.UUID
+	missing := v.ledger.unreadableEvents()
 	v.ledger.Check(v.Window, func(f Finding) {
 		if f.Kind == Missing {
 			missing = append(missing, f.Event)

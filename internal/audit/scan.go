@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // Defaults of Scan.
@@ -159,7 +160,7 @@ func bounds(n, ranges int) (after, upTo int64) {
 
 func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, error) {
 	after, upTo := bounds(n, s.rangeCount())
-	iter := s.Session.Query("SELECT aggregate_id, seq, event_id, aggregate_type, event_type, deliver_at, WRITETIME(event_id) FROM "+s.Table+
+	iter := s.Session.Query("SELECT aggregate_id, seq, event_id, aggregate_type, event_type, deliver_at, WRITETIME(event_id), WRITETIME(event_type) FROM "+s.Table+
 		" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo).
 		WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
 	var (
@@ -168,13 +169,14 @@ func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, err
 		eventType, aggregateType string
 		deliver                  time.Time
 		since                    = s.Since.UnixMicro()
+		typeWritten              int64 // of the event type, for a row without an event id
 		waiting                  int
 		err                      error
 	)
 	if s.Since.IsZero() {
 		since = math.MinInt64
 	}
-	for err == nil && iter.Scan(&row.Aggregate, &row.Seq, &row.Event, &aggregateType, &eventType, &deliver, &row.Written) {
+	for err == nil && iter.Scan(&row.Aggregate, &row.Seq, &row.Event, &aggregateType, &eventType, &deliver, &row.Written, &typeWritten) {
 		s.rows.Add(1)
 		if waiting++; waiting >= limit.Burst() {
 			err = limit.WaitN(ctx, waiting)
@@ -184,7 +186,7 @@ func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, err
 			continue
 		}
 		if problem := s.complete(&row, eventType, aggregateType, deliver); problem != "" {
-			out.Unreadable = append(out.Unreadable, Unreadable{row.Aggregate, row.Seq, problem})
+			out.Unreadable = append(out.Unreadable, Unreadable{row.Aggregate, row.Seq, problem, s.letterIDs(&row, typeWritten)})
 			continue
 		}
 		if row.Written < since {
@@ -205,6 +207,22 @@ func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, err
 		return out, err
 	}
 	return out, limit.WaitN(ctx, waiting)
+}
+
+// rowsAtOnce is how many rows without an event id that were written together are
+// told apart: the relay names the dead letter of each by its place among them.
+const rowsAtOnce = 8
+
+// letterIDs returns the ids that the dead letter of an unreadable row may have: the
+// row's event id, or those that the relay derives for a row without one.
+func (s *Scan) letterIDs(row *Row, written int64) (ids []gocql.UUID) {
+	if row.Event != (gocql.UUID{}) {
+		return []gocql.UUID{row.Event}
+	}
+	for n := range rowsAtOnce {
+		ids = append(ids, outbox.RowID(s.Table, row.Aggregate.String(), row.Seq, written, n))
+	}
+	return ids
 }
 
 // complete fills in what is not read as it is, and says what is wrong with the

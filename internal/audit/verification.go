@@ -34,8 +34,8 @@ type Verification struct {
 	// Topics are read besides those that the rows' events are to be in.
 	Topics []string
 	// DeadLetters, if not nil, calls each for those of the events, which are in no
-	// topic, that have a dead letter. It is called once, after the topics are read,
-	// unless nothing is missing.
+	// topic or unreadable, that have a dead letter. It is called once, after the
+	// topics are read, unless nothing is missing or unreadable.
 	DeadLetters func(ctx context.Context, events []gocql.UUID, each func(Letter)) error
 	// Window says which events must be there. Until is required.
 	Window Window

@@ -229,11 +229,11 @@ func TestVerification_Window(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	b.write(event(7, 1))
 	c, found := b.run(b.verification(func(v *Verification) { v.Window = Window{Since: since, Until: until} }))
-	if want := (Counts{Rows: 2, Published: 2, Pending: 1}); c != want || found != nil {
+	if want := (Counts{Rows: 2, Published: 2, Young: 1, Pending: 1}); c != want || found != nil {
 		t.Errorf("%+v %q, want %+v", c, found, want)
 	}
 	c, _ = b.run(b.verification(func(v *Verification) { v.Window = Window{Until: until} }))
-	if want := (Counts{Rows: 4, Published: 3, Pending: 1, Missing: 1}); c != want {
+	if want := (Counts{Rows: 4, Published: 3, Young: 1, Pending: 1, Missing: 1}); c != want {
 		t.Errorf("from the first: %+v, want %+v", c, want)
 	}
 }

@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"strconv"
+
 	"github.com/gocql/gocql"
 	"github.com/google/uuid"
 )
@@ -28,4 +30,11 @@ func NameID(namespace gocql.UUID, names ...string) gocql.UUID {
 		data = append(data, 0)
 	}
 	return gocql.UUID(uuid.NewSHA1(uuid.UUID(namespace), data))
+}
+
+// RowID is the id of the dead letter of a row without an event id: the same for the
+// same write. table has its keyspace, written is the write time in microseconds, and
+// n is the row's number among those written together.
+func RowID(table, aggregate string, seq, written int64, n int) gocql.UUID {
+	return NameID(TextNamespace, table, aggregate, strconv.FormatInt(seq, 10), strconv.FormatInt(written, 10), strconv.Itoa(n))
 }
