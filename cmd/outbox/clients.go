@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,6 +22,19 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
+
+// addresses are the contact points with their port, as the driver dials them. Where
+// they cannot be parsed they are as configured.
+func (c scyllaConfig) addresses() string {
+	hosts, port, err := contactPoints(c.Hosts)
+	if err != nil {
+		return strings.Join(c.Hosts, ", ")
+	}
+	for i, host := range hosts {
+		hosts[i] = net.JoinHostPort(host, strconv.Itoa(port))
+	}
+	return strings.Join(hosts, ", ")
+}
 
 // session connects to the database. keyspace is the session's; empty for none.
 func (c scyllaConfig) session(keyspace string) (*gocql.Session, error) {
@@ -53,7 +67,7 @@ func (c scyllaConfig) session(keyspace string) (*gocql.Session, error) {
 }
 
 func (c scyllaConfig) away(err error) error {
-	return withHint(fmt.Errorf("connect to ScyllaDB at %s: %w", strings.Join(c.Hosts, ", "), err),
+	return withHint(fmt.Errorf("connect to ScyllaDB at %s: %w", c.addresses(), err),
 		"is it running there, and reachable? Check user, password and TLS; --scylla-hosts or OUTBOX_SCYLLA_HOSTS names other hosts")
 }
 
@@ -101,7 +115,7 @@ func (c scyllaConfig) listening(ctx context.Context) error {
 	answers := make(chan error, len(cluster.Hosts))
 	for _, host := range cluster.Hosts {
 		go func() {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(cluster.Port)))
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(cluster.Port)))
 			if err == nil {
 				_ = conn.Close() // nothing was said
 			}
@@ -131,7 +145,7 @@ func (c scyllaConfig) consistencies() (plain, serial gocql.Consistency, err erro
 }
 
 func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
-	hosts, port, err := splitPorts(c.Hosts)
+	hosts, port, err := contactPoints(c.Hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -141,9 +155,7 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	cluster.ConnectTimeout = c.Timeout
 	cluster.ReconnectInterval = reconnectInterval
 	cluster.Logger = driverLog{}
-	if port != 0 {
-		cluster.Port = port
-	}
+	cluster.Port = port // always set: listening dials it before the driver resolves its own default
 	if c.pageSize > 0 {
 		cluster.PageSize = c.pageSize
 	}
@@ -183,29 +195,37 @@ func (driverLog) Print(...any)          {}
 func (driverLog) Printf(string, ...any) {}
 func (driverLog) Println(...any)        {}
 
-// splitPorts takes the port off the hosts; all that name one must name the
-// same, because the driver has one for the cluster. 0 means none named.
-func splitPorts(in []string) (hosts []string, port int, err error) {
-	for _, h := range in {
-		host, p, err := net.SplitHostPort(h)
-		if err != nil {
-			hosts = append(hosts, h) // no port, or an IPv6 address without one
-			continue
-		}
-		n, err := strconv.Atoi(p)
-		if err != nil || n < 1 || n > 65535 {
-			return nil, 0, usageError{fmt.Errorf("scylla.hosts: %q has no port number after the colon", h)}
-		}
-		if port != 0 && n != port {
+// defaultPort is the port of a contact point that names none: ScyllaDB's CQL port.
+const defaultPort = 9042
+
+// contactPoints parses scylla.hosts: host, host:port, IPv6 addresses with or without
+// brackets. All that name a port must name the same, because the driver has one for
+// the cluster; without any it is defaultPort. The hosts have no brackets.
+func contactPoints(in []string) (hosts []string, port int, err error) {
+	for _, point := range in {
+		point = strings.TrimSpace(point)
+		host, p, err := net.SplitHostPort(point)
+		if err != nil { // no port
+			host, p = strings.TrimSuffix(strings.TrimPrefix(point, "["), "]"), ""
+			if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+				return nil, 0, usageError{fmt.Errorf("scylla.hosts: %q is neither host, host:port nor an IPv6 address", point)}
+			}
+		} else if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
+			return nil, 0, usageError{fmt.Errorf("scylla.hosts: %q has no port number after the colon", point)}
+		} else if port != 0 && n != port {
 			return nil, 0, usageError{fmt.Errorf("scylla.hosts: ports %d and %d: all hosts of a cluster use one port", port, n)}
+		} else {
+			port = n
 		}
-		port = n
+		if host == "" {
+			return nil, 0, usageError{fmt.Errorf("scylla.hosts: %q names no host", point)}
+		}
 		hosts = append(hosts, host)
 	}
 	if len(hosts) == 0 {
 		return nil, 0, usageError{errors.New("scylla.hosts is empty: name at least one host")}
 	}
-	return hosts, port, nil
+	return hosts, cmp.Or(port, defaultPort), nil
 }
 
 // options are the Kafka client's options for TLS and SASL.

@@ -93,7 +93,7 @@ func (c *config) checkScylla(ctx context.Context) (out []finding) {
 		return append(out, finding{"ScyllaDB is reachable", false, err.Error(), mend})
 	}
 	defer sessions.Close(session)
-	out = append(out, finding{"ScyllaDB is reachable", true, strings.Join(c.Scylla.Hosts, ", "), ""})
+	out = append(out, finding{"ScyllaDB is reachable", true, c.Scylla.addresses(), ""})
 
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

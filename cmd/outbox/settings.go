@@ -56,7 +56,7 @@ type setting struct {
 var settings = slices.Concat(ownSettings, sharingSettings, messageSettings, watchSettings, reactSettings, publishingSettings, upkeepSettings)
 
 var ownSettings = []setting{
-	{sectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port", false},
+	{sectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port; the default port is 9042", false},
 	{sectionScylla, "keyspace", "outbox", "keyspace of the outbox", false},
 	{sectionScylla, "replication", "1", "replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3", false},
 	{sectionScylla, "local_dc", "", "prefer this data centre; required where there are several", false},

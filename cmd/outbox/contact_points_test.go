@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func TestContactPoints(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in    string
+		hosts string
+		port  int
+		bad   string
+	}{
+		{in: "scylla", hosts: "scylla", port: 9042},
+		{in: "scylla:9042", hosts: "scylla", port: 9042},
+		{in: "a, b:19042,c", hosts: "a b c", port: 19042},
+		{in: "10.0.0.1,10.0.0.2:9043", hosts: "10.0.0.1 10.0.0.2", port: 9043},
+		{in: "::1", hosts: "::1", port: 9042},
+		{in: "[::1]", hosts: "::1", port: 9042},
+		{in: "[2001:db8::7]:9043,2001:db8::8", hosts: "2001:db8::7 2001:db8::8", port: 9043},
+		{in: "scylla:", bad: "no port number"},
+		{in: "scylla:cql", bad: "no port number"},
+		{in: "scylla:0", bad: "no port number"},
+		{in: "a:1,b:2", bad: "one port"},
+		{in: ":9042", bad: "names no host"},
+		{in: " ", bad: "names no host"},
+		{in: "a:b:c", bad: "neither host"},
+		{bad: "is empty"},
+	} {
+		var in []string
+		if tt.in != "" {
+			in = strings.Split(tt.in, ",")
+		}
+		hosts, port, err := contactPoints(in)
+		if tt.bad != "" {
+			if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), tt.bad) {
+				t.Errorf("contactPoints(%q) = %v, want %q", tt.in, err, tt.bad)
+			}
+			continue
+		}
+		if err != nil || strings.Join(hosts, " ") != tt.hosts || port != tt.port {
+			t.Errorf("contactPoints(%q) = %q, %d, %v, want %q, %d", tt.in, hosts, port, err, tt.hosts, tt.port)
+		}
+	}
+}
+
+// The arguments that commands cannot run without.
+var commandArguments = map[string][]string{
+	"admin":               {"--admin-api-addr", "127.0.0.1:0", "--config", "TOKENS"},
+	"orders":              {"--http-addr", "127.0.0.1:0", "--http-insecure"},
+	"react":               {"--admin-addr", "127.0.0.1:0", "--config", "RULES"},
+	"relay":               {"--admin-addr", "127.0.0.1:0"},
+	"dlq archive run":     {"--retention-archive", "DIR"},
+	"relay reshard":       {"--to", "2"},
+	"deliveries repeat":   {"00000000-0000-0000-0000-000000000001"},
+	"deliveries show":     {"00000000-0000-0000-0000-000000000001"},
+	"dlq archive restore": {"00000000-0000-0000-0000-000000000001"},
+	"dlq archive show":    {"00000000-0000-0000-0000-000000000001"},
+	"dlq edit":            {"00000000-0000-0000-0000-000000000001"},
+	"dlq show":            {"00000000-0000-0000-0000-000000000001"},
+	"dlq jobs cancel":     {"00000000-0000-0000-0000-000000000001"},
+	"dlq jobs pause":      {"00000000-0000-0000-0000-000000000001"},
+	"dlq jobs resume":     {"00000000-0000-0000-0000-000000000001"},
+	"dlq jobs show":       {"00000000-0000-0000-0000-000000000001"},
+	"dlq jobs watch":      {"00000000-0000-0000-0000-000000000001"},
+	"dlq discard":         {"00000000-0000-0000-0000-000000000001"},
+	"dlq park":            {"00000000-0000-0000-0000-000000000001"},
+	"dlq purge":           {"00000000-0000-0000-0000-000000000001"},
+	"dlq release":         {"00000000-0000-0000-0000-000000000001"},
+	"dlq replay":          {"00000000-0000-0000-0000-000000000001"},
+	"dlq resolve":         {"00000000-0000-0000-0000-000000000001"},
+	"scheduled cancel":    {"--all"},
+	"scheduled release":   {"--all"},
+}
+
+// noDatabase are commands that start a database of their own, or need none.
+var noDatabase = []string{
+	"schema print", "dlq archive show", "bench", "bench messages", "bench orders", "bench peer", "bench schedule", "bench serve",
+}
+
+// Every command that reads scylla.hosts dials port 9042 of a host without a port, and
+// a service that waits for its database keeps to it.
+func TestCommands_BareHostAndLateDatabase(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs more than one loopback address")
+	}
+	services := 0
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		name := strings.TrimPrefix(c.CommandPath(), "outbox ")
+		if !c.Runnable() || c.Flags().Lookup("scylla-hosts") == nil || slices.Contains(noDatabase, name) {
+			return
+		}
+		waits := slices.Contains([]string{"admin", "orders", "react", "relay"}, name)
+		if waits {
+			services++
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bareHost(t, strings.Fields(name), waits)
+		})
+	}
+	walk(newRoot(io.Discard, io.Discard))
+	if services != 4 {
+		t.Errorf("found %d services, want 4", services)
+	}
+}
+
+// bareHost runs a command whose database refuses every connection, and waits until
+// the command has dialed it; a service has to dial again after it has reported that.
+func bareHost(t *testing.T, command []string, service bool) {
+	host, _, _ := net.SplitHostPort(freeAddr(t))
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, "9042"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	log := &watched{want: "database not there yet"}
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if !service || log.seen() {
+				cancel() // before the command can end because of this connection
+			}
+			_ = c.Close()
+		}
+	}()
+	root := newRoot(io.Discard, log)
+	args := append(slices.Clone(command), "--scylla-hosts", host)
+	for _, arg := range commandArguments[strings.Join(command, " ")] {
+		switch arg {
+		case "DIR":
+			arg = t.TempDir()
+		case "TOKENS":
+			_, arg = token(t, "operator")
+		case "RULES":
+			arg = filepath.Join(t.TempDir(), "outbox.yaml")
+			if err := os.WriteFile(arg, []byte("react:\n  rules: [{name: all, topics: [OrderCreated], to: log}]\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args = append(args, arg)
+	}
+	root.SetArgs(args)
+	err = root.ExecuteContext(ctx)
+	_ = ln.Close()
+	if ctx.Err() == nil {
+		t.Errorf("ended before it dialed %s:9042: %v", host, err)
+	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.Errorf("did not dial %s:9042 any more: %s", host, log.text())
+	}
+}
+
+// watched is a log in which a text is waited for.
+type watched struct {
+	want string
+	mu   sync.Mutex
+	all  strings.Builder
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Write(b)
+}
+
+func (w *watched) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.String()
+}
+
+func (w *watched) seen() bool { return strings.Contains(w.text(), w.want) }
+
+// The addresses in errors and reports are those dialed.
+func TestContactPoints_InReports(t *testing.T) {
+	t.Parallel()
+	c, err := testConfig(t, "", map[string]string{"OUTBOX_SCYLLA_HOSTS": "scylla,::1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Scylla.addresses(), "scylla:9042, [::1]:9042"; got != want {
+		t.Errorf("addresses() = %q, want %q", got, want)
+	}
+	cluster, err := c.Scylla.cluster("")
+	if err != nil || cluster.Port != 9042 || fmt.Sprint(cluster.Hosts) != "[scylla ::1]" {
+		t.Errorf("the driver is given %v and port %d, %v", cluster.Hosts, cluster.Port, err)
+	}
+}
