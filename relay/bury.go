@@ -41,7 +41,7 @@ func classOf(err error) string {
 		return classBreakerOpen
 	case tooLarge(err):
 		return classTooLarge
-	case errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.PolicyViolation):
+	case refusesTopic(err), errors.Is(err, kerr.PolicyViolation):
 		return classTopicRefused
 	case Classify(err) == Permanent:
 		return classRefused

@@ -21,11 +21,12 @@ type Class uint8
 const (
 	// Transient may succeed later; the relay backs off and tries again.
 	Transient Class = iota
-	// Permanent means that this event cannot be sent as things stand. The relay
-	// holds its aggregate, says so, and asks again at long intervals.
+	// Permanent means that this event, or any event of its topic, cannot be sent as
+	// things stand. The event becomes a dead letter; without dead letters its
+	// aggregate is held and the relay retries at long intervals.
 	Permanent
-	// Fatal means that the process is wrongly set up. The relay stops, and no
-	// checkpoint moves.
+	// Fatal means that the process is wrongly set up: the cluster refuses the
+	// connection itself. The relay stops, and no checkpoint moves.
 	Fatal
 	// Stopped means that the work was called off; the event stays where it is.
 	Stopped
@@ -64,6 +65,25 @@ func (e *TopicError) Error() string {
 	return fmt.Sprintf("%q is no topic name (event type %q, aggregate type %q): map the event type to a topic", e.Topic, e.EventType, e.AggregateType)
 }
 
+// refusedTopicError is an error that the broker returned for one topic, also where
+// Kafka reports it with a code of the whole cluster. It is Permanent.
+type refusedTopicError struct{ err error }
+
+// Error is the broker's error.
+func (e *refusedTopicError) Error() string { return e.err.Error() }
+
+// Unwrap is for errors.As.
+func (e *refusedTopicError) Unwrap() error { return e.err }
+
+// refusesTopic reports whether the broker refuses the topic as a whole, whatever the
+// record, so that sending an event once more on its own cannot help.
+func refusesTopic(err error) bool {
+	if _, ok := errors.AsType[*refusedTopicError](err); ok {
+		return true
+	}
+	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException)
+}
+
 // Classify decides what err means. It knows the broker's and the database's
 // typed errors; what it does not know is Transient. The end of a deadline is
 // Transient, a cancelled context is Stopped. Classify(nil) is not defined.
@@ -83,6 +103,9 @@ func Classify(err error) Class {
 	if _, ok := errors.AsType[*TopicError](err); ok {
 		return Permanent
 	}
+	if _, ok := errors.AsType[*refusedTopicError](err); ok {
+		return Permanent
+	}
 	if _, ok := errors.AsType[*OpenLettersError](err); ok {
 		return Fatal
 	}
@@ -95,15 +118,17 @@ func Classify(err error) Class {
 	return classifyCQL(cqlcode.Of(err))
 }
 
+// classifyKafka separates errors of one topic from errors of the connection to the
+// cluster. INVALID_REPLICATION_FACTOR is Transient: fewer brokers than replicas are
+// alive, which a restart of a broker ends.
 func classifyKafka(err *kerr.Error) Class {
 	switch err {
-	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord,
-		kerr.InvalidTopicException, kerr.InvalidTimestamp, kerr.PolicyViolation:
+	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.UnsupportedForMessageFormat,
+		kerr.InvalidTopicException, kerr.TopicAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidPartitions, kerr.InvalidConfig:
 		return Permanent
-	case kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed,
+	case kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed,
 		kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
-		kerr.UnsupportedVersion, kerr.UnsupportedForMessageFormat, kerr.InvalidRequiredAcks,
-		kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.InvalidConfig:
+		kerr.UnsupportedVersion, kerr.InvalidRequiredAcks:
 		return Fatal
 	default:
 		return Transient

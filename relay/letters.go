@@ -16,7 +16,7 @@ const (
 	classBreakerOpen  = "breaker_open"      // the breaker was open
 	classAttemptsUsed = "attempts_used"     // no attempt succeeded
 	classTooLarge     = "record_too_large"  // the record is larger than the topic or the broker allows
-	classTopicRefused = "topic_not_allowed" // the topic has no valid name, or may not be made
+	classTopicRefused = "topic_not_allowed" // the topic has no valid name, or may not be written to or created
 	classUndecodable  = "undecodable"       // the row is no event
 	classRefused      = "refused"           // the broker refused the record for another reason
 	classBehind       = "behind"            // an earlier event of the aggregate is a dead letter

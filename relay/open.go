@@ -2,7 +2,10 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
@@ -66,7 +69,9 @@ func (p *publisher) ping() {
 	})
 }
 
-// attempt runs f as a call of the breaker, once that lets it through.
+// attempt runs f as a call of the breaker, once that lets it through. A broker that
+// returns an error of its own has answered, so only a missing answer counts as a
+// failure: one topic that cannot be created does not open the breaker.
 func (p *publisher) attempt(ctx context.Context, f func() error) error {
 	count := func(n int) {
 		p.mu.Lock()
@@ -90,8 +95,9 @@ func (p *publisher) attempt(ctx context.Context, f func() error) error {
 		}
 		err := f()
 		p.mu.Lock()
+		_, answer := errors.AsType[*kerr.Error](err)
 		switch {
-		case err == nil, Classify(err) == Permanent, Classify(err) == Fatal:
+		case err == nil, answer, Classify(err) == Permanent, Classify(err) == Fatal:
 			p.answered(c, nil)
 		case Classify(err) == Stopped:
 			p.answered(c, errMerged)

@@ -235,7 +235,7 @@ func TestPublisher_SaysWhatEndsTheRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.ClusterAuthorizationFailed, Count: -1})
 		settled := false
 		b.submit(event(1, 1, "OrderCreated"), func() { settled = true })
 		time.Sleep(time.Minute)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -78,19 +79,20 @@ func (t *backTopics) each(f func(*backPartition)) {
 // Kafka knows: negative ones have other meanings there. It may be called again, for those that
 // have moved. An error says that no broker answered.
 func (t *backTopics) locate(ctx context.Context, topics []string, since time.Time) error {
-	details, err := t.admin.ListTopics(ctx, topics...)
-	if err != nil {
+	details := make(kadm.TopicDetails)
+	if err := t.eachTopic(topics, func(some ...string) error {
+		found, err := t.admin.ListTopics(ctx, some...)
+		maps.Copy(details, found)
+		return err
+	}); err != nil {
 		return fmt.Errorf("look up the topics to read back: %w", err)
 	}
 	var begin, trimmed []string
 	for _, topic := range topics {
-		d := details[topic]
+		d, seen := details[topic]
 		switch {
-		case errors.Is(d.Err, kerr.UnknownTopicOrPartition):
-			continue // nothing was published to it
-		case d.Err != nil && isDenied(d.Err):
-			t.deny(topic, d.Err)
-			continue
+		case !seen, errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			continue // it is denied, or nothing was published to it
 		case d.Err != nil:
 			t.part(topic, -1).lastErr = d.Err
 			continue
@@ -112,22 +114,53 @@ func (t *backTopics) locate(ctx context.Context, topics []string, since time.Tim
 		}
 	}
 	if len(begin) > 0 {
-		list, err := t.admin.ListOffsetsAfterMilli(ctx, max(since.UnixMilli(), 0), slices.Compact(begin)...)
-		if list == nil && err != nil {
+		if err := t.eachTopic(slices.Compact(begin), func(some ...string) error {
+			list, err := t.admin.ListOffsetsAfterMilli(ctx, max(since.UnixMilli(), 0), some...)
+			t.offsets(list, func(p *backPartition, o int64) {
+				if !p.begun {
+					p.begun, p.next = true, o
+				}
+			})
+			return failed(list == nil, err)
+		}); err != nil {
 			return fmt.Errorf("look up where to read topics back from: %w", err)
 		}
-		t.offsets(list, func(p *backPartition, o int64) {
-			if !p.begun {
-				p.begun, p.next = true, o
-			}
-		})
 	}
 	if len(trimmed) > 0 {
-		list, err := t.admin.ListStartOffsets(ctx, slices.Compact(trimmed)...)
-		if list == nil && err != nil {
+		if err := t.eachTopic(slices.Compact(trimmed), func(some ...string) error {
+			list, err := t.admin.ListStartOffsets(ctx, some...)
+			t.offsets(list, func(p *backPartition, o int64) { p.next, p.trimmed = max(p.next, o), false })
+			return failed(list == nil, err)
+		}); err != nil {
 			return fmt.Errorf("look up where topics begin: %w", err)
 		}
-		t.offsets(list, func(p *backPartition, o int64) { p.next, p.trimmed = max(p.next, o), false })
+	}
+	return nil
+}
+
+// eachTopic calls f with all topics. The admin client fails the whole call where the
+// broker denies one of them: then f is called with each topic alone, and those that are
+// denied are given up.
+func (t *backTopics) eachTopic(topics []string, f func(some ...string) error) error {
+	err := f(topics...)
+	if !isDenied(err) {
+		return err
+	}
+	for _, topic := range topics {
+		if err := f(topic); isDenied(err) {
+			t.deny(topic, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failed returns the error of a request if no broker answered it, or the broker denies
+// it. Errors of single partitions are in the answer.
+func failed(nothing bool, err error) error {
+	if nothing || isDenied(err) {
+		return err
 	}
 	return nil
 }
@@ -201,27 +234,34 @@ func (t *backTopics) findEnds(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(topics)
-	list, err := t.admin.ListEndOffsets(ctx, slices.Compact(topics)...)
-	if list == nil && err != nil {
+	topics = slices.Compact(topics)
+	if err := t.eachTopic(topics, func(some ...string) error {
+		list, err := t.admin.ListEndOffsets(ctx, some...)
+		t.offsets(list, func(p *backPartition, o int64) { p.end = o })
+		return failed(list == nil, err)
+	}); err != nil {
 		return fmt.Errorf("look up the ends of the topics: %w", err)
 	}
-	t.offsets(list, func(p *backPartition, o int64) { p.end = o })
 	if len(req) == 0 {
 		return nil
 	}
-	epochs, err := t.admin.OffsetForLeaderEpoch(ctx, req)
-	if len(epochs) == 0 && err != nil && t.noEpochs < maxNoEpochs {
-		t.noEpochs++
-		return fmt.Errorf("look up the ends of the logs: %w", err)
-	}
-	for topic, ps := range epochs {
-		for n, e := range ps {
-			if p := t.parts[topic][n]; p != nil && e.Err == nil {
-				p.end = max(p.end, e.EndOffset)
-			} else if p != nil {
-				p.lastErr, p.moved = e.Err, true
+	if err := t.eachTopic(topics, func(some ...string) error {
+		mine := maps.Clone(req)
+		maps.DeleteFunc(mine, func(topic string, _ map[int32]int32) bool { return !slices.Contains(some, topic) })
+		epochs, err := t.admin.OffsetForLeaderEpoch(ctx, mine)
+		for topic, ps := range epochs {
+			for n, e := range ps {
+				if p := t.parts[topic][n]; p != nil && e.Err == nil {
+					p.end = max(p.end, e.EndOffset)
+				} else if p != nil {
+					p.lastErr, p.moved = e.Err, true
+				}
 			}
 		}
+		return failed(len(epochs) == 0, err)
+	}); err != nil && t.noEpochs < maxNoEpochs {
+		t.noEpochs++
+		return fmt.Errorf("look up the ends of the logs: %w", err)
 	}
 	return nil
 }

@@ -20,12 +20,12 @@ type probe struct {
 }
 
 // refuse deals with an error that says the front item cannot be sent. The
-// first time, unless the error is the relay's own, the item may have been
-// failed together with another one of its partition, so it is sent once more,
-// alone. Called locked, with nothing outstanding.
+// first time, unless the error is the relay's own or concerns the whole topic, the
+// item may have been failed together with another one of its partition, so it is
+// sent once more, alone. Called locked, with nothing outstanding.
 func (p *publisher) refuse(l *lane, err error) {
 	front := l.items[0]
-	if !l.suspect && front.topicErr == nil {
+	if !l.suspect && front.topicErr == nil && !refusesTopic(err) {
 		l.suspect, l.failed = true, nil
 		if tooLarge(err) {
 			p.measure(l, front.topic)

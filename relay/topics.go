@@ -136,7 +136,7 @@ func (t *topics) ensure(ctx context.Context, topic string) (found foundTopic, er
 	if err := details[topic].Err; errors.Is(err, kerr.UnknownTopicOrPartition) {
 		made, err := t.admin.CreateTopic(ctx, t.partitions, t.replication, nil, topic)
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return found, fmt.Errorf("create topic %s: %w", topic, err)
+			return found, fmt.Errorf("create topic %s: %w", topic, topicRefusal(err))
 		}
 		found.made, found.id = err == nil, made.ID
 	} else if err != nil {
@@ -149,6 +149,16 @@ func (t *topics) ensure(ctx context.Context, topic string) (found foundTopic, er
 		found.limit = min(found.limit, n)
 	}
 	return found, nil
+}
+
+// topicRefusal is the error of a creation. A broker may refuse the right to create
+// topics, and limits on them, with codes that elsewhere concern the whole cluster.
+func topicRefusal(err error) error {
+	ke, ok := errors.AsType[*kerr.Error](err)
+	if ok && (classifyKafka(ke) == Permanent || ke == kerr.ClusterAuthorizationFailed) {
+		return &refusedTopicError{err}
+	}
+	return err
 }
 
 // replaced says whether the topic is another one than the one that was known by its

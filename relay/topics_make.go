@@ -34,7 +34,7 @@ func (p *publisher) makeTopic(topic string, l *lane) {
 }
 
 // ensureTopic makes the topic, however long the broker is away. The error is
-// Permanent, or Stopped; of a Fatal one the relay was told.
+// Permanent or Stopped, or Fatal, which it has reported.
 func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 	for attempt := 1; ; attempt++ {
 		var err error

@@ -1,0 +1,132 @@
+package relay
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// A topic that the broker refuses costs its own events a dead letter each. The relay
+// continues, at the next start too, and once the cause is fixed a replay publishes them.
+func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		fault kfake.Fault
+		code  string
+	}{
+		"describe denied":      {kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.TopicAuthorizationFailed}, "TOPIC_AUTHORIZATION_FAILED"},
+		"create denied":        {kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.TopicAuthorizationFailed}, "TOPIC_AUTHORIZATION_FAILED"},
+		"create denied by old": {kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.ClusterAuthorizationFailed}, "CLUSTER_AUTHORIZATION_FAILED"},
+		"policy violated":      {kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.PolicyViolation}, "POLICY_VIOLATION"},
+		"name invalid":         {kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidTopicException}, "INVALID_TOPIC_EXCEPTION"},
+		"too many partitions":  {kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidPartitions}, "INVALID_PARTITIONS"},
+		"write denied":         {kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed}, "TOPIC_AUTHORIZATION_FAILED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+				defer w.close()
+				tt.fault.Topic, tt.fault.Count = "Secret", -1
+				refused := w.cluster.Fault(tt.fault)
+				var all, secret []outbox.Event
+				for run := range 2 {
+					r, stop := w.run()
+					for i := range 3 {
+						all = append(all, event(10*run+i, 1, "OrderUpdated"))
+						w.write(all[len(all)-1])
+						secret = append(secret, event(100+i, int64(run+1), "Secret"))
+						w.write(secret[len(secret)-1])
+					}
+					time.Sleep(10 * time.Second)
+					if s := r.Status(); s.Breaker.State != BreakerClosed || s.DeadLetters != len(secret) {
+						t.Errorf("run %d: breaker %s, %d dead letters, want it closed and %d", run, s.Breaker.State, s.DeadLetters, len(secret))
+					}
+					if err := stop(); err != nil {
+						t.Fatalf("run %d ended with %v", run, err)
+					}
+				}
+				checkOrder(t, w.consume("OrderUpdated"), all)
+				for id, e := range w.open() {
+					l, err := w.letters().Read(t.Context(), id)
+					if err != nil || e.Sequence == 1 && (e.ErrorClass != classTopicRefused || l.ErrorCode != tt.code) {
+						t.Errorf("dead letter of seq %d: %s %s, %v, want topic_not_allowed %s", e.Sequence, e.ErrorClass, l.ErrorCode, err, tt.code)
+					}
+				}
+				refused.Remove()
+				_, stop := w.run()
+				for _, e := range secret[:3] { // those of the second run follow
+					if err := w.letters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(20 * time.Second)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				checkOrder(t, w.consume("Secret"), secret)
+			})
+		})
+	}
+}
+
+// A new topic that the cluster cannot hold while a broker is away is created when it is
+// back. Other topics do not wait for it, and the breaker stays closed.
+func TestTopics_WaitsForBrokersThatHoldTheReplicas(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		away := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "New", Err: kerr.InvalidReplicationFactor, Count: -1})
+		r, stop := w.run()
+		fresh := event(1, 1, "New")
+		w.write(fresh)
+		time.Sleep(30 * time.Second)
+		var all []outbox.Event
+		for i := range 3 {
+			all = append(all, event(10+i, 1, "OrderUpdated"))
+			w.write(all[i])
+		}
+		time.Sleep(5 * time.Second)
+		if s := r.Status(); s.Breaker.State != BreakerClosed || s.DeadLetters != 0 {
+			t.Errorf("breaker %s, %d dead letters, want it closed and none", s.Breaker.State, s.DeadLetters)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+		away.Remove()
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		checkOrder(t, w.consume("New"), []outbox.Event{fresh})
+	})
+}
+
+// Only an error of the connection to the cluster ends the relay.
+func TestTopics_ARefusedClusterEndsTheRelay(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.ClusterAuthorizationFailed, Count: -1})
+		cfg := w.cfg
+		cfg.Session, cfg.Registerer = w.session, nil
+		r, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		w.write(event(1, 1, "OrderUpdated"))
+		if err := r.Run(ctx); err == nil || Classify(err) != Fatal {
+			t.Errorf("Run() error = %v, want a fatal one", err)
+		}
+	})
+}
