@@ -239,13 +239,12 @@ func (p *publisher) line(aggregate gocql.UUID) (line, bool) {
 }
 
 // expect returns the number that the aggregate should go on with, and whether
-// anything is known of it. If not, what was written up to the horizon, in
-// microseconds, may be out and forgotten.
-func (p *publisher) expect(aggregate gocql.UUID) (next int64, known bool, horizon int64) {
+// anything is known of it.
+func (p *publisher) expect(aggregate gocql.UUID) (next int64, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, known := p.line(aggregate)
-	return l.next, known, p.memory.horizon
+	return l.next, known
 }
 
 // lane returns the aggregate's lane. Called locked.

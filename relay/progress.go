@@ -22,6 +22,9 @@ type streamProgress struct {
 	stream     scyllacdc.StreamID
 	// start is where this reader began: what is older was settled before it.
 	start gocql.UUID
+	// since is the write time in microseconds from which this run reads the stream,
+	// which is start unless the reader was restarted (streams.began).
+	since int64
 	// limit is how many changes may stand behind an unsettled one.
 	limit int
 	// handed is the write time in microseconds up to which everything that the
@@ -48,7 +51,7 @@ type pendingChange struct {
 func newStreamProgress(gen time.Time, stream scyllacdc.StreamID, start gocql.UUID, limit int) *streamProgress {
 	s := &streamProgress{
 		generation: gen, stream: stream, start: start, limit: limit,
-		saved: start, position: start,
+		saved: start, position: start, since: writeTime(start),
 	}
 	s.handed.Store(writeTime(start) - 1) // another change may have its time
 	return s

@@ -65,10 +65,9 @@ func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, e
 		p.idle(t)
 		return nil
 	}
-	since := writeTime(p.start)
 	id := p.begin(t, len(events))
 	for _, e := range events {
-		if err := s.admit(ctx, e, since, func() { p.settle(id) }); err != nil {
+		if err := s.admit(ctx, e, p.since, func() { p.settle(id) }); err != nil {
 			return err
 		}
 	}
@@ -77,10 +76,9 @@ func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, e
 }
 
 // admit hands on e, and before it those of its aggregate that are missing.
-// since is where this relay began to read e's stream, in microseconds: of an
-// aggregate that nothing is known of only events written later can be missing.
+// began is from when this run reads e's stream, in microseconds.
 // settled is called when e is acknowledged.
-func (s *sequencer) admit(ctx context.Context, e storedEvent, since int64, settled func()) error {
+func (s *sequencer) admit(ctx context.Context, e storedEvent, began int64, settled func()) error {
 	v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: bySweep, settled: settled})
 	if err != nil || v == taken || v == repeated {
 		return err
@@ -90,15 +88,14 @@ func (s *sequencer) admit(ctx context.Context, e storedEvent, since int64, settl
 		return err
 	}
 	defer release()
-	next, known, horizon := s.publisher.expect(e.AggregateID)
-	switch {
-	case known && e.Sequence > next:
-		if err := s.fill(ctx, e.Event, next); err != nil {
+	next, known := s.publisher.expect(e.AggregateID)
+	if !known && e.Sequence > 1 {
+		if next, err = s.lead(ctx, e, began); err != nil {
 			return err
 		}
-	case !known && e.Sequence > 1:
-		// The stream has not shown what was written after e, whatever was forgotten.
-		if err := s.lead(ctx, e.Event, max(since, min(horizon, e.written))); err != nil {
+	}
+	if next > 0 && e.Sequence > next {
+		if err := s.fill(ctx, e.Event, next); err != nil {
 			return err
 		}
 	}
@@ -166,20 +163,50 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 	return next, err
 }
 
-// lead hands on events of an unknown aggregate that come before e and were
-// written after the given time.
-func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error {
-	from := int64(1)
-	for attempt := 1; ; attempt++ {
-		err := s.lookup(ctx, &e, from, e.Sequence, func(f storedEvent) error {
-			if f.written > after {
+// lead returns the number with which an aggregate continues of which nothing is known,
+// e's own if nothing is missing before it. Events that were missed before that number
+// it hands on.
+func (s *sequencer) lead(ctx context.Context, e storedEvent, began int64) (next int64, err error) {
+	earlier := predecessors{publisher: s.publisher, lookup: s.lookup}
+	var found earlierRows
+	if err := s.retry(ctx, &e.Event, func() (err error) {
+		// No row written after e is forgotten: the stream has not shown it.
+		found, err = earlier.find(ctx, &e.Event, e.Sequence, began, e.written)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	if found.late() {
+		if err := s.retry(ctx, &e.Event, func() error {
+			return s.lookup(ctx, &e.Event, found.missed, found.published, func(f storedEvent) error {
+				if s.publisher.fate(&f, began, e.written) != fateUnpublished {
+					return nil
+				}
 				if err := s.recover(ctx, f); err != nil {
 					return handingOn{err}
 				}
-			}
-			from = f.Sequence + 1
-			return nil
-		})
+				return nil
+			})
+		}); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case found.lowest == 0:
+		return e.Sequence, nil // those before it are expired
+	case found.published == 0:
+		next = found.lowest
+	default:
+		next = found.published + 1
+	}
+	s.publisher.begins(e.AggregateID, next)
+	return next, nil
+}
+
+// retry reads earlier events of an aggregate for as long as the database is away.
+func (s *sequencer) retry(ctx context.Context, of *outbox.Event, read func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := read()
 		if err == nil {
 			return nil
 		}
@@ -187,9 +214,9 @@ func (s *sequencer) lead(ctx context.Context, e outbox.Event, after int64) error
 			return h.error
 		}
 		if ctx.Err() != nil || Classify(err) == Fatal {
-			return fmt.Errorf("look up events of aggregate %s: %w", e.AggregateString(), err)
+			return fmt.Errorf("look up events of aggregate %s: %w", of.AggregateString(), err)
 		}
-		s.log.Warn("cannot look up earlier events; trying again", "aggregate_id", e.AggregateString(), "attempt", attempt, "err", err)
+		s.log.Warn("cannot look up earlier events; trying again", "aggregate_id", of.AggregateString(), "attempt", attempt, "err", err)
 		if err := again.Wait(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
 			return err
 		}

@@ -232,8 +232,12 @@ func TestSequencer_ReadsNoMoreOfAnAggregateThanThereIsRoomFor(t *testing.T) {
 					done <- s.admit(t.Context(), storedEvent{event(1, all, "OrderUpdated"), all, nil}, 0, func() {})
 				}()
 				time.Sleep(time.Second)
-				if n := tb.shown.Load(); n > room+1 {
-					t.Errorf("%d rows were read while there is room for %d", n, room)
+				n := tb.shown.Load()
+				if !tt.known {
+					n -= all - 1 // read once to find where the aggregate continues, and not kept
+				}
+				if n > room+1 {
+					t.Errorf("%d rows were read to be handed on while there is room for %d", n, room)
 				}
 				refused.Remove()
 				if err := <-done; err != nil {

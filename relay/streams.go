@@ -46,6 +46,11 @@ type streams struct {
 	// gives them. nil if that is not known.
 	entered time.Time
 	resumed map[string]int64
+	// first is the first generation that this run reads, and begun where its
+	// streams were opened first, in microseconds. What was written there later was
+	// handed on by this run, or not at all.
+	first time.Time
+	begun map[string]int64
 	// lastIdle is when positions that only passed empty time were last saved.
 	lastIdle time.Time
 	failing  time.Time // since when positions cannot be saved
@@ -57,7 +62,7 @@ func newStreams(store checkpointStore, limit int, log *slog.Logger, m *metrics) 
 	return &streams{
 		store: store, limit: limit, log: log, metrics: m, saving: make(chan struct{}, 1),
 		loaded: make(map[string]loadedPosition), open: make(map[*streamProgress]struct{}), held: make(map[*streamProgress]error),
-		byID: make(map[string]*streamProgress),
+		byID: make(map[string]*streamProgress), begun: make(map[string]int64),
 	}
 }
 
@@ -80,7 +85,8 @@ func (s *streams) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.byID)
-	s.entered, s.resumed = time.Time{}, nil
+	clear(s.begun)
+	s.entered, s.resumed, s.first = time.Time{}, nil, time.Time{}
 }
 
 // startFrom makes no stream be read from before the given time: a scan of the
@@ -126,7 +132,56 @@ func (s *streams) begin(stream scyllacdc.StreamID) *streamProgress {
 		p.handed.Store(max(p.handed.Load(), before.handed.Load()))
 	}
 	s.byID[string(stream)] = p
+	if _, again := s.begun[string(stream)]; !again && p.generation.Equal(s.first) {
+		s.begun[string(stream)] = writeTime(p.start)
+	}
+	if at, ok := s.beganLocked(p.generation, stream); ok {
+		p.since = at
+	}
 	return p
+}
+
+// began returns the write time in microseconds from which this run reads a stream,
+// however often its reader was restarted; false if that is not known yet. What the
+// stream shows that was written later was handed on by this run, or by nobody. All
+// streams of later generations count from where the last stream of the first one began.
+func (s *streams) began(gen time.Time, stream []byte) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beganLocked(gen, stream)
+}
+
+func (s *streams) beganLocked(gen time.Time, stream []byte) (int64, bool) {
+	switch at, opened := s.begun[string(stream)]; {
+	case s.first.IsZero():
+		return 0, false
+	case opened && gen.Equal(s.first):
+		return at, true
+	case s.entered.Equal(s.first) && s.resumed == nil:
+		return 0, false // some streams are not opened yet
+	case gen.Equal(s.first):
+		return s.resumesAt(stream) + 1, s.entered.Equal(s.first)
+	}
+	var latest int64
+	for _, at := range s.begun {
+		latest = max(latest, at)
+	}
+	if s.entered.Equal(s.first) {
+		latest = max(latest, s.unread()+1)
+		for _, at := range s.resumed {
+			latest = max(latest, at+1)
+		}
+	}
+	return latest, true
+}
+
+// resumesAt is what is handed on of a stream of the generation being read that was not
+// opened yet. Called locked.
+func (s *streams) resumesAt(stream []byte) int64 {
+	if upTo, ok := s.resumed[string(stream)]; ok {
+		return upTo
+	}
+	return s.unread()
 }
 
 // hold notes that the stream cannot go on because of err.
@@ -166,6 +221,9 @@ func (s *streams) finishBefore(ctx context.Context, gen time.Time) error {
 	}
 	maps.DeleteFunc(s.byID, func(_ string, p *streamProgress) bool { return p.generation.Before(gen) })
 	s.entered, s.resumed = gen, resumed
+	if s.first.IsZero() {
+		s.first = gen
+	}
 	return nil
 }
 
@@ -210,10 +268,7 @@ func (s *streams) handed(gen time.Time, stream []byte) (int64, bool) {
 	if s.resumed == nil {
 		return 0, false
 	}
-	if upTo, ok := s.resumed[string(stream)]; ok {
-		return upTo, true
-	}
-	return s.unread(), true
+	return s.resumesAt(stream), true
 }
 
 // unread is what is handed on of a stream of the generation being read that has
@@ -248,11 +303,7 @@ func (s *streams) handedOf(which [][]byte) (upTo int64, ok bool) {
 		if s.resumed == nil {
 			return 0, false
 		}
-		at, ok := s.resumed[string(stream)]
-		if !ok {
-			at = s.unread()
-		}
-		upTo = min(upTo, at)
+		upTo = min(upTo, s.resumesAt(stream))
 	}
 	return upTo, true
 }

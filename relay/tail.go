@@ -194,7 +194,7 @@ func (t *tail) current(all []*generation) []*generation {
 func (t *tail) readGeneration(ctx context.Context, g *generation, groups []*tailGroup) {
 	// Until the sweep has its streams nobody knows what is out.
 	for {
-		if _, ok := t.floor(g, nil); ok {
+		if t.knowsHanded(g) {
 			break
 		}
 		if again.Wait(ctx, 20*time.Millisecond) != nil {
@@ -224,19 +224,12 @@ func (t *tail) groupsOf(g *generation) []*tailGroup {
 	return groups
 }
 
-// floor returns the write time in microseconds up to which everything of the
-// aggregates of a stream is out: where the sweep is in it. While the sweep is in
-// an earlier generation it is where it has all come to there. Without a stream
-// it says only whether that is known for all streams of the generation.
-func (t *tail) floor(g *generation, stream []byte) (upTo int64, ok bool) {
-	if stream != nil {
-		if upTo, ok := t.streams.handed(g.start, stream); ok {
-			return upTo, true
-		}
-	}
+// knowsHanded says whether it is known how far the sweep is in all streams of a
+// generation, or, while it is in an earlier one, in those of that.
+func (t *tail) knowsHanded(g *generation) bool {
 	swept, _, _ := t.streams.handedAll()
 	if swept.IsZero() || swept.After(g.start) {
-		return 0, false
+		return false
 	}
 	t.mu.Lock()
 	i := slices.IndexFunc(t.known, func(k *generation) bool { return k.start.Equal(swept) })
@@ -246,9 +239,10 @@ func (t *tail) floor(g *generation, stream []byte) (upTo int64, ok bool) {
 	}
 	t.mu.Unlock()
 	if i < 0 {
-		return 0, false
+		return false
 	}
-	return t.streams.handedOf(which)
+	_, ok := t.streams.handedOf(which)
+	return ok
 }
 
 // hint reads the streams of the tokens at once. It does not wait.

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ const (
 type tailGaps struct {
 	publisher *publisher
 	lookup    lookup
+	earlier   *predecessors
 	giveUp    time.Duration
 	lookups   chan struct{} // holds one token for each look-up under way
 	wg        sync.WaitGroup
@@ -45,21 +47,21 @@ type tailGap struct {
 	of    outbox.Event // names the aggregate
 	upTo  int64        // the last event that the log has shown
 	since time.Time
-	// floor is up to when everything of the aggregate is out, if that is known.
-	floor func() (int64, bool)
+	// began is from when this run reads the aggregate's stream, if that is known.
+	began func() (int64, bool)
 	poke  chan struct{} // the log has shown another event
 }
 
 func newTailGaps(cfg *Config, p *publisher, find lookup) *tailGaps {
 	return &tailGaps{
-		publisher: p, lookup: find, giveUp: cfg.ConfidenceWindow + tailMargin,
+		publisher: p, lookup: find, earlier: &predecessors{publisher: p, lookup: find}, giveUp: cfg.ConfidenceWindow + tailMargin,
 		lookups: make(chan struct{}, tailLookups), waiting: make(map[gocql.UUID]*tailGap),
 	}
 }
 
 // await hands on e and what is missing before it, as soon as that is there. It
 // waits only for a look-up to begin.
-func (g *tailGaps) await(ctx context.Context, e *outbox.Event, floor func() (int64, bool)) {
+func (g *tailGaps) await(ctx context.Context, e *outbox.Event, began func() (int64, bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if w, ok := g.waiting[e.AggregateID]; ok {
@@ -75,7 +77,7 @@ func (g *tailGaps) await(ctx context.Context, e *outbox.Event, floor func() (int
 		return
 	}
 	of := outbox.Event{AggregateID: e.AggregateID, AggregateText: e.AggregateText}
-	w := &tailGap{of: of, upTo: e.Sequence, since: time.Now(), floor: floor, poke: make(chan struct{}, 1)}
+	w := &tailGap{of: of, upTo: e.Sequence, since: time.Now(), began: began, poke: make(chan struct{}, 1)}
 	g.waiting[e.AggregateID] = w
 	g.wg.Go(func() { g.resolve(ctx, w) })
 }
@@ -147,11 +149,16 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	g.mu.Lock()
 	last := w.upTo
 	g.mu.Unlock()
-	next, known, horizon := g.publisher.expect(w.of.AggregateID)
+	next, known := g.publisher.expect(w.of.AggregateID)
 	if known && next > last {
 		return next - 1, nil
 	}
-	handOn := func(f storedEvent) error {
+	if !known {
+		if next, err = g.begin(ctx, w, last+1); err != nil {
+			return 0, err
+		}
+	}
+	err = g.lookup(ctx, &w.of, next, last+1, func(f storedEvent) error {
 		switch {
 		case f.Sequence < next:
 			return nil
@@ -165,51 +172,27 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 		}
 		next++
 		return nil
-	}
-	if known {
-		err = g.lookup(ctx, &w.of, next, last+1, handOn)
-	} else {
-		var rows []storedEvent
-		if next, rows, err = w.begin(ctx, g.lookup, last+1, horizon); err != nil {
-			return 0, err
-		}
-		for i := 0; i < len(rows) && err == nil; i++ {
-			err = handOn(rows[i])
-		}
-	}
+	})
 	if errors.Is(err, errHole) {
-		err = nil // and is looked for again
+		err = nil // the next attempt looks it up again
 	}
 	return next - 1, err
 }
 
-// maxBeginBytes bounds the rows of an aggregate that begin keeps. Of more the rest is
-// looked up once these are handed on.
-const maxBeginBytes = 1 << 20
-
-// begin returns the number with which an aggregate goes on that nothing is known of,
-// and the rows from there on; not all of them if they are many.
-func (w *tailGap) begin(ctx context.Context, find lookup, to, horizon int64) (next int64, rows []storedEvent, err error) {
-	floor, ok := w.floor()
-	if !ok || floor < horizon {
-		return 0, nil, errLeft // what was written between the two may be out, or not
+// begin returns the number with which an aggregate continues of which nothing is known.
+func (g *tailGaps) begin(ctx context.Context, w *tailGap, to int64) (int64, error) {
+	began, ok := w.began()
+	if !ok {
+		return 0, errLeft
 	}
-	next = 1
-	var size int64
-	if err := find(ctx, &w.of, 1, to, func(f storedEvent) error {
-		if f.written <= floor {
-			// It is out, and what is before it in sequence.
-			clear(rows)
-			next, rows, size = f.Sequence+1, rows[:0], 0
-		} else if size < maxBeginBytes {
-			rows, size = append(rows, f), size+sizeOf(&f.Event)
-		}
-		return nil
-	}); err != nil {
-		return 0, nil, err
+	found, err := g.earlier.find(ctx, &w.of, to, began, math.MaxInt64)
+	switch {
+	case err != nil:
+		return 0, err
+	case found.late():
+		return 0, errLeft // the sweep publishes them behind later ones
+	case found.published == 0 && found.lowest > 1:
+		return 0, errLeft // the first ones are expired, or not visible yet
 	}
-	if next == 1 && len(rows) > 0 && rows[0].Sequence > 1 {
-		return 0, nil, errLeft // the first ones are expired, or not there yet
-	}
-	return next, rows, nil
+	return found.published + 1, nil
 }

@@ -373,7 +373,7 @@ func (r *reading) take(ctx context.Context, row *tailRow) error {
 		return err
 	case v == ahead, v == unknown, v == claimed:
 		i := g.generation.index(row.stream)
-		t.gaps.await(ctx, &row.event, func() (int64, bool) { return t.floor(g.generation, g.generation.streams[i]) })
+		t.gaps.await(ctx, &row.event, func() (int64, bool) { return t.streams.began(g.generation.start, g.generation.streams[i]) })
 	case v == left:
 		t.publisher.leave(row.event.AggregateID)
 	}

@@ -1,0 +1,69 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// once fails the test for each event that is not in the topics exactly once.
+func (w *world) once(want []outbox.Event, topics ...string) {
+	w.t.Helper()
+	n := make(map[gocql.UUID]int)
+	for _, d := range w.consume(topics...) {
+		n[d.ID]++
+	}
+	for _, e := range want {
+		if n[e.ID] != 1 {
+			w.t.Errorf("seq %d of aggregate %s is published %d times", e.Sequence, e.AggregateID, n[e.ID])
+		}
+	}
+}
+
+// The first event of an aggregate becomes visible behind the sweep. A later one shows
+// that it is missing, however much later, with the tail and without.
+func TestLate_FirstEvent(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		late   time.Duration
+		change func(n *faults.Node) error
+	}{
+		{name: "minutes", late: 200 * time.Second},
+		{name: "hours", late: 3 * time.Hour},
+		{name: "minutes, and a new generation", late: 200 * time.Second, change: shardEngines[0].change},
+	} {
+		for _, tail := range []string{TailOff, TailOn} {
+			t.Run(fmt.Sprint(tt.name, "/tail ", tail), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { wideWindow(c); c.Tail, c.TailMaxInterval = tail, 2*time.Second })
+					defer w.close()
+					_, stop := w.run()
+					time.Sleep(time.Minute)
+					e := events(1, 2, "OrderUpdated")
+					w.writeLate(e[0], tt.late)
+					time.Sleep(tt.late + time.Minute)
+					if tt.change != nil {
+						if err := tt.change(w.db.Faults().Node()); err != nil {
+							t.Error(err)
+						}
+					}
+					time.Sleep(10 * time.Minute)
+					w.write(e[1])
+					time.Sleep(5 * time.Minute)
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					w.once(e, "OrderUpdated")
+				})
+			})
+		}
+	}
+}

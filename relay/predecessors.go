@@ -1,0 +1,93 @@
+package relay
+
+import (
+	"context"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// predecessors finds out which rows of an aggregate are still to be published before
+// an event of it, where nothing is remembered of the aggregate: after a start, or when
+// it was forgotten. Tail and sweep share the rule.
+//
+// How far the sweep has read proves nothing: a row may have become visible behind it.
+//
+//   - A row whose id is in the dedup index is published, or will be.
+//   - One that was written after this run began to read its stream, and after every id
+//     that was forgotten, would be in the dedup index. It is not published.
+//   - Any other row is doubtful. Rows are published by their numbers, so the last of
+//     them decides for those before it.
+type predecessors struct {
+	publisher *publisher
+	lookup    lookup
+}
+
+// earlierRows are an aggregate's rows before an event.
+type earlierRows struct {
+	// published is the number of the last row that is published; 0 without one. All
+	// rows behind it are not.
+	published int64
+	// missed is the first row that is not published though a later one is.
+	missed int64
+	// lowest and highest are the first and the last row; 0 without rows.
+	lowest, highest int64
+}
+
+// late says whether rows are to be published behind later ones.
+func (r *earlierRows) late() bool { return r.missed > 0 && r.missed < r.published }
+
+// find reads the rows of an aggregate below a number. began is from when this run reads
+// its stream, in microseconds; no id of a row written after remembered is forgotten.
+func (d *predecessors) find(ctx context.Context, of *outbox.Event, to, began, remembered int64) (out earlierRows, err error) {
+	err = d.lookup(ctx, of, 1, to, func(f storedEvent) error {
+		if out.lowest == 0 {
+			out.lowest = f.Sequence
+		}
+		out.highest = f.Sequence
+		switch d.publisher.fate(&f, began, remembered) {
+		case fateUnpublished:
+			if out.missed == 0 {
+				out.missed = f.Sequence
+			}
+		case fatePublished, fateDoubtful:
+			out.published = f.Sequence
+		}
+		return nil
+	})
+	return out, err
+}
+
+// fate is what is known of a row.
+type fate uint8
+
+const (
+	fatePublished fate = iota
+	fateUnpublished
+	fateDoubtful
+)
+
+// fate says whether a row of an aggregate was handed on, as far as this run knows.
+func (p *publisher) fate(f *storedEvent, began, remembered int64) fate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.items[f.ID] != nil, p.memory.has(f.ID), p.letters.has(f.ID):
+		return fatePublished
+	case f.written > max(began, min(p.memory.horizon, remembered)):
+		return fateUnpublished
+	default:
+		return fateDoubtful
+	}
+}
+
+// begins notes that an unknown aggregate continues with a number, so that what is
+// passed over is remembered.
+func (p *publisher) begins(aggregate gocql.UUID, next int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.line(aggregate); !known {
+		p.memory.keep(aggregate, line{first: next, next: next})
+	}
+}
