@@ -69,8 +69,8 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "an event counts as acknowledged when it is handed on", file: "relay/sequencer.go",
-		old: "if err := s.admit(ctx, e, since, func() { p.settle(id) }); err != nil {",
-		new: "if err := s.admit(ctx, e, since, nil); err == nil { p.settle(id) } else {",
+		old: "if err := s.admit(ctx, e, p.since, func() { p.settle(id) }); err != nil {",
+		new: "if err := s.admit(ctx, e, p.since, nil); err == nil { p.settle(id) } else {",
 	}),
 	seeds(mutant{
 		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/offer.go",
@@ -344,8 +344,8 @@ var relayMutants = []mutant{
 	}),
 	unit("TestBackfill_TailLeavesToTheScanWhatIsItsOwn", mutant{
 		name: "the tail hands on what a scan answers for while a stream is not opened", file: "relay/streams.go",
-		old: "	return s.unread(), true",
-		new: "	return s.unread(), false",
+		old: "	return s.resumesAt(stream), true",
+		new: "	return s.resumesAt(stream), false",
 	}),
 	unit("TestPartitioner_KeepsALaneInOneBatch", mutant{
 		name: "an aggregate's records are under way in two batches", file: "relay/lane.go",
