@@ -9,10 +9,21 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
-// stale is how old the write time of an outbox row may be when it is written
-// again: well below the relay's confidence window, which a row with an older
-// time would come too late for.
+// handFresh is how old the write time of an outbox row may be when its write
+// begins. The relay's tail reader finds rows that become visible up to half of
+// relay.Config.TailOverlap after their write time (2 s by default); an older
+// row waits for the sweep reader, for the whole confidence window.
+const handFresh = time.Second
+
+// stale is how long the relay certainly knows the id of what it published: well
+// below its confidence window. Until then a row is written again without asking
+// whether it is there, because it may be there without its row in the CDC log.
 const stale = 30 * time.Second
+
+// handTimeout bounds the first attempt to write an outbox row, and twice as much
+// each further one, up to handFresh: while an attempt is under way its write time
+// grows old.
+const handTimeout = 100 * time.Millisecond
 
 const (
 	handAttempts = 5
@@ -83,28 +94,22 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 }
 
 // hand writes the outbox row until it is known to be stored. False without an
-// error says that it is not for this call to write: the message stays, and its
-// slot, and is looked at again.
+// error means that this call must not write it: message and slot stay and are
+// read again.
+//
+// A row whose write time is older than handFresh gets a new one. Of two rows with
+// different times, because a slow or dead scheduler's write arrives after all, the
+// relay publishes one: both have the message's id.
 func (s *Scheduler) hand(ctx context.Context, m *Message) (bool, error) {
-	if s.cfg.Now().Sub(time.UnixMicro(m.releaseAt)) > stale {
-		// Somebody was interrupted. What is there was written in time.
-		there, err := s.store.handed(ctx, m.ID)
-		if err != nil || there {
-			return there, err
-		}
-		at := s.cfg.Now()
-		won, err := s.store.rerelease(ctx, m, at)
-		if err != nil || !won {
-			// Refused, another one has moved the time: a scheduler that is about to
-			// write the row, or one that will not, or an attempt of ours whose answer
-			// was lost. So nothing says yet that the row will be there.
-			return false, err
-		}
-		m.releaseAt = at.UnixMicro()
-	}
 	serverTime := false
 	for n := 1; ; n++ {
-		err := s.store.hand(ctx, m, serverTime)
+		if n < handAttempts && s.cfg.Now().Sub(time.UnixMicro(m.releaseAt)) > handFresh {
+			if stop, there, err := s.renew(ctx, m); stop {
+				return there, err
+			}
+			continue // the renewal may have taken long itself
+		}
+		err := s.store.hand(ctx, m, serverTime, min(handTimeout<<(n-1), handFresh))
 		switch fate := cqlcode.FateOf(err); {
 		case fate == cqlcode.Done:
 			return true, nil
@@ -118,4 +123,25 @@ func (s *Scheduler) hand(ctx context.Context, m *Message) (bool, error) {
 			time.Sleep(handPause << n)
 		}
 	}
+}
+
+// renew gives the outbox row of a released message a new write time. stop ends the
+// hand-over with there and err: there says that the row can be read after so long
+// that it may be published and forgotten, and must not be written again.
+func (s *Scheduler) renew(ctx context.Context, m *Message) (stop, there bool, err error) {
+	if s.cfg.Now().Sub(time.UnixMicro(m.releaseAt)) > stale {
+		if there, err = s.store.handed(ctx, m.ID); err != nil || there {
+			return true, there, err
+		}
+	}
+	at := s.cfg.Now()
+	won, err := s.store.rerelease(ctx, m, at)
+	if err != nil || !won {
+		// Refused: another caller has moved the time. It is a scheduler that is about
+		// to write the row, or one that died, or an attempt of this one whose answer
+		// was lost. So it is unknown whether the row will be written.
+		return true, false, err
+	}
+	m.releaseAt = at.UnixMicro()
+	return false, false, nil
 }

@@ -242,15 +242,15 @@ func TestScheduler_CutOffAtAnyStep(t *testing.T) {
 	}
 }
 
-// Long after a release was cut off the outbox row would come too late for the
-// relay with its first write time; it gets a new one.
-func TestScheduler_CutOffLongAgo(t *testing.T) {
+// A successor takes up a release that was cut off seconds ago: with the first write
+// time the row would be behind what the relay's tail reader reads again.
+func TestScheduler_CutOffSecondsAgo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	now := time.Now()
 	m := message(now.Add(-time.Hour))
 	b.put(t, now.Add(-2*time.Hour), m)
-	if won, err := b.release(t.Context(), m, now.Add(-2*stale)); err != nil || !won {
+	if won, err := b.release(t.Context(), m, now.Add(-2*handFresh)); err != nil || !won {
 		t.Fatalf("release() = %t, %v", won, err)
 	}
 	if err := b.Cancel(t.Context(), m, now); !errors.Is(err, ErrReleased) {
@@ -263,16 +263,16 @@ func TestScheduler_CutOffLongAgo(t *testing.T) {
 	}
 }
 
-// A release that was cut off long ago is taken up again, and its new write time is
+// A release that was cut off is taken up again, and its new write time is
 // decided while the answer is lost. The next attempt is refused by that decision,
 // which nobody acts on any more: the message must not be forgotten for it.
-func TestScheduler_CutOffLongAgoAndAgainWhileItIsTakenUp(t *testing.T) {
+func TestScheduler_CutOffAndAgainWhileItIsTakenUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	now := time.Now()
 	m := message(now.Add(-time.Hour))
 	b.put(t, now.Add(-2*time.Hour), m)
-	if won, err := b.release(t.Context(), m, now.Add(-2*stale)); err != nil || !won {
+	if won, err := b.release(t.Context(), m, now.Add(-2*handFresh)); err != nil || !won {
 		t.Fatalf("release() = %t, %v", won, err)
 	}
 	b.node.Faults().MustAdd(faults.CASTimeout(true))

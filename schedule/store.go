@@ -235,8 +235,8 @@ func (s *Store) rerelease(ctx context.Context, m *Message, at time.Time) (bool, 
 
 // hand writes the event of a released message. The same message is the same
 // row, however often it is written. serverTime lets the server choose its time.
-func (s *Store) hand(ctx context.Context, m *Message, serverTime bool) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+func (s *Store) hand(ctx context.Context, m *Message, serverTime bool, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, min(timeout, s.timeout))
 	defer cancel()
 	b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(cqlcode.NeverAgain{})
 	b.SetConsistency(s.cons)

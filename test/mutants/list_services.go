@@ -75,7 +75,15 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "a release taken up late keeps its write time", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
-		old: "const stale = 30 * time.Second", new: "const stale = 30 * time.Hour",
+		old: "const handFresh = time.Second", new: "const handFresh = 30 * time.Hour",
+	},
+	{
+		name: "a successor's row waits for the sweep", file: "schedule/release.go", pkg: "./test/sim/later", run: "SuccessorWrites",
+		old: "const handFresh = time.Second", new: "const handFresh = 30 * time.Second",
+	},
+	{
+		name: "a slow hand-over keeps its write time", file: "schedule/release.go", pkg: "./test/sim/later", run: "SlowStatements",
+		old: "if n < handAttempts && s", new: "if n == 1 && s",
 	},
 	{
 		name: "what was due while nobody was there is left", file: "schedule/scheduler.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
@@ -87,7 +95,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "a message that another takes up is forgotten", file: "schedule/release.go", pkg: "./schedule", run: "AgainWhileItIsTakenUp",
-		old: "			return false, err\n		}\n		m.releaseAt", new: "			return err == nil, err\n		}\n		m.releaseAt",
+		old: "		return true, false, err\n	}\n	m.releaseAt", new: "		return true, err == nil, err\n	}\n	m.releaseAt",
 	},
 	{
 		name: "a caller who hung up is a defect", file: "orders/http.go", pkg: "./orders", run: "HungUp",

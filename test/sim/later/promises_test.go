@@ -25,6 +25,8 @@ type sighting struct {
 	// written are the distinct times of its rows, first when the first of them was seen.
 	written []time.Time
 	first   time.Time
+	// soonest is the shortest time from a row's write time until it was seen.
+	soonest time.Duration
 }
 
 func newSeen() seen { return seen{byNumber: map[string]map[gocql.UUID]*sighting{}} }
@@ -46,6 +48,10 @@ func (w *world) look() {
 			events[id] = s
 		}
 		if t := at.Time().UTC(); !slices.Contains(s.written, t) {
+			after := time.Since(t) + w.nodeSkew
+			if len(s.written) == 0 || after < s.soonest {
+				s.soonest = after
+			}
 			s.written = append(s.written, t)
 		}
 	}
@@ -121,6 +127,10 @@ func (w *world) judgeTimes(o *order, s *sighting) {
 	}
 	if late := s.first.Add(w.nodeSkew).Sub(first); late > relay.DefaultConfidenceWindow {
 		w.errorf("message %d turned up %s after the time of its write, when the relay's sweep had passed", o.number, late)
+	}
+
+	if w.tailed > 0 && s.soonest > w.tailed {
+		w.errorf("message %d turned up %s after the newest time of its write, too late for the relay's tail reader", o.number, s.soonest)
 	}
 	// Who finds a release that was cut off, and nobody looked at for as long as the
 	// outbox keeps its rows, cannot know whether it is out.

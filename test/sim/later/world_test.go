@@ -46,6 +46,9 @@ type world struct {
 	seen     seen
 	deaths   atomic.Int32
 	failures int // that judge found
+	// tailed is how long after its write time a row of every event has to be seen;
+	// 0 does not check it.
+	tailed time.Duration
 }
 
 // simulate runs a story in a bubble, and judges what came of it.
@@ -171,15 +174,19 @@ func (w *world) during(f func()) {
 	})
 }
 
-// looking looks at the outbox every five seconds while f runs, and then once more: when
-// a row was first seen is when it turned up.
+// looking reads the outbox every five seconds while f runs, or as often as tailed
+// needs, and then once more: when a row was first seen is when it turned up.
 func (w *world) looking(f func()) {
 	ctx, end := context.WithCancel(w.t.Context())
 	var looker sync.WaitGroup
+	every := 5 * time.Second
+	if w.tailed > 0 {
+		every = w.tailed / 4
+	}
 	looker.Go(func() {
 		for ctx.Err() == nil {
 			w.look()
-			_ = again.Wait(ctx, 5*time.Second)
+			_ = again.Wait(ctx, every)
 		}
 	})
 	f()
