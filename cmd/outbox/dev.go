@@ -132,8 +132,15 @@ lost, double or out of order.`,
 }
 
 func (d *dev) run(ctx context.Context) (err error) {
+	ctx = d.untilFailed(ctx)
 	teardown := daemon.Teardown{Logger: d.log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
+	defer func() {
+		if failed := d.failure(ctx); failed != nil {
+			err = failed // all else follows from it, and the services cannot stop in order
+			return
+		}
+		err = errors.Join(err, teardown.Run())
+	}()
 	if err := d.startAll(ctx, &teardown); err != nil {
 		return err
 	}

@@ -27,6 +27,22 @@ type engines struct {
 	version            string
 	shards, tokens     int
 	tablets            bool
+	failed             func(error) // receives the error of a disk that refused a write; nil for nobody
+}
+
+// untilFailed returns a context that ends when the disk refuses a write, with that
+// as its cause. It comes before start.
+func (e *engines) untilFailed(ctx context.Context) context.Context {
+	ctx, e.failed = context.WithCancelCause(ctx)
+	return ctx
+}
+
+// failure returns the error of the disk if that ended ctx.
+func (e *engines) failure(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, store.ErrFailed) {
+		return withHint(fmt.Errorf("data directory %s: %w", e.dir, err), "free space on that disk, or name another directory with --data-dir; acknowledged writes are kept")
+	}
+	return nil
 }
 
 func newFakeCommand() *cobra.Command {
@@ -45,13 +61,14 @@ process; it may not survive that of the machine.`,
 				return err
 			}
 			return serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
+				ctx = e.untilFailed(ctx)
 				if err := e.start(teardown, log); err != nil {
 					return err
 				}
 				log.Info("embedded engines running, not for production", "cql", e.cqlAddr, "kafka", e.kafkaAddr, "admin", e.adminAddr, "data", e.dir)
 				<-ctx.Done()
 				log.Info("stopping", "cause", context.Cause(ctx))
-				return nil
+				return e.failure(ctx)
 			})
 		},
 	}
@@ -77,7 +94,7 @@ func (e *engines) start(teardown *daemon.Teardown, log *slog.Logger) error {
 	if e.cqlAddr != "" {
 		srv, err := scyllafake.Start(scyllafake.Config{
 			Dir: e.subdir("scylla"), Addr: e.cqlAddr, AdminAddr: e.adminAddr, Version: e.version,
-			Shards: e.shards, Tokens: e.tokens, Tablets: e.tablets, Logger: log,
+			Shards: e.shards, Tokens: e.tokens, Tablets: e.tablets, Logger: log, Failed: e.failed,
 		})
 		if errors.Is(err, store.ErrInUse) {
 			return withHint(fmt.Errorf("data directory %s is in use by another process", e.dir), "stop that one, or name another with --data-dir")

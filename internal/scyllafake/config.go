@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/topology"
@@ -57,6 +59,9 @@ type Config struct {
 	Users map[string]string
 	// Fsync makes every write wait for the disk.
 	Fsync bool
+	// Failed is called once when the disk refused a write, for example because it is
+	// full: the node closes all its connections and takes no more. Nil means none.
+	Failed func(error)
 	// Now is the node's clock. Nil means time.Now.
 	Now func() time.Time
 	// AdminAddr is the TCP address of the fault administration over HTTP.
@@ -77,6 +82,8 @@ type Config struct {
 	// MaxInFlight bounds the requests of one connection that are executed at the
 	// same time; more wait unread. Default 1024.
 	MaxInFlight int
+
+	fs vfs.FS // of Dir; nil is the operating system's
 }
 
 // withDefaults returns a copy with the defaults filled in, or all that is wrong.

@@ -51,6 +51,7 @@ type Server struct {
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
 	closing bool
+	broken  bool           // the disk refused a write; Close still has to release what is open
 	running sync.WaitGroup // listeners and connections
 }
 
@@ -99,7 +100,7 @@ func Start(cfg Config) (_ *Server, err error) {
 // open opens what the node keeps.
 func (s *Server) open(clock *faults.Clock) error {
 	var err error
-	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, Fsync: s.cfg.Fsync, Now: s.now, Logf: s.logf})
+	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, FS: s.cfg.fs, Fsync: s.cfg.Fsync, Now: s.now, Logf: s.logf, Failed: s.failed})
 	if err != nil {
 		return fmt.Errorf("open the data directory: %w", err)
 	}
@@ -245,11 +246,11 @@ func (s *Server) Schema() *catalog.Schema { return s.catalog.Schema() }
 // may or may not be executed, as at the end of any node.
 func (s *Server) Close() error {
 	s.mu.Lock()
-	if s.closing {
+	if s.closing && !s.broken {
 		s.mu.Unlock()
 		return nil
 	}
-	s.closing = true
+	s.closing, s.broken = true, false
 	s.mu.Unlock()
 	s.cancel()
 	s.admin.close()
@@ -257,8 +258,24 @@ func (s *Server) Close() error {
 		l.Close()
 	}
 	s.eachConn((*conn).hangUp)
-	s.running.Wait()
+	if s.store.Err() == nil {
+		s.running.Wait() // on a failed store requests may wait for its locks for ever
+	}
 	return s.release()
+}
+
+// failed ends the service after the disk refused a write, as a real node stops its
+// transports then. The process and its data directory remain until Close.
+func (s *Server) failed(err error) {
+	s.log.Error("node stops serving", "err", err)
+	s.mu.Lock()
+	s.closing, s.broken = true, true
+	s.mu.Unlock()
+	s.cancel()
+	s.eachConn((*conn).hangUp)
+	if s.cfg.Failed != nil {
+		s.cfg.Failed(err)
+	}
 }
 
 // release closes what open and listen opened.
@@ -267,7 +284,7 @@ func (s *Server) release() error {
 	for _, l := range s.listeners {
 		l.Close() // twice is harmless
 	}
-	if s.engine != nil {
+	if s.engine != nil && s.store.Err() == nil {
 		s.engine.Close()
 	}
 	if s.store != nil {

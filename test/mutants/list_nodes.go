@@ -6,4 +6,16 @@ var nodeMutants = []mutant{
 		name: "contact points: a host without a port has none", file: "cmd/outbox/clients.go", pkg: "./cmd/outbox", run: "BareHostAndLateDatabase",
 		old: "return hosts, cmp.Or(port, defaultPort), nil", new: "return hosts, cmp.Or(port, 0), nil",
 	},
+	{
+		name: "full disk: a store that failed is closed in order", file: "internal/scyllafake/store/store.go", pkg: "./internal/scyllafake/store", run: "FullDisk",
+		old: "	if s.Err() != nil {\n", new: "	if false {\n",
+	},
+	{
+		name: "full disk: nobody is notified", file: "internal/scyllafake/store/failure.go", pkg: "./internal/scyllafake", run: "FullDisk",
+		old: "			go s.failure.notify(err)", new: "			_ = s.failure.notify",
+	},
+	{
+		name: "full disk: a refused write is a panic", file: "internal/scyllafake/store/failure.go", pkg: "./internal/scyllafake/store", run: "FullDisk",
+		old: "		if failed := s.Err(); failed != nil {", new: "		if failed := s.Err(); failed != nil && p == nil {",
+	},
 }

@@ -32,7 +32,7 @@ func (s *Store) Apply(muts []*Mutation, meta ...Meta) error {
 	}
 	s.rewrite.RLock()
 	defer s.rewrite.RUnlock()
-	if err := b.Commit(s.write); err != nil {
+	if err := s.guarded(func() error { return b.Commit(s.write) }); err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
 	return nil

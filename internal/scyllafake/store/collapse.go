@@ -38,7 +38,7 @@ func (s *Store) collapse(key []byte) error {
 	v = bytes.Clone(v)
 	v[0] &^= crowded
 	// Unsynced is enough: should it be lost, the operands are still there.
-	if err := s.db.Set(key, v, pebble.NoSync); err != nil {
+	if err := s.guarded(func() error { return s.db.Set(key, v, pebble.NoSync) }); err != nil {
 		return fmt.Errorf("collapse: %w", err)
 	}
 	s.rewrites.Add(1)

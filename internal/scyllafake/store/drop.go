@@ -9,7 +9,7 @@ func (s *Store) DropTable(storeID uint32) error {
 	hi := successor(appendTable(nil, storeID))
 	s.rewrite.RLock()
 	defer s.rewrite.RUnlock()
-	if err := s.db.DeleteRange(lo, hi, s.write); err != nil {
+	if err := s.guarded(func() error { return s.db.DeleteRange(lo, hi, s.write) }); err != nil {
 		return fmt.Errorf("drop table %d: %w", storeID, err)
 	}
 	s.columns.Delete(storeID)

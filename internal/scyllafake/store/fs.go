@@ -37,3 +37,67 @@ func lazy(f vfs.File, err error) (vfs.File, error) {
 func (lazyFile) Sync() error                { return nil }
 func (lazyFile) SyncData() error            { return nil }
 func (lazyFile) SyncTo(int64) (bool, error) { return false, nil }
+
+// failingFS is a file system that reports writes that fail, such as those on a full
+// disk. Pebble retries some of them for ever and panics after others.
+type failingFS struct {
+	vfs.FS
+	failed func(error)
+}
+
+func (fs failingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.Create(name, c)
+	return fs.file(f, err)
+}
+
+func (fs failingFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := fs.FS.OpenReadWrite(name, c, opts...)
+	return fs.file(f, err)
+}
+
+func (fs failingFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.ReuseForWrite(oldname, newname, c)
+	return fs.file(f, err)
+}
+
+// Unwrap lets pebble find the file system beneath.
+func (fs failingFS) Unwrap() vfs.FS { return fs.FS }
+
+func (fs failingFS) file(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		fs.failed(err)
+		return nil, err
+	}
+	return failingFile{f, fs.failed}, nil
+}
+
+// failingFile is a file of a failingFS.
+type failingFile struct {
+	vfs.File
+	failed func(error)
+}
+
+func (f failingFile) check(err error) error {
+	if err != nil {
+		f.failed(err)
+	}
+	return err
+}
+
+func (f failingFile) Write(b []byte) (int, error) {
+	n, err := f.File.Write(b)
+	return n, f.check(err)
+}
+
+func (f failingFile) WriteAt(b []byte, at int64) (int, error) {
+	n, err := f.File.WriteAt(b, at)
+	return n, f.check(err)
+}
+
+func (f failingFile) Sync() error     { return f.check(f.File.Sync()) }
+func (f failingFile) SyncData() error { return f.check(f.File.SyncData()) }
+
+func (f failingFile) SyncTo(length int64) (bool, error) {
+	full, err := f.File.SyncTo(length)
+	return full, f.check(err)
+}

@@ -3,13 +3,18 @@ package store
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Options configure a Store.
 type Options struct {
 	// Dir is the data directory; empty keeps everything in memory.
 	Dir string
+	// FS is the file system of Dir; nil is the operating system's.
+	FS vfs.FS
 	// Fsync makes every Apply wait for the disk. Without it an acknowledged
 	// write survives the death of the process (it has reached the operating
 	// system) but not that of the machine.
@@ -18,29 +23,40 @@ type Options struct {
 	Now func() time.Time
 	// Logf receives pebble's own messages; nil discards them.
 	Logf func(format string, args ...any)
+	// Failed is called once, in a goroutine of its own, when the disk refused a
+	// write: the store takes no more writes. The error wraps ErrFailed. Nil means none.
+	Failed func(error)
 }
+
+// ErrFailed means that the disk refused a write, for example because it is full.
+var ErrFailed = errors.New("the disk refused a write")
 
 // ErrInUse says that another process, or another Store of this one, has the
 // data directory open.
 var ErrInUse = errors.New("data directory is in use")
 
 // logger adapts Logf to pebble.
-type logger struct {
-	logf func(format string, args ...any)
-}
+type logger struct{ s *Store }
 
 func (l logger) Infof(format string, args ...any)  { l.print(format, args...) }
 func (l logger) Errorf(format string, args ...any) { l.print(format, args...) }
 
-// Fatalf is called where pebble cannot go on without breaking its promises;
-// it must not return.
+// Fatalf is called where pebble cannot continue without breaking its promises, in
+// some places with its locks held; it must not return. A write of this package
+// receives a panic, which guarded turns into an error. One of pebble's own goroutines
+// ends: a panic would end the process with a stack trace instead of an exit status.
 func (l logger) Fatalf(format string, args ...any) {
 	l.print(format, args...)
-	panic("store: " + fmt.Sprintf(format, args...))
+	err := fmt.Errorf(format, args...)
+	l.s.fail(err)
+	if !inGuarded() {
+		runtime.Goexit()
+	}
+	panic(err)
 }
 
 func (l logger) print(format string, args ...any) {
-	if l.logf != nil {
-		l.logf(format, args...)
+	if l.s.logf != nil {
+		l.s.logf(format, args...)
 	}
 }

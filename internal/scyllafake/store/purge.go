@@ -186,7 +186,7 @@ func (p *purger) remove() error {
 		return nil
 	}
 	// Unsynced is enough: what is not removed now will be another time.
-	if err := b.Commit(pebble.NoSync); err != nil {
+	if err := p.s.guarded(func() error { return b.Commit(pebble.NoSync) }); err != nil {
 		return err
 	}
 	p.removed += n

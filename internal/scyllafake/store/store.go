@@ -36,6 +36,8 @@ type Store struct {
 	columns  sync.Map // StoreID -> *tableColumns
 	encoders sync.Pool
 	readers  sync.Pool
+	logf     func(format string, args ...any) // nil for nobody
+	failure  failure
 	// rewrites counts records written back as one, for tests.
 	rewrites atomic.Int64
 }
@@ -56,7 +58,10 @@ func Open(o Options) (*Store, error) {
 	if o.Dir == "" {
 		return open(o, vfs.NewMem(), "", false)
 	}
-	var fs vfs.FS = vfs.Default
+	fs := o.FS
+	if fs == nil {
+		fs = vfs.Default
+	}
 	if !o.Fsync {
 		fs = lazyFS{fs}
 	}
@@ -66,11 +71,13 @@ func Open(o Options) (*Store, error) {
 // open opens a store on fs, with a write-ahead log if what it holds is to be
 // found there again.
 func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
-	s := &Store{now: o.Now, write: pebble.NoSync}
+	s := &Store{now: o.Now, write: pebble.NoSync, logf: o.Logf}
+	s.failure.notify = o.Failed
 	if s.now == nil {
 		s.now = time.Now
 	}
 	if durable {
+		fs = failingFS{fs, s.fail}
 		s.write = pebble.Sync
 	}
 	s.encoders.New = func() any { return new(encoder) }
@@ -84,7 +91,7 @@ func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 		Cache:                       cache,
 		DisableWAL:                  !durable,
 		FormatMajorVersion:          pebble.FormatNewest,
-		Logger:                      logger{o.Logf},
+		Logger:                      logger{s},
 		Merger:                      newMerger(),
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: 4,
@@ -99,7 +106,11 @@ func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 		return nil, fmt.Errorf("open store in %q: %w", dir, err)
 	}
 	po.Lock = lock
-	db, err := pebble.Open(dir, po)
+	var db *pebble.DB
+	err = s.guarded(func() (err error) {
+		db, err = pebble.Open(dir, po)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open store in %q: %w", dir, errors.Join(err, lock.Close()))
 	}
@@ -122,8 +133,15 @@ func lockDir(dir string, fs vfs.FS) (*pebble.Lock, error) {
 	return lock, err
 }
 
-// Close flushes and closes the store; no other call may be under way.
+// Close flushes and closes the store; no other call may be under way. A store whose
+// disk refused a write is abandoned: pebble would wait for its own locks.
 func (s *Store) Close() error {
+	if s.Err() != nil {
+		if err := s.lock.Close(); err != nil {
+			return fmt.Errorf("close store: %w", err)
+		}
+		return nil
+	}
 	if err := errors.Join(s.db.Close(), s.lock.Close()); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
