@@ -236,7 +236,7 @@ func (s *Store) unlistJob(ctx context.Context, j *Job) *Job {
 func (s *Store) plain(ctx context.Context, stmt string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	return s.query(ctx, stmt, args...).DefaultTimestamp(false).Idempotent(true).Exec()
+	return s.query(ctx, stmt, args...).Idempotent(true).Exec()
 }
 
 // jobMonths are the months that may have jobs made before after, the last first.

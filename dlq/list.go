@@ -263,7 +263,7 @@ func (s *Store) dropRow(ctx context.Context, r row, version int64) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	err := s.query(ctx, s.stmt.lookupDrop, droppedAt(version), r.shelf.kind, r.shelf.value, r.shelf.bucketOf(r.at), r.at, r.event).
-		DefaultTimestamp(false).Idempotent(true).Exec()
+		Idempotent(true).Exec()
 	if err != nil {
 		s.log.Debug("a stale entry of a list stays", "event_id", r.event, "err", err)
 	}

@@ -189,7 +189,7 @@ func (s *Store) ask(ctx context.Context, l *Letter, action Action, actor string)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	err := s.query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).
-		DefaultTimestamp(false).Idempotent(true).Exec() // or an operator's clock could outlast Done
+		Idempotent(true).Exec()
 	if err != nil {
 		return fmt.Errorf("tell the relay of event %s: %w", l.EventID, err)
 	}

@@ -105,8 +105,10 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 	return s, nil
 }
 
+// query is a statement with the database's time: with an operator's, whose clock may be
+// ahead, a request or a hold would outlast its removal by another process.
 func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(neverAgain{})
+	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(neverAgain{}).DefaultTimestamp(false)
 }
 
 // may says whether anything may be written.

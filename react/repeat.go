@@ -70,7 +70,7 @@ func (r *runner) repeat(ctx context.Context, a delivery.Asked) {
 		// It is forgotten, or the one who repeated it died before the list knew. Or the
 		// list has what was asked for, and the delivery not yet: then it stays there.
 		if d == nil {
-			d = &delivery.Delivery{ID: a.ID, Rule: r.rule.Name}
+			d = a.Delivery(r.rule.Name)
 		}
 		if err := r.cfg.Deliveries.Repeated(ctx, d); err != nil {
 			r.metrics.unsaved.Inc()

@@ -37,7 +37,8 @@ type backfillRow struct {
 	updated time.Time
 }
 
-// cqlBackfills keeps scans in the table relay_backfills, at LOCAL_QUORUM.
+// cqlBackfills keeps scans in the table relay_backfills, at LOCAL_QUORUM and with the
+// database's time: the instance that ends a scan need not be the one that began it.
 type cqlBackfills struct {
 	session            *gocql.Session
 	relay, table, host string
@@ -72,7 +73,7 @@ func (c *cqlBackfills) begin(ctx context.Context, r *backfillRow, replaced *back
 	if err := fenced(c.fence); err != nil {
 		return err
 	}
-	b := c.session.Batch(gocql.LoggedBatch).WithContext(ctx)
+	b := c.session.Batch(gocql.LoggedBatch).WithContext(ctx).DefaultTimestamp(false)
 	b.SetConsistency(gocql.LocalQuorum)
 	now := time.Now()
 	b.Query("INSERT INTO "+c.name+" (relay, table_name, started_at, reason, state, forced_from, rows_from, rows_until, mark, ranges, rows_read, rows_published, updated_at, updated_by)"+
@@ -96,7 +97,7 @@ func (c *cqlBackfills) advance(ctx context.Context, r *backfillRow, ranges []int
 	err := c.session.Query("UPDATE "+c.name+" SET done = done + ?, rows_read = ?, rows_published = ?, state = ?, updated_at = ?, updated_by = ?"+
 		" WHERE relay = ? AND table_name = ? AND started_at = ?",
 		ranges, r.read, r.out, r.state, time.Now(), c.host, c.relay, c.table, r.started).
-		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).Exec()
+		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).DefaultTimestamp(false).Exec()
 	if err != nil {
 		return fmt.Errorf("save how far the backfill is: %w", err)
 	}

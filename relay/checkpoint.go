@@ -69,9 +69,11 @@ func (c *cqlCheckpoints) query(ctx context.Context, stmt string, args ...any) *g
 	return c.queryOf(ctx, c.relay, stmt, args...)
 }
 
+// queryOf is query for another relay's rows. Writes have the database's time: with its
+// own, an instance whose clock is ahead would cover what its successor saves.
 func (c *cqlCheckpoints) queryOf(ctx context.Context, relay, stmt string, args ...any) *gocql.Query {
 	return c.session.Query(stmt, append([]any{relay, c.table}, args...)...).
-		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true)
+		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).DefaultTimestamp(false)
 }
 
 func (c *cqlCheckpoints) Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error) {

@@ -65,7 +65,7 @@ func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 		"first":      c.SaveFirst(ctx, time.Now()),
 		"scan":       scans.begin(ctx, &backfillRow{}, nil),
 		"ranges":     scans.advance(ctx, &backfillRow{}, nil),
-		"answer":     answers.answer(ctx, gocql.UUID{}, RepairTaken, ""),
+		"answer":     answerOf(answers.answer(ctx, gocql.UUID{}, RepairAsked, RepairTaken, "")),
 	} {
 		if !errors.Is(err, errFencedWrite) || Classify(err) != Stopped {
 			t.Errorf("%s: %v, want %v of class stopped", what, err, errFencedWrite)
@@ -161,3 +161,5 @@ func (m *memoryCheckpoints) SaveGeneration(_ context.Context, generation time.Ti
 	m.generation = generation
 	return nil
 }
+
+func answerOf(_ bool, err error) error { return err }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
@@ -167,9 +168,15 @@ func (b *beating) write(ctx context.Context, state string) error {
 		return err
 	}
 	cfg := &b.r.cfg
-	return cfg.Session.Query("INSERT INTO "+cfg.Keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
-		cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table, b.instance, time.Now(), string(text), int(heartbeatLife.Seconds())).
-		WithContext(ctx).Idempotent(true).Exec()
+	return saveInstance(ctx, cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table, b.instance, string(text))
+}
+
+// saveInstance writes the row of an instance. It has the database's time: by its own,
+// others would read nothing of an instance whose clock is set back, and take it for dead.
+func saveInstance(ctx context.Context, session *gocql.Session, keyspace, relay, table, instance, status string) error {
+	return session.Query("INSERT INTO "+keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
+		relay, table, instance, time.Now(), status, int(heartbeatLife.Seconds())).
+		WithContext(ctx).Idempotent(true).DefaultTimestamp(false).Exec()
 }
 
 // says is what the relay is doing.

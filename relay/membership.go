@@ -91,8 +91,7 @@ func (m *Membership) write(ctx context.Context, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	for _, table := range m.Tables {
-		if err := m.Session.Query("INSERT INTO "+m.Keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
-			m.Name, table, m.instance, time.Now(), string(text), int(heartbeatLife.Seconds())).WithContext(ctx).Idempotent(true).Exec(); err != nil {
+		if err := saveInstance(ctx, m.Session, m.Keyspace, m.Name, table, m.instance, string(text)); err != nil {
 			return err
 		}
 	}

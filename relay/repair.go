@@ -107,7 +107,7 @@ func (r *repairer) answerPublished(ctx context.Context) error {
 		if r.publisher.isLetter(event) {
 			state, detail = RepairAsked, isDeadLetter
 		}
-		if err := r.requests.answer(ctx, id, state, detail); err != nil {
+		if _, err := r.requests.answer(ctx, id, RepairTaken, state, detail); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -126,16 +126,16 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		if mine {
 			return nil
 		}
-		return r.requests.answer(ctx, q.ID, RepairUnknown, "the relay ended while it published the event: verify again")
+		return r.answer(ctx, q, RepairUnknown, "the relay ended while it published the event: verify again")
 	}
 	row, found, err := r.lookup.one(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence)
 	switch {
 	case err != nil:
 		return err
 	case !found || row.ID != q.EventID:
-		return r.requests.answer(ctx, q.ID, RepairGone, "the outbox has no such event")
+		return r.answer(ctx, q, RepairGone, "the outbox has no such event")
 	case row.bad != nil:
-		return r.requests.answer(ctx, q.ID, RepairUnreadable, row.bad.Error())
+		return r.answer(ctx, q, RepairUnreadable, row.bad.Error())
 	}
 	if o := r.publisher.olderOf(); o != nil && o.behind(q.Aggregate) {
 		return r.wait(ctx, q, "the scan of the outbox table has still to come to it")
@@ -155,9 +155,9 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	r.taken[q.ID] = q.EventID
 	delete(r.waiting, q.ID)
 	r.mu.Unlock()
-	if err := r.requests.answer(ctx, q.ID, RepairTaken, ""); err != nil {
+	if taken, err := r.requests.take(ctx, q.ID); err != nil || !taken {
 		r.mu.Lock()
-		delete(r.taken, q.ID) // it may say taken nevertheless, and is unknown then
+		delete(r.taken, q.ID) // after an error it may say taken nevertheless, and is unknown then
 		r.mu.Unlock()
 		return err
 	}
@@ -184,5 +184,11 @@ func (r *repairer) wait(ctx context.Context, q *Repair, why string) error {
 	if said {
 		return nil
 	}
-	return r.requests.answer(ctx, q.ID, RepairAsked, why)
+	return r.answer(ctx, q, RepairAsked, why)
+}
+
+// answer answers a request as it was read; one that somebody changed since is left.
+func (r *repairer) answer(ctx context.Context, q *Repair, state RepairState, detail string) error {
+	_, err := r.requests.answer(ctx, q.ID, q.State, state, detail)
+	return err
 }

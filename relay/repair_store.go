@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,16 +60,23 @@ func NewRepairs(session *gocql.Session, keyspace, relay, table string) *Repairs 
 }
 
 func (r *Repairs) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return r.session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true)
+	return r.session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).DefaultTimestamp(false)
+}
+
+// change executes a conditional write, and returns whether it was applied. All writes
+// are conditional: whose clock is ahead does not cover what others write later, and a
+// write that is delayed on its way changes nothing that was answered meanwhile.
+func (r *Repairs) change(ctx context.Context, stmt string, args ...any) (bool, error) {
+	return r.query(ctx, stmt, args...).MapScanCAS(map[string]any{})
 }
 
 // Ask asks for an event and gives the request its id. Whoever asks must have
 // read the event's topic to its end and not found it.
 func (r *Repairs) Ask(ctx context.Context, req *Repair) error {
 	req.ID, req.State, req.Detail = gocql.TimeUUID(), RepairAsked, ""
-	err := r.query(ctx, "INSERT INTO "+r.name+" (relay, table_name, request_id, aggregate_id, seq, event_id, state, asked_by, updated_at)"+
-		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		r.relay, r.table, req.ID, req.Aggregate, req.Sequence, req.EventID, string(req.State), r.host, time.Now()).Exec()
+	_, err := r.change(ctx, "INSERT INTO "+r.name+" (relay, table_name, request_id, aggregate_id, seq, event_id, state, asked_by, updated_at)"+
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
+		r.relay, r.table, req.ID, req.Aggregate, req.Sequence, req.EventID, string(req.State), r.host, time.Now())
 	if err != nil {
 		return fmt.Errorf("ask for event %s: %w", req.EventID, err)
 	}
@@ -90,21 +98,38 @@ func (r *Repairs) All(ctx context.Context) ([]Repair, error) {
 
 // Forget deletes a request.
 func (r *Repairs) Forget(ctx context.Context, id gocql.UUID) error {
-	if err := r.query(ctx, "DELETE FROM "+r.name+" WHERE relay = ? AND table_name = ? AND request_id = ?", r.relay, r.table, id).Exec(); err != nil {
+	if _, err := r.change(ctx, "DELETE FROM "+r.name+" WHERE relay = ? AND table_name = ? AND request_id = ? IF EXISTS", r.relay, r.table, id); err != nil {
 		return fmt.Errorf("delete request %s: %w", id, err)
 	}
 	return nil
 }
 
-// answer saves what became of a request.
-func (r *Repairs) answer(ctx context.Context, id gocql.UUID, state RepairState, detail string) error {
+// answer changes the state of a request in state from. It returns false if the request
+// has another state, or is deleted.
+func (r *Repairs) answer(ctx context.Context, id gocql.UUID, from, to RepairState, detail string) (bool, error) {
 	if err := fenced(r.fence); err != nil {
-		return err
+		return false, err
 	}
-	err := r.query(ctx, "UPDATE "+r.name+" SET state = ?, detail = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND request_id = ?",
-		string(state), detail, time.Now(), r.relay, r.table, id).Exec()
+	applied, err := r.change(ctx, "UPDATE "+r.name+" SET state = ?, detail = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND request_id = ? IF state = ?",
+		string(to), detail, time.Now(), r.relay, r.table, id, string(from))
 	if err != nil {
-		return fmt.Errorf("answer request %s: %w", id, err)
+		return false, fmt.Errorf("answer request %s: %w", id, err)
 	}
-	return nil
+	return applied, nil
+}
+
+// take answers that a relay publishes the event. It returns false if the answer does
+// not hold: the request was answered or deleted, or it has a timestamp from the future,
+// as versions before wrote it where a clock was ahead, which covers the answer.
+func (r *Repairs) take(ctx context.Context, id gocql.UUID) (bool, error) {
+	applied, err := r.answer(ctx, id, RepairAsked, RepairTaken, "")
+	if err != nil || !applied {
+		return false, err
+	}
+	var state RepairState
+	err = r.query(ctx, "SELECT state FROM "+r.name+" WHERE relay = ? AND table_name = ? AND request_id = ?", r.relay, r.table, id).Scan((*string)(&state))
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+		return false, fmt.Errorf("read the answer to request %s: %w", id, err)
+	}
+	return state == RepairTaken, nil
 }

@@ -70,7 +70,7 @@ func TestRepair(t *testing.T) {
 		stranger := event(99, 1, "OrderCreated")
 		ask(stranger)
 		taken := ask(all[0]) // as if a relay had ended with it
-		if err := requests.answer(t.Context(), taken.ID, RepairTaken, ""); err != nil {
+		if _, err := requests.answer(t.Context(), taken.ID, RepairAsked, RepairTaken, ""); err != nil {
 			t.Fatal(err)
 		}
 		_, stop = w.run()

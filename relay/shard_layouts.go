@@ -22,7 +22,7 @@ type cqlLayouts struct {
 }
 
 func (c *cqlLayouts) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return c.session.Query(stmt, append([]any{c.relay, c.table}, args...)...).WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true)
+	return c.session.Query(stmt, append([]any{c.relay, c.table}, args...)...).WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).DefaultTimestamp(false)
 }
 
 func (c *cqlLayouts) load(ctx context.Context) (counts []int, err error) {

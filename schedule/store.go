@@ -277,6 +277,8 @@ func (s *Store) forget(ctx context.Context, id gocql.UUID) error {
 	return nil
 }
 
+// query is a statement with the database's time, as the batches have that write slots:
+// a slot that is removed by a clock that is ahead could not be written again.
 func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(cqlcode.NeverAgain{})
+	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)
 }

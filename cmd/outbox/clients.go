@@ -156,6 +156,8 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	cluster.ReconnectInterval = reconnectInterval
 	cluster.Logger = driverLog{}
 	cluster.Port = port // always set: listening dials it before the driver resolves its own default
+	// Writes have the database's time unless they choose one: clocks of clients differ.
+	cluster.DefaultTimestamp = false
 	if c.pageSize > 0 {
 		cluster.PageSize = c.pageSize
 	}

@@ -81,3 +81,15 @@ func TestSessionOnceUp_AsksWhetherSomebodyListens(t *testing.T) {
 		t.Errorf("listening() when it is to stop: %v", err)
 	}
 }
+
+// Writes have the database's time: see DESIGN.md, Clocks and write timestamps.
+func TestClocks_SessionsHaveTheDatabasesTime(t *testing.T) {
+	t.Parallel()
+	c, err := testConfig(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cluster, err := c.Scylla.cluster(""); err != nil || cluster.DefaultTimestamp {
+		t.Errorf("cluster() = %+v, %v: the driver would write the time of its host", cluster, err)
+	}
+}

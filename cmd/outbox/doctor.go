@@ -120,9 +120,9 @@ func (c *config) checkCheckpoints(ctx context.Context, session *gocql.Session) f
 	table := c.Scylla.Keyspace + ".relay_checkpoints"
 	generation, stream := time.Unix(0, 0), []byte{0}
 	err := session.Query("INSERT INTO "+table+" (relay, table_name, generation, stream_id, updated_at) VALUES (?, ?, ?, ?, ?)",
-		doctorName, c.Relay.Table, generation, stream, time.Now()).WithContext(ctx).Exec()
+		doctorName, c.Relay.Table, generation, stream, time.Now()).WithContext(ctx).DefaultTimestamp(false).Exec()
 	if err == nil {
-		err = session.Query("DELETE FROM "+table+" WHERE relay = ? AND table_name = ?", doctorName, c.Relay.Table).WithContext(ctx).Exec()
+		err = session.Query("DELETE FROM "+table+" WHERE relay = ? AND table_name = ?", doctorName, c.Relay.Table).WithContext(ctx).DefaultTimestamp(false).Exec()
 	}
 	if err != nil {
 		mend := "the database answers, and takes no writes: look at its disks, its load, and at how many replicas are up"

@@ -61,8 +61,8 @@ func newAudit(c *Config, m *metrics) *audit {
 		stmt: auditStatements{
 			ready: "SELECT day FROM " + table + " WHERE day = ? LIMIT 1",
 			intend: "INSERT INTO " + table + " (day, id, actor, role, action, target, detail, reason, request_id, remote, state)" +
-				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '" + auditIntended + "')",
-			finish: "UPDATE " + table + " SET state = ?, outcome = ?, target = ?, finished_at = ? WHERE day = ? AND id = ?",
+				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '" + auditIntended + "') USING TIMESTAMP ?",
+			finish: "UPDATE " + table + " USING TIMESTAMP ? SET state = ?, outcome = ?, target = ?, finished_at = ? WHERE day = ? AND id = ?",
 			list: "SELECT id, actor, role, action, target, detail, reason, request_id, remote, state, outcome, finished_at FROM " + table +
 				" WHERE day = ? AND id >= ? AND id <= ? LIMIT ?",
 		},
@@ -99,13 +99,15 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	e.Target, e.Detail = strings.ToValidUTF8(e.Target, "\uFFFD"), strings.ToValidUTF8(e.Detail, "\uFFFD")
 	id := gocql.UUIDFromTime(a.now())
 	day, request := dayOf(id.Time()), access.RequestIDOf(ctx)
+	// The outcome covers the intention, whatever clocks do and whichever comes first.
+	written := id.Time().UnixMicro()
 	log := a.log.With("actor", p.Name, "role", p.Role, "action", e.Action, "target", e.Target)
 	if request != "" { // a command has none
 		log = log.With("request_id", request)
 	}
 
 	write, cancel := context.WithTimeout(ctx, a.timeout)
-	err := a.query(write, a.stmt.intend, day, id, p.Name, string(p.Role), e.Action, e.Target, e.Detail, e.Reason, request, remoteOf(ctx)).Idempotent(true).Exec()
+	err := a.query(write, a.stmt.intend, day, id, p.Name, string(p.Role), e.Action, e.Target, e.Detail, e.Reason, request, remoteOf(ctx), written).Idempotent(true).Exec()
 	cancel()
 	if err != nil {
 		why := newProblem(ctx, 503, problemUnavailable, "The audit cannot be written, so nothing was changed; ask again later.")
@@ -131,7 +133,7 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	// What was done stays done although the caller may have hung up.
 	for try := 1; ; try++ {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
-		werr := a.query(write, a.stmt.finish, state, outcome, target, a.now(), day, id).Idempotent(true).Exec()
+		werr := a.query(write, a.stmt.finish, written+1, state, outcome, target, a.now(), day, id).Idempotent(true).Exec()
 		cancel()
 		if werr == nil {
 			break

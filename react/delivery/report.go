@@ -76,7 +76,7 @@ func (s *Store) Report(ctx context.Context, all []Report) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	// All are in one partition, so this is one write.
-	b := s.cfg.Session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(cqlcode.OtherNode{})
+	b := s.cfg.Session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(cqlcode.OtherNode{}).DefaultTimestamp(false)
 	b.SetConsistency(s.cfg.Consistency)
 	now := s.cfg.Now()
 	for i := range all {

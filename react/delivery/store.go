@@ -125,7 +125,7 @@ func newStatements(keyspace string) statements {
 		list:       "SELECT created_at, id FROM " + k + "delivery_lookups WHERE kind = ? AND value = ? AND bucket = ? AND created_at <= ? AND created_at >= ?",
 		putRepeat:  "INSERT INTO " + k + "delivery_repeats (rule, id, topic, topic_partition) VALUES (?, ?, ?, ?) USING TTL ?",
 		dropRepeat: "DELETE FROM " + k + "delivery_repeats USING TIMESTAMP ? WHERE rule = ? AND id = ?",
-		repeats:    "SELECT id, topic, topic_partition FROM " + k + "delivery_repeats WHERE rule = ? AND id > ? LIMIT ?",
+		repeats:    "SELECT id, topic, topic_partition, writetime(topic) FROM " + k + "delivery_repeats WHERE rule = ? AND id > ? LIMIT ?",
 		since:      "SELECT since FROM " + k + "delivery_rules WHERE rule = ?",
 		putSince:   "INSERT INTO " + k + "delivery_rules (rule, since) VALUES (?, ?) IF NOT EXISTS",
 		putReport:  "INSERT INTO " + k + "react_instances (scope, rule, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?) USING TTL ?",
@@ -134,7 +134,7 @@ func newStatements(keyspace string) statements {
 }
 
 func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return s.cfg.Session.Query(stmt, args...).WithContext(ctx).Consistency(s.cfg.Consistency).Idempotent(true).RetryPolicy(cqlcode.OtherNode{})
+	return s.cfg.Session.Query(stmt, args...).WithContext(ctx).Consistency(s.cfg.Consistency).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).DefaultTimestamp(false)
 }
 
 // Read returns a delivery with its record, or ErrNotFound.
@@ -266,6 +266,12 @@ type Asked struct {
 	ID        gocql.UUID
 	Topic     string
 	Partition int32
+	writtenAt int64
+}
+
+// Delivery is the delivery, of that rule, as Repeated needs it: for one that is gone.
+func (a Asked) Delivery(rule string) *Delivery {
+	return &Delivery{ID: a.ID, Rule: rule, writtenAt: a.writtenAt}
 }
 
 // Repeats are up to limit deliveries of a rule that are to be repeated, those that
@@ -275,7 +281,7 @@ func (s *Store) Repeats(ctx context.Context, rule string, after gocql.UUID, limi
 	defer cancel()
 	var out []Asked
 	iter := s.query(ctx, s.stmt.repeats, rule, after, limit).Iter()
-	for a := (Asked{}); iter.Scan(&a.ID, &a.Topic, &a.Partition); {
+	for a := (Asked{}); iter.Scan(&a.ID, &a.Topic, &a.Partition, &a.writtenAt); {
 		out = append(out, a)
 	}
 	if err := iter.Close(); err != nil {
@@ -285,15 +291,13 @@ func (s *Store) Repeats(ctx context.Context, rule string, after gocql.UUID, limi
 }
 
 // Repeated takes a delivery, as it was read or saved, off that list: what somebody
-// asked for since stays there. One that was neither read nor saved is taken off
-// whoever asked for it until now.
+// asked for since stays there.
 func (s *Store) Repeated(ctx context.Context, d *Delivery) error {
 	// The list has what was asked for with the time at which the delivery was written
 	// with it, and later writes of a delivery have later times, whatever the clocks.
-	at := cmp.Or(d.writtenAt, s.cfg.Now().UnixMicro())
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	if err := s.query(ctx, s.stmt.dropRepeat, at, d.Rule, d.ID).Exec(); err != nil {
+	if err := s.query(ctx, s.stmt.dropRepeat, d.writtenAt, d.Rule, d.ID).Exec(); err != nil {
 		return fmt.Errorf("delivery %s is repeated: %w", d.ID, err)
 	}
 	return nil

@@ -211,7 +211,7 @@ func TestStore_RepeatIsAskedForOnce(t *testing.T) {
 		t.Errorf("Repeat() of nothing = %v", err)
 	}
 	asked, err := b.Repeats(t.Context(), "a", gocql.UUID{}, 10)
-	if err != nil || len(asked) != 1 || asked[0] != (Asked{d.ID, "OrderCreated", 2}) {
+	if err != nil || len(asked) != 1 || asked[0] != (Asked{d.ID, "OrderCreated", 2, got.writtenAt}) {
 		t.Fatalf("Repeats() = %+v, %v", asked, err)
 	}
 	if err := b.Repeated(t.Context(), got); err != nil {

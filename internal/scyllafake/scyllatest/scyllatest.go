@@ -89,7 +89,9 @@ func Connect(t testing.TB, node *scyllafake.Server) *gocql.Session {
 // after faults that end connections. The keyspace is empty for none.
 func Cluster(node *scyllafake.Server, keyspace string) *gocql.ClusterConfig {
 	c := gocql.NewCluster("127.0.0.1")
-	c.Dialer = node
+	if node != nil {
+		c.Dialer = node
+	}
 	c.ProtoVersion = 4
 	c.Timeout, c.ConnectTimeout = time.Minute, time.Minute
 	c.Keyspace = keyspace

@@ -1,0 +1,211 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
+)
+
+// An operator whose clock is two minutes ahead asks for an event, and the relay is
+// restarted: the event is published once, also where the operator's version writes with
+// its own time, so that the relay's answers are covered.
+func TestClocks_RepairIsPublishedOnce(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(w *world, operator *gocql.Session, q *Repair) error{
+		"this version": func(w *world, operator *gocql.Session, q *Repair) error {
+			return NewRepairs(operator, "outbox", w.cfg.Name, "outbox."+w.cfg.Table).Ask(w.t.Context(), q)
+		},
+		"a version before": func(w *world, operator *gocql.Session, q *Repair) error {
+			q.ID = gocql.TimeUUID()
+			return operator.Query("INSERT INTO relay_repairs (relay, table_name, request_id, aggregate_id, seq, event_id, state, asked_by, updated_at)"+
+				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", w.cfg.Name, "outbox."+w.cfg.Table, q.ID, q.Aggregate, q.Sequence, q.EventID, string(RepairAsked), "x", time.Now()).Exec()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint, c.ReadBackMargin = 5*time.Second, time.Second })
+				defer w.close()
+				_, stop := w.run()
+				time.Sleep(30 * time.Second)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				e := event(1, 1, "OrderUpdated")
+				w.write(e)
+				time.Sleep(time.Minute)
+				w.skipLog()
+				clock := new(scyllatest.Clock)
+				clock.Set(2 * time.Minute)
+				q := Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
+				operator := clock.Connect(t, w.db)
+				err := ask(w, operator, &q)
+				operator.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, stop = w.run()
+				time.Sleep(40 * time.Second)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				_, stop = w.run()
+				requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+				if got := w.answers(requests, 4*time.Minute)[e.ID]; got.State != RepairPublished {
+					t.Errorf("the request is %+v, want published", got)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				if got := w.consume("OrderUpdated"); len(got) != 1 {
+					t.Errorf("the event is published %d times, want once", len(got))
+				}
+				if err := requests.Forget(t.Context(), q.ID); err != nil {
+					t.Fatal(err)
+				}
+				if all, err := requests.All(t.Context()); err != nil || len(all) > 0 {
+					t.Errorf("after Forget() there are %+v, %v", all, err)
+				}
+			})
+		})
+	}
+}
+
+// A request that was answered, or that its asker has deleted, is not answered again: an
+// answer that was delayed on its way changes nothing.
+func TestClocks_AnswerOnce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		_, session := startNode(t)
+		r := NewRepairs(session, "outbox", "relay", "outbox.t")
+		q := Repair{Aggregate: gocql.UUID{1}, EventID: gocql.UUID{2}, Sequence: 1}
+		if err := r.Ask(t.Context(), &q); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := r.take(t.Context(), q.ID); err != nil || !ok {
+			t.Fatalf("take() = %v, %v", ok, err)
+		}
+		if ok, err := r.take(t.Context(), q.ID); err != nil || ok {
+			t.Errorf("a second take() = %v, %v, want false", ok, err)
+		}
+		if ok, err := r.answer(t.Context(), q.ID, RepairAsked, RepairAsked, "waits"); err != nil || ok {
+			t.Errorf("an answer to what was asked = %v, %v, want false", ok, err)
+		}
+		if ok, err := r.answer(t.Context(), q.ID, RepairTaken, RepairPublished, ""); err != nil || !ok {
+			t.Errorf("answer() = %v, %v", ok, err)
+		}
+		if err := r.Forget(t.Context(), q.ID); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := r.answer(t.Context(), q.ID, RepairPublished, RepairUnknown, ""); err != nil || ok {
+			t.Errorf("an answer to a deleted request = %v, %v, want false", ok, err)
+		}
+		if all, err := r.All(t.Context()); err != nil || len(all) > 0 {
+			t.Errorf("All() = %+v, %v, want none", all, err)
+		}
+	})
+}
+
+// startNode is scyllatest.Start in a bubble, whose timers it lets run out.
+func startNode(t *testing.T) (*scyllafake.Server, *gocql.Session) {
+	t.Helper()
+	t.Cleanup(func() { time.Sleep(time.Minute) })
+	return scyllatest.Start(t)
+}
+
+// succession is an instance whose clock is two minutes ahead, and its successor.
+func succession(t *testing.T) (ahead, after *gocql.Session) {
+	t.Helper()
+	node, after := startNode(t)
+	clock := new(scyllatest.Clock)
+	clock.Set(2 * time.Minute)
+	return clock.Connect(t, node), after
+}
+
+// What a successor saves counts, although its predecessor's clock was ahead.
+func TestClocks_CheckpointsOfASuccessor(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		ahead, after := succession(t)
+		old, now := newCQLCheckpoints(ahead, "outbox", "r", "outbox.t"), newCQLCheckpoints(after, "outbox", "r", "outbox.t")
+		gen, stream, ctx := time.UnixMilli(1000), []byte("s"), t.Context()
+		for i, c := range []*cqlCheckpoints{old, now} {
+			at := gen.Add(time.Duration(i+1) * time.Hour)
+			if err := c.SavePosition(ctx, gen, stream, gocql.MaxTimeUUID(at)); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SaveGeneration(ctx, at); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SaveFirst(ctx, at); err != nil {
+				t.Fatal(err)
+			}
+			pos, err := c.Position(ctx, gen, stream)
+			if err != nil || !pos.Time().Equal(at) {
+				t.Errorf("%d: the position is %s, %v, want %s", i, pos.Time(), err, at)
+			}
+			if g, first, err := c.Start(ctx); err != nil || !g.Equal(at) || !first.Equal(at) {
+				t.Errorf("%d: the generation is %s, the first %s, %v, want %s", i, g, first, err, at)
+			}
+		}
+	})
+}
+
+// A scan that an instance began is ended by its successor, or replaced.
+func TestClocks_ScansOfASuccessor(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		ahead, after := succession(t)
+		old, now := newCQLBackfills(ahead, "outbox", "r", "outbox.t"), newCQLBackfills(after, "outbox", "r", "outbox.t")
+		ctx := t.Context()
+		one := &backfillRow{started: time.UnixMilli(1000), state: backfillRunning, ranges: 2}
+		if err := old.begin(ctx, one, nil); err != nil {
+			t.Fatal(err)
+		}
+		one.read = 1
+		if err := old.advance(ctx, one, []int{0}); err != nil {
+			t.Fatal(err)
+		}
+		one.state, one.read = backfillDone, 2
+		if err := now.advance(ctx, one, []int{1}); err != nil {
+			t.Fatal(err)
+		}
+		two := &backfillRow{started: time.UnixMilli(2000), state: backfillRunning}
+		if err := old.begin(ctx, two, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := now.begin(ctx, &backfillRow{started: time.UnixMilli(3000), state: backfillRunning}, two); err != nil {
+			t.Fatal(err)
+		}
+		all, err := now.load(ctx)
+		if err != nil || len(all) != 3 || all[2].state != backfillDone || all[2].read != 2 || len(all[2].done) != 2 || all[1].state != backfillReplaced {
+			t.Errorf("load() = %+v, %v", all, err)
+		}
+	})
+}
+
+// What an instance writes of itself after its clock was set back is read: others would
+// take it for dead, and carry its table beside it.
+func TestClocks_InstanceWhoseClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		node, reader := startNode(t)
+		clock := new(scyllatest.Clock)
+		session := clock.Connect(t, node)
+		for i, set := range []time.Duration{2 * time.Minute, 0} {
+			clock.Set(set)
+			want := []string{"running", "stopped"}[i]
+			if err := saveInstance(t.Context(), session, "outbox", "m", "outbox.t", "i", want); err != nil {
+				t.Fatal(err)
+			}
+			var got string
+			if err := reader.Query("SELECT status FROM relay_instances WHERE scope = 'keyspace'").Scan(&got); err != nil || got != want {
+				t.Errorf("the row has %q, %v, want %q", got, err, want)
+			}
+		}
+	})
+}

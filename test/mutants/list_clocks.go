@@ -1,0 +1,66 @@
+package main
+
+// clocks lets the tests of skewed clocks of one package run.
+func clocks(pkg string, m mutant) mutant {
+	m.pkg, m.run = "./"+pkg, "^TestClocks_"
+	return m
+}
+
+// clockMutants let clients' clocks decide between writes.
+var clockMutants = []mutant{
+	clocks("relay", mutant{
+		name: "a repair is published although its answer is covered", file: "relay/repair_store.go",
+		old: "return state == RepairTaken, nil",
+		new: "return true, nil",
+	}),
+	clocks("relay", mutant{
+		name: "a repair that was answered is answered again", file: "relay/repair_store.go",
+		old: "request_id = ? IF state = ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from))",
+		new: "request_id = ? IF state != ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from)+\"!\")",
+	}),
+	clocks("relay", mutant{
+		name: "checkpoints have the time of the relay's host", file: "relay/checkpoint.go",
+		old: "Idempotent(true).DefaultTimestamp(false)",
+		new: "Idempotent(true)",
+	}),
+	clocks("relay", mutant{
+		name: "the begin of a scan has the time of the relay's host", file: "relay/backfill_store.go",
+		old: "WithContext(ctx).DefaultTimestamp(false)",
+		new: "WithContext(ctx)",
+	}),
+	clocks("relay", mutant{
+		name: "the progress of a scan has the time of the relay's host", file: "relay/backfill_store.go",
+		old: "Idempotent(true).DefaultTimestamp(false).Exec()",
+		new: "Idempotent(true).Exec()",
+	}),
+	clocks("relay", mutant{
+		name: "an instance is silent after its clock is set back", file: "relay/heartbeat.go",
+		old: "Idempotent(true).DefaultTimestamp(false).Exec()",
+		new: "Idempotent(true).Exec()",
+	}),
+	clocks("dlq", mutant{
+		name: "requests and holds have the time of their writer's host", file: "dlq/store.go",
+		old: "RetryPolicy(neverAgain{}).DefaultTimestamp(false)",
+		new: "RetryPolicy(neverAgain{})",
+	}),
+	clocks("dlq/api", mutant{
+		name: "the audit's outcome may be covered by its intention", file: "dlq/api/audit.go",
+		old: "a.stmt.finish, written+1, state",
+		new: "a.stmt.finish, written-1, state",
+	}),
+	clocks("schedule", mutant{
+		name: "slots are removed with the time of the scheduler's host", file: "schedule/store.go",
+		old: "RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)\n}",
+		new: "RetryPolicy(cqlcode.NeverAgain{})\n}",
+	}),
+	clocks("react/delivery", mutant{
+		name: "reports have the time of their host", file: "react/delivery/report.go",
+		old: "RetryPolicy(cqlcode.OtherNode{}).DefaultTimestamp(false)",
+		new: "RetryPolicy(cqlcode.OtherNode{})",
+	}),
+	clocks("react/delivery", mutant{
+		name: "a repeated delivery is taken off the list by the owner's clock", file: "react/delivery/store.go",
+		old: "s.stmt.dropRepeat, d.writtenAt, d.Rule",
+		new: "s.stmt.dropRepeat, s.cfg.Now().UnixMicro(), d.Rule",
+	}),
+}
