@@ -7,10 +7,6 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// maxGaps bounds the sequence numbers of an aggregate that are remembered as
-// passed over.
-const maxGaps = 1000
-
 // memory is what the relay knows to be out: the ids of acknowledged events, and
 // of each aggregate the number that it goes on with. The publisher's lock guards it.
 //
@@ -34,8 +30,10 @@ type memory struct {
 
 	// lines are the aggregates that went out last, olderLines those before them.
 	lines, olderLines map[gocql.UUID]line
-	// gaps are the numbers of an aggregate that were passed over.
-	gaps map[gocql.UUID][]int64
+	// gaps are the numbers of aggregates that were passed over. busy reports that events
+	// of an aggregate are under way, whose line is with its lane.
+	gaps map[gocql.UUID]*gaps
+	busy func(gocql.UUID) bool
 }
 
 // inTopic says of an event that counts as out that it is known to be in its topic.
@@ -61,7 +59,8 @@ func newMemory(maxEvents, maxAggregates int) *memory {
 		maxFresh: maxEvents, maxShown: max(maxEvents/4, 1), maxAggregates: max(maxAggregates/2, 1),
 		shown: shownEvents{ids: make(map[gocql.UUID]inTopic)},
 		lines: make(map[gocql.UUID]line),
-		gaps:  make(map[gocql.UUID][]int64),
+		gaps:  make(map[gocql.UUID]*gaps),
+		busy:  func(gocql.UUID) bool { return false },
 	}
 }
 
@@ -174,7 +173,7 @@ func (m *memory) line(aggregate gocql.UUID) (line, bool) {
 func (m *memory) keep(aggregate gocql.UUID, l line) {
 	if len(m.lines) >= m.maxAggregates {
 		for a := range m.gaps {
-			if _, ok := m.lines[a]; !ok {
+			if _, ok := m.lines[a]; !ok && !m.busy(a) {
 				delete(m.gaps, a)
 			}
 		}
@@ -189,22 +188,17 @@ func (m *memory) advance(aggregate gocql.UUID, l line, seq int64) line {
 	case l.next == 0:
 		return line{first: seq, next: seq + 1}
 	case seq >= l.next:
-		for n := l.next; n < seq && len(m.gaps[aggregate]) < maxGaps; n++ {
-			m.gaps[aggregate] = append(m.gaps[aggregate], n)
+		if seq > l.next {
+			m.skip(aggregate, l.next, seq)
 		}
 		l.next = seq + 1
 	case m.isGap(aggregate, seq):
-		left := slices.DeleteFunc(m.gaps[aggregate], func(n int64) bool { return n == seq })
-		if m.gaps[aggregate] = left; len(left) == 0 {
+		g := m.gaps[aggregate]
+		if g.found(seq); len(g.numbers) == 0 {
 			delete(m.gaps, aggregate)
 		}
 	}
 	return l
-}
-
-// isGap says whether the aggregate went on without event seq.
-func (m *memory) isGap(aggregate gocql.UUID, seq int64) bool {
-	return len(m.gaps) > 0 && slices.Contains(m.gaps[aggregate], seq)
 }
 
 // size is the number of events and aggregates remembered.

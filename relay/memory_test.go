@@ -89,7 +89,7 @@ func TestMemory_ForgetsAggregatesThatRestLongest(t *testing.T) {
 	m := newMemory(10, 100)
 	for i := range 1000 {
 		m.keep(eventID(i), line{1, 2})
-		m.gaps[eventID(i)] = []int64{5}
+		m.skip(eventID(i), 5, 6)
 	}
 	for i := 950; i < 1000; i++ {
 		if _, ok := m.line(eventID(i)); !ok {

@@ -126,6 +126,9 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	gauge("relay_other_instances", "Other live processes that run a relay of this name on this table, as its heartbeat sees them: there may be none, or every event is published twice.", func() float64 {
 		return float64(len(r.others.alive()))
 	})
+	gauge("relay_sequence_gap_aggregates", "Aggregates that wait beside their streams for an earlier event, or for the proof that it is published.", func() float64 {
+		return float64(r.aside.Load().state().Count)
+	})
 	gauge("relay_aggregates_held", "Aggregates held because an event of theirs cannot be published.", func() float64 {
 		return float64(r.publisher.Load().state().held)
 	})

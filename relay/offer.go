@@ -131,7 +131,7 @@ func (p *publisher) judge(o *offer) (v verdict, it *item) {
 		return claimed, nil
 	}
 	l, known := p.line(e.AggregateID)
-	if !o.owner && p.older.holdsBack(e, o.written, l, known, len(p.memory.gaps[e.AggregateID]) > 0) {
+	if !o.owner && p.older.holdsBack(e, o.written, l, known, p.memory.gaps[e.AggregateID] != nil) {
 		return unknown, nil
 	}
 	switch {
@@ -141,6 +141,8 @@ func (p *publisher) judge(o *offer) (v verdict, it *item) {
 		return taken, nil
 	case !known:
 		return unknown, nil
+	case e.Sequence >= l.next && !o.owner && p.memory.gapsDue(e.AggregateID, e.Sequence):
+		return ahead, nil // what it continued without is looked up again first
 	case e.Sequence == l.next, e.Sequence > l.next && o.anyway:
 		return taken, nil
 	case e.Sequence > l.next:

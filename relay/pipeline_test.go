@@ -136,7 +136,8 @@ func start(b *bundle, m *model, store checkpointStore, pace time.Duration) *proc
 	}
 	ctx, stop := context.WithCancel(b.t.Context())
 	pr := &process{publisher: p, streams: newStreams(store, b.cfg.MaxStreamBacklog, b.cfg.Logger, ms), done: make(chan struct{}), stop: stop}
-	seq := &sequencer{publisher: p, lookup: m.lookup, gapWait: time.Second, retryMin: time.Millisecond, log: b.cfg.Logger, metrics: ms}
+	seq := newSequencer(ctx, &b.cfg, p, m.lookup)
+	seq.gapWait, seq.retryMin = time.Second, time.Millisecond
 	pr.readback = newReadback(&b.cfg, ms, store, modelSource{m}, p)
 	manager := &progressManager{store: store, streams: pr.streams, log: b.cfg.Logger}
 	var wg sync.WaitGroup

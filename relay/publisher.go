@@ -123,6 +123,7 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		woken:      make(chan struct{}, 1),
 		burying:    make(chan struct{}, buryConcurrency),
 	}
+	p.memory.busy = func(aggregate gocql.UUID) bool { return p.lanes[aggregate] != nil }
 	p.tailed.off, p.tailed.window = cfg.Tail != TailOn, cfg.ConfidenceWindow.Microseconds()
 	p.tailed.left = make(map[gocql.UUID]struct{})
 	client, err := p.newClient(kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes))

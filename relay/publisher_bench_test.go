@@ -53,7 +53,7 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 	b.Cleanup(p.close)
 	r.publisher = p
 	r.progress = newStreamProgress(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), r.cfg.MaxStreamBacklog)
-	r.sequencer = &sequencer{publisher: p, log: r.cfg.Logger, metrics: m}
+	r.sequencer = newSequencer(b.Context(), &r.cfg, p, nil)
 	return r
 }
 

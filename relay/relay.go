@@ -37,6 +37,7 @@ type Relay struct {
 	readback  atomic.Pointer[readback]  // nil until Run
 	tail      atomic.Pointer[tail]      // nil until Run, and without a tail
 	backfill  atomic.Pointer[backfill]  // nil until Run
+	aside     atomic.Pointer[aside]     // nil while the sweep does not run
 
 	hints *hint.Receiver // used by Run alone
 
@@ -175,15 +176,20 @@ func (r *Relay) standBy(ctx context.Context) error {
 // read runs the reader once.
 func (r *Relay) read(ctx context.Context) error {
 	r.setReading(true, nil)
+	reading, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	s := &sweep{
 		cfg: &r.cfg, log: r.log, store: r.store, streams: r.streams, metrics: r.metrics, table: &r.table,
 		own: &r.own, generations: r.generations(),
-		sequencer: &sequencer{
-			publisher: r.publisher.Load(), lookup: r.lookup, gapWait: r.cfg.GapWait, retryMin: r.cfg.RetryMin,
-			log: r.log, metrics: r.metrics,
-		},
+		sequencer: newSequencer(reading, &r.cfg, r.publisher.Load(), r.lookup),
 	}
-	err := s.run(ctx)
+	waiting := s.sequencer.aside
+	waiting.fail = fail
+	r.aside.Store(waiting)
+	err := s.run(reading)
+	fail(nil)
+	waiting.wg.Wait()
+	r.aside.Store(nil)
 	r.setReading(false, err)
 	if ctx.Err() != nil {
 		return err // the relay is stopping and saves the checkpoints itself

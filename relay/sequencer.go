@@ -35,6 +35,20 @@ func (find lookup) one(ctx context.Context, of *outbox.Event, seq int64) (found 
 	return found, ok, err
 }
 
+// atMost is find with a bound on the lookups that run concurrently.
+func (find lookup) atMost(n int) lookup {
+	tokens := make(chan struct{}, n)
+	return func(ctx context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error {
+		select {
+		case tokens <- struct{}{}:
+			defer func() { <-tokens }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return find(ctx, of, from, to, each)
+	}
+}
+
 // handingOn is an error of what is done with an event that was looked up.
 type handingOn struct{ error }
 
@@ -47,14 +61,27 @@ func (h handingOn) Unwrap() error { return h.error }
 // wrote them: a batch has its client's time, a conditional write its ballot's.
 // An event that is ahead of its turn therefore makes the sequencer read those
 // before it by key. What the log shows is as old as the confidence window, so
-// those before it are there too, or they are late by any measure.
+// those before it are there too, or they are late by any measure. The aggregate
+// waits for them beside its stream (aside).
 type sequencer struct {
 	publisher *publisher
+	aside     *aside
 	lookup    lookup
 	gapWait   time.Duration
 	retryMin  time.Duration
 	log       *slog.Logger
 	metrics   *metrics
+}
+
+// newSequencer makes a sequencer whose waiting aggregates wait until ctx ends.
+func newSequencer(ctx context.Context, cfg *Config, p *publisher, find lookup) *sequencer {
+	s := &sequencer{
+		publisher: p, lookup: find.atMost(asideLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: p.metrics,
+	}
+	s.aside = newAside(ctx, cfg, func(ctx context.Context, e *asideEvent) error {
+		return s.admit(ctx, e.storedEvent, e.began, e.settled)
+	})
+	return s
 }
 
 // take hands on the events of one change of a stream; the stream's progress
@@ -67,12 +94,23 @@ func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, e
 	}
 	id := p.begin(t, len(events))
 	for _, e := range events {
-		if err := s.admit(ctx, e, p.since, func() { p.settle(id) }); err != nil {
+		if err := s.pass(ctx, e, p.since, func() { p.settle(id) }); err != nil {
 			return err
 		}
 	}
 	p.handedOn(t)
 	return p.wait(ctx)
+}
+
+// pass hands on e if it is its turn. If not, its aggregate waits beside the stream.
+func (s *sequencer) pass(ctx context.Context, e storedEvent, began int64, settled func()) error {
+	if !s.aside.has(e.AggregateID) {
+		v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: bySweep, settled: settled})
+		if err != nil || v == taken || v == repeated {
+			return err
+		}
+	}
+	return s.aside.add(ctx, &asideEvent{storedEvent: e, began: began, settled: settled})
 }
 
 // admit hands on e, and before it those of its aggregate that are missing.
@@ -94,6 +132,9 @@ func (s *sequencer) admit(ctx context.Context, e storedEvent, began int64, settl
 			return err
 		}
 	}
+	if err := s.retry(ctx, &e.Event, func() error { return s.publisher.findGaps(ctx, s.lookup, &e.Event, e.Sequence) }); err != nil {
+		return err
+	}
 	if next > 0 && e.Sequence > next {
 		if err := s.fill(ctx, e.Event, next); err != nil {
 			return err
@@ -102,12 +143,24 @@ func (s *sequencer) admit(ctx context.Context, e storedEvent, began int64, settl
 	return s.publisher.submit(ctx, e, bySweep, settled)
 }
 
+// patience is how long a missing number of an aggregate is waited for: half as long for
+// each number that is missing among the last ones. A writer that leaves numbers out
+// would otherwise delay its events without bound.
+func (s *sequencer) patience(aggregate gocql.UUID) time.Duration {
+	return max(s.gapWait>>s.publisher.missing(aggregate), s.gapWait/gapWaitShare)
+}
+
+// gapWaitShare is the part of the wait for a missing number that remains at least.
+const gapWaitShare = 64
+
 // fill hands on the events from next up to e, looking for them for a while.
 func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error {
-	deadline := time.Now().Add(s.gapWait)
+	wait := s.patience(e.AggregateID)
+	deadline := time.Now().Add(wait)
 	for attempt := 1; ; attempt++ {
 		var err error
 		next, err = s.close(ctx, e, next, !time.Now().Before(deadline))
+		s.aside.read(err)
 		if h, ok := errors.AsType[handingOn](err); ok {
 			return h.error
 		}
@@ -117,11 +170,11 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 		if err != nil {
 			// While the database is away nothing is known of the gap.
 			s.log.Warn("cannot look up a missing event; trying again", "aggregate_id", e.AggregateString(), "seq", next, "attempt", attempt, "err", err)
-			deadline = time.Now().Add(s.gapWait)
+			deadline = time.Now().Add(wait)
 		} else if next == e.Sequence {
 			return nil
 		}
-		if err := again.Wait(ctx, backoff(s.retryMin, time.Second, attempt)); err != nil {
+		if err := again.Wait(ctx, min(backoff(s.retryMin, time.Second, attempt), max(time.Until(deadline), s.retryMin))); err != nil {
 			return err
 		}
 	}
@@ -138,7 +191,7 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 		for ; next < upTo; next++ {
 			s.metrics.gaps.Inc()
 			s.log.Error("an event is missing from the outbox table; its aggregate goes on without it",
-				"aggregate_id", e.AggregateString(), "seq", next, "before", upTo, "waited", s.gapWait)
+				"aggregate_id", e.AggregateString(), "seq", next, "before", upTo)
 		}
 	}
 	err := s.lookup(ctx, &e, next, e.Sequence, func(f storedEvent) error {
@@ -207,6 +260,7 @@ func (s *sequencer) lead(ctx context.Context, e storedEvent, began int64) (next 
 func (s *sequencer) retry(ctx context.Context, of *outbox.Event, read func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := read()
+		s.aside.read(err)
 		if err == nil {
 			return nil
 		}

@@ -53,11 +53,10 @@ func (tb *table) add(e outbox.Event, written int64, visible time.Time) {
 	tb.visible = append(tb.visible, visible)
 }
 
-func newSequencer(b *bundle, tb *table) *sequencer {
-	return &sequencer{
-		publisher: b.publisher, lookup: tb.lookup, gapWait: 5 * time.Second, retryMin: 10 * time.Millisecond,
-		log: b.cfg.Logger, metrics: b.publisher.metrics,
-	}
+func (b *bundle) sequencer(tb *table) *sequencer {
+	s := newSequencer(b.t.Context(), &b.cfg, b.publisher, tb.lookup)
+	s.gapWait, s.retryMin = 5*time.Second, 10*time.Millisecond
+	return s
 }
 
 // published drains and returns the sequence numbers of the topic in its order.
@@ -140,7 +139,7 @@ func TestSequencer(t *testing.T) {
 				for _, r := range tt.table {
 					tb.add(event(1, r.seq, "OrderUpdated"), r.written, begin.Add(r.late))
 				}
-				s := newSequencer(b, tb)
+				s := b.sequencer(tb)
 				var settled int
 				for _, r := range tt.log {
 					if err := s.admit(t.Context(), storedEvent{event(1, r.seq, "OrderUpdated"), r.written, nil}, tt.since, func() { settled++ }); err != nil {
@@ -171,7 +170,7 @@ func TestSequencer_WaitsForTheDatabase(t *testing.T) {
 		tb.add(event(1, 2, "OrderUpdated"), 20, time.Now())
 		tb.away.Store(true)
 		time.AfterFunc(6*time.Hour, func() { tb.away.Store(false) })
-		s := newSequencer(b, tb)
+		s := b.sequencer(tb)
 		begin := time.Now()
 		for _, seq := range []int64{1, 3} {
 			if err := s.admit(t.Context(), storedEvent{event(1, seq, "OrderUpdated"), seq * 10, nil}, 0, func() {}); err != nil {
@@ -196,7 +195,7 @@ func TestSequencer_StopsWithItsContext(t *testing.T) {
 		tb.away.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := newSequencer(b, tb).admit(ctx, storedEvent{event(1, 3, "OrderUpdated"), 30, nil}, 0, func() { t.Error("settled") })
+		err := b.sequencer(tb).admit(ctx, storedEvent{event(1, 3, "OrderUpdated"), 30, nil}, 0, func() { t.Error("settled") })
 		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errAway) {
 			t.Errorf("admit() error = %v, want the end of the context", err)
 		}
@@ -221,7 +220,7 @@ func TestSequencer_ReadsNoMoreOfAnAggregateThanThereIsRoomFor(t *testing.T) {
 				for seq := int64(1); seq <= all; seq++ {
 					tb.add(event(1, seq, "OrderUpdated"), seq, time.Now())
 				}
-				s := newSequencer(b, tb)
+				s := b.sequencer(tb)
 				if tt.known {
 					b.submit(event(1, 1, "OrderUpdated"), nil)
 					b.drain(time.Minute)
@@ -265,7 +264,7 @@ func TestSequencer_OlderRowsThatBrokeOffGoOutOnce(t *testing.T) {
 		}
 		o := newOlderRows(&backfillRow{until: time.UnixMicro(9), ranges: 4}, ring, 1)
 		b.publisher.setOlder(o)
-		s := newSequencer(b, tb)
+		s := b.sequencer(tb)
 		s.retryMin = time.Minute // what was handed on is acknowledged before the second time
 		b.publisher.cfg.RetryMin = time.Minute
 		if err := s.admit(t.Context(), storedEvent{event(1, 10, "OrderUpdated"), 10, nil}, 0, func() {}); err != nil {

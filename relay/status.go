@@ -23,6 +23,8 @@ type Status struct {
 	// Behind is how far the stream that is furthest behind is behind now, the
 	// confidence window included.
 	Behind time.Duration
+	// Waiting are the aggregates that wait for an earlier event of theirs.
+	Waiting WaitingAggregates
 	// Held are the aggregates with an event that cannot be published.
 	Held []Hold
 	// Breaker is the breaker before the broker.
@@ -101,6 +103,7 @@ func (r *Relay) Status() Status {
 		s.Held = p.holds()
 	}
 	s.Tail = r.tail.Load().status()
+	s.Waiting = r.aside.Load().state()
 	s.Backfill = r.backfill.Load().status()
 	s.Others, s.GivesWay = r.others.alive(), r.giving.to()
 	s.Problems = s.problems(&r.cfg, started, now)
@@ -180,6 +183,10 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	if !s.UnsavedSince.IsZero() && now.Sub(s.UnsavedSince) >= cfg.StallAfter {
 		say("checkpoints cannot be saved since %s, so a start would read back that far; does the database take writes? %v", s.UnsavedSince.UTC().Format(time.RFC3339), s.SaveErr)
 	}
+	if w := s.Waiting; w.Count > 0 && now.Sub(w.Since) >= cfg.StallAfter {
+		say("%d aggregate(s) wait for an earlier event that is missing, or for the proof that it is published, such as aggregate %s before seq %d since %s%s",
+			w.Count, w.Oldest.AggregateString(), w.Oldest.Sequence, w.Since.UTC().Format(time.RFC3339), because(w.Err))
+	}
 	if n := len(s.Held); n > 0 {
 		say("%d aggregate(s) are held because an event cannot be published, such as event %s to topic %q: %v",
 			n, s.Held[0].EventID, s.Held[0].Topic, s.Held[0].Err)
@@ -191,6 +198,14 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("stream %s is held because a row cannot be read: %v", stream, err)
 	}
 	return out
+}
+
+// because is the end of a sentence that names an error; empty without one.
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
 }
 
 func lastOf(a, b time.Time) time.Time {

@@ -158,6 +158,9 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 			return 0, err
 		}
 	}
+	if err := g.publisher.findGaps(ctx, g.lookup, &w.of, last); err != nil {
+		return 0, err
+	}
 	err = g.lookup(ctx, &w.of, next, last+1, func(f storedEvent) error {
 		switch {
 		case f.Sequence < next:

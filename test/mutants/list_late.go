@@ -18,4 +18,44 @@ var lateMutants = []mutant{
 		old: "max(began, min(p.memory.horizon, remembered))",
 		new: "began",
 	}),
+	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
+		name: "gaps of an aggregate with events under way are forgotten", file: "relay/memory.go",
+		old: "!ok && !m.busy(a) {",
+		new: "!ok {",
+	}),
+	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
+		name: "a number that was passed over counts as published", file: "relay/offer.go",
+		old: "	case p.memory.isGap(e.AggregateID, e.Sequence):",
+		new: "	case false:",
+	}),
+	unit("TestGaps_FoundByTheNextEvent", mutant{
+		name: "no gaps are remembered", file: "relay/memory.go",
+		old: "		if seq > l.next {\n			m.skip(",
+		new: "		if false {\n			m.skip(",
+	}),
+	unit("TestGaps_FoundByTheNextEvent", mutant{
+		name: "numbers that were passed over are not looked up again", file: "relay/gaps.go",
+		old: "return g != nil && (seq >= g.due || time.Since(g.at) >= gapsAgain)",
+		new: "return g != nil && false",
+	}),
+	unit("TestGaps_AreLookedUpAtGrowingDistances", mutant{
+		name: "numbers that were passed over are looked up with every event", file: "relay/gaps.go",
+		old: "g.step = min(2*g.step, maxGapStep)",
+		new: "g.step = 0",
+	}),
+	unit("TestPublisher_AClaimKeepsOthersOut", mutant{
+		name: "a claim keeps nobody out", file: "relay/offer.go",
+		old: "busy && !o.owner {",
+		new: "false && busy {",
+	}),
+	unit("TestAside_NumbersWithHoles", mutant{
+		name: "repeated holes are waited for as long as the first", file: "relay/sequencer.go",
+		old: "s.gapWait>>s.publisher.missing(aggregate)",
+		new: "s.gapWait",
+	}),
+	unit("TestAside_WaitsForTheDatabase", mutant{
+		name: "events overtake those of their aggregate that wait", file: "relay/sequencer.go",
+		old: "	if !s.aside.has(e.AggregateID) {",
+		new: "	if s.aside.has(e.AggregateID) {\n		return s.publisher.submit(ctx, e, bySweep, settled)\n	} else {",
+	}),
 }

@@ -69,8 +69,8 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "an event counts as acknowledged when it is handed on", file: "relay/sequencer.go",
-		old: "if err := s.admit(ctx, e, p.since, func() { p.settle(id) }); err != nil {",
-		new: "if err := s.admit(ctx, e, p.since, nil); err == nil { p.settle(id) } else {",
+		old: "if err := s.pass(ctx, e, p.since, func() { p.settle(id) }); err != nil {",
+		new: "if err := s.pass(ctx, e, p.since, nil); err == nil { p.settle(id) } else {",
 	}),
 	seeds(mutant{
 		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/offer.go",
