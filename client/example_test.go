@@ -187,7 +187,7 @@ func ExampleClient_PostMessages() {
 	defer stop()
 	c := &client.Client{URL: url}
 	hello := "hello"
-	results, err := c.PostMessages(context.Background(), []client.NewMessage{{Topic: "greetings", PayloadText: &hello}, {Topic: "no topic"}})
+	results, err := c.PostMessages(context.Background(), []client.NewMessage{{Topic: "reminders", PayloadText: &hello}, {Topic: "no topic"}})
 	must(err)
 	for _, r := range results {
 		if r.Problem != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -24,6 +25,9 @@ const (
 	DefaultRetryAfter      = 2 * time.Second
 )
 
+// DefaultTopics returns the default of Config.Topics: the topic of the examples.
+func DefaultTopics() []string { return []string{"reminders"} }
+
 // MaxBatch is the most that one batch may hold.
 const MaxBatch = 1000
 
@@ -37,9 +41,13 @@ type (
 // Config is how a Service behaves. The zero value is usable.
 type Config struct {
 	// Topics are patterns of the topics that messages may be for; * stands for
-	// any characters. Default: all. Topics that begin with _ are never allowed:
-	// they are the broker's own.
+	// any characters. Default: DefaultTopics. Topics that begin with _ are never
+	// allowed: they are the broker's own.
 	Topics []string
+	// Reserved are patterns of topics that only their exact names in Topics allow, not
+	// a pattern: those of a relay's own events and its control topics. A message there
+	// would look like an event of somebody else. Default: none.
+	Reserved []string
 	// MaxMessageBytes bounds payload, key and headers of one message. Default 256
 	// KiB, at most outbox.MaxEventBytes.
 	MaxMessageBytes int
@@ -84,7 +92,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if len(c.Topics) == 0 {
-		c.Topics = []string{"*"}
+		c.Topics = DefaultTopics()
 	}
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, DefaultMaxBatchBytes)
@@ -116,7 +124,7 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	var errs []error
-	for _, p := range c.Topics {
+	for _, p := range slices.Concat(c.Topics, c.Reserved) {
 		if _, err := path.Match(p, "x"); err != nil || p == "" {
 			errs = append(errs, fmt.Errorf("topics %q: is no pattern; write names, with * for any characters", p))
 		}

@@ -39,7 +39,7 @@ func setup(t testing.TB, change ...func(*Config)) *bundle {
 // machine stood still.
 func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 	t.Helper()
-	cfg := Config{AttemptTimeout: 20 * time.Second, WriteBudget: time.Minute}
+	cfg := Config{Topics: []string{"*"}, AttemptTimeout: 20 * time.Second, WriteBudget: time.Minute}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -24,7 +24,7 @@ func exampleAccepted() object {
 
 func exampleWaiting() object {
 	return object{
-		"id": exampleID, "state": Scheduled, "topic": "billing.reminders", "key": "customer-42",
+		"id": exampleID, "state": Scheduled, "topic": "reminders", "key": "customer-42",
 		"created_at": "2026-11-22T02:15:01.215Z", "deliver_at": "2026-11-22T02:30:01.215Z",
 		"history": []object{
 			{"state": Received, "at": "2026-11-22T02:15:01.215Z"},
@@ -46,7 +46,7 @@ func exampleReleased() object {
 
 func exampleTally() object {
 	return object{
-		"messages": 3, "by_topic": object{"billing.reminders": 3}, "by_client": object{"billing": 3},
+		"messages": 3, "by_topic": object{"reminders": 3}, "by_client": object{"billing": 3},
 		"first_due": "2026-11-22T02:30:01.215Z", "last_due": "2026-11-23T02:30:01.215Z",
 	}
 }
@@ -54,12 +54,12 @@ func exampleTally() object {
 // exampleRequests and exampleAnswers are by operation.
 var (
 	exampleRequests = map[string]any{
-		"post-message": object{"topic": "billing.reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
+		"post-message": object{"topic": "reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
 		"post-messages": object{"messages": []object{
-			{"topic": "billing.reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
+			{"topic": "reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
 			{"topic": "billing events", "payload_text": "spaces are in no topic's name"},
 		}},
-		"release-messages": object{"filter": object{"topic": "billing.reminders", "created_until": "2026-11-22T02:20:40Z"}, "rate": 200},
+		"release-messages": object{"filter": object{"topic": "reminders", "created_until": "2026-11-22T02:20:40Z"}, "rate": 200},
 		"cancel-messages":  object{"filter": object{"client": "billing", "created_from": "2026-11-22T02:00:00Z", "created_until": "2026-11-22T02:20:40Z"}, "dry_run": true},
 	}
 	exampleAnswers = map[string]any{

@@ -26,7 +26,7 @@ const maxPriority = 9
 // NewMessage is a message to be stored.
 type NewMessage struct {
 	// Topic is where it is published.
-	Topic string `json:"topic" doc:"Where it is published" example:"billing.events"`
+	Topic string `json:"topic" doc:"Where it is published" example:"reminders"`
 	// Key is its record key; empty means its id. It promises no order.
 	Key string `json:"key,omitempty" doc:"Record key, at most 249 bytes of printable UTF-8: messages with one key reach one partition. Their order there is not promised: neither that of the items of a batch, nor that of requests of which one was answered before the next was sent, nor any among messages for the same time; and a message that fails does not hold up the others. Where order counts, give the payload a number or a time to go by, or write events with a sequence into an outbox of your own. Left out, it is the message's id." example:"customer-42"`
 	// One of the three is the payload; none is a record with an empty value.
@@ -45,12 +45,19 @@ type NewMessage struct {
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// allowed says whether messages may be for the topic.
+// allowed reports whether messages may be for the topic.
 func (c *Config) allowed(topic string) bool {
-	return !strings.HasPrefix(topic, "_") && slices.ContainsFunc(c.Topics, func(p string) bool {
+	matches := func(p string) bool {
 		ok, _ := path.Match(p, topic)
 		return ok
-	})
+	}
+	switch {
+	case strings.HasPrefix(topic, "_"):
+		return false
+	case slices.Contains(c.Topics, topic):
+		return true
+	}
+	return slices.ContainsFunc(c.Topics, matches) && !slices.ContainsFunc(c.Reserved, matches)
 }
 
 // size is what a message counts for.

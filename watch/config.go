@@ -27,12 +27,18 @@ const (
 // MaxTopics is how many topics one subscription may have.
 const MaxTopics = 20
 
+// DefaultTopics returns the default of Config.Topics: the topics of orders, and that
+// of the examples of messages.
+func DefaultTopics() []string {
+	return []string{"OrderCreated", "OrderUpdated", "OrderCancelled", "reminders"}
+}
+
 // Config is how a Hub behaves. Kafka needs the brokers; all else has defaults.
 type Config struct {
 	// Kafka are the client's options: brokers, TLS, SASL.
 	Kafka []kgo.Opt
 	// Topics are patterns of what may be watched; * stands for any characters.
-	// Default: all. Those that begin with _ never.
+	// Default: DefaultTopics. Those that begin with _ never.
 	Topics []string
 	// Buffer is how many events may wait for one watcher before it is dropped.
 	// Default 512.
@@ -55,7 +61,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if len(c.Topics) == 0 {
-		c.Topics = []string{"*"}
+		c.Topics = DefaultTopics()
 	}
 	c.Buffer = cmp.Or(c.Buffer, DefaultBuffer)
 	c.MaxSubscriptions = cmp.Or(c.MaxSubscriptions, DefaultMaxSubscriptions)

@@ -34,6 +34,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	reg := newRegistry()
+	c.Messages.Topics = []string{"reminders", "late"}
 	orders, err := startOrders(t.Context(), c, b.session, reg, log, c.HTTP.listen)
 	if err != nil {
 		t.Fatal(err)

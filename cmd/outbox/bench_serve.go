@@ -132,7 +132,7 @@ func record(ctx context.Context, cluster *gocql.ClusterConfig, session *gocql.Se
 		return r, err
 	}
 	r.keyedOrder = rec.Take(session, gocql.LoggedBatch, benchCustomer, benchKey)
-	intake, err := messages.NewService(observed, messages.Config{})
+	intake, err := messages.NewService(observed, messages.Config{Topics: []string{"bench"}})
 	if err != nil {
 		return r, err
 	}

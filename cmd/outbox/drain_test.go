@@ -52,7 +52,7 @@ func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
 		defer resp.Body.Close()
 		return resp.StatusCode
 	}
-	watched := ask("GET", "/v1/events/stream?topics=left", "")
+	watched := ask("GET", "/v1/events/stream?topics=reminders", "")
 	defer watched.Body.Close()
 	lines := bufio.NewScanner(watched.Body)
 	if !lines.Scan() || watched.StatusCode != 200 {
@@ -67,7 +67,7 @@ func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
 			t.Fatal("/readyz does not say that the server leaves")
 		}
 	}
-	if code := status("POST", "/v1/messages", `{"topic":"left","payload":1}`); code != 202 {
+	if code := status("POST", "/v1/messages", `{"topic":"reminders","payload":1}`); code != 202 {
 		t.Errorf("a message while the server leaves = %d, want 202", code)
 	}
 	if server.watching.Err() != nil {

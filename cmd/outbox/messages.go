@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -16,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
@@ -30,7 +34,7 @@ type messagesConfig struct {
 
 // messageSettings are in the table of settings.
 var messageSettings = []setting{
-	{sectionMessages, "topics", []string{"*"}, "topics that messages may be handed in for, with * for any characters; those that begin with _ never", false},
+	{sectionMessages, "topics", messages.DefaultTopics(), "topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never", false},
 	{sectionMessages, "max_bytes", messages.DefaultMaxMessageBytes, "payload, key and headers of one message, at most", false},
 	{sectionMessages, "max_batch_bytes", messages.DefaultMaxBatchBytes, "body of a batch, at most", false},
 	{sectionMessages, "per_second", 0.0, "messages that one client may hand in, a token's owner or an address; twice as many, or one full batch, at once; 0 for any number", false},
@@ -48,7 +52,7 @@ func (c *config) newMessages(session *gocql.Session, cons gocql.Consistency, com
 		return nil, err
 	}
 	service, err := messages.NewService(session, messages.Config{
-		Topics: c.Messages.Topics, MaxMessageBytes: c.Messages.MaxBytes, MaxBatchBytes: c.Messages.MaxBatchBytes,
+		Topics: c.Messages.Topics, Reserved: c.reservedTopics(), MaxMessageBytes: c.Messages.MaxBytes, MaxBatchBytes: c.Messages.MaxBatchBytes,
 		MessagesPerSecond: c.Messages.PerSecond, BytesPerSecond: c.Messages.BytesPerSecond,
 		Consistency: cons, Letters: messageLetters{letters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
 		Committed: committed, Logger: log, Registerer: reg,
@@ -57,6 +61,28 @@ func (c *config) newMessages(session *gocql.Session, cons gocql.Consistency, com
 		return nil, usageError{err}
 	}
 	return messages.NewAPI(service), nil
+}
+
+// reservedTopics are patterns of the topics of the relay's own events and of its
+// control topics, as far as the configuration names them.
+func (c *config) reservedTopics() []string {
+	out := []string{share.ControlTopic("*")}
+	confs, err := c.relayConfigs()
+	if err != nil { // the relay would not start with it; its defaults remain protected
+		confs = []relay.Config{{TopicTemplate: relay.DefaultTopicTemplate}}
+	}
+	for i := range confs {
+		conf := &confs[i]
+		out = slices.AppendSeq(out, maps.Values(conf.Topics))
+		for _, e := range orderEvents {
+			out = append(out, relay.ExpandTopic(topicTemplate(conf), e, "order"))
+		}
+		// A template without any text of its own would reserve every topic.
+		if p := relay.ExpandTopic(topicTemplate(conf), "*", "*"); strings.Trim(p, "*._-") != "" {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // messageLetters tells messages of their dead letters.

@@ -141,7 +141,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	for _, addr := range addrs {
 		until(t, addr, 200, "")
 	}
-	if code, _, text := asked(t, "POST", "http://"+addrs["orders"]+"/v1/messages", "", `{"topic":"a","payload":1}`); code != 202 {
+	if code, _, text := asked(t, "POST", "http://"+addrs["orders"]+"/v1/messages", "", `{"topic":"reminders","payload":1}`); code != 202 {
 		t.Errorf("orders: a message = %d %s", code, text)
 	}
 	if code, _, text := asked(t, "GET", "http://"+addrs["admin"]+"/v1/me", secret, ""); code != 200 || !strings.Contains(text, "ann") {

@@ -16,7 +16,7 @@ import (
 func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
-	service, err := messages.NewService(b.session, messages.Config{})
+	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestScheduled_PreviewNamesTheRest(t *testing.T) {
 func TestScheduled_List(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
-	service, err := messages.NewService(b.session, messages.Config{})
+	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}

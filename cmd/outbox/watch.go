@@ -18,7 +18,7 @@ type watchConfig struct {
 
 // watchSettings are in the table of settings.
 var watchSettings = []setting{
-	{sectionWatch, "topics", []string{"*"}, "topics that may be watched, with * for any characters; those that begin with _ never", false},
+	{sectionWatch, "topics", watch.DefaultTopics(), "topics that clients may read as event streams, with * for any characters; those that begin with _ never", false},
 	{sectionWatch, "buffer", watch.DefaultBuffer, "events that may wait for one watcher before it is dropped", false},
 	{sectionWatch, "max_subscriptions", watch.DefaultMaxSubscriptions, "subscriptions of all watchers, at most", false},
 }

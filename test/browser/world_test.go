@@ -72,7 +72,7 @@ func start(t *testing.T) *world {
 	if w.orders, err = orders.New(w.session, orders.Config{AttemptTimeout: patience, WriteBudget: patience}); err != nil {
 		t.Fatal(err)
 	}
-	if w.messages, err = messages.NewService(w.session, messages.Config{AttemptTimeout: patience}); err != nil {
+	if w.messages, err = messages.NewService(w.session, messages.Config{Topics: []string{"*"}, AttemptTimeout: patience}); err != nil {
 		t.Fatal(err)
 	}
 	if w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.DefaultNumPartitions(3)); err != nil {

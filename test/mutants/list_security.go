@@ -14,4 +14,12 @@ var securityMutants = []mutant{
 		name: "access: the names of the host list are prefixes", file: "internal/access/hosts.go", pkg: "./internal/access", run: "NewHosts",
 		old: `host == "localhost" ||`, new: `strings.HasPrefix(host, "localhost") ||`,
 	},
+	{
+		name: "messages: a pattern allows the topics of the relay", file: "messages/message.go", pkg: "./messages", run: "Config_Topics",
+		old: "slices.ContainsFunc(c.Topics, matches) && !slices.ContainsFunc(c.Reserved, matches)", new: "slices.ContainsFunc(c.Topics, matches)",
+	},
+	{
+		name: "messages: the order API reserves no topics", file: "cmd/outbox/messages.go", pkg: "./cmd/outbox", run: "ReservedTopics",
+		old: "	out := []string{share.ControlTopic(\"*\")}", new: "	out := []string{\"none\"}",
+	},
 }
