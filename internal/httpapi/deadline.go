@@ -12,14 +12,19 @@ import (
 // served: net/http reads ahead to hear of a caller who hangs up, takes the deadline
 // for that, and ends the context of the request and of all that come after it on the
 // same connection, which goes on nevertheless.
+//
+// It passes on a copy of the request: net/http reads what is left of a body that is
+// not its own before it answers, so that a refusal after Expect: 100-continue would
+// wait for a body that the client does not send.
 func readInTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := &timedBody{ReadCloser: r.Body, w: w}
 		if r.Body == http.NoBody {
 			b.read()
 		}
-		r.Body = b
-		next.ServeHTTP(w, r)
+		timed := *r
+		timed.Body = b
+		next.ServeHTTP(w, &timed)
 	})
 }
 

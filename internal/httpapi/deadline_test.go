@@ -65,3 +65,38 @@ func TestServer_DeadlinesOfReadingEndWithTheBody(t *testing.T) {
 		}
 	})
 }
+
+// A client that waits with its body (Expect: 100-continue) gets a refusal immediately:
+// neither side waits for bytes that the client does not send.
+func TestServer_RefusesBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes()
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		s := Server{Name: "test", DrainTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}
+		h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+		go func() { served <- s.Serve(ctx, l, h) }()
+		conn, err := l.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		asked := time.Now()
+		if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(asked); resp.StatusCode != http.StatusUnauthorized || took > 0 {
+			t.Errorf("the answer is %d after %s, want 401 immediately", resp.StatusCode, took)
+		}
+		_ = conn.Close() // the server waits for it before it closes its side
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("Serve() = %v", err)
+		}
+	})
+}
