@@ -37,22 +37,6 @@ func (l *limits) take(name string) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// empty tells whether name has nothing left.
-func (l *limits) empty(name string) (wait time.Duration, yes bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.now()
-	lim := l.by[name]
-	if lim == nil {
-		return 0, false
-	}
-	left := lim.TokensAt(now)
-	if left >= 1 {
-		return 0, false
-	}
-	return time.Duration((1 - left) / float64(l.rate) * float64(time.Second)), true
-}
-
 // limiter is that of name. Called locked.
 func (l *limits) limiter(name string, now time.Time) *rate.Limiter {
 	lim := l.by[name]

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/sync/singleflight"
@@ -192,23 +194,10 @@ func (i *issuer) verifierOf(ctx context.Context, p *oidc.Provider) (*oidc.IDToke
 		return nil, fmt.Errorf("read its description: %w", err)
 	}
 	algorithms := slices.DeleteFunc(said.Algorithms, func(a string) bool { return !slices.Contains(publicKey, a) })
-	set := oidc.NewRemoteKeySet(oidc.ClientContext(context.WithoutCancel(ctx), i.conf.Client), said.Keys)
+	client := *i.conf.Client
+	client.Transport = &keyFetch{url: said.Keys, next: client.Transport, now: i.now}
+	set := oidc.NewRemoteKeySet(oidc.ClientContext(context.WithoutCancel(ctx), &client), said.Keys)
 	return oidc.NewVerifier(i.conf.Issuer, keys{set}, &oidc.Config{ClientID: i.conf.Audience, Now: i.now, SupportedSigningAlgs: algorithms}), nil
-}
-
-// keys tells, by what verify has put into the context, that they could not be
-// fetched: the verifier makes a text of any error.
-type keys struct{ oidc.KeySet }
-
-type awayKey struct{}
-
-// VerifySignature implements oidc.KeySet.
-func (k keys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
-	payload, err := k.KeySet.VerifySignature(ctx, jwt)
-	if away, ok := ctx.Value(awayKey{}).(*error); ok && (errors.Is(err, errIssuer) || err != nil && ctx.Err() != nil) {
-		*away = err
-	}
-	return payload, err
 }
 
 // verify returns who a JWT is of.
@@ -229,21 +218,37 @@ func (i *issuer) verify(ctx context.Context, secret string) (Principal, error) {
 	if err := t.Claims(&claims); err != nil {
 		return Principal{}, fmt.Errorf("read the token: %w", err)
 	}
-	p := Principal{Name: "oidc:" + nameIn(claims, t.Subject), Role: i.conf.role(claims)}
+	name, err := nameIn(claims, t.Subject)
+	if err != nil {
+		return Principal{}, err
+	}
+	p := Principal{Name: "oidc:" + name, Role: i.conf.role(claims)}
 	if p.Role == "" {
 		return p, errRole
 	}
 	return p, nil
 }
 
+// maxName bounds a name of the issuer. OpenID Connect bounds a subject to 255.
+const maxName = 255
+
 // nameIn is the address of a person whose issuer says that it is theirs, and the
 // subject otherwise: other names a person may choose, and so be another in an audit.
-func nameIn(claims map[string]any, subject string) string {
+// The claim is part of the name, so that no subject can equal an address.
+func nameIn(claims map[string]any, subject string) (string, error) {
 	email, _ := claims["email"].(string)
-	if verified, _ := claims["email_verified"].(bool); verified && email != "" && len(email) <= 256 {
-		return email
+	if verified, _ := claims["email_verified"].(bool); verified && nameable(email) {
+		return "email:" + email, nil
 	}
-	return subject
+	if !nameable(subject) {
+		return "", fmt.Errorf("the subject of the token must be 1 to %d bytes of printable text", maxName)
+	}
+	return "sub:" + subject, nil
+}
+
+// nameable reports whether audits and logs can contain a name as it is.
+func nameable(s string) bool {
+	return s != "" && len(s) <= maxName && utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
 // role is the highest of the roles that the claims name; empty for none.

@@ -117,12 +117,20 @@ func TestGate_LetsInByJWT(t *testing.T) {
 		status int
 		want   Principal
 	}{
-		{"good", f.key, nil, 200, Principal{"oidc:u-17", Operator}},
-		{"one role as text", f.key, change{"roles": "outbox-admin"}, 200, Principal{"oidc:u-17", Admin}},
-		{"verified address", f.key, change{"email": "a@example.com", "email_verified": true}, 200, Principal{"oidc:a@example.com", Operator}},
-		{"address of nobody knows whom", f.key, change{"email": "root@example.com"}, 200, Principal{"oidc:u-17", Operator}},
-		{"chosen name", f.key, change{"preferred_username": "root"}, 200, Principal{"oidc:u-17", Operator}},
-		{"several audiences", f.key, change{"aud": []string{"else", "outbox"}}, 200, Principal{"oidc:u-17", Operator}},
+		{"good", f.key, nil, 200, Principal{"oidc:sub:u-17", Operator}},
+		{"one role as text", f.key, change{"roles": "outbox-admin"}, 200, Principal{"oidc:sub:u-17", Admin}},
+		{"verified address", f.key, change{"email": "a@example.com", "email_verified": true}, 200, Principal{"oidc:email:a@example.com", Operator}},
+		{"address of nobody knows whom", f.key, change{"email": "root@example.com"}, 200, Principal{"oidc:sub:u-17", Operator}},
+		{"chosen name", f.key, change{"preferred_username": "root"}, 200, Principal{"oidc:sub:u-17", Operator}},
+		{"a subject like an address", f.key, change{"sub": "a@example.com"}, 200, Principal{"oidc:sub:a@example.com", Operator}},
+		{"a subject like an address of the name", f.key, change{"sub": "email:a@example.com"}, 200, Principal{"oidc:sub:email:a@example.com", Operator}},
+		{"an address with a control character", f.key, change{"email": "a@example.com\u0085", "email_verified": true}, 200, Principal{"oidc:sub:u-17", Operator}},
+		{"longest subject", f.key, change{"sub": strings.Repeat("s", 255)}, 200, Principal{"oidc:sub:" + strings.Repeat("s", 255), Operator}},
+		{"subject too long", f.key, change{"sub": strings.Repeat("s", 256)}, 401, Principal{}},
+		{"no subject", f.key, change{"sub": nil}, 401, Principal{}},
+		{"subject with a line", f.key, change{"sub": "u-17\nlevel=INFO"}, 401, Principal{}},
+		{"subject that turns text around", f.key, change{"sub": "u-\u202e17"}, 401, Principal{}},
+		{"several audiences", f.key, change{"aud": []string{"else", "outbox"}}, 200, Principal{"oidc:sub:u-17", Operator}},
 		{"no role", f.key, change{"roles": []string{"admin", "outbox-root", ""}}, 403, Principal{}},
 		{"no claim", f.key, change{"roles": nil}, 403, Principal{}},
 		{"odd claim", f.key, change{"roles": change{"outbox-admin": true}}, 403, Principal{}},
@@ -269,5 +277,42 @@ func TestGate_NoRoleIsLimitedToo(t *testing.T) {
 	}
 	if said := strings.Count(log.String(), "names no role"); seen[http.StatusForbidden] != 3 || seen[http.StatusTooManyRequests] != 7 || said != 3 {
 		t.Errorf("answers %v and %d lines of the log, want 3 times 403, told each, and 429 then", seen, said)
+	}
+}
+
+// Wrong tokens lock out no holder of a right one who shares the address, and however
+// many come, the issuer's keys are requested once within keysPause.
+func TestGate_WrongJWTsLockNobodyOut(t *testing.T) {
+	t.Parallel()
+	f := newFakeIssuer(t)
+	c := &clock{time.Now()}
+	g, _, _ := setup(t, func(conf *Config) {
+		conf.OIDC, conf.FailuresPerMinute, conf.Now = OIDC{Issuer: f.URL, Audience: "outbox"}, 3, c.now
+	})
+	strange, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, right := "Bearer "+f.sign(t, strange, f.claims(nil)), "Bearer "+f.sign(t, f.key, f.claims(nil))
+	seen := map[int]int{}
+	for range 10 {
+		_, err := g.Authenticate(t.Context(), wrong, "10.0.0.1:1")
+		seen[statusOf(err)]++
+		if _, err := g.Authenticate(t.Context(), right, "10.0.0.1:2"); err != nil {
+			t.Errorf("a right token after a wrong one: %v", err)
+		}
+	}
+	if seen[http.StatusUnauthorized] != 3 || seen[http.StatusTooManyRequests] != 7 {
+		t.Errorf("wrong tokens: %v, want 3 times 401, then 429", seen)
+	}
+	if n := f.asked.Load(); n != 2 {
+		t.Errorf("the issuer was asked %d times, want once for its description and once for its keys", n)
+	}
+	c.at = c.at.Add(keysPause)
+	for range 3 {
+		_, _ = g.Authenticate(t.Context(), wrong, "10.0.0.1:1")
+	}
+	if n := f.asked.Load(); n != 3 {
+		t.Errorf("after %s the issuer was asked %d times more, want once", keysPause, n-2)
 	}
 }

@@ -38,8 +38,8 @@ func (r Role) May(needed Role) bool {
 
 // Principal is who asks.
 type Principal struct {
-	// Name is the token's, or "oidc:" and what the issuer calls the person. It
-	// stands in audits and logs.
+	// Name is the token's, or "oidc:", the claim (email or sub) with a colon, and its
+	// value. It is in audits and logs.
 	Name string
 	// Role is what the principal may do.
 	Role Role

@@ -1,0 +1,86 @@
+package access
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+const (
+	// keysPause is the minimum time between two requests for the issuer's keys. The
+	// verifier makes one for each token that no known key has signed.
+	keysPause = 10 * time.Second
+	// maxKeys bounds the answer.
+	maxKeys = 1 << 20
+)
+
+// errFresh reports that a token is signed by none of the keys that were read within
+// keysPause.
+var errFresh = errors.New("none of the issuer's current keys has signed it")
+
+// keyFetch bounds how often the keys at url are requested. A failure is repeated until
+// the next request is allowed.
+type keyFetch struct {
+	url  string
+	next http.RoundTripper
+	now  func() time.Time
+
+	mu sync.Mutex
+	at time.Time // of the last answer
+	is error     // what was wrong with it
+}
+
+// RoundTrip implements http.RoundTripper. The verifier makes one request at a time.
+func (k *keyFetch) RoundTrip(r *http.Request) (*http.Response, error) {
+	k.mu.Lock()
+	at, is := k.at, k.is
+	k.mu.Unlock()
+	if r.URL.String() == k.url && !at.IsZero() && k.now().Sub(at) < keysPause {
+		if is != nil {
+			return nil, is
+		}
+		return nil, errFresh
+	}
+	resp, err := k.next.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err // a redirect, or a failure after which the issuer is left alone anyway
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxKeys))
+	if err = errors.Join(err, resp.Body.Close()); err == nil && !json.Valid(body) {
+		err = errors.New("they are no JSON")
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: its keys: %w", errIssuer, err)
+	}
+	k.mu.Lock()
+	k.at, k.is = k.now(), err
+	k.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+// keys tells, by what verify has put into the context, that they could not be
+// fetched: the verifier makes a text of any error.
+type keys struct{ oidc.KeySet }
+
+type awayKey struct{}
+
+// VerifySignature implements oidc.KeySet.
+func (k keys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	payload, err := k.KeySet.VerifySignature(ctx, jwt)
+	if away, ok := ctx.Value(awayKey{}).(*error); ok && (errors.Is(err, errIssuer) || err != nil && ctx.Err() != nil) {
+		*away = err
+	}
+	return payload, err
+}
