@@ -26,10 +26,8 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 	p, err := a.gate.Authenticate(ctx.Context(), authorization, ctx.RemoteAddr())
 	if err == nil {
 		needed, ok := ctx.Operation().Extensions["x-role"].(access.Role)
-		if !ok {
-			if needed = access.Operator; ctx.Method() == http.MethodGet {
-				needed = access.Viewer
-			}
+		if !ok { // declareSecurity has given every operation one
+			needed = access.Admin
 		}
 		if err = access.Permit(p, needed); err == nil {
 			next(huma.WithContext(ctx, access.With(ctx.Context(), p)))
@@ -37,6 +35,36 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 		}
 	}
 	httpapi.Answer(ctx, accessProblem(err))
+}
+
+// roleOf is the role that an operation asks for which names none. By the operation's
+// method, not the request's: HEAD is served by what serves GET.
+func roleOf(method string) access.Role {
+	if method == http.MethodGet {
+		return access.Viewer
+	}
+	return access.Operator
+}
+
+// declareSecurity has every operation of the description declare who may use it: a
+// token with a role or, without a gate, everybody.
+func (a *api) declareSecurity(h huma.API) {
+	for _, item := range h.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			switch {
+			case op == nil || op.Security != nil:
+			case !a.roles:
+				op.Security = []map[string][]string{{}}
+			default:
+				*op = access.Needs(roleOf(op.Method), *op)
+				for code, r := range problems(h, 401, 403) {
+					if op.Responses[code] == nil {
+						op.Responses[code] = r
+					}
+				}
+			}
+		}
+	}
 }
 
 func accessProblem(err error) *problem {

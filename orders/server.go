@@ -148,10 +148,12 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
 	problems := slices.Concat(catalogue, cfg.Problems)
-	h := (&api{service: service, gate: cfg.Gate, roles: cfg.Gate != nil, problems: problems}).register(mux, cfg.MaxBodyBytes)
+	a := &api{service: service, gate: cfg.Gate, roles: cfg.Gate != nil, problems: problems}
+	h := a.register(mux, cfg.MaxBodyBytes)
 	for _, register := range cfg.Routes {
 		register(h)
 	}
+	a.declareSecurity(h)
 	refine(h.OpenAPI())
 	httpapi.DescribeDiscreet(h.OpenAPI())
 	addExamples(h.OpenAPI())

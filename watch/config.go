@@ -43,7 +43,8 @@ type Config struct {
 	// Buffer is how many events may wait for one watcher before it is dropped.
 	// Default 512.
 	Buffer int
-	// MaxSubscriptions bounds the subscriptions, and the WebSockets. Default 2,000.
+	// MaxSubscriptions bounds the subscriptions, and the WebSockets; one caller has
+	// half of each at most. Default 2,000.
 	MaxSubscriptions int
 	// Heartbeat is how often an idle watcher hears something. Default 15 s.
 	Heartbeat time.Duration

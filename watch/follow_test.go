@@ -210,8 +210,8 @@ func TestFollow_IsBounded(t *testing.T) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.topics) != 0 || b.count != 0 || len(b.all) != 0 {
-		t.Errorf("%d topics are read, %d subscriptions and %d followers counted after all have left", len(b.topics), b.count, len(b.all))
+	if len(b.topics) != 0 || b.places.Taken() != 0 || len(b.all) != 0 {
+		t.Errorf("%d topics are read, %d subscriptions and %d followers counted after all have left", len(b.topics), b.places.Taken(), len(b.all))
 	}
 }
 

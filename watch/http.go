@@ -60,24 +60,22 @@ func (h *Hub) Register(api huma.API) {
 			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,
 		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 422, 426, 429},
 	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
-		return &huma.StreamResponse{Body: func(ctx huma.Context) {
-			r, w := humago.Unwrap(ctx)
-			h.socket(w, r)
-		}}, nil
+		return &huma.StreamResponse{Body: h.socket}, nil
 	})
 }
 
-// authenticate lets a request in.
-func (h *Hub) authenticate(r *http.Request) error {
+// authenticate lets a request in, and returns by whom its places are counted. ctx has
+// the principal that a middleware let in.
+func (h *Hub) authenticate(ctx context.Context, r *http.Request) (holder string, err error) {
 	if h.cfg.Gate == nil {
-		return nil
+		return access.Holder(ctx, r.RemoteAddr), nil
 	}
 	authorization := access.OrSubprotocol(r.Header.Get("Authorization"), r.Header.Get("Sec-WebSocket-Protocol"))
 	p, err := h.cfg.Gate.Authenticate(r.Context(), authorization, r.RemoteAddr)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return access.Permit(p, access.Viewer)
+	return p.Name, access.Permit(p, access.Viewer)
 }
 
 func list(s string) []string {
@@ -91,31 +89,37 @@ func (h *Hub) stream(_ context.Context, in *streamInput) (*huma.StreamResponse, 
 		resume, said = in.Since, "query.since"
 	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
-		r, w := humago.Unwrap(ctx)
-		if err := h.authenticate(r); err != nil {
-			httpapi.Write(w, notLetIn(err))
+		r, _ := humago.Unwrap(ctx)
+		holder, err := h.authenticate(ctx.Context(), r)
+		if err != nil {
+			httpapi.Answer(ctx, notLetIn(err))
 			return
 		}
 		var from Position
 		if resume != "" {
-			var err error
 			if from, err = ParsePosition(resume); err != nil {
-				httpapi.Write(w, bad(said, err.Error()))
+				httpapi.Answer(ctx, bad(said, err.Error()))
 				return
 			}
 		}
-		h.serveStream(r.Context(), w, filter, from, r.Method == http.MethodHead)
+		h.serveStream(ctx, holder, filter, from)
 	}}, nil
 }
 
-func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Filter, from Position, head bool) {
-	s, err := h.Subscribe(ctx, filter, from)
+func (h *Hub) serveStream(hctx huma.Context, holder string, filter Filter, from Position) {
+	r, w := humago.Unwrap(hctx)
+	ctx := r.Context()
+	s, err := h.subscribe(ctx, holder, filter, from)
 	if err != nil {
+		if httpapi.HungUp(ctx, err) {
+			httpapi.Answer(hctx, newProblem(httpapi.StatusHungUp, "about:blank", "The client has closed the request."))
+			return
+		}
 		p := toProblem(err)
 		if p.Status >= http.StatusInternalServerError {
-			h.cfg.Logger.Warn("cannot watch", "topics", filter.Topics, "err", err)
+			h.cfg.Logger.WarnContext(ctx, "cannot watch", "topics", filter.Topics, "err", err)
 		}
-		httpapi.Write(w, p)
+		httpapi.Answer(hctx, p)
 		return
 	}
 	leave := sync.OnceFunc(s.Close)
@@ -124,7 +128,8 @@ func (h *Hub) serveStream(ctx context.Context, w http.ResponseWriter, filter Fil
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
-	if head {
+	hctx.SetStatus(http.StatusOK)
+	if r.Method == http.MethodHead {
 		return // whoever asked has all that they will get, and would never hang up
 	}
 	send := func(event string, data []byte) error {

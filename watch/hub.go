@@ -7,12 +7,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // Errors of a subscription.
@@ -28,7 +29,8 @@ var (
 	// ErrGone: what the watcher had missed went out of a topic before it was read. It
 	// can come back with its position, and is told what is gone.
 	ErrGone = errors.New("events that were missed are no longer in the topic")
-	// ErrFull: there are as many subscriptions as there may be.
+	// ErrFull: there are as many subscriptions as there may be, or the caller has half
+	// of them.
 	ErrFull = errors.New("too many watchers")
 )
 
@@ -40,7 +42,8 @@ type Hub struct {
 	client  *kgo.Client
 	adm     *kadm.Client
 
-	sockets atomic.Int64 // connections, whatever they watch
+	sockets *access.Places // connections, whatever they watch
+	places  *access.Places // subscriptions
 
 	joining chan struct{} // holds one while topics begin, or one ends
 
@@ -48,7 +51,6 @@ type Hub struct {
 	topics  map[string]*topic
 	all     map[*Subscription]struct{} // those that follow whatever may be watched
 	listed  map[string]struct{}        // what may be watched, as of the last look
-	count   int
 	closed  bool
 	started chan struct{} // closed when there is something to read
 	begun   bool
@@ -77,7 +79,7 @@ func New(cfg Config) (*Hub, error) {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	return &Hub{
-		cfg: cfg, metrics: m, client: client, adm: kadm.NewClient(client), topics: make(map[string]*topic), all: make(map[*Subscription]struct{}),
+		cfg: cfg, sockets: access.NewPlaces(cfg.MaxSubscriptions), places: access.NewPlaces(cfg.MaxSubscriptions), metrics: m, client: client, adm: kadm.NewClient(client), topics: make(map[string]*topic), all: make(map[*Subscription]struct{}),
 		joining: make(chan struct{}, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}, nil
 }

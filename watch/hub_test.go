@@ -171,8 +171,8 @@ func TestHub_AThousandWatchers(t *testing.T) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.topics) != 0 || b.count != 0 {
-		t.Errorf("%d topics are read and %d subscriptions counted after all have left", len(b.topics), b.count)
+	if len(b.topics) != 0 || b.places.Taken() != 0 {
+		t.Errorf("%d topics are read and %d subscriptions counted after all have left", len(b.topics), b.places.Taken())
 	}
 }
 

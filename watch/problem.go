@@ -28,7 +28,7 @@ func Problems() []httpapi.ProblemKind {
 	return []httpapi.ProblemKind{
 		{Type: problemHandshake, Status: http.StatusBadRequest, Meaning: "The request does not open a WebSocket as RFC 6455 wants it.", Do: "Mend the header that detail names; WebSocket libraries do it."},
 		{Type: problemUpgrade, Status: http.StatusUpgradeRequired, Meaning: "The path is a WebSocket, and the request does not ask for one.", Do: "Connect with a WebSocket client, or use GET /v1/events/stream."},
-		{Type: problemFull, Status: http.StatusTooManyRequests, Meaning: "There are as many watchers as there may be.", Do: "Come back after Retry-After.", Retry: true},
+		{Type: problemFull, Status: http.StatusTooManyRequests, Meaning: "The event streams are at their limit, or the caller has half of them.", Do: "Come back after Retry-After.", Retry: true},
 		{Type: problemBroker, Status: http.StatusServiceUnavailable, Meaning: "The broker cannot be reached, so nothing can be watched.", Do: "Come back after Retry-After.", Retry: true},
 	}
 }
@@ -94,7 +94,7 @@ func statusOf(err error) (int, string) {
 	case errors.As(err, &bad):
 		return http.StatusUnprocessableEntity, bad.Error()
 	case errors.Is(err, ErrFull):
-		return http.StatusTooManyRequests, "There are as many watchers as there may be; come back later."
+		return http.StatusTooManyRequests, "The event streams are at their limit, or this caller has half of them. Retry later."
 	case errors.Is(err, ErrClosed):
 		return http.StatusServiceUnavailable, "The server is stopping."
 	}

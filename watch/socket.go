@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
@@ -40,16 +42,19 @@ type wsMessage struct {
 }
 
 // socket serves one WebSocket until either side ends it.
-func (h *Hub) socket(w http.ResponseWriter, r *http.Request) {
-	if err := h.authenticate(r); err != nil {
-		httpapi.Write(w, notLetIn(err))
+func (h *Hub) socket(hctx huma.Context) {
+	r, w := humago.Unwrap(hctx)
+	holder, err := h.authenticate(hctx.Context(), r)
+	if err != nil {
+		httpapi.Answer(hctx, notLetIn(err))
 		return
 	}
-	defer h.sockets.Add(-1)
-	if h.sockets.Add(1) > int64(h.cfg.MaxSubscriptions) {
-		httpapi.Write(w, toProblem(ErrFull))
+	leave, ok := h.sockets.Take(holder)
+	if !ok {
+		httpapi.Answer(hctx, toProblem(ErrFull))
 		return
 	}
+	defer leave()
 	// Accept refuses pages of another origin.
 	conn, err := websocket.Accept(&refusal{ResponseWriter: w}, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
 	if err != nil {
@@ -59,7 +64,7 @@ func (h *Hub) socket(w http.ResponseWriter, r *http.Request) {
 	conn.SetReadLimit(maxRequest)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
-	c := &connection{hub: h, conn: conn, subs: make(map[string]context.CancelFunc)}
+	c := &connection{hub: h, holder: holder, conn: conn, subs: make(map[string]context.CancelFunc)}
 	var all sync.WaitGroup
 	all.Go(func() { c.keepAlive(ctx, cancel) })
 	all.Go(func() {
@@ -89,6 +94,7 @@ func (h *Hub) socket(w http.ResponseWriter, r *http.Request) {
 // several goroutines: the library puts them one after the other.
 type connection struct {
 	hub      *Hub
+	holder   string // of its places
 	conn     *websocket.Conn
 	watching sync.WaitGroup
 
@@ -188,7 +194,7 @@ func (c *connection) request(ctx context.Context, body []byte) bool {
 
 // watch sends the events of one subscription until sub ends, or ctx, the connection.
 func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position) {
-	s, err := c.hub.Subscribe(sub, q.Filter, from)
+	s, err := c.hub.subscribe(sub, c.holder, q.Filter, from)
 	switch {
 	case err == nil:
 	case sub.Err() != nil: // it was asked for while the subscription began

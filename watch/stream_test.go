@@ -187,7 +187,8 @@ func TestStream_APlaceIsFreeWithTheLastWord(t *testing.T) {
 			s.Close()
 		}
 	}
-	b.serveStream(t.Context(), w, Filter{Topics: []string{"a"}}, nil, false)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events/stream?topics=a", nil)
+	b.serveStream(humago.NewContext(&huma.Operation{}, r, w), "", Filter{Topics: []string{"a"}}, nil)
 	if !w.dropped {
 		t.Errorf("it heard %q", w.Body)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // Filter says what a watcher wants to see. It must have one of its members.
@@ -66,6 +68,7 @@ type Gap struct {
 // goroutine at a time, Close once.
 type Subscription struct {
 	hub    *Hub
+	give   func() // gives its place back
 	filter Filter
 	// Gaps are what is missing since the position that the watcher came with.
 	Gaps []Gap
@@ -88,21 +91,28 @@ type Subscription struct {
 // Subscribe begins to watch: from resume on where it says, otherwise what comes
 // from now on. A topic that is not there yet is watched from its first event.
 // Errors are a *FilterError, ErrFull, ErrClosed, or the broker's.
+//
+// The subscription is counted as the principal's of ctx, if there is one.
 func (h *Hub) Subscribe(ctx context.Context, f Filter, resume Position) (*Subscription, error) {
+	return h.subscribe(ctx, access.Holder(ctx, ""), f, resume)
+}
+
+// subscribe is Subscribe for a holder of places.
+func (h *Hub) subscribe(ctx context.Context, holder string, f Filter, resume Position) (*Subscription, error) {
 	if err := h.cfg.check(&f); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
-	if h.closed || h.count >= h.cfg.MaxSubscriptions {
-		defer h.mu.Unlock()
-		if h.closed {
-			return nil, ErrClosed
-		}
+	closed := h.closed
+	h.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	give, ok := h.places.Take(holder)
+	if !ok {
 		return nil, ErrFull
 	}
-	h.count++
-	h.mu.Unlock()
-	s := &Subscription{hub: h, filter: f, live: make(chan *shared, h.cfg.Buffer), dropped: make(chan struct{}), at: Position{}}
+	s := &Subscription{hub: h, give: give, filter: f, live: make(chan *shared, h.cfg.Buffer), dropped: make(chan struct{}), at: Position{}}
 	if len(f.Topics) == 0 {
 		if err := s.follow(ctx); err != nil {
 			s.leave(nil)
@@ -233,9 +243,9 @@ func (s *Subscription) leave(topics []string) {
 		s.hub.end(t)
 	}
 	s.hub.mu.Lock()
-	s.hub.count--
 	delete(s.hub.all, s)
 	s.hub.mu.Unlock()
+	s.give()
 }
 
 // Position is where the watcher is after what Next returned last.

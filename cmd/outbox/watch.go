@@ -20,7 +20,7 @@ type watchConfig struct {
 var watchSettings = []setting{
 	{sectionWatch, "topics", watch.DefaultTopics(), "topics that clients may read as event streams, with * for any characters; those that begin with _ never", false},
 	{sectionWatch, "buffer", watch.DefaultBuffer, "events that may wait for one watcher before it is dropped", false},
-	{sectionWatch, "max_subscriptions", watch.DefaultMaxSubscriptions, "subscriptions of all watchers, at most", false},
+	{sectionWatch, "max_subscriptions", watch.DefaultMaxSubscriptions, "subscriptions of all clients, at most; one client has half of them at most", false},
 }
 
 // newHub returns what shows events to watchers.

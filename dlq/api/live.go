@@ -38,7 +38,8 @@ const (
 // live tells listeners what changes. One goroutine looks for all of them, while
 // there are any.
 type live struct {
-	s *Server
+	s      *Server
+	places *access.Places // of listeners
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
@@ -51,12 +52,13 @@ type live struct {
 
 // listener is a stream. Whoever removes it from live's set closes events.
 type listener struct {
+	give   func() // gives its place back
 	events chan []byte
 	why    string // set before events is closed
 }
 
 func newLive(s *Server) *live {
-	return &live{s: s, listeners: make(map[*listener]struct{}), own: make(map[gocql.UUID]struct{}), last: make(map[string][]byte)}
+	return &live{s: s, places: access.NewPlaces(s.cfg.MaxListeners), listeners: make(map[*listener]struct{}), own: make(map[gocql.UUID]struct{}), last: make(map[string][]byte)}
 }
 
 var (
@@ -64,17 +66,19 @@ var (
 	errClosing = errors.New("the server is stopping")
 )
 
-// join adds a listener, which first gets what is known.
-func (l *live) join() (*listener, error) {
+// join adds a listener of a holder of places, which first gets what is known.
+func (l *live) join(holder string) (*listener, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
 		return nil, errClosing
-	case len(l.listeners) >= l.s.cfg.MaxListeners:
+	}
+	give, ok := l.places.Take(holder)
+	if !ok {
 		return nil, errTooMany
 	}
-	one := &listener{events: make(chan []byte, liveQueue)}
+	one := &listener{give: give, events: make(chan []byte, liveQueue)}
 	l.listeners[one] = struct{}{}
 	l.s.metrics.listeners.Set(float64(len(l.listeners)))
 	for _, name := range slices.Sorted(maps.Keys(l.last)) {
@@ -101,6 +105,7 @@ func (l *live) remove(one *listener, why string) {
 		return
 	}
 	delete(l.listeners, one)
+	one.give()
 	one.why = why
 	close(one.events)
 	l.s.metrics.listeners.Set(float64(len(l.listeners)))
@@ -330,7 +335,7 @@ func (s *Server) registerLive() {
 }
 
 func (s *Server) stream(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
-	one, err := s.live.join()
+	one, err := s.live.join(access.Holder(ctx, ""))
 	if err != nil {
 		p := newProblem(ctx, http.StatusServiceUnavailable, problemBusy, "There are too many listeners; ask again later.")
 		if errors.Is(err, errClosing) {

@@ -116,7 +116,7 @@ func TestLive_TellsWhatChanges(t *testing.T) {
 func TestLive_SlowReadersAreDropped(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxListeners = 2 })
-	slow, err := b.live.join()
+	slow, err := b.live.join("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,6 +100,10 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 		return p
 	case errors.As(err, &job):
 		return newProblem(ctx, http.StatusConflict, problemRefused, job.Error())
+	case httpapi.HungUp(ctx, err):
+		p = newProblem(ctx, httpapi.StatusHungUp, "about:blank", "The client has closed the request.")
+		p.OutcomeUnknown = changing
+		return p
 	case defect(err):
 		s.log.ErrorContext(ctx, "request failed", "err", err)
 		return newProblem(ctx, http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")

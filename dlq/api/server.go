@@ -35,12 +35,13 @@ type Server struct {
 	live    *live
 	handler http.Handler
 	api     huma.API
-	heavy   chan struct{} // holds one token for each expensive read under way
+	heavy   *access.Places // of expensive reads
 	stats   *remembered[statsBody]
 	leaving atomic.Bool // /readyz says so
 }
 
-// maxHeavy is how many reads of many letters are made at the same time; others wait.
+// maxHeavy is how many reads of many letters are made at the same time, those of one
+// principal half of them; others wait.
 const maxHeavy = 4
 
 // New returns a Server. It listens nowhere yet.
@@ -61,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, letters: cfg.Letters, metrics: m, heavy: make(chan struct{}, maxHeavy),
+		cfg: cfg, log: cfg.Logger, letters: cfg.Letters, metrics: m, heavy: access.NewPlaces(maxHeavy),
 		audit: newAudit(&cfg, m),
 	}
 	s.stats = newRemembered(cfg.LiveInterval, s.readStats)
@@ -216,13 +217,12 @@ func nothingAt(r *http.Request, status int) *problem {
 
 // heavily runs a read of many letters when few others run.
 func (s *Server) heavily(ctx context.Context, f func() error) error {
-	select {
-	case s.heavy <- struct{}{}:
-		defer func() { <-s.heavy }()
-		return f()
-	case <-ctx.Done():
-		return ctx.Err()
+	give, err := s.heavy.Wait(ctx, access.Holder(ctx, ""))
+	if err != nil {
+		return err
 	}
+	defer give()
+	return f()
 }
 
 // describe adds the error responses to an operation, and who may use it.

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -20,7 +21,8 @@ const (
 	margin = 10 * time.Second
 	// limit bounds one search.
 	limit = 3 * time.Second
-	// parallel bounds the searches under way: each is a client of its own.
+	// parallel bounds the searches under way, and half of it those of one principal:
+	// each is a client of its own.
 	parallel = 8
 )
 
@@ -39,12 +41,12 @@ type Place struct {
 // connection between searches.
 type Finder struct {
 	opts []kgo.Opt
-	busy chan struct{}
+	busy *access.Places
 }
 
 // New returns a Finder whose clients have the options.
 func New(opts ...kgo.Opt) *Finder {
-	return &Finder{opts: opts, busy: make(chan struct{}, parallel)}
+	return &Finder{opts: opts, busy: access.NewPlaces(parallel)}
 }
 
 // Find looks for an event's record in the partition that the relay chooses for
@@ -54,12 +56,11 @@ func New(opts ...kgo.Opt) *Finder {
 func (f *Finder) Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (Place, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	select {
-	case f.busy <- struct{}{}:
-		defer func() { <-f.busy }()
-	case <-ctx.Done():
+	give, err := f.busy.Wait(ctx, access.Holder(ctx, ""))
+	if err != nil {
 		return Place{}, false, fmt.Errorf("look for event %s in %s: %w", event, topic, ErrUnfinished)
 	}
+	defer give()
 	place, found, err := f.find(ctx, topic, key, event.String(), since)
 	if err != nil {
 		return Place{}, false, fmt.Errorf("look for event %s in %s: %w", event, topic, err)

@@ -1,0 +1,83 @@
+package messages
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/watch"
+)
+
+// Every operation of the order API declares who may use it, those of messages and event
+// streams included; and HEAD needs what GET needs.
+func TestServer_EveryOperationDeclaresItsSecurity(t *testing.T) {
+	t.Parallel()
+	secret, hash := access.NewToken()
+	gate, err := access.New(access.Config{Tokens: []access.Token{{Name: "vic", Role: access.Viewer, Hash: hash}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := watch.New(watch.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, g := range map[string]*access.Gate{"with tokens": gate, "without": nil} {
+		srv, err := orders.NewServer(must(orders.New(nil, orders.Config{})), orders.ServerConfig{
+			Gate: g, Routes: []func(huma.API){NewAPI(withoutDatabase(t)).Register, hub.Register},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct {
+			Paths map[string]map[string]struct {
+				OperationID string                `json:"operationId"`
+				Security    []map[string][]string `json:"security"`
+				Role        access.Role           `json:"x-role"`
+				Responses   map[string]any        `json:"responses"`
+			} `json:"paths"`
+		}
+		if err := json.Unmarshal([]byte(request(t, srv.Handler(), "GET", "/openapi.json", "").text), &doc); err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		for path, methods := range doc.Paths {
+			for method, op := range methods {
+				seen++
+				if len(op.Security) != 1 {
+					t.Errorf("%s: %s declares the security %v", name, op.OperationID, op.Security)
+					continue
+				}
+				if _, bearer := op.Security[0]["bearer"]; bearer != (g != nil) {
+					t.Errorf("%s: %s declares the security %v", name, op.OperationID, op.Security)
+				}
+				want := access.Operator
+				if method == "get" {
+					want = access.Viewer
+				}
+				if g != nil && (op.Role != want || op.Responses["401"] == nil || op.Responses["403"] == nil) {
+					t.Errorf("%s asks for the role %q and describes %d answers, want %s, 401 and 403", op.OperationID, op.Role, len(op.Responses), want)
+				}
+				if g == nil || method != "get" || strings.HasSuffix(path, "/stream") {
+					continue
+				}
+				url := strings.ReplaceAll(path, "{id}", "x") // refused by its form, as there is no database
+				for _, m := range []string{http.MethodGet, http.MethodHead} {
+					if r := request(t, srv.Handler(), m, url, "", "Authorization", "Bearer "+secret); r.status == http.StatusForbidden {
+						t.Errorf("%s %s by a viewer = 403", m, path)
+					}
+					if r := request(t, srv.Handler(), m, url, ""); r.status != http.StatusUnauthorized {
+						t.Errorf("%s %s without a token = %d, want 401", m, path, r.status)
+					}
+				}
+			}
+		}
+		if seen < 14 {
+			t.Errorf("%s: %d operations, want those of orders, messages and event streams", name, seen)
+		}
+	}
+}
