@@ -11,11 +11,12 @@ import (
 
 // Steps of a change, as the label step has them.
 const (
-	stepClaim  = "claim_key"
-	stepBatch  = "batch"
-	stepAppend = "append_event"
-	stepSettle = "settle"
-	stepApply  = "apply"
+	stepClaim   = "claim_key"
+	stepBatch   = "batch"
+	stepAppend  = "append_event"
+	stepSettle  = "settle"
+	stepApply   = "apply"
+	stepRewrite = "rewrite_event"
 )
 
 // Kinds of repair, as the label repaired has them.
@@ -57,7 +58,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20},
 		}, []string{"operation", "code"}),
 	}
-	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepSettle, stepApply} {
+	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepSettle, stepApply, stepRewrite} {
 		for _, f := range cqlcode.Fates {
 			m.attempts.WithLabelValues(step, f.String())
 		}

@@ -30,7 +30,7 @@ func (s *Service) load(ctx context.Context, id gocql.UUID, head gocql.Consistenc
 	case o == nil && e == nil:
 		return Order{}, ErrNotFound
 	case e != nil && (o == nil || o.Version < e.Sequence):
-		return s.rollForward(ctx, e)
+		return s.rollForward(ctx, e, when)
 	case e != nil || o.Version > 1:
 		return *o, nil
 	}
@@ -79,13 +79,29 @@ func (s *Service) read(ctx context.Context, id gocql.UUID, head gocql.Consistenc
 	return o, &e, nil
 }
 
-// rollForward applies the last event to the order's row. The event is decided,
-// so the order is what it says, whether the row can be written now or not.
-func (s *Service) rollForward(ctx context.Context, e *outbox.Event) (Order, error) {
+// rollForward writes the last event again and applies it to the order's row. The event
+// is decided, so the order is what it contains, whether that can be written now or not.
+//
+// An order that is behind its event has a writer that never learnt of its event. The
+// read that found the event may be what completed its conditional insert, however long
+// ago that was sent, and the row of the CDC log then has the old time: where the relay
+// has been. The same event, written now, is a row that the relay sees. That comes before
+// the order's row, which is what tells the next reader that it is still to be done.
+func (s *Service) rollForward(ctx context.Context, e *outbox.Event, when repair) (Order, error) {
 	o, err := fromEvent(e)
 	if err != nil {
 		return Order{}, err
 	}
+	err = s.store.appendAgain(ctx, e)
+	s.metrics.attempt(stepRewrite, fateOf(err))
+	switch {
+	case err != nil && when == repairNow:
+		return Order{}, err
+	case err != nil:
+		s.log.WarnContext(ctx, "failed to write the last event of an order again", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
+		return o, nil
+	}
+	s.committed(ctx, &o)
 	err = s.store.apply(ctx, &o)
 	s.metrics.attempt(stepApply, fateOf(err))
 	if err != nil {

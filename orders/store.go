@@ -105,6 +105,26 @@ func (s *store) appendEvent(ctx context.Context, e outbox.Event) (applied bool, 
 	return applied, nil
 }
 
+// appendAgain writes an event that is in the outbox once more, with the database's time.
+// The row stays as it is and its CDC log gets a new row; the relay publishes an event id
+// once.
+func (s *store) appendAgain(ctx context.Context, e *outbox.Event) (err error) {
+	ctx, done, err := s.guard.Call(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { done(err) }()
+	b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(neverAgain{}).DefaultTimestamp(false)
+	b.SetConsistency(s.cons)
+	if err := s.events.Append(b, *e); err != nil {
+		return err
+	}
+	if err := b.Exec(); err != nil {
+		return fmt.Errorf("write event %s at seq %d of order %s again: %w", e.ID, e.Sequence, e.AggregateID, err)
+	}
+	return nil
+}
+
 // order reads the order's row; false means there is none.
 func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err error) {
 	ctx, done, err := s.guard.Call(ctx)

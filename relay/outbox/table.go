@@ -132,6 +132,13 @@ func (t Table) Name() string { return t.name }
 // Of all who insert one (AggregateID, Sequence), one is applied. After a timeout
 // the outcome is unknown until the row was read at SERIAL; compare its event_id.
 //
+// An insert without an answer may be decided and invisible until the next SERIAL read or
+// conditional insert of the aggregate, which makes the row visible with its old time,
+// where the relay has read before. So whoever finds an event whose insert was not
+// answered adds it once more, before anything follows it: Append of the same event to a
+// batch with DefaultTimestamp(false). The relay publishes an event id once. Package
+// orders recognizes such an event by its own row, which is behind it.
+//
 // ScyllaDB ignores client timestamps in conditional statements.
 func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {
 	args, err = t.arguments(e)

@@ -53,6 +53,30 @@ var clockMutants = []mutant{
 		old: "RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)\n}",
 		new: "RetryPolicy(cqlcode.NeverAgain{})\n}",
 	}),
+	{
+		name: "an event that became visible late is not written again", file: "orders/repair.go",
+		old: "err = s.store.appendAgain(ctx, e)",
+		new: "err = nil",
+		pkg: "./relay", run: "^TestLateOrder_",
+	},
+	{
+		name: "a change follows an event that could not be written again", file: "orders/repair.go",
+		old: "case err != nil && when == repairNow:\n		return Order{}, err\n	case err != nil:",
+		new: "case err != nil:",
+		pkg: "./orders", run: "^TestRepair_NothingFollowsALateEvent$",
+	},
+	{
+		name: "an order is up to date before its late event is written again", file: "orders/repair.go",
+		old: "		return o, nil\n	}\n	s.committed(ctx, &o)",
+		new: "	}\n	s.committed(ctx, &o)",
+		pkg: "./orders", run: "^TestRepair_NothingFollowsALateEvent$",
+	},
+	{
+		name: "every read writes the last event again", file: "orders/repair.go",
+		old: "(o == nil || o.Version < e.Sequence)",
+		new: "(o == nil || o.Version <= e.Sequence)",
+		pkg: "./orders", run: "^TestRepair_LeavesWhatIsAppliedAlone$",
+	},
 	clocks("react/delivery", mutant{
 		name: "reports have the time of their host", file: "react/delivery/report.go",
 		old: "RetryPolicy(cqlcode.OtherNode{}).DefaultTimestamp(false)",

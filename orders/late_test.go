@@ -1,0 +1,148 @@
+package orders
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// undetermined sends the event of an update whose conditional insert is decided and
+// invisible, and whose writer dies before it asks again. It returns the event.
+func (b *bundle) undetermined(t *testing.T, o Order) outbox.Event {
+	t.Helper()
+	next := o
+	next.Version, next.EventID = o.Version+1, outbox.NewID()
+	e, err := next.event(EventUpdated, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.node.Faults().MustAdd(faults.CASTimeout(true))
+	if applied, err := b.store.appendEvent(t.Context(), e); applied || fateOf(err) != fateUnknown {
+		t.Fatalf("appendEvent() = %v, %v, want an unknown outcome", applied, err)
+	}
+	b.node.Faults().Clear()
+	if s := b.stored(t, o.ID); len(s.events) != int(o.Version) {
+		t.Fatalf("the event is visible before anybody asks: %+v", s.events)
+	}
+	return e
+}
+
+// written are the times of the CDC log's rows of an order's events, by sequence number.
+func (b *bundle) written(t *testing.T, id gocql.UUID) map[int64][]time.Time {
+	t.Helper()
+	out := make(map[int64][]time.Time)
+	iter := b.session.Query(`SELECT "cdc$time", aggregate_id, seq FROM outbox_messages_scylla_cdc_log`).Iter()
+	var at, aggregate gocql.UUID
+	for seq := int64(0); iter.Scan(&at, &aggregate, &seq); {
+		if aggregate == id {
+			out[seq] = append(out[seq], at.Time())
+		}
+	}
+	if err := iter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, all := range out {
+		slices.SortFunc(all, time.Time.Compare)
+	}
+	return out
+}
+
+// An event whose conditional insert timed out is found by the next request, however much
+// later: it is written again, and so with a time at which the relay still reads, before
+// anything follows it.
+func TestRepair_WritesALateEventAgain(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(s *Service, id gocql.UUID) error{
+		"changed": func(s *Service, id gocql.UUID) error {
+			_, err := s.Confirm(t.Context(), id, Confirmation{}, WriteOptions{})
+			return err
+		},
+		"read": func(s *Service, id gocql.UUID) error {
+			if _, _, err := s.store.head(t.Context(), id, s.cfg.SerialConsistency); err != nil {
+				return err // what made it visible
+			}
+			_, err := s.Get(t.Context(), id)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			o := b.mustCreate(t)
+			late := b.undetermined(t, o)
+			tomorrow := time.Now()
+			if err := next(b.another(t), o.ID); err != nil {
+				t.Fatal(err)
+			}
+			at := b.written(t, o.ID)
+			if n := len(at[2]); n != 2 || at[2][0].After(tomorrow) || at[2][1].Before(tomorrow) {
+				t.Fatalf("the late event has rows of %v in the log, want one from before %s and one after it", at[2], tomorrow)
+			}
+			if len(at[3]) > 0 && !at[3][0].After(at[2][1]) {
+				t.Errorf("the next event is of %s, before the late one of %s", at[3][0], at[2][1])
+			}
+			if got := b.stored(t, o.ID); got.events[1].ID != late.ID || got.order.Version != int64(len(got.events)) {
+				t.Errorf("stored %+v, want the event %s second, and the order up to date", got, late.ID)
+			}
+		})
+	}
+}
+
+// Nothing follows a late event that cannot be written again, and whoever comes next
+// writes it again: the order's row stays behind until then.
+func TestRepair_NothingFollowsALateEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := b.mustCreate(t)
+	b.undetermined(t, o)
+	b.node.Faults().MustAdd(faults.Rule{
+		Match: faults.Match{Kinds: []engine.OpKind{engine.OpWrite}, Table: "outbox_messages"}, Effect: faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1)},
+	})
+	if _, err := b.brief(t).Confirm(t.Context(), o.ID, Confirmation{}, WriteOptions{}); !isRefused(err) {
+		t.Errorf("Confirm() = %v, want it refused with nothing stored", err)
+	}
+	if got, err := b.Get(t.Context(), o.ID); err != nil || got.Version != 2 {
+		t.Errorf("Get() = %+v, %v, want what the event contains", got, err)
+	}
+	if s := b.stored(t, o.ID); s.order.Version != 1 || len(s.events) != 2 {
+		t.Errorf("stored %+v, want the order behind its event, which is the last", s)
+	}
+	b.heal(t)
+	before := len(b.written(t, o.ID)[2])
+	if _, err := b.another(t).Confirm(t.Context(), o.ID, Confirmation{}, WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if at := b.written(t, o.ID); len(at[2]) != before+1 || len(at[3]) != 1 {
+		t.Errorf("rows in the log: %v, want one more of the late event and one of the next", at)
+	}
+}
+
+// What nobody doubts is written once: changes cost no second row.
+func TestRepair_LeavesWhatIsAppliedAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := b.mustCreate(t)
+	if _, err := b.Confirm(t.Context(), o.ID, Confirmation{}, WriteOptions{IdempotencyKey: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Confirm(t.Context(), o.ID, Confirmation{}, WriteOptions{IdempotencyKey: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Get(t.Context(), o.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for seq, at := range b.written(t, o.ID) {
+		if len(at) != 1 {
+			t.Errorf("event %d has %d rows in the log, want one", seq, len(at))
+		}
+	}
+}
