@@ -123,6 +123,32 @@ func (m *memory) show(id gocql.UUID, written int64) {
 // full says that the sweep is too far behind for more events to go out before it.
 func (m *memory) full() bool { return m.freshN >= m.maxFresh }
 
+// find returns whether the event counts as out, and whether it is known to be in its topic.
+func (m *memory) find(id gocql.UUID) (out bool, in inTopic) {
+	for i := range m.fresh {
+		if in, ok := m.fresh[i].ids[id]; ok {
+			return true, in
+		}
+	}
+	if in, ok := m.shown.ids[id]; ok {
+		return true, in
+	}
+	in, out = m.older.ids[id]
+	return out, in
+}
+
+// forget lets go of an event that its topic has lost.
+func (m *memory) forget(id gocql.UUID) {
+	for i := range m.fresh {
+		if _, ok := m.fresh[i].ids[id]; ok {
+			delete(m.fresh[i].ids, id)
+			m.freshN--
+		}
+	}
+	delete(m.shown.ids, id)
+	delete(m.older.ids, id)
+}
+
 // forgetUnsent lets go of an event that counts as out and is not known to be in
 // its topic.
 func (m *memory) forgetUnsent(id gocql.UUID) {

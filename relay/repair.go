@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
@@ -24,7 +26,12 @@ const repairPoll = 5 * time.Second
 // A request is answered with taken before its event is handed on, and with
 // published when the broker has it. One that is taken when a relay starts may be
 // out or not; it is answered with unknown, and another check tells. So no event
-// is published twice. What the sweep or a scan has still to come to waits for
+// is published twice.
+//
+// A request for an event that the dedup index has contradicts it: either the event was
+// published after its topic was checked, or the topic has lost it. The first such
+// request is answered with unknown; one that is made after that answer comes from a
+// later check of the topic, and the topic is right. What the sweep or a scan has still to come to waits for
 // them: they keep its aggregate's order.
 type repairer struct {
 	log       *slog.Logger
@@ -39,6 +46,9 @@ type repairer struct {
 	published []gocql.UUID              // requests whose events are acknowledged and that are not answered yet
 	taken     map[gocql.UUID]gocql.UUID // the event of a request
 	waiting   map[gocql.UUID]string     // the detail that a request has
+	polls     int
+	seen      map[gocql.UUID]int // the poll that first had a request
+	doubted   map[gocql.UUID]int // the last poll in which the dedup index had an event asked for
 }
 
 func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
@@ -47,6 +57,7 @@ func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
 	return &repairer{
 		log: r.cfg.Logger, requests: requests, publisher: p, lookup: r.lookup,
 		passed: back.mark, own: &r.own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
+		seen: make(map[gocql.UUID]int), doubted: make(map[gocql.UUID]int),
 	}
 }
 
@@ -72,6 +83,7 @@ func (r *repairer) poll(ctx context.Context) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(q Repair) bool { return q.State.Final() || !r.own.plain(q.Aggregate) })
+	r.note(all)
 	if len(all) == 0 {
 		return nil
 	}
@@ -146,6 +158,21 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	if r.publisher.isLetter(q.EventID) {
 		return r.wait(ctx, q, isDeadLetter)
 	}
+	if withheld, err := r.publisher.withheld(ctx, q.EventID); err != nil {
+		return err
+	} else if withheld {
+		return r.answer(ctx, q, RepairUnknown, "its dead letter was settled without publishing it")
+	}
+	if indexed, inTopic := r.publisher.indexed(q.EventID); indexed {
+		switch {
+		case inTopic && r.waited(q.ID):
+			return r.answer(ctx, q, RepairPublished, "") // since it was asked for
+		case r.doubt(q):
+			return r.answer(ctx, q, RepairUnknown, "this relay has published the event: verify again")
+		}
+		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
+		r.publisher.forget(q.EventID)
+	}
 	release, err := r.publisher.claim(ctx, q.Aggregate)
 	if err != nil {
 		return err
@@ -166,6 +193,48 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		event: row.Event, written: row.written, by: byKey, owner: true, anyway: true, missing: true, settled: func() { r.settle(q.ID) },
 	})
 	return err
+}
+
+// note counts a poll, and notes which requests are new in it.
+func (r *repairer) note(all []Repair) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.polls++
+	seen := make(map[gocql.UUID]int, len(all))
+	for i := range all {
+		seen[all[i].ID] = r.polls
+		if first, ok := r.seen[all[i].ID]; ok {
+			seen[all[i].ID] = first
+		}
+	}
+	r.seen = seen
+}
+
+// maxDoubted bounds the events that are remembered as contradicted.
+const maxDoubted = 10_000
+
+// doubt returns whether the dedup index counts more than the request, and notes that
+// they contradict each other: it does unless an earlier request was answered so.
+func (r *repairer) doubt(q *Repair) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before, ok := r.doubted[q.EventID]; ok && r.seen[q.ID] > before {
+		delete(r.doubted, q.EventID)
+		return false
+	}
+	if len(r.doubted) >= maxDoubted {
+		clear(r.doubted)
+	}
+	r.doubted[q.EventID] = r.polls
+	return true
+}
+
+// waited returns whether the request waited for the relay to publish its event.
+func (r *repairer) waited(id gocql.UUID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.waiting[id]
+	return ok
 }
 
 // settle notes that the event of a request is acknowledged.
@@ -191,4 +260,43 @@ func (r *repairer) wait(ctx context.Context, q *Repair, why string) error {
 func (r *repairer) answer(ctx context.Context, q *Repair, state RepairState, detail string) error {
 	_, err := r.requests.answer(ctx, q.ID, q.State, state, detail)
 	return err
+}
+
+// withheld returns whether an operator settled the event's dead letter without
+// publishing it. The index does not tell: what was replayed long ago is in it too.
+func (p *publisher) withheld(ctx context.Context, id gocql.UUID) (bool, error) {
+	if !p.letters.on() {
+		return false, nil
+	}
+	l, err := p.letters.store.Read(ctx, id)
+	switch {
+	case errors.Is(err, dlq.ErrNotFound), err == nil && (l.Table != p.letters.table || l.Status.Open()):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	switch l.Outcome.Kind {
+	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased:
+		return false, nil
+	}
+	return true, nil
+}
+
+// indexed returns whether the dedup index has an event that is not under way, and
+// whether as one that is in its topic.
+func (p *publisher) indexed(id gocql.UUID) (indexed, inTopic bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.items[id] != nil {
+		return false, false
+	}
+	out, in := p.memory.find(id)
+	return out, bool(in)
+}
+
+// forget takes an event out of the dedup index.
+func (p *publisher) forget(id gocql.UUID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory.forget(id)
 }

@@ -170,3 +170,101 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 		checkOrder(t, w.consume("OrderCreated"), []outbox.Event{before, after})
 	})
 }
+
+// An event that the relay has published, and whose topic is proven twice not to have it,
+// is published again: an answer "published" means that the event is in its topic. One
+// proof alone may be older than the publication, and so may all that were made before
+// the first answer.
+func TestRepair_OfAnEventThatItsTopicHasLost(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+		defer w.close()
+		_, stop := w.run()
+		time.Sleep(5 * time.Second)
+		e := event(1, 1, "OrderCreated")
+		w.write(e)
+		time.Sleep(10 * time.Minute)
+		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		ask := func() {
+			t.Helper()
+			if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := func(want RepairState, records int) {
+			t.Helper()
+			time.Sleep(30 * time.Second)
+			all, err := requests.All(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range all {
+				if q.State != want {
+					t.Errorf("%+v, want %s", q, want)
+				}
+				if err := requests.Forget(t.Context(), q.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := len(w.consume("OrderCreated")); n != records {
+				t.Errorf("the topic has %d records, want %d", n, records)
+			}
+		}
+		ask()
+		ask()
+		check(RepairUnknown, 1)
+		ask()
+		check(RepairPublished, 2)
+		ask()
+		check(RepairUnknown, 2)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An event whose dead letter an operator has discarded is not published by a request,
+// before and after a restart.
+func TestRepair_OfADiscardedEvent(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.IdleCheckpoint = 5 * time.Second
+			c.Kafka = append(c.Kafka, noCompression())
+		})
+		defer w.close()
+		e := event(1, 1, "OrderCreated")
+		end := w.refuse(e.ID, kerr.InvalidRecord)
+		_, stop := w.run()
+		time.Sleep(5 * time.Second)
+		w.write(e)
+		time.Sleep(5 * time.Minute)
+		if err := w.letters().Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		end()
+		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		for range 2 {
+			if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range w.answers(requests, time.Minute) {
+				if q.State != RepairUnknown {
+					t.Errorf("%+v, want unknown", q)
+				}
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			_, stop = w.run()
+			time.Sleep(time.Minute)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := len(w.consume("OrderCreated")); n != 0 {
+			t.Errorf("the topic has %d records, want none", n)
+		}
+	})
+}

@@ -25,7 +25,8 @@ func newAdminCommand() *cobra.Command {
 		Long: `Serve the HTTP API for operators, to dead letters, relays, orders and scheduled
 messages, and the web console on it at /console/, until SIGTERM. The API
 describes itself at /openapi.json, and at /docs as a page. The process also runs
-the jobs that are made through it.
+the jobs that are made through it, and verifies continuously that every event of the
+outbox is in its topic (verify.rows_per_second); for that it needs the relay's settings.
 
 Who may use it are admin.tokens: 'outbox token NAME --role viewer' prints a token,
 and the entry for the setting, which has only its hash. Or an OpenID Connect
@@ -39,7 +40,7 @@ issuer says so: admin.oidc_issuer.`,
 			return runAdmin(cmd, c)
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionRetention, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionRetention, sectionVerify, sectionLog)
 	return cmd
 }
 
@@ -124,6 +125,12 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 		}()
 	}
 	conf.Archive, conf.Routes = keeper, beside.routes()
+	verify := func(context.Context) {}
+	if own != nil {
+		if verify, err = c.verifier(session, letters, reg, log); err != nil {
+			return nil, err
+		}
+	}
 	server, err := api.New(conf)
 	if err != nil {
 		return nil, err
@@ -145,8 +152,11 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 		working, stopJobs := context.WithCancel(context.WithoutCancel(running))
 		ran := make(chan error, 1)
 		go func() { ran <- runner.Run(working) }()
+		verified := make(chan struct{})
+		go func() { verify(working); close(verified) }()
 		err := server.Serve(running, ln)
 		stopJobs()
+		<-verified
 		a.done <- errors.Join(err, <-ran, own.close(), closeArchive())
 	}()
 	return a, nil

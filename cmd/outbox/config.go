@@ -33,6 +33,7 @@ type config struct {
 
 	Notifications notificationsConfig `koanf:"notifications"`
 	Retention     retentionConfig     `koanf:"retention"`
+	Verify        verifyConfig        `koanf:"verify"`
 }
 
 type scyllaConfig struct {

@@ -115,6 +115,11 @@ func tableNames(confs []relay.Config) []string {
 	return out
 }
 
+// plain returns whether the table has the columns of outbox_messages.
+func (t *tableConfig) plain() bool {
+	return cmp.Or(t.Preset, outbox.PresetDefault) == outbox.PresetDefault && len(t.Columns) == 0 && t.AggregateType == "" && t.EventType == ""
+}
+
 // only returns the configuration of the table that a tool reads: that of
 // scylla.keyspace and relay.table. The tools know the columns of outbox_messages.
 func (c *config) only(tool string) (relay.Config, error) {
@@ -130,7 +135,7 @@ func (c *config) only(tool string) (relay.Config, error) {
 	if i < 0 {
 		return relay.Config{}, usageError{fmt.Errorf("%s is not in %s: name one of its tables with --scylla-keyspace and --relay-table", name, tablesKey)}
 	}
-	if t := &c.Relay.Tables[i]; cmp.Or(t.Preset, outbox.PresetDefault) != outbox.PresetDefault || len(t.Columns) > 0 || t.AggregateType != "" || t.EventType != "" {
+	if !c.Relay.Tables[i].plain() {
 		return relay.Config{}, usageError{errors.New(tool + " reads only tables with the columns of outbox_messages; " + name + " is mapped to others")}
 	}
 	return all[i], nil

@@ -9,16 +9,12 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-const (
-	// repairAtOnce is how many events a relay is asked for at a time.
-	repairAtOnce = 500
-	repairPoll   = time.Second
-)
+// repairAtOnce is how many events a relay is asked for at a time.
+const repairAtOnce = 500
 
 // repairs are what became of the events that were missing.
 type repairs struct {
@@ -85,47 +81,16 @@ func (c *config) repair(cmd *cobra.Command, v *audit.Verification, requests *rel
 // ask asks for some events and waits for the answers until the deadline. What
 // is not answered by then is not asked for any more.
 func (r *repairs) ask(ctx context.Context, requests *relay.Repairs, part []relay.Repair, deadline time.Time) error {
-	open := make(map[gocql.UUID]relay.Repair, len(part))
-	for i := range part {
-		if err := requests.Ask(ctx, &part[i]); err != nil {
-			return err
+	answers, err := requests.Publish(ctx, part, deadline)
+	for _, a := range answers {
+		if a.State == relay.RepairPublished {
+			r.Published++
+			continue
 		}
-		open[part[i].ID] = part[i]
+		if a.State == relay.RepairAsked && a.Detail == "" {
+			a.Detail = "no relay has answered: is one of this name running?"
+		}
+		r.Left = append(r.Left, leftEvent{a.EventID, a.Aggregate, a.Sequence, a.State, a.Detail})
 	}
-	for {
-		all, err := requests.All(ctx)
-		if err != nil {
-			return err
-		}
-		late := !time.Now().Before(deadline)
-		for _, a := range all {
-			if _, mine := open[a.ID]; !mine || !a.State.Final() && !late {
-				continue
-			}
-			delete(open, a.ID)
-			if err := requests.Forget(ctx, a.ID); err != nil {
-				return err
-			}
-			if a.State == relay.RepairPublished {
-				r.Published++
-				continue
-			}
-			if a.State == relay.RepairAsked && a.Detail == "" {
-				a.Detail = "no relay has answered: is one of this name running?"
-			}
-			r.Left = append(r.Left, leftEvent{a.EventID, a.Aggregate, a.Sequence, a.State, a.Detail})
-		}
-		if len(open) == 0 {
-			return nil
-		}
-		if late {
-			for _, a := range open { // they expired, or somebody deleted them
-				r.Left = append(r.Left, leftEvent{a.EventID, a.Aggregate, a.Sequence, relay.RepairUnknown, "the request is gone"})
-			}
-			return nil
-		}
-		if again.Wait(ctx, repairPoll) != nil {
-			return fmt.Errorf("interrupted while the relay repairs %d events, which it may still publish: %w", len(open), context.Cause(ctx))
-		}
-	}
+	return err
 }

@@ -160,53 +160,65 @@ func bounds(n, ranges int) (after, upTo int64) {
 
 func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, error) {
 	after, upTo := bounds(n, s.rangeCount())
+	out, before, since := Range{Number: n}, Row{}, int64(math.MinInt64) // before is the row left out last
+	if !s.Since.IsZero() {
+		since = s.Since.UnixMicro()
+	}
+	err := s.walk(ctx, after, upTo, limit, func(row *Row, bad *Unreadable) error {
+		switch {
+		case bad != nil:
+			out.Unreadable = append(out.Unreadable, *bad)
+			return nil
+		case row.Written < since:
+			before = *row
+			return nil
+		case before.Aggregate == row.Aggregate:
+			out.Rows = append(out.Rows, before)
+		}
+		before = Row{}
+		out.Rows = append(out.Rows, *row)
+		return nil
+	})
+	return out, err
+}
+
+// walk calls each for every row between two tokens, by aggregate and sequence; bad is
+// not nil for one that is no event. An error of each ends it.
+func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter, each func(row *Row, bad *Unreadable) error) error {
 	iter := s.Session.Query("SELECT aggregate_id, seq, event_id, aggregate_type, event_type, deliver_at, WRITETIME(event_id), WRITETIME(event_type) FROM "+s.Table+
 		" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo).
 		WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
 	var (
-		out                      = Range{Number: n}
-		row, before              Row // before is the row left out last
+		row                      Row
 		eventType, aggregateType string
 		deliver                  time.Time
-		since                    = s.Since.UnixMicro()
 		typeWritten              int64 // of the event type, for a row without an event id
 		waiting                  int
 		err                      error
 	)
-	if s.Since.IsZero() {
-		since = math.MinInt64
-	}
 	for err == nil && iter.Scan(&row.Aggregate, &row.Seq, &row.Event, &aggregateType, &eventType, &deliver, &row.Written, &typeWritten) {
 		s.rows.Add(1)
 		if waiting++; waiting >= limit.Burst() {
 			err = limit.WaitN(ctx, waiting)
 			waiting = 0
 		}
-		if s.Skip != nil && s.Skip(aggregateType) {
+		if err != nil || s.Skip != nil && s.Skip(aggregateType) {
 			continue
 		}
+		var bad *Unreadable
 		if problem := s.complete(&row, eventType, aggregateType, deliver); problem != "" {
-			out.Unreadable = append(out.Unreadable, Unreadable{row.Aggregate, row.Seq, problem, s.letterIDs(&row, typeWritten)})
-			continue
+			bad = &Unreadable{row.Aggregate, row.Seq, problem, s.letterIDs(&row, typeWritten)}
 		}
-		if row.Written < since {
-			before = row
-			continue
-		}
-		if before.Aggregate == row.Aggregate {
-			out.Rows = append(out.Rows, before)
-		}
-		before = Row{}
-		out.Rows = append(out.Rows, row)
+		err = each(&row, bad)
 	}
 	if err != nil {
-		_ = iter.Close() // the wait was cut short
-		return out, err
+		_ = iter.Close() // it was cut short
+		return err
 	}
 	if err := iter.Close(); err != nil {
-		return out, err
+		return err
 	}
-	return out, limit.WaitN(ctx, waiting)
+	return limit.WaitN(ctx, waiting)
 }
 
 // rowsAtOnce is how many rows without an event id that were written together are

@@ -12,14 +12,14 @@ import (
 )
 
 // metricName is what the metrics of this project look like.
-var metricName = regexp.MustCompile(`\b(?:relay|orders|dlq|notify|messages|schedule|watch|react|scylla)_[a-z_]+\b`)
+var metricName = regexp.MustCompile(`\b(?:relay|orders|dlq|notify|messages|schedule|watch|react|scylla|verify)_[a-z_]+\b`)
 
 // TestDeploy_MetricsExist finds dashboards and alerts that ask for a metric no
 // code exports: they would stay empty, and silent, for ever.
 func TestDeploy_MetricsExist(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
-	for _, pattern := range []string{"relay/*.go", "relay/share/*.go", "orders/*.go", "dlq/*.go", "dlq/*/*.go", "notify/*.go", "messages/*.go", "schedule/*.go", "watch/*.go", "react/*.go", "internal/bench/*.go"} {
+	for _, pattern := range []string{"relay/*.go", "relay/share/*.go", "orders/*.go", "dlq/*.go", "dlq/*/*.go", "notify/*.go", "messages/*.go", "schedule/*.go", "watch/*.go", "react/*.go", "internal/bench/*.go", "internal/audit/*.go"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -19,6 +19,54 @@ var verifyMutants = []mutant{
 		old: "w.Until.Add(confidence+verifyMargin).Sub(now)", new: "w.Until.Sub(now)",
 	},
 	{
+		name: "verifier: a suspect is not confirmed", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_Segments",
+		old: "	if err := p.topics.more(ctx, p.add); err != nil {", new: "	if err := error(nil); err != nil {",
+	},
+	{
+		name: "verifier: what the relay has not passed is missing", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_LeavesAlone",
+		old: "max(r.Written, r.Deliver) >= p.limit,", new: "false,",
+	},
+	{
+		name: "verifier: what a topic has deleted is missing", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_Retention",
+		old: "	case r.Written < horizon:\n", new: "	case false:\n",
+	},
+	{
+		name: "verifier: dead letters are missing", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_LeavesAlone",
+		old: "			delete(missing, l.Event)\n", new: "",
+	},
+	{
+		name: "verifier: aborted records count", file: "internal/audit/verifier_topics.go", pkg: "./internal/audit", run: "TestVerifier_Aborted",
+		old: "kgo.FetchIsolationLevel(kgo.ReadCommitted())", new: "kgo.FetchIsolationLevel(kgo.ReadUncommitted())",
+	},
+	{
+		name: "verifier: the relay's answer to a repair is believed", file: "internal/audit/verifier.go", pkg: "./internal/audit", run: "TestVerifier_Repairs",
+		old: "		if !p.set.has(id) {", new: "		if false {",
+	},
+	{
+		name: "verifier: a wrong relay.topics publishes everything again", file: "internal/audit/verifier.go", pkg: "./internal/audit", run: "TestVerifier_Repairs",
+		old: "p.lostAll > 100 && int64(p.lostAll) > p.checked/100 {", new: "false {",
+	},
+	{
+		name: "verifier: a segment has no bound", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_Segments",
+		old: "	if p.set.n >= p.v.cfg.maxEvents {", new: "	if false {",
+	},
+	{
+		name: "verifier: a relay that scans its table has passed everything", file: "relay/passed.go", pkg: "./relay", run: "TestPassed$",
+		old: "r.state == backfillRunning", new: "r.state == backfillReplaced",
+	},
+	unit("TestRepair_OfAnEventThatItsTopicHasLost", mutant{
+		name: "repair: published is what the dedup index says", file: "relay/repair.go",
+		old: "		case inTopic && r.waited(q.ID):", new: "		case inTopic:",
+	}),
+	unit("TestRepair_OfAnEventThatItsTopicHasLost", mutant{
+		name: "repair: two proofs of before the publication publish it again", file: "relay/repair.go",
+		old: "ok && r.seen[q.ID] > before {", new: "ok {",
+	}),
+	unit("TestRepair_OfADiscardedEvent", mutant{
+		name: "repair: a discarded event is published", file: "relay/repair.go",
+		old: "	} else if withheld {", new: "	} else if false {",
+	}),
+	{
 		name: "doctor: a CDC log as short as the confidence window is no problem", file: "relay/backfill_table.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksEveryTable",
 		old: "f.cdcTTL == 0 || f.cdcTTL > window {", new: "f.cdcTTL == 0 || f.cdcTTL >= window {",
 	},

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// The verifier of outbox admin finds what is missing, and the relay publishes it. It
+// waits for a relay that never ran.
+func TestVerifier_Repairs(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	a := outbox.NewID()
+	b.add(1, a, 1)
+	b.add(2, a, 0)
+	b.add(3, outbox.NewID(), 0)
+	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
+	if err := b.session.Query("INSERT INTO relay_backfills (relay, table_name, started_at, state, rows_until, ranges) VALUES (?, ?, ?, ?, ?, ?)",
+		relay.DefaultName, "outbox."+relay.DefaultTable, now, "done", now, 1).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-topics", "ThingHappened=things")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Verify = verifyConfig{RowsPerSecond: 100_000, Repair: true}
+	letters, err := dlq.Open(b.session, "outbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, err := c.only("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.Session = b.session
+	table := c.verifierTable(conf, letters)
+	if at, err := table.Passed(t.Context()); err != nil || !at.IsZero() {
+		t.Errorf("a relay that never ran has passed %s, %v", at, err)
+	}
+	r, err := relay.New(relay.Config{
+		Session: b.session, Brokers: []string{b.e.kafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
+		Tail: relay.TailOff, ConfidenceWindow: 10 * time.Millisecond, IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- r.Run(ctx) }()
+	reg := prometheus.NewRegistry()
+	v := audit.NewVerifier(audit.VerifierConfig{
+		Tables: []audit.VerifierTable{table}, Kafka: c.Kafka.client, Rate: 100_000, Window: 10 * time.Millisecond, Interval: 100 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: reg,
+	})
+	go func() { v.Run(ctx); ended <- nil }()
+	b.published(t, 3)
+	stop()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if stdout, stderr, code := b.verify("--until", "0s"); code != exitOK || !strings.Contains(stdout, "0 missing, 0 double, 0 out of order") {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
+	}
+	c.Verify.RowsPerSecond = 0
+	if run, err := c.verifier(b.session, letters, reg, slog.New(slog.DiscardHandler)); err != nil {
+		t.Error(err)
+	} else {
+		run(t.Context()) // returns: it is switched off
+	}
+}

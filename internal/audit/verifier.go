@@ -1,0 +1,257 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// DefaultVerifyRate is how many rows a Verifier reads in a second.
+	DefaultVerifyRate = 1000
+	// verifyInterval is the least time between the begins of two passes.
+	verifyInterval = 10 * time.Minute
+	// verifyEvents is how many event ids are kept in memory at a time: 90 MB.
+	verifyEvents = 5_000_000
+	// recordsPerRow is how many records are read in the time of one row: a topic is
+	// read in sequence, and only once for each segment.
+	recordsPerRow = 20
+	// maxMissing bounds the missing events that are known by name.
+	maxMissing = 10_000
+	// maxNamed bounds those of a confirmation that the log names.
+	maxNamed = 20
+	// confirmBatch is how many events in no topic are confirmed together.
+	confirmBatch = 10_000
+)
+
+// VerifierConfig configures a Verifier.
+type VerifierConfig struct {
+	// Tables are verified one after the other. Required.
+	Tables []VerifierTable
+	// Kafka makes a client with further options. Required.
+	Kafka func(...kgo.Opt) (*kgo.Client, error)
+	// Rate is how many rows are read in a second. Default DefaultVerifyRate.
+	Rate int
+	// Window is how old an event must be to be missing, and how long it must be seen
+	// to be missing: the relay's confidence window and a margin. Required.
+	Window time.Duration
+	// Interval is the least time between the begins of two passes. Default 10 min.
+	Interval time.Duration
+	// Logger names missing events. Required.
+	Logger *slog.Logger
+	// Registerer takes the metrics. Required.
+	Registerer prometheus.Registerer
+
+	// maxEvents is how many event ids are in memory at a time; 0 means verifyEvents.
+	maxEvents int
+}
+
+// VerifierTable is an outbox table with the columns of outbox_messages.
+type VerifierTable struct {
+	// Scan reads it; its Topic names the topic of an event. Required.
+	Scan *Scan
+	// Keyspace and Table name the table. Required.
+	Keyspace, Table string
+	// Topics are read besides those that rows' events are to be in.
+	Topics []string
+	// Passed returns the write time up to which the relay has published everything
+	// that it has seen; zero if that is not known now. Required.
+	Passed func(context.Context) (time.Time, error)
+	// DeadLetters calls each for those of the events that have a dead letter; one
+	// that was published since began need not be in what was read. Nil is none.
+	DeadLetters func(ctx context.Context, began time.Time, events []gocql.UUID, each func(Letter)) error
+	// Repair has missing events published and returns those that the relay has
+	// acknowledged. Nil leaves them missing.
+	Repair func(ctx context.Context, missing []Row) (published []gocql.UUID, err error)
+}
+
+func (t *VerifierTable) name() string { return t.Keyspace + "." + t.Table }
+
+// Verifier proves continuously that every event of outbox tables is in its topic.
+//
+// A pass walks a table by token range, in segments. Of each segment it first reads the
+// ids of the events in the topics into memory, then the rows. A row is checked if the
+// relay has passed its write time and it is older than Window; everything else is
+// pending. Its event is missing only if it is in none of the topics that were read, is
+// not older than what its topic still holds, still has its row, and has no dead letter,
+// all of which is confirmed once more a Window after it was first seen to be missing.
+//
+// Memory is bounded by the segments: their number grows with the number of records.
+// A pass that is interrupted, or fails, begins again; an error never makes an event
+// missing.
+type Verifier struct {
+	cfg     VerifierConfig
+	log     *slog.Logger
+	metrics *verifierMetrics
+
+	mu      sync.Mutex
+	missing []map[gocql.UUID]Row // by table
+}
+
+// NewVerifier makes a Verifier; Run starts it.
+func NewVerifier(cfg VerifierConfig) *Verifier {
+	cfg.Rate = cmp.Or(cfg.Rate, DefaultVerifyRate)
+	cfg.Interval = cmp.Or(cfg.Interval, verifyInterval)
+	cfg.maxEvents = cmp.Or(cfg.maxEvents, verifyEvents)
+	v := &Verifier{cfg: cfg, log: cfg.Logger, metrics: newVerifierMetrics(cfg.Registerer), missing: make([]map[gocql.UUID]Row, len(cfg.Tables))}
+	for i := range v.missing {
+		v.missing[i] = make(map[gocql.UUID]Row)
+		v.metrics.missing.WithLabelValues(cfg.Tables[i].name()).Set(0)
+	}
+	return v
+}
+
+// Run verifies until ctx ends.
+func (v *Verifier) Run(ctx context.Context) {
+	for {
+		began := time.Now()
+		_ = v.Pass(ctx) // it is logged
+		select {
+		case <-time.After(max(v.cfg.Interval-time.Since(began), v.cfg.Interval/10)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Pass makes one pass over every table. An error is logged, and ends the pass over its
+// table alone.
+func (v *Verifier) Pass(ctx context.Context) (err error) {
+	for i := range v.cfg.Tables {
+		table := v.cfg.Tables[i].name()
+		if failed := v.verify(ctx, i); failed != nil && ctx.Err() == nil {
+			v.metrics.errors.WithLabelValues(table).Inc()
+			v.log.Warn("verification pass failed; a new one follows", "table", table, "err", failed)
+			err = errors.Join(err, failed)
+		}
+	}
+	return errors.Join(err, context.Cause(ctx))
+}
+
+// Missing returns the missing events of all tables, at most 10,000 of each, by
+// aggregate and sequence.
+func (v *Verifier) Missing() (out []Row) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, missing := range v.missing {
+		out = slices.AppendSeq(out, maps.Values(missing))
+	}
+	slices.SortFunc(out, bySequence)
+	return out
+}
+
+func bySequence(a, b Row) int {
+	return cmp.Or(slices.Compare(a.Aggregate[:], b.Aggregate[:]), cmp.Compare(a.Seq, b.Seq))
+}
+
+// errNotKnown says that a pass proves nothing now.
+var errNotKnown = errors.New("it is not known how far the relay is: it never ran, or scans the table")
+
+// verify makes one pass over a table.
+func (v *Verifier) verify(ctx context.Context, i int) error {
+	t := &v.cfg.Tables[i]
+	check := Verification{Scan: t.Scan, Keyspace: t.Keyspace, Table: t.Table}
+	if _, err := check.head(ctx); err != nil {
+		return err
+	}
+	limit := rate.NewLimiter(rate.Limit(v.cfg.Rate), min(pageRows, v.cfg.Rate))
+	topics := newTopicReader(v.cfg.Kafka, t.Topics, check.Window.Alive, rate.NewLimiter(rate.Limit(v.cfg.Rate*recordsPerRow), 10_000))
+	defer topics.close()
+	p := v.newPass(i, topics)
+	p.rows = func(ctx context.Context, after, upTo int64, each func(*Row) error) error {
+		return t.Scan.walk(ctx, after, upTo, limit, func(r *Row, bad *Unreadable) error {
+			if bad != nil {
+				return nil // the relay makes a dead letter of it, and outbox verify names it
+			}
+			return each(r)
+		})
+	}
+	p.still = func(ctx context.Context, r *Row) (bool, error) {
+		if err := limit.Wait(ctx); err != nil {
+			return false, err
+		}
+		var id gocql.UUID
+		err := t.Scan.Session.Query("SELECT event_id FROM "+t.Scan.Table+" WHERE aggregate_id = ? AND seq = ?", r.Aggregate, r.Seq).
+			WithContext(ctx).Idempotent(true).Scan(&id)
+		if errors.Is(err, gocql.ErrNotFound) {
+			return false, nil
+		}
+		return id == r.Event, err
+	}
+	return p.run(ctx)
+}
+
+// found takes an event that is in a topic off the missing ones.
+func (p *pass) found(id gocql.UUID) {
+	p.v.mu.Lock()
+	defer p.v.mu.Unlock()
+	if _, ok := p.v.missing[p.table][id]; ok {
+		delete(p.v.missing[p.table], id)
+		p.v.metrics.missing.WithLabelValues(p.t.name()).Set(float64(len(p.v.missing[p.table])))
+	}
+}
+
+// lost notes missing events, names them in the log, and has them repaired.
+func (p *pass) lost(ctx context.Context, missing []Row) error {
+	p.v.mu.Lock()
+	known := p.v.missing[p.table]
+	fresh := 0
+	for _, r := range missing {
+		p.confirmed[r.Event] = true
+		if _, ok := known[r.Event]; ok || len(known) >= maxMissing {
+			continue
+		}
+		known[r.Event] = r
+		if fresh++; fresh <= maxNamed {
+			p.v.log.Error("event is missing from its topic", "table", p.t.name(), "event_id", r.Event, "aggregate_id", r.Aggregate, "seq", r.Seq,
+				"topic", r.Topic, "written", time.UnixMicro(r.Written).UTC())
+		}
+	}
+	n := len(known)
+	p.v.mu.Unlock()
+	if fresh > maxNamed {
+		p.v.log.Error("more events are missing; outbox verify names all of them", "table", p.t.name(), "more", fresh-maxNamed)
+	}
+	p.v.metrics.missing.WithLabelValues(p.t.name()).Set(float64(n))
+	p.count("missing", len(missing))
+	if p.t.Repair == nil || len(missing) == 0 {
+		return nil
+	}
+	if p.lostAll += len(missing); p.lostAll > 100 && int64(p.lostAll) > p.checked/100 {
+		// A wrong relay.topics looks like this, and the relay would publish everything again.
+		p.v.log.Error("too many events are missing to be repaired automatically: check relay.topics, then run outbox verify --repair",
+			"table", p.t.name(), "missing", p.lostAll, "checked", p.checked)
+		return nil
+	}
+	slices.SortFunc(missing, bySequence)
+	published, err := p.t.Repair(ctx, missing)
+	if err != nil {
+		return fmt.Errorf("repair: %w", err)
+	}
+	// An answer proves nothing: only the topic does.
+	if err := p.topics.more(ctx, p.add); err != nil {
+		return err
+	}
+	for _, id := range published {
+		if !p.set.has(id) {
+			p.v.log.Error("the relay reported an event as published that is not in its topic", "table", p.t.name(), "event_id", id)
+			continue
+		}
+		delete(p.confirmed, id)
+		p.found(id)
+		p.v.metrics.repaired.WithLabelValues(p.t.name()).Inc()
+		p.v.log.Info("missing event repaired", "table", p.t.name(), "event_id", id)
+	}
+	return nil
+}

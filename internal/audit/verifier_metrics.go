@@ -1,0 +1,30 @@
+package audit
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type verifierMetrics struct {
+	missing, until, lastPass, duration *prometheus.GaugeVec
+	rows, repaired, errors             *prometheus.CounterVec
+}
+
+func newVerifierMetrics(reg prometheus.Registerer) *verifierMetrics {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"table"})
+		reg.MustRegister(g)
+		return g
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"table"}, labels...))
+		reg.MustRegister(c)
+		return c
+	}
+	return &verifierMetrics{
+		missing:  gauge("verify_missing", "Events of the outbox that are in no topic and have no dead letter, confirmed; 10000 means at least so many."),
+		until:    gauge("verify_verified_until_timestamp_seconds", "Write time up to which the last full pass checked all rows."),
+		lastPass: gauge("verify_last_full_pass_timestamp_seconds", "When the last full pass ended."),
+		duration: gauge("verify_pass_duration_seconds", "How long the last full pass took."),
+		rows:     counter("verify_rows_total", "Rows read, by result: published, pending, unverifiable, dead_letter, missing.", "result"),
+		repaired: counter("verify_repaired_total", "Missing events that were published by a repair and then found in their topics."),
+		errors:   counter("verify_errors_total", "Passes that failed."),
+	}
+}

@@ -1,0 +1,275 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// topicSource is how a pass reads topics. sink gets the id of every event and its
+// aggregate, and may end the reading with an error.
+type topicSource interface {
+	// begin forgets what was read and reads the known topics.
+	begin(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error
+	// topic reads a topic unless it was read since begin, and returns the time, in
+	// microseconds, before which the absence of an event proves nothing.
+	topic(ctx context.Context, name string, sink func(id, aggregate gocql.UUID) error) (horizon int64, err error)
+	// more reads what was added to the topics since.
+	more(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error
+	// records is about how many records the known topics hold.
+	records() int64
+}
+
+// pass is one pass over a table.
+type pass struct {
+	v      *Verifier
+	t      *VerifierTable
+	table  int
+	topics topicSource
+	rows   func(ctx context.Context, after, upTo int64, each func(*Row) error) error
+	// still returns whether the row is still there.
+	still func(ctx context.Context, r *Row) (bool, error)
+
+	// confirmed are the events that were missing in this pass.
+	confirmed map[gocql.UUID]bool
+	all       int // ranges
+	checked   int64
+	lostAll   int
+	// until is the write time up to which all segments were checked.
+	until time.Time
+
+	// The segment under way.
+	set         *idSet
+	after, upTo int64
+	limit       int64 // rows written at or after it are pending
+	suspects    map[gocql.UUID]suspect
+	oldest      time.Time // when the first of them was seen
+	waiting     gocql.UUID
+}
+
+// suspect is a row whose event was not in the topics.
+type suspect struct {
+	Row
+	seen time.Time
+}
+
+func (v *Verifier) newPass(table int, topics topicSource) *pass {
+	t := &v.cfg.Tables[table]
+	return &pass{v: v, t: t, table: table, topics: topics, confirmed: make(map[gocql.UUID]bool), all: t.Scan.rangeCount()}
+}
+
+func (p *pass) count(result string, n int) {
+	p.v.metrics.rows.WithLabelValues(p.t.name(), result).Add(float64(n))
+}
+
+// errFull says that a segment has more events than are kept in memory.
+var errFull = errors.New("too many events for one segment")
+
+func (p *pass) run(ctx context.Context) error {
+	began := time.Now()
+	for from, size := 0, p.all; from < p.all; {
+		n, err := p.segment(ctx, from, min(size, p.all-from))
+		switch {
+		case errors.Is(err, errFull) && n > 1:
+			size = max(1, n/2)
+		case err != nil:
+			return err
+		default:
+			from += n
+		}
+	}
+	p.v.mu.Lock()
+	known := p.v.missing[p.table]
+	for id := range known {
+		if !p.confirmed[id] {
+			delete(known, id) // its row is gone, or it is a dead letter
+		}
+	}
+	n := len(known)
+	p.v.mu.Unlock()
+	m, table := p.v.metrics, p.t.name()
+	m.missing.WithLabelValues(table).Set(float64(n))
+	m.until.WithLabelValues(table).Set(float64(p.until.UnixMicro()) / 1e6)
+	m.lastPass.WithLabelValues(table).SetToCurrentTime()
+	m.duration.WithLabelValues(table).Set(time.Since(began).Seconds())
+	p.v.log.Info("verification pass finished", "table", table, "rows_checked", p.checked, "missing", n, "verified_until", p.until.UTC(), "took", time.Since(began).Round(time.Second))
+	return nil
+}
+
+// segment checks ranges and returns how many: fewer than asked for if the topics have
+// too many events for all. With errFull it has checked none of them.
+func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error) {
+	passed, err := p.t.Passed(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read the relay's position: %w", err)
+	}
+	if passed.IsZero() {
+		return 0, errNotKnown
+	}
+	// The position is read before the ends of the topics: what it has passed is in them.
+	if young := time.Now().Add(-p.v.cfg.Window); young.Before(passed) {
+		passed = young
+	}
+	if want := p.topics.records()/int64(p.v.cfg.maxEvents)*11/10 + 1; want > 1 {
+		ranges = min(ranges, max(1, p.all/int(min(want, int64(p.all)))))
+	}
+	p.limit, p.set, p.suspects, p.waiting = passed.UnixMicro(), new(idSet), make(map[gocql.UUID]suspect), gocql.UUID{}
+	p.after, _ = bounds(from, p.all)
+	_, p.upTo = bounds(from+ranges-1, p.all)
+	if err := p.topics.begin(ctx, p.add); err != nil {
+		return ranges, err
+	}
+	for i := from; i < from+ranges; i++ {
+		if err := p.readRange(ctx, i); err != nil {
+			return ranges, err
+		}
+		if err := p.confirmDue(ctx); err != nil {
+			return ranges, err
+		}
+	}
+	if err := p.confirm(ctx); err != nil {
+		return ranges, err
+	}
+	if p.until.IsZero() || passed.Before(p.until) {
+		p.until = passed
+	}
+	return ranges, nil
+}
+
+// add takes an event of a topic.
+func (p *pass) add(id, aggregate gocql.UUID) error {
+	if token := outbox.Token(aggregate); token <= p.after || token > p.upTo {
+		return nil
+	}
+	if p.set.n >= p.v.cfg.maxEvents {
+		return errFull
+	}
+	p.set.add(id)
+	return nil
+}
+
+// readRange checks the rows of a range. After an error it continues with the aggregate
+// that it was at.
+func (p *pass) readRange(ctx context.Context, n int) error {
+	after, upTo := bounds(n, p.all)
+	for attempt, wait := 1, scanRetryMin; ; attempt, wait = attempt+1, 2*wait {
+		var own error
+		err := p.rows(ctx, after, upTo, func(r *Row) error {
+			after = max(after, outbox.Token(r.Aggregate)-1)
+			own = p.row(ctx, r)
+			return own
+		})
+		switch {
+		case err == nil, own != nil, ctx.Err() != nil:
+			return err
+		case attempt == scanAttempts || refused(err):
+			return fmt.Errorf("scan %s: %w", p.t.name(), err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// row checks a row.
+func (p *pass) row(ctx context.Context, r *Row) error {
+	horizon, err := p.topics.topic(ctx, r.Topic, p.add)
+	if err != nil {
+		return err
+	}
+	switch {
+	case p.set.has(r.Event):
+		p.checked++
+		p.count("published", 1)
+		p.found(r.Event)
+	case max(r.Written, r.Deliver) >= p.limit, r.Aggregate == p.waiting:
+		p.waiting = r.Aggregate // later events of the aggregate wait for it
+		p.count("pending", 1)
+	case r.Written < horizon:
+		p.count("unverifiable", 1)
+	default:
+		p.checked++
+		if len(p.suspects) == 0 {
+			p.oldest = time.Now()
+		}
+		if _, ok := p.suspects[r.Event]; !ok {
+			p.suspects[r.Event] = suspect{*r, time.Now()}
+		}
+		if len(p.suspects) >= confirmBatch {
+			return p.confirm(ctx)
+		}
+	}
+	return nil
+}
+
+// confirmDue confirms what has been a suspect for long enough.
+func (p *pass) confirmDue(ctx context.Context) error {
+	if len(p.suspects) == 0 || time.Since(p.oldest) < max(2*p.v.cfg.Window, time.Minute) {
+		return nil
+	}
+	return p.confirm(ctx)
+}
+
+// confirm waits until each suspect was seen a window ago, in which the relay had to come
+// to it if its row was late, and looks again.
+func (p *pass) confirm(ctx context.Context) error {
+	if len(p.suspects) == 0 {
+		return nil
+	}
+	var last time.Time
+	for _, s := range p.suspects {
+		if s.seen.After(last) {
+			last = s.seen
+		}
+	}
+	select {
+	case <-time.After(time.Until(last.Add(p.v.cfg.Window))):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	began := time.Now()
+	if err := p.topics.more(ctx, p.add); err != nil {
+		return err
+	}
+	missing := make(map[gocql.UUID]Row)
+	var ids []gocql.UUID
+	for id, s := range p.suspects {
+		if p.set.has(id) {
+			p.count("published", 1)
+			p.found(id)
+			continue
+		}
+		there, err := p.still(ctx, &s.Row)
+		if err != nil {
+			return fmt.Errorf("read event %s again: %w", id, err)
+		}
+		if there {
+			missing[id] = s.Row
+			ids = append(ids, id)
+		}
+	}
+	if p.t.DeadLetters != nil && len(ids) > 0 {
+		if err := p.t.DeadLetters(ctx, began, ids, func(l Letter) {
+			delete(missing, l.Event)
+			p.count("dead_letter", 1)
+		}); err != nil {
+			return fmt.Errorf("read the dead letters: %w", err)
+		}
+	}
+	p.suspects = make(map[gocql.UUID]suspect)
+	if len(missing) == 0 {
+		return nil
+	}
+	rows := make([]Row, 0, len(missing))
+	for _, r := range missing {
+		rows = append(rows, r)
+	}
+	return p.lost(ctx, rows)
+}

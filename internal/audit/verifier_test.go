@@ -1,0 +1,425 @@
+package audit
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// window is how old events must be to be missing, in tests with engines.
+const window = 5 * time.Millisecond
+
+// verifier makes a verifier of the outbox table, whose relay has passed everything.
+func (b *bundle) verifier(log *strings.Builder, change ...func(*VerifierConfig)) *Verifier {
+	b.t.Helper()
+	check := b.verification()
+	cfg := VerifierConfig{
+		Kafka: check.Kafka, Rate: 1_000_000, Window: window, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(),
+		Tables: []VerifierTable{{
+			Scan: check.Scan, Keyspace: "outbox", Table: "outbox_messages",
+			Passed: func(context.Context) (time.Time, error) { return time.Now(), nil },
+		}},
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return NewVerifier(cfg)
+}
+
+// results is what one pass found, by result.
+func (b *bundle) results(v *Verifier) map[string]int {
+	b.t.Helper()
+	before := make(map[string]float64)
+	names := []string{"published", "pending", "unverifiable", "dead_letter", "missing"}
+	value := func(name string) float64 {
+		return testutil.ToFloat64(v.metrics.rows.WithLabelValues("outbox.outbox_messages", name))
+	}
+	for _, name := range names {
+		before[name] = value(name)
+	}
+	time.Sleep(2 * window) // what was written is old enough
+	if err := v.verify(b.t.Context(), 0); err != nil {
+		b.t.Fatal(err)
+	}
+	out := make(map[string]int)
+	for _, name := range names {
+		if n := int(value(name) - before[name]); n > 0 {
+			out[name] = n
+		}
+	}
+	return out
+}
+
+func (b *bundle) check(v *Verifier, want map[string]int, missing ...outbox.Event) {
+	b.t.Helper()
+	got, ids := fmt.Sprint(b.results(v)), []string{}
+	for _, r := range v.Missing() {
+		ids = append(ids, r.Event.String())
+	}
+	names := []string{}
+	for _, e := range missing {
+		names = append(names, e.ID.String())
+	}
+	slices.Sort(ids)
+	slices.Sort(names)
+	if got != fmt.Sprint(want) || !slices.Equal(ids, names) {
+		b.t.Errorf("pass found %s, missing %v; want %v, missing %v", got, ids, want, names)
+	}
+	if n := testutil.ToFloat64(v.metrics.missing.WithLabelValues("outbox.outbox_messages")); int(n) != len(missing) {
+		b.t.Errorf("verify_missing is %v, want %d", n, len(missing))
+	}
+}
+
+// A pass names what is missing, in topics that rows name, and forgets it when it was
+// published, or its row is gone. Nothing else is missing.
+func TestVerifier_FindsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var log strings.Builder
+	v := b.verifier(&log)
+	b.check(v, map[string]int{})
+	for a := 1; a <= 40; a++ {
+		events := []outbox.Event{event(a, 1), event(a, 2), event(a, 3)}
+		b.write(events...)
+		b.publish(int32(a%3), events...)
+	}
+	lost, gone := event(50, 1), event(51, 2)
+	b.write(lost, event(51, 1), gone, event(51, 3))
+	b.publish(0, event(51, 1), event(51, 3))
+	never := event(53, 1)
+	never.Type = "never-made"
+	b.write(never)
+	b.check(v, map[string]int{"published": 122, "missing": 3}, lost, gone, never)
+	if n := strings.Count(log.String(), "event is missing from its topic"); n != 3 || !strings.Contains(log.String(), "event_id="+lost.ID.String()) {
+		t.Errorf("the log names %d events:\n%s", n, log.String())
+	}
+	b.publish(0, lost)
+	if err := b.session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ? AND seq = 2", gone.AggregateID).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	b.check(v, map[string]int{"published": 123, "missing": 1}, never)
+	if n := strings.Count(log.String(), "event is missing from its topic"); n != 3 {
+		t.Errorf("the log names %d events, want each once:\n%s", n, log.String())
+	}
+	if at := testutil.ToFloat64(v.metrics.lastPass.WithLabelValues("outbox.outbox_messages")); time.Since(time.UnixMilli(int64(at*1000))) > time.Minute {
+		t.Errorf("the last full pass was at %v", at)
+	}
+}
+
+// What the relay has still to come to, what is to be delivered later and what waits for
+// such an event is pending; one with a dead letter is that.
+func TestVerifier_LeavesAloneWhatIsNotMissing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var log strings.Builder
+	passed, dead := time.Time{}, event(3, 1)
+	v := b.verifier(&log, func(c *VerifierConfig) {
+		c.Tables[0].Passed = func(context.Context) (time.Time, error) { return passed, nil }
+		c.Tables[0].DeadLetters = func(_ context.Context, _ time.Time, events []gocql.UUID, each func(Letter)) error {
+			if slices.Contains(events, dead.ID) {
+				each(Letter{Event: dead.ID, State: LetterClosed})
+			}
+			return nil
+		}
+	})
+	if err := v.verify(t.Context(), 0); !errors.Is(err, errNotKnown) {
+		t.Errorf("verify() error = %v, want %v", err, errNotKnown)
+	}
+	b.write(dead)
+	later := event(1, 1)
+	later.DeliverAt = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	b.write(later, event(1, 2))
+	passed = time.Now()
+	time.Sleep(2 * time.Millisecond)
+	b.write(event(5, 1), event(7, 1))
+	b.publish(0, event(7, 1))
+	b.check(v, map[string]int{"published": 1, "pending": 3, "dead_letter": 1})
+	v.cfg.Window, passed = time.Hour, time.Now()
+	b.check(v, map[string]int{"published": 1, "pending": 4})
+}
+
+// An event that its topic may have deleted, or compacted away, is not missing.
+func TestVerifier_RetentionAndCompaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var log strings.Builder
+	v := b.verifier(&log)
+	adm := kadm.NewClient(b.client)
+	b.write(event(1, 1), event(2, 1), event(2, 2)) // 1 goes to topic A, 2 to B
+	b.publish(0, event(1, 1), event(2, 1), event(2, 2))
+	if _, err := adm.DeleteRecords(t.Context(), kadm.Offsets{"A": {0: {Topic: "A", Partition: 0, At: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	compact := "compact"
+	if _, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "cleanup.policy", Value: &compact}}, "B"); err != nil {
+		t.Fatal(err)
+	}
+	b.check(v, map[string]int{"unverifiable": 3})
+}
+
+// A record of a transaction that was aborted is in no topic, for its consumers.
+func TestVerifier_AbortedTransactions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var log strings.Builder
+	v := b.verifier(&log)
+	committed, aborted := event(1, 1), event(3, 1)
+	b.write(committed, aborted)
+	producer, err := kgo.NewClient(kgo.SeedBrokers(b.seeds...), kgo.TransactionalID("test"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	plain := b.client
+	b.client = producer
+	for _, e := range []outbox.Event{committed, aborted} {
+		if err := producer.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		b.publish(0, e)
+		if err := producer.EndTransaction(t.Context(), kgo.TransactionEndTry(e.ID == committed.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.client = plain
+	b.check(v, map[string]int{"published": 1, "missing": 1}, aborted)
+}
+
+// Missing events go to the relay; one whose repair was reported as published and that is
+// not in its topic stays missing. Too many at once look like a wrong setting.
+func TestVerifier_Repairs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var log strings.Builder
+	good, bad := event(1, 1), event(3, 1)
+	asked := 0
+	v := b.verifier(&log, func(c *VerifierConfig) {
+		c.Tables[0].Repair = func(_ context.Context, missing []Row) (published []gocql.UUID, err error) {
+			for _, r := range missing {
+				asked++
+				published = append(published, r.Event)
+				if r.Event == good.ID {
+					b.publish(0, good)
+				}
+			}
+			return published, nil
+		}
+	})
+	b.write(good, bad)
+	b.check(v, map[string]int{"missing": 2}, bad)
+	if n := testutil.ToFloat64(v.metrics.repaired.WithLabelValues("outbox.outbox_messages")); n != 1 || !strings.Contains(log.String(), "reported an event as published that is not in its topic") {
+		t.Errorf("%v events were repaired, want 1:\n%s", n, log.String())
+	}
+	for a := 10; a < 120; a++ {
+		b.write(event(a, 1))
+	}
+	asked = 0
+	b.results(v)
+	if asked != 0 || !strings.Contains(log.String(), "too many events are missing") {
+		t.Errorf("the relay was asked for %d events:\n%s", asked, log.String())
+	}
+}
+
+// synthetic is a table of n rows and a topic with their events, without engines.
+type synthetic struct {
+	rows    int
+	lost    map[int]bool
+	late    map[int]bool // in the topic only when it is read again
+	read    int          // how often the topic was
+	horizon int64
+}
+
+// id is the id of event i, and of its aggregate; the tokens of aggregates grow with i.
+func (s *synthetic) id(i int) gocql.UUID {
+	var id gocql.UUID
+	binary.BigEndian.PutUint64(id[:8], uint64(i)*0x9e3779b97f4a7c15)
+	binary.BigEndian.PutUint64(id[8:], uint64(i)+1)
+	return id
+}
+
+func (s *synthetic) each(more bool, sink func(id, aggregate gocql.UUID) error) error {
+	s.read++
+	for i := range s.rows {
+		if s.lost[i] || s.late[i] != more {
+			continue
+		}
+		if err := sink(s.id(i), s.id(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *synthetic) begin(_ context.Context, sink func(id, aggregate gocql.UUID) error) error {
+	return s.each(false, sink)
+}
+
+func (s *synthetic) topic(context.Context, string, func(id, aggregate gocql.UUID) error) (int64, error) {
+	return s.horizon, nil
+}
+
+func (s *synthetic) more(_ context.Context, sink func(id, aggregate gocql.UUID) error) error {
+	return s.each(true, sink)
+}
+func (s *synthetic) records() int64 { return int64(s.rows) }
+
+// pass makes a pass over it.
+func (s *synthetic) pass(t testing.TB, log *strings.Builder, maxEvents int) *pass {
+	t.Helper()
+	v := NewVerifier(VerifierConfig{
+		Window: 150 * time.Second, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(), maxEvents: maxEvents,
+		Tables: []VerifierTable{{Scan: &Scan{}, Keyspace: "k", Table: "t", Passed: func(context.Context) (time.Time, error) { return time.Now(), nil }}},
+	})
+	// As a database has them: by token. Four bytes for a row say where it is.
+	order := make([]uint32, s.rows)
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int {
+		x, y := outbox.Token(s.id(int(a))), outbox.Token(s.id(int(b)))
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	p := v.newPass(0, s)
+	at := 0
+	p.rows = func(_ context.Context, after, upTo int64, each func(*Row) error) error {
+		for at > 0 && outbox.Token(s.id(int(order[at-1]))) > after {
+			at-- // a segment that was too large begins again
+		}
+		for ; at < len(order); at++ {
+			id := s.id(int(order[at]))
+			if token := outbox.Token(id); token <= after {
+				continue
+			} else if token > upTo {
+				return nil
+			}
+			if err := each(&Row{Event: id, Aggregate: id, Seq: 1, Topic: "T", Written: 1}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	p.still = func(context.Context, *Row) (bool, error) { return true, nil }
+	return p
+}
+
+// With fewer ids in memory than there are events, a pass reads the topics more often and
+// finds the same. What comes to its topic within a window of its discovery is not missing.
+func TestVerifier_Segments(t *testing.T) {
+	t.Parallel()
+	for _, maxEvents := range []int{100_000, 20_000, 3000} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			s := &synthetic{rows: 20_000, lost: map[int]bool{7: true, 12_345: true}, late: map[int]bool{3: true, 19_999: true}}
+			p := s.pass(t, &log, maxEvents)
+			if err := p.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var missing []gocql.UUID
+			for _, r := range p.v.Missing() {
+				missing = append(missing, r.Event)
+			}
+			if len(missing) != 2 || !slices.Contains(missing, s.id(7)) || !slices.Contains(missing, s.id(12_345)) || p.checked != 20_000 {
+				t.Errorf("with %d ids in memory: missing %v of %d checked", maxEvents, missing, p.checked)
+			}
+			if many := s.read > 6; many != (maxEvents == 3000) {
+				t.Errorf("with %d ids in memory the topic was read %d times", maxEvents, s.read)
+			}
+		})
+	}
+}
+
+// A full pass fits in its memory: 300 MB for 10 million rows, which VERIFY_ROWS=10000000
+// tries; a hundredth of both always.
+func TestVerifier_Memory(t *testing.T) {
+	rows := 200_000
+	if testing.Short() {
+		rows = 50_000
+	}
+	if n, err := strconv.Atoi(os.Getenv("VERIFY_ROWS")); err == nil {
+		rows = n
+	}
+	var log strings.Builder
+	s := &synthetic{rows: rows, lost: map[int]bool{rows / 2: true}}
+	p := s.pass(t, &log, rows/2) // as 10 million and the default
+	p.v.cfg.Window = time.Millisecond
+	runtime.GC()
+	debug.FreeOSMemory()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	level := func() uint64 { metrics.Read(sample); return sample[0].Value.Uint64() }
+	before := level()
+	var peak atomic.Uint64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				peak.Store(max(peak.Load(), level()))
+			}
+		}
+	}()
+	began := time.Now()
+	if err := p.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	close(stop)
+	<-stopped
+	used := int64(peak.Load()) - int64(before)
+	t.Logf("%d rows in %s, topics read %d times: %d MB at most, %.1f bytes a row", rows, took.Round(time.Millisecond), s.read, used>>20, float64(used)/float64(rows))
+	if limit := int64(30*rows) + 8<<20; used > limit {
+		t.Errorf("%d bytes at most, want at most %d", used, limit)
+	}
+	if len(p.v.Missing()) != 1 {
+		t.Errorf("%d are missing, want 1", len(p.v.Missing()))
+	}
+}
+
+func TestIDSet(t *testing.T) {
+	t.Parallel()
+	s, gen := new(idSet), &synthetic{}
+	for i := range 5000 {
+		s.add(gen.id(2 * i))
+		if i%1000 == 0 && !s.has(gen.id(2*i)) {
+			t.Errorf("%d was added and is not found", 2*i)
+		}
+	}
+	for i := range 10_000 {
+		if s.has(gen.id(i)) != (i%2 == 0) {
+			t.Fatalf("has(%d) = %t", i, i%2 != 0)
+		}
+	}
+	if s.has(gocql.UUID{}) || s.n != 5000 || math.MaxInt64 != always {
+		t.Error("the zero id is found, or some are lost")
+	}
+}

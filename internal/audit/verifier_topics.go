@@ -1,0 +1,291 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// topicStall is how long the reading of a topic may bring nothing before it fails.
+const topicStall = time.Minute
+
+// topicReader reads the ids of events out of topics, to the end of what is committed.
+type topicReader struct {
+	kafka func(...kgo.Opt) (*kgo.Client, error)
+	alive time.Time // rows of before it have expired; zero if none does
+	limit *rate.Limiter
+
+	client *kgo.Client // for metadata; nil before the first use
+	known  []string
+	states map[string]*topicState // those read since begin
+	held   int64                  // records of the known topics
+}
+
+// topicState is a topic that was read.
+type topicState struct {
+	horizon int64
+	next    map[int32]int64
+}
+
+// always is a horizon before which every write is.
+const always = math.MaxInt64
+
+func newTopicReader(kafka func(...kgo.Opt) (*kgo.Client, error), topics []string, alive time.Time, limit *rate.Limiter) *topicReader {
+	known := slices.Clone(topics)
+	slices.Sort(known)
+	return &topicReader{kafka: kafka, alive: alive, limit: limit, known: slices.Compact(known), states: make(map[string]*topicState)}
+}
+
+func (t *topicReader) close() {
+	if t.client != nil {
+		t.client.Close()
+	}
+}
+
+func (t *topicReader) records() int64 { return t.held }
+
+func (t *topicReader) begin(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error {
+	t.states, t.held = make(map[string]*topicState), 0
+	return t.read(ctx, t.known, sink)
+}
+
+func (t *topicReader) topic(ctx context.Context, name string, sink func(id, aggregate gocql.UUID) error) (int64, error) {
+	if s := t.states[name]; s != nil {
+		return s.horizon, nil
+	}
+	if !slices.Contains(t.known, name) {
+		t.known = append(t.known, name)
+	}
+	if err := t.read(ctx, []string{name}, sink); err != nil {
+		return 0, err
+	}
+	return t.states[name].horizon, nil
+}
+
+func (t *topicReader) more(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error {
+	return t.read(ctx, t.known, sink)
+}
+
+// read reads topics on to their ends.
+func (t *topicReader) read(ctx context.Context, names []string, sink func(id, aggregate gocql.UUID) error) error {
+	if len(names) == 0 {
+		return nil
+	}
+	if t.client == nil {
+		var err error
+		if t.client, err = t.kafka(); err != nil {
+			return err
+		}
+	}
+	adm := kadm.NewClient(t.client)
+	details, err := adm.ListTopics(ctx, names...)
+	if err != nil {
+		return fmt.Errorf("list the topics: %w", err)
+	}
+	var there, fresh []string
+	for _, name := range names {
+		d, ok := details[name]
+		absent := !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition)
+		if !absent && d.Err != nil {
+			return fmt.Errorf("topic %s: %w", name, d.Err)
+		}
+		if t.states[name] == nil {
+			t.states[name] = &topicState{}
+		}
+		switch s := t.states[name]; {
+		case absent && len(s.next) > 0:
+			return fmt.Errorf("topic %s was deleted", name)
+		case absent:
+		case s.next == nil:
+			s.next, s.horizon = make(map[int32]int64), always
+			there, fresh = append(there, name), append(fresh, name)
+		default:
+			there = append(there, name)
+		}
+	}
+	if len(fresh) > 0 {
+		if err := t.locate(ctx, adm, fresh); err != nil {
+			for _, name := range fresh {
+				delete(t.states, name)
+			}
+			return err
+		}
+	}
+	there = slices.DeleteFunc(there, func(name string) bool { return t.states[name].horizon == always })
+	if len(there) == 0 {
+		return nil
+	}
+	ends, err := adm.ListCommittedOffsets(ctx, there...)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("list the ends of the topics: %w", err)
+	}
+	from := make(map[string]map[int32]kgo.Offset)
+	left := make(map[string]map[int32]int64)
+	ends.Each(func(end kadm.ListedOffset) {
+		next := t.states[end.Topic].next[end.Partition]
+		if end.Offset < next {
+			err = fmt.Errorf("%s[%d] ends at %d and was read up to %d: it was made anew or lost records", end.Topic, end.Partition, end.Offset, next)
+		}
+		if end.Offset <= next {
+			return
+		}
+		if from[end.Topic] == nil {
+			from[end.Topic], left[end.Topic] = make(map[int32]kgo.Offset), make(map[int32]int64)
+		}
+		from[end.Topic][end.Partition], left[end.Topic][end.Partition] = kgo.NewOffset().At(next), end.Offset
+		if slices.Contains(fresh, end.Topic) {
+			t.held += end.Offset - next
+		}
+	})
+	if err != nil || len(from) == 0 {
+		return err
+	}
+	return t.consume(ctx, from, left, sink)
+}
+
+// locate finds where topics begin, and from when on they have everything: the absence of
+// an older event proves nothing, nor does any absence from a compacted topic.
+func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []string) error {
+	configs, err := adm.DescribeTopicConfigs(ctx, names...)
+	if err != nil {
+		return fmt.Errorf("read the topics' settings: %w", err)
+	}
+	for _, c := range configs {
+		if c.Err != nil {
+			return fmt.Errorf("read the settings of topic %s, which needs DESCRIBE_CONFIGS: %w", c.Name, c.Err)
+		}
+		i := slices.IndexFunc(c.Configs, func(k kadm.Config) bool { return k.Key == "cleanup.policy" })
+		if i < 0 || !strings.Contains(c.Configs[i].MaybeValue(), "compact") {
+			t.states[c.Name].horizon = 0
+		}
+	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return t.states[name].horizon == always })
+	if len(names) == 0 {
+		return nil
+	}
+	list := func(f func(context.Context, ...string) (kadm.ListedOffsets, error)) kadm.ListedOffsets {
+		if err != nil {
+			return nil
+		}
+		var out kadm.ListedOffsets
+		if out, err = f(ctx, names...); err == nil {
+			err = out.Error()
+		}
+		return out
+	}
+	after := func(milli int64) func(context.Context, ...string) (kadm.ListedOffsets, error) {
+		return func(ctx context.Context, names ...string) (kadm.ListedOffsets, error) {
+			return adm.ListOffsetsAfterMilli(ctx, milli, names...)
+		}
+	}
+	// Retention goes on concurrently: the oldest record is looked up after the start, so
+	// that it is never older than what is read.
+	starts := list(adm.ListStartOffsets)
+	first := starts
+	if !t.alive.IsZero() {
+		first = list(after(t.alive.Add(-clockSkew).UnixMilli()))
+	}
+	oldest := list(after(0))
+	if err != nil {
+		return fmt.Errorf("list the offsets of the topics: %w", err)
+	}
+	now := time.Now()
+	starts.Each(func(start kadm.ListedOffset) {
+		s := t.states[start.Topic]
+		at := start.Offset
+		if o, ok := first.Lookup(start.Topic, start.Partition); ok {
+			at = max(at, o.Offset)
+		}
+		s.next[start.Partition] = at
+		if start.Offset > 0 {
+			horizon := now
+			if o, ok := oldest.Lookup(start.Topic, start.Partition); ok && o.Timestamp > 0 {
+				horizon = time.UnixMilli(o.Timestamp)
+			}
+			s.horizon = max(s.horizon, horizon.Add(clockSkew).UnixMicro())
+		}
+		if !t.alive.IsZero() {
+			s.horizon = max(s.horizon, t.alive.UnixMicro())
+		}
+	})
+	return nil
+}
+
+// consume reads partitions from their offsets until all have reached their ends.
+func (t *topicReader) consume(ctx context.Context, from map[string]map[int32]kgo.Offset, left map[string]map[int32]int64, sink func(id, aggregate gocql.UUID) error) error {
+	client, err := t.kafka(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxBytes(8<<20), kgo.MaxConcurrentFetches(2))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for len(left) > 0 {
+		polling, cancel := context.WithTimeout(ctx, topicStall)
+		fetches := client.PollRecords(polling, t.limit.Burst())
+		stalled := polling.Err() != nil
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n := 0
+		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+			if f.Err != nil && !stalled && err == nil {
+				err = fmt.Errorf("read %s[%d]: %w", f.Topic, f.Partition, f.Err)
+			}
+			n += len(f.Records)
+			if err == nil {
+				err = t.take(&f, left, sink)
+			}
+		})
+		if n == 0 && stalled {
+			err = fmt.Errorf("the topics brought nothing for %s", topicStall)
+		}
+		if err == nil {
+			err = t.limit.WaitN(ctx, min(n, t.limit.Burst()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32]int64, sink func(id, aggregate gocql.UUID) error) error {
+	for _, r := range f.Records {
+		t.states[r.Topic].next[r.Partition] = r.Offset + 1
+		if r.Attrs.IsControl() {
+			continue
+		}
+		e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+		if err != nil {
+			continue // not an event of an outbox
+		}
+		if e.EditOf != "" {
+			e.ID = outbox.IDOf(e.EditOf) // an edited dead letter is the event in the outbox
+		}
+		if err := sink(e.ID, e.AggregateID); err != nil {
+			return err
+		}
+	}
+	if end, ok := left[f.Topic][f.Partition]; ok && t.states[f.Topic].next[f.Partition] >= end {
+		if delete(left[f.Topic], f.Partition); len(left[f.Topic]) == 0 {
+			delete(left, f.Topic)
+		}
+	}
+	return nil
+}

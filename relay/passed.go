@@ -1,0 +1,58 @@
+package relay
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Passed returns the write time up to which the relay of this configuration, all its
+// shards together, has published what its CDC log has shown, by its checkpoints. It is
+// zero if that is not known: a shard never ran, or has a scan of the outbox table to
+// finish. It reads only, and needs Session, Keyspace, Name and the table of cfg.
+func Passed(ctx context.Context, cfg Config) (passed time.Time, err error) {
+	cfg = cfg.withDefaults()
+	table, _, err := readTable(ctx, &cfg)
+	if err != nil {
+		return passed, err
+	}
+	count := cfg.Shard.Count
+	if count == 0 {
+		agreement := Agreement{Session: cfg.Session, Keyspace: cfg.Keyspace, Name: cfg.Name}
+		if count, err = agreement.Shards(ctx); err != nil {
+			return passed, err
+		}
+	}
+	for i := range max(count, 1) {
+		shard := Shard{Index: i, Count: count}
+		own := portionOf(shard, table)
+		if own.none() {
+			continue // another shard carries the table whole
+		}
+		at, err := passedBy(ctx, &cfg, shard.Name(cfg.Name), &own)
+		if err != nil || at.IsZero() {
+			return time.Time{}, err
+		}
+		if passed.IsZero() || at.Before(passed) {
+			passed = at
+		}
+	}
+	return passed, nil
+}
+
+// passedBy is Passed for one shard.
+func passedBy(ctx context.Context, cfg *Config, name string, own *portion) (time.Time, error) {
+	table := cfg.TableKeyspace + "." + cfg.Table
+	scans, err := newCQLBackfills(cfg.Session, cfg.Keyspace, name, table).load(ctx)
+	if err != nil || slices.ContainsFunc(scans, func(r backfillRow) bool { return r.state == backfillRunning }) {
+		return time.Time{}, err
+	}
+	store := newCQLCheckpoints(cfg.Session, cfg.Keyspace, name, table)
+	generation, _, err := store.Start(ctx)
+	if err != nil || generation.IsZero() {
+		return time.Time{}, err
+	}
+	generations := &ownGenerations{&cqlGenerations{session: cfg.Session, keyspace: cfg.TableKeyspace, table: cfg.Table}, own}
+	back := readback{cfg: cfg, store: store, source: generations}
+	return back.mark(ctx)
+}

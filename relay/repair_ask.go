@@ -1,0 +1,82 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+)
+
+// answerPoll is how often a requester reads the answers.
+const answerPoll = time.Second
+
+// Publish asks for events, waits for the answers until the deadline, and deletes the
+// requests. A request without a final answer by then is returned as it is; the relay
+// may still publish its event if it was taken. An event that somebody else has asked
+// for is not asked for again: its answer is waited for, and left to the other.
+func (r *Repairs) Publish(ctx context.Context, events []Repair, deadline time.Time) (answers []Repair, err error) {
+	all, err := r.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	others := make(map[gocql.UUID]Repair)
+	for _, q := range all {
+		if !q.State.Final() {
+			others[q.EventID] = q
+		}
+	}
+	open, mine := make(map[gocql.UUID]Repair, len(events)), make(map[gocql.UUID]bool)
+	for _, q := range events {
+		if other, ok := others[q.EventID]; ok {
+			open[other.ID] = other
+			continue
+		}
+		if err := r.Ask(ctx, &q); err != nil {
+			return nil, err
+		}
+		open[q.ID], mine[q.ID] = q, true
+	}
+	for {
+		if all, err = r.All(ctx); err != nil {
+			return nil, err
+		}
+		late := !time.Now().Before(deadline)
+		for _, a := range all {
+			if _, ok := open[a.ID]; !ok || !a.State.Final() && !late {
+				continue
+			}
+			delete(open, a.ID)
+			if mine[a.ID] {
+				if err := r.Forget(ctx, a.ID); err != nil {
+					return nil, err
+				}
+			}
+			answers = append(answers, a)
+		}
+		for id, q := range open {
+			if late || !mine[id] && !has(all, id) { // it expired, or somebody deleted it
+				q.State, q.Detail = RepairUnknown, "the request is gone"
+				answers = append(answers, q)
+				delete(open, id)
+			}
+		}
+		if len(open) == 0 {
+			return answers, nil
+		}
+		if again.Wait(ctx, answerPoll) != nil {
+			return nil, fmt.Errorf("interrupted while the relay repairs %d events, which it may still publish: %w", len(open), context.Cause(ctx))
+		}
+	}
+}
+
+func has(all []Repair, id gocql.UUID) bool {
+	for i := range all {
+		if all[i].ID == id {
+			return true
+		}
+	}
+	return false
+}
