@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -65,6 +66,9 @@ func (p *publisher) mayWrite(l *lane, it *item) bool {
 	if l.ended != nil || !p.letters.on() {
 		return false
 	}
+	if it.death != nil && it.death.class == classBehind && l.outstanding == 0 {
+		it.death = nil // the producer has nothing before it any more
+	}
 	if it.death != nil && it.death.class != classBreakerOpen {
 		return true
 	}
@@ -120,7 +124,7 @@ func (p *publisher) writeFront(l *lane) bool {
 		return false
 	}
 	it := l.firstQueued()
-	if it == nil || !p.mayWrite(l, it) {
+	if it == nil || l.failed != nil || !p.mayWrite(l, it) {
 		l.writing = false
 		p.pump(l)
 		p.rest(l)
@@ -131,7 +135,7 @@ func (p *publisher) writeFront(l *lane) bool {
 	if !strict {
 		key = it.event.ID
 	}
-	behind := strict && p.letters.blocks(l.id)
+	behind := strict && (p.letters.blocks(l.id) || l.outstanding > 0)
 	letter := p.letterOf(it, behind)
 	spill := p.breaker.status.State == BreakerOpen || letter.ErrorClass == classBreakerOpen || letter.ErrorClass == classAttemptsUsed
 	p.letters.writing++
@@ -298,6 +302,9 @@ func codeOf(err error) string {
 // settle ends an item that is out or a dead letter. Called locked.
 func (p *publisher) settle(l *lane, it *item, published bool) {
 	it.state = acked
+	if i := slices.Index(l.items, it); i > 0 { // behind records that the producer has
+		l.items = slices.Delete(l.items, i, i+1)
+	}
 	l.pop()
 	// Settled before it counts as done, and under the lock: who waits for the
 	// last event saves the checkpoints next.

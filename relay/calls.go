@@ -136,6 +136,37 @@ func (p *publisher) strike(c *call, cause error) {
 	p.nudge()
 }
 
+// answersOthers reports whether the broker is well as far as others can tell, so that
+// what the call waits for is the trouble of single partitions, which have flows of
+// their own: it acknowledged something in the second half of the time that the call
+// had, or it answers requests and one partition alone has records outstanding. Called
+// locked.
+func (p *publisher) answersOthers(c *call, now time.Time) bool {
+	if p.acked.Sub(c.began) > p.cfg.AttemptTimeout/2 {
+		return true
+	}
+	open := 0
+	for _, f := range p.flows {
+		if f.open > 0 {
+			open++
+		}
+	}
+	return open == 1 && p.breaker.status.State == BreakerClosed && now.UnixNano()-p.heard.Load() < int64(p.cfg.AttemptTimeout)/2
+}
+
+// excuse ends a call that the breaker is not to count. Its records stay with the
+// producer. Called locked.
+func (p *publisher) excuse(c *call) {
+	p.calls = slices.DeleteFunc(p.calls, func(o *call) bool { return o == c })
+	if p.call == c {
+		p.call = nil
+	}
+	if c.done != nil {
+		c.done(errMerged)
+		c.done = nil
+	}
+}
+
 func minTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -181,12 +212,19 @@ func (p *publisher) look() time.Duration {
 	now := time.Now()
 	p.breaker.look()
 	for _, c := range p.calls {
-		if now.Sub(c.began) >= p.cfg.AttemptTimeout {
+		switch {
+		case now.Sub(c.began) < p.cfg.AttemptTimeout:
+			continue
+		case p.answersOthers(c, now):
+			p.excuse(c)
+		case now.Sub(lastOf(c.began, p.acked)) >= p.cfg.AttemptTimeout:
 			p.strike(c, errNoAnswer)
-			break
+		default:
+			continue
 		}
+		break // the list has changed
 	}
-	p.lookAtFlows(now)
+	p.checkFlows(now)
 	p.answerBreaker()
 	p.pumpRefused()
 	switch {

@@ -75,9 +75,9 @@ func (p *publisher) conditions(ctx context.Context) conditions {
 	case !p.struck.IsZero() && quiet < p.cfg.ConditionBroker:
 		out[dlq.ConditionBroker] = fmt.Sprintf("%s: a call failed %s ago, less than %s", dlq.ConditionBroker, quiet.Round(time.Second), p.cfg.ConditionBroker)
 	default:
-		for topic, f := range p.flows {
+		for key, f := range p.flows {
 			if f.stalled {
-				out[dlq.ConditionBroker] = fmt.Sprintf("%s: topic %s acknowledges nothing", dlq.ConditionBroker, topic)
+				out[dlq.ConditionBroker] = fmt.Sprintf("%s: partition %d of topic %s acknowledges nothing", dlq.ConditionBroker, key.part, key.topic)
 			}
 		}
 	}

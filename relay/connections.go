@@ -39,6 +39,9 @@ var errDisconnected = errors.New("the connection to the broker was lost")
 // OnBrokerE2E notes that records were on their way, in case an answer is quicker
 // than OnBrokerWrite, and that an answer will not come.
 func (h connections) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
+	if e.Err() == nil && e.BytesRead > 0 {
+		h.p.heard.Store(time.Now().UnixNano())
+	}
 	if key != int16(kmsg.Produce) {
 		return
 	}

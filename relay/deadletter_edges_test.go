@@ -206,6 +206,10 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		b.submit(all[0], nil)
 		b.drain(time.Minute)
 		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+		for i := range 6 { // of more than one partition: a single one does not open the breaker
+			all = append(all, event(20+i, 1, "OrderUpdated"))
+			b.submit(all[len(all)-1], nil)
+		}
 		b.submit(all[1], nil)
 		time.Sleep(time.Second)
 		ended := make(chan error, 1)

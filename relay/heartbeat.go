@@ -274,7 +274,8 @@ func message(err error) string {
 	return err.Error()
 }
 
-// stalledTopics are those that acknowledge nothing while others do; nil-safe.
+// stalledTopics are those with a partition that acknowledges nothing while others do;
+// nil-safe.
 func (p *publisher) stalledTopics() []string {
 	out := []string{}
 	if p == nil {
@@ -282,11 +283,11 @@ func (p *publisher) stalledTopics() []string {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for topic, f := range p.flows {
+	for key, f := range p.flows {
 		if f.stalled {
-			out = append(out, topic)
+			out = append(out, key.topic)
 		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }

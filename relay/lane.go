@@ -20,8 +20,8 @@ type lane struct {
 	line line
 
 	items       []*item
-	outstanding int    // items with the producer
-	topic       string // their topic
+	outstanding int     // items with the producer
+	part        partKey // where they go
 	// partition is where the outstanding items went, -1 without any. It is read
 	// by the partitioner, which runs with and without the publisher's lock.
 	partition atomic.Int32
@@ -42,7 +42,7 @@ type lane struct {
 	// suspect says that the front item was refused. It is sent alone, because a
 	// refusal fails everything that was buffered for the partition.
 	suspect bool
-	probed  string // the topic that it is or was the probe of
+	probed  partKey // the partition that it is or was the probe of
 	hold    *Hold
 	// writing says that a dead letter of the lane is being written.
 	writing bool
@@ -63,6 +63,7 @@ type item struct {
 	event    outbox.Event
 	written  int64 // write time in microseconds, 0 if unknown
 	topic    string
+	part     partKey // where it was sent to
 	topicErr error
 	bytes    int64
 	state    itemState

@@ -53,6 +53,8 @@ type letters struct {
 	writing, strict, underWay int
 	// died is when the last event without a number became a dead letter.
 	died time.Time
+	// passed is up to which write time, in microseconds, the sweep has read the log.
+	passed int64
 }
 
 type letterKey struct {
@@ -79,6 +81,10 @@ type letterRef struct {
 	at    int64
 	group *letterGroup // nil for one that follows another
 	asked bool         // an operator wants it now, whatever its strategy
+	// after is a write time in microseconds, 0 for none: the replay waits until the
+	// sweep has read up to there, because events before this one may be no dead
+	// letters and may still be to come.
+	after int64
 }
 
 const (

@@ -103,6 +103,14 @@ func (d *deadLetters) note(p *publisher) {
 			id: e.EventID, seq: e.Sequence, at: notBefore(atOfEntry(e, false), e.DeliverAt), group: p.letters.group(e.Rule, e.FailureKey),
 		}, spill)
 	}
+	// A chain whose first letter follows an event that is none: either that was settled
+	// since, or a relay before this one had it with its producer when it ended.
+	for i := range d.entries {
+		e := &d.entries[i]
+		if c, ok := p.letters.chains[outbox.IDOf(e.AggregateID)]; ok && c.head().id == e.EventID && e.ErrorClass == classBehind && e.Sequence > 1 {
+			c.head().after = e.WrittenAt
+		}
+	}
 	if n := len(d.entries); n > 0 {
 		p.log.Info("dead letters wait", "letters", n, "chains", len(p.letters.chains))
 	}
@@ -162,6 +170,9 @@ func (d *deadLetters) know(p *publisher) {
 		// either: others may have passed it.
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
 			if known, ok := p.memory.line(agg); ok {
+				if c := p.letters.chains[agg]; c != nil && c.head().id == e.EventID && known.next == e.Sequence {
+					c.head().after = 0 // the one before it is in its topic
+				}
 				p.memory.keep(agg, p.memory.advance(agg, known, e.Sequence))
 			}
 		}

@@ -132,7 +132,8 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	gauge("relay_aggregates_held", "Aggregates held because an event of theirs cannot be published.", func() float64 {
 		return float64(r.publisher.Load().state().held)
 	})
-	gauge("relay_topics_stalled", "Topics that acknowledge nothing while others do.", func() float64 { return float64(len(r.publisher.Load().state().stalled)) })
+	gauge("relay_topics_stalled", "Topics with a partition that acknowledges nothing while others do.", func() float64 { return float64(len(r.publisher.Load().stalledTopics())) })
+	gauge("relay_partitions_stalled", "Partitions that acknowledge nothing while others do.", func() float64 { return float64(len(r.publisher.Load().state().stalled)) })
 	gauge("relay_streams_held", "Streams held because of a row that cannot be read.", func() float64 { return float64(r.streams.heldCount()) })
 	gauge("relay_oldest_unacknowledged_seconds", "Age, since the sweep read it or the producer has it, of the oldest change that is not acknowledged.", func() float64 {
 		return r.oldestAge(time.Now()).Seconds()

@@ -308,6 +308,7 @@ func (p *publisher) pass(upTo int64, every time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.memory.pass(upTo, time.Now(), every)
+	p.letters.passed = max(p.letters.passed, upTo)
 }
 
 // memoryFull says that the tail is to wait for the sweep.

@@ -27,13 +27,6 @@ func (p *publisher) answerBreaker() {
 		for l := range p.sending {
 			l.ctx.giveUp()
 		}
-		// Lanes that wait for a topic need not wait for the broker.
-		for topic, lanes := range p.waiting {
-			for _, l := range lanes {
-				l.paused = false
-			}
-			p.waiting[topic] = nil
-		}
 	case BreakerHalfOpen, BreakerClosed:
 		p.wake() // dead letters go first where they come first
 	}

@@ -52,20 +52,26 @@ type publisher struct {
 	// handed counts the records given to the producer; wired is its value when a
 	// produce request was last written: later records were in none.
 	handed, wired atomic.Uint64
+	heard         atomic.Int64  // when a broker last answered a request, in Unix nanoseconds
 	nudged        chan struct{} // makes watch look
 	broken        chan error    // connections that failed
 	woken         chan struct{} // makes the replayer look
 	burying       chan struct{} // holds a token per dead letter being written
 
-	mu         sync.Mutex
-	closed     bool
-	breaker    *breaker
-	call       *call   // what is sent now is part of it
-	calls      []*call // those with records under way
-	struck     time.Time
-	doubt      bool                  // a call failed, and none was answered since
-	refused    map[*lane]struct{}    // lanes that admit sent away
-	flows      map[string]*topicFlow // topics with records outstanding
+	mu      sync.Mutex
+	closed  bool
+	breaker *breaker
+	call    *call   // what is sent now is part of it
+	calls   []*call // those with records under way
+	struck  time.Time
+	acked   time.Time             // when a record was last acknowledged
+	doubt   bool                  // a call failed, and none was answered since
+	refused map[*lane]struct{}    // lanes that admit sent away
+	flows   map[partKey]*partFlow // partitions with records outstanding
+	stuck   struct {              // what the producer has of stalled partitions
+		open  int
+		bytes int64
+	}
 	pinging    bool
 	asking     int // callers of attempt
 	letters    *letters
@@ -79,8 +85,7 @@ type publisher struct {
 	tailed     tailTrack
 	older      *olderRows                   // what a backfill has still to hand on, nil without one
 	claims     map[gocql.UUID]chan struct{} // aggregates that one caller fills a gap of
-	waiting    map[string][]*lane           // by topic that is being made
-	probes     map[string]*probe            // by topic with a suspect
+	probes     map[partKey]*probe           // by partition with a suspect
 	topicNames map[topicKey]topicEntry
 }
 
@@ -107,15 +112,14 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		claims:     make(map[gocql.UUID]chan struct{}),
 		topicNames: make(map[topicKey]topicEntry),
 		held:       make(map[gocql.UUID]*Hold),
-		waiting:    make(map[string][]*lane),
-		probes:     make(map[string]*probe),
+		probes:     make(map[partKey]*probe),
 		topics:     newTopics(cfg),
 		partitions: partitionCounts{log: cfg.Logger},
 		larger:     make(map[string]largerClient),
 		breaker:    newBreaker(cfg, m),
 		letters:    newLetters(cfg),
 		refused:    make(map[*lane]struct{}),
-		flows:      make(map[string]*topicFlow),
+		flows:      make(map[partKey]*partFlow),
 		sending:    make(map[*lane]struct{}),
 		replaying:  make(map[*lane]struct{}),
 		nudged:     make(chan struct{}, 1),
@@ -179,7 +183,7 @@ func (p *publisher) pump(l *lane) {
 		case it == nil:
 			return
 		case p.stays(l, it):
-			if l.outstanding > 0 {
+			if l.outstanding > 0 && (l.ended != nil || !p.letters.blocks(l.id)) {
 				return
 			}
 			if l.ended != nil {
@@ -188,14 +192,12 @@ func (p *publisher) pump(l *lane) {
 				p.write(l)
 			}
 			return
-		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):
+		case l.outstanding > 0 && p.stalls(l.part, l):
+			return
+		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.topic || p.mayBeTooLarge(it)):
 			return
 		case it.topicErr != nil:
 			p.refuse(l, it.topicErr)
-			return
-		case p.flows[it.topic].stalls(l):
-			return
-		case p.waitsForProbe(l, it):
 			return
 		}
 		if wait := time.Until(it.event.DeliverAt); !it.event.DeliverAt.IsZero() && wait > 0 {
@@ -203,11 +205,11 @@ func (p *publisher) pump(l *lane) {
 			return
 		}
 		if !p.topics.known(it.topic) {
-			l.paused = true
 			p.makeTopic(it.topic, l)
 			return
 		}
-		if !p.send(l, it) {
+		key := p.partOf(l, it)
+		if p.stalls(key, l) || p.waitsForProbe(l, key) || !p.send(l, it, key) {
 			return
 		}
 	}
@@ -224,7 +226,7 @@ func (p *publisher) stays(l *lane, it *item) bool {
 // send gives the item to the producer, unless the breaker has something against
 // it. Called locked: that is what keeps the order of the lane. It neither blocks
 // nor calls back before it returns.
-func (p *publisher) send(l *lane, it *item) bool {
+func (p *publisher) send(l *lane, it *item, key partKey) bool {
 	if it.call = p.admit(); it.call == nil {
 		p.refused[l] = struct{}{}
 		if p.breaker.moved {
@@ -243,8 +245,8 @@ func (p *publisher) send(l *lane, it *item) bool {
 	}
 	l.outstanding++
 	l.alone = p.mayBeTooLarge(it)
-	p.flow(it.topic)
-	l.topic = it.topic
+	p.flow(it, key)
+	l.part = key
 	p.clientFor(l, it).TryProduce(&l.ctx, p.record(it), func(r *kgo.Record, err error) { p.done(l, it, r, err) })
 	return true
 }
@@ -258,8 +260,8 @@ func (p *publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 		l.turned.Store(false)
 		delete(p.sending, l)
 	}
-	if p.ebb(it.topic, err == nil) && p.probes[it.topic] != nil {
-		defer p.pumpProbe(it.topic)
+	if p.ebb(it, err == nil) && p.probes[it.part] != nil {
+		defer p.pumpProbe(it.part)
 	}
 	if err != nil && turned(r) {
 		it.state, it.attempts = queued, it.attempts-1

@@ -117,6 +117,7 @@ func (r *readback) run(ctx context.Context) error {
 		return err
 	}
 	r.position = mark
+	r.publisher.passed(mark)
 	r.mu.Lock()
 	for _, t := range topics {
 		r.saved[t] = true

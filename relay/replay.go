@@ -170,6 +170,15 @@ func (r *replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 			}
 			return nil
 		}
+		if r.p.comesFirst(c) {
+			// Not yet: it is tried again in a while.
+			c.head().at = now.Add(time.Second).UnixMilli()
+			d.touch(c)
+			if goesOn {
+				r.letPass(c)
+			}
+			continue
+		}
 		g := c.head().group
 		if g == nil {
 			return c
@@ -186,6 +195,26 @@ func (r *replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 		}
 		sooner(wait, now, until)
 	}
+}
+
+// comesFirst reports whether events before the chain's are still to be published: the
+// producer has them, or the sweep may still show them. Called locked.
+func (p *publisher) comesFirst(c *chain) bool {
+	if !c.strict {
+		return false
+	}
+	l := p.lanes[c.key]
+	return l != nil && l.outstanding > 0 || c.head().after > p.letters.passed
+}
+
+// passed notes that a relay before this one published what was written up to then.
+func (p *publisher) passed(upTo time.Time) {
+	if upTo.IsZero() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.letters.passed = upTo.UnixMicro()
 }
 
 // sooner makes wait the time until at, if that is less.

@@ -35,7 +35,7 @@ type Status struct {
 	// Holding says that the breaker is open, or a topic stalled, and nothing more
 	// is spilled.
 	Holding bool
-	// Stalled are the topics that acknowledge nothing while others do.
+	// Stalled are the partitions that acknowledge nothing while others do.
 	Stalled []StalledTopic
 	// UnsavedSince is since when positions cannot be saved, zero if they can, and
 	// SaveErr why. Events go out meanwhile; a start would read back further.
@@ -174,8 +174,8 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		case cfg.DeadLetters != DeadLettersOn:
 			then = "they wait, and reading stops when memory is full"
 		}
-		say("topic %q acknowledges nothing since %s, %d records are on their way to it, and events of %d aggregates behind them: %s",
-			t.Topic, t.Since.UTC().Format(time.RFC3339), t.Records, t.Aggregates, then)
+		say("partition %d of topic %q acknowledges nothing since %s, %d records are on their way to it, and events of %d aggregates behind them: %s",
+			t.Partition, t.Topic, t.Since.UTC().Format(time.RFC3339), t.Records, t.Aggregates, then)
 	}
 	if s.OldestUnacknowledged >= cfg.StallAfter {
 		say("the oldest event has waited for the broker's acknowledgement for %s", s.OldestUnacknowledged.Round(time.Second))

@@ -8,9 +8,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
-// probe is a suspect of a topic that is being sent alone, because a refusal fails
-// everything that was buffered for its partition: the broker's answer is about
-// this event. Meanwhile nothing else is sent to the topic; other topics go on.
+// probe is a suspect of a partition that is being sent alone, because a refusal fails
+// everything that was buffered for the partition: the broker's answer is about this
+// event. Nothing else is sent to the partition before that; others continue.
 type probe struct {
 	lane *lane
 	// suspects are those that are sent after it, one after the other, and waiting
@@ -60,21 +60,22 @@ func (p *publisher) refuse(l *lane, err error) {
 	p.resume(l, p.cfg.HoldRetry)
 }
 
-// waitsForProbe says that the lane waits for a suspect of its topic: itself, until
-// nothing else is under way, or another. A suspect becomes the topic's probe if
-// there is none. Called locked.
-func (p *publisher) waitsForProbe(l *lane, it *item) bool {
-	pr := p.probes[it.topic]
+// waitsForProbe reports whether the lane waits for a suspect of the partition: itself,
+// until nothing else is under way, or another. A suspect becomes the partition's probe
+// if there is none. Called locked.
+func (p *publisher) waitsForProbe(l *lane, key partKey) bool {
+	pr := p.probes[key]
 	switch {
 	case pr == nil && !l.suspect:
 		return false
 	case pr == nil:
 		pr = &probe{lane: l, waiting: make(map[*lane]struct{})}
-		p.probes[it.topic] = pr
-		l.probed = it.topic
+		p.probes[key] = pr
+		l.probed = key
 		fallthrough
 	case pr.lane == l:
-		return p.flows[it.topic] != nil // the last of them pumps
+		f := p.flows[key]
+		return f != nil && f.open > 0 // the last of them pumps
 	case !l.suspect:
 		pr.waiting[l] = struct{}{}
 	case !slices.Contains(pr.suspects, l):
@@ -83,11 +84,11 @@ func (p *publisher) waitsForProbe(l *lane, it *item) bool {
 	return true
 }
 
-// pumpProbe sends the topic's suspect when nothing else is under way to it.
-func (p *publisher) pumpProbe(topic string) {
+// pumpProbe sends the partition's suspect when nothing else is under way to it.
+func (p *publisher) pumpProbe(key partKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pr := p.probes[topic]; pr != nil {
+	if pr := p.probes[key]; pr != nil {
 		p.pump(pr.lane)
 	}
 }
@@ -104,7 +105,7 @@ func (pr *probe) pump(p *publisher) {
 	}
 }
 
-// endProbe lets the next suspect of the topic be sent, if l was the one, and all
+// endProbe lets the next suspect of the partition be sent, if l was the one, and all
 // others when there is none. Called locked.
 func (p *publisher) endProbe(l *lane) {
 	pr := p.probes[l.probed]

@@ -64,7 +64,10 @@ func TestSuspects_OfOtherTopicsDoNotWait(t *testing.T) {
 func TestSuspects_WhatWaitsForOneIsBuried(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.BreakerFailures, c.BreakerMinCalls = 1000, 1000 })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.BreakerFailures, c.BreakerMinCalls = 1000, 1000
+			c.Partitions = 1 // a suspect holds up its own
+		})
 		defer w.close()
 		r, stop := w.run()
 		all := events(8, 2, "Silent")
@@ -118,7 +121,7 @@ func TestSuspects_AStalledTopicPastTheLimitIsSaid(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		s := r.Status()
 		said := strings.Join(s.Problems, "\n")
-		if !s.Holding || len(s.Stalled) != 1 || !s.Stalled[0].Holding || !strings.Contains(said, "the limit") {
+		if !s.Holding || len(s.Stalled) == 0 || !s.Stalled[0].Holding || !strings.Contains(said, "the limit") {
 			t.Errorf("Status() = %+v, want that it holds, and a problem that says why", s)
 		}
 		if n := len(w.open()); n == 0 || n > 5+buryConcurrency {

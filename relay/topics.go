@@ -122,9 +122,10 @@ func (t *topics) forget(topic string, strange bool) {
 
 // foundTopic is a topic as the broker has it.
 type foundTopic struct {
-	limit int32 // of a batch
-	id    kadm.TopicID
-	made  bool // just now
+	limit      int32 // of a batch
+	partitions int
+	id         kadm.TopicID
+	made       bool // just now
 }
 
 // ensure makes the topic if it is missing.
@@ -138,11 +139,11 @@ func (t *topics) ensure(ctx context.Context, topic string) (found foundTopic, er
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 			return found, fmt.Errorf("create topic %s: %w", topic, topicRefusal(err))
 		}
-		found.made, found.id = err == nil, made.ID
+		found.made, found.id, found.partitions = err == nil, made.ID, max(int(made.NumPartitions), 0)
 	} else if err != nil {
 		return found, fmt.Errorf("look up topic %s: %w", topic, err)
 	} else {
-		found.id = details[topic].ID
+		found.id, found.partitions = details[topic].ID, len(details[topic].Partitions)
 	}
 	found.limit = t.limit
 	if n, ok := t.messageBytes(ctx, topic); ok {

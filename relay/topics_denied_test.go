@@ -79,37 +79,45 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 }
 
 // A new topic that the cluster cannot hold while a broker is away is created when it is
-// back. Other topics do not wait for it, and the breaker stays closed.
+// back. Other topics do not wait for it, and the breaker stays closed: the broker answers.
 func TestTopics_WaitsForBrokersThatHoldTheReplicas(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
-		defer w.close()
-		away := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "New", Err: kerr.InvalidReplicationFactor, Count: -1})
-		r, stop := w.run()
-		fresh := event(1, 1, "New")
-		w.write(fresh)
-		time.Sleep(30 * time.Second)
-		var all []outbox.Event
-		for i := range 3 {
-			all = append(all, event(10+i, 1, "OrderUpdated"))
-			w.write(all[i])
-		}
-		time.Sleep(5 * time.Second)
-		if n := r.Status().DeadLetters; n != 0 {
-			t.Errorf("%d dead letters, want none", n)
-		}
-		if n := count(r.metrics.breakerChanges.WithLabelValues(BreakerOpen.String())); n != 0 {
-			t.Errorf("the breaker opened %v times, want 0", n)
-		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
-		away.Remove()
-		time.Sleep(time.Minute)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		checkOrder(t, w.consume("New"), []outbox.Event{fresh})
-	})
+	for name, fault := range map[string]kfake.Fault{
+		"too few brokers": {Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidReplicationFactor},
+		"no leaders":      {Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.LeaderNotAvailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) { waitsForTopic(t, fault) })
+		})
+	}
+}
+
+func waitsForTopic(t *testing.T, fault kfake.Fault) {
+	w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+	defer w.close()
+	fault.Topic, fault.Count = "New", -1
+	away := w.cluster.Fault(fault)
+	r, stop := w.run()
+	fresh := event(1, 1, "New")
+	w.write(fresh)
+	time.Sleep(30 * time.Second)
+	var all []outbox.Event
+	for i := range 3 {
+		all = append(all, event(10+i, 1, "OrderUpdated"))
+		w.write(all[i])
+	}
+	time.Sleep(5 * time.Second)
+	if n := count(r.metrics.breakerChanges.WithLabelValues(BreakerOpen.String())); n != 0 {
+		t.Errorf("the breaker opened %v times, want 0", n)
+	}
+	checkOrder(t, w.consume("OrderUpdated"), all)
+	away.Remove()
+	time.Sleep(3 * time.Minute)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	checkOrder(t, w.consume("New"), []outbox.Event{fresh})
 }
 
 // Only an error of the connection to the cluster ends the relay.

@@ -9,24 +9,27 @@ import (
 
 // makeTopic makes the topic and then starts the lanes that wait for it. Called locked.
 func (p *publisher) makeTopic(topic string, l *lane) {
-	waiting, running := p.waiting[topic]
-	p.waiting[topic] = append(waiting, l)
-	if running {
+	key := partKey{topic, -1}
+	f := p.flowOf(key)
+	f.waiting[l] = struct{}{}
+	if f.creating {
 		return
 	}
+	f.creating = true
+	p.nudge() // it may take longer than others wait for it
 	p.wg.Go(func() {
 		err := p.ensureTopic(p.ctx, topic)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		lanes := p.waiting[topic]
-		delete(p.waiting, topic)
-		for _, l := range lanes {
-			l.paused = false
+		delete(p.flows, key)
+		for l := range f.waiting {
+			it := l.firstQueued()
 			switch {
 			case err == nil:
 				p.pump(l)
-			case Classify(err) == Permanent:
-				l.suspect = true
+			case it == nil || it.topic != topic || l.outstanding > 0 || l.writing || l.paused || l.failed != nil:
+				// It is not at the event that waits for the topic.
+			case Classify(err) == Permanent && !p.stays(l, it):
 				p.refuse(l, err)
 			}
 		}
@@ -83,7 +86,7 @@ func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 func (p *publisher) noteTopic(topic string, found *foundTopic) {
 	other, strange := p.topics.replaced(topic, found)
 	p.mu.Lock()
-	purge := other || strange && p.flows[topic] == nil
+	purge := other || strange && !p.flowing(topic)
 	larger := p.larger[topic].client
 	p.mu.Unlock()
 	if purge {
@@ -92,5 +95,6 @@ func (p *publisher) noteTopic(topic string, found *foundTopic) {
 			larger.PurgeTopicsFromProducing(topic)
 		}
 	}
+	p.partitions.know(topic, found.partitions)
 	p.topics.know(topic, found)
 }

@@ -17,4 +17,29 @@ var brokerMutants = []mutant{
 		old: "case err == nil, answer, Classify",
 		new: "case err == nil, answer && false, Classify",
 	}),
+	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
+		name: "the producer takes the whole budget for one partition", file: "relay/flow.go",
+		old: "f == nil || !f.stalled && !p.hasShare(f)",
+		new: "f == nil || !f.stalled",
+	}),
+	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
+		name: "what waits for a silent partition fills the memory", file: "relay/flow.go",
+		old: "pressed || silent >=",
+		new: "silent >=",
+	}),
+	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
+		name: "one silent partition opens the breaker", file: "relay/calls.go",
+		old: "		case p.answersOthers(c, now):\n			p.excuse(c)\n",
+		new: "",
+	}),
+	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
+		name: "a chain is replayed before the events that its head follows", file: "relay/replay.go",
+		old: "|| c.head().after > p.letters.passed",
+		new: "",
+	}),
+	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
+		name: "a chain is replayed while the producer has earlier events of it", file: "relay/replay.go",
+		old: "l != nil && l.outstanding > 0 || c.head()",
+		new: "c.head()",
+	}),
 }

@@ -1,0 +1,147 @@
+package relay
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// partitionIn3 is the partition of the event in a topic of three.
+func partitionIn3(e *outbox.Event) int32 {
+	return int32(keyPartitioner.Partition(&kgo.Record{Key: e.Key()}, 3))
+}
+
+// noLeader takes the leader of a partition away, as the broker that gets the records
+// says it, or as all of them do.
+func (w *world) noLeader(topic string, partition int32, metadata bool) (end func()) {
+	f := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{partition}, Err: kerr.NotLeaderForPartition, Count: -1}
+	both := []kfake.Fault{f}
+	if metadata {
+		f.Keys, f.Err = []kmsg.Key{kmsg.Metadata}, kerr.LeaderNotAvailable
+		both = append(both, f)
+	}
+	return w.cluster.Fault(both...).Remove
+}
+
+// One of three partitions has no leader: what is for the others goes out at its rate,
+// and none of it becomes a dead letter, also when aggregates with a record on its way to
+// the partition go on being written to. When it has one again everything goes out, once
+// and in order.
+func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		metadata bool
+		every    time.Duration
+		most     int // events in flight
+	}{
+		"as produce says":  {false, 50 * time.Millisecond, 20},
+		"as metadata says": {true, 50 * time.Millisecond, 20},
+		"seldom":           {false, time.Second, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxInFlightRecords = tt.most })
+				defer w.close()
+				r, stop := w.run()
+				all := []outbox.Event{event(100_000, 1, "OrderUpdated")}
+				w.write(all[0]) // makes the topic
+				time.Sleep(5 * time.Second)
+				end := w.noLeader("OrderUpdated", 0, tt.metadata)
+				seq := make(map[int]int64)
+				for i := range 100 {
+					aggregate := i
+					if i%2 == 0 {
+						aggregate = i % 10 // busy ones
+					}
+					seq[aggregate]++
+					typ := "OrderUpdated"
+					if i%5 == 0 {
+						typ = "Other"
+					}
+					all = append(all, event(aggregate, seq[aggregate], typ))
+					w.write(all[len(all)-1])
+					time.Sleep(tt.every)
+				}
+				time.Sleep(15 * time.Second)
+				healthy := slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return partitionIn3(&e) == 0 })
+				got := slices.DeleteFunc(w.consume("OrderUpdated", "Other"), func(d delivered) bool { return partitionIn3(&d.Event) == 0 })
+				checkOrder(t, got, healthy)
+				open := w.open()
+				for _, e := range healthy {
+					if _, dead := open[e.ID]; dead {
+						t.Errorf("event %d of a healthy partition is a dead letter", e.Sequence)
+						break
+					}
+				}
+				if n := count(r.metrics.breakerChanges.WithLabelValues(BreakerOpen.String())); n != 0 {
+					t.Errorf("the breaker opened %v times for one partition", n)
+				}
+				if s := r.Status(); s.InFlight > tt.most || !slices.ContainsFunc(s.Stalled, func(f StalledTopic) bool { return f.Topic == "OrderUpdated" && f.Partition == 0 }) {
+					t.Errorf("%d in flight, stalled %v; want partition 0", s.InFlight, s.Stalled)
+				}
+				end()
+				time.Sleep(2 * time.Minute)
+				if s := r.Status(); s.DeadLetters != 0 || s.InFlight != 0 || len(s.Problems) > 0 {
+					t.Errorf("%d dead letters, %d in flight, problems %q after all is well", s.DeadLetters, s.InFlight, s.Problems)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				checkOrder(t, w.consume("OrderUpdated", "Other"), all)
+			})
+		})
+	}
+}
+
+// A relay is killed that has made dead letters behind a record which only its producer
+// had: the next one publishes that record's event first.
+func TestFlow_AKillKeepsTheOrderBehindAStalledRecord(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.MaxInFlightRecords = 12
+		})
+		defer w.close()
+		var all []outbox.Event
+		ids := []int{}
+		for i := 0; len(ids) < 3; i++ {
+			if e := event(i, 1, "OrderUpdated"); partitionIn3(&e) == 0 {
+				ids = append(ids, i)
+			}
+		}
+		var end func()
+		go func() {
+			all = append(all, event(100_000, 1, "OrderUpdated"))
+			w.write(all[0])
+			time.Sleep(5 * time.Second)
+			end = w.noLeader("OrderUpdated", 0, false)
+			for seq := range 10 {
+				for _, a := range ids {
+					all = append(all, event(a, int64(seq+1), "OrderUpdated"))
+					w.write(all[len(all)-1])
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		w.crashAfter(20 * time.Second)
+		if n := len(w.open()); n == 0 {
+			t.Error("no dead letters: the test does not reach what it is for")
+		}
+		end()
+		_, stop := w.run()
+		time.Sleep(3 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
