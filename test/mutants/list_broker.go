@@ -37,9 +37,4 @@ var brokerMutants = []mutant{
 		old: "|| c.head().after > p.letters.passed",
 		new: "",
 	}),
-	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
-		name: "a chain is replayed while the producer has earlier events of it", file: "relay/replay.go",
-		old: "l != nil && l.outstanding > 0 || c.head()",
-		new: "c.head()",
-	}),
 }
