@@ -132,7 +132,7 @@ func TestFlow_AKillKeepsTheOrderBehindAStalledRecord(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}()
-		w.crashAfter(20 * time.Second)
+		w.crashAfter(13 * time.Second) // before all attempts are used up
 		if n := len(w.open()); n == 0 {
 			t.Error("no dead letters: the test does not reach what it is for")
 		}

@@ -22,10 +22,10 @@ var brokerMutants = []mutant{
 		old: "f == nil || !f.stalled && !p.hasShare(f)",
 		new: "f == nil || !f.stalled",
 	}),
-	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
+	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
 		name: "what waits for a silent partition fills the memory", file: "relay/flow.go",
 		old: "pressed || silent >=",
-		new: "silent >=",
+		new: "pressed && false || silent >=",
 	}),
 	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
 		name: "one silent partition opens the breaker", file: "relay/calls.go",

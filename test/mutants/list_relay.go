@@ -119,7 +119,7 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "the next event for another topic does not wait", file: "relay/publisher.go",
-		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.topic || p.mayBeTooLarge(it)):",
+		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.topic || p.mayBeTooLarge(it)):",
 		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
 	}),
 	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
@@ -353,7 +353,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate", mutant{
 		name: "the producer forgets a topic that is still the same", file: "relay/topics_make.go",
-		old: "	purge := other || strange && p.flows[topic] == nil\n",
+		old: "	purge := other || strange && !p.flowing(topic)\n",
 		new: "	purge := other || strange || true\n",
 	}),
 	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
