@@ -264,6 +264,9 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	if err := c.revealSecrets(flags); err != nil {
+		return nil, err
+	}
 	c.Relay.Tables, c.Relay.Rules, c.React.Rules = tables, rules, reactRules
 	return &c, nil
 }

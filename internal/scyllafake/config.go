@@ -64,6 +64,8 @@ type Config struct {
 	Failed func(error)
 	// Now is the node's clock. Nil means time.Now.
 	Now func() time.Time
+	// AllowRemote lets AdminAddr be other than a loopback address.
+	AllowRemote bool
 	// AdminAddr is the TCP address of the fault administration over HTTP.
 	// Empty means none.
 	AdminAddr string
