@@ -151,9 +151,11 @@ type Config struct {
 	TailOverlap time.Duration
 	// TailReorder is how long the tail holds an event of a table without numbers
 	// for an earlier one of its aggregate that becomes visible after it: writes
-	// under way at the same time, by writers whose clocks differ. What comes later
-	// still goes out late, and is counted. The latency grows by it. -1 holds
-	// nothing, which is enough where an aggregate has one writer at a time.
+	// under way at the same time, by writers whose clocks differ. A row of a writer
+	// that awaits each acknowledgement may take twice TailOverlap, and where streams
+	// have few rows ConfidenceWindow. What comes later still goes out late, and is
+	// counted. The latency grows by TailReorder. -1 holds nothing, so that only rows
+	// that become visible in the order of their write times keep it.
 	// Default DefaultTailReorder; a table with numbers does not use it.
 	TailReorder time.Duration
 	// TailMaxQueriesPerSecond bounds the queries of the tail; each reads up to

@@ -170,6 +170,9 @@ func (p *publisher) repeat(o *offer, v verdict, it *item) (settle bool) {
 		p.metrics.repeated.Inc()
 	}
 	if it == nil {
+		if o.event.Sequence == 0 {
+			p.noteAgain(o)
+		}
 		if o.by == bySweep {
 			p.memory.show(o.event.ID, o.written)
 		}

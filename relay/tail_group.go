@@ -63,7 +63,7 @@ type hintedStream struct{ polled, at int64 }
 func newTailGroup(t *tail, g *generation, from, to int) *tailGroup {
 	var order *tailOrder
 	if t.byTime {
-		order = &tailOrder{window: t.cfg.TailReorder}
+		order = &tailOrder{window: t.cfg.TailReorder, counts: make(map[int]*rowCounts)}
 	}
 	return &tailGroup{
 		order: order, tail: t, generation: g, from: from, to: to,
@@ -205,12 +205,18 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 		// Rows may have come since the last reading that went so far back.
 		after = last - 2*t.cfg.TailOverlap.Microseconds()
 	}
+	var c cover
+	covering := false
 	if g.order != nil {
-		after = g.order.back(after, g.overlap)
+		c = cover{g.order.depth(only, now, t.cfg.ConfidenceWindow, 2*t.cfg.TailOverlap), reach, g.overlap}
+		if due, _ := g.order.due(started); len(due) > 0 {
+			covering = true
+			after = g.order.back(only, after, c)
+		}
 	}
 	after = max(after, g.generation.start.UnixMicro()-1)
 
-	r := reading{group: g, last: last, started: started, regular: kind == readAll}
+	r := reading{group: g, last: last, started: started, regular: kind == readAll, after: after, cover: c}
 	err := t.rows.read(ctx, list, after, r.known, func(row *tailRow) error { return r.take(ctx, row) })
 	r.answer()
 	t.metrics.tailQuery(kind, &r)
@@ -219,10 +225,12 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	}
 	g.latency += (r.answered - g.latency) / 8
 	g.learn(r.need)
-	if g.order != nil {
+	if covering {
+		ended := time.Now()
 		if err := g.handOn(ctx, g.order.take(only, started)); err != nil {
 			return 0, err
 		}
+		g.order.next = ended.Add(min(3*ended.Sub(started), time.Second))
 	}
 	switch kind {
 	case readHinted:
@@ -265,7 +273,11 @@ func (g *tailGroup) learn(need int64) {
 
 // turnOver forgets rows that no reading shows again.
 func (g *tailGroup) turnOver(now int64) {
-	if now-g.turned >= 3*g.tail.cfg.TailOverlap.Microseconds() || len(g.seen) >= 50_000 {
+	after := 3 * g.tail.cfg.TailOverlap
+	if g.order != nil {
+		after = max(after, g.tail.cfg.ConfidenceWindow) // covering readings reach that far
+	}
+	if now-g.turned >= after.Microseconds() || len(g.seen) >= 50_000 {
 		g.turned = now
 		g.seen, g.older = g.older, g.seen
 		clear(g.seen)
@@ -308,7 +320,8 @@ func (g *tailGroup) announced(stream []byte, now int64) bool {
 // reading is one query and what came of it.
 type reading struct {
 	group       *tailGroup
-	last        int64
+	last, after int64
+	cover       cover // where order is kept by time
 	started     time.Time
 	regular     bool
 	answered    time.Duration // until the first row
@@ -364,8 +377,13 @@ func (r *reading) take(ctx context.Context, row *tailRow) error {
 			return nil // the sweep was here
 		}
 	}
-	if g.order != nil && g.order.holds(written, r.started, t.cfg.TailOverlap) {
-		return g.keep(ctx, row, written)
+	if g.order != nil {
+		stream := g.generation.index(row.stream)
+		g.order.saw(stream, written, t.cfg.ConfidenceWindow)
+		before, _ := t.publisher.expect(row.event.AggregateID)
+		if g.order.holds(written, before, r.started, r.after, t.cfg.TailOverlap, r.cover) {
+			return g.keep(ctx, row, stream, written, before)
+		}
 	}
 	v, err := t.publisher.offer(ctx, &offer{event: row.event, written: written, by: byTail})
 	switch {

@@ -19,17 +19,27 @@ const maxTailHeld = 10_000
 // has come to where it would begin.
 const tailNotReady = 50 * time.Millisecond
 
+// tailDeepRows is how many rows a reading may read again, beyond twice TailOverlap, to
+// let go of rows that are held.
+const tailDeepRows = 1000
+
 // tailOrder keeps the order of a table without numbers in one group of streams,
-// where no number says what is missing before a row.
+// where no number tells what is missing before a row.
 //
-// A row is held for the window after it was seen, and then until a reading that
-// began after that and goes back far enough has ended. So an earlier row of its
-// aggregate that became visible in the meantime has been seen too and goes first;
-// both are in one stream. Only the relay's own clock decides how long. The
-// group's goroutine alone uses it.
+// A row is held for the window after it was seen, and then until a covering reading
+// has ended: one that began after that and reads again everything from which an
+// earlier row of its aggregate could come. Both rows are in one stream, so an earlier
+// row that became visible before this one was written is returned by that reading and
+// goes first: the order of a writer that awaits each acknowledgement holds as far back
+// as readings reach. That is the last row of the aggregate, else the confidence window,
+// or what tailDeepRows allow in busy streams, at least twice TailOverlap. Only the
+// relay's own clock decides how long rows are held. The group's goroutine alone uses it.
 type tailOrder struct {
 	window time.Duration
 	rows   []heldRow
+	counts map[int]*rowCounts
+	// next is when a covering reading may begin: they take at most a quarter of the time.
+	next time.Time
 }
 
 // heldRow is a row that was seen.
@@ -38,27 +48,103 @@ type heldRow struct {
 	stream  int
 	event   outbox.Event
 	written int64
+	before  int64 // write time of the last row of its aggregate that was handed on, 0 if unknown
 	seen    time.Time
+}
+
+// cover is how far back a reading has to reach to let go of a row, in microseconds.
+type cover struct {
+	depth   int64 // before the row
+	floor   int64 // write time up to which the sweep reader has handed on everything
+	overlap int64 // before the row's window, for writers that do not await each other
+}
+
+// from is where a reading has to begin to let go of a row.
+func (c cover) from(written, before int64, window time.Duration) int64 {
+	return min(max(written-c.depth, before, c.floor), written-window.Microseconds()-c.overlap)
+}
+
+// rowCounts are the rows of a stream by write time, over a little more than the
+// confidence window.
+type rowCounts struct {
+	newest int64
+	n      [countBins + 1]int32
+}
+
+const countBins = 16
+
+func (c *rowCounts) add(bin int64) {
+	if bin > c.newest {
+		for b := max(c.newest+1, bin-countBins); b <= bin; b++ {
+			c.n[b%(countBins+1)] = 0
+		}
+		c.newest = bin
+	}
+	if bin > c.newest-countBins {
+		c.n[bin%(countBins+1)]++
+	}
+}
+
+// at is the number of rows of a bin.
+func (c *rowCounts) at(bin int64) int {
+	if bin > c.newest || bin <= c.newest-countBins {
+		return 0
+	}
+	return int(c.n[bin%(countBins+1)])
 }
 
 func (h heldRow) compare(o heldRow) int {
 	return cmp.Or(cmp.Compare(h.stream, o.stream), scyllacdc.CompareTimeUUID(h.time, o.time), cmp.Compare(h.seq, o.seq))
 }
 
-// holds says whether a row is to be held that was written at the given time, in
-// microseconds. One that is older than the longest overlap of readings is not:
-// what comes that late is nothing to wait for, and after a pause there are many.
-func (o *tailOrder) holds(written int64, now time.Time, overlap time.Duration) bool {
-	return o.window > 0 && written >= now.Add(-max(o.window, overlap)).UnixMicro()
+// holds reports whether a row is to be held that was written at the given time, in
+// microseconds, and read by a reading that began now and at after. It is not if that
+// reading covers it: then every earlier row was visible when the reading began.
+func (o *tailOrder) holds(written, before int64, now time.Time, after int64, overlap time.Duration, c cover) bool {
+	if o.window <= 0 {
+		return false
+	}
+	return written >= now.Add(-max(o.window, overlap)).UnixMicro() || after > max(written-c.depth, before, c.floor)
 }
 
-// back is where a reading has to begin to let go of the rows that are held, in
-// microseconds; at most after.
-func (o *tailOrder) back(after, overlap int64) int64 {
+// back is where a covering reading of some streams, or all without any, has to begin,
+// in microseconds; at most after.
+func (o *tailOrder) back(streams []int, after int64, c cover) int64 {
 	for i := range o.rows {
-		after = min(after, o.rows[i].written-o.window.Microseconds()-overlap)
+		if r := &o.rows[i]; streams == nil || slices.Contains(streams, r.stream) {
+			after = min(after, c.from(r.written, r.before, o.window))
+		}
 	}
 	return after
+}
+
+// saw counts a row of a stream.
+func (o *tailOrder) saw(stream int, written int64, window time.Duration) {
+	c := o.counts[stream]
+	if c == nil {
+		c = new(rowCounts)
+		o.counts[stream] = c
+	}
+	c.add(written / binOf(window))
+}
+
+func binOf(window time.Duration) int64 { return max(1, window.Microseconds()/countBins) }
+
+// depth is how far back readings of some streams, or all without any, reach, in
+// microseconds: the window, or less where that would read too many rows again.
+func (o *tailOrder) depth(streams []int, now int64, window, least time.Duration) int64 {
+	bin, rows := binOf(window), 0
+	for back := range int64(countBins) {
+		for s, c := range o.counts {
+			if streams == nil || slices.Contains(streams, s) {
+				rows += c.at(now/bin - back)
+			}
+		}
+		if rows > tailDeepRows {
+			return max(back*bin, least.Microseconds())
+		}
+	}
+	return max(window, least).Microseconds()
 }
 
 // due returns the streams of which a row has been held for long enough, and when
@@ -66,6 +152,9 @@ func (o *tailOrder) back(after, overlap int64) int64 {
 func (o *tailOrder) due(now time.Time) (streams []int, next time.Time) {
 	for i := range o.rows {
 		at := o.rows[i].seen.Add(o.window)
+		if at.Before(o.next) {
+			at = o.next
+		}
 		if !at.After(now) {
 			streams = append(streams, o.rows[i].stream)
 		}
@@ -102,14 +191,14 @@ func (o *tailOrder) take(streams []int, began time.Time) []heldRow {
 }
 
 // keep holds a row.
-func (g *tailGroup) keep(ctx context.Context, row *tailRow, written int64) error {
+func (g *tailGroup) keep(ctx context.Context, row *tailRow, stream int, written, before int64) error {
 	if len(g.order.rows) >= maxTailHeld {
 		if err := g.handOn(ctx, g.order.take(nil, time.Now().Add(g.order.window))); err != nil {
 			return err
 		}
 	}
 	g.order.rows = append(g.order.rows, heldRow{
-		logKey: row.logKey, stream: g.generation.index(row.stream), event: row.event, written: written, seen: time.Now(),
+		logKey: row.logKey, stream: stream, event: row.event, written: written, before: before, seen: time.Now(),
 	})
 	return nil
 }

@@ -119,7 +119,7 @@ var ownSettings = []setting{
 	{sectionRelay, "tail_min_interval", relay.DefaultTailMinInterval, "wait between two reads by the tail of streams that had rows", false},
 	{sectionRelay, "tail_max_interval", relay.DefaultTailMaxInterval, "wait between two reads by the tail of streams that had none", false},
 	{sectionRelay, "tail_overlap", relay.DefaultTailOverlap, "how far back the tail looks for rows that became visible late", false},
-	{sectionRelay, "tail_reorder", relay.DefaultTailReorder, "how long the tail holds an event of a table without numbers for an earlier one of its aggregate; -1ns holds nothing, enough for one writer at a time", false},
+	{sectionRelay, "tail_reorder", relay.DefaultTailReorder, "how long the tail holds an event of a table without numbers for an earlier one of its aggregate; -1ns holds nothing: only rows that become visible in the order of their times keep it", false},
 	{sectionRelay, "tail_max_qps", relay.DefaultTailMaxQueriesPerSecond, "queries of the tail per second, at most", false},
 	{sectionRelay, "hint_addr", "", "UDP address where writers tell of what they stored, host:port; empty takes no hints", false},
 	{sectionRelay, "hint_key", "", "key shared with the writers that signs the hints, at least 16 characters", true},

@@ -1,0 +1,112 @@
+package relay
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// One writer per aggregate awaits each acknowledgement, and some writes take long: the
+// row is visible only when its write is acknowledged. The order holds however busy the
+// stream is.
+func TestTailOrder_WritesThatTakeLong(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		between, pause time.Duration // between rows of other aggregates, and between a writer's writes
+		slowest        time.Duration
+		last           time.Duration
+	}{
+		"busy stream":  {10 * time.Millisecond, time.Second, 3500 * time.Millisecond, 12 * time.Second},
+		"quiet stream": {4 * time.Second, 2 * time.Second, 100 * time.Second, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newTailBench(t, func(c *Config) { c.TailMinInterval = 50 * time.Millisecond }, byTime)
+				defer b.stop()
+				b.log.set(nil, time.Millisecond)
+				time.Sleep(time.Second)
+				end := time.Now().Add(tt.last)
+				want := make(map[gocql.UUID][]gocql.UUID)
+				var mu sync.Mutex
+				var writers sync.WaitGroup
+				for a := range 4 {
+					rnd := rand.New(rand.NewPCG(uint64(a), 3))
+					writers.Go(func() {
+						for i, ends := 0, false; !ends; i++ {
+							ends = time.Now().After(end)
+							e := unnumbered(a, i)
+							mu.Lock()
+							want[e.AggregateID] = append(want[e.AggregateID], e.ID)
+							mu.Unlock()
+							took := time.Duration(rnd.IntN(5000)) * time.Microsecond
+							if rnd.IntN(6) == 0 && !ends {
+								took = time.Duration(rnd.Int64N(int64(tt.slowest)))
+							}
+							b.log.add(1, e, took)
+							time.Sleep(took + time.Duration(rnd.IntN(5000))*time.Microsecond)
+							if rnd.IntN(3) == 0 {
+								time.Sleep(tt.pause)
+							}
+						}
+					})
+				}
+				for i := 0; time.Now().Before(end); i++ {
+					b.log.add(1, unnumbered(1000+i, i), 0)
+					time.Sleep(tt.between)
+				}
+				writers.Wait()
+				time.Sleep(10 * time.Second)
+				got := order(b)
+				for a, ids := range want {
+					if !slices.Equal(got[a], ids) {
+						t.Errorf("aggregate %s: %d events in another order than written, or not all of %d", a, len(got[a]), len(ids))
+					}
+				}
+				if n := count(b.publisher.metrics.late); n != 0 {
+					t.Errorf("%v events came late", n)
+				}
+				rows, again := count(b.publisher.metrics.tailRows), count(b.publisher.metrics.tailAgain)
+				t.Logf("%v rows, %v read again, %d queries", rows, again, len(b.log.since(end.Add(-tt.last))))
+			})
+		})
+	}
+}
+
+// An event that an earlier process published is read again after a start; an older one
+// of its aggregate that was not is late, whichever of the two is read first.
+func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]int{"older one first": 1, "newer one first": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, nil)
+				defer b.close()
+				events := []storedEvent{{Event: unnumbered(1, 1), written: 1000}, {Event: unnumbered(1, 2), written: 2000}}
+				b.publisher.mu.Lock()
+				b.publisher.memory.addFresh(events[1].ID, events[1].written) // as read-back does
+				b.publisher.mu.Unlock()
+				if again == 0 {
+					slices.Reverse(events)
+				}
+				for range 2 { // the tail reader and the sweep reader
+					for _, e := range events {
+						if err := b.publisher.submit(t.Context(), e, bySweep, nil); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(time.Second)
+					}
+				}
+				if n := count(b.publisher.metrics.late); n != 1 {
+					t.Errorf("%v late events are counted, want 1", n)
+				}
+			})
+		})
+	}
+}
