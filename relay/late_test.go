@@ -67,3 +67,65 @@ func TestLate_FirstEvent(t *testing.T) {
 		}
 	}
 }
+
+// conditionally inserts an event as a service changes an aggregate.
+func (w *world) conditionally(e outbox.Event) (applied bool, err error) {
+	w.t.Helper()
+	stmt, args, err := outbox.DefaultTable.InsertIfNotExists(e)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.session.Query(stmt, args...).RetryPolicy(&gocql.SimpleRetryPolicy{NumRetries: 0}).MapScanCAS(map[string]any{})
+}
+
+// A conditional write is decided and stays invisible. The relay is restarted, and the next
+// conditional write of the aggregate makes the row visible, with its old time.
+func TestLate_DecidedConditionalWrite(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOff, TailOn} {
+		for _, restarts := range []int{0, 1, 2} {
+			t.Run(fmt.Sprint("tail ", tail, "/restarts ", restarts), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { wideWindow(c); c.Tail, c.TailMaxInterval = tail, 2*time.Second })
+					defer w.close()
+					r, stop := w.run()
+					time.Sleep(time.Minute)
+					e := events(2, 3, "OrderUpdated")
+					w.write(e[0])
+					w.write(e[1])
+					time.Sleep(10 * time.Minute)
+					w.db.Faults().MustAdd(faults.CASTimeout(true))
+					if _, err := w.conditionally(e[2]); err == nil { // the second of the first aggregate
+						t.Error("the conditional write did not time out")
+					}
+					for range restarts {
+						time.Sleep(10 * time.Minute)
+						if err := stop(); err != nil {
+							t.Error(err)
+						}
+						r, stop = w.run()
+					}
+					time.Sleep(10 * time.Minute)
+					if ok, err := w.conditionally(e[2]); ok || err != nil {
+						t.Errorf("applied %v, err %v", ok, err)
+					}
+					if ok, err := w.conditionally(e[4]); !ok || err != nil {
+						t.Errorf("applied %v, err %v", ok, err)
+					}
+					if ok, err := w.conditionally(e[3]); !ok || err != nil { // nothing is missing in the other one
+						t.Errorf("applied %v, err %v", ok, err)
+					}
+					time.Sleep(10 * time.Minute)
+					if s := r.Status(); len(s.Problems) > 0 || s.Waiting.Count > 0 {
+						t.Errorf("problems %q, %d aggregates wait", s.Problems, s.Waiting.Count)
+					}
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					w.once(e[:5], "OrderUpdated")
+				})
+			})
+		}
+	}
+}

@@ -19,6 +19,8 @@ type metrics struct {
 	found            [byBackfill + 1]prometheus.Counter
 	swept            [sweptCauses]prometheus.Counter
 	gaps             prometheus.Counter
+	proofs           *prometheus.CounterVec
+	proofReads       prometheus.Counter
 	rowsIgnored      prometheus.Counter
 	rowsUndecodable  prometheus.Counter
 	readerRestarts   prometheus.Counter
@@ -67,6 +69,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.swept = newSwept(reg)
 	m.readBack = newReadBackMetrics(reg)
 	m.publishingMetrics = newPublishingMetrics(reg)
+	m.proofs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "relay_predecessor_proofs_total",
+		Help: "Earlier events that were looked for in their topics, because nothing was remembered of their aggregate: published, unpublished (they became visible late, and are published), or unproven (their topic may not be read; they count as published).",
+	}, []string{"result"})
+	m.proofReads = counter("relay_predecessor_proof_reads_total", "Requests to the broker that these lookups cost.")
+	for _, result := range []proofResult{proofPublished, proofUnpublished, proofUnproven} {
+		m.proofs.WithLabelValues(string(result))
+	}
+	reg.MustRegister(m.proofs, m.proofReads)
 	for c := range Permanent + 1 {
 		m.failures.WithLabelValues(c.String())
 	}

@@ -19,9 +19,12 @@ import (
 //     that was forgotten, would be in the dedup index. It is not published.
 //   - Any other row is doubtful. Rows are published by their numbers, so the last of
 //     them decides for those before it.
+//
+// The topics prove whether it is published (proofs).
 type predecessors struct {
 	publisher *publisher
 	lookup    lookup
+	quick     bool // a proof that takes long is left to the sweep
 }
 
 // earlierRows are an aggregate's rows before an event.
@@ -41,22 +44,45 @@ func (r *earlierRows) late() bool { return r.missed > 0 && r.missed < r.publishe
 // find reads the rows of an aggregate below a number. began is from when this run reads
 // its stream, in microseconds; no id of a row written after remembered is forgotten.
 func (d *predecessors) find(ctx context.Context, of *outbox.Event, to, began, remembered int64) (out earlierRows, err error) {
-	err = d.lookup(ctx, of, 1, to, func(f storedEvent) error {
-		if out.lowest == 0 {
-			out.lowest = f.Sequence
-		}
-		out.highest = f.Sequence
-		switch d.publisher.fate(&f, began, remembered) {
-		case fateUnpublished:
-			if out.missed == 0 {
-				out.missed = f.Sequence
+	for {
+		var doubt *storedEvent
+		lowest, highest := int64(0), int64(0)
+		if err := d.lookup(ctx, of, 1, to, func(f storedEvent) error {
+			if lowest == 0 {
+				lowest = f.Sequence
 			}
-		case fatePublished, fateDoubtful:
-			out.published = f.Sequence
+			highest = f.Sequence
+			switch d.publisher.fate(&f, began, remembered) {
+			case fateUnpublished:
+				if out.missed == 0 || f.Sequence < out.missed {
+					out.missed = f.Sequence
+				}
+			case fatePublished:
+				out.published, doubt = f.Sequence, nil
+			case fateDoubtful:
+				f.Payload = nil
+				doubt = &f
+			}
+			return nil
+		}); err != nil {
+			return out, err
 		}
-		return nil
-	})
-	return out, err
+		if lowest > 0 && out.lowest == 0 {
+			out.lowest, out.highest = lowest, highest
+		}
+		if doubt == nil {
+			return out, nil
+		}
+		published, err := d.publisher.proofs.prove(ctx, doubt, d.quick)
+		if err != nil {
+			return out, err
+		}
+		if published {
+			out.published = doubt.Sequence
+			return out, nil
+		}
+		to = doubt.Sequence
+	}
 }
 
 // fate is what is known of a row.

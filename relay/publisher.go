@@ -43,6 +43,9 @@ type publisher struct {
 	// remember saves the name of a topic before the first event goes to it; nil
 	// if nobody asks for it after a crash.
 	remember func(context.Context, string) error
+	// proofs finds out what is published of which nothing is remembered; nil takes it
+	// for published.
+	proofs *proofs
 	// fatal is told of an error that ends the relay.
 	fatal func(error)
 	ctx   context.Context // ends when the publisher is closed

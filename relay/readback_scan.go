@@ -19,6 +19,7 @@ type topicEvent struct {
 	ours          bool  // this relay's source wrote it
 	scanned       bool  // a backfill handed it on: the sweep will not show it
 	owner         int   // whose of those that it is read for
+	at            int64 // the record's time in milliseconds
 }
 
 // batchScanner reads events out of record batches as a broker sends them. Only
@@ -29,6 +30,8 @@ type batchScanner struct {
 	owns         []*portion // of one table; nil is all
 	decompressor kgo.Decompressor
 	buffer       *scanBuffer
+	base         int64 // the time of the batch, in milliseconds
+	appended     bool  // it is the broker's, of all its records
 }
 
 func newBatchScanner(source string) *batchScanner {
@@ -51,6 +54,8 @@ const (
 	batchMagicAt      = 16
 	batchAttributesAt = 21
 	batchLastDeltaAt  = 23
+	batchFirstTimeAt  = 27
+	batchLastTimeAt   = 35
 	batchRecordsAt    = 57
 	batchHeaderSize   = 61
 )
@@ -58,6 +63,7 @@ const (
 // Attributes of a batch.
 const (
 	batchCodec   = 0x07
+	batchAppend  = 0x08
 	batchControl = 0x20
 )
 
@@ -98,6 +104,10 @@ func (s *batchScanner) batch(batch []byte, each func(topicEvent)) error {
 	if attributes&batchControl != 0 {
 		return nil
 	}
+	s.base, s.appended = int64(binary.BigEndian.Uint64(batch[batchFirstTimeAt:])), attributes&batchAppend != 0
+	if s.appended {
+		s.base = int64(binary.BigEndian.Uint64(batch[batchLastTimeAt:]))
+	}
 	records := batch[batchHeaderSize:]
 	if codec := kgo.CompressionCodecType(attributes & batchCodec); codec != kgo.CodecNone {
 		var err error
@@ -126,8 +136,11 @@ func (s *batchScanner) batch(batch []byte, each func(topicEvent)) error {
 // record reads one record; ok says that it is an event, of this shard.
 func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 	r := fields{b: b}
-	r.skip(1)  // attributes
-	r.varint() // timestamp
+	r.skip(1) // attributes
+	after := r.varint()
+	if e.at = s.base; !s.appended {
+		e.at += after
+	}
 	r.varint() // offset
 	r.bytes()  // key: the aggregate, which is in a header too
 	r.bytes()  // value

@@ -116,6 +116,8 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	replays := newReplayer(x.p, x.lookup)
 	replays.own = &x.own
 	x.dead.know(x.p)
+	x.p.proofs = newProofs(&x.cfg, x.p, x.store)
+	add("proofs", x.p.proofs.run)
 	add("reader", x.read)
 	add("quiet streams", newQuiet(&x.cfg, &x.table, x.streams).run)
 	add("checkpoints", func(ctx context.Context) error {

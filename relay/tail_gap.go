@@ -54,7 +54,7 @@ type tailGap struct {
 
 func newTailGaps(cfg *Config, p *publisher, find lookup) *tailGaps {
 	return &tailGaps{
-		publisher: p, lookup: find, earlier: &predecessors{publisher: p, lookup: find}, giveUp: cfg.ConfidenceWindow + tailMargin,
+		publisher: p, lookup: find, earlier: &predecessors{publisher: p, lookup: find, quick: true}, giveUp: cfg.ConfidenceWindow + tailMargin,
 		lookups: make(chan struct{}, tailLookups), waiting: make(map[gocql.UUID]*tailGap),
 	}
 }

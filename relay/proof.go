@@ -1,0 +1,217 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// proofBatch is how many events are looked for together, and how many may wait for that.
+const proofBatch = 1000
+
+// proofs finds out whether an event is published of which nothing is remembered: the
+// row that an event follows in its aggregate, after a start or when the aggregate was
+// forgotten. The row may have become visible behind the sweep, as a conditional write
+// does that timed out and that the next one of its key completes.
+//
+// A dead letter of the event proves that it is settled, and a record with its id that it
+// is published. The record is near the row's write time as a rule, so one small fetch
+// finds it (proof_near.go). Where it does not, everything is read since then
+// (proof_wide.go), for all events that wait together. What retention has deleted proves
+// nothing: such an event counts as published.
+//
+// It is safe for concurrent use.
+type proofs struct {
+	cfg       *Config
+	log       *slog.Logger
+	publisher *publisher
+	store     checkpointStore
+	results   *prometheus.CounterVec
+	reads     prometheus.Counter
+
+	near, wide chan *proofAsk
+
+	mu     sync.Mutex
+	first  int64 // the write time from which this relay's name answers for rows; 0 before it is known
+	early  int64 // how much later than their rows records come at least, in milliseconds
+	denied bool  // it was reported that topics may not be read
+}
+
+// proofAsk is an event that is looked for.
+type proofAsk struct {
+	event   outbox.Event // without its payload
+	topic   string
+	written int64
+	answer  chan proofAnswer // has room for one
+}
+
+type proofAnswer struct {
+	result proofResult
+	err    error
+}
+
+type proofResult string
+
+const (
+	proofPublished   proofResult = "published"
+	proofUnpublished proofResult = "unpublished"
+	// proofUnproven: the relay may not read the topic. The event counts as published.
+	proofUnproven proofResult = "unproven"
+	// proofNotNear: everything since the row was written has to be read.
+	proofNotNear proofResult = ""
+)
+
+func newProofs(cfg *Config, p *publisher, store checkpointStore) *proofs {
+	return &proofs{
+		cfg: cfg, log: cfg.Logger, publisher: p, store: store, results: p.metrics.proofs, reads: p.metrics.proofReads,
+		near: make(chan *proofAsk, proofBatch), wide: make(chan *proofAsk, proofBatch),
+	}
+}
+
+// run answers until ctx ends.
+func (d *proofs) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { d.serve(ctx, d.wide, d.readWide) })
+	d.serve(ctx, d.near, d.readNear)
+	return context.Cause(ctx)
+}
+
+// serve answers the events that wait in queue together.
+func (d *proofs) serve(ctx context.Context, queue chan *proofAsk, read func(context.Context, []*proofAsk) error) {
+	for {
+		var batch []*proofAsk
+		select {
+		case a := <-queue:
+			batch = append(batch, a)
+		case <-ctx.Done():
+			return
+		}
+		for len(batch) < proofBatch && len(queue) > 0 {
+			batch = append(batch, <-queue)
+		}
+		if err := read(ctx, batch); err != nil {
+			for _, a := range batch {
+				a.reply(proofAnswer{err: err})
+			}
+		}
+	}
+}
+
+// reply gives the first answer; later ones are dropped.
+func (a *proofAsk) reply(answer proofAnswer) {
+	select {
+	case a.answer <- answer:
+	default:
+	}
+}
+
+// prove reports whether an event is published or settled as a dead letter. An error
+// says that this cannot be found out now. With quick set it is errLeft where everything
+// since the row was written would have to be read.
+func (d *proofs) prove(ctx context.Context, f *storedEvent, quick bool) (published bool, err error) {
+	if d == nil || d.cfg.ReadBackMargin < 0 {
+		return true, nil
+	}
+	first, err := d.answersFrom(ctx)
+	if err != nil || f.written < first {
+		return true, err
+	}
+	d.publisher.mu.Lock()
+	topic, err := d.publisher.topic(&f.Event)
+	d.publisher.mu.Unlock()
+	if err != nil || f.bad != nil {
+		topic = "" // it is in none, or was edited; its dead letter is there
+	}
+	e := f.Event
+	e.Payload, e.Headers = nil, nil
+	result, err := d.ask(ctx, d.near, &proofAsk{event: e, topic: topic, written: f.written, answer: make(chan proofAnswer, 1)})
+	if err == nil && result == proofNotNear {
+		var settled bool
+		if settled, err = d.settled(ctx, e.ID); settled {
+			result = proofPublished
+		}
+	}
+	if err == nil && result == proofNotNear {
+		if quick {
+			return false, errLeft
+		}
+		result, err = d.ask(ctx, d.wide, &proofAsk{event: e, topic: topic, written: f.written, answer: make(chan proofAnswer, 1)})
+	}
+	if err != nil {
+		return false, err
+	}
+	d.results.WithLabelValues(string(result)).Inc()
+	if result == proofUnpublished {
+		d.log.Warn("an earlier event became visible late and is not published; publishing it", "event_id", e.IDString(),
+			"aggregate_id", e.AggregateString(), "seq", e.Sequence, "written", time.UnixMicro(f.written).UTC())
+	}
+	return result != proofUnpublished, nil
+}
+
+// answersFrom is the write time, in microseconds, from which the relay has ever read rows.
+func (d *proofs) answersFrom(ctx context.Context) (int64, error) {
+	d.mu.Lock()
+	first := d.first
+	d.mu.Unlock()
+	if first > 0 {
+		return first, nil
+	}
+	_, began, err := d.store.Start(ctx)
+	if err != nil {
+		return 0, err
+	}
+	first = 1
+	if !began.IsZero() {
+		first = max(began.UnixMicro(), 1)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.first = first
+	return first, nil
+}
+
+func (d *proofs) ask(ctx context.Context, queue chan *proofAsk, a *proofAsk) (proofResult, error) {
+	select {
+	case queue <- a:
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	select {
+	case got := <-a.answer:
+		return got.result, got.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// settled reports whether there is a dead letter of the event. An open one is replayed,
+// and a closed one was.
+func (d *proofs) settled(ctx context.Context, event gocql.UUID) (bool, error) {
+	if !d.publisher.letters.on() {
+		return false, nil
+	}
+	l, err := d.publisher.letters.store.Read(ctx, event)
+	if errors.Is(err, dlq.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && l.Table == d.publisher.letters.table, err
+}
+
+// refused reports, once, that the relay may not read a topic.
+func (d *proofs) refused(topic string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.denied {
+		d.denied = true
+		d.log.Warn("a topic may not be read; earlier events of aggregates after a start count as published", "topic", topic, "err", err, "grant", "READ on the topics")
+	}
+}

@@ -1,0 +1,285 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// proofBytes is how much is read near the time of a row.
+	proofBytes = 128 << 10
+	// proofMargin is by how many milliseconds a record may be earlier than expected.
+	proofMargin = 1000
+)
+
+// nearPartition is the events that are looked for in a partition, by their write times.
+type nearPartition struct {
+	backPartition
+	asks []*proofAsk
+}
+
+// readNear reads a little of the partitions near the times at which the rows were
+// written. For each event that costs at most one lookup of an offset and one fetch, each
+// for all partitions at once; what a fetch brings is compared with all events of its
+// partition.
+func (d *proofs) readNear(ctx context.Context, batch []*proofAsk) error {
+	parts, err := d.locate(ctx, batch)
+	if err != nil {
+		return err
+	}
+	scanner := newBatchScanner(d.cfg.Source)
+	for len(parts) > 0 {
+		if err := d.offsets(ctx, parts); err != nil {
+			return err
+		}
+		byLeader := make(map[int32][]*backPartition)
+		for _, p := range parts {
+			switch {
+			case isDenied(p.err):
+				d.refused(p.topic, p.err)
+				p.answer(proofAnswer{result: proofUnproven})
+			case p.err != nil:
+				p.answer(proofAnswer{err: p.err})
+			case p.next < 0: // there is nothing after that time
+				p.asks[0].reply(proofAnswer{result: proofNotNear})
+				p.asks = p.asks[1:]
+			default:
+				byLeader[p.leader] = append(byLeader[p.leader], &p.backPartition)
+			}
+		}
+		for leader, of := range byLeader {
+			found, err := d.fetch(ctx, scanner, leader, of)
+			if err != nil {
+				return err
+			}
+			for _, p := range parts {
+				if p.next >= 0 && p.leader == leader {
+					d.take(p, found)
+				}
+			}
+		}
+		parts = slices.DeleteFunc(parts, func(p *nearPartition) bool { return len(p.asks) == 0 })
+	}
+	return nil
+}
+
+// answer answers all events of the partition.
+func (p *nearPartition) answer(a proofAnswer) {
+	for _, ask := range p.asks {
+		ask.reply(a)
+	}
+	p.asks, p.next = nil, -1
+}
+
+// take answers the events that were found, and the first one, which was looked for.
+func (d *proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
+	if len(p.asks) == 0 {
+		return
+	}
+	if p.err != nil {
+		p.answer(proofAnswer{err: p.err})
+		return
+	}
+	first := p.asks[0]
+	p.asks = slices.DeleteFunc(p.asks, func(a *proofAsk) bool {
+		at, ok := found[a.event.ID]
+		if ok {
+			d.learn(at - a.written/1000)
+			a.reply(proofAnswer{result: proofPublished})
+		}
+		return ok
+	})
+	if len(p.asks) > 0 && p.asks[0] == first {
+		first.reply(proofAnswer{result: proofNotNear})
+		p.asks = p.asks[1:]
+	}
+}
+
+// learn follows by how many milliseconds records come later than their rows: less at
+// once, more slowly.
+func (d *proofs) learn(delay int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if delay < d.early {
+		d.early = max(delay, -d.cfg.ReadBackMargin.Milliseconds())
+	} else {
+		d.early += (delay - d.early) / 16
+	}
+}
+
+// from is where reading begins for a row, in milliseconds.
+func (d *proofs) from(written int64) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return max(written/1000+d.early-proofMargin, 0)
+}
+
+// locate finds the partitions of the events.
+func (d *proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartition, error) {
+	var topics []string
+	for _, a := range batch {
+		if a.topic == "" {
+			a.reply(proofAnswer{result: proofNotNear})
+		} else {
+			topics = append(topics, a.topic)
+		}
+	}
+	if len(topics) == 0 {
+		return nil, nil
+	}
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
+	details, err := d.details(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	type key struct {
+		topic     string
+		partition int32
+	}
+	parts := make(map[key]*nearPartition)
+	for _, a := range batch {
+		if a.topic == "" {
+			continue
+		}
+		t := details[a.topic]
+		switch err := kerr.ErrorForCode(t.ErrorCode); {
+		case isDenied(err):
+			d.refused(a.topic, err)
+			a.reply(proofAnswer{result: proofUnproven})
+			continue
+		case errors.Is(err, kerr.UnknownTopicOrPartition) || err == nil && len(t.Partitions) == 0:
+			a.reply(proofAnswer{result: proofNotNear})
+			continue
+		case err != nil:
+			a.reply(proofAnswer{err: fmt.Errorf("look up topic %s: %w", a.topic, err)})
+			continue
+		}
+		n := kgo.StickyKeyPartitioner(nil).ForTopic(a.topic).Partition(&kgo.Record{Topic: a.topic, Key: a.event.Key()}, len(t.Partitions))
+		i := slices.IndexFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.Partition == int32(n) })
+		if i < 0 {
+			a.reply(proofAnswer{result: proofNotNear})
+			continue
+		}
+		at := t.Partitions[i]
+		if err := kerr.ErrorForCode(at.ErrorCode); err != nil {
+			a.reply(proofAnswer{err: fmt.Errorf("partition %d of topic %s: %w", n, a.topic, err)})
+			continue
+		}
+		p := parts[key{a.topic, int32(n)}]
+		if p == nil {
+			p = &nearPartition{backPartition: backPartition{topic: a.topic, topicID: t.TopicID, partition: int32(n), leader: at.Leader, epoch: at.LeaderEpoch}}
+			parts[key{a.topic, int32(n)}] = p
+		}
+		p.asks = append(p.asks, a)
+	}
+	var out []*nearPartition
+	for _, p := range parts {
+		slices.SortFunc(p.asks, func(a, b *proofAsk) int { return cmp.Compare(a.written, b.written) })
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// details asks a broker for topics. Package kadm fails for all of them if one may not be
+// seen.
+func (d *proofs) details(ctx context.Context, topics []string) (map[string]kmsg.MetadataResponseTopic, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	for _, t := range topics {
+		rt := kmsg.NewMetadataRequestTopic()
+		rt.Topic = kmsg.StringPtr(t)
+		req.Topics = append(req.Topics, rt)
+	}
+	d.reads.Inc()
+	resp, err := req.RequestWith(ctx, d.publisher.client)
+	if err != nil {
+		return nil, fmt.Errorf("look up the topics of earlier events: %w", err)
+	}
+	out := make(map[string]kmsg.MetadataResponseTopic)
+	for _, t := range resp.Topics {
+		if t.Topic != nil {
+			out[*t.Topic] = t
+		}
+	}
+	return out, nil
+}
+
+// offsets finds where the record of each partition's first event is expected.
+func (d *proofs) offsets(ctx context.Context, parts []*nearPartition) error {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	at := make(map[string]int)
+	for _, p := range parts {
+		i, ok := at[p.topic]
+		if !ok {
+			i = len(req.Topics)
+			at[p.topic] = i
+			rt := kmsg.NewListOffsetsRequestTopic()
+			rt.Topic = p.topic
+			req.Topics = append(req.Topics, rt)
+		}
+		rp := kmsg.NewListOffsetsRequestTopicPartition()
+		rp.Partition, rp.CurrentLeaderEpoch, rp.Timestamp = p.partition, -1, d.from(p.asks[0].written)
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
+		p.next, p.err = -1, nil
+	}
+	d.reads.Inc()
+	resp, err := req.RequestWith(ctx, d.publisher.client)
+	if err != nil {
+		return fmt.Errorf("look up where earlier events are: %w", err)
+	}
+	for _, rt := range resp.Topics {
+		for _, rp := range rt.Partitions {
+			for _, p := range parts {
+				if p.topic == rt.Topic && p.partition == rp.Partition {
+					p.next, p.err = rp.Offset, kerr.ErrorForCode(rp.ErrorCode)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// fetch reads a little of some partitions of a broker, and returns the events with their
+// times in milliseconds.
+func (d *proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32, parts []*backPartition) (map[gocql.UUID]int64, error) {
+	req := fetchRequest(parts)
+	req.MaxWaitMillis = 0
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			req.Topics[i].Partitions[j].PartitionMaxBytes = proofBytes
+		}
+	}
+	d.reads.Inc()
+	resp, err := d.publisher.client.Broker(int(leader)).RetriableRequest(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("read near the times of earlier events: %w", err)
+	}
+	r := resp.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+		return nil, fmt.Errorf("read near the times of earlier events: %w", err)
+	}
+	found := make(map[gocql.UUID]int64)
+	for _, rt := range r.Topics {
+		for i := range rt.Partitions {
+			rp := &rt.Partitions[i]
+			for _, p := range parts {
+				if p.partition != rp.Partition || p.topic != rt.Topic && (rt.Topic != "" || p.topicID != rt.TopicID) {
+					continue
+				}
+				if p.err = kerr.ErrorForCode(rp.ErrorCode); p.err == nil {
+					_, p.err = scanner.scan(rp.RecordBatches, p.next, func(e topicEvent) { found[e.id] = e.at })
+				}
+			}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,174 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// later is a publisher that starts after b's, with the proofs that it needs.
+func (b *bundle) later(t *testing.T) (d *proofs, end func()) {
+	t.Helper()
+	p, err := newPublisher(&b.cfg, newMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := newMemCheckpoints()
+	if err := store.SaveTopic(t.Context(), "OrderUpdated"); err != nil {
+		t.Fatal(err)
+	}
+	d = newProofs(&b.cfg, p, store)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = d.run(ctx) }()
+	return d, func() { cancel(); <-done; p.close() }
+}
+
+// After a start the first event of each aggregate asks whether the one before it is
+// published. That costs little, and nothing is read twice for events of one time.
+func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
+	t.Parallel()
+	many := 10_000
+	if testing.Short() {
+		many = 500
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		var rows []storedEvent
+		for i := range many {
+			e := storedEvent{Event: event(i, 1, "OrderUpdated"), written: time.Now().UnixMicro()}
+			rows = append(rows, e)
+			b.submit(e.Event, nil)
+			time.Sleep(10 * time.Millisecond)
+		}
+		b.drain(time.Minute)
+		time.Sleep(time.Hour)
+		d, end := b.later(t)
+		defer end()
+		var wg sync.WaitGroup
+		for i := range rows {
+			wg.Go(func() {
+				if published, err := d.prove(t.Context(), &rows[i], false); !published || err != nil {
+					t.Errorf("prove(%d) = %v, %v", i, published, err)
+				}
+			})
+		}
+		wg.Wait()
+		if reads := count(d.reads); reads > float64(many)/20 {
+			t.Errorf("%d proofs cost %v requests", many, reads)
+		} else {
+			t.Logf("%d proofs cost %v requests", many, reads)
+		}
+	})
+}
+
+func TestProofs(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		// publish publishes the row's event; delay is how much later than it was written.
+		publish bool
+		delay   time.Duration
+		prepare func(t *testing.T, b *bundle)
+		want    bool
+		result  proofResult
+	}{
+		{name: "published at once", publish: true, want: true, result: proofPublished},
+		{name: "published hours later", publish: true, delay: 3 * time.Hour, want: true, result: proofPublished},
+		{name: "never published", want: false, result: proofUnpublished},
+		{name: "the topic has more partitions now", publish: true, want: true, result: proofPublished, prepare: func(t *testing.T, b *bundle) {
+			if _, err := b.publisher.topics.admin.CreatePartitions(t.Context(), 5, "OrderUpdated"); err != nil {
+				t.Error(err)
+			}
+		}},
+		{name: "retention has deleted it", publish: true, want: true, result: proofPublished, prepare: func(t *testing.T, b *bundle) {
+			ends, err := b.publisher.topics.admin.ListEndOffsets(t.Context(), "OrderUpdated")
+			if err != nil {
+				t.Error(err)
+			}
+			var upTo kadm.Offsets
+			ends.Each(func(o kadm.ListedOffset) { upTo.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
+			if _, err := b.publisher.topics.admin.DeleteRecords(t.Context(), upTo); err != nil {
+				t.Error(err)
+			}
+		}},
+		{name: "the topic may not be read", want: true, result: proofUnproven, prepare: func(_ *testing.T, b *bundle) {
+			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "OrderUpdated", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, nil)
+				defer b.close()
+				publish := func(from int) {
+					for i := range 20 {
+						b.submit(event(from+i, 1, "OrderUpdated"), nil)
+					}
+					b.drain(time.Minute)
+				}
+				publish(100)
+				time.Sleep(time.Hour)
+				row := storedEvent{Event: event(1, 1, "OrderUpdated"), written: time.Now().UnixMicro()}
+				time.Sleep(tt.delay)
+				publish(200)
+				if tt.publish {
+					b.submit(row.Event, nil)
+				}
+				publish(300)
+				time.Sleep(time.Hour)
+				if tt.prepare != nil {
+					tt.prepare(t, b)
+				}
+				d, end := b.later(t)
+				defer end()
+				if got, err := d.prove(t.Context(), &row, false); got != tt.want || err != nil {
+					t.Errorf("prove() = %v, %v, want %v", got, err, tt.want)
+				}
+				if n := count(d.results.WithLabelValues(string(tt.result))); n != 1 {
+					t.Errorf("counted %v times as %s", n, tt.result)
+				}
+				if tt.publish && tt.delay == 0 && tt.prepare == nil {
+					return
+				}
+				if _, err := d.prove(t.Context(), &row, true); tt.result == proofUnpublished && !errors.Is(err, errLeft) {
+					t.Errorf("a quick proof of an unpublished event: %v, want it left to the sweep", err)
+				}
+			})
+		})
+	}
+}
+
+// While a partition cannot be read nothing follows about its events.
+func TestProofs_WaitForTheBroker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		row := storedEvent{Event: event(1, 1, "OrderUpdated"), written: time.Now().UnixMicro()}
+		b.submit(row.Event, nil)
+		b.drain(time.Minute)
+		d, end := b.later(t)
+		defer end()
+		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets, kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: -1})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if published, err := d.prove(ctx, &row, false); err == nil {
+			t.Errorf("prove() = %v while the topic cannot be read, want an error", published)
+		}
+		away.Remove()
+		if published, err := d.prove(t.Context(), &row, false); !published || err != nil {
+			t.Errorf("prove() = %v, %v, want it published", published, err)
+		}
+	})
+}
