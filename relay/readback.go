@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,8 +21,9 @@ const (
 	// readBackSettle is for how many times Config.ReadBackQuiet the topics may
 	// have no quiet, because somebody else writes with the same source.
 	readBackSettle = 20
-	// readBackPatience is how long partitions are waited for that cannot be read
-	// while others can.
+	// readBackPatience is how long partitions are waited for that cannot be read, since
+	// another one was read last. While none can be read there is no end to it: a cluster
+	// that starts answers long before its partitions have leaders.
 	readBackPatience = 30 * time.Second
 )
 
@@ -196,8 +199,11 @@ func (r *readback) most() int { return r.cfg.MaxRememberedEvents / 4 * 3 }
 func (r *readback) read(ctx context.Context, t *backTopics, topics []string, since time.Time) error {
 	var trimmed bool
 	var quiet, settle, patience time.Time
+	read := 0 // partitions that were read to their ends, of those that are pending after them
+	defer r.await(nil)
 	for attempt := 1; ; attempt++ {
 		var pending []*backPartition
+		done := 0
 		err := t.locate(ctx, topics, since)
 		if err == nil {
 			err = t.findEnds(ctx)
@@ -213,8 +219,14 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 			t.each(func(p *backPartition) {
 				if !p.done() {
 					pending = append(pending, p)
+				} else if p.err == nil {
+					done++
 				}
 			})
+			if done > read {
+				read, patience = done, time.Time{}
+			}
+			r.await(pending)
 		}
 		now := time.Now()
 		switch {
@@ -232,11 +244,11 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 			if Classify(err) == Fatal && !isDenied(err) {
 				return fmt.Errorf("read topics back: %w", err)
 			}
-			// Others could be read: the broker is there.
-			if patience.IsZero() && len(pending) > 0 {
-				patience = now
-			} else if len(pending) == 0 {
+			switch {
+			case len(pending) == 0 || read == 0:
 				patience = time.Time{}
+			case patience.IsZero(): // others could be read: the broker is there
+				patience = now
 			}
 			if err := r.pause(ctx, attempt, err); err != nil {
 				return err
@@ -264,17 +276,36 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 	}
 }
 
+// await notes the partitions that are waited for.
+func (r *readback) await(pending []*backPartition) {
+	r.metrics.readBack.waiting.Set(float64(len(pending)))
+}
+
 var errUnread = errors.New("the partition could not be read")
 
-// unread says why partitions are not read yet.
+// unread is why partitions are not read yet. It names a few of them.
 func unread(parts []*backPartition) error {
+	slices.SortFunc(parts, func(a, b *backPartition) int {
+		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
+	})
+	why := errNotReplicated
+	var names []string
 	for _, p := range parts {
+		name := fmt.Sprintf("%s/%d", p.topic, p.partition)
+		if p.partition < 0 {
+			name = p.topic // its partitions are not known
+		}
+		if len(names) < 10 {
+			names = append(names, name)
+		}
 		if p.lastErr != nil {
-			return fmt.Errorf("partition %d of topic %s: %w", p.partition, p.topic, p.lastErr)
+			why = p.lastErr
 		}
 	}
-	return fmt.Errorf("partition %d of topic %s is not replicated up to its end", parts[0].partition, parts[0].topic)
+	return fmt.Errorf("waiting for %d partitions (%s): %w", len(parts), strings.Join(names, " "), why)
 }
+
+var errNotReplicated = errors.New("not replicated up to its end")
 
 // trim lets go of the oldest records if there are more than may be remembered.
 func (r *readback) trim(ctx context.Context, t *backTopics, topics []string, since time.Time) error {
