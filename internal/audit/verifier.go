@@ -208,8 +208,12 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 	known := p.v.missing[p.table]
 	fresh := 0
 	for _, r := range missing {
+		_, ok := known[r.Event]
+		if !ok && len(known) >= maxMissing {
+			continue
+		}
 		p.confirmed[r.Event] = true
-		if _, ok := known[r.Event]; ok || len(known) >= maxMissing {
+		if ok {
 			continue
 		}
 		known[r.Event] = r

@@ -41,6 +41,9 @@ func (p *plan) settings(s *settings) {
 // carryOut lets it all happen, each thing as soon as those before it allow.
 func (p *plan) carryOut(w *world) {
 	rnd := rand.New(rand.NewPCG(p.Seed, 'a'))
+	if p.Verifier {
+		w.startVerifier(max(30*time.Minute, p.Span.std()/6))
+	}
 	w.customersAt(p.arrivals(rnd, p.Customers))
 	w.parcelsAt(p.arrivals(rnd, p.Parcels))
 	type change struct {

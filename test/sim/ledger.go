@@ -17,6 +17,7 @@ type ledger struct {
 	orders  map[gocql.UUID]*promise // those that the service said it stored
 	nothing map[gocql.UUID]bool     // those of which it said that nothing is stored
 	parcels map[gocql.UUID]bool     // events of parcels that the database said it stored
+	late    map[gocql.UUID]bool     // events whose rows became visible behind the sweep
 	garbage map[gocql.UUID]bool     // aggregates with a row that is no event
 }
 
@@ -27,7 +28,7 @@ type promise struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool), parcels: make(map[gocql.UUID]bool), garbage: make(map[gocql.UUID]bool)}
+	return &ledger{orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool), parcels: make(map[gocql.UUID]bool), garbage: make(map[gocql.UUID]bool), late: make(map[gocql.UUID]bool)}
 }
 
 // arrive counts a customer in and gives it a number.
@@ -60,6 +61,13 @@ func (l *ledger) moved(event gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.parcels[event] = true
+}
+
+// isLate notes an event whose row becomes visible behind the sweep.
+func (l *ledger) isLate(event gocql.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late[event] = true
 }
 
 // spoilt notes an aggregate that has a row which is no event.

@@ -35,6 +35,8 @@ type plan struct {
 	Tail     bool `json:"tail,omitempty"`
 	Hints    bool `json:"hints,omitempty"`
 	ReadBack bool `json:"read_back,omitempty"`
+	// Verifier has outbox admin verify the outbox, and repair what is missing.
+	Verifier bool `json:"verifier,omitempty"`
 	InFlight int  `json:"in_flight"`
 	Backlog  int  `json:"backlog"`
 	// Aggregates is how many idle aggregates the relay remembers.
@@ -129,6 +131,7 @@ func newPlan(seed uint64) *plan {
 	if p.Span.std() <= shardedSpan && rnd.IntN(4) == 0 {
 		p.Shards = 2 + rnd.IntN(7)
 	}
+	p.Verifier = rnd.IntN(3) == 0
 	return p
 }
 
@@ -164,8 +167,8 @@ func (p *plan) String() string {
 	if p.LogTTL > 0 {
 		fmt.Fprintf(&b, "the log keeps its rows for %s, ", p.LogTTL)
 	}
-	fmt.Fprintf(&b, "%s long, window %s, %d shards, tablets %t, tail %t, hints %t, read-back %t, at most %d in flight, spill limit %d, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
-		p.Span, p.Window, max(p.Shards, 1), p.Tablets, p.Tail, p.Hints, p.ReadBack, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
+	fmt.Fprintf(&b, "%s long, window %s, %d shards, tablets %t, tail %t, hints %t, read-back %t, verifier %t, at most %d in flight, spill limit %d, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
+		p.Span, p.Window, max(p.Shards, 1), p.Tablets, p.Tail, p.Hints, p.ReadBack, p.Verifier, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
 	for _, e := range p.Episodes {
 		fmt.Fprintf(&b, "%16s to %16s  %s\n", e.From, e.To, e.Kind)
 	}

@@ -182,8 +182,8 @@ func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what str
 		}
 		reached = s.position
 		for ; i < len(rows) && scyllacdc.CompareTimeUUID(rows[i].time, s.position) <= 0; i++ {
-			if !carries(rows[i].aggregate) {
-				continue
+			if !carries(rows[i].aggregate) || w.ledger.late[rows[i].event] {
+				continue // a late row became visible behind the checkpoint
 			}
 			at, ok := first[rows[i].event]
 			if !ok {

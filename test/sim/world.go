@@ -62,6 +62,7 @@ type world struct {
 	session  *session          // the order services'
 	backs    *relay.ReadBacks  // of shards that begin together, if they read together
 	services []*orders.Service // one for each clock
+	verifier *verifier         // nil without
 	ledger   *ledger
 
 	database     chan struct{}  // holds a token that is taken to connect to the database, and to stop it
@@ -129,6 +130,7 @@ func simulate(t *testing.T, seed uint64, change func(*settings), scenario func(*
 		scenario(w)
 		w.calm()
 		w.settleLetters()
+		w.stopVerifier()
 		w.stopRelay()
 		w.verify()
 		w.seen.relays, w.seen.simulated = len(w.relays), time.Since(w.began)

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+const (
+	// verifierName is the verifier's on the network.
+	verifierName = "verifier"
+	// verifyMargin is what a relay may need beyond its confidence window.
+	verifyMargin = 30 * time.Second
+	// repairPatience is how long the relay may take to repair.
+	repairPatience = 10 * time.Minute
+)
+
+// verifier is the one of outbox admin, with verify.repair on.
+type verifier struct {
+	*audit.Verifier
+	session *session
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// startVerifier verifies at this interval until the end.
+func (w *world) startVerifier(every time.Duration) {
+	w.t.Helper()
+	v := &verifier{session: w.connect(verifierName, keyspace), done: make(chan struct{})}
+	letters, err := dlq.Open(v.session.Session, keyspace)
+	if err != nil {
+		w.t.Fatalf("open the dead letters: %v", err)
+	}
+	conf := w.relay().config
+	conf.Session = v.session.Session
+	requests := relay.NewRepairs(v.session.Session, keyspace, relay.DefaultName, keyspace+"."+events)
+	v.Verifier = audit.NewVerifier(audit.VerifierConfig{
+		Kafka: func(more ...kgo.Opt) (*kgo.Client, error) {
+			return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(brokerAddr), w.kafka.dialer(w.net, verifierName)}, more...)...)
+		},
+		Window: conf.ConfidenceWindow + verifyMargin, Interval: every, Logger: w.log.With("process", verifierName), Registerer: prometheus.NewRegistry(),
+		Tables: []audit.VerifierTable{{
+			Scan: &audit.Scan{
+				Session: v.session.Session, Table: keyspace + "." + events, Ranges: 16,
+				Topic: func(eventType, _ string) (string, error) { return eventType, nil },
+			},
+			Keyspace: keyspace, Table: events,
+			Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
+			DeadLetters: func(ctx context.Context, began time.Time, ids []gocql.UUID, each func(audit.Letter)) error {
+				return lettersOf(ctx, letters, began, ids, each)
+			},
+			Repair: func(ctx context.Context, missing []audit.Row) (published []gocql.UUID, err error) {
+				var asked []relay.Repair
+				for _, m := range missing {
+					asked = append(asked, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event, Sequence: m.Seq})
+				}
+				answers, err := requests.Publish(ctx, asked, time.Now().Add(repairPatience))
+				for _, a := range answers {
+					if a.State == relay.RepairPublished {
+						published = append(published, a.EventID)
+					}
+				}
+				return published, err
+			},
+		}},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	v.cancel = cancel
+	go func() { defer close(v.done); v.Run(ctx) }()
+	w.verifier = v
+}
+
+// lettersOf calls each for those of the events whose dead letter is open, was settled
+// without a record, or was published since began.
+func lettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []gocql.UUID, each func(audit.Letter)) error {
+	for _, id := range ids {
+		l, err := letters.Read(ctx, id)
+		if err != nil {
+			if errors.Is(err, dlq.ErrNotFound) {
+				continue
+			}
+			return err
+		}
+		replayed := slices.Contains([]dlq.OutcomeKind{dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased}, l.Outcome.Kind)
+		if l.Status.Open() || !replayed || !l.ResolvedAt.Before(began.Add(-time.Minute)) {
+			each(audit.Letter{Event: id})
+		}
+	}
+	return nil
+}
+
+// stopVerifier makes a last pass with everything mended, after which nothing is missing.
+func (w *world) stopVerifier() {
+	w.t.Helper()
+	v := w.verifier
+	if v == nil {
+		return
+	}
+	v.cancel()
+	<-v.done
+	deadline := time.Now().Add(2 * time.Hour)
+	for {
+		err := v.Pass(context.Background())
+		if err == nil && len(v.Missing()) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			w.t.Errorf("the verifier finds no end: %v, missing %v", err, v.Missing())
+			break
+		}
+		time.Sleep(time.Minute)
+	}
+	v.session.Close()
+}

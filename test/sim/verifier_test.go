@@ -1,0 +1,40 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// A row that becomes visible an hour late, whose aggregate never writes again, is shown
+// to no relay. The verifier finds it, and the relay publishes it once.
+func TestVerifier_FindsLateRows(t *testing.T) {
+	seen := simulate(t, 61, nil, func(w *world) {
+		w.startVerifier(10 * time.Minute)
+		w.traffic(100, 2*time.Hour)
+		time.Sleep(90 * time.Minute)
+		for range 5 {
+			w.writeLate(time.Hour)
+		}
+		time.Sleep(time.Hour)
+		w.crashRelay() // with the dedup index
+		w.startRelay()
+		w.writeLate(2 * time.Hour)
+		time.Sleep(time.Minute)
+	})
+	wantOnce(t, seen)
+}
+
+// writeLate writes the one event of an aggregate, so long after its write timestamp.
+func (w *world) writeLate(late time.Duration) {
+	w.t.Helper()
+	id, aggregate, at := outbox.NewID(), outbox.NewID(), time.Now().Add(-late)
+	if err := w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, event_id, aggregate_type, event_type, payload, created_at) VALUES (?, 1, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
+		aggregate, id, parcel, parcelMoved, []byte("{}"), at, at.UnixMicro()).Exec(); err != nil {
+		w.t.Errorf("write a late event: %v", err)
+		return
+	}
+	w.ledger.isLate(id)
+	w.ledger.moved(id)
+}
