@@ -6,6 +6,9 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 )
@@ -208,4 +211,67 @@ func TestClocks_InstanceWhoseClockIsSetBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A request waits for its event's dead letter, which the operator then discards, or comes
+// just after that and is met by another relay: the event is not published, and the answer
+// does not claim that it is.
+func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"same relay", "discarded between two relays", "asked after both"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.IdleCheckpoint, c.ReadBackMargin = 5*time.Second, time.Second
+					c.Kafka = append(c.Kafka, noCompression())
+				})
+				defer w.close()
+				e := event(1, 1, "OrderCreated")
+				end := w.refuse(e.ID, kerr.InvalidRecord)
+				_, stop := w.run()
+				time.Sleep(5 * time.Second)
+				w.write(e)
+				time.Sleep(time.Minute)
+				requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+				ask := func() {
+					if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				stopRelay := func() {
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+				}
+				if name != "asked after both" {
+					ask()
+				}
+				time.Sleep(20 * time.Second)
+				end()
+				if name == "discarded between two relays" {
+					stopRelay()
+				}
+				if err := w.letters().Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+					t.Fatal(err)
+				}
+				switch name {
+				case "discarded between two relays":
+					_, stop = w.run()
+				case "asked after both":
+					time.Sleep(10 * time.Second)
+					stopRelay()
+					ask()
+					_, stop = w.run()
+				}
+				if got := w.answers(requests, time.Minute)[e.ID]; got.State != RepairUnknown || got.Detail != isWithheld {
+					t.Errorf("the request is %+v, want %q", got, isWithheld)
+				}
+				stopRelay()
+				if got := w.consume("OrderCreated"); len(got) != 0 {
+					t.Errorf("the discarded event is published %d times", len(got))
+				}
+			})
+		})
+	}
 }

@@ -106,6 +106,9 @@ func (r *repairer) poll(ctx context.Context) error {
 // dead letter, or not.
 const isDeadLetter = "it is a dead letter: settle that"
 
+// isWithheld is why an event is not published, whoever asks for it.
+const isWithheld = "its dead letter was settled without publishing it"
+
 // answerPublished answers the requests whose events are acknowledged.
 func (r *repairer) answerPublished(ctx context.Context) error {
 	r.mu.Lock()
@@ -116,8 +119,14 @@ func (r *repairer) answerPublished(ctx context.Context) error {
 		event := r.taken[id]
 		r.mu.Unlock()
 		state, detail := RepairPublished, ""
-		if r.publisher.isLetter(event) {
+		withheld, err := r.publisher.withheld(ctx, event)
+		switch {
+		case err != nil:
+			return err
+		case r.publisher.isLetter(event):
 			state, detail = RepairAsked, isDeadLetter
+		case withheld:
+			state, detail = RepairUnknown, isWithheld
 		}
 		if _, err := r.requests.answer(ctx, id, RepairTaken, state, detail); err != nil {
 			return err
@@ -161,7 +170,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	if withheld, err := r.publisher.withheld(ctx, q.EventID); err != nil {
 		return err
 	} else if withheld {
-		return r.answer(ctx, q, RepairUnknown, "its dead letter was settled without publishing it")
+		return r.answer(ctx, q, RepairUnknown, isWithheld)
 	}
 	if indexed, inTopic := r.publisher.indexed(q.EventID); indexed {
 		switch {

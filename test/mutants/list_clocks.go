@@ -77,6 +77,11 @@ var clockMutants = []mutant{
 		new: "(o == nil || o.Version <= e.Sequence)",
 		pkg: "./orders", run: "^TestRepair_LeavesWhatIsAppliedAlone$",
 	},
+	unit("TestRepair_OfADiscardedDeadLetter", mutant{
+		name: "a repair publishes an event whose dead letter was discarded", file: "relay/repair.go",
+		old: "} else if withheld {",
+		new: "} else if false {",
+	}),
 	clocks("react/delivery", mutant{
 		name: "reports have the time of their host", file: "react/delivery/report.go",
 		old: "RetryPolicy(cqlcode.OtherNode{}).DefaultTimestamp(false)",

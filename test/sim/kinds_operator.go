@@ -10,7 +10,19 @@ var operatorKinds = []*kind{
 	{
 		name: "operator at work", most: untilSpan, excluding: []string{"operator at work", "database frozen"},
 		begin: func(r *rand.Rand, w *world) func() {
-			return w.nowAndThen(func() time.Duration { return time.Second + upTo(r, 5*time.Minute) }, func() { w.operate(r) })
+			return w.nowAndThen(func() time.Duration { return time.Second + upTo(r, 5*time.Minute) }, func() { w.operate(r, w.letters()) })
+		},
+	},
+	{
+		// It asks for what it finds missing in the topics, too.
+		name: "operator with a wrong clock", most: untilSpan, excluding: []string{"operator with a wrong clock", "database frozen"},
+		begin: func(r *rand.Rand, w *world) func() {
+			o := w.newRemote()
+			if o == nil {
+				return func() {} // it does not reach the database
+			}
+			stop := w.nowAndThen(func() time.Duration { return time.Second + upTo(r, 5*time.Minute) }, func() { o.work(r) })
+			return func() { stop(); o.session.Close() }
 		},
 	},
 }

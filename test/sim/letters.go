@@ -28,13 +28,15 @@ func (l letter) ended() bool {
 func (e *evidence) scanLetters(w *world, scan scanner) {
 	var id gocql.UUID
 	var l letter
-	var buried int64
-	// The name of the table is written with the letter and never again.
-	scan("SELECT event_id, status, error_class, outcome, released, resolved_at, WRITETIME(table_name) FROM "+deadLetters,
-		[]any{&id, (*string)(&l.status), &l.class, (*string)(&l.outcome), &l.released, &l.resolved, &buried}, func() {
-			l.buried = time.UnixMicro(buried)
+	var buried, resolved int64
+	// The name of the table is written with the letter and never again. Clocks of
+	// operators differ, so the database says when one was resolved.
+	scan("SELECT event_id, status, error_class, outcome, released, WRITETIME(resolved_at), WRITETIME(table_name) FROM "+deadLetters,
+		[]any{&id, (*string)(&l.status), &l.class, (*string)(&l.outcome), &l.released, &resolved, &buried}, func() {
+			l.buried, l.resolved = time.UnixMicro(buried), time.UnixMicro(resolved)
 			if w.settings.node.Now != nil {
-				l.buried = l.buried.Add(-time.Until(w.settings.node.Now()))
+				ahead := time.Until(w.settings.node.Now())
+				l.buried, l.resolved = l.buried.Add(-ahead), l.resolved.Add(-ahead)
 			}
 			e.letters[id] = l
 			w.seen.letters++
@@ -72,12 +74,12 @@ func (w *world) openLetters() (open []dlq.ChainEntry, err error) {
 
 // operate does something to a dead letter, as an operator would who does not
 // know what he is doing. What is refused, or fails, he leaves.
-func (w *world) operate(rnd *rand.Rand) {
+func (w *world) operate(rnd *rand.Rand, store *dlq.Store) {
 	open, err := w.openLetters()
 	if err != nil || len(open) == 0 {
 		return
 	}
-	store, id := w.letters(), open[rnd.IntN(len(open))].EventID
+	id := open[rnd.IntN(len(open))].EventID
 	do := store.Replay
 	switch rnd.IntN(12) {
 	case 0:

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
 )
 
 // session is a client of the database.
@@ -39,6 +41,12 @@ type session struct {
 // database must be there.
 func (w *world) connect(client, keyspace string) *session {
 	w.t.Helper()
+	return w.connectBy(nil, client, keyspace)
+}
+
+// connectBy is connect for a host with a clock of its own, unless that is nil.
+func (w *world) connectBy(clock *scyllatest.Clock, client, keyspace string) *session {
+	w.t.Helper()
 	g := &gate{}
 	cluster := gocql.NewCluster("127.0.0.1")
 	cluster.Dialer = dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -51,6 +59,9 @@ func (w *world) connect(client, keyspace string) *session {
 		c.quick.Store(true)
 		return &gatedConn{conn: c, gate: g}, nil
 	})
+	if clock != nil {
+		cluster.Dialer = clock.Dialer(cluster.Dialer)
+	}
 	cluster.PoolConfig.HostSelectionPolicy = &gatedPolicy{HostSelectionPolicy: gocql.RoundRobinHostPolicy(), gate: g}
 	cluster.ReconnectInterval = 5 * time.Second
 	cluster.Keyspace = keyspace

@@ -98,6 +98,8 @@ type outcome struct {
 	// letters is how many dead letters there were, replayed how many of them the
 	// relay published, discarded how many it was told not to.
 	letters, replayed, discarded int
+	// asked is how many events operators asked for.
+	asked int
 	// events, records and duplicates count the outbox, the topics and the records
 	// that repeat an event.
 	events, records, duplicates int

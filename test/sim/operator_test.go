@@ -1,0 +1,31 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// Operators whose clocks are minutes wrong change dead letters and ask for events that
+// they miss, while the broker comes and goes and relays crash: each event is published
+// once, in order, or is the dead letter that somebody ended.
+func TestOperators_WithWrongClocks(t *testing.T) {
+	seen := simulate(t, 21, func(s *settings) { s.relay.SpillLimit = 5 }, func(w *world) {
+		w.traffic(40, 90*time.Minute)
+		stop := kindOf("operator with a wrong clock").begin(rand.New(rand.NewPCG(w.seed, 'o')), w)
+		for range 4 {
+			time.Sleep(5 * time.Minute)
+			w.net.cut(broker)
+			time.Sleep(15 * time.Minute)
+			w.net.mend(broker)
+			time.Sleep(time.Minute)
+			w.crashRelay()
+			w.startRelay()
+		}
+		stop()
+	})
+	wantOnce(t, seen)
+	if seen.asked == 0 || seen.letters == 0 {
+		t.Errorf("operators asked for %d events and there were %d dead letters, want some of both", seen.asked, seen.letters)
+	}
+}
