@@ -14,8 +14,11 @@ import (
 )
 
 const (
-	rawStreams = 100  // read by one query
-	rawPage    = 1000 // rows in one answer
+	// What a real node serves fastest: for each page it reads up to a page of every
+	// stream of the query.
+	rawStreams = 4    // read by one query
+	rawPage    = 5000 // rows in one answer
+	rawQueries = 8    // at the same time
 )
 
 // Rate is how many of something were done in a time.
@@ -31,14 +34,15 @@ func RateOf(n int64, d time.Duration) Rate {
 }
 
 // RawRead reads all rows of a table's log and discards them: what a reader that
-// does nothing with them gets. It reads all streams of the newest generation at
-// once, 100 by a query.
+// does nothing with them gets. It reads all streams of the newest generation, 4 by a
+// query and 8 queries at a time.
 func RawRead(ctx context.Context, session *gocql.Session, keyspace, table string, streams [][]byte) (Rate, error) {
 	stmt := "SELECT \"cdc$stream_id\", \"cdc$time\", \"cdc$batch_seq_no\", \"cdc$operation\", " + outbox.Columns +
 		" FROM " + keyspace + "." + table + "_scylla_cdc_log WHERE \"cdc$stream_id\" IN ? AND \"cdc$time\" > ? BYPASS CACHE"
 	var n atomic.Int64
 	began := time.Now()
 	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(rawQueries)
 	for len(streams) > 0 {
 		group := streams[:min(rawStreams, len(streams))]
 		streams = streams[len(group):]

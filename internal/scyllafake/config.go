@@ -78,6 +78,9 @@ type Config struct {
 	// Hook decides the fate of operations that the server's own faults let
 	// pass. Nil means none.
 	Hook engine.Hook
+	// Costs counts what paged reads of named partitions cost a real node; reads are
+	// slower with it. Nil counts nothing.
+	Costs *engine.ReadCosts
 	// MaxFrameBytes bounds the body of one request. Default 256 MiB, as a node's
 	// native_transport_max_frame_size.
 	MaxFrameBytes int

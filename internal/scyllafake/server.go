@@ -123,7 +123,7 @@ func (s *Server) open(clock *faults.Clock) error {
 		hook = faults.Chain(s.faults, s.cfg.Hook)
 	}
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: hook, DataCenter: s.topology.DataCenter,
+		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter,
 		CDC: cdc.NewManager(s.catalog.Schema, s.topology, s.store, s.cfg.Seed),
 	})
 	return nil

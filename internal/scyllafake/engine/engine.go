@@ -116,6 +116,9 @@ type Config struct {
 	CDC    CDC
 	// Hook injects faults; nil injects none.
 	Hook Hook
+	// Costs counts what paged reads of named partitions cost. Nil counts nothing:
+	// counting reads rows that are not returned.
+	Costs *ReadCosts
 	// Now is the node's wall clock; nil means time.Now. Fault hooks skew it.
 	Now func() time.Time
 	// DataCenter is the node's own, for replication and LOCAL_ levels; "" means datacenter1.
@@ -131,6 +134,7 @@ type Engine struct {
 	dc     string
 	clock  *clock
 	locks  stripes
+	costs  *ReadCosts
 
 	mu      sync.Mutex
 	closed  bool
@@ -156,6 +160,7 @@ func New(c Config) *Engine {
 		hook:    c.Hook,
 		dc:      dc,
 		clock:   newClock(now),
+		costs:   c.Costs,
 		replays: map[*replay]struct{}{},
 		decided: map[partitionID][]decision{},
 	}

@@ -63,7 +63,9 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *evalCtx) (*Re
 	case q.ordered && q.rest.hasKeyIn():
 		err = s.sorted(ctx)
 	default:
-		res.PagingState, err = s.page(ctx)
+		if res.PagingState, err = s.page(ctx); err == nil {
+			err = e.costs.count(s, res.PagingState != nil)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -42,6 +42,11 @@ func setup(t testing.TB, tables ...string) *node {
 
 func setupHook(t testing.TB, hook engine.Hook, tables ...string) *node {
 	t.Helper()
+	return setupCosts(t, hook, nil, tables...)
+}
+
+func setupCosts(t testing.TB, hook engine.Hook, costs *engine.ReadCosts, tables ...string) *node {
+	t.Helper()
 	n := &node{t: t, params: engine.Params{Consistency: engine.One}}
 	now := func() time.Time { return time.Now().Add(time.Duration(n.skew.Load())) }
 	st, err := store.Open(store.Options{Now: now})
@@ -61,7 +66,7 @@ func setupHook(t testing.TB, hook engine.Hook, tables ...string) *node {
 		t.Fatal(err)
 	}
 	n.engine = engine.New(engine.Config{
-		Store: st, Schema: n.catalog.Schema, Now: now, Hook: hook,
+		Store: st, Schema: n.catalog.Schema, Now: now, Hook: hook, Costs: costs,
 		CDC: cdc.NewManager(n.catalog.Schema, top, st, 1),
 	})
 	t.Cleanup(func() {
