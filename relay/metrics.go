@@ -25,6 +25,7 @@ type metrics struct {
 	rowsUndecodable  prometheus.Counter
 	readerRestarts   prometheus.Counter
 	readerErrors     prometheus.Counter
+	dataLoss         prometheus.Counter
 	checkpointSaves  prometheus.Counter
 	checkpointErrors prometheus.Counter
 
@@ -62,6 +63,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rowsUndecodable:  counter("relay_rows_undecodable_total", "Log rows that should be events and cannot be read as such, each time that the sweep reads them."),
 		readerRestarts:   counter("relay_reader_restarts_total", "Times that the CDC reader ended and was started again."),
 		readerErrors:     counter("relay_reader_errors_total", "Errors that the CDC reader met and retried."),
+		dataLoss:         counter("relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
 		checkpointSaves:  counter("relay_checkpoint_saves_total", "Checkpoints saved."),
 		checkpointErrors: counter("relay_checkpoint_errors_total", "Checkpoints that could not be saved; they are saved later."),
 	}
@@ -90,7 +92,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.found[by] = found.WithLabelValues(name)
 	}
 	reg.MustRegister(found, m.published, m.publishSeconds, m.commitSeconds, m.failures, m.repeated, m.late, m.gaps,
-		m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors, m.checkpointSaves, m.checkpointErrors)
+		m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors, m.checkpointSaves, m.checkpointErrors, m.dataLoss)
 	return m
 }
 

@@ -162,6 +162,7 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 		// The budget is the bound; the client's own must never be reached.
 		kgo.MaxBufferedRecords(p.cfg.MaxInFlightRecords+p.cfg.ReplayConcurrency+1),
 		kgo.WithHooks(connections{p}),
+		kgo.ProducerOnDataLossDetected(p.lost),
 		kgo.ProducerBatchMaxBytes(p.cfg.MaxRecordBytes),
 		size,
 	)
@@ -176,6 +177,13 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	return client, nil
+}
+
+// lost reports that a partition no longer has records that it acknowledged: a replica
+// that did not have them became its leader.
+func (p *publisher) lost(topic string, partition int32) {
+	p.metrics.dataLoss.Inc()
+	p.log.Error("the broker has lost records that it acknowledged; find the missing events with outbox verify", "topic", topic, "partition", partition)
 }
 
 // pump sends what may be sent of the lane. Called locked.

@@ -47,4 +47,9 @@ var brokerMutants = []mutant{
 		old: "if ref.seq > 0 && i > 0 && c.letters[i-1].seq > ref.seq {",
 		new: "if false {",
 	}),
+	unit("TestPublisher_ReportsRecordsThatTheBrokerLost", mutant{
+		name: "lost records are not reported", file: "relay/publisher.go",
+		old: "		kgo.ProducerOnDataLossDetected(p.lost),\n",
+		new: "",
+	}),
 }
