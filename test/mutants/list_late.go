@@ -78,4 +78,9 @@ var lateMutants = []mutant{
 		old: "		case p.err != nil:\n				p.answer(proofAnswer{err: p.err})",
 		new: "		case p.err != nil:\n				p.answer(proofAnswer{result: proofUnpublished})",
 	}),
+	scenario("TestLate_EveryKind", mutant{
+		name: "rows that are late across a restart count as published", file: "relay/proof.go",
+		old: "return result != proofUnpublished, nil",
+		new: "return true, nil",
+	}),
 }

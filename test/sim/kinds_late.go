@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// lateKinds are rows that become visible long after their write time, as those of decided
+// conditional writes and of replicas that were away do, and numbers that are left out.
+//
+// No seed draws them yet; TestLate_EveryKind tries each.
+//
+// The relay tells by its topics what is published, so it must be able to read them. Each
+// aggregate is written to again in the end: nothing else shows a row that is late.
+var lateKinds = []*kind{
+	{
+		name: "rows hours late", most: time.Hour, when: readsTopics,
+		begin: func(r *rand.Rand, w *world) func() {
+			for range 1 + r.IntN(3) {
+				p := w.newLateParcel(r)
+				w.ledger.customers.Go(func() {
+					for range 1 + p.rnd.IntN(3) {
+						p.onTime(p.rnd.IntN(3))
+						time.Sleep(upTo(p.rnd, 20*time.Minute))
+						p.late()
+						time.Sleep(upTo(p.rnd, 10*time.Minute))
+						p.onTime(1)
+					}
+				})
+			}
+			return func() {}
+		},
+	},
+	{
+		name: "rows late across a restart", most: 30 * time.Minute, when: readsTopics,
+		excluding: []string{"relay restarts", "relay crashes", "database frozen", "database gone", "rows late across a restart"},
+		begin: func(r *rand.Rand, w *world) func() {
+			if !w.relayRuns() {
+				return func() {}
+			}
+			p, before, after := w.newLateParcel(r), r.IntN(2) == 0, upTo(r, 10*time.Minute)
+			p.onTime(1 + r.IntN(2))
+			time.Sleep(5*time.Minute + upTo(r, 5*time.Minute)) // the next start does not read back that far
+			if before {
+				p.late()
+			}
+			w.stopRelay()
+			return func() {
+				if !before {
+					p.late()
+				}
+				w.launchRelay()
+				w.ledger.customers.Go(func() {
+					time.Sleep(after)
+					p.onTime(1)
+				})
+			}
+		},
+	},
+	{
+		name: "numbers with holes", most: 20 * time.Minute,
+		begin: func(r *rand.Rand, w *world) func() {
+			p := w.newLateParcel(r)
+			return w.nowAndThen(func() time.Duration { return upTo(p.rnd, 10*time.Second) }, func() {
+				p.next += int64(p.rnd.IntN(3))
+				p.onTime(1)
+			})
+		},
+	},
+}
+
+// readsTopics is for plans in which the relay can find out what is published. A scan of
+// the outbox table takes what is older than its rows for published.
+func readsTopics(p *plan) bool { return p.ReadBack && p.LogTTL == 0 }
+
+// lateParcel is an aggregate with rows that are late.
+type lateParcel struct {
+	w    *world
+	rnd  *rand.Rand
+	id   gocql.UUID
+	next int64
+}
+
+func (w *world) newLateParcel(r *rand.Rand) *lateParcel {
+	return &lateParcel{w: w, rnd: rand.New(rand.NewPCG(r.Uint64(), 'l')), id: outbox.NewID(), next: 1}
+}
+
+func (p *lateParcel) event() outbox.Event {
+	e := outbox.Event{
+		ID: outbox.NewID(), AggregateID: p.id, Sequence: p.next, AggregateType: parcel, Type: parcelMoved,
+		Payload: p.w.payload(p.rnd, p.next), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	p.next++
+	return e
+}
+
+// onTime stores n events as they should be.
+func (p *lateParcel) onTime(n int) {
+	for range n {
+		p.w.store(p.rnd, gocql.UnloggedBatch, 0, p.event())
+	}
+}
+
+// late stores an event with a write time of minutes or hours ago. The log does not take
+// one of an earlier generation; the event is on time then.
+func (p *lateParcel) late() {
+	e := p.event()
+	at := time.Now().Add(-p.w.settings.relay.ConfidenceWindow - time.Minute - upTo(p.rnd, max(time.Since(p.w.began)-10*time.Minute, 0))).UnixMicro()
+	p.w.ledger.isLate(e.ID)
+	for {
+		b := p.w.session.Batch(gocql.UnloggedBatch).WithTimestamp(at)
+		if err := outbox.Append(b, e); err != nil {
+			p.w.t.Errorf("append a late event: %v", err)
+			return
+		}
+		err := b.Exec()
+		switch {
+		case err == nil:
+			p.w.ledger.moved(e.ID)
+			return
+		case cqlcode.Of(err) == gocql.ErrCodeInvalid:
+			p.w.store(p.rnd, gocql.UnloggedBatch, 0, e)
+			return
+		}
+		time.Sleep(time.Second + upTo(p.rnd, time.Minute))
+	}
+}
