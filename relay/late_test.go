@@ -36,7 +36,7 @@ func TestLate_FirstEvent(t *testing.T) {
 		change func(n *faults.Node) error
 	}{
 		{name: "minutes", late: 200 * time.Second},
-		{name: "hours", late: 3 * time.Hour},
+		{name: "an hour", late: time.Hour},
 		{name: "minutes, and a new generation", late: 200 * time.Second, change: shardEngines[0].change},
 	} {
 		for _, tail := range []string{TailOff, TailOn} {

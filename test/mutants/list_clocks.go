@@ -57,7 +57,7 @@ var clockMutants = []mutant{
 		name: "an event that became visible late is not written again", file: "orders/repair.go",
 		old: "err = s.store.appendAgain(ctx, e)",
 		new: "err = nil",
-		pkg: "./relay", run: "^TestLateOrder_",
+		pkg: "./orders", run: "^TestRepair_WritesALateEventAgain$",
 	},
 	{
 		name: "a change follows an event that could not be written again", file: "orders/repair.go",
