@@ -225,7 +225,7 @@ func (d *dev) printTour() {
   watch them over HTTP, as server-sent events; /v1/ws is the same as a WebSocket
     curl -sN 'http://%[1]s/v1/events/stream?topics=OrderCreated,OrderCancelled'
 
-  hand in a message for any topic, at once or for later; list what waits
+  hand in a message, at once or for later (messages.topics lists the topics, reminders by default); list what waits
     curl -s http://%[1]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'
     curl -s 'http://%[1]s/v1/messages?state=scheduled'
 
