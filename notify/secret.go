@@ -10,8 +10,7 @@ import (
 
 // Reveal returns the value that a setting means: what follows "file:" is a file
 // that holds it, what follows "env:" an environment variable; anything else is
-// the value itself. The ends of lines at the file's end are no part of it. The error
-// has the name of the file or variable, never the value.
+// the value itself. The error never has the value.
 func Reveal(setting string) (string, error) {
 	switch {
 	case strings.HasPrefix(setting, "file:"):
@@ -19,15 +18,15 @@ func Reveal(setting string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read a secret: %w", err)
 		}
-		v := strings.TrimRight(string(b), "\r\n")
-		if strings.TrimSpace(v) == "" {
+		v := strings.TrimSpace(string(b))
+		if v == "" {
 			return "", fmt.Errorf("the file %s is empty", strings.TrimPrefix(setting, "file:"))
 		}
 		return v, nil
 	case strings.HasPrefix(setting, "env:"):
 		name := strings.TrimPrefix(setting, "env:")
-		v := os.Getenv(name)
-		if strings.TrimSpace(v) == "" {
+		v := strings.TrimSpace(os.Getenv(name))
+		if v == "" {
 			return "", fmt.Errorf("the environment variable %s is not set", name)
 		}
 		return v, nil

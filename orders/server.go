@@ -57,6 +57,9 @@ type ServerConfig struct {
 	Stopping func()
 	// ReadyTimeout bounds the question to the database behind /readyz. Default 2 s.
 	ReadyTimeout time.Duration
+	// NodesDown returns the nodes of the database that do not answer, for /readyz. May
+	// be nil.
+	NodesDown func() []string
 	// Gate is who may come in: reading needs a viewer, the rest an operator. Nil lets
 	// everybody do everything, which is for loopback alone. /openapi.json, /docs,
 	// /problems, /healthz, /readyz and /metrics need no token.
@@ -201,6 +204,8 @@ type health struct {
 	Breaker  string `json:"breaker,omitempty"`
 	InFlight *int   `json:"in_flight,omitempty"`
 	Waiting  *int   `json:"waiting,omitempty"`
+	// NodesDown are the nodes of the database that do not answer.
+	NodesDown []string `json:"database_nodes_down,omitempty"`
 }
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -223,7 +228,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		httpapi.Write(w, bad)
 		return
 	}
-	writeJSON(w, http.StatusOK, "application/json", s.service.health("ready"))
+	h := s.service.health("ready")
+	if s.cfg.NodesDown != nil {
+		h.NodesDown = s.cfg.NodesDown()
+	}
+	writeJSON(w, http.StatusOK, "application/json", h)
 }
 
 func (s *Service) health(status string) health {

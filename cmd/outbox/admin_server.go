@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 // adminServer serves /metrics, /healthz and /readyz of a process from its start on:
@@ -19,6 +21,7 @@ type adminServer struct {
 	addr   string
 	server *daemon.HTTPServer
 	ready  atomic.Pointer[daemon.Readiness] // nil until the process works
+	nodes  *sessions.Nodes                  // of the database
 	waiting
 }
 
@@ -30,7 +33,7 @@ type waiting struct {
 
 // serveAdmin starts it; it ends with teardown.
 func (c *config) serveAdmin(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) (*adminServer, error) {
-	a := &adminServer{waiting: waiting{hosts: c.Scylla.Hosts}}
+	a := &adminServer{waiting: waiting{hosts: c.Scylla.Hosts}, nodes: c.Scylla.nodes}
 	s, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, a.readiness), log)
 	if err != nil {
 		return nil, withHint(err, "another process has that port; --admin-addr names another")
@@ -62,12 +65,37 @@ func (w *waiting) problem() string {
 
 func (a *adminServer) readiness() (bool, any) {
 	if f := a.ready.Load(); f != nil {
-		return (*f)()
+		ready, detail := (*f)()
+		if down := a.nodes.Down(); len(down) > 0 {
+			return ready, withNodes{detail, down}
+		}
+		return ready, detail
 	}
 	return false, struct {
 		Ready    bool     `json:"ready"`
 		Problems []string `json:"problems"`
 	}{false, []string{a.problem()}}
+}
+
+// withNodes is the detail of /readyz while nodes of the database do not answer. The
+// process is ready: its statements go to the others.
+type withNodes struct {
+	detail any
+	down   []string
+}
+
+// MarshalJSON adds the nodes to the fields of the detail.
+func (w withNodes) MarshalJSON() ([]byte, error) {
+	b, err := json.Marshal(w.detail)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return nil, err
+	}
+	fields["database_nodes_down"] = w.down
+	return json.Marshal(fields)
 }
 
 // withAdmin is withRegistry with an admin server, which is there before the session is,

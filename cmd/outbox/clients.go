@@ -153,7 +153,7 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	cluster.Keyspace = keyspace
 	cluster.Timeout = c.Timeout
 	cluster.ConnectTimeout = c.Timeout
-	cluster.ReconnectInterval = reconnectInterval
+	cluster.ReconnectInterval = sessions.ReconnectInterval
 	cluster.Logger = driverLog{}
 	cluster.Port = port // always set: listening dials it before the driver resolves its own default
 	// Writes have the database's time unless they choose one: clocks of clients differ.
@@ -183,11 +183,13 @@ func (c scyllaConfig) cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if conf != nil {
 		cluster.SslOpts = &gocql.SslOptions{Config: conf, EnableHostVerification: true}
 	}
+	nodes := c.nodes
+	if nodes == nil {
+		nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)
+	}
+	nodes.Watch(cluster)
 	return cluster, nil
 }
-
-// reconnectInterval is how often the driver looks for a node that went away.
-const reconnectInterval = 2 * time.Second
 
 // driverLog drops what the driver would print by itself: what matters comes
 // back as errors, which are logged with what was being done.

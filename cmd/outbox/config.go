@@ -15,6 +15,8 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 // config is every setting, after flags, environment, file and defaults.
@@ -48,6 +50,7 @@ type scyllaConfig struct {
 	tlsConfig   `koanf:",squash"`
 
 	requests *requests       // counts what is asked of the database; nil does not
+	nodes    *sessions.Nodes // finds nodes that do not answer; nil lets each session find them by itself
 	pageSize int             // rows in one answer; 0 for the driver's own
 	waits    func(err error) // told why the database is waited for; nil for nobody
 }
@@ -263,9 +266,6 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	if err := c.revealSecrets(flags); err != nil {
-		return nil, err
 	}
 	c.Relay.Tables, c.Relay.Rules, c.React.Rules = tables, rules, reactRules
 	return &c, nil

@@ -121,7 +121,6 @@ lost, double or out of order.`,
 	f.Float64Var(&d.rate, "rate", 0, "load so many lines per second; 0 means as fast as it goes")
 	f.StringVar(&d.cqlAddr, "cql-addr", "127.0.0.1:9042", "address of the embedded database")
 	f.StringVar(&d.kafkaAddr, "kafka-addr", "127.0.0.1:9092", "address of the embedded broker")
-	d.addRemoteFlag(f)
 	f.StringVar(&d.httpAddr, "http-addr", "127.0.0.1:8080", "address of the order API")
 	f.StringVar(&d.apiAddr, "admin-addr", "127.0.0.1:8090", "address of the admin API and its console; --once has none")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "how old a change must be before the sweep reads it")
@@ -186,6 +185,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	reg := newRegistry()
 	d.conf.Scylla.requests = newRequests(reg)
+	d.conf.Scylla.nodes = sessions.NewNodes(d.log, reg)
 	if d.session, err = d.conf.Scylla.session(d.conf.Scylla.Keyspace); err != nil {
 		return err
 	}

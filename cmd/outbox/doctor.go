@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -87,6 +88,7 @@ func printFindings(w io.Writer, findings []finding) error {
 // checkScylla goes from the connection to the permissions; what a failed check
 // makes pointless is not tried.
 func (c *config) checkScylla(ctx context.Context) (out []finding) {
+	c.Scylla.nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)
 	session, err := c.Scylla.session("")
 	if err != nil {
 		mend := "start it, or name other hosts with --scylla-hosts or OUTBOX_SCYLLA_HOSTS; check user, password and TLS"
@@ -97,6 +99,7 @@ func (c *config) checkScylla(ctx context.Context) (out []finding) {
 
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	out = append(out, c.checkNodes(ctx))
 	report, err := schema.Status(ctx, session, c.schemaOptions(nil))
 	switch {
 	case err != nil:
@@ -109,6 +112,18 @@ func (c *config) checkScylla(ctx context.Context) (out []finding) {
 	out = append(out, c.checkCheckpoints(ctx, session), c.checkAgreed(ctx, session))
 	out = append(out, c.checkInstances(ctx, session)...)
 	return out
+}
+
+// checkNodes checks that every node that the driver knows answers.
+func (c *config) checkNodes(ctx context.Context) finding {
+	const check = "all nodes of ScyllaDB answer"
+	if down := c.Scylla.nodes.Probe(ctx); len(down) > 0 {
+		return finding{
+			check, false, strings.Join(down, ", ") + " accepts no connection or does not answer",
+			"statements go to the other nodes while these have a quorum; start the node, or restart it if it is silent (nodetool status shows its state to the others)",
+		}
+	}
+	return finding{check, true, "none is silent or refuses connections", ""}
 }
 
 // doctorName is the relay name of the row that checks the permission to write.

@@ -11,10 +11,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/brokerstate"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
@@ -24,7 +22,6 @@ import (
 // engines are the embedded database and broker.
 type engines struct {
 	dir                string // empty keeps everything in memory
-	allowRemote        bool   // lets the addresses be other than loopback
 	cqlAddr, kafkaAddr string // empty leaves that engine out
 	adminAddr          string
 	version            string
@@ -80,7 +77,6 @@ process; it may not survive that of the machine.`,
 	f.StringVar(&e.cqlAddr, "cql-addr", "127.0.0.1:9042", "CQL address; empty leaves the database out")
 	f.StringVar(&e.kafkaAddr, "kafka-addr", "", "Kafka address; empty leaves the broker out")
 	f.StringVar(&e.adminAddr, "admin-addr", "", "address of the database's fault administration; empty means none")
-	e.addRemoteFlag(f)
 	f.StringVar(&e.version, "scylla-version", scyllafake.DefaultVersion, "release to behave like: 5.1, or 2025.4 (tablets)")
 	f.BoolVar(&e.tablets, "tablets", false, "make new keyspaces in tablets mode")
 	f.IntVar(&e.shards, "shards", scyllafake.DefaultShards, "shards of the node")
@@ -92,15 +88,12 @@ process; it may not survive that of the machine.`,
 // start starts the engines and registers their teardown. The addresses in e
 // become the ones listened on.
 func (e *engines) start(teardown *daemon.Teardown, log *slog.Logger) error {
-	if err := e.checkAddrs(); err != nil {
-		return err
-	}
 	if err := e.makeDir(); err != nil {
 		return err
 	}
 	if e.cqlAddr != "" {
 		srv, err := scyllafake.Start(scyllafake.Config{
-			Dir: e.subdir("scylla"), Addr: e.cqlAddr, AdminAddr: e.adminAddr, AllowRemote: e.allowRemote, Version: e.version,
+			Dir: e.subdir("scylla"), Addr: e.cqlAddr, AdminAddr: e.adminAddr, Version: e.version,
 			Shards: e.shards, Tokens: e.tokens, Tablets: e.tablets, Logger: log, Failed: e.failed,
 		})
 		if errors.Is(err, store.ErrInUse) {
@@ -119,30 +112,6 @@ func (e *engines) start(teardown *daemon.Teardown, log *slog.Logger) error {
 		}
 		teardown.AddFunc("embedded broker", broker.Close)
 		e.kafkaAddr = broker.ListenAddrs()[0]
-	}
-	return nil
-}
-
-// addRemoteFlag adds the flag without which the engines are for this machine alone.
-func (e *engines) addRemoteFlag(f *pflag.FlagSet) {
-	f.BoolVar(&e.allowRemote, "allow-remote", false, "let the engines listen beyond loopback; they ask nobody for a password")
-}
-
-// checkAddrs refuses addresses that others reach, unless they are allowed: the engines
-// let everybody read, write and inject faults.
-func (e *engines) checkAddrs() error {
-	if e.allowRemote {
-		return nil
-	}
-	var errs []error
-	for _, a := range []struct{ flag, addr string }{{"--cql-addr", e.cqlAddr}, {"--kafka-addr", e.kafkaAddr}} {
-		host, _, err := net.SplitHostPort(a.addr)
-		if a.addr != "" && err == nil && !access.Loopback(host) {
-			errs = append(errs, fmt.Errorf("%s %s: the embedded engines let everybody in; use a loopback address, or --allow-remote", a.flag, a.addr))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return usageError{err}
 	}
 	return nil
 }
@@ -176,16 +145,12 @@ func startBroker(addr, dir string, log *slog.Logger) (*kfake.Cluster, error) {
 	return kfake.NewCluster(opts...)
 }
 
-// makeDir makes the data directory, for this user alone, and checks that it can be
-// written. One that is there keeps its mode; the engines' own directories in it do not.
+// makeDir makes the data directory and checks that it can be written.
 func (e *engines) makeDir() error {
 	if e.dir == "" {
 		return nil
 	}
-	err := os.MkdirAll(e.dir, 0o700)
-	for _, dir := range []string{e.subdir("scylla"), e.subdir("kafka")} {
-		err = errors.Join(err, os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700))
-	}
+	err := os.MkdirAll(e.dir, 0o755)
 	if err == nil {
 		var f *os.File
 		if f, err = os.CreateTemp(e.dir, ".writable-*"); err == nil {

@@ -98,6 +98,7 @@ func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg
 	}
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
+		NodesDown:  c.Scylla.nodes.Down,
 		DrainDelay: c.HTTP.DrainDelay, DrainTimeout: c.HTTP.ShutdownTimeout, Stopping: stopWatching, Proxies: proxies,
 		Gatherer: reg, Logger: log, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register},
 		Problems: slices.Concat(messages.Problems(), watch.Problems()),

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,6 @@ func printAs(w io.Writer, format string, v any) error {
 	if err != nil {
 		return err
 	}
-	b = plainJSON(b)
 	if format == "yaml" {
 		// JSON is YAML; only its style has to go. So both have the same keys.
 		var node yaml.Node
@@ -116,7 +116,7 @@ func (t table[T]) print(cmd *cobra.Command, output string, found []T, more bool)
 // could do anything there, and no more than n characters.
 func clean(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || hidden(r) {
+		if r == utf8.RuneError || unicode.Is(unicode.C, r) {
 			return '·'
 		}
 		return r

@@ -54,6 +54,7 @@ func withRegistry(
 		}
 		reg := newRegistry()
 		c.Scylla.requests = newRequests(reg)
+		c.Scylla.nodes = sessions.NewNodes(log, reg)
 		return f(ctx, reg, log, teardown)
 	})
 }

@@ -127,7 +127,7 @@ func printEventJSON(w io.Writer, r *kgo.Record) error {
 	if json.Valid(r.Value) {
 		payload = json.RawMessage(r.Value)
 	}
-	return encodeJSON(w, struct {
+	return json.NewEncoder(w).Encode(struct {
 		Topic     string            `json:"topic"`
 		Partition int32             `json:"partition"`
 		Offset    int64             `json:"offset"`

@@ -86,7 +86,7 @@ func Open(ctx context.Context, where string) (*Archive, error) {
 		path, query, _ := strings.Cut(dir, "?")
 		var err error
 		if folder, err = url.PathUnescape(path); err == nil {
-			err = os.MkdirAll(folder, 0o700)
+			err = os.MkdirAll(folder, 0o750)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open the archive %s: %w", where, err)

@@ -24,7 +24,7 @@ func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slo
 	if err != nil {
 		return nil, fmt.Errorf("address %q: write host:port: %w", addr, err)
 	}
-	if cert == "" && !insecure && !Loopback(host) {
+	if cert == "" && !insecure && !loopbackHost(host) {
 		return nil, fmt.Errorf("listen on %s without TLS: %w", addr, ErrInClear)
 	}
 	var conf *tls.Config
@@ -45,9 +45,9 @@ func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slo
 	return tls.NewListener(ln, conf), nil
 }
 
-// Loopback reports whether a host is this machine alone. A name other than
+// loopbackHost tells whether a host is this machine alone. A name other than
 // localhost may come to mean something else, so it is not.
-func Loopback(host string) bool {
+func loopbackHost(host string) bool {
 	if host == "localhost" {
 		return true
 	}

@@ -63,7 +63,7 @@ func (o OIDC) withDefaults(now func() time.Time) OIDC {
 
 // private tells whether nobody on the way can change what an address answers.
 func private(u *url.URL) bool {
-	return u.Scheme == "https" || u.Scheme == "http" && Loopback(u.Hostname())
+	return u.Scheme == "https" || u.Scheme == "http" && loopbackHost(u.Hostname())
 }
 
 // line is the way to the issuer. It asks nobody in the clear, and after a failure

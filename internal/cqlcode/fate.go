@@ -2,6 +2,9 @@ package cqlcode
 
 import (
 	"errors"
+	"io"
+	"net"
+	"syscall"
 
 	"github.com/gocql/gocql"
 )
@@ -56,6 +59,20 @@ func FateOf(err error) Fate {
 		return Refused
 	}
 	return Unknown
+}
+
+// Lost reports whether err is the loss of the connection that a statement was sent on.
+// It concerns one node: the next attempt is sent to another, or finds none.
+func Lost(err error) bool {
+	if Of(err) != None {
+		return false
+	}
+	for _, lost := range []error{gocql.ErrConnectionClosed, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, lost) {
+			return true
+		}
+	}
+	return false
 }
 
 // NeverAgain lets gocql try another node only while nothing was sent. Its

@@ -94,8 +94,8 @@ func (b *breaker) call() (done func(error), err error) {
 	return func(err error) {
 		switch {
 		case err == nil:
-		case FateOf(err) == cqlcode.Invalid, errors.Is(err, context.Canceled):
-			err = errNoCall
+		case FateOf(err) == cqlcode.Invalid, errors.Is(err, context.Canceled), cqlcode.Lost(err):
+			err = errNoCall // a lost connection is one node's: without the others the next call finds none
 		default:
 			b.mu.Lock()
 			b.cause = err

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -279,5 +282,29 @@ func TestNew_RefusesBadBounds(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "breaker") || !strings.Contains(err.Error(), "load") {
 		t.Errorf("New() = %v, want both named", err)
+	}
+}
+
+// Connections of one node that are lost are no failures of the database, however many
+// there are; that no node can be asked is one.
+func TestBreaker_LostConnectionsDoNotCount(t *testing.T) {
+	t.Parallel()
+	g, _ := setup(t, nil)
+	fails := func(err error, times int) string {
+		for range times {
+			if _, done, e := g.Call(t.Context()); e == nil {
+				done(err)
+			}
+		}
+		state, _ := g.Breaker()
+		return state
+	}
+	for _, err := range []error{io.EOF, net.ErrClosed, gocql.ErrConnectionClosed, &net.OpError{Op: "read", Err: syscall.ECONNRESET}} {
+		if state := fails(fmt.Errorf("store: %w", err), 50); state != "closed" {
+			t.Errorf("after 50 times %v it is %s", err, state)
+		}
+	}
+	if state := fails(gocql.ErrNoConnections, 10); state != "open" {
+		t.Errorf("after 10 statements for which there was no node it is %s", state)
 	}
 }

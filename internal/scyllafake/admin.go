@@ -20,7 +20,7 @@ func (s *Server) startAdmin() error {
 	if s.cfg.AdminAddr == "" {
 		return nil
 	}
-	l, err := faults.Listen(s.cfg.AdminAddr, s.cfg.AllowRemote)
+	l, err := faults.Listen(s.cfg.AdminAddr)
 	if err != nil {
 		return err
 	}

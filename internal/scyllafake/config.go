@@ -39,6 +39,10 @@ type Config struct {
 	Shards int
 	// Tokens is the number of tokens (vnodes) of the node. Default 256.
 	Tokens int
+	// Nodes is how many nodes the server presents itself as, at consecutive addresses
+	// of loopback and with the same port: see Server.Freeze and Server.Kill. More than
+	// one needs data in memory and no shard-aware port. Default 1.
+	Nodes int
 	// Identity is who a new node is to be: its host id, tokens and first CDC
 	// generation. Nil means somebody random with Tokens tokens.
 	Identity *topology.Identity
@@ -64,8 +68,6 @@ type Config struct {
 	Failed func(error)
 	// Now is the node's clock. Nil means time.Now.
 	Now func() time.Time
-	// AllowRemote lets AdminAddr be other than a loopback address.
-	AllowRemote bool
 	// AdminAddr is the TCP address of the fault administration over HTTP.
 	// Empty means none.
 	AdminAddr string
@@ -108,6 +110,9 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, fmt.Errorf("version: %w", err))
 	} else if c.Tablets && !v.HasTablets() {
 		errs = append(errs, fmt.Errorf("tablets: ScyllaDB %v has none", v))
+	}
+	if c.Nodes < 0 || c.Nodes > 200 || c.Nodes > 1 && (c.Dir != "" || c.ShardAwarePort != 0) {
+		errs = append(errs, fmt.Errorf("nodes: %d must be 1 to 200; more than one needs data in memory and no shard-aware port", c.Nodes))
 	}
 	if c.RingDelay < 0 {
 		errs = append(errs, errors.New("ring delay: must not be negative"))

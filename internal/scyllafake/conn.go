@@ -35,6 +35,7 @@ const maxFirstFrame = 100_000
 // them, one writes the answers.
 type conn struct {
 	s     *Server
+	node  *node // nil with one node
 	nc    net.Conn
 	out   *writer
 	shard int

@@ -19,7 +19,7 @@ func (c *conn) run(req request) error {
 		if err != nil {
 			return err
 		}
-		st, err := c.s.parse(c.currentKeyspace(), q.Text)
+		st, err := c.s.parse(c.currentKeyspace(), c.node.ask(q.Text))
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (s *Server) parse(keyspace, text string) (*statement, error) {
 // prepare answers PREPARE. Schema statements are prepared without a look at
 // the names in them.
 func (c *conn) prepare(req request, text string) error {
-	st, err := c.s.parse(c.currentKeyspace(), text)
+	st, err := c.s.parse(c.currentKeyspace(), c.node.ask(text))
 	if err != nil {
 		return err
 	}
@@ -136,6 +136,9 @@ func (c *conn) performSchema(req request, st *statement) error {
 	// statements in the same order.
 	c.s.ddl.Lock()
 	res, err := c.s.catalog.Execute(st.keyspace, st.parsed)
+	if err == nil && len(c.s.nodes) > 0 {
+		err = c.s.writeNodes(c.s.now()) // all nodes have the new schema version
+	}
 	if err == nil && len(res.Events) > 0 {
 		c.s.statements.prune(c.s.catalog.Schema())
 		c.s.publish(res.Events)

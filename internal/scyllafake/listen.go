@@ -110,7 +110,7 @@ func (s *Server) listen() error {
 		s.shardAware = l
 		s.shardAwarePort = l.Addr().(*net.TCPAddr).Port
 	}
-	if s.cfg.Addr == "" {
+	if s.cfg.Addr == "" && s.cfg.Nodes < 2 {
 		s.shardAwarePort = defaultShardAwarePort
 	}
 	if s.cfg.Listener != nil {
@@ -122,8 +122,8 @@ func (s *Server) listen() error {
 
 // shardOf chooses the shard of a new connection: on the shard-aware port the
 // client's port decides, elsewhere the shard with the fewest connections.
-// s.mu is held.
-func (s *Server) shardOf(nc net.Conn) int {
+// s.mu is held; n is the node, nil with one.
+func (s *Server) shardOf(nc net.Conn, n *node) int {
 	if at, ok := nc.LocalAddr().(*net.TCPAddr); ok && at.Port == s.shardAwarePort {
 		if from, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 			return from.Port % s.topology.Shards
@@ -131,7 +131,9 @@ func (s *Server) shardOf(nc net.Conn) int {
 	}
 	counts := make([]int, s.topology.Shards)
 	for c := range s.conns {
-		counts[c.shard]++
+		if c.node == n {
+			counts[c.shard]++
+		}
 	}
 	best := 0
 	for shard, n := range counts {

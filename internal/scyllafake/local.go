@@ -27,14 +27,25 @@ var features = []string{
 
 // writeLocal writes the node's row of system.local and system.versions.
 func (s *Server) writeLocal(now time.Time, addr netip.Addr) error {
+	keyspace := s.catalog.Schema().Keyspaces["system"]
+	at := now.UnixMicro()
+	local := system.Insert(keyspace.Tables["local"], at, s.localRow(now, addr))
+	versions := system.Insert(keyspace.Tables["versions"], at, system.Values{
+		"key": "local", "version": s.version.String() + ".0-scyllafake", "build_mode": "release", "build_id": "",
+	})
+	if err := s.store.Apply([]*store.Mutation{local, versions}); err != nil {
+		return fmt.Errorf("write system.local: %w", err)
+	}
+	return nil
+}
+
+// localRow is the row of system.local of a node with all tokens.
+func (s *Server) localRow(now time.Time, addr netip.Addr) system.Values {
 	tokens := make([]string, len(s.topology.Tokens))
 	for i, t := range s.topology.Tokens {
 		tokens[i] = strconv.FormatInt(t, 10)
 	}
-	schema := s.catalog.Schema()
-	keyspace := schema.Keyspaces["system"]
-	at := now.UnixMicro()
-	local := system.Insert(keyspace.Tables["local"], at, system.Values{
+	return system.Values{
 		"key":                     "local",
 		"bootstrapped":            "COMPLETED",
 		"broadcast_address":       addr,
@@ -49,16 +60,9 @@ func (s *Server) writeLocal(now time.Time, addr netip.Addr) error {
 		"rack":                    s.topology.Rack,
 		"release_version":         releaseVersion,
 		"rpc_address":             addr,
-		"schema_version":          schema.Version,
+		"schema_version":          s.catalog.Schema().Version,
 		"supported_features":      strings.Join(features, ","),
 		"thrift_version":          "20.1.0",
 		"tokens":                  tokens,
-	})
-	versions := system.Insert(keyspace.Tables["versions"], at, system.Values{
-		"key": "local", "version": s.version.String() + ".0-scyllafake", "build_mode": "release", "build_id": "",
-	})
-	if err := s.store.Apply([]*store.Mutation{local, versions}); err != nil {
-		return fmt.Errorf("write system.local: %w", err)
 	}
-	return nil
 }

@@ -35,6 +35,7 @@ type Server struct {
 	engine     *engine.Engine
 	faults     *faults.Injector
 	statements *statements
+	nodes      []*node    // where there is more than one
 	ddl        sync.Mutex // held from a schema statement's execution to its events
 
 	admin          *admin // nil without one
@@ -84,7 +85,13 @@ func Start(cfg Config) (_ *Server, err error) {
 	}
 	addr := s.clientAddr()
 	s.port = int(addr.Port())
-	if err := s.writeLocal(s.now(), addr.Addr()); err != nil {
+	if err := s.makeNodes(addr.Addr()); err != nil {
+		return nil, err
+	}
+	if err := s.listenNodes(); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if err := errors.Join(s.writeLocal(s.now(), addr.Addr()), s.writeNodes(s.now())); err != nil {
 		return nil, err
 	}
 	if err := s.startAdmin(); err != nil {
@@ -123,7 +130,7 @@ func (s *Server) open(clock *faults.Clock) error {
 		hook = faults.Chain(s.faults, s.cfg.Hook)
 	}
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter,
+		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Alive: s.alive,
 		CDC: cdc.NewManager(s.catalog.Schema, s.topology, s.store, s.cfg.Seed),
 	})
 	return nil
@@ -173,7 +180,16 @@ func (s *Server) connect(nc net.Conn) {
 		nc.Close()
 		return
 	}
-	c := &conn{s: s, nc: nc, out: newWriter(nc), shard: s.shardOf(nc), work: make(chan request)}
+	n := s.nodeOf(nc)
+	if n != nil {
+		open, err := n.open(nc)
+		if err != nil {
+			nc.Close()
+			return
+		}
+		nc = open
+	}
+	c := &conn{s: s, node: n, nc: nc, out: newWriter(nc), shard: s.shardOf(nc, n), work: make(chan request)}
 	s.conns[c] = struct{}{}
 	s.running.Add(1)
 	go func() {
@@ -227,6 +243,9 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 // gocql.ClusterConfig. With the shard-aware port it connects from the port that the
 // driver wants, so to the shard that it wants.
 func (s *Server) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
+	if len(s.nodes) > 0 {
+		return s.dialNode(ctx, addr)
+	}
 	if _, port, err := net.SplitHostPort(addr); err != nil || port != strconv.Itoa(s.shardAwarePort) {
 		return s.Dial(ctx)
 	}

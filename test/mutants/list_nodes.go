@@ -18,4 +18,20 @@ var nodeMutants = []mutant{
 		name: "full disk: a refused write is a panic", file: "internal/scyllafake/store/failure.go", pkg: "./internal/scyllafake/store", run: "FullDisk",
 		old: "		if failed := s.Err(); failed != nil {", new: "		if failed := s.Err(); failed != nil && p == nil {",
 	},
+	{
+		name: "nodes: a silent node is kept", file: "internal/sessions/nodes.go", pkg: "./test/cluster", run: "OneNodeAway/frozen$",
+		old: "		n.cutOff(err)\n		return\n", new: "		wait = reprobe\n",
+	},
+	{
+		name: "nodes: a lost connection is a failure of the database", file: "internal/guard/breaker.go", pkg: "./internal/guard", run: "LostConnections",
+		old: ", cqlcode.Lost(err):", new: ":",
+	},
+	{
+		name: "nodes: commands observe none", file: "cmd/outbox/clients.go", pkg: "./cmd/outbox", run: "SessionsAreObserved",
+		old: "	nodes.Watch(cluster)\n", new: "	_ = nodes\n",
+	},
+	{
+		name: "nodes: doctor reports no node", file: "cmd/outbox/doctor.go", pkg: "./cmd/outbox", run: "NamesTheNodeThatIsAway",
+		old: "	if down := c.Scylla.nodes.Probe(ctx); len(down) > 0 {", new: "	if down := c.Scylla.nodes.Probe(ctx); false {",
+	},
 }

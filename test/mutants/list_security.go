@@ -62,28 +62,4 @@ var securityMutants = []mutant{
 		name: "access: a subject has any characters", file: "internal/access/oidc.go", pkg: "./internal/access", run: "LetsInByJWT",
 		old: "return !unicode.IsPrint(r)", new: "return !unicode.IsPrint(r) && s == \"\"",
 	},
-	{
-		name: "fake: the engines listen anywhere", file: "cmd/outbox/fake.go", pkg: "./cmd/outbox", run: "Engines_StayOnLoopback",
-		old: "!access.Loopback(host) {", new: "!access.Loopback(host) && a.flag == \"\" {",
-	},
-	{
-		name: "fake: everybody reads the data directory", file: "cmd/outbox/fake.go", pkg: "./cmd/outbox", run: "Engines_DataIsForOneUser",
-		old: "err := os.MkdirAll(e.dir, 0o700)", new: "err := os.MkdirAll(e.dir, 0o755)",
-	},
-	{
-		name: "faults: a page injects faults", file: "internal/scyllafake/faults/admin.go", pkg: "./internal/scyllafake/faults", run: "NoPageElsewhere",
-		old: "sameOrigin.Check(r) != nil || host", new: "sameOrigin == nil || host",
-	},
-	{
-		name: "tail: JSON obeys no escape", file: "cmd/outbox/output_json.go", pkg: "./cmd/outbox", run: "TestTail",
-		old: "append(plainJSON(b), '\\n')", new: "append(b, '\\n')",
-	},
-	{
-		name: "secrets: the place of tokens is used as them", file: "cmd/outbox/config_secrets.go", pkg: "./cmd/outbox", run: "Secrets_ThatCannot",
-		old: "			*s.entries = nil //", new: "			_ = 0 //",
-	},
-	{
-		name: "secrets: the tokens in a file are one", file: "cmd/outbox/config_secrets.go", pkg: "./cmd/outbox", run: "Secrets_FromFiles",
-		old: `r == '\n' || `, new: "",
-	},
 }

@@ -45,13 +45,13 @@ func (e *Engine) replicas(keyspace string) (total, local int) {
 	return 1, 1 // LocalStrategy, EverywhereStrategy
 }
 
-// available is nil if a one-node cluster can serve the keyspace at a level,
+// available is nil if the nodes that are alive can serve the keyspace at a level,
 // else the *cqlerr.Error with code Unavailable.
 func (e *Engine) available(keyspace string, cl Consistency) error {
 	total, local := e.replicas(keyspace)
-	alive := min(total, 1)
+	alive := min(total, e.alive())
 	if total > 0 && local == 0 {
-		alive = 0 // the only node holds none
+		alive = 0 // the nodes hold none
 	}
 	required := 1
 	switch cl {

@@ -123,6 +123,8 @@ type Config struct {
 	Now func() time.Time
 	// DataCenter is the node's own, for replication and LOCAL_ levels; "" means datacenter1.
 	DataCenter string
+	// Alive is how many nodes of the cluster answer; nil is one.
+	Alive func() int
 }
 
 // Engine executes data statements. It is safe for concurrent use.
@@ -132,6 +134,7 @@ type Engine struct {
 	cdc    CDC
 	hook   Hook
 	dc     string
+	alive  func() int
 	clock  *clock
 	locks  stripes
 	costs  *ReadCosts
@@ -153,8 +156,13 @@ func New(c Config) *Engine {
 	if dc == "" {
 		dc = "datacenter1"
 	}
+	alive := c.Alive
+	if alive == nil {
+		alive = func() int { return 1 }
+	}
 	return &Engine{
 		store:   c.Store,
+		alive:   alive,
 		schema:  c.Schema,
 		cdc:     c.CDC,
 		hook:    c.Hook,

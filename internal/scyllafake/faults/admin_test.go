@@ -266,7 +266,7 @@ func TestListen_OnlyOnLoopback(t *testing.T) {
 		"127.0.0.1:0": true, "localhost:0": true, "[::1]:0": true,
 		"0.0.0.0:0": false, ":0": false, "10.0.0.1:0": false, "127.0.0.1": false,
 	} {
-		l, err := Listen(addr, false)
+		l, err := Listen(addr)
 		if err == nil {
 			l.Close()
 		} else if addr == "[::1]:0" {
@@ -274,41 +274,6 @@ func TestListen_OnlyOnLoopback(t *testing.T) {
 		}
 		if (err == nil) != ok {
 			t.Errorf("Listen(%s) error = %v", addr, err)
-		}
-	}
-	l, err := Listen("0.0.0.0:0", true)
-	if err != nil {
-		t.Fatalf("Listen() beyond loopback when it is allowed = %v", err)
-	}
-	l.Close()
-}
-
-// No page in a browser of this machine injects faults: neither from another origin, nor
-// by a name that it made resolve here.
-func TestHandler_NoPageElsewhere(t *testing.T) {
-	t.Parallel()
-	h := newAdmin(t).Handler()
-	for name, tt := range map[string]struct {
-		host   string
-		header [2]string
-		status int
-	}{
-		"a program":         {"127.0.0.1:9043", [2]string{}, http.StatusOK},
-		"localhost":         {"localhost", [2]string{}, http.StatusOK},
-		"IPv6":              {"[::1]:9043", [2]string{}, http.StatusOK},
-		"a rebound name":    {"evil.example:9043", [2]string{}, http.StatusForbidden},
-		"a page":            {"127.0.0.1:9043", [2]string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
-		"a page's own name": {"127.0.0.1:9043", [2]string{"Origin", "https://evil.example"}, http.StatusForbidden},
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/rules", nil)
-		r.Host = tt.host
-		if tt.header[0] != "" {
-			r.Header.Set(tt.header[0], tt.header[1])
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code/100 != tt.status/100 {
-			t.Errorf("%s: %d %s, want %d", name, w.Code, w.Body, tt.status)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 
 // lockDir takes the directory for this store alone.
 func lockDir(dir string, fs vfs.FS) (*pebble.Lock, error) {
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	lock, err := pebble.LockDirectory(dir, fs)

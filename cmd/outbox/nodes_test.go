@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+)
+
+// A session of any command notices a node that is silent or refuses connections; doctor,
+// the metrics and /readyz name it, and statements go to the other nodes.
+func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs more than one loopback address")
+	}
+	for name, away := range map[string]func(*scyllafake.Server){
+		"silent": func(s *scyllafake.Server) { s.Freeze(1) },
+		"dead":   func(s *scyllafake.Server) { s.Kill(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host, err := netip.ParseAddrPort(freeAddr(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the addresses of the other nodes
+				freeAddr(t)
+			}
+			db, err := scyllafake.Start(scyllafake.Config{Nodes: 3, Tokens: 12, Addr: netip.AddrPortFrom(host.Addr(), 0).String()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			node := db.NodeAddr(1).String()
+			away(db)
+			defer db.Thaw(1)
+			c, err := testConfig(t, "", nil, "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := c.checkScylla(t.Context())
+			if len(found) < 2 || found[1].OK || !strings.Contains(found[1].Detail, node) || found[1].Mend == "" {
+				t.Errorf("doctor found %+v, want %s named", found, node)
+			}
+
+			reg := prometheus.NewRegistry()
+			c.Scylla.nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), reg)
+			s, err := c.Scylla.session("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sessions.Close(s)
+			for end := time.Now().Add(5 * time.Minute); len(c.Scylla.nodes.Down()) == 0 && time.Now().Before(end); {
+				if err := s.Query("SELECT key FROM system.local").WithContext(t.Context()).Idempotent(true).Exec(); err != nil {
+					t.Fatalf("a statement while a node is away: %v", err)
+				}
+			}
+			want := "# HELP scylla_node_down 1 while a node of the database does not answer or refuses connections, by its address; 0 while it answers.\n# TYPE scylla_node_down gauge\n"
+			for i, value := range []string{"0", "1", "0"} {
+				want += `scylla_node_down{node="` + db.NodeAddr(i).String() + `"} ` + value + "\n"
+			}
+			if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "scylla_node_down"); err != nil {
+				t.Error(err)
+			}
+			a := &adminServer{nodes: c.Scylla.nodes}
+			works := daemon.Readiness(func() (bool, any) { return true, struct{ Streams int }{7} })
+			a.works(works)
+			ready, detail := a.readiness()
+			if b, err := json.Marshal(detail); err != nil || !ready || string(b) != `{"Streams":7,"database_nodes_down":["`+node+`"]}` {
+				t.Errorf("readiness() = %t, %s, %v", ready, b, err)
+			}
+		})
+	}
+}
+
+// Commands make their sessions with the shared observation of nodes.
+func TestScylla_SessionsAreObserved(t *testing.T) {
+	t.Parallel()
+	c, err := testConfig(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := c.Scylla.cluster("")
+	if err != nil || cluster.Dialer == nil || cluster.StreamObserver == nil || cluster.ReconnectInterval != sessions.ReconnectInterval {
+		t.Errorf("the driver's configuration observes no nodes: %+v, %v", cluster, err)
+	}
+}

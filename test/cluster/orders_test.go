@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+)
+
+// load creates orders, reads each and cancels it, while change happens to the cluster.
+func (w *world) load(s *orders.Service, during time.Duration) *calls {
+	return w.every(50*time.Millisecond, during, func(ctx context.Context, i int) error {
+		r, err := s.Create(ctx, newOrder(), orders.WriteOptions{})
+		if err == nil && i%4 == 0 {
+			_, err = s.Get(ctx, r.Order.ID)
+		}
+		if err == nil && i%4 == 1 {
+			_, err = s.Cancel(ctx, r.Order.ID, orders.Cancellation{}, orders.WriteOptions{})
+		}
+		return err
+	})
+}
+
+// A node that is frozen, killed, or frozen and then killed fails no request and costs a
+// second at most; it is named while that lasts and used again afterwards.
+func TestOrders_OneNodeAway(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"frozen": func(w *world) {
+			w.after(3*time.Second, func() { w.db.Freeze(1) })
+			w.after(18*time.Second, func() { w.db.Thaw(1) })
+		},
+		"killed": func(w *world) {
+			w.after(3*time.Second, func() { w.db.Kill(1) })
+			w.after(18*time.Second, func() { w.db.Restart(1) })
+		},
+		"frozen, then killed": func(w *world) {
+			w.after(3*time.Second, func() { w.db.Freeze(1) })
+			w.after(8*time.Second, func() { w.db.Kill(1) })
+			w.after(18*time.Second, func() { w.db.Restart(1) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "frozen, then killed" {
+				t.Skip("the longest of the three is enough")
+			}
+			inBubble(t, func(w *world) {
+				s, err := orders.New(w.session, orders.Config{})
+				if err != nil {
+					w.Fatal(err)
+				}
+				change(w)
+				var named string
+				w.after(10*time.Second, func() { named = strings.Join(w.nodes.Down(), " ") })
+				w.mustBeQuick(w.load(s, 25*time.Second))
+				if want := w.db.NodeAddr(1).String(); named != want {
+					w.Errorf("the nodes that do not answer are %q, want %s", named, want)
+				}
+				if down := w.nodes.Down(); len(down) > 0 {
+					w.Errorf("%v do not answer after the end", down)
+				}
+			})
+		})
+	}
+}
+
+// Without a quorum requests are refused quickly, the breaker opens, and it closes
+// by itself when the quorum is back.
+func TestOrders_NoQuorum(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s, err := orders.New(w.session, orders.Config{WriteBudget: 3 * time.Second})
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.db.Kill(0)
+		w.db.Kill(2)
+		time.Sleep(time.Second)
+		c := w.load(s, 10*time.Second)
+		if len(c.failed) < len(c.took)*9/10 {
+			w.Errorf("%d of %d requests failed without a quorum", len(c.failed), len(c.took))
+		}
+		if _, err := s.Get(w.Context(), gocql.TimeUUID()); err == nil || s.Ready(w.Context()) == nil {
+			w.Errorf("a request without a quorum: %v, and the service is ready", err)
+		}
+		if last := c.failed[len(c.failed)-1]; !errors.Is(last, guard.ErrOpen) {
+			w.Errorf("the last request failed with %v, want the breaker open", last)
+		}
+		w.db.Restart(0)
+		w.db.Restart(2)
+		time.Sleep(15 * time.Second)
+		w.mustBeQuick(w.load(s, 5*time.Second))
+	})
+}
+
+func newOrder() orders.NewOrder {
+	customer := "17850"
+	return orders.NewOrder{
+		CustomerID: &customer, Country: "United Kingdom", Currency: "GBP",
+		Lines: []orders.NewLine{{SKU: "84029E", Description: "LANTERN", Quantity: 6, UnitPrice: "3.39"}},
+	}
+}
