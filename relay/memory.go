@@ -22,6 +22,7 @@ type memory struct {
 	// which they went out, the newest last.
 	fresh  []freshEvents
 	freshN int
+	isNear bool // freshN is near maxFresh, see near
 	// shown are the events that the sweep showed last, older those before them.
 	shown, older shownEvents
 	// horizon is the newest write time, in microseconds, of all ids that are

@@ -313,10 +313,3 @@ func (p *publisher) pass(upTo int64, every time.Duration) {
 	p.memory.pass(upTo, time.Now(), every)
 	p.letters.passed = max(p.letters.passed, upTo)
 }
-
-// memoryFull says that the tail is to wait for the sweep.
-func (p *publisher) memoryFull() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.memory.full()
-}

@@ -48,7 +48,8 @@ type Status struct {
 	Restarts  int
 	LastError error
 	// Tail is what the tail is doing. Its errors are no reason not to be ready:
-	// events come by the sweep then, later.
+	// events come by the sweep then, later. A tail that comes near its limit is one,
+	// because nobody would notice before it stops.
 	Tail TailStatus
 	// TableErr is why new events do not come to the CDC log, nil if they do: somebody
 	// altered the table while the relay ran. A start refuses such a table.
@@ -152,6 +153,10 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("starting: no window of the CDC log was read yet")
 	case now.Sub(s.LastWindow) >= patience:
 		say("no window of the CDC log could be read since %s", lastOf(s.LastWindow, started).UTC().Format(time.RFC3339))
+	}
+	if t := s.Tail; t.NearLimit {
+		say("%d events are published and not yet read by the sweep, and at %d the tail stops, so that events arrive after the confidence window: set relay.max_remembered to at least 1.25 times the events of %s",
+			t.Unswept, t.UnsweptLimit, cfg.ConfidenceWindow)
 	}
 	if s.TableErr != nil {
 		say("new events are not published: %v", s.TableErr)

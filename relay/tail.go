@@ -313,6 +313,10 @@ type TailStatus struct {
 	Waiting int
 	// Paused says that it waits for the sweep, because MaxRememberedEvents are out before it.
 	Paused bool
+	// Unswept is the number of published events that the sweep has not read yet, at most
+	// UnsweptLimit. NearLimit reports that the tail is about to pause, or does.
+	Unswept, UnsweptLimit int
+	NearLimit             bool
 	// Err is why it cannot read, nil while it can.
 	Err error
 }
@@ -322,6 +326,7 @@ func (t *tail) status() TailStatus {
 		return TailStatus{}
 	}
 	s := TailStatus{On: true, Waiting: t.gaps.count(), Paused: t.publisher.memoryFull()}
+	s.Unswept, s.UnsweptLimit, s.NearLimit = t.publisher.memoryUse()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.LastRead = t.lastRead

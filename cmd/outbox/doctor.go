@@ -49,7 +49,8 @@ if something has to be mended.`,
 			if err != nil {
 				return err
 			}
-			findings := append(c.checkScylla(cmd.Context()), c.checkKafka(cmd.Context())...)
+			findings := append(c.checkScylla(cmd.Context()), c.checkRate())
+			findings = append(findings, c.checkKafka(cmd.Context())...)
 			if output == "json" {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(findings)
 			} else {

@@ -126,7 +126,7 @@ var ownSettings = []setting{
 	{sectionRelay, "confidence_window", relay.DefaultConfidenceWindow, "how old a change must be before the sweep reads it; less than 2m can lose rows that turn up late on a cluster", false},
 	{sectionRelay, "busy_delay", relay.DefaultBusyDelay, "wait between two reads by the sweep of streams that had rows", false},
 	{sectionRelay, "idle_delay", relay.DefaultIdleDelay, "wait between two reads by the sweep of streams that had none", false},
-	{sectionRelay, "max_remembered", relay.DefaultMaxRememberedEvents, "events that may be out before the sweep has come to them, some 40 bytes of memory each; beyond it the tail waits", false},
+	{sectionRelay, "max_remembered", relay.DefaultMaxRememberedEvents, "published events that the sweep has not read yet, some 40 bytes of memory each; at the limit the tail waits; 1.25 × events per second × confidence window in seconds", false},
 	{sectionRelay, "read_back_margin", relay.DefaultReadBackMargin, "how much the clocks of writers, relays and brokers may differ: at its start the relay reads its topics back that much further than the oldest checkpoint, so that a crash repeats nothing; -1ns does not read back", false},
 	{sectionRelay, "read_back_quiet", relay.DefaultReadBackQuiet, "how long nothing may have come to the topics before they count as read back", false},
 	{sectionRelay, "backfill", relay.DefaultBackfill, "auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time", false},

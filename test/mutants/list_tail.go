@@ -17,6 +17,14 @@ var tailMutants = []mutant{
 		old: "	if l.next > 0 {\n		p.late(o, o.written-l.next)",
 		new: "	if l.next < 0 {\n		p.late(o, o.written-l.next)",
 	}),
+	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
+		name: "the tail's limit is reported when it has stopped", file: "relay/tail_near.go",
+		old: "nearFullPercent  = 80", new: "nearFullPercent  = 100",
+	}),
+	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
+		name: "the tail's limit is reported for ever", file: "relay/tail_near.go",
+		old: "		percent = nearClearPercent\n", new: "		percent = -1\n",
+	}),
 	{
 		name: "rows that a page reads and discards are not counted", file: "internal/scyllafake/engine/readcost.go", pkg: "./internal/scyllafake/engine", run: "ReadCosts",
 		old: "		c.read.Add(n)", new: "		c.read.Add(0 * n)",

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// rememberedBytes is what an event that the sweep has not read costs in memory: its id,
+// and half of one that is remembered longer.
+const rememberedBytes = 60
+
+// checkRate reports the event rate at which the tail never waits for the sweep. It is
+// not a failure: the rate of the events is not known here.
+func (c *config) checkRate() finding {
+	const check = "event rate"
+	r := c.Relay
+	if r.Tail == relay.TailOff {
+		return finding{check, true, "relay.tail is off, so no limit applies", ""}
+	}
+	window := r.ConfidenceWindow.Seconds()
+	return finding{check, true, fmt.Sprintf("relay.max_remembered (%d) carries %.0f events/s sustained with the confidence window of %s, some %d MB; for more set it to 1.25 × events per second × %.0f",
+		r.MaxRemembered, float64(int(0.8*float64(r.MaxRemembered)/window)), r.ConfidenceWindow, r.MaxRemembered*rememberedBytes/1e6, window), ""}
+}
