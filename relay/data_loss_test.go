@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
@@ -31,5 +33,34 @@ func TestPublisher_ReportsRecordsThatTheBrokerLost(t *testing.T) {
 			t.Errorf("relay_broker_data_loss_total = %v, want 1", n)
 		}
 		checkOrder(t, b.consume("OrderUpdated"), all)
+	})
+}
+
+// Readiness reports the loss for an hour, with the partition.
+func TestStatus_ReportsRecordsThatTheBrokerLost(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleDelay = 10 * time.Second })
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(15 * time.Second)
+		w.write(event(1, 1, "OrderUpdated"))
+		time.Sleep(5 * time.Second)
+		if s := r.Status(); len(s.Problems) > 0 {
+			t.Errorf("problems %q, want none", s.Problems)
+		}
+		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.OutOfOrderSequenceNumber})
+		w.write(event(1, 2, "OrderUpdated"))
+		time.Sleep(30 * time.Second)
+		if s := r.Status(); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], `topic "OrderUpdated" lost records`) || s.DataLoss == nil {
+			t.Errorf("problems %q after a loss, want it alone", s.Problems)
+		}
+		r.publisher.Load().loss.Load().At = time.Now().Add(-dataLossReported)
+		if s := r.Status(); len(s.Problems) > 0 {
+			t.Errorf("problems %q an hour later, want none", s.Problems)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -60,6 +60,7 @@ type publisher struct {
 	broken        chan error    // connections that failed
 	woken         chan struct{} // makes the replayer look
 	burying       chan struct{} // holds a token per dead letter being written
+	loss          atomic.Pointer[DataLoss]
 
 	mu      sync.Mutex
 	closed  bool
@@ -177,13 +178,6 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	return client, nil
-}
-
-// lost reports that a partition no longer has records that it acknowledged: a replica
-// that did not have them became its leader.
-func (p *publisher) lost(topic string, partition int32) {
-	p.metrics.dataLoss.Inc()
-	p.log.Error("the broker has lost records that it acknowledged; find the missing events with outbox verify", "topic", topic, "partition", partition)
 }
 
 // pump sends what may be sent of the lane. Called locked.

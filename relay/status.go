@@ -51,6 +51,9 @@ type Status struct {
 	// events come by the sweep then, later. A tail that comes near its limit is one,
 	// because nobody would notice before it stops.
 	Tail TailStatus
+	// DataLoss is the last loss of acknowledged records by the broker within the last
+	// hour, nil without one.
+	DataLoss *DataLoss
 	// TableErr is why new events do not come to the CDC log, nil if they do: somebody
 	// altered the table while the relay ran. A start refuses such a table.
 	TableErr error
@@ -102,6 +105,7 @@ func (r *Relay) Status() Status {
 		s.Stalled = st.stalled
 		s.Holding = s.Holding || slices.ContainsFunc(st.stalled, func(t StalledTopic) bool { return t.Holding })
 		s.Held = p.holds()
+		s.DataLoss = p.dataLoss(now)
 	}
 	s.Tail = r.tail.Load().status()
 	s.Waiting = r.aside.Load().state()
@@ -153,6 +157,10 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("starting: no window of the CDC log was read yet")
 	case now.Sub(s.LastWindow) >= patience:
 		say("no window of the CDC log could be read since %s", lastOf(s.LastWindow, started).UTC().Format(time.RFC3339))
+	}
+	if l := s.DataLoss; l != nil {
+		say("partition %d of topic %q lost records that it had acknowledged, detected at %s: publish the missing events with outbox verify --repair, and set unclean.leader.election.enable to false",
+			l.Partition, l.Topic, l.At.UTC().Format(time.RFC3339))
 	}
 	if t := s.Tail; t.NearLimit {
 		say("%d events are published and not yet read by the sweep, and at %d the tail stops, so that events arrive after the confidence window: set relay.max_remembered to at least 1.25 times the events of %s",

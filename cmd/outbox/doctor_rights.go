@@ -119,23 +119,6 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 	return finding{check, true, fmt.Sprintf("%d partitions", len(t.Partitions)), ""}
 }
 
-// compacted says whether the topic throws records away that have a later one of their
-// key. One whose configuration cannot be read counts as not compacted.
-func (r *rights) compacted(ctx context.Context, topic string) bool {
-	all, err := kadm.NewClient(r.client).DescribeTopicConfigs(ctx, topic)
-	if err != nil {
-		return false
-	}
-	for _, t := range all {
-		for _, c := range t.Configs {
-			if c.Key == "cleanup.policy" && strings.Contains(c.MaybeValue(), "compact") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // canMake checks that a topic that is not there may be made.
 func (r *rights) canMake(ctx context.Context, topic string, needs need, partitions int32, replication int16) finding {
 	check := "topic " + topic

@@ -47,6 +47,19 @@ var brokerMutants = []mutant{
 		old: "if ref.seq > 0 && i > 0 && c.letters[i-1].seq > ref.seq {",
 		new: "if false {",
 	}),
+	unit("TestStatus_ReportsRecordsThatTheBrokerLost", mutant{
+		name: "lost records are no problem of readiness", file: "relay/data_loss.go",
+		old: "	p.loss.Store(&DataLoss{Topic: topic, Partition: partition, At: time.Now()})\n",
+		new: "",
+	}),
+	{
+		name: "doctor accepts records that one broker alone has", file: "cmd/outbox/doctor_topics.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksThatTopicsKeep",
+		old: "replicas >= 3 && n < 2", new: "replicas >= 3 && n < 1",
+	},
+	{
+		name: "doctor accepts unclean leader elections", file: "cmd/outbox/doctor_topics.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksThatTopicsKeep",
+		old: `== "true" && replicas >= 2`, new: `== "yes" && replicas >= 2`,
+	},
 	unit("TestPublisher_ReportsRecordsThatTheBrokerLost", mutant{
 		name: "lost records are not reported", file: "relay/publisher.go",
 		old: "		kgo.ProducerOnDataLossDetected(p.lost),\n",

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The doctor fails a topic whose settings let the failure of one broker lose
+// acknowledged events, and names the command that changes them.
+func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
+	t.Parallel()
+	const single = "; 1 replica(s): use 3"
+	for name, x := range map[string]struct {
+		replicas int16
+		minimum  string
+		unclean  string // empty for a broker without this setting
+		denied   bool
+		detail   string
+		mend     string
+	}{
+		"safe":                     {3, "2", "false", false, "", ""},
+		"one replica is enough":    {3, "1", "false", false, "min.insync.replicas is 1", "--add-config min.insync.replicas=2"},
+		"unclean leaders":          {3, "2", "true", false, "unclean.leader.election.enable is true", "--add-config unclean.leader.election.enable=false"},
+		"both":                     {3, "1", "true", false, "min.insync.replicas is 1", "--add-config min.insync.replicas=2,unclean.leader.election.enable=false"},
+		"a broker without setting": {3, "2", "", false, "", ""},
+		"one broker":               {1, "1", "true", false, single, ""},
+		"not allowed to read them": {3, "1", "true", true, "are not checked", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broker, err := kfake.NewCluster(kfake.NumBrokers(3))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer broker.Close()
+			c, err := testConfig(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := c.Kafka.client()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 2, x.replicas, map[string]*string{"min.insync.replicas": &x.minimum}, "bills"); err != nil {
+				t.Fatal(err)
+			}
+			broker.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				broker.KeepControl()
+				return describedTopic(req.(*kmsg.DescribeConfigsRequest), x.minimum, x.unclean, x.denied), nil, true
+			})
+			found := c.checkKafka(t.Context())
+			f := found[len(found)-1]
+			if f.Check != "topic bills" || f.OK != (x.mend == "") || !strings.Contains(f.Detail, x.detail) || !strings.HasSuffix(f.Mend, x.mend) || x.detail == "" && f.Detail != "2 partitions" {
+				t.Errorf("%+v, want %q and %q", f, x.detail, x.mend)
+			}
+		})
+	}
+}
+
+// describedTopic is the answer of a broker with these settings; kfake has no unclean elections.
+func describedTopic(req *kmsg.DescribeConfigsRequest, minimum, unclean string, denied bool) *kmsg.DescribeConfigsResponse {
+	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	resource := kmsg.NewDescribeConfigsResponseResource()
+	resource.ResourceType, resource.ResourceName = req.Resources[0].ResourceType, req.Resources[0].ResourceName
+	add := func(name, value string) {
+		one := kmsg.NewDescribeConfigsResponseResourceConfig()
+		one.Name, one.Value = name, &value
+		resource.Configs = append(resource.Configs, one)
+	}
+	switch {
+	case denied:
+		resource.ErrorCode = kerr.TopicAuthorizationFailed.Code
+	case unclean != "":
+		add("unclean.leader.election.enable", unclean)
+		fallthrough
+	default:
+		add("min.insync.replicas", minimum)
+	}
+	resp.Resources = append(resp.Resources, resource)
+	return resp
+}
