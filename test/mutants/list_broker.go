@@ -60,6 +60,14 @@ var brokerMutants = []mutant{
 		name: "doctor accepts unclean leader elections", file: "cmd/outbox/doctor_topics.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksThatTopicsKeep",
 		old: `== "true" && replicas >= 2`, new: `== "yes" && replicas >= 2`,
 	},
+	unit("TestReadback_ReadsBeyondTheHighWatermark", mutant{
+		name: "read-back ends at the high watermark", file: "relay/readback_fetch.go",
+		old: "p.end = max(p.end, e.EndOffset)", new: "_ = e.EndOffset",
+	}),
+	unit("TestStreams_SavesDoNotOvertakeEachOther", mutant{
+		name: "checkpoint saves overtake each other", file: "relay/streams.go",
+		old: "saving: make(chan struct{}, 1)", new: "saving: make(chan struct{}, 2)",
+	}),
 	unit("TestPublisher_ReportsRecordsThatTheBrokerLost", mutant{
 		name: "lost records are not reported", file: "relay/publisher.go",
 		old: "		kgo.ProducerOnDataLossDetected(p.lost),\n",
