@@ -11,10 +11,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/messages"
 )
 
+// benchTopic is the topic of all measured messages.
+const benchTopic = "bench"
+
 // benchMessage is the body of a request for a message whose payload has so many bytes.
 func benchMessage(payload int) []byte {
 	const around = len(`{"text":""}`)
-	return []byte(`{"topic":"bench","payload":{"text":"` + strings.Repeat("some text ", payload/10+1)[:payload-around] + `"}}`)
+	return []byte(`{"topic":"` + benchTopic + `","payload":{"text":"` + strings.Repeat("some text ", payload/10+1)[:payload-around] + `"}}`)
 }
 
 const whatBatch = "batches"

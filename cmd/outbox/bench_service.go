@@ -248,7 +248,7 @@ func (s *serviceBench) serviceUsages(child *bench.Child) usages {
 func (s *serviceBench) serve(p *place) (*bench.Child, error) {
 	args := append(slices.Concat([]string{"bench", "serve"}, s.forward),
 		"--scylla-keyspace", p.keyspace, "--payload", strconv.Itoa(s.payload), "--http-addr", "127.0.0.1:0",
-		"--admin-addr", "127.0.0.1:0", "--admin-profiles="+strconv.FormatBool(s.profiles != ""), "--log-format", "json")
+		"--messages-topics", benchTopic, "--admin-addr", "127.0.0.1:0", "--admin-profiles="+strconv.FormatBool(s.profiles != ""), "--log-format", "json")
 	return s.program.Start("order API", "serving", args...)
 }
 
