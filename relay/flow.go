@@ -228,7 +228,7 @@ func (p *publisher) spill(key partKey, f *partFlow, silent time.Duration) {
 			continue // it waits for the record before it
 		}
 		delete(f.waiting, l)
-		if it == nil || l.writing || l.failed != nil || l.paused || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.topic {
+		if it == nil || p.gated(l, it) || l.writing || l.failed != nil || l.paused || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.topic {
 			continue
 		}
 		err := fmt.Errorf("partition %d of topic %s has acknowledged nothing for %s: %w", key.part, key.topic, silent.Round(time.Second), errNoAnswer)

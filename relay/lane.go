@@ -44,6 +44,9 @@ type lane struct {
 	suspect bool
 	probed  partKey // the partition that it is or was the probe of
 	hold    *Hold
+	// gated says that the first item that is not with the producer waits for a partition
+	// that was not read back.
+	gated bool
 	// writing says that a dead letter of the lane is being written.
 	writing bool
 	// ended takes the end of a replay; nil for an aggregate's own lane.
@@ -108,9 +111,10 @@ func (l *lane) pop() {
 	l.items = slices.Delete(l.items, 0, n)
 }
 
-// blocked says that the lane waits for a person or for its delivery time.
+// blocked says that the lane waits for a person, for its delivery time, or for a
+// partition that was not read back.
 func (l *lane) blocked(now time.Time) bool {
-	if l.hold != nil {
+	if l.hold != nil || l.gated && l.outstanding == 0 {
 		return true
 	}
 	it := l.firstQueued()
@@ -255,6 +259,11 @@ func (t *lanesOfTopic) Partition(r *kgo.Record, n int) int {
 		return int(p)
 	}
 	p := t.byKey.Partition(r, n)
+	if t.counts.shut(t.topic, int32(p)) { // the topic got more partitions since the relay compared
+		l.turned.Store(true)
+		r.Context = turnedContext{r.Context}
+		return turnedAway
+	}
 	l.partition.Store(int32(p))
 	return p
 }

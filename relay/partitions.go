@@ -18,6 +18,61 @@ type partitionCounts struct {
 	mu     sync.Mutex
 	of     map[string]int
 	record kgo.Record // to ask byKey with
+	// gates are the partitions that records must not be sent to, by topic.
+	gates map[string]topicGates
+}
+
+// topicGates are the partitions of a topic that were not read back, of which there were n.
+type topicGates struct {
+	parts map[int32]struct{} // -1 is all
+	n     int
+}
+
+// gate keeps records from a partition of a topic that has n of them.
+func (c *partitionCounts) gate(key partKey, n int) {
+	c.know(key.topic, n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gates == nil {
+		c.gates = make(map[string]topicGates)
+	}
+	g, ok := c.gates[key.topic]
+	if !ok {
+		g = topicGates{parts: make(map[int32]struct{}), n: n}
+		c.gates[key.topic] = g
+	}
+	g.parts[key.part] = struct{}{}
+}
+
+// shut reports whether records must not be sent to a partition.
+func (c *partitionCounts) shut(topic string, part int32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gates[topic].has(part)
+}
+
+func (g topicGates) has(part int32) bool {
+	_, all := g.parts[-1]
+	_, one := g.parts[part]
+	return all || one
+}
+
+// gated reports whether records of the key must not be sent: they belong to a gated
+// partition, or did before the topic got more of them.
+func (c *partitionCounts) gated(topic string, key []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, ok := c.gates[topic]
+	if !ok {
+		return false
+	}
+	c.record.Key = key
+	for _, n := range [...]int{g.n, c.of[topic]} {
+		if n == 0 || g.has(int32(keyPartitioner.Partition(&c.record, n))) {
+			return true
+		}
+	}
+	return false
 }
 
 // know notes how many partitions a topic has, unless records tell already.

@@ -84,6 +84,7 @@ type publisher struct {
 	lanes      map[gocql.UUID]*lane // aggregates with events under way
 	items      map[gocql.UUID]*item // by event id, those not acknowledged
 	bytes      int64
+	gateRoom   *int // how many events may go out while partitions are gated; nil without gates
 	held       map[gocql.UUID]*Hold
 	memory     *memory // what is out already
 	tailed     tailTrack
@@ -185,7 +186,7 @@ func (p *publisher) pump(l *lane) {
 	for !p.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.turned.Load() {
 		it := l.firstQueued()
 		switch {
-		case it == nil:
+		case it == nil, p.gated(l, it):
 			return
 		case p.stays(l, it):
 			if l.outstanding > 0 && (l.ended != nil || !p.letters.blocks(l.id)) {
@@ -304,9 +305,10 @@ func (p *publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 		p.next(l)
 		p.rest(l)
 	}
+	mayGive := p.spendGateRoom()
 	p.mu.Unlock()
 
-	if l.ended == nil {
+	if l.ended == nil && mayGive {
 		p.budget.give(it.bytes)
 	}
 	now := time.Now()

@@ -21,10 +21,11 @@ const (
 	// readBackSettle is for how many times Config.ReadBackQuiet the topics may
 	// have no quiet, because somebody else writes with the same source.
 	readBackSettle = 20
-	// readBackPatience is how long partitions are waited for that cannot be read, since
-	// another one was read last. While none can be read there is no end to it: a cluster
-	// that starts answers long before its partitions have leaders.
-	readBackPatience = 30 * time.Second
+	// readBackPatience is how long a start waits for partitions that cannot be read, since
+	// another one was read last, before it publishes to the others (readback_gates.go).
+	// While none can be read there is no end to it: a cluster that starts answers long
+	// before its partitions have leaders.
+	readBackPatience = 5 * time.Second
 )
 
 // readback reads the topics back when the relay starts: what a relay before it
@@ -63,6 +64,9 @@ type readback struct {
 	own *portion
 	// ticket, if not nil, is to read together with other shards of the process.
 	ticket *backTicket
+	// gating says that partitions which cannot be read are given up after
+	// readBackPatience: nothing is published to them before the next start.
+	gating bool
 	// sink, if not nil, takes what is found instead of found, and bounds it.
 	sink func(*topicEvent)
 
@@ -70,6 +74,7 @@ type readback struct {
 	saved   map[string]bool // topics that the store has
 	running bool
 	waiting error // why it does not get on
+	unread  unreadPartitions
 	found   backEvents
 	leader  *readback // reads for this one now
 }
@@ -140,10 +145,14 @@ func (r *readback) run(ctx context.Context) error {
 	case mark.IsZero() || len(topics) == 0:
 		return nil
 	}
-	t, denied, err := r.readAll(ctx, topics, mark.Add(-r.cfg.ReadBackMargin))
+	r.gating = true
+	since := mark.Add(-r.cfg.ReadBackMargin)
+	t, denied, err := r.readAll(ctx, topics, since)
+	r.gating = false
 	if err != nil {
 		return err
 	}
+	r.gate(t, since)
 	r.report(t, denied, mark, time.Since(began))
 	r.publisher.seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))
 	r.found = backEvents{}
@@ -232,7 +241,7 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case len(pending) > 0 && !patience.IsZero() && now.Sub(patience) > readBackPatience:
+		case r.gating && len(pending) > 0 && !patience.IsZero() && now.Sub(patience) > readBackPatience:
 			for _, p := range pending {
 				p.err = errors.Join(errUnread, p.lastErr)
 			}
@@ -276,9 +285,13 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 	}
 }
 
-// await notes the partitions that are waited for.
+// await notes the partitions that are waited for, beside those that the start gave up.
 func (r *readback) await(pending []*backPartition) {
-	r.metrics.readBack.waiting.Set(float64(len(pending)))
+	parts := r.awaited().parts
+	for _, p := range pending {
+		parts = append(parts[:len(parts):len(parts)], partKey{p.topic, p.partition})
+	}
+	r.metrics.readBack.awaits(parts)
 }
 
 var errUnread = errors.New("the partition could not be read")
@@ -421,17 +434,19 @@ func (r *readback) came() bool {
 
 // report says what came of it.
 func (r *readback) report(t *backTopics, denied []string, mark time.Time, took time.Duration) {
-	counts := map[string]int{"read": 0, "denied": 0, "unread": 0}
-	var unread error
+	counts := map[string]int{"read": 0, "denied": 0, "unread": 0, "corrupt": 0}
+	var corrupt error
 	t.each(func(p *backPartition) {
 		switch {
 		case p.err == nil:
 			counts["read"]++
 		case isDenied(p.err):
 			counts["denied"]++
-		default:
+		case errors.Is(p.err, errUnread):
 			counts["unread"]++
-			unread = fmt.Errorf("partition %d of topic %s: %w", p.partition, p.topic, p.err)
+		default:
+			counts["corrupt"]++
+			corrupt = fmt.Errorf("partition %d of topic %s: %w", p.partition, p.topic, p.err)
 		}
 	})
 	for result, n := range counts {
@@ -444,9 +459,13 @@ func (r *readback) report(t *backTopics, denied []string, mark time.Time, took t
 		r.log.Warn("topics may not be read back; what was published to them after the last checkpoint is published again, with the same event ids",
 			"topics", denied, "grant", "READ on the topics")
 	}
-	if unread != nil {
-		r.log.Warn("partitions could not be read back; what was published to them after the last checkpoint is published again, with the same event ids",
-			"partitions", counts["unread"], "such_as", unread)
+	if corrupt != nil {
+		r.log.Warn("partitions have batches that cannot be decoded; what was published to them after the last checkpoint is published again, with the same event ids",
+			"partitions", counts["corrupt"], "such_as", corrupt)
+	}
+	if counts["unread"] > 0 {
+		r.log.Warn("partitions cannot be read back yet; their events wait until they can, and dead letters are not replayed",
+			"count", counts["unread"], "partitions", r.unread.names())
 	}
 	r.log.Info("topics read back", "events", len(r.found.ids), "since", mark.UTC(), "partitions", counts["read"], "took", took)
 }

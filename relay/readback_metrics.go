@@ -1,11 +1,15 @@
 package relay
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // readBackMetrics say what the start learned from the topics.
 type readBackMetrics struct {
 	partitions *prometheus.GaugeVec
-	waiting    prometheus.Gauge
+	waiting    *prometheus.GaugeVec
 	events     prometheus.Gauge
 	seconds    prometheus.Gauge
 }
@@ -14,11 +18,11 @@ func newReadBackMetrics(reg prometheus.Registerer) readBackMetrics {
 	m := readBackMetrics{
 		partitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "relay_readback_partitions",
-			Help: "Partitions at the start, by result: read; denied, because the relay may not read the topic; unread, because nobody answered for them. What was published to those not read since the last checkpoint is published again.",
+			Help: "Partitions at the start, by result: read; denied, because the relay may not read the topic; unread, because nobody answers for them: their events wait; corrupt, because a batch cannot be decoded. What was published since the last checkpoint to those denied or corrupt is published again.",
 		}, []string{"result"}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "relay_readback_partitions_waiting", Help: "Partitions that a start waits for, because they cannot be read back yet.",
-		}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "relay_readback_partitions_waiting", Help: "1 for each partition that cannot be read back yet, to which nothing is published. Partition -1 is all of the topic.",
+		}, []string{"topic", "partition"}),
 		events: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "relay_readback_events", Help: "Events that the start found in the topics.",
 		}),
@@ -26,9 +30,17 @@ func newReadBackMetrics(reg prometheus.Registerer) readBackMetrics {
 			Name: "relay_readback_seconds", Help: "How long the start read the topics back.",
 		}),
 	}
-	for _, result := range []string{"read", "denied", "unread"} {
+	for _, result := range []string{"read", "denied", "unread", "corrupt"} {
 		m.partitions.WithLabelValues(result)
 	}
 	reg.MustRegister(m.partitions, m.waiting, m.events, m.seconds)
 	return m
+}
+
+// awaits sets which partitions are waited for.
+func (m *readBackMetrics) awaits(parts []partKey) {
+	m.waiting.Reset()
+	for _, p := range parts {
+		m.waiting.WithLabelValues(p.topic, strconv.Itoa(int(p.part))).Set(1)
+	}
 }

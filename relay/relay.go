@@ -111,6 +111,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	for {
 		err := r.run(ctx)
+		if errors.Is(err, errReadable) {
+			r.log.Info("starting anew, to read back partitions that could not be read")
+			continue
+		}
 		if !errors.Is(err, errOutrun) {
 			return err
 		}
@@ -130,7 +134,7 @@ func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
 		r.log.Warn("stopping at once: another relay may own what this one carries; what is under way is given up", "events", p.state().open)
 		return nil
 	}
-	if fatal == nil {
+	if fatal == nil || errors.Is(fatal, errReadable) {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainTimeout)
 		left := p.drain(drain)
 		cancel()

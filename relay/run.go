@@ -136,7 +136,11 @@ func (x *pass) services() (*suture.Supervisor, error) {
 		add("repairs", newRepairer(x.Relay, x.p, x.back).run)
 	}
 	add("memory", func(ctx context.Context) error { return x.forget(ctx, x.p) })
-	if x.p.letters.on() {
+	gated := len(x.back.awaited().parts) > 0
+	if gated {
+		add("unread partitions", x.awaitUnread)
+	}
+	if x.p.letters.on() && !gated {
 		add("replays", func(ctx context.Context) error {
 			if err := x.dead.settle(ctx, replays); err != nil {
 				return err

@@ -63,6 +63,10 @@ type Status struct {
 	// published, and ReadBackErr why that does not get on.
 	ReadingBack bool
 	ReadBackErr error
+	// Unread are the first of the partitions that the start could not read back, and
+	// UnreadSince since when nothing is published to them; empty if there are none.
+	Unread      string
+	UnreadSince time.Time
 	// Backfill is what a scan of the outbox table is doing.
 	Backfill BackfillStatus
 	// Others are other processes that run a relay of this name on this table, as far
@@ -96,6 +100,8 @@ func (r *Relay) Status() Status {
 	s.UnsavedSince, s.SaveErr = r.streams.unsaved()
 	if b := r.readback.Load(); b != nil {
 		s.ReadingBack, s.ReadBackErr = b.state()
+		unread := b.awaited()
+		s.Unread, s.UnreadSince = unread.names(), unread.since
 	}
 	if p := r.publisher.Load(); p != nil {
 		st := p.state()
@@ -165,6 +171,9 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	if t := s.Tail; t.NearLimit {
 		say("%d events are published and not yet read by the sweep, and at %d the tail stops, so that events arrive after the confidence window: set relay.max_remembered to at least 1.25 times the events of %s",
 			t.Unswept, t.UnsweptLimit, cfg.ConfidenceWindow)
+	}
+	if s.Unread != "" {
+		say("partitions cannot be read back since %s, so their events wait and dead letters are not replayed: %s", s.UnreadSince.UTC().Format(time.RFC3339), s.Unread)
 	}
 	if s.TableErr != nil {
 		say("new events are not published: %v", s.TableErr)

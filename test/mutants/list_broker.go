@@ -42,6 +42,46 @@ var brokerMutants = []mutant{
 		old: "case len(pending) == 0 || read == 0:",
 		new: "case len(pending) == 0:",
 	}),
+	unit("TestReadback_PublishesNothingToAnUnreadPartition", mutant{
+		name: "events are published to a partition that was not read back", file: "relay/publisher.go",
+		old: "case it == nil, p.gated(l, it):",
+		new: "case it == nil:",
+	}),
+	unit("TestReadback_PublishesNothingToAnUnreadPartition", mutant{
+		name: "a partition that was not read back is not read back later", file: "relay/run.go",
+		old: "add(\"unread partitions\", x.awaitUnread)",
+		new: "_ = x.awaitUnread",
+	}),
+	unit("TestPartitionCounts_Gates", mutant{
+		name: "a gate is passed when its topic gets more partitions", file: "relay/partitions.go",
+		old: "[...]int{g.n, c.of[topic]}",
+		new: "[...]int{c.of[topic]}",
+	}),
+	unit("TestPartitionCounts_Gates", mutant{
+		name: "the producer sends to a gated partition that the relay does not know of", file: "relay/lane.go",
+		old: "if t.counts.shut(t.topic, int32(p)) {",
+		new: "if false {",
+	}),
+	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
+		name: "an open breaker makes dead letters of events that may be in an unread partition", file: "relay/publisher.go",
+		old: "case it == nil, p.gated(l, it):",
+		new: "case it == nil, !p.stays(l, it) && p.gated(l, it):",
+	}),
+	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
+		name: "dead letters are replayed while a partition is unread", file: "relay/run.go",
+		old: "if x.p.letters.on() && !gated {",
+		new: "if x.p.letters.on() {",
+	}),
+	unit("TestReadback_PublishesNoMoreThanAStartRemembers", mutant{
+		name: "more is published while a partition is unread than a start remembers", file: "relay/readback_gates.go",
+		old: "return *p.gateRoom >= 0",
+		new: "return true",
+	}),
+	unit("TestReadback_StopsWhileAPartitionIsUnread", mutant{
+		name: "a stop waits for events of an unread partition", file: "relay/lane.go",
+		old: "l.hold != nil || l.gated && l.outstanding == 0",
+		new: "l.hold != nil",
+	}),
 	unit("TestLetters_AChainIsInTheOrderOfNumbers", mutant{
 		name: "a chain of dead letters is in the order in which they were written", file: "relay/letters.go",
 		old: "if ref.seq > 0 && i > 0 && c.letters[i-1].seq > ref.seq {",
