@@ -260,6 +260,7 @@ func (t *lanesOfTopic) Partition(r *kgo.Record, n int) int {
 	}
 	p := t.byKey.Partition(r, n)
 	if t.counts.shut(t.topic, int32(p)) { // the topic got more partitions since the relay compared
+		t.counts.saw(t.topic, n) // it compares with this number before it sends again
 		l.turned.Store(true)
 		r.Context = turnedContext{r.Context}
 		return turnedAway
