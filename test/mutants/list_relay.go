@@ -104,8 +104,8 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "read-back begins too late", file: "relay/readback.go",
-		old: "t, denied, err := r.readAll(ctx, topics, mark.Add(-r.cfg.ReadBackMargin))",
-		new: "t, denied, err := r.readAll(ctx, topics, mark.Add(4*r.cfg.ReadBackMargin))",
+		old: "since := mark.Add(-r.cfg.ReadBackMargin)",
+		new: "since := mark.Add(4*r.cfg.ReadBackMargin)",
 	}),
 	seeds(mutant{
 		name: "the sequencer ignores gaps", file: "relay/offer.go",
