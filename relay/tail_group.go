@@ -14,6 +14,8 @@ const (
 	tailMinOverlap = 20 * time.Millisecond
 	// tailMaxFailWait bounds the wait after a failed query.
 	tailMaxFailWait = 5 * time.Second
+	// tailBehind is after how long without a reading there may be a backlog.
+	tailBehind = 10 * time.Second
 	// tailFewRows is how many rows may be read once more with every query.
 	tailFewRows = 20
 	// tailHinted is how long a stream that had a hint is expected to have others.
@@ -22,8 +24,8 @@ const (
 	tailHintSpacing = time.Millisecond
 )
 
-// tailGroup reads some streams of a generation, always in one query. One
-// goroutine runs it, so no two queries show the rows of a stream in two orders.
+// tailGroup reads some streams of a generation, in one query while they have few
+// rows. One goroutine runs it, so no two queries show the rows of a stream in two orders.
 //
 // Rows do not become visible by their time: writes take a while, retries keep
 // their timestamp, clocks differ. So a reading begins before the last one did,
@@ -34,6 +36,10 @@ type tailGroup struct {
 	generation *generation
 	from, to   int // in generation.streams
 	list       *streamList
+	all        []int // the streams from from to to
+	// width and wideWidth are how many streams the first query of the next reading
+	// reads, the latter of one that goes back by TailOverlap.
+	width, wideWidth int
 
 	// polled is when the last reading of all streams began, zero before the
 	// first; wide, when one that went far back did. Times are in microseconds.
@@ -65,8 +71,12 @@ func newTailGroup(t *tail, g *generation, from, to int) *tailGroup {
 	if t.byTime {
 		order = &tailOrder{window: t.cfg.TailReorder, counts: make(map[int]*rowCounts)}
 	}
+	all := make([]int, to-from)
+	for i := range all {
+		all[i] = from + i
+	}
 	return &tailGroup{
-		order: order, tail: t, generation: g, from: from, to: to,
+		all: all, width: tailGroupStreams, wideWidth: tailGroupStreams, order: order, tail: t, generation: g, from: from, to: to,
 		list:   newStreamList(g.streams[from:to]...),
 		hinted: make(map[int]*hintedStream), hinter: make(map[int]struct{}),
 		seen: make(map[logKey]struct{}), older: make(map[logKey]struct{}),
@@ -189,9 +199,9 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	started := time.Now()
 	now := started.UnixMicro()
 	g.turnOver(now)
-	list, last := g.list, g.polled
+	last := g.polled
 	if kind != readAll {
-		list, last = g.listOf(only), g.lastOf(only)
+		last = g.lastOf(only)
 	}
 	// What is older the sweep reads at once.
 	reach := started.Add(-t.reach()).UnixMicro()
@@ -217,11 +227,20 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	after = max(after, g.generation.start.UnixMicro()-1)
 
 	r := reading{group: g, last: last, started: started, regular: kind == readAll, after: after, cover: c}
-	err := t.rows.read(ctx, list, after, r.known, func(row *tailRow) error { return r.take(ctx, row) })
-	r.answer()
+	width := &g.width
+	if widely {
+		width = &g.wideWidth
+	}
+	if now-last > tailBehind.Microseconds() {
+		*width = tailBehindStreams
+	}
+	next, err := g.readRows(ctx, only, after, *width, &r, func(row *tailRow) error { return r.take(ctx, row) })
 	t.metrics.tailQuery(kind, &r)
 	if err != nil {
 		return 0, err
+	}
+	if kind == readAll {
+		*width = next
 	}
 	g.latency += (r.answered - g.latency) / 8
 	g.learn(r.need)
@@ -317,7 +336,7 @@ func (g *tailGroup) announced(stream []byte, now int64) bool {
 	return h != nil && now-h.at < tailHinted.Microseconds()
 }
 
-// reading is one query and what came of it.
+// reading is one reading of some streams and its results.
 type reading struct {
 	group       *tailGroup
 	last, after int64
@@ -326,6 +345,7 @@ type reading struct {
 	regular     bool
 	answered    time.Duration // until the first row
 	rows, again int
+	queries     int
 	need        int64 // by how much the oldest new row is older than the last reading
 	unannounced bool  // there was a row that no hint would have told of
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -24,6 +25,9 @@ type memLog struct {
 	rows    []memRow
 	err     error
 	took    time.Duration
+	page    int // rows of a page, tailPage if 0
+	cut     int // pages of several streams that were not the last
+	cutRows int // rows in them of the stream that the page cuts
 	queries []memQuery
 }
 
@@ -40,30 +44,50 @@ type memQuery struct {
 	after   time.Time
 }
 
-func (l *memLog) read(ctx context.Context, streams *streamList, after int64, known func(logKey) bool, each func(*tailRow) error) error {
+// read returns the rows in the order of the streams' values, as the database does.
+func (l *memLog) read(ctx context.Context, streams *streamList, after int64, whole bool, known knownRow, each func(*tailRow) error) (more bool, err error) {
 	l.mu.Lock()
 	q := memQuery{at: time.Now(), streams: make(map[int]bool), after: time.UnixMicro(after)}
 	for b := (*streams)[4:]; len(b) > 0; b = b[20:] {
 		q.streams[int(binary.BigEndian.Uint64(b[4:]))] = true
 	}
 	l.queries = append(l.queries, q)
-	rows, err, took := l.rows, l.err, l.took
+	all, fails, took, page := l.rows, l.err, l.took, cmp.Or(l.page, tailPage)
 	l.mu.Unlock()
 	if err := again.Wait(ctx, took); err != nil {
-		return err
+		return false, err
 	}
-	if err != nil {
-		return err
+	if fails != nil {
+		return false, fails
 	}
-	for _, r := range rows {
-		k := logKey{time: r.time}
-		if q.streams[r.stream] && writeTime(r.time) > after && !r.visible.After(q.at) && !known(k) {
-			if err := each(&tailRow{logKey: k, stream: memStream(r.stream), event: r.event, insert: true}); err != nil {
-				return err
-			}
+	var rows []memRow
+	for _, r := range all {
+		if q.streams[r.stream] && writeTime(r.time) > after && !r.visible.After(q.at) {
+			rows = append(rows, r)
 		}
 	}
-	return nil
+	slices.SortStableFunc(rows, func(a, b memRow) int { return cmp.Compare(uint64(a.stream), uint64(b.stream)) })
+	if more = !whole && len(rows) >= page; more { // as of a full page that is the last one, too
+		rows = rows[:page]
+		l.mu.Lock()
+		l.cut++
+		for _, r := range rows {
+			if r.stream == rows[page-1].stream {
+				l.cutRows++
+			}
+		}
+		l.mu.Unlock()
+	}
+	for _, r := range rows {
+		stream, k := memStream(r.stream), logKey{time: r.time}
+		if known(stream, k) {
+			continue
+		}
+		if err := each(&tailRow{logKey: k, stream: stream, event: r.event, insert: true}); err != nil {
+			return false, err
+		}
+	}
+	return more, nil
 }
 
 // add writes an event's row now; it becomes visible late by some time.
@@ -481,7 +505,7 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer p.close()
-			r := newRowReader(&outbox.DefaultTable, nil, func(logKey) bool { return again })
+			r := newRowReader(&outbox.DefaultTable, nil, func([]byte, logKey) bool { return again })
 			e := event(1, 1, "OrderUpdated")
 			row := [][]byte{
 				memStream(1), make([]byte, 16),

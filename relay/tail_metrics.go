@@ -33,7 +33,7 @@ func (m *metrics) registerTail(reg prometheus.Registerer) {
 }
 
 func (m *metrics) tailQuery(kind readingKind, r *reading) {
-	m.tailQueries[kind].Inc()
+	m.tailQueries[kind].Add(float64(r.queries))
 	m.tailRows.Add(float64(r.rows))
 	m.tailAgain.Add(float64(r.again))
 	m.tailSeconds.Observe(r.answered.Seconds())

@@ -32,10 +32,15 @@ type tailRow struct {
 
 // tailLog reads rows of the log.
 type tailLog interface {
-	// read calls each for every row of the streams after the write time, in
-	// microseconds, but for those that known has. An error of each ends it.
-	read(ctx context.Context, streams *streamList, after int64, known func(logKey) bool, each func(*tailRow) error) error
+	// read calls known for every row of the streams after the write time, in microseconds,
+	// and then each for the rows that are not known. The rows of a stream come one after
+	// another, in their order; the streams in any order. An error of each ends it. Unless
+	// whole is set it reads one page, and more reports that the last row is not the last.
+	read(ctx context.Context, streams *streamList, after int64, whole bool, known knownRow, each func(*tailRow) error) (more bool, err error)
 }
+
+// knownRow reports whether a row was read before. It does not keep the stream.
+type knownRow func(stream []byte, k logKey) bool
 
 // cqlLog is a table's log.
 type cqlLog struct {
@@ -54,27 +59,32 @@ func newCQLLog(session *gocql.Session, table outbox.Table, own *portion) *cqlLog
 		" FROM " + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ? BYPASS CACHE`}
 }
 
-func (l *cqlLog) read(ctx context.Context, streams *streamList, after int64, known func(logKey) bool, each func(*tailRow) error) error {
-	iter := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after))).
-		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(tailPage).Iter()
+func (l *cqlLog) read(ctx context.Context, streams *streamList, after int64, whole bool, known knownRow, each func(*tailRow) error) (more bool, err error) {
+	q := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after))).
+		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(tailPage)
+	if !whole {
+		q = q.Prefetch(0) // the next page may never be needed
+	}
+	iter := q.Iter()
 	r := newRowReader(&l.table, l.own, known)
-	for iter.Scan(r.dest()...) {
+	for !more && iter.Scan(r.dest()...) {
+		more = !whole && iter.WillSwitchPage()
 		row, fresh := r.row()
 		if !fresh {
 			continue
 		}
 		if err := each(row); err != nil {
-			_ = iter.Close() // the caller stops; what the query says is of no interest
-			return err
+			_ = iter.Close() // the caller stops; the result of the query does not matter
+			return false, err
 		}
 	}
-	return iter.Close()
+	return more, iter.Close()
 }
 
 // rowReader decodes rows of the log without reflection. Rows that are known are
 // recognized by their first columns, and the rest of them is passed over.
 type rowReader struct {
-	known   func(logKey) bool
+	known   knownRow
 	current tailRow
 	op      scyllacdc.OperationType
 	again   bool // the row is known
@@ -85,7 +95,7 @@ type rowReader struct {
 	columns []any
 }
 
-func newRowReader(table *outbox.Table, own *portion, known func(logKey) bool) *rowReader {
+func newRowReader(table *outbox.Table, own *portion, known knownRow) *rowReader {
 	r := &rowReader{known: known, scanner: table.Scanner(), words: make(map[string]string)}
 	r.columns = []any{
 		&logColumn{r, &r.current.stream}, &logColumn{r, &r.current.time}, &keyColumn{r}, &operationColumn{r},
@@ -151,7 +161,7 @@ func (c *keyColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 		return fmt.Errorf("cdc$batch_seq_no has %d bytes", len(data))
 	}
 	c.r.current.seq = int32(binary.BigEndian.Uint32(data))
-	c.r.again = c.r.known(c.r.current.logKey)
+	c.r.again = c.r.known(c.r.current.stream, c.r.current.logKey)
 	c.r.skip = c.r.again
 	return nil
 }

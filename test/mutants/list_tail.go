@@ -29,4 +29,44 @@ var tailMutants = []mutant{
 		name: "rows that a page reads and discards are not counted", file: "internal/scyllafake/engine/readcost.go", pkg: "./internal/scyllafake/engine", run: "ReadCosts",
 		old: "		c.read.Add(n)", new: "		c.read.Add(0 * n)",
 	},
+	unit("TestTail_ReadsEveryRowWhereverAPageEnds", mutant{
+		name: "streams that do not appear in a page count as read", file: "relay/tail_read.go",
+		old: "\t\trest = slices.Concat(q.left(g.generation, part), rest)",
+		new: "\t\t_ = q.left(g.generation, part)",
+	}),
+	unit("TestTail_ReadsEveryRowWhereverAPageEnds", mutant{
+		name: "the stream that a page cuts counts as read", file: "relay/tail_read.go",
+		old: "\t\tcase i == cut:",
+		new: "\t\tcase i == cut+len(q.streams):",
+	}),
+	unit("TestTail_ReadsEveryRowWhereverAPageEnds", mutant{
+		name: "streams that a page holds whole are read again", file: "relay/tail_read.go",
+		old: "\t\tcase i < 0:",
+		new: "\t\tcase i != cut:",
+	}),
+	unit("TestTail_ReadsEveryRowWhereverAPageEnds", mutant{
+		name: "a query of the tail does not learn how few rows a page holds", file: "relay/tail_read.go",
+		old: "\t\tpage = min(page, q.rows)",
+		new: "\t\tpage = max(page, q.rows)",
+	}),
+	unit("TestTail_ReadsABacklogForLittleMoreThanItReturns", mutant{
+		name: "a group reads its backlog in one query", file: "relay/tail_read.go",
+		old: "\treturn max(1, min(k*tailWider, k*page*3/4/max(1, rows), tailGroupStreams))",
+		new: "\treturn tailGroupStreams",
+	}),
+	unit("TestTail_ReadsABacklogForLittleMoreThanItReturns", mutant{
+		name: "a group that was not read for long begins with all its streams", file: "relay/tail_group.go",
+		old: "\tif now-last > tailBehind.Microseconds() {",
+		new: "\tif now < last {",
+	}),
+	unit("TestTail_ReadsABacklogForLittleMoreThanItReturns", mutant{
+		name: "a group without rows does not read all its streams in one query", file: "relay/tail_group.go",
+		old: "\t\t*width = next",
+		new: "\t\t_ = next",
+	}),
+	unit("TestTail_ReadsFarBackInNarrowQueries", mutant{
+		name: "readings that go far back are as wide as the others", file: "relay/tail_group.go",
+		old: "\t\twidth = &g.wideWidth",
+		new: "\t\t_ = g.wideWidth",
+	}),
 }
