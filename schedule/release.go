@@ -117,7 +117,7 @@ func (s *Scheduler) hand(ctx context.Context, m *Message) (bool, error) {
 			// ScyllaDB refuses times before the current CDC generation, and those
 			// too far ahead of its clock.
 			serverTime = true
-		case fate == cqlcode.Invalid || n == handAttempts:
+		case fate == cqlcode.Invalid || n >= handAttempts: // a change of serverTime may be the last attempt
 			return false, err
 		default:
 			time.Sleep(handPause << n)
