@@ -31,8 +31,9 @@ const repairPoll = 5 * time.Second
 // A request for an event that the dedup index has contradicts it: either the event was
 // published after its topic was checked, or the topic has lost it. The first such
 // request is answered with unknown; one that is made after that answer comes from a
-// later check of the topic, and the topic is right. What the sweep or a scan has still to come to waits for
-// them: they keep its aggregate's order.
+// later check of the topic, and the topic is right. An event that the sweep or a scan
+// has not reached waits for them: they keep its aggregate's order. If the index does not
+// have it afterwards, the request is answered with unknown too.
 type repairer struct {
 	log       *slog.Logger
 	requests  *Repairs
@@ -102,6 +103,13 @@ func (r *repairer) poll(ctx context.Context) error {
 	return nil
 }
 
+// isBeforeScan and isBeforeSweep are why a request waits: the event may be published
+// without it.
+const (
+	isBeforeScan  = "the scan of the outbox table has not reached it"
+	isBeforeSweep = "the relay has not reached it in the CDC log"
+)
+
 // isDeadLetter is why a request waits: the event goes out with the replay of its
 // dead letter, or not.
 const isDeadLetter = "it is a dead letter: settle that"
@@ -159,10 +167,10 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		return r.answer(ctx, q, RepairUnreadable, row.bad.Error())
 	}
 	if o := r.publisher.olderOf(); o != nil && o.behind(q.Aggregate) {
-		return r.wait(ctx, q, "the scan of the outbox table has still to come to it")
+		return r.wait(ctx, q, isBeforeScan)
 	}
 	if !time.UnixMicro(row.written).Before(passed) {
-		return r.wait(ctx, q, "the relay has still to come to it in the CDC log")
+		return r.wait(ctx, q, isBeforeSweep)
 	}
 	if r.publisher.isLetter(q.EventID) {
 		return r.wait(ctx, q, isDeadLetter)
@@ -181,6 +189,9 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		}
 		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
 		r.publisher.forget(q.EventID)
+	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep {
+		// The scan or the sweep may have published it since, and the index forgets.
+		return r.answer(ctx, q, RepairUnknown, "the relay has read past it since the request: verify again")
 	}
 	release, err := r.publisher.claim(ctx, q.Aggregate)
 	if err != nil {

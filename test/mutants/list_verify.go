@@ -74,4 +74,8 @@ var verifyMutants = []mutant{
 		name: "doctor: a CDC log as short as the confidence window is no problem", file: "relay/backfill_table.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksEveryTable",
 		old: "f.cdcTTL == 0 || f.cdcTTL > window {", new: "f.cdcTTL == 0 || f.cdcTTL >= window {",
 	},
+	{
+		name: "repair: a request that waited for the sweep publishes", file: "relay/repair.go", pkg: "./test/sim", run: "TestKept/301.json",
+		old: "q.Detail == isBeforeScan || q.Detail == isBeforeSweep", new: "q.Detail == isBeforeScan",
+	},
 }
