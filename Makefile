@@ -101,20 +101,20 @@ fuzz-short: ## every fuzz target with some thousand inputs (FUZZTIME=10m for lon
 BENCH ?= --runs 5 --duration 8s --drain 500000 --restart --peers tuned,defaults
 
 .PHONY: bench
-bench: build ## measure the relay beside the clients alone: README's table (UPDATE=1 puts it there)
+bench: build ## measure the relay beside the clients alone: the table in docs/performance.md (UPDATE=1 writes it)
 	@if [[ -n "$${UPDATE:-}" ]]; then \
 		bin/outbox bench $(BENCH) -o markdown >bin/bench.md; \
-		./test/readme-table bench README.md <bin/bench.md; \
+		./test/readme-table bench docs/performance.md <bin/bench.md; \
 	else bin/outbox bench $(BENCH); fi
 
 BENCHSERVICES ?= --runs 5
 
 .PHONY: bench-services
-bench-services: build ## measure orders, messages and the schedule beside the client alone: README's tables (UPDATE=1)
+bench-services: build ## measure orders, messages and the schedule beside the client alone: the tables in docs/performance.md (UPDATE=1)
 	@for what in orders messages schedule; do \
 		if [[ -n "$${UPDATE:-}" ]]; then \
 			bin/outbox bench $$what $(BENCHSERVICES) -o markdown >bin/bench.md; \
-			./test/readme-table bench-$$what README.md <bin/bench.md; \
+			./test/readme-table bench-$$what docs/performance.md <bin/bench.md; \
 		else bin/outbox bench $$what $(BENCHSERVICES); fi; \
 	done
 

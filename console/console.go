@@ -3,7 +3,7 @@
 //
 // It serves files and nothing else: no data, no session, no cookie. The pages
 // authenticate to the API with a bearer token that lives in the browser tab.
-// DESIGN.md says how they are built and why they need no build step.
+// docs/design/console.md explains how they are built and why they need no build step.
 package console
 
 import (

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the generated parts of DESIGN.md here and at the root")
+var update = flag.Bool("update", false, "rewrite the generated diagrams in docs/design")
 
 const (
 	diagramBegin = "<!-- transitions -->\n"
@@ -19,7 +19,7 @@ const (
 // TestDesign_ShowsTheTransitions keeps the diagrams the one that the code has.
 func TestDesign_ShowsTheTransitions(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"DESIGN.md", "../DESIGN.md"} {
+	for _, file := range []string{"../docs/design/dead-letters.md", "../docs/design/README.md"} {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

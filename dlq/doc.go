@@ -11,6 +11,7 @@
 // letter, under a new id; the letter keeps the event as it was.
 //
 // Every change of a letter is one lightweight transaction that expects the
-// letter's version, and it carries its line of the letter's history. DESIGN.md
-// has the states, the tables and why they cannot disagree for long.
+// letter's version, and it carries its line of the letter's history.
+// docs/design/dead-letters.md has the states, the tables and why they cannot
+// disagree for long.
 package dlq

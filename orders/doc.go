@@ -3,6 +3,6 @@
 //
 // A Service creates, reads and cancels orders in ScyllaDB; a Server offers it
 // over HTTP. Each change writes one event to the outbox table, from where the
-// relay carries it to its topic. See DESIGN.md beside this file for what
+// relay carries it to its topic. See docs/design/orders.md for what
 // happens when the database times out or a process dies half-way.
 package orders

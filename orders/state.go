@@ -44,7 +44,7 @@ func (s Status) after(c Change) (Status, bool) {
 }
 
 // eventType is the type of the event that c writes. Confirming and shipping are
-// updates whose event says so by its status: see DESIGN.md.
+// updates whose event says so by its status: see docs/design/orders.md.
 func (c Change) eventType() string {
 	if c == ChangeCancel {
 		return EventCancelled

@@ -12,7 +12,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-var update = flag.Bool("update", false, "rewrite the diagram in DESIGN.md")
+var update = flag.Bool("update", false, "rewrite the diagram in docs/design/orders.md")
 
 // do makes a change of the kind, the simplest there is.
 func (b *bundle) do(t testing.TB, c Change, id gocql.UUID, opts WriteOptions) (Result, error) {
@@ -80,6 +80,7 @@ func TestTransitions(t *testing.T) {
 }
 
 const (
+	design       = "../docs/design/orders.md"
 	diagramBegin = "<!-- states -->\n"
 	diagramEnd   = "<!-- /states -->\n"
 )
@@ -112,14 +113,14 @@ func diagram() string {
 // The diagram is that of the table.
 func TestDesign_ShowsTheStates(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("DESIGN.md")
+	text, err := os.ReadFile(design)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, ok := strings.Cut(string(text), diagramBegin)
 	got, after, ok2 := strings.Cut(rest, diagramEnd)
 	if !ok || !ok2 {
-		t.Fatalf("DESIGN.md has no %q … %q", diagramBegin, diagramEnd)
+		t.Fatalf("%s has no %q … %q", design, diagramBegin, diagramEnd)
 	}
 	if got == diagram() {
 		return
@@ -127,7 +128,7 @@ func TestDesign_ShowsTheStates(t *testing.T) {
 	if !*update {
 		t.Fatal("the diagram is not the table's; go test ./orders -run Design -update")
 	}
-	if err := os.WriteFile("DESIGN.md", []byte(before+diagramBegin+diagram()+diagramEnd+after), 0o644); err != nil {
+	if err := os.WriteFile(design, []byte(before+diagramBegin+diagram()+diagramEnd+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,5 +10,5 @@
 // compare the event id in the ce_id header. Order holds within an aggregate,
 // not across them.
 //
-// DESIGN.md in this folder says how, and what it does not do.
+// docs/design/relay.md explains how, and what it does not do.
 package relay

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the state diagrams in ../DESIGN.md")
+var update = flag.Bool("update", false, "rewrite the state diagrams in docs/design/README.md")
 
 // nowhere is where everything begins and ends.
 const nowhere = "[*]"
@@ -17,7 +17,7 @@ const nowhere = "[*]"
 // transition is a step of a state machine, and what leads to it.
 type transition struct{ from, to, by string }
 
-// machines are the state machines of this package, as ../DESIGN.md draws them. A
+// machines are the state machines of this package, as docs/design/README.md draws them. A
 // test walks every transition of each: TestEvent_Transitions,
 // TestBreaker_Transitions, TestStream_Transitions.
 var machines = map[string][]transition{
@@ -39,7 +39,7 @@ func diagram(ts []transition) string {
 // The diagrams are those of the transitions that are walked.
 func TestDesign_ShowsTheStates(t *testing.T) {
 	t.Parallel()
-	const file = "../DESIGN.md"
+	const file = "../docs/design/README.md"
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

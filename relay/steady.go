@@ -11,7 +11,7 @@ import (
 )
 
 // steadyCheckpoints are checkpoints that never go back as long as the relay lives,
-// although an owner before it may write older ones late (DESIGN.md, The fence).
+// although an owner before it may write older ones late (docs/design/relay.md, The fence).
 //
 // They are read several times: how far the topics are read back follows from the first
 // reading, and where the sweep begins from a later one. If that were further back, what

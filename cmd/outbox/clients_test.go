@@ -82,7 +82,7 @@ func TestSessionOnceUp_AsksWhetherSomebodyListens(t *testing.T) {
 	}
 }
 
-// Writes have the database's time: see DESIGN.md, Clocks and write timestamps.
+// Writes have the database's time: see docs/design/README.md, Clocks and write timestamps.
 func TestClocks_SessionsHaveTheDatabasesTime(t *testing.T) {
 	t.Parallel()
 	c, err := testConfig(t, "", nil)

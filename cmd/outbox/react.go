@@ -114,7 +114,7 @@ func (c *config) deliveries(session *gocql.Session) (*delivery.Store, error) {
 // reactor makes the reactor of the configuration's rules.
 func (c *config) reactor(store *delivery.Store, reg prometheus.Registerer, log *slog.Logger) (*react.Reactor, error) {
 	if len(c.React.Rules) == 0 {
-		return nil, withHint(errors.New("there are no rules"), "%s in the configuration file is their list; the README has an example", reactRulesKey)
+		return nil, withHint(errors.New("there are no rules"), "%s in the configuration file is their list; docs/reactions.md has an example", reactRulesKey)
 	}
 	targets, err := notify.ParseTargets(c.React.Targets, c.React.WebhookSecrets)
 	if err != nil {

@@ -52,7 +52,7 @@ type setting struct {
 }
 
 // settings is every configuration value there is: flags, environment, the keys
-// allowed in a file, and the table in the README come from it.
+// allowed in a file, and the table in docs/settings.md come from it.
 var settings = slices.Concat(ownSettings, sharingSettings, messageSettings, watchSettings, reactSettings, publishingSettings, upkeepSettings, verifySettings)
 
 var ownSettings = []setting{

@@ -369,7 +369,7 @@ func (w *Watcher) limit(out []dlq.Notice, rule dlq.Rule, now time.Time, value, l
 	if resolved {
 		since = fmt.Sprintf("It is over after %s.", now.Sub(a.Since).Round(time.Second))
 	}
-	n.Text = strings.TrimSpace(n.Text + "\n" + since + "\noutbox dlq stats says more; deploy/RUNBOOK.md what to do.")
+	n.Text = strings.TrimSpace(n.Text + "\n" + since + "\noutbox dlq stats shows the totals; docs/operators/runbook.md describes what to do.")
 	n.ID = noticeID(&n)
 	return append(out, n)
 }

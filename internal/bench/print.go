@@ -133,7 +133,7 @@ func howMeasured(m Machine, embedded bool, runs int, others float64, with string
 // Text prints the report for a terminal.
 func (r *Report) Text(w io.Writer) error { return writeText(w, r.how(), r.tables(), r.ratios()) }
 
-// Markdown prints the report as the README shows it.
+// Markdown prints the report for docs/performance.md.
 func (r *Report) Markdown(w io.Writer) error {
 	return writeMarkdown(w, r.how(), r.tables(), r.ratios())
 }

@@ -132,7 +132,7 @@ func (r *ScheduleReport) Text(w io.Writer) error {
 	return writeText(w, r.how(), r.tables(), r.sentences())
 }
 
-// Markdown prints the report as the README shows it.
+// Markdown prints the report for docs/performance.md.
 func (r *ScheduleReport) Markdown(w io.Writer) error {
 	return writeMarkdown(w, r.how(), r.tables(), r.sentences())
 }

@@ -74,7 +74,7 @@ func (r *ServiceReport) Text(w io.Writer) error {
 	return writeText(w, r.how(), r.tables(), r.Goals)
 }
 
-// Markdown prints the report as the README shows it.
+// Markdown prints the report for docs/performance.md.
 func (r *ServiceReport) Markdown(w io.Writer) error {
 	return writeMarkdown(w, r.how(), r.tables(), r.Goals)
 }

@@ -3,5 +3,5 @@
 // TCP or over an in-memory listener.
 //
 // It is one node for first runs and for tests, never a production database.
-// DESIGN.md in this folder says what it promises and what it leaves out.
+// docs/design/scyllafake.md describes what it promises and what it leaves out.
 package scyllafake

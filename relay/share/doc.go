@@ -10,6 +10,6 @@
 // it may not before the session timeout has gone by since a heartbeat that it
 // acknowledged. A little before that the member stops its functions by itself.
 // What they write, they write behind Hold.Check, which says no from that moment
-// on, also in a process that stood still meanwhile. DESIGN.md says how, and what
-// remains.
+// on, also in a process that stood still meanwhile.
+// docs/design/shards.md explains how, and what remains.
 package share

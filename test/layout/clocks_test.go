@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestDesign_ClocksHasEveryTable finds a table of which DESIGN.md does not say how it is
+// TestDesign_ClocksHasEveryTable finds a table that docs/design does not explain: how it is
 // written, and why clocks do not matter to it.
 func TestDesign_ClocksHasEveryTable(t *testing.T) {
 	t.Parallel()
-	_, section, found := strings.Cut(read(t, filepath.Join(root, "DESIGN.md")), "## Clocks and write timestamps")
+	_, section, found := strings.Cut(read(t, filepath.Join(root, "docs/design/README.md")), "## Clocks and write timestamps")
 	section, _, _ = strings.Cut(section, "\n## ")
 	files, err := filepath.Glob(filepath.Join(root, "schema/cql/*.cql"))
 	if err != nil || !found {

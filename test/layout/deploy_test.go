@@ -57,7 +57,7 @@ func read(t *testing.T, path string) string {
 func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
 	t.Parallel()
 	tests := read(t, filepath.Join(root, "deploy/prometheus/alerts_test.yml"))
-	runbook := read(t, filepath.Join(root, "deploy/RUNBOOK.md"))
+	runbook := read(t, filepath.Join(root, "docs/operators/runbook.md"))
 	alerts := regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(read(t, filepath.Join(root, "deploy/prometheus/alerts.yml")), -1)
 	if len(alerts) == 0 {
 		t.Fatal("found no alert at all: the pattern is wrong")
@@ -69,7 +69,7 @@ func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
 			}
 		}
 		if !strings.Contains(runbook, "\n### "+a[1]+"\n") {
-			t.Errorf("RUNBOOK.md has no section on %s", a[1])
+			t.Errorf("runbook.md has no section on %s", a[1])
 		}
 	}
 }

@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "rewrite the generated part of the README")
+var update = flag.Bool("update", false, "rewrite the generated part of docs/settings.md")
 
 const (
-	readme     = "../../README.md"
+	settingsPage = "../../docs/settings.md"
 	tableBegin = "<!-- settings -->\n"
 	tableEnd   = "<!-- /settings -->\n"
 )
 
-// TestREADME_ListsEverySetting keeps the README's table the one that the
-// program has.
-func TestREADME_ListsEverySetting(t *testing.T) {
+// TestDocs_ListEverySetting keeps the table in docs/settings.md equal to the
+// program's settings.
+func TestDocs_ListEverySetting(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile(readme)
+	b, err := os.ReadFile(settingsPage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, ok := strings.Cut(string(b), tableBegin)
 	got, after, ok2 := strings.Cut(rest, tableEnd)
 	if !ok || !ok2 {
-		t.Fatalf("README.md has no %q … %q", tableBegin, tableEnd)
+		t.Fatalf("docs/settings.md has no %q … %q", tableBegin, tableEnd)
 	}
 	want := settingsTable()
 	if got == want {
 		return
 	}
 	if !*update {
-		t.Fatalf("the README's table of settings is not the program's; go test ./cmd/outbox -run README -update")
+		t.Fatalf("the table in docs/settings.md differs from the program's settings; go test ./cmd/outbox -run Docs -update")
 	}
-	if err := os.WriteFile(readme, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+	if err := os.WriteFile(settingsPage, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,23 +17,31 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// readmeAPI is the README's address of the API.
+// readmeAPI is the documents' address of the API.
 const readmeAPI = "http://127.0.0.1:8080"
 
-// curl finds the README's commands: those indented, and those in a block that
+// curl finds the documents' commands: those indented, and those in a block that
 // may go on over lines.
-var curl = regexp.MustCompile("(?m)^(?:    )?(curl -s.* " + "'?" + regexp.QuoteMeta(readmeAPI) + `/v1/(?:.*\\\n)*.*)$`)
+var curl = regexp.MustCompile("(?m)^ *(curl -s.* " + "'?" + regexp.QuoteMeta(readmeAPI) + `/v1/(?:.*\\\n)*.*)$`)
 
-// The README's examples for callers of the API do what it says of them, in the
-// order in which they stand there. ID is that of the order or message before.
+// The documents' examples for callers of the API have the documented results, in
+// their order; those of the README are among them. ID is that of the order or message before.
 func TestREADME_CurlExamples(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("there is no curl")
 	}
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
+	var all []string
+	for _, page := range []string{"quickstart", "messages", "event-stream"} {
+		all = append(all, examples(t, "../../docs/"+page+".md")...)
+	}
+	for _, e := range examples(t, "../../README.md") {
+		if !slices.Contains(all, e) {
+			t.Errorf("no page has the README's example %s", e)
+		}
+	}
+	if len(all) != 10 {
+		t.Fatalf("the documents have %d examples, want 10: add the expected answer here", len(all))
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "orders.jsonl")
@@ -64,11 +73,7 @@ func TestREADME_CurlExamples(t *testing.T) {
 		{"/v1/messages/batch", `"accepted":2,"rejected":0`},
 		{"/v1/events/stream", "event: event"},
 	} {
-		all := curl.FindAllStringSubmatch(string(b), -1)
-		if len(all) != 10 {
-			t.Fatalf("the README has %d examples, want 10: say here what each answers", len(all))
-		}
-		command := all[i][1]
+		command := all[i]
 		if !strings.Contains(command, want.part) {
 			t.Fatalf("example %d is %s, want one with %s", i+1, command, want.part)
 		}
@@ -93,6 +98,22 @@ func TestREADME_CurlExamples(t *testing.T) {
 			run(t, command, "already-cancelled")
 		}
 	}
+}
+
+// examples are the commands of a page, without the indentation of their lines.
+func examples(t *testing.T, page string) (commands []string) {
+	t.Helper()
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range curl.FindAllStringSubmatch(string(b), -1) {
+		commands = append(commands, regexp.MustCompile(`\n +`).ReplaceAllString(m[1], "\n"))
+	}
+	if len(commands) == 0 {
+		t.Errorf("%s has no example", page)
+	}
+	return commands
 }
 
 // run runs a command until it has ended, or has said what is wanted.

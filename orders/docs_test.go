@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// The curl commands of the README are run as they stand there, one after the
+// The curl commands of the quickstart are run as they are, one after the
 // other, against a service; only its address and the order's id are put in.
-func TestREADME_Curl(t *testing.T) {
+func TestDocs_QuickstartCurl(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"curl", "bash"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -20,7 +20,7 @@ func TestREADME_Curl(t *testing.T) {
 			t.Skipf("%s is missing", tool)
 		}
 	}
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile("../docs/quickstart.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestREADME_Curl(t *testing.T) {
 		ran++
 	}
 	if ran != len(want) {
-		t.Errorf("ran %d commands of the README, want %d", ran, len(want))
+		t.Errorf("ran %d commands of the quickstart, want %d", ran, len(want))
 	}
 }
 
