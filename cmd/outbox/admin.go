@@ -167,7 +167,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 func (c *config) apiConfig(session *gocql.Session) (conf api.Config, err error) {
 	conf = api.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
-		DrainDelay: c.Admin.DrainDelay, Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(),
+		NodesDown: c.Scylla.nodes.Down, DrainDelay: c.Admin.DrainDelay, Kafka: c.Kafka.client, Relay: c.Relay.Name, Tables: c.outboxTables(),
 	}
 	if conf.Consistency, _, err = c.Scylla.consistencies(); err != nil {
 		return conf, err

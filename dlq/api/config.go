@@ -86,6 +86,10 @@ type Config struct {
 	// DrainTimeout is how long requests may still run after that. Default 10 s.
 	DrainTimeout time.Duration
 
+	// NodesDown returns the nodes of the database that do not answer, for /readyz. Nil
+	// returns none.
+	NodesDown func() []string
+
 	// Registerer gets the metrics, which Gatherer shows on /metrics. Default:
 	// they are kept nowhere.
 	Registerer prometheus.Registerer

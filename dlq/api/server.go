@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -154,7 +155,15 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		httpapi.Write(w, p)
 		return
 	}
-	fmt.Fprintln(w, "ready")
+	ready := struct {
+		Status    string   `json:"status"`
+		NodesDown []string `json:"database_nodes_down,omitempty"`
+	}{Status: "ready"}
+	if s.cfg.NodesDown != nil {
+		ready.NodesDown = s.cfg.NodesDown()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(ready) // a caller that hung up misses nothing
 }
 
 // viewers lets in who may look.

@@ -7,6 +7,10 @@ var serviceMutants = []mutant{
 		old: "case n != c.Relay.Shards:", new: "case n < 0:",
 	},
 	{
+		name: "/readyz of the admin API names no silent node", file: "dlq/api/server.go", pkg: "./dlq/api", run: "ReadinessNamesNodes",
+		old: "ready.NodesDown = s.cfg.NodesDown()", new: "_ = s.cfg.NodesDown()",
+	},
+	{
 		name: "a message that waits is listed for each attempt to hasten it", file: "schedule/list.go", pkg: "./messages", run: "AgainAfterAnOutage",
 		old: " && !x.at.Before(m.DeliverAt)", new: "",
 	},
