@@ -155,7 +155,7 @@ func (p *publisher) writeFront(l *lane) bool {
 		group := p.letters.group(letter.Rule, letter.FailureKey)
 		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: at, group: group}, spill)
 	} else {
-		p.remembered(it) // it was a dead letter before, and that is settled
+		p.remembered(it, false) // it was a dead letter before, which is settled and may be restored
 	}
 	p.metrics.buried.WithLabelValues(letter.ErrorClass).Inc()
 	p.release(l)
@@ -314,18 +314,19 @@ func (p *publisher) settle(l *lane, it *item, published bool) {
 	delete(p.items, it.event.ID)
 	p.bytes -= it.bytes
 	if published {
-		p.remembered(it)
+		p.remembered(it, true)
 	}
 }
 
-// remembered notes that the event is in its topic. Called locked.
-func (p *publisher) remembered(it *item) {
+// remembered notes that the event counts as published, and whether it is in its topic.
+// Called locked.
+func (p *publisher) remembered(it *item, in inTopic) {
 	if it.scanned {
 		return // it will not be offered again
 	}
 	if it.shown {
-		p.memory.addShown(it.event.ID, it.written)
+		p.memory.shownAs(it.event.ID, it.written, in)
 	} else {
-		p.memory.addFresh(it.event.ID, it.written)
+		p.memory.addAs(it.event.ID, it.written, in)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // A letter that comes back from the archive is replayed once by a relay that runs,
@@ -84,4 +85,69 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An archived letter of which this relay knows nothing until it stores the same event's
+// letter again is published once it is restored.
+func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.MaxRememberedEvents = 8 // the start remembers one settled letter, the newest
+			c.Kafka = append(c.Kafka, noCompression())
+		})
+		defer w.close()
+		by := dlq.Actor{Name: "ada", Reason: "test"}
+		all := events(2, 1, "OrderUpdated")
+		bad, other := all[0], all[1]
+		var copied dlq.Copy
+		for _, e := range []outbox.Event{bad, other} {
+			if _, err := w.letters().Bury(t.Context(), &dlq.Letter{
+				Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
+				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Manual, ErrorClass: classRefused,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			c, err := w.letters().Copy(t.Context(), e.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.ID == bad.ID {
+				copied = c
+			}
+			if err := w.letters().Purge(t.Context(), e.ID, dlq.Purge{Force: true}, by); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		_, stop := w.run() // it answers the requests
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Minute)
+		end := w.refuse(bad.ID, kerr.InvalidRecord)
+		_, stop = w.run()
+		w.write(bad)
+		time.Sleep(10 * time.Second)
+		end()
+		if err := w.letters().Restore(t.Context(), bad.ID, &copied, by); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := w.letters().Replay(t.Context(), bad.ID, by); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		l, err := w.letters().Read(t.Context(), bad.ID)
+		if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed {
+			t.Errorf("the letter is %s, outcome %+v, %v, want it replayed", l.Status, l.Outcome, err)
+		}
+		if got := w.consume("OrderUpdated"); len(got) != 1 {
+			t.Errorf("%d events are published, want the restored one", len(got))
+		}
+	})
 }

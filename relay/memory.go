@@ -79,13 +79,11 @@ func (m *memory) has(id gocql.UUID) bool {
 	return ok
 }
 
-// addFresh notes an event that is out before the sweep has shown it.
-func (m *memory) addFresh(id gocql.UUID, written int64) { m.addAs(id, written, true) }
-
 // addUnsent notes an event that counts as out though it may be in no topic: its
 // dead letter is settled.
 func (m *memory) addUnsent(id gocql.UUID, written int64) { m.addAs(id, written, false) }
 
+// addAs notes an event that is published, or counts as that, before the sweep has shown it.
 func (m *memory) addAs(id gocql.UUID, written int64, how inTopic) {
 	if len(m.fresh) == 0 {
 		m.fresh = append(m.fresh, freshEvents{ids: make(map[gocql.UUID]inTopic), since: time.Now()})
@@ -96,9 +94,7 @@ func (m *memory) addAs(id gocql.UUID, written int64, how inTopic) {
 	m.freshN++
 }
 
-// addShown notes an event that is out and that the sweep has shown.
-func (m *memory) addShown(id gocql.UUID, written int64) { m.shownAs(id, written, true) }
-
+// shownAs notes an event that is published, or counts as that, and that the sweep has shown.
 func (m *memory) shownAs(id gocql.UUID, written int64, how inTopic) {
 	if len(m.shown.ids) >= m.maxShown {
 		m.horizon = max(m.horizon, m.older.newest)

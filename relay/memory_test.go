@@ -15,11 +15,11 @@ func TestMemory_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 	t.Parallel()
 	m := newMemory(100, 100)
 	for i := range 50 {
-		m.addFresh(eventID(i), int64(i))
+		m.addAs(eventID(i), int64(i), true)
 	}
 	// However much the sweep shows, what it has not shown stays.
 	for i := range 1000 {
-		m.addShown(eventID(1000+i), int64(1000+i))
+		m.shownAs(eventID(1000+i), int64(1000+i), true)
 	}
 	for i := range 50 {
 		if !m.has(eventID(i)) {
@@ -48,7 +48,7 @@ func TestMemory_LetsGoOfWhatTheSweepPassed(t *testing.T) {
 		m := newMemory(1000, 1000)
 		for i := range 10 {
 			for j := range 10 {
-				m.addFresh(eventID(10*i+j), time.Now().UnixMicro())
+				m.addAs(eventID(10*i+j), time.Now().UnixMicro(), true)
 			}
 			time.Sleep(every)
 			m.pass(time.Now().Add(-2*time.Minute).UnixMicro(), time.Now(), every)
@@ -73,7 +73,7 @@ func TestMemory_FillsUp(t *testing.T) {
 		if m.full() {
 			t.Fatalf("full at %d of 10", i)
 		}
-		m.addFresh(eventID(i), 0)
+		m.addAs(eventID(i), 0, true)
 	}
 	if !m.full() {
 		t.Error("not full at 10 of 10")
@@ -109,7 +109,7 @@ func TestMemory_IsSmall(t *testing.T) {
 	m := newMemory(DefaultMaxRememberedEvents, DefaultMaxAggregates)
 	before := heapInUse()
 	for i := range DefaultMaxRememberedEvents {
-		m.addFresh(eventID(i), 0)
+		m.addAs(eventID(i), 0, true)
 	}
 	events := heapInUse() - before
 	for i := range DefaultMaxAggregates {

@@ -276,9 +276,10 @@ func (p *publisher) wake() {
 	}
 }
 
-// isOut says that the event is known to be in its topic.
+// isOut reports whether the event is known to be in its topic.
 func (r *replayer) isOut(id gocql.UUID) bool {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	return r.p.memory.has(id)
+	_, in := r.p.memory.find(id)
+	return bool(in)
 }

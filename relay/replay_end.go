@@ -149,6 +149,6 @@ func (p *publisher) endReplay(l *lane, end replayEnd) {
 
 // replayed ends a replay that is acknowledged. Called locked.
 func (p *publisher) replayed(l *lane, it *item, r *kgo.Record) {
-	p.remembered(it)
+	p.remembered(it, true)
 	p.endReplay(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})
 }

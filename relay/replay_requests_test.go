@@ -25,3 +25,17 @@ func TestComplaint(t *testing.T) {
 		t.Error("the next time it was not said at once")
 	}
 }
+
+// An event whose dead letter is settled counts as published, but only what is in its topic
+// ends a replay.
+func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
+	t.Parallel()
+	p := &publisher{memory: newMemory(100, 100)}
+	p.memory.addAs(eventID(1), 1, false)
+	p.memory.addAs(eventID(2), 1, true)
+	r := &replayer{p: p}
+	if !p.memory.has(eventID(1)) || r.isOut(eventID(1)) || !r.isOut(eventID(2)) || r.isOut(eventID(3)) {
+		t.Errorf("isOut() = %t, %t, %t of a settled, a published and an unknown event, want only the second",
+			r.isOut(eventID(1)), r.isOut(eventID(2)), r.isOut(eventID(3)))
+	}
+}

@@ -435,7 +435,7 @@ func TestTailGap_Begin(t *testing.T) {
 				tb.add(f.Event, f.written, time.Time{})
 			}
 			if tt.published > 0 {
-				b.publisher.memory.addFresh(eventID(tt.published), 20)
+				b.publisher.memory.addAs(eventID(tt.published), 20, true)
 			}
 			b.publisher.memory.horizon = tt.horizon
 			g := newTailGaps(&b.cfg, b.publisher, tb.lookup)

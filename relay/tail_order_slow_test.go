@@ -90,7 +90,7 @@ func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {
 				defer b.close()
 				events := []storedEvent{{Event: unnumbered(1, 1), written: 1000}, {Event: unnumbered(1, 2), written: 2000}}
 				b.publisher.mu.Lock()
-				b.publisher.memory.addFresh(events[1].ID, events[1].written) // as read-back does
+				b.publisher.memory.addAs(events[1].ID, events[1].written, true) // as read-back does
 				b.publisher.mu.Unlock()
 				if again == 0 {
 					slices.Reverse(events)

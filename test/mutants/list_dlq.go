@@ -98,4 +98,12 @@ var dlqMutants = []mutant{
 		name: "dlq: a letter is purged though it changed since it was copied", file: "dlq/archive/move.go", pkg: "./dlq/archive", run: "TestKeeper_",
 		old: "		by.Version = r.Version\n", new: "",
 	},
+	unit("TestDeadLetters_AnArchivedOneIsNotInItsTopic", mutant{
+		name: "a dead letter that was archived before is in its topic", file: "relay/bury.go",
+		old: "p.remembered(it, false)", new: "p.remembered(it, true)",
+	}),
+	unit("TestReplayer_IsOutOnlyInItsTopic", mutant{
+		name: "a replay ends for an event whose dead letter is settled", file: "relay/replay.go",
+		old: "	return bool(in)\n", new: "	return bool(in) || r.p.memory.has(id)\n",
+	}),
 }

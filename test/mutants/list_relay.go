@@ -89,7 +89,7 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "the tail does not remember what it handed on", file: "relay/bury.go",
-		old: "		p.memory.addFresh(it.event.ID, it.written)",
+		old: "		p.memory.addAs(it.event.ID, it.written, in)",
 		new: "		_ = it.shown",
 	}),
 	seeds(mutant{
