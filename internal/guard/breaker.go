@@ -28,7 +28,8 @@ type Breaker struct {
 	// Open is how long it stays open before calls may probe. Default 5 s.
 	Open time.Duration
 	// Probes are the calls let through then at once: as many successes close it,
-	// one failure opens it again. Default 3.
+	// one failure opens it again. Other calls wait for that, at most a second.
+	// Default 3.
 	Probes int
 }
 
@@ -61,10 +62,15 @@ type breaker struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	mu    sync.Mutex
-	since time.Time
-	cause error // of the last failure
+	mu     sync.Mutex
+	since  time.Time
+	cause  error         // of the last failure
+	result chan struct{} // closed with the next result of a call; nil while none is awaited
 }
+
+// probeWait is how long a call waits for the results of the probes: a request of several
+// statements would otherwise be refused by a database that answers.
+const probeWait = time.Second
 
 func newBreaker(cfg Breaker, log *slog.Logger, m *metrics) *breaker {
 	b := &breaker{open: cfg.Open, log: log, metrics: m}
@@ -86,8 +92,11 @@ func newBreaker(cfg Breaker, log *slog.Logger, m *metrics) *breaker {
 }
 
 // call asks to send a statement; done tells what came of it, once.
-func (b *breaker) call() (done func(error), err error) {
+func (b *breaker) call(ctx context.Context) (done func(error), err error) {
 	d, err := b.cb.Allow()
+	if errors.Is(err, gobreaker.ErrTooManyRequests) {
+		d, err = b.awaitProbes(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOpen, b.why())
 	}
@@ -102,7 +111,35 @@ func (b *breaker) call() (done func(error), err error) {
 			b.mu.Unlock()
 		}
 		d(err)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.result != nil {
+			close(b.result)
+			b.result = nil
+		}
 	}, nil
+}
+
+// awaitProbes asks again with each result of a call, until it is decided or ctx ends.
+func (b *breaker) awaitProbes(ctx context.Context) (done func(error), err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	for {
+		b.mu.Lock()
+		if b.result == nil {
+			b.result = make(chan struct{})
+		}
+		result := b.result
+		b.mu.Unlock()
+		if done, err = b.cb.Allow(); !errors.Is(err, gobreaker.ErrTooManyRequests) {
+			return done, err
+		}
+		select {
+		case <-result:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // changed is called by gobreaker, inside of call, done and look.

@@ -60,13 +60,13 @@ var ErrOpen = errors.New("the breaker before the database is open")
 
 // Call asks to make one attempt: a statement, a batch, or a few that belong
 // together. It returns the context for it, which ends after the timeout; done
-// must be told once what came of it, and releases the context. The error wraps
-// ErrOpen, and why the breaker opened.
+// must be told once what came of it, and releases the context. While the breaker is
+// half-open it waits for the probes. The error wraps ErrOpen, and why the breaker opened.
 func (g *Guard) Call(ctx context.Context) (attempt context.Context, done func(error), err error) {
 	if g.Dead != nil && g.Dead() {
 		return nil, nil, ErrOpen
 	}
-	tell, err := g.breaker.call()
+	tell, err := g.breaker.call(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,30 +158,63 @@ func TestBreaker_RateOverASlidingMinute(t *testing.T) {
 	})
 }
 
-// Half-open, a few calls probe, and no more at once.
-func TestBreaker_HalfOpenLetsAFewThrough(t *testing.T) {
+// Half-open, a few calls probe. Other calls wait for them: they are let through once the
+// breaker closes, probe when a probe had no result, and are refused when a probe fails or
+// none returns in a while.
+func TestBreaker_HalfOpenCallsWaitForTheProbes(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g, _ := setup(t, func(c *Config) { c.Breaker.Failures = 1 })
-		_, done, _ := g.Call(t.Context())
-		done(gocql.ErrNoConnections)
-		time.Sleep(5*time.Second + time.Millisecond)
-		var probes []func(error)
-		for range 10 {
-			if _, done, err := g.Call(t.Context()); err == nil {
-				probes = append(probes, done)
-			}
-		}
-		if len(probes) != 3 {
-			t.Fatalf("%d calls probe at once, want 3", len(probes))
-		}
-		for _, done := range probes {
-			done(nil)
-		}
-		if state, _ := g.Breaker(); state != "closed" {
-			t.Errorf("the breaker is %s after three successes", state)
-		}
-	})
+	hungUp, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tt := range map[string]struct {
+		results []error // of the probes; one that is missing does not return
+		calls   context.Context
+		takes   time.Duration
+		allowed int
+	}{
+		"succeed":        {[]error{nil, nil, nil}, nil, 30 * time.Millisecond, 5},
+		"fail":           {[]error{nil, gocql.ErrNoConnections}, nil, 20 * time.Millisecond, 0},
+		"no result":      {[]error{nil, context.Canceled}, nil, time.Second, 1},
+		"no answer":      {nil, nil, time.Second, 0},
+		"caller hung up": {nil, hungUp, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g, _ := setup(t, func(c *Config) { c.Breaker.Failures = 1 })
+				_, done, _ := g.Call(t.Context())
+				done(gocql.ErrNoConnections)
+				time.Sleep(5*time.Second + time.Millisecond)
+				for i := range 3 {
+					_, done, err := g.Call(t.Context())
+					if err != nil {
+						t.Fatalf("probe %d: %v", i, err)
+					}
+					if i < len(tt.results) {
+						time.AfterFunc(time.Duration(i+1)*10*time.Millisecond, func() { done(tt.results[i]) })
+					}
+				}
+				began, allowed := time.Now(), 0
+				var mu sync.Mutex
+				var wg sync.WaitGroup
+				for range 5 {
+					wg.Go(func() {
+						_, _, err := g.Call(cmp.Or(tt.calls, t.Context()))
+						mu.Lock()
+						defer mu.Unlock()
+						if err == nil {
+							allowed++
+						} else if !errors.Is(err, ErrOpen) {
+							t.Errorf("Call() = %v, want ErrOpen", err)
+						}
+					})
+				}
+				wg.Wait()
+				if took := time.Since(began); allowed != tt.allowed || took != tt.takes {
+					t.Errorf("%d of 5 calls are let through after %s, want %d after %s", allowed, took, tt.allowed, tt.takes)
+				}
+			})
+		})
+	}
 }
 
 // What is wrong with the caller says nothing of the database.

@@ -71,6 +71,10 @@ var internalMutants = []mutant{
 		old: "c.ConsecutiveFailures >= uint32(cfg.Failures) ||", new: "c.ConsecutiveFailures >= 100*uint32(cfg.Failures) ||",
 	},
 	{
+		name: "a half-open breaker refuses calls beside the probes", file: "internal/guard/breaker.go", pkg: "./internal/guard", run: "HalfOpen",
+		old: "\t\td, err = b.awaitProbes(ctx)\n", new: "",
+	},
+	{
 		name: "access: a role may do what the next one may", file: "internal/access/role.go", pkg: "./internal/access", run: ".",
 		old: "have >= need", new: "have+1 >= need",
 	},
