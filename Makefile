@@ -9,6 +9,7 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 COMPOSESPEC := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
+VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 
 # gotest,FORMAT,PACKAGES,FLAGS is go test with a line for each package (pkgname) or test
 # (testname), and what failed once more at the end. It does not vet: lint does.
@@ -130,8 +131,13 @@ bench-go: ## the Go benchmarks
 bench-smoke: ## every Go benchmark once, so that they keep working
 	go test -vet=off -run '^$$' -bench . -benchtime 1x ./... | { grep --line-buffered -vE '^(\?|PASS$$|ok .*\[no tests to run\])' || true; }
 
+.PHONY: prose
+prose: cc ## the glossary's words in README, CHANGELOG and docs, by Vale (needs a C compiler)
+	@if echo 'It says that the letter was buried.' | ./test/tool $(VALE) --ext=.md >/dev/null; then echo "the prose linter accepts a planted idiom"; exit 1; fi
+	./test/tool $(VALE) --output=line *.md docs .github
+
 .PHONY: lint
-lint: ## gofumpt, go vet, staticcheck
+lint: prose ## gofumpt, go vet, staticcheck, prose
 	@out=$$(./test/tool $(GOFUMPT) -l $$(git ls-files '*.go')); if [[ -n $$out ]]; then echo "not gofumpt-formatted (make fmt):"; echo "$$out"; exit 1; fi
 	go vet -tags 'peers fault browser' ./...
 	./test/tool $(STATICCHECK) -tags 'peers,fault,browser' ./...
