@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -175,9 +176,11 @@ func (p *publisher) writeFront(l *lane) bool {
 	return true
 }
 
-// store writes the letter, however long the database is away. The error says
-// that the relay stops.
+// store writes the letter, however long the database is away or refuses it. Only an
+// attempt takes the caller's place among those that write: a letter that can never be
+// stored delays nothing but its own aggregate. The error says that the relay stops.
 func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
+	defer p.unstored(letter.EventID, nil)
 	for attempt := 1; ; attempt++ {
 		status, err := p.letters.store.Bury(p.ctx, letter)
 		if err == nil {
@@ -187,19 +190,54 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 			return "", errors.Join(ErrStopping, err)
 		}
 		p.metrics.buryErrors.Inc()
-		if _, ok := errors.AsType[*dlq.OtherTableError](err); ok {
-			// With the other letter's answer the event would count as kept.
-			if e := letter.Metadata[metaIDText]; e != "" {
-				err = fmt.Errorf("event id %q: %w", e, err)
-			}
-			p.fatal(err)
-			return "", err
+		if e := letter.Metadata[metaIDText]; e != "" {
+			err = fmt.Errorf("event id %q: %w", e, err)
 		}
+		p.unstored(letter.EventID, err)
 		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
-		if err := again.Wait(p.ctx, p.cfg.askAgain(attempt)); err != nil {
+		<-p.burying
+		err = again.Wait(p.ctx, backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))
+		p.burying <- struct{}{} // those who have a place leave when the context ends
+		if err != nil {
 			return "", errors.Join(ErrStopping, err)
 		}
 	}
+}
+
+// UnstoredLetter is an event whose dead letter could not be stored so far. No checkpoint
+// passes the event, and later ones of its aggregate wait.
+type UnstoredLetter struct {
+	EventID gocql.UUID
+	Since   time.Time
+	Err     error
+}
+
+// unstored notes why the event's dead letter could not be stored; nil is that it was, or
+// that the relay stops.
+func (p *publisher) unstored(event gocql.UUID, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		delete(p.unwritten, event)
+		return
+	}
+	u, ok := p.unwritten[event]
+	if !ok {
+		u = UnstoredLetter{EventID: event, Since: time.Now()}
+	}
+	u.Err = err
+	p.unwritten[event] = u
+}
+
+// oldestUnstored returns how many dead letters could not be stored so far, and the one
+// that has waited for longest. Called locked.
+func (p *publisher) oldestUnstored() (n int, oldest UnstoredLetter) {
+	for _, u := range p.unwritten {
+		if oldest.Since.IsZero() || u.Since.Before(oldest.Since) {
+			oldest = u
+		}
+	}
+	return len(p.unwritten), oldest
 }
 
 // letterOf is the dead letter of an item. Called locked.

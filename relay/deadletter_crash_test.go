@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -9,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
@@ -105,4 +108,70 @@ func TestDeadLetters_ReadBackGoesToTheClaim(t *testing.T) {
 		}
 		checkOrder(t, got, all)
 	})
+}
+
+// Dead letters that the database never takes, more than are written at the same time,
+// delay their own aggregates alone: others are stored, readiness names one of them, and
+// nothing is lost.
+func TestDeadLetters_OneThatCannotBeStoredDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	for how, failure := range map[string]*faults.Failure{
+		"refused":   faults.Refuse(cqlerr.Unauthorized, "no MODIFY on it"),
+		"too large": faults.Refuse(cqlerr.Server, "Mutation of 20971520 bytes is too large"),
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+				defer w.close()
+				all := events(buryConcurrency+60, 1, "no topic")
+				bad := make(map[string]bool)
+				for _, e := range all[:len(all)-20] {
+					bad[string(e.ID[:])] = true
+				}
+				id := w.db.Faults().MustAdd(faults.Rule{
+					Match: faults.Match{Table: "dead_letter_chains", Func: func(op engine.Op) bool {
+						for _, m := range op.Mutations {
+							for _, row := range m.Rows {
+								if slices.ContainsFunc(row.Clustering, func(v []byte) bool { return bad[string(v)] }) {
+									return true
+								}
+							}
+						}
+						return false
+					}},
+					Effect: faults.Effect{Failure: failure},
+				})
+				r, stop := w.run()
+				for _, e := range all[:len(all)-20] {
+					w.write(e)
+				}
+				time.Sleep(time.Minute)
+				for _, e := range all[len(all)-20:] {
+					w.write(e)
+				}
+				time.Sleep(5 * time.Minute)
+				if n := len(w.open()); n != 20 {
+					t.Errorf("%d dead letters are stored, want the 20 that can be", n)
+				}
+				s := r.Status()
+				if n := len(s.Problems); s.Unstored == 0 || n == 0 || !strings.Contains(strings.Join(s.Problems, "\n"), s.OldestUnstored.EventID.String()) {
+					t.Errorf("%d dead letters are reported as not stored, problems %q", s.Unstored, s.Problems)
+				}
+				if err := w.db.Faults().Remove(id); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Minute)
+				if n := len(w.open()); n != len(all) {
+					t.Errorf("%d dead letters are stored, want %d", n, len(all))
+				}
+				if n := r.Status().Unstored; n != 0 {
+					t.Errorf("%d dead letters are still reported as not stored", n)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

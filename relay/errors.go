@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
@@ -107,9 +106,6 @@ func Classify(err error) Class {
 		return Permanent
 	}
 	if _, ok := errors.AsType[*OpenLettersError](err); ok {
-		return Fatal
-	}
-	if _, ok := errors.AsType[*dlq.OtherTableError](err); ok {
 		return Fatal
 	}
 	if ke, ok := errors.AsType[*kerr.Error](err); ok {

@@ -79,7 +79,8 @@ type publisher struct {
 	pinging    bool
 	asking     int // callers of attempt
 	letters    *letters
-	sending    map[*lane]struct{} // lanes with records outstanding
+	unwritten  map[gocql.UUID]UnstoredLetter // dead letters that could not be stored so far
+	sending    map[*lane]struct{}            // lanes with records outstanding
 	replaying  map[*lane]struct{}
 	lanes      map[gocql.UUID]*lane // aggregates with events under way
 	items      map[gocql.UUID]*item // by event id, those not acknowledged
@@ -123,6 +124,7 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		larger:     make(map[string]largerClient),
 		breaker:    newBreaker(cfg, m),
 		letters:    newLetters(cfg),
+		unwritten:  make(map[gocql.UUID]UnstoredLetter),
 		refused:    make(map[*lane]struct{}),
 		flows:      make(map[partKey]*partFlow),
 		sending:    make(map[*lane]struct{}),
@@ -493,6 +495,8 @@ type publisherState struct {
 	letters, spilled, parked int
 	breaker                  BreakerStatus
 	stalled                  []StalledTopic
+	unstored                 int
+	oldestUnstored           UnstoredLetter
 }
 
 // state is zero for a publisher that was not made yet.
@@ -506,6 +510,7 @@ func (p *publisher) state() publisherState {
 	s.fresh, s.shown, s.aggregates = p.memory.size()
 	s.letters, s.spilled, s.breaker = len(p.letters.known), p.letters.spilled, p.breaker.status
 	s.parked, s.stalled = p.letters.strict, p.stalled()
+	s.unstored, s.oldestUnstored = p.oldestUnstored()
 	return s
 }
 

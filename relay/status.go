@@ -32,6 +32,10 @@ type Status struct {
 	// DeadLetters are those that are not settled, Spilled those of them that an
 	// open breaker made, and ParkedAggregates the aggregates that wait behind one.
 	DeadLetters, Spilled, ParkedAggregates int
+	// Unstored is how many dead letters could not be stored so far, and OldestUnstored
+	// the one that has waited for longest.
+	Unstored       int
+	OldestUnstored UnstoredLetter
 	// Holding says that the breaker is open, or a topic stalled, and nothing more
 	// is spilled.
 	Holding bool
@@ -108,7 +112,7 @@ func (r *Relay) Status() Status {
 		s.InFlight, s.Breaker = st.open, st.breaker
 		s.DeadLetters, s.Spilled, s.ParkedAggregates = st.letters, st.spilled, st.parked
 		s.Holding = st.breaker.State != BreakerClosed && (!p.letters.on() || r.cfg.WhenOpen != WhenOpenSpill || st.spilled >= r.cfg.SpillLimit)
-		s.Stalled = st.stalled
+		s.Stalled, s.Unstored, s.OldestUnstored = st.stalled, st.unstored, st.oldestUnstored
 		s.Holding = s.Holding || slices.ContainsFunc(st.stalled, func(t StalledTopic) bool { return t.Holding })
 		s.Held = p.holds()
 		s.DataLoss = p.dataLoss(now)
@@ -208,6 +212,10 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	if w := s.Waiting; w.Count > 0 && now.Sub(w.Since) >= cfg.StallAfter {
 		say("%d aggregate(s) wait for an earlier event that is missing, or for the proof that it is published, such as aggregate %s before seq %d since %s%s",
 			w.Count, w.Oldest.AggregateString(), w.Oldest.Sequence, w.Since.UTC().Format(time.RFC3339), because(w.Err))
+	}
+	if u := s.OldestUnstored; s.Unstored > 0 {
+		say("%d dead letter(s) cannot be stored, and their aggregates wait, such as that of event %s since %s: %v",
+			s.Unstored, u.EventID, u.Since.UTC().Format(time.RFC3339), u.Err)
 	}
 	if n := len(s.Held); n > 0 {
 		say("%d aggregate(s) are held because an event cannot be published, such as event %s to topic %q: %v",

@@ -106,4 +106,9 @@ var dlqMutants = []mutant{
 		name: "a replay ends for an event whose dead letter is settled", file: "relay/replay.go",
 		old: "	return bool(in)\n", new: "	return bool(in) || r.p.memory.has(id)\n",
 	}),
+	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
+		name: "a dead letter that cannot be stored keeps its place", file: "relay/bury.go",
+		old: "		<-p.burying\n		err = again.Wait(p.ctx, backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		p.burying <- struct{}{}",
+		new: "		err = again.Wait(p.ctx, backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		_ = struct{}{}",
+	}),
 }
