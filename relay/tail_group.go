@@ -50,6 +50,7 @@ type tailGroup struct {
 	alone       bool
 	next        time.Time    // when all streams are read again
 	settled     atomic.Int64 // begin of the last reading after which nothing was held
+	covered     atomic.Int64 // settled, of covering readings once the generation has ended
 	overlap     int64
 	hinted      map[int]*hintedStream
 	seen, older map[logKey]struct{}
@@ -216,17 +217,22 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 		after = last - 2*t.cfg.TailOverlap.Microseconds()
 	}
 	var c cover
-	covering := false
+	covering, ended := false, false
 	if g.order != nil {
 		c = cover{g.order.depth(only, now, t.cfg.ConfidenceWindow, 2*t.cfg.TailOverlap), reach, g.overlap}
 		if due, _ := g.order.due(started); len(due) > 0 {
 			covering = true
 			after = g.order.back(only, after, c)
 		}
+		if ended = kind == readAll && !started.Before(g.order.next) && t.ended(g.generation, started); ended {
+			covering = true
+			after = min(after, now-c.depth-t.cfg.TailOverlap.Microseconds()) // of a row that became visible since the last one
+		}
 	}
 	after = max(after, g.generation.start.UnixMicro()-1)
 
 	r := reading{group: g, last: last, started: started, regular: kind == readAll, after: after, cover: c}
+	r.follows = g.order != nil && t.coveredBefore(g.generation, started).Before(started)
 	width := &g.width
 	if widely {
 		width = &g.wideWidth
@@ -245,11 +251,11 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	g.latency += (r.answered - g.latency) / 8
 	g.learn(r.need)
 	if covering {
-		ended := time.Now()
-		if err := g.handOn(ctx, g.order.take(only, started)); err != nil {
+		read := time.Now()
+		if err := g.handOn(ctx, g.order.take(only, t.coveredBefore(g.generation, started))); err != nil {
 			return 0, err
 		}
-		g.order.next = ended.Add(min(3*ended.Sub(started), time.Second))
+		g.order.next = read.Add(min(3*read.Sub(started), time.Second))
 	}
 	switch kind {
 	case readHinted:
@@ -263,6 +269,9 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	g.polled = now
 	if g.order != nil && len(g.order.rows) == 0 {
 		g.settled.Store(now)
+		if ended {
+			g.covered.Store(now)
+		}
 	}
 	if widely {
 		g.wide = now
@@ -342,6 +351,7 @@ type reading struct {
 	last, after int64
 	cover       cover // where order is kept by time
 	started     time.Time
+	follows     bool // rows of earlier generations may still become visible
 	regular     bool
 	answered    time.Duration // until the first row
 	rows, again int
@@ -401,7 +411,7 @@ func (r *reading) take(ctx context.Context, row *tailRow) error {
 		stream := g.generation.index(row.stream)
 		g.order.saw(stream, written, t.cfg.ConfidenceWindow)
 		before, _ := t.publisher.expect(row.event.AggregateID)
-		if g.order.holds(written, before, r.started, r.after, t.cfg.TailOverlap, r.cover) {
+		if g.order.holds(written, before, r.started, r.after, t.cfg.TailOverlap, r.cover) || r.follows {
 			return g.keep(ctx, row, stream, written, before)
 		}
 	}

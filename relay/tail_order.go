@@ -268,6 +268,33 @@ func (t *tail) readBefore(g *generation) bool {
 	return found
 }
 
+// ended reports whether a generation after g has begun.
+func (t *tail) ended(g *generation, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.known, func(k *generation) bool { return k.start.After(g.start) && !k.start.After(now) })
+}
+
+// coveredBefore returns by when a row of g must have been seen to be handed on after a
+// reading that began at the given time. A writer may continue in g as soon as its last row
+// of an earlier generation is visible, however late that is, so each group that still
+// reads one must have begun a covering reading after it.
+func (t *tail) coveredBefore(g *generation, began time.Time) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for before, groups := range t.running {
+		if !before.start.Before(g.start) {
+			continue
+		}
+		for _, group := range groups {
+			if at := time.UnixMicro(group.covered.Load()); at.Before(began) {
+				began = at
+			}
+		}
+	}
+	return began
+}
+
 // reach is how far back the tail goes when it begins: to where the sweep is.
 func (t *tail) reach() time.Duration {
 	if t.byTime {

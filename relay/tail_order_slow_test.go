@@ -78,6 +78,58 @@ func TestTailOrder_WritesThatTakeLong(t *testing.T) {
 	}
 }
 
+// The last write of an aggregate to an old generation's stream takes long, and the writer
+// continues in a new one's: the order holds for as long as the confidence window, busy
+// streams of the new generation or not.
+func TestTailOrder_AWriteOutlastsItsGeneration(t *testing.T) {
+	t.Parallel()
+	for _, took := range []time.Duration{3 * time.Second, 50 * time.Second, 110 * time.Second} {
+		t.Run(took.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now().Add(20 * time.Second)
+				b := newTailBench(t, nil, byTime, func(b *tailBench) {
+					b.gens = []*generation{newGeneration(begin, [][]byte{memStream(10), memStream(11)}, func(i int) int64 { return int64(i) })}
+				})
+				defer b.stop()
+				for i := range 30 { // more than are read again with each reading
+					b.log.add(1, unnumbered(500+i, i), 0)
+				}
+				time.Sleep(time.Until(begin) - 500*time.Millisecond)
+				var writers sync.WaitGroup
+				for a := range 20 {
+					writers.Go(func() {
+						time.Sleep(time.Duration(a) * 17 * time.Millisecond)
+						b.log.add(1, unnumbered(a, 1), 0)
+						b.log.add(1, unnumbered(a, 2), took)
+						time.Sleep(took)
+						for n := range 3 {
+							b.log.add(10, unnumbered(a, 3+n), 0)
+							b.tail.hint([]int64{10, 0}) // it is read immediately
+							time.Sleep(50 * time.Millisecond)
+						}
+					})
+				}
+				writers.Wait()
+				time.Sleep(time.Second)
+				got := order(b)
+				for a := range 20 {
+					var want []gocql.UUID
+					for n := range 5 {
+						want = append(want, unnumbered(a, 1+n).ID)
+					}
+					if id := unnumbered(a, 0).AggregateID; !slices.Equal(got[id], want) {
+						t.Errorf("aggregate %d: %d events in another order than written, or not all of 5", a, len(got[id]))
+					}
+				}
+				if n := count(b.publisher.metrics.late); n != 0 {
+					t.Errorf("%v events came late", n)
+				}
+			})
+		})
+	}
+}
+
 // An event that an earlier process published is read again after a start; an older one
 // of its aggregate that was not is late, whichever of the two is read first.
 func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {

@@ -2,6 +2,14 @@ package main
 
 // tailMutants break how the tail reads, and what it keeps the order by.
 var tailMutants = []mutant{
+	unit("TestTailOrder_AWriteOutlastsItsGeneration", mutant{
+		name: "rows of a new generation do not wait for late rows of the old one", file: "relay/tail_order.go",
+		old: "at.Before(began)", new: "at.After(began)",
+	}),
+	unit("TestTailOrder_AWriteOutlastsItsGeneration", mutant{
+		name: "readings of a generation that has ended do not reach back by the window", file: "relay/tail_group.go",
+		old: "after = min(after, now-c.depth-", new: "after = min(after, now-0*c.depth-",
+	}),
 	unit("TestTailOrder_WritesThatTakeLong", mutant{
 		name: "a held row goes after any reading", file: "relay/tail_group.go",
 		old: "			after = g.order.back(only, after, c)\n",
