@@ -30,6 +30,8 @@ type kafka struct {
 	produced func()               // called for each request that publishes, before it is carried out
 	slow     func() time.Duration // how long the next such request takes; nil is at once
 	waiting  int                  // how many of them are taking their time
+	created  []string             // topics that are perhaps created, and not announced
+	announce func(topic string)   // called for each created topic before anything is published to it
 }
 
 func startKafka(t *testing.T, topics ...string) *kafka {
@@ -74,6 +76,19 @@ func (k *kafka) before(req kmsg.Request) {
 	if publishes && produced != nil {
 		produced()
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r, ok := req.(*kmsg.CreateTopicsRequest); ok {
+		for _, t := range r.Topics {
+			k.created = append(k.created, t.Topic)
+		}
+	}
+	if publishes {
+		for _, topic := range k.created {
+			go k.announce(topic)
+		}
+		k.created = nil
+	}
 }
 
 // freeze stops the broker as SIGSTOP does: connections stay and nothing is answered.
@@ -117,6 +132,44 @@ func (k *kafka) refuse(topic string, p float64, rnd *rand.Rand, errs ...*kerr.Er
 		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Count: -1, Err: errs[rnd.IntN(len(errs))],
 		When: func(kmsg.Request) bool { return rnd.Float64() < p },
 	}).Remove
+}
+
+// leaderless takes the leaders of partitions away until the function that it returns is
+// called: of a topic, "" for all, and of these partitions, nil for all. The brokers say
+// so when they are asked for the leaders only if named is set; else a client learns it
+// from the broker that it takes for the leader.
+func (k *kafka) leaderless(topic string, partitions []int32, named bool) (stop func()) {
+	f := kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch}, Topic: topic, Partitions: partitions, Count: -1,
+		Err: kerr.NotLeaderForPartition, When: notTaps,
+	}
+	both := []kfake.Fault{f}
+	if named {
+		f.Keys, f.Err = []kmsg.Key{kmsg.Metadata}, kerr.LeaderNotAvailable
+		both = append(both, f)
+	}
+	return k.cluster.Fault(both...).Remove
+}
+
+// deny denies a topic to those who write it, until the function that it returns is
+// called; with read also to those who read or describe it.
+func (k *kafka) deny(topic string, read bool) (stop func()) {
+	f := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Count: -1, Err: kerr.TopicAuthorizationFailed, When: notTaps}
+	if read {
+		f.Keys = append(f.Keys, kmsg.Metadata, kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch)
+	}
+	return k.cluster.Fault(f).Remove
+}
+
+// refuseNew refuses to create a topic until the function that it returns is called.
+func (k *kafka) refuseNew(topic string, err *kerr.Error) (stop func()) {
+	return k.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: topic, Count: -1, Err: err}).Remove
+}
+
+// notTaps says that a request is none of the tap, which is to see when a record came in.
+func notTaps(req kmsg.Request) bool {
+	f, ok := req.(*kmsg.FetchRequest)
+	return !ok || f.MaxWaitMillis != int32(tapWait.Milliseconds())
 }
 
 // onProduce calls f before each request that publishes is carried out; nil ends that.

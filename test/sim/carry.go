@@ -25,7 +25,7 @@ func (p *plan) settings(s *settings) {
 	if !p.ReadBack {
 		s.relay.ReadBackMargin = -1
 	}
-	s.hints = p.Hints
+	s.hints, s.denied = p.Hints, p.Denied
 	s.relay.ConfidenceWindow = p.Window.std()
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
 	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog, s.relay.MaxAggregates = p.InFlight, p.Backlog, p.Aggregates

@@ -58,7 +58,7 @@ func (w *world) gather() *evidence {
 	defer session.Close()
 	e := &evidence{
 		outbox: make(map[gocql.UUID]outbox.Event), orders: make(map[gocql.UUID]orderRow),
-		streams: make(map[string]*history), letters: make(map[gocql.UUID]letter), records: w.tap.all(w.kafka, topics),
+		streams: make(map[string]*history), letters: make(map[gocql.UUID]letter), records: w.tap.all(w.kafka),
 	}
 	scan := func(query string, dest []any, row func()) {
 		w.t.Helper()

@@ -24,14 +24,14 @@ const untilSpan = -1
 // kinds are all ways in which things go wrong.
 //
 // What must not meet is what would break what the system rests on: rows turn up
-// within the confidence window.
+// within the confidence window, but those of lateKinds.
 //
 //   - A conditional write that is decided and invisible shows when its writer
 //     asks again, so the database must be there for that, and a new generation
 //     would block it for good.
 //   - A replay of a batch is due a minute after it was sent, so the sending must
 //     not take a minute too.
-var kinds = slices.Concat(brokerKinds, databaseKinds, relayKinds, operatorKinds)
+var kinds = slices.Concat(brokerKinds, databaseKinds, relayKinds, operatorKinds, lateKinds)
 
 // kindOf is the kind of a name, nil if there is none.
 func kindOf(name string) *kind {

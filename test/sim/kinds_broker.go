@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,6 +15,9 @@ var unknown = []string{
 	"broker gone", "broker unreachable", "broker frozen", "broker cut off now and then",
 	"answers of the broker lost", "produces slow", "produces fail",
 }
+
+// refusals are the kinds in which the broker refuses what was sent for good.
+var refusals = []string{"topic refuses records", "topic denied"}
 
 // brokerKinds are what goes wrong with the broker and on the way to it.
 var brokerKinds = []*kind{
@@ -36,6 +41,29 @@ var brokerKinds = []*kind{
 		begin: func(_ *rand.Rand, w *world) func() {
 			w.kafka.freeze()
 			return w.kafka.unfreeze
+		},
+	},
+	{
+		name: "partitions without a leader", most: untilSpan,
+		begin: func(r *rand.Rand, w *world) func() { return w.takeLeaders(r) },
+	},
+	{
+		// As when the cluster starts together with the relay.
+		name: "no leaders as the relay starts", most: 20 * time.Minute,
+		excluding: []string{
+			"relay restarts", "relay crashes", "database frozen", "no leaders as the relay starts", "rows late across a restart",
+		},
+		begin: func(r *rand.Rand, w *world) func() {
+			if !w.relayRuns() {
+				return func() {}
+			}
+			if r.IntN(3) == 0 {
+				w.stopRelay()
+			} else {
+				w.crashRelay()
+			}
+			defer w.launchRelay()
+			return w.takeLeaders(r)
 		},
 	},
 	{
@@ -74,7 +102,7 @@ var brokerKinds = []*kind{
 	},
 	{
 		// The client does not retry it by itself; so as below.
-		name: "produces end in an unknown error", most: time.Hour, excluding: slices.Concat(unknown, []string{"topic refuses records"}),
+		name: "produces end in an unknown error", most: time.Hour, excluding: slices.Concat(unknown, refusals),
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse("", 0.1+0.9*r.Float64(), r, kerr.UnknownServerError)
 		},
@@ -89,9 +117,58 @@ var brokerKinds = []*kind{
 	{
 		// Nobody can tell whether an event is there that was sent with an unknown
 		// outcome and is refused when it is sent again; so these do not meet.
-		name: "topic refuses records", most: 2 * time.Hour, excluding: slices.Concat(unknown, []string{"topic refuses records"}),
+		name: "topic refuses records", most: 2 * time.Hour, excluding: slices.Concat(unknown, refusals),
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse(topics[r.IntN(len(topics))], 1, r, kerr.InvalidRecord, kerr.PolicyViolation, kerr.MessageTooLarge)
 		},
 	},
+	{
+		// As above. Where a topic may not be read nobody can tell after a start what
+		// is in it; see plan.Denied.
+		name: "topic denied", most: 2 * time.Hour, excluding: slices.Concat(unknown, refusals),
+		begin: func(r *rand.Rand, w *world) func() {
+			stop := w.kafka.deny(topics[r.IntN(len(topics))], w.settings.denied && r.IntN(2) == 0)
+			return func() { stop(); w.tap.refresh() }
+		},
+	},
+	{
+		name: "new topic refused", most: 2 * time.Hour,
+		begin: func(r *rand.Rand, w *world) func() {
+			p := w.newLateParcel(r)
+			fresh := fmt.Sprint("ParcelSeen", r.IntN(1_000_000))
+			errs := []*kerr.Error{
+				kerr.InvalidReplicationFactor, kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidPartitions,
+			}
+			stop := w.kafka.refuseNew(fresh, errs[r.IntN(len(errs))])
+			var over atomic.Bool
+			w.ledger.customers.Go(func() {
+				for last := false; !last; {
+					last = over.Load()
+					p.kind = parcelMoved
+					if p.rnd.IntN(2) == 0 {
+						p.kind = fresh
+					}
+					p.onTime(1)
+					time.Sleep(upTo(p.rnd, 10*time.Minute))
+				}
+			})
+			return func() { stop(); over.Store(true) }
+		},
+	},
+}
+
+// takeLeaders takes the leaders of some or all partitions of one or all topics away.
+func (w *world) takeLeaders(r *rand.Rand) (giveBack func()) {
+	var topic string
+	if r.IntN(3) > 0 {
+		topic = topics[r.IntN(len(topics))]
+	}
+	var some []int32
+	if r.IntN(3) > 0 {
+		for _, p := range r.Perm(partitions)[:1+r.IntN(partitions)] {
+			some = append(some, int32(p))
+		}
+	}
+	stop := w.kafka.leaderless(topic, some, r.IntN(2) == 0)
+	return func() { stop(); w.tap.refresh() }
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -12,8 +13,6 @@ import (
 
 // lateKinds are rows that become visible long after their write time, as those of decided
 // conditional writes and of replicas that were away do, and numbers that are left out.
-//
-// No seed draws them yet; TestLate_EveryKind tries each.
 //
 // The relay tells by its topics what is published, so it must be able to read them. Each
 // aggregate is written to again in the end: nothing else shows a row that is late.
@@ -66,33 +65,39 @@ var lateKinds = []*kind{
 		name: "numbers with holes", most: 20 * time.Minute,
 		begin: func(r *rand.Rand, w *world) func() {
 			p := w.newLateParcel(r)
-			return w.nowAndThen(func() time.Duration { return upTo(p.rnd, 10*time.Second) }, func() {
-				p.next += int64(p.rnd.IntN(3))
-				p.onTime(1)
+			var over atomic.Bool
+			w.ledger.customers.Go(func() {
+				for !over.Load() {
+					time.Sleep(upTo(p.rnd, 10*time.Second))
+					p.next += int64(p.rnd.IntN(3))
+					p.onTime(1)
+				}
 			})
+			return func() { over.Store(true) } // the database may be away until later
 		},
 	},
 }
 
 // readsTopics is for plans in which the relay can find out what is published. A scan of
 // the outbox table takes what is older than its rows for published.
-func readsTopics(p *plan) bool { return p.ReadBack && p.LogTTL == 0 }
+func readsTopics(p *plan) bool { return p.ReadBack && p.LogTTL == 0 && !p.Denied }
 
 // lateParcel is an aggregate with rows that are late.
 type lateParcel struct {
 	w    *world
 	rnd  *rand.Rand
 	id   gocql.UUID
+	kind string // of its next event
 	next int64
 }
 
 func (w *world) newLateParcel(r *rand.Rand) *lateParcel {
-	return &lateParcel{w: w, rnd: rand.New(rand.NewPCG(r.Uint64(), 'l')), id: outbox.NewID(), next: 1}
+	return &lateParcel{w: w, rnd: rand.New(rand.NewPCG(r.Uint64(), 'l')), id: outbox.NewID(), kind: parcelMoved, next: 1}
 }
 
 func (p *lateParcel) event() outbox.Event {
 	e := outbox.Event{
-		ID: outbox.NewID(), AggregateID: p.id, Sequence: p.next, AggregateType: parcel, Type: parcelMoved,
+		ID: outbox.NewID(), AggregateID: p.id, Sequence: p.next, AggregateType: parcel, Type: p.kind,
 		Payload: p.w.payload(p.rnd, p.next), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	p.next++

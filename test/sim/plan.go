@@ -35,6 +35,8 @@ type plan struct {
 	Tail     bool `json:"tail,omitempty"`
 	Hints    bool `json:"hints,omitempty"`
 	ReadBack bool `json:"read_back,omitempty"`
+	// Denied lets topics be denied to those who read them, too.
+	Denied bool `json:"denied,omitempty"`
 	// Verifier has outbox admin verify the outbox, and repair what is missing.
 	Verifier bool `json:"verifier,omitempty"`
 	InFlight int  `json:"in_flight"`
@@ -93,7 +95,7 @@ func newPlan(seed uint64) *plan {
 		InFlight: 5 + rnd.IntN(60), Backlog: 5 + rnd.IntN(60), Aggregates: 5 + rnd.IntN(100),
 		Customers: 20 + rnd.IntN(50), Parcels: 1 + rnd.IntN(6),
 	}
-	p.Hints = p.Tail && seed%2 == 0
+	p.Hints, p.Denied = p.Tail && seed%2 == 0, seed%5 == 0
 	if rnd.IntN(4) == 0 {
 		p.Window = duration(wideWindow)
 	}
@@ -167,8 +169,8 @@ func (p *plan) String() string {
 	if p.LogTTL > 0 {
 		fmt.Fprintf(&b, "the log keeps its rows for %s, ", p.LogTTL)
 	}
-	fmt.Fprintf(&b, "%s long, window %s, %d shards, tablets %t, tail %t, hints %t, read-back %t, verifier %t, at most %d in flight, spill limit %d, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
-		p.Span, p.Window, max(p.Shards, 1), p.Tablets, p.Tail, p.Hints, p.ReadBack, p.Verifier, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
+	fmt.Fprintf(&b, "%s long, window %s, %d shards, tablets %t, tail %t, hints %t, read-back %t, denied %t, verifier %t, at most %d in flight, spill limit %d, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
+		p.Span, p.Window, max(p.Shards, 1), p.Tablets, p.Tail, p.Hints, p.ReadBack, p.Denied, p.Verifier, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
 	for _, e := range p.Episodes {
 		fmt.Fprintf(&b, "%16s to %16s  %s\n", e.From, e.To, e.Kind)
 	}

@@ -98,7 +98,7 @@ func (o *remote) missing(ctx context.Context) (out []relay.Repair) {
 	if errors.Join(err, iter.Close()) != nil {
 		return nil
 	}
-	for _, r := range o.w.tap.all(o.w.kafka, topics) {
+	for _, r := range o.w.tap.all(o.w.kafka) {
 		delete(rows, r.ID)
 	}
 	for _, q := range rows {

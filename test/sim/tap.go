@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -33,38 +34,62 @@ type record struct {
 // tap is a consumer beside the broker that notes when each record came in. No
 // outage of the network keeps it from doing so.
 type tap struct {
-	t      *testing.T
-	client *kgo.Client
-	done   chan struct{}
+	t       *testing.T
+	dial    func(context.Context, string, string) (net.Conn, error)
+	running sync.WaitGroup
 
 	mu      sync.Mutex
+	clients []*kgo.Client
+	topics  []string
 	records []record
 	reached map[partition]int64
 }
 
+// tapWait is how long the tap waits for records. Nobody else waits so long.
+const tapWait = time.Minute
+
 func startTap(t *testing.T, k *kafka, topics ...string) *tap {
 	t.Helper()
-	offsets := make(map[string]map[int32]kgo.Offset)
-	for _, topic := range topics {
-		offsets[topic] = make(map[int32]kgo.Offset)
-		for p := range int32(partitions) {
-			offsets[topic][p] = kgo.NewOffset().AtStart()
-		}
-	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokerAddr), kgo.Dialer(k.virtual.DialContext),
-		kgo.ConsumePartitions(offsets), kgo.FetchMaxWait(time.Minute))
-	if err != nil {
-		t.Fatalf("tap the broker: %v", err)
-	}
-	p := &tap{t: t, client: client, done: make(chan struct{}), reached: make(map[partition]int64)}
-	go p.run()
+	p := &tap{t: t, dial: k.virtual.DialContext, reached: make(map[partition]int64)}
+	p.follow(topics...)
+	k.announce = func(topic string) { p.follow(topic) }
 	return p
 }
 
-func (p *tap) run() {
-	defer close(p.done)
+// follow has the tap read topics from their beginnings. Each time has a client of its
+// own: what is under way does not end before tapWait.
+func (p *tap) follow(topics ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(p.topics, topics[0]) {
+		p.refreshLocked() // its creation was refused before
+		return
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokerAddr), kgo.Dialer(p.dial), kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(tapWait))
+	if err != nil {
+		p.t.Errorf("tap the broker: %v", err)
+		return
+	}
+	p.topics, p.clients = append(p.topics, topics...), append(p.clients, client)
+	p.running.Go(func() { p.run(client) })
+}
+
+// refresh has the tap learn anew who leads what.
+func (p *tap) refresh() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refreshLocked()
+}
+
+func (p *tap) refreshLocked() {
+	for _, c := range p.clients {
+		c.ForceMetadataRefresh()
+	}
+}
+
+func (p *tap) run(client *kgo.Client) {
 	for {
-		fetches := p.client.PollFetches(context.Background())
+		fetches := client.PollFetches(context.Background())
 		if fetches.IsClientClosed() {
 			return
 		}
@@ -85,7 +110,10 @@ func (p *tap) run() {
 
 // all waits until it has everything that is in the topics now, and returns it
 // in the order in which it came.
-func (p *tap) all(k *kafka, topics []string) []record {
+func (p *tap) all(k *kafka) []record {
+	p.mu.Lock()
+	topics := slices.Clone(p.topics)
+	p.mu.Unlock()
 	ends := k.ends(topics)
 	for deadline := time.Now().Add(time.Hour); ; time.Sleep(time.Second) {
 		p.mu.Lock()
@@ -105,6 +133,8 @@ func (p *tap) all(k *kafka, topics []string) []record {
 }
 
 func (p *tap) close() {
-	p.client.Close()
-	<-p.done
+	for _, c := range p.clients {
+		c.Close()
+	}
+	p.running.Wait()
 }

@@ -39,6 +39,8 @@ type settings struct {
 	orders orders.Config
 	// hints lets the order services tell the relay of what they wrote.
 	hints bool
+	// denied lets topics be denied to those who read them, too.
+	denied bool
 	// skews is how far the clock of each order service is ahead. There is one
 	// service for each; none means one whose clock is right.
 	skews []time.Duration
