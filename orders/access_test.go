@@ -59,7 +59,7 @@ func TestHTTP_Access(t *testing.T) {
 		t.Errorf("get = %d %s", r.status, r.text)
 	}
 	// The rest needs no token.
-	for _, path := range []string{"/openapi.json", "/docs", "/problems", "/healthz", "/readyz", "/metrics"} {
+	for _, path := range []string{"/openapi.json", "/docs", "/problems", "/healthz", "/readyz"} {
 		if r := request(t, h, "GET", path, ""); r.status != 200 {
 			t.Errorf("%s = %d without a token", path, r.status)
 		}
@@ -140,7 +140,7 @@ func TestHTTP_AnswersAreNoPages(t *testing.T) {
 	id, _ := created.body["id"].(string)
 	for name, r := range map[string]reply{
 		"an order": request(t, h, "GET", "/v1/orders/"+id, ""), "a problem": request(t, h, "GET", "/v1/orders/"+exampleID, ""),
-		"no path": request(t, h, "GET", "/<script>", ""), "metrics": request(t, h, "GET", "/metrics", ""),
+		"no path": request(t, h, "GET", "/<script>", ""),
 		"refused": request(t, h, "POST", "/v1/orders", goodBody, "Origin", "https://elsewhere.example"),
 	} {
 		for header, want := range map[string]string{

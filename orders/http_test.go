@@ -16,6 +16,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
@@ -383,9 +384,9 @@ func TestHTTP_Metrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, s, ServerConfig{Gatherer: reg})
+	h := newHandler(t, s, ServerConfig{})
 	request(t, h, "POST", "/v1/orders", "{}")
-	r := request(t, h, "GET", "/metrics", "")
+	r := request(t, promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), "GET", "/metrics", "")
 	for _, want := range []string{
 		`orders_http_request_duration_seconds_count{code="422",operation="create-order"} 1`,
 		`orders_write_attempts_total{outcome="unknown",step="batch"} 0`,

@@ -17,8 +17,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
@@ -62,7 +60,7 @@ type ServerConfig struct {
 	NodesDown func() []string
 	// Gate is who may come in: reading needs a viewer, the rest an operator. Nil lets
 	// everybody do everything, which is for loopback alone. /openapi.json, /docs,
-	// /problems, /healthz, /readyz and /metrics need no token.
+	// /problems, /healthz and /readyz need no token.
 	Gate *access.Gate
 	// Hosts are the names, beside IP addresses and localhost, that the server answers
 	// to while there is no Gate: any other name may be a page's that resolves to this
@@ -79,8 +77,6 @@ type ServerConfig struct {
 	// Problems are those of Routes that orders have none of; /problems and the
 	// description have them too.
 	Problems []httpapi.ProblemKind
-	// Gatherer is what /metrics shows. Default: nothing.
-	Gatherer prometheus.Gatherer
 	// Logger gets start, stop and what the HTTP server complains of. Default discards.
 	Logger *slog.Logger
 }
@@ -89,9 +85,6 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, DefaultMaxBodyBytes)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.ReadyTimeout = cmp.Or(c.ReadyTimeout, DefaultReadyTimeout)
-	if c.Gatherer == nil {
-		c.Gatherer = prometheus.NewRegistry()
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -132,7 +125,7 @@ func (c ServerConfig) validate() error {
 //	GET   /openapi.json            the description, OpenAPI 3.1
 //	GET   /docs                    the same as a page to try it on
 //	GET   /problems                the error catalogue
-//	GET   /healthz /readyz /metrics
+//	GET   /healthz /readyz
 //
 // Every error is a problem document (RFC 9457).
 type Server struct {
@@ -168,7 +161,6 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	})
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{}))
 	browsers := access.Browsers{
 		Logger: cfg.Logger,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
@@ -213,11 +205,28 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	if s.draining.Load() {
-		httpapi.Write(w, newProblem(http.StatusServiceUnavailable, problemStopping, "The server is stopping."))
+	h, bad := s.ready(r.Context())
+	if bad != nil {
+		httpapi.Write(w, bad)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadyTimeout)
+	writeJSON(w, http.StatusOK, "application/json", h)
+}
+
+// Readiness reports whether /readyz answers with 200, and the body of the answer.
+func (s *Server) Readiness() (bool, any) {
+	h, bad := s.ready(context.Background())
+	if bad != nil {
+		return false, bad
+	}
+	return true, h
+}
+
+func (s *Server) ready(ctx context.Context) (health, *problem) {
+	if s.draining.Load() {
+		return health{}, newProblem(http.StatusServiceUnavailable, problemStopping, "The server is stopping.")
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadyTimeout)
 	defer cancel()
 	if err := s.service.Ready(ctx); err != nil {
 		state, left := s.service.guard.Breaker()
@@ -225,14 +234,13 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		s.cfg.Logger.Warn("not ready", "err", err)
 		bad := p.(*problem) //nolint:forcetypeassert // that is what toProblem makes of it
 		bad.Detail = "The database cannot be reached; the breaker before it is " + state + "."
-		httpapi.Write(w, bad)
-		return
+		return health{}, bad
 	}
 	h := s.service.health("ready")
 	if s.cfg.NodesDown != nil {
 		h.NodesDown = s.cfg.NodesDown()
 	}
-	writeJSON(w, http.StatusOK, "application/json", h)
+	return h, nil
 }
 
 func (s *Service) health(status string) health {

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
 func newAdminCommand() *cobra.Command {
@@ -40,7 +41,7 @@ issuer says so: admin.oidc_issuer.`,
 			return runAdmin(cmd, c)
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionKafka, sectionAdminAPI, sectionDLQ, sectionRetention, sectionVerify, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionAdmin, sectionAdminAPI, sectionDLQ, sectionRetention, sectionVerify, sectionLog)
 	return cmd
 }
 
@@ -53,11 +54,12 @@ func runAdmin(cmd *cobra.Command, c *config) error {
 		_, err = c.Admin.proxies()
 		return errors.Join(err, notNegative("admin.drain_delay", c.Admin.DrainDelay))
 	}
-	return withReception(cmd, c, check, c.Admin.listen, false, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, listen listening) error {
+	return withReception(cmd, c, check, c.Admin.listen, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, listen listening) error {
 		a, err := startAdmin(ctx, c, gate, session, nil, reg, log, listen)
 		if err != nil {
 			return err
 		}
+		admin.works(a.ready)
 		log.Info("who may use the admin API", "addr", a.addr, "tls", c.Admin.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
 		return a.wait()
 	})
@@ -81,15 +83,16 @@ func (c *adminConfig) gate(log *slog.Logger) (*access.Gate, error) {
 
 // adminAPI is a running admin API.
 type adminAPI struct {
-	addr string
-	stop context.CancelFunc
-	done chan error // delivers what ended it, once
+	addr  string
+	ready daemon.Readiness
+	stop  context.CancelFunc
+	done  chan error // delivers what ended it, once
 }
 
 // startAdmin starts the admin API on what listen returns; it is there when startAdmin
 // returns. It ends with ctx, or by shutdown. beside are the services of an order API in the same process;
 // nil makes the admin API have its own.
-func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, beside *services, reg registry, log *slog.Logger, listen listening) (_ *adminAPI, err error) {
+func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocql.Session, beside *services, reg prometheus.Registerer, log *slog.Logger, listen listening) (_ *adminAPI, err error) {
 	opts, err := c.dlqOptions()
 	if err != nil {
 		return nil, err
@@ -102,7 +105,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
-	conf.Letters, conf.Gate, conf.Registerer, conf.Gatherer, conf.Logger = letters, gate, reg, reg, log
+	conf.Letters, conf.Gate, conf.Registerer, conf.Logger = letters, gate, reg, log
 	keeper, closeArchive, err := c.keeper(ctx, letters)
 	if err != nil {
 		return nil, err
@@ -140,7 +143,7 @@ func startAdmin(ctx context.Context, c *config, gate *access.Gate, session *gocq
 		return nil, err
 	}
 	running, stop := context.WithCancel(ctx)
-	a := &adminAPI{addr: ln.Addr().String(), stop: stop, done: make(chan error, 1)}
+	a := &adminAPI{addr: ln.Addr().String(), ready: server.Readiness, stop: stop, done: make(chan error, 1)}
 	jobs := dlq.RunnerConfig{Logger: log, Registerer: reg}
 	if keeper != nil {
 		jobs.Archive = keeper
@@ -203,7 +206,7 @@ func (c *adminConfig) listen(ctx context.Context, log *slog.Logger) (net.Listene
 	case errors.Is(err, access.ErrInClear):
 		return nil, usageError{withHint(err, "set admin.tls_cert and admin.tls_key; or --admin-insecure, if something else protects the way, such as a proxy on this machine")}
 	case err != nil:
-		return nil, portHint(err, c.APIAddr, "the flag for its address (--admin-api-addr; of dev: --admin-addr)")
+		return nil, portHint(err, c.APIAddr, "admin.api_addr (--admin-api-addr)")
 	}
 	return ln, nil
 }

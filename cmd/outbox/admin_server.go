@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 
@@ -11,56 +14,99 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
-// adminServer serves /metrics, /healthz and /readyz of a process from its start on:
-// one that waits for its database is there, and says that it waits.
-type adminServer struct {
-	addr   string
-	server *daemon.HTTPServer
-	ready  atomic.Pointer[daemon.Readiness] // nil until the process works
-	nodes  *sessions.Nodes                  // of the database
-	waiting
+// adminAddrKey is the setting of the admin listener, flagAdminAddr its flag, and adminOff
+// the value that disables it.
+const adminAddrKey, flagAdminAddr, adminOff = "admin.addr", "admin-addr", "off"
+
+// adminAddrs are the defaults of admin.addr by command. They differ, and none is a default
+// port of the database, of Kafka or of an API, so that all commands can run on one host.
+var adminAddrs = map[string]string{
+	"relay": "127.0.0.1:9090", "orders": "127.0.0.1:9091", "react": "127.0.0.1:9093", "watch": "127.0.0.1:9094", "admin": "127.0.0.1:9096",
 }
 
-// waiting tells why a process does not work yet: its database is not there.
-type waiting struct {
-	hosts []string
-	why   atomic.Pointer[string] // why the database is not reached; nil before the first try
+// adminServer serves /metrics, /healthz and /readyz of a process from its start on, while
+// the process waits for its database too. No API serves metrics or profiles.
+type adminServer struct {
+	url    string                           // "off" without a listener
+	server *daemon.HTTPServer               // nil without a listener
+	ready  atomic.Pointer[daemon.Readiness] // nil until the process works
+	nodes  *sessions.Nodes                  // of the database
+	hosts  []string                         // contact points of the database
+	why    atomic.Pointer[string]           // why the database is not reached; nil before the first try
+}
+
+// serve starts the admin listener, nil for none.
+func (c *adminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready daemon.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
+	hosts, err := access.NewHosts(c.Addr, c.Hosts)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("admin.hosts: %w", err)}
+	}
+	switch c.Addr {
+	case adminOff:
+		return nil, nil
+	case "": // any port of all addresses, to package net
+		return nil, usageError{errors.New("admin.addr is empty; set host:port or off")}
+	}
+	h := daemon.AdminHandler(reg, ready)
+	if c.Profiles {
+		h = daemon.WithProfiles(h)
+	}
+	browsers := access.Browsers{Hosts: hosts, Logger: log, Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) {
+		http.Error(w, "Only IP addresses, localhost and the names in admin.hosts are allowed as host.", e.Status)
+	}}
+	s, err := daemon.ServeHTTP(ctx, c.Addr, browsers.Wrap(h), log)
+	if err != nil {
+		return nil, portHint(fmt.Errorf("admin.addr: %w", err), c.Addr, "admin.addr (--admin-addr)")
+	}
+	return s, nil
 }
 
 // serveAdmin starts it; it ends with teardown.
-func (c *config) serveAdmin(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) (*adminServer, error) {
-	a := &adminServer{waiting: waiting{hosts: c.Scylla.Hosts}, nodes: c.Scylla.nodes}
-	s, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, a.readiness), log)
+func (c *config) serveAdmin(ctx context.Context, reg prometheus.Gatherer, log *slog.Logger, teardown *daemon.Teardown) (*adminServer, error) {
+	a := &adminServer{url: adminOff, hosts: c.Scylla.Hosts, nodes: c.Scylla.nodes}
+	s, err := c.Admin.serve(ctx, reg, a.readiness, log)
 	if err != nil {
-		return nil, withHint(err, "another process has that port; --admin-addr names another")
+		return nil, err
 	}
-	teardown.Add("admin server", func() error { return s.Shutdown(adminShutdown) })
-	a.server, a.addr = s, s.Addr()
+	if s != nil {
+		a.server, a.url = s, "http://"+s.Addr()
+		teardown.Add("admin server", func() error { return s.Shutdown(adminShutdown) })
+	}
 	return a, nil
+}
+
+// with calls f with a context that also ends when the server ends by itself: the process
+// would run on unseen.
+func (a *adminServer) with(ctx context.Context, f func(context.Context) error) error {
+	if a.server == nil {
+		return f(ctx)
+	}
+	return a.server.With(ctx, f)
 }
 
 // works is called when the process works; f says how from then on.
 func (a *adminServer) works(f daemon.Readiness) { a.ready.Store(&f) }
 
 // waits is told why the database is not reached.
-func (w *waiting) waits(err error) {
+func (a *adminServer) waits(err error) {
 	why := strings.TrimSpace(err.Error())
 	if text := hintOf(err); text != "" {
 		why += " (" + text + ")"
 	}
-	w.why.Store(&why)
+	a.why.Store(&why)
 }
 
 // problem is what /readyz says of it.
-func (w *waiting) problem() string {
-	if why := w.why.Load(); why != nil {
+func (a *adminServer) problem() string {
+	if why := a.why.Load(); why != nil {
 		return "starting: ScyllaDB is waited for: " + *why
 	}
-	return "starting: ScyllaDB at " + strings.Join(w.hosts, ", ") + " is not connected yet"
+	return "starting: ScyllaDB at " + strings.Join(a.hosts, ", ") + " is not connected yet"
 }
 
 func (a *adminServer) readiness() (bool, any) {
@@ -98,12 +144,10 @@ func (w withNodes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// withAdmin is withRegistry with an admin server, which is there before the session is,
-// and a session once the database is there. If the server ends by itself, the process
-// ends: it would run on unseen.
-func withAdmin(
+// withListener is withRegistry with an admin server.
+func withListener(
 	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
-	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error,
+	f func(ctx context.Context, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
 	return withRegistry(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
 		admin, err := c.serveAdmin(ctx, reg, log, teardown)
@@ -111,8 +155,16 @@ func withAdmin(
 			return err
 		}
 		c.Scylla.waits = admin.waits
-		return admin.server.With(ctx, func(ctx context.Context) error {
-			return c.inSession(ctx, log, teardown, func(session *gocql.Session) error { return f(ctx, session, reg, admin, log, teardown) })
-		})
+		return admin.with(ctx, func(ctx context.Context) error { return f(ctx, reg, admin, log, teardown) })
+	})
+}
+
+// withAdmin is withListener with a session once the database is there.
+func withAdmin(
+	cmd *cobra.Command, c *config, check func(*slog.Logger) error,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error,
+) error {
+	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error { return f(ctx, session, reg, admin, log, teardown) })
 	})
 }

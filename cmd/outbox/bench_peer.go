@@ -60,13 +60,13 @@ func runPeer(ctx context.Context, c *config, r *bench.Reader, log *slog.Logger, 
 		return err
 	}
 	teardown.AddFunc("kafka client", r.Client.Close)
-	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, func() (bool, any) { return true, nil }), log)
+	admin, err := c.serveAdmin(ctx, reg, log, teardown)
 	if err != nil {
 		return err
 	}
-	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-	log.Info("peer running", "admin", "http://"+admin.Addr())
-	return admin.With(ctx, r.Run)
+	admin.works(func() (bool, any) { return true, nil })
+	log.Info("peer running", "admin", admin.url)
+	return admin.with(ctx, r.Run)
 }
 
 // readerDebug logs the library's lines.

@@ -78,15 +78,14 @@ func benchServe(ctx context.Context, c *config, payload int, log *slog.Logger, t
 		return err
 	}
 	teardown.Add("order API", func() error { return api.Shutdown(adminShutdown) })
-	ready := func() (bool, any) { return true, own.Latency() }
-	admin, err := daemon.ServeHTTP(ctx, c.Admin.Addr, c.Admin.handler(reg, ready), log)
+	admin, err := c.serveAdmin(ctx, reg, log, teardown)
 	if err != nil {
 		return err
 	}
-	teardown.Add("admin server", func() error { return admin.Shutdown(adminShutdown) })
-	log.Info("serving", "addr", api.Addr(), "admin", "http://"+admin.Addr())
+	admin.works(func() (bool, any) { return true, own.Latency() })
+	log.Info("serving", "addr", api.Addr(), "admin", admin.url)
 	return api.With(ctx, func(ctx context.Context) error {
-		return admin.With(ctx, func(ctx context.Context) error {
+		return admin.with(ctx, func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		})

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"net"
 	"os"
 	"slices"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // composeFile is the part of docker-compose.yml that the tests read.
@@ -63,6 +66,47 @@ func TestCompose_OrdersRefuseForeignHosts(t *testing.T) {
 		if got := hosts.Allow(host); got != want {
 			t.Errorf("Allow(%q) = %t, want %t", host, got, want)
 		}
+	}
+}
+
+// Each process of docker-compose.yml that Prometheus scrapes listens where Prometheus
+// expects its admin listener, and allows the host name that Prometheus sends.
+func TestCompose_PrometheusTargets(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/prometheus/prometheus.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f struct {
+		Jobs []struct {
+			Static []struct{ Targets []string } `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, job := range f.Jobs {
+		for _, static := range job.Static {
+			for _, target := range static.Targets {
+				name, port, err := net.SplitHostPort(target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "scylla" {
+					continue
+				}
+				found++
+				c := composeConfig(t, name)
+				hosts, err := access.NewHosts(c.Admin.Addr, c.Admin.Hosts)
+				if err != nil || c.Admin.Addr != "0.0.0.0:"+port || !hosts.Allow(target) || hosts.Allow("rebound.example") {
+					t.Errorf("target %s: the process listens on %s for the hosts %v, %v", target, c.Admin.Addr, c.Admin.Hosts, err)
+				}
+			}
+		}
+	}
+	if found != 4 {
+		t.Errorf("found %d targets, want 4", found)
 	}
 }
 

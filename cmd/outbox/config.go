@@ -87,8 +87,9 @@ type httpConfig struct {
 }
 
 type adminConfig struct {
-	Addr     string `koanf:"addr"`
-	Profiles bool   `koanf:"profiles"`
+	Addr     string   `koanf:"addr"`
+	Hosts    []string `koanf:"hosts"`
+	Profiles bool     `koanf:"profiles"`
 
 	APIAddr         string        `koanf:"api_addr"`
 	DrainDelay      time.Duration `koanf:"drain_delay"`
@@ -169,7 +170,11 @@ func addFlags(cmd *cobra.Command, sections ...section) {
 			continue
 		}
 		usage := s.Usage + " [" + s.env() + "]"
-		switch v := s.Default.(type) {
+		def := s.Default
+		if addr, ok := adminAddrs[cmd.Name()]; ok && s.key() == adminAddrKey {
+			def = addr
+		}
+		switch v := def.(type) {
 		case string:
 			f.String(s.flag(), v, usage)
 		case []string:
@@ -214,6 +219,9 @@ func loadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	values := make(map[string]any, len(settings))
 	for _, s := range settings {
 		values[s.key()] = s.Default
+	}
+	if f := flags.Lookup(flagAdminAddr); f != nil {
+		values[adminAddrKey] = f.DefValue
 	}
 	if path != "" {
 		fromFile, err := readFile(path)

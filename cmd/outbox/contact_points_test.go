@@ -61,8 +61,8 @@ func TestContactPoints(t *testing.T) {
 
 // The arguments that commands cannot run without.
 var commandArguments = map[string][]string{
-	"admin":               {"--admin-api-addr", "127.0.0.1:0", "--config", "TOKENS"},
-	"orders":              {"--http-addr", "127.0.0.1:0", "--http-insecure"},
+	"admin":               {"--admin-api-addr", "127.0.0.1:0", "--admin-addr", "off", "--config", "TOKENS"},
+	"orders":              {"--http-addr", "127.0.0.1:0", "--http-insecure", "--admin-addr", "off"},
 	"react":               {"--admin-addr", "127.0.0.1:0", "--config", "RULES"},
 	"relay":               {"--admin-addr", "127.0.0.1:0"},
 	"dlq archive run":     {"--retention-archive", "DIR"},

@@ -58,6 +58,7 @@ type dev struct {
 	httpAddr string
 	apiAddr  string // of the admin API
 	apiToken string // its only one
+	adminURL string // of the admin listener
 	window   time.Duration
 	poll     time.Duration
 	noHints  bool
@@ -122,7 +123,8 @@ lost, double or out of order.`,
 	f.StringVar(&d.cqlAddr, "cql-addr", "127.0.0.1:9042", "address of the embedded database")
 	f.StringVar(&d.kafkaAddr, "kafka-addr", "127.0.0.1:9092", "address of the embedded broker")
 	f.StringVar(&d.httpAddr, "http-addr", "127.0.0.1:8080", "address of the order API")
-	f.StringVar(&d.apiAddr, "admin-addr", "127.0.0.1:8090", "address of the admin API and its console; --once has none")
+	f.String(flagAdminAddr, adminAddrs["relay"], "address of the admin listener: metrics and readiness of everything in the process; off disables it; --once has none")
+	f.StringVar(&d.apiAddr, "admin-api-addr", "127.0.0.1:8090", "address of the admin API and its console; --once has none")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "how old a change must be before the sweep reads it")
 	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "wait between two reads by the tail of streams that had no rows")
 	f.Int("relay-shards", 0, "divide the relay into so many shards, as relay.shards does, all of them in this process; 0 is one relay, alone")
@@ -191,9 +193,18 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	teardown.AddFunc("scylla session", func() { sessions.Close(d.session) })
 
+	if d.once {
+		d.conf.Admin.Addr = adminOff
+	}
+	listener, err := d.conf.serveAdmin(ctx, reg, d.log, teardown)
+	if err != nil {
+		return err
+	}
+	d.adminURL = listener.url
 	if err := d.startRelay(ctx, teardown, reg); err != nil {
 		return err
 	}
+	listener.works(d.carriers.readiness())
 	api, err := startOrders(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log, d.conf.HTTP.listen)
 	if err != nil {
 		return err

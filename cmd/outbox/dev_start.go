@@ -114,7 +114,7 @@ func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
 }
 
 // startAdmin starts the admin API with a token that this run alone knows.
-func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside *services, reg registry) error {
+func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside *services, reg prometheus.Registerer) error {
 	secret, hash := access.NewToken()
 	d.apiToken = secret
 	d.conf.Admin.APIAddr = d.apiAddr
@@ -193,10 +193,11 @@ func (d *dev) kept() string {
 func (d *dev) printWhere() {
 	fmt.Fprintf(d.out, `scylla-outbox %[1]s, all in one process on loopback; never a production database.
 
-  order API     http://%[2]s      OpenAPI at /openapi.json, as a page at /docs; metrics at /metrics
+  order API     http://%[2]s      OpenAPI at /openapi.json, as a page at /docs
   admin API     http://%[3]s      OpenAPI at /openapi.json and /docs; its token, of this run alone, is
                 %[4]s
   console       http://%[3]s/console/#token=%[4]s
+  admin         %[13]s      metrics at /metrics, readiness of the relay at /readyz
   ScyllaDB      %[5]s             scyllafake, keyspace %[6]s
   Kafka         %[7]s             kfake, topics %[8]s
   relay         reads the CDC log at once where the order API says that it wrote, and every
@@ -204,7 +205,7 @@ func (d *dev) printWhere() {
   data          %[12]s
 
 `, version, d.httpAddr, d.apiAddr, d.apiToken, d.cqlAddr, d.conf.Scylla.Keyspace, d.kafkaAddr, strings.Join(orderEvents, ", "),
-		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept())
+		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL)
 }
 
 func (d *dev) printTour() {
@@ -234,8 +235,8 @@ func (d *dev) printTour() {
     go run ./cmd/outbox deliveries repeat --scylla-hosts %[4]s --rule orders-in-eur --state delivered --yes
 
   see metrics
-    curl -s http://%[1]s/metrics | grep -E '^(relay|orders|messages|schedule|react)_'
+    curl -s %[5]s/metrics | grep -E '^(relay|orders|messages|schedule|react)_'
 
 Ctrl-C stops it.
-`, d.httpAddr, d.kafkaAddr, strings.Join(orderEvents, " "), d.cqlAddr)
+`, d.httpAddr, d.kafkaAddr, strings.Join(orderEvents, " "), d.cqlAddr, d.adminURL)
 }

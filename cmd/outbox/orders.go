@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/watch"
@@ -30,7 +31,7 @@ func newOrdersCommand() *cobra.Command {
 			return runOrders(cmd, c)
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionKafka, sectionHTTP, sectionMessages, sectionWatch, sectionLog)
+	addFlags(cmd, sectionScylla, sectionKafka, sectionHTTP, sectionMessages, sectionWatch, sectionAdmin, sectionLog)
 	return cmd
 }
 
@@ -41,11 +42,12 @@ func runOrders(cmd *cobra.Command, c *config) error {
 		_, hosts := c.HTTP.hosts()
 		return errors.Join(gate, proxies, hosts, notNegative("http.drain_delay", c.HTTP.DrainDelay))
 	}
-	return withReception(cmd, c, check, c.HTTP.listen, true, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, listen listening) error {
+	return withReception(cmd, c, check, c.HTTP.listen, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, listen listening) error {
 		api, err := startOrders(ctx, c, session, reg, log, listen)
 		if err != nil {
 			return err
 		}
+		admin.works(api.ready)
 		return api.wait()
 	})
 }
@@ -53,15 +55,10 @@ func runOrders(cmd *cobra.Command, c *config) error {
 // orderAPI is a running order API.
 type orderAPI struct {
 	addr     string
+	ready    daemon.Readiness
 	services *services
 	stop     context.CancelFunc
 	done     chan error // delivers what ended it, once
-}
-
-// registry is where metrics go and where they are shown from.
-type registry interface {
-	prometheus.Registerer
-	prometheus.Gatherer
 }
 
 // orderServer is the order API before it listens.
@@ -75,7 +72,7 @@ type orderServer struct {
 }
 
 // newOrderServer puts the order API together. Its services must be closed.
-func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg registry, log *slog.Logger) (*orderServer, error) {
+func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*orderServer, error) {
 	services, err := c.newServices(ctx, session, reg, log)
 	if err != nil {
 		return nil, err
@@ -100,7 +97,7 @@ func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
 		NodesDown:  c.Scylla.nodes.Down,
 		DrainDelay: c.HTTP.DrainDelay, DrainTimeout: c.HTTP.ShutdownTimeout, Stopping: stopWatching, Proxies: proxies,
-		Gatherer: reg, Logger: log, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register},
+		Logger: log, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register},
 		Problems: slices.Concat(messages.Problems(), watch.Problems()),
 	})
 	if err != nil {
@@ -112,7 +109,7 @@ func (c *config) newOrderServer(ctx context.Context, session *gocql.Session, reg
 
 // startOrders starts the order API on what listen returns; it is there when
 // startOrders returns. It ends with ctx, or by shutdown.
-func startOrders(ctx context.Context, c *config, session *gocql.Session, reg registry, log *slog.Logger, listen listening) (*orderAPI, error) {
+func startOrders(ctx context.Context, c *config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen listening) (*orderAPI, error) {
 	server, err := c.newOrderServer(ctx, session, reg, log)
 	if err != nil {
 		return nil, err
@@ -122,7 +119,7 @@ func startOrders(ctx context.Context, c *config, session *gocql.Session, reg reg
 		return nil, errors.Join(err, server.services.close())
 	}
 	running, stop := context.WithCancel(ctx)
-	api := &orderAPI{addr: ln.Addr().String(), services: server.services, stop: stop, done: make(chan error, 1)}
+	api := &orderAPI{addr: ln.Addr().String(), ready: server.Readiness, services: server.services, stop: stop, done: make(chan error, 1)}
 	go func() {
 		err := server.run(running, ln)
 		stop()

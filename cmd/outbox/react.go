@@ -169,7 +169,7 @@ func runReact(cmd *cobra.Command, c *config) error {
 			return usageError{err}
 		}
 		admin.works(func() (bool, any) { return true, struct{}{} })
-		log.Info("reacting to events", "rules", len(c.React.Rules), "targets", len(c.React.Targets), "admin", "http://"+admin.addr)
+		log.Info("reacting to events", "rules", len(c.React.Rules), "targets", len(c.React.Targets), "admin", admin.url)
 		return reactor.Run(ctx)
 	})
 }

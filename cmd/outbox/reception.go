@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -21,29 +19,22 @@ import (
 // listening opens the listener of an API.
 type listening func(context.Context, *slog.Logger) (net.Listener, error)
 
-// withReception is withRegistry for an API: it listens before the database is there,
+// withReception is withListener for an API: it listens before the database is there,
 // and says that it waits. f has the session, and serves on what its listening returns.
-// metrics is whether everybody may see the metrics meanwhile.
 func withReception(
-	cmd *cobra.Command, c *config, check func(*slog.Logger) error, listen listening, metrics bool,
-	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, log *slog.Logger, listen listening) error,
+	cmd *cobra.Command, c *config, check func(*slog.Logger) error, listen listening,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, listen listening) error,
 ) error {
-	return withRegistry(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
+	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *adminServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		ln, err := listen(ctx, log)
 		if err != nil {
 			return err
 		}
-		w := &waiting{hosts: c.Scylla.Hosts}
-		c.Scylla.waits = w.waits
-		var shown http.Handler
-		if metrics {
-			shown = promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
-		}
-		r := httpapi.Receive(ln, access.WithRequestIDs(access.WithSecureHeaders(httpapi.Starting(w.problem, shown))), log)
+		r := httpapi.Receive(ln, access.WithRequestIDs(access.WithSecureHeaders(httpapi.Starting(admin.problem))), log)
 		teardown.Add("listener", r.Close)
-		log.Info("listening; all but /healthz is 503 until the database is there", "addr", ln.Addr().String())
+		log.Info("listening; all but /healthz is 503 until the database is there", "addr", ln.Addr().String(), "admin", admin.url)
 		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error {
-			return f(ctx, session, reg, log, func(context.Context, *slog.Logger) (net.Listener, error) { return r.HandOver(), nil })
+			return f(ctx, session, reg, admin, log, func(context.Context, *slog.Logger) (net.Listener, error) { return r.HandOver(), nil })
 		})
 	})
 }

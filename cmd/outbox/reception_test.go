@@ -94,11 +94,13 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	}
 	addrs := map[string]string{"orders": freeAddr(t), "admin": freeAddr(t)}
 	c.HTTP.Addr, c.Admin.APIAddr = addrs["orders"], addrs["admin"]
+	listeners := map[string]string{"orders": freeAddr(t), "admin": freeAddr(t)}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(map[string]chan error)
 	for name, run := range map[string]func(*cobra.Command, *config) error{"orders": runOrders, "admin": runAdmin} {
 		conf, cmd, end := *c, &cobra.Command{}, make(chan error, 1)
+		conf.Admin.Addr = listeners[name]
 		cmd.SetContext(ctx)
 		cmd.SetErr(io.Discard)
 		ended[name] = end
@@ -116,11 +118,14 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 			t.Errorf("%s: a request = %d %v %s, want that it is to come again, and nothing of what is behind", name, code, header, text)
 		}
 	}
-	if _, _, text := asked(t, "GET", "http://"+addrs["orders"]+"/metrics", "", ""); !strings.Contains(text, `scylla_requests_total{result="unreached"}`) {
-		t.Errorf("orders: /metrics of one that waits has nothing of the database: %.200s", text)
-	}
-	if code, _, text := asked(t, "GET", "http://"+addrs["admin"]+"/metrics", "", ""); code != 503 || strings.Contains(text, "scylla_") {
-		t.Errorf("admin: /metrics without a token = %d %.200s", code, text)
+	for name, addr := range addrs {
+		if code, _, text := asked(t, "GET", "http://"+addr+"/metrics", "", ""); code != 503 || strings.Contains(text, "scylla_") {
+			t.Errorf("%s: /metrics at the address of the API = %d %.200s", name, code, text)
+		}
+		if _, _, text := asked(t, "GET", "http://"+listeners[name]+"/metrics", "", ""); !strings.Contains(text, `scylla_requests_total{result="unreached"}`) {
+			t.Errorf("%s: /metrics of one that waits has nothing of the database: %.200s", name, text)
+		}
+		until(t, listeners[name], 503, "ScyllaDB is waited for: connect to ScyllaDB at "+cql)
 	}
 
 	log := slog.New(slog.DiscardHandler)
@@ -138,8 +143,9 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	if code := run([]string{"schema", "migrate", "--scylla-hosts", cql, "--scylla-timeout", "1m"}, &out, &errOut); code != exitOK {
 		t.Fatalf("schema migrate: status %d: %s", code, errOut.String())
 	}
-	for _, addr := range addrs {
+	for name, addr := range addrs {
 		until(t, addr, 200, "")
+		until(t, listeners[name], 200, "")
 	}
 	if code, _, text := asked(t, "POST", "http://"+addrs["orders"]+"/v1/messages", "", `{"topic":"reminders","payload":1}`); code != 202 {
 		t.Errorf("orders: a message = %d %s", code, text)
@@ -160,7 +166,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 func TestServices_EndWhileTheyWait(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
-	c, err := testConfig(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--http-addr", addr)
+	c, err := testConfig(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--http-addr", addr, "--admin-addr", "off")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -124,7 +123,7 @@ func (c *config) carry(
 	}
 	admin.works(carriers.readiness())
 	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
-		"confidence_window", c.Relay.ConfidenceWindow, "admin", "http://"+admin.addr, "hints", hintAddr(hints))
+		"confidence_window", c.Relay.ConfidenceWindow, "admin", admin.url, "hints", hintAddr(hints))
 	if one, ok := carriers.(*relays); ok && len(one.all) == 1 { // several bars would draw over each other
 		stop := showBackfill(ctx, bar, one.all[0])
 		defer stop()
@@ -159,15 +158,6 @@ func (c *config) newCarriers(confs []relay.Config, session *gocql.Session, log *
 		}
 	}
 	return c.newRelays(confs, session, log, reg)
-}
-
-// handler serves what the admin address shows.
-func (c adminConfig) handler(reg *prometheus.Registry, ready daemon.Readiness) http.Handler {
-	h := daemon.AdminHandler(reg, ready)
-	if c.Profiles {
-		h = daemon.WithProfiles(h)
-	}
-	return h
 }
 
 // hintAddr is where hints are taken, empty for nowhere.

@@ -26,7 +26,7 @@ func TestSession_SaysWhatToDoWhileItWaits(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var log logtest.Buffer
-	var w waiting
+	var w adminServer
 	c.Scylla.waits = func(err error) { w.waits(err); stop() }
 	if _, err := c.Scylla.sessionOnceUp(ctx, c.Scylla.Keyspace, slog.New(slog.NewTextHandler(&log, nil))); err == nil {
 		t.Fatal("sessionOnceUp() has a session without a keyspace")

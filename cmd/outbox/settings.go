@@ -92,7 +92,8 @@ var ownSettings = []setting{
 	{sectionHTTP, "drain_delay", time.Second, "how long requests are still taken after SIGTERM, while /readyz says 503; behind a load balancer as long as it needs to notice: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus http.shutdown_timeout", false},
 	{sectionHTTP, "shutdown_timeout", orders.DefaultDrainTimeout, "how long requests under way may take after that", false},
 
-	{sectionAdmin, "addr", "127.0.0.1:9090", "address of the relay's /metrics, /healthz and /readyz", false},
+	{sectionAdmin, "addr", adminAddrs["relay"], "address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and dev, 9091 for orders, 9093 for react, 9094 for dlq watch, 9096 for admin", false},
+	{sectionAdmin, "hosts", []string{}, "host names allowed in requests to admin.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of admin.addr; others may be pages that use DNS rebinding", false},
 	{sectionAdmin, "profiles", false, "serve Go's profiles there too, under /debug/pprof/", false},
 	{sectionAdminAPI, "api_addr", "127.0.0.1:8090", "address of the admin API and its console", false},
 	{sectionAdminAPI, "drain_delay", time.Second, "how long its requests are still taken after SIGTERM, while /readyz says 503, as http.drain_delay; those under way may take 10s after that", false},

@@ -81,7 +81,7 @@ type upkeep struct {
 }
 
 // newUpkeep makes it; what it opens teardown closes.
-func (c *config) newUpkeep(ctx context.Context, session *gocql.Session, reg registry, log *slog.Logger, teardown *daemon.Teardown) (*upkeep, error) {
+func (c *config) newUpkeep(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, teardown *daemon.Teardown) (*upkeep, error) {
 	opts, err := c.dlqOptions()
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func runWatch(cmd *cobra.Command, c *config) error {
 			return err
 		}
 		admin.works(func() (bool, any) { return true, struct{}{} })
-		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", "http://"+admin.addr)
+		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", admin.url)
 		return u.run(ctx, func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil

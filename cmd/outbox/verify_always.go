@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
@@ -31,7 +32,7 @@ var verifySettings = []setting{
 }
 
 // verifier returns what verifies the relay's tables until its context ends.
-func (c *config) verifier(session *gocql.Session, letters *dlq.Store, reg registry, log *slog.Logger) (run func(context.Context), err error) {
+func (c *config) verifier(session *gocql.Session, letters *dlq.Store, reg prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
 	if c.Verify.RowsPerSecond < 0 {
 		return nil, usageError{errors.New("verify.rows_per_second must not be negative; 0 turns it off")}
 	}

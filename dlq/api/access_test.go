@@ -97,10 +97,6 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 			}
 		}
 	}
-	if a := b.ask(t, access.Viewer, "GET", "/metrics", ""); a.code != http.StatusOK {
-		t.Errorf("/metrics by a viewer = %d", a.code)
-	}
-	b.ask(t, "", "GET", "/metrics", "").problemIn(t, http.StatusUnauthorized)
 	for _, open := range []string{"/healthz", "/readyz", "/openapi.json"} {
 		if a := b.ask(t, "", "GET", open, ""); a.code != http.StatusOK {
 			t.Errorf("%s by nobody = %d: %s", open, a.code, a.body)

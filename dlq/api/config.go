@@ -90,10 +90,8 @@ type Config struct {
 	// returns none.
 	NodesDown func() []string
 
-	// Registerer gets the metrics, which Gatherer shows on /metrics. Default:
-	// they are kept nowhere.
+	// Registerer gets the metrics. Default: they are kept nowhere.
 	Registerer prometheus.Registerer
-	Gatherer   prometheus.Gatherer
 	// Logger gets each change that was asked for at Info. Default discards.
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
@@ -119,9 +117,6 @@ func (c Config) withDefaults() Config {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	if c.Registerer == nil {
 		c.Registerer = prometheus.NewRegistry()
-	}
-	if c.Gatherer == nil {
-		c.Gatherer = prometheus.NewRegistry()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -121,17 +121,16 @@ func TestAPI_RefusalsHaveTypes(t *testing.T) {
 		status             int
 		typ                string
 	}{
-		"too large":         {access.Admin, "POST", preview, large, nil, 413, "body-too-large"},
-		"not said to be":    {access.Admin, "POST", preview, "{}", []string{"Content-Type", "text/plain"}, 415, "unsupported-media-type"},
-		"compressed":        {access.Admin, "POST", preview, "{}", []string{"Content-Encoding", "gzip"}, 415, "unsupported-media-type"},
-		"no JSON":           {access.Admin, "POST", preview, "{", nil, 400, "malformed-body"},
-		"bad fields":        {access.Admin, "POST", preview, `{"action":"burn"}`, nil, 422, "invalid-fields"},
-		"no token":          {"", "GET", "/v1/dlq/stats", "", nil, 401, "unauthorized"},
-		"no token, metrics": {"", "GET", "/metrics", "", nil, 401, "unauthorized"},
-		"another role":      {access.Viewer, "POST", "/v1/dlq/letters/" + gocql.MustRandomUUID().String() + "/discard", "{}", nil, 403, "forbidden"},
-		"another site":      {access.Admin, "POST", preview, "{}", []string{"Origin", "https://evil.example"}, 403, "cross-site-request"},
-		"nowhere":           {access.Admin, "GET", "/v2", "", nil, 404, "no-such-path"},
-		"not so":            {access.Admin, "DELETE", preview, "", nil, 405, "method-not-allowed"},
+		"too large":      {access.Admin, "POST", preview, large, nil, 413, "body-too-large"},
+		"not said to be": {access.Admin, "POST", preview, "{}", []string{"Content-Type", "text/plain"}, 415, "unsupported-media-type"},
+		"compressed":     {access.Admin, "POST", preview, "{}", []string{"Content-Encoding", "gzip"}, 415, "unsupported-media-type"},
+		"no JSON":        {access.Admin, "POST", preview, "{", nil, 400, "malformed-body"},
+		"bad fields":     {access.Admin, "POST", preview, `{"action":"burn"}`, nil, 422, "invalid-fields"},
+		"no token":       {"", "GET", "/v1/dlq/stats", "", nil, 401, "unauthorized"},
+		"another role":   {access.Viewer, "POST", "/v1/dlq/letters/" + gocql.MustRandomUUID().String() + "/discard", "{}", nil, 403, "forbidden"},
+		"another site":   {access.Admin, "POST", preview, "{}", []string{"Origin", "https://evil.example"}, 403, "cross-site-request"},
+		"nowhere":        {access.Admin, "GET", "/v2", "", nil, 404, "no-such-path"},
+		"not so":         {access.Admin, "DELETE", preview, "", nil, 405, "method-not-allowed"},
 	} {
 		if p := b.ask(t, x.role, x.method, x.path, x.body, x.header...).problemIn(t, x.status); p.Type != "urn:scylla-outbox:problem:"+x.typ {
 			t.Errorf("%s: %d %s %q, want the type %s", name, p.Status, p.Type, p.Detail, x.typ)

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -72,7 +70,6 @@ func New(cfg Config) (*Server, error) {
 	s.register(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", s.viewers(promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{})))
 	apidocs.Register(mux, http.HandlerFunc(nothing))
 	if cfg.Console != nil {
 		mux.Handle("/console/", cfg.Console)
@@ -141,44 +138,48 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	if s.leaving.Load() {
-		httpapi.Write(w, newProblem(r.Context(), http.StatusServiceUnavailable, problemStopping, "The server is stopping."))
+	body, bad := s.ready(r.Context())
+	if bad != nil {
+		httpapi.Write(w, bad)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body) // a caller that hung up misses nothing
+}
+
+// Readiness reports whether /readyz answers with 200, and the body of the answer.
+func (s *Server) Readiness() (bool, any) {
+	body, bad := s.ready(context.Background())
+	if bad != nil {
+		return false, bad
+	}
+	return true, body
+}
+
+// readyBody is the body of a good /readyz.
+type readyBody struct {
+	Status    string   `json:"status"`
+	NodesDown []string `json:"database_nodes_down,omitempty"`
+}
+
+func (s *Server) ready(ctx context.Context) (readyBody, *problem) {
+	if s.leaving.Load() {
+		return readyBody{}, newProblem(ctx, http.StatusServiceUnavailable, problemStopping, "The server is stopping.")
+	}
+	asked, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	var day time.Time
-	if err := s.audit.query(ctx, s.audit.stmt.ready, dayOf(s.cfg.Now())).Scan(&day); err != nil && !none(err) {
+	if err := s.audit.query(asked, s.audit.stmt.ready, dayOf(s.cfg.Now())).Scan(&day); err != nil && !none(err) {
 		s.log.Warn("not ready", "err", err)
-		p := newProblem(r.Context(), http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached.")
+		p := newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached.")
 		p.Header().Set("Retry-After", retryAfter)
-		httpapi.Write(w, p)
-		return
+		return readyBody{}, p
 	}
-	ready := struct {
-		Status    string   `json:"status"`
-		NodesDown []string `json:"database_nodes_down,omitempty"`
-	}{Status: "ready"}
+	ready := readyBody{Status: "ready"}
 	if s.cfg.NodesDown != nil {
 		ready.NodesDown = s.cfg.NodesDown()
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(ready) // a caller that hung up misses nothing
-}
-
-// viewers lets in who may look.
-func (s *Server) viewers(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := s.cfg.Gate.Authenticate(r.Context(), r.Header.Get("Authorization"), r.RemoteAddr)
-		var refused *access.Error
-		if errors.As(err, &refused) {
-			p := newProblem(r.Context(), refused.Status, refused.Type(), refused.Detail)
-			refused.Header(p.Header())
-			httpapi.Write(w, p)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	return ready, nil
 }
 
 // recovering answers 500 where a handler panics, and says where in the log.

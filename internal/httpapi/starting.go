@@ -12,8 +12,8 @@ const startingRetry = 2 * time.Second
 
 // Starting answers for an API whose database is not there yet: /healthz with 200,
 // /readyz with 503 and why, as why tells it then, and all else with a 503 that
-// nothing was done. metrics answers for /metrics; nil has none yet.
-func Starting(why func() string, metrics http.Handler) http.Handler {
+// nothing was done.
+func Starting(why func() string) http.Handler {
 	refuse := func(detail func() string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			p := New(http.StatusServiceUnavailable, TypeUnavailable, detail())
@@ -27,9 +27,6 @@ func Starting(why func() string, metrics http.Handler) http.Handler {
 		fmt.Fprintln(w, `{"status":"ok"}`)
 	})
 	mux.Handle("GET /readyz", refuse(why))
-	if metrics != nil {
-		mux.Handle("GET /metrics", metrics)
-	}
 	mux.Handle("/", refuse(func() string {
 		return "The service is starting, and its database is not reached yet. Nothing was done; ask again later."
 	}))

@@ -13,9 +13,9 @@ var topics = []string{"OrderCreated", "OrderCancelled"}
 
 // cluster is the services as separate processes, over a database and a broker.
 type cluster struct {
-	t                              *testing.T
-	cqlAddr, kafkaAddr, api, admin string
-	orders, relay                  *harness.Process
+	t                                           *testing.T
+	cqlAddr, kafkaAddr, api, admin, ordersAdmin string
+	orders, relay                               *harness.Process
 }
 
 // startCluster starts the embedded database, and, if kafkaAddr is empty, the
@@ -23,8 +23,8 @@ type cluster struct {
 // which takes more flags.
 func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	t.Helper()
-	addrs := harness.FreeAddrs(t, 4)
-	c := &cluster{t: t, cqlAddr: addrs[0], kafkaAddr: kafkaAddr, api: addrs[2], admin: addrs[3]}
+	addrs := harness.FreeAddrs(t, 5)
+	c := &cluster{t: t, cqlAddr: addrs[0], kafkaAddr: kafkaAddr, api: addrs[2], admin: addrs[3], ordersAdmin: addrs[4]}
 	args := []string{"fake", "--data-dir", t.TempDir(), "--cql-addr", c.cqlAddr, "--tokens", "16"}
 	if kafkaAddr == "" {
 		c.kafkaAddr = addrs[1]
@@ -34,7 +34,7 @@ func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	harness.Reachable(t, c.cqlAddr)
 	harness.Reachable(t, c.kafkaAddr)
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", c.cqlAddr)
-	c.orders = harness.Start(t, "orders", "orders", "--scylla-hosts", c.cqlAddr, "--http-addr", c.api)
+	c.orders = harness.Start(t, "orders", "orders", "--scylla-hosts", c.cqlAddr, "--http-addr", c.api, "--admin-addr", c.ordersAdmin)
 	c.relay = harness.Start(t, "relay", append([]string{
 		"relay", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--admin-addr", c.admin,
 		"--relay-confidence-window", "30s", "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms",
@@ -89,7 +89,7 @@ func (c *cluster) check() {
 	if out, stderr, code := harness.Run(t, "doctor", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr); code != 0 {
 		t.Errorf("doctor: status %d\n%s%s", code, out, stderr)
 	}
-	for _, url := range []string{"http://" + c.admin + "/readyz", "http://" + c.api + "/readyz", "http://" + c.admin + "/metrics", "http://" + c.api + "/metrics"} {
+	for _, url := range []string{"http://" + c.admin + "/readyz", "http://" + c.api + "/readyz", "http://" + c.ordersAdmin + "/readyz", "http://" + c.admin + "/metrics", "http://" + c.ordersAdmin + "/metrics"} {
 		harness.Until(t, "200 from "+url, func() bool {
 			resp, err := http.Get(url) //nolint:noctx // the test ends with the process
 			if err != nil {

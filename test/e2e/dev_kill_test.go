@@ -12,13 +12,13 @@ import (
 func TestDev_IsKilledDuringItsLoad(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	addrs := harness.FreeAddrs(t, 4)
-	d := harness.Start(t, "dev", "dev", "--data-dir", dir, "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2], "--admin-addr", addrs[3])
+	addrs := harness.FreeAddrs(t, 5)
+	d := harness.Start(t, "dev", "dev", "--data-dir", dir, "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2], "--admin-api-addr", addrs[3], "--admin-addr", addrs[4])
 	for i := range 3 {
 		if i > 0 {
 			d.Restart()
 		}
-		harness.Until(t, "answers to the load", func() bool { return harness.Answered(addrs[2]) >= 300*(i+1) })
+		harness.Until(t, "answers to the load", func() bool { return harness.Answered(addrs[4]) >= 300*(i+1) })
 		d.Kill()
 	}
 	r, stderr, code := once(t, dir)

@@ -27,13 +27,13 @@ func TestFault_ProcessesKilledDuringABackfill(t *testing.T) {
 // killAll kills processes during a load; the relay starts when so many lines are stored.
 func killAll(t *testing.T, lines, stored int, relayArgs ...string) {
 	t.Helper()
-	addrs := harness.FreeAddrs(t, 4)
-	s := &storm{cql: addrs[0], kafka: addrs[1], api: addrs[2], lines: lines, rate: 150}
+	addrs := harness.FreeAddrs(t, 5)
+	s := &storm{cql: addrs[0], kafka: addrs[1], api: addrs[2], admin: addrs[4], lines: lines, rate: 150}
 	engines := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--kafka-addr", s.kafka, "--tokens", "16")
-	orders := startOrders(t, s.cql, s.api)
+	orders := startOrders(t, s.cql, s.api, s.admin)
 	var relay *harness.Process
 	s.begun = func() { // the load
-		harness.Until(t, "the first half of the load", func() bool { return harness.Answered(s.api) >= stored })
+		harness.Until(t, "the first half of the load", func() bool { return harness.Answered(s.admin) >= stored })
 		relay = startRelay(t, s.cql, s.kafka, addrs[3], relayArgs...)
 		if stored > 0 {
 			harness.Until(t, "a scan of the outbox table", func() bool { return strings.Contains(relay.Log(), "the outbox table is scanned") })

@@ -28,13 +28,13 @@ func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64)
 	t.Logf("FAULT_SEED=%d FAULT_STRIKES=%d", seed, strikes)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	s.lines, s.rate = 550*strikes, 150
-	orders := startOrders(t, s.cql, s.api)
+	orders := startOrders(t, s.cql, s.api, s.admin)
 	var relays []*harness.Process
 	for _, admin := range admins {
 		relays = append(relays, startRelay(t, s.cql, s.kafka, admin, "--relay-shards", "4", "--relay-session-timeout", sharedSession.String()))
 	}
 	load := s.load(t)
-	harness.Until(t, "answers to the load", func() bool { return harness.Answered(s.api) > s.rate })
+	harness.Until(t, "answers to the load", func() bool { return harness.Answered(s.admin) > s.rate })
 	for i := range strikes {
 		p := relays[rnd.IntN(len(relays))]
 		if !p.Running() {

@@ -49,6 +49,7 @@ func process(name string, p *harness.Process, weight int) *victim {
 // storm is a load of orders and what is killed meanwhile.
 type storm struct {
 	cql, kafka, api string
+	admin           string // of the order service
 	victims         []*victim
 	// begun, unless nil, is called when the load has begun, before the first kill.
 	begun func()
@@ -129,7 +130,7 @@ func (s *storm) judge(t *testing.T, load *harness.Process) {
 	t.Helper()
 	for answered := -1; load.Running(); { // a busy machine takes long, and gets on
 		harness.Until(t, "the next answer to the load, or its end", func() bool {
-			n := harness.Answered(s.api)
+			n := harness.Answered(s.admin)
 			more := n > answered
 			answered = max(n, answered)
 			return more || !load.Running()
@@ -166,11 +167,11 @@ func (s *storm) judge(t *testing.T, load *harness.Process) {
 
 // startOrders applies the schema to a database that is up and starts the order
 // service; startRelay starts a relay with the small window.
-func startOrders(t *testing.T, cql, api string) *harness.Process {
+func startOrders(t *testing.T, cql, api, admin string) *harness.Process {
 	t.Helper()
 	harness.Reachable(t, cql)
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", cql)
-	p := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--http-addr", api)
+	p := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--http-addr", api, "--admin-addr", admin)
 	harness.Ready(t, api)
 	return p
 }

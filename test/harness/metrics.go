@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Answered is how many requests the order API has answered since it started. One that
-// cannot be asked has answered none.
-func Answered(api string) (n int) {
-	resp, err := http.Get("http://" + api + "/metrics") //nolint:noctx // the test ends with the process
+// Answered is how many requests the order API has answered since it started, by the
+// metrics at its admin address. One that cannot be asked has answered none.
+func Answered(admin string) (n int) {
+	resp, err := http.Get("http://" + admin + "/metrics") //nolint:noctx // the test ends with the process
 	if err != nil {
 		return 0
 	}

@@ -3,6 +3,18 @@ package main
 // securityMutants weaken what protects the APIs.
 var securityMutants = []mutant{
 	{
+		name: "orders: the API serves metrics too", file: "orders/server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/orders",
+		old: `	mux.HandleFunc("GET /readyz", s.readyz)`, new: `	mux.HandleFunc("GET /readyz", s.readyz); mux.HandleFunc("GET /metrics", s.healthz)`,
+	},
+	{
+		name: "admin: the API serves metrics too", file: "dlq/api/server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/admin",
+		old: `	mux.HandleFunc("GET /readyz", s.readyz)`, new: `	mux.HandleFunc("GET /readyz", s.readyz); mux.HandleFunc("GET /metrics", s.readyz)`,
+	},
+	{
+		name: "admin listener: any host is allowed", file: "cmd/outbox/admin_server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/relay",
+		old: "access.Browsers{Hosts: hosts,", new: "access.Browsers{Hosts: map[bool]*access.Hosts{true: hosts}[false],",
+	},
+	{
 		name: "access: a server without tokens answers to any host", file: "internal/access/browsers.go", pkg: "./internal/access", run: "Browsers",
 		old: "b.Hosts != nil && !b.Hosts.Allow(r.Host)", new: "false",
 	},

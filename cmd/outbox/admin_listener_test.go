@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+// listenerCommands are the commands with an admin listener: the flags of their APIs, a
+// metric, and further arguments.
+var listenerCommands = map[string]struct {
+	apis   []string
+	metric string
+	more   []string
+}{
+	"relay":     {metric: "relay_streams"},
+	"react":     {metric: "react_", more: []string{"--config", "RULES"}},
+	"dlq watch": {metric: "dlq_"},
+	"orders":    {apis: []string{"--http-addr"}, metric: "orders_unknown_outcomes_total"},
+	"admin":     {apis: []string{"--admin-api-addr"}, metric: "dlq_jobs", more: []string{"--config", "TOKENS"}},
+	"dev": {
+		apis: []string{"--http-addr", "--admin-api-addr"}, metric: "relay_streams",
+		more: []string{"--data-dir", "", "--load", os.DevNull, "--cql-addr", "127.0.0.1:0", "--kafka-addr", "127.0.0.1:0"},
+	},
+}
+
+// Every command serves metrics, and profiles if they are enabled, on its admin listener
+// alone, and there only to allowed hosts.
+func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	found := 0
+	eachCommand(func(name string, cmd *cobra.Command) {
+		if cmd.Flags().Lookup(flagAdminAddr) == nil || cmd.Hidden || name == "fake" {
+			return
+		}
+		found++
+		x, ok := listenerCommands[name]
+		if !ok {
+			t.Errorf("outbox %s has an admin listener that this test does not know", name)
+			return
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			admin := freeAddr(t)
+			args := append(strings.Fields(name), "--admin-addr", admin)
+			profiled := cmd.Flags().Lookup("admin-profiles") != nil
+			if profiled { // all but dev, which has engines of its own
+				args = append(args, "--admin-profiles", "--admin-hosts", "target.example", "--scylla-hosts", b.e.cqlAddr)
+			}
+			if cmd.Flags().Lookup("kafka-seeds") != nil {
+				args = append(args, "--kafka-seeds", b.e.kafkaAddr)
+			}
+			var apis []string
+			for _, flag := range x.apis {
+				apis = append(apis, freeAddr(t))
+				args = append(args, flag, apis[len(apis)-1])
+			}
+			for _, arg := range x.more {
+				switch arg {
+				case "TOKENS":
+					_, arg = token(t, "operator")
+				case "RULES":
+					arg = filepath.Join(t.TempDir(), "outbox.yaml")
+					if err := os.WriteFile(arg, []byte("react:\n  rules: [{name: all, topics: [things], to: log}]\n"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				args = append(args, arg)
+			}
+			running(t, args)
+			until(t, admin, 200, "")
+			if code, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); code != 200 || !strings.Contains(text, "\n"+x.metric) {
+				t.Errorf("/metrics at the admin listener = %d, want 200 and %s…", code, x.metric)
+			}
+			for host, want := range map[string]int{"rebound.example": 403, "target.example:9090": 200, "localhost:9090": 200} {
+				if code := askedAs(t, host, "http://"+admin+"/metrics"); code != want && (profiled || !strings.HasPrefix(host, "target")) {
+					t.Errorf("/metrics for the host %s = %d, want %d", host, code, want)
+				}
+			}
+			if code, _, _ := asked(t, "GET", "http://"+admin+"/debug/pprof/", "", ""); profiled != (code == 200) {
+				t.Errorf("/debug/pprof/ at the admin listener = %d", code)
+			}
+			for _, api := range apis {
+				until(t, api, 200, "")
+				for _, path := range []string{"/metrics", "/debug/pprof/"} {
+					if code, _, text := asked(t, "GET", "http://"+api+path, "", ""); code != 404 {
+						t.Errorf("%s at the API = %d %.100s, want 404", path, code, text)
+					}
+				}
+			}
+		})
+	})
+	if found != len(listenerCommands) {
+		t.Errorf("found %d commands, want %d", found, len(listenerCommands))
+	}
+}
+
+// eachCommand calls f with each command that can be run, and its name.
+func eachCommand(f func(name string, cmd *cobra.Command)) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.Runnable() {
+			f(strings.TrimPrefix(cmd.CommandPath(), "outbox "), cmd)
+		}
+	}
+	walk(newRoot(io.Discard, io.Discard))
+}
+
+// running runs a command until the test ends.
+func running(t *testing.T, args []string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	root := newRoot(io.Discard, io.Discard)
+	root.SetArgs(args)
+	ended := make(chan error, 1)
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("outbox %s ended with %v", strings.Join(args, " "), err)
+		}
+	})
+}
+
+// askedAs is the status of the answer to a GET with another Host header.
+func askedAs(t *testing.T, host, url string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = host
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+// All commands can run on one host: no two admin listeners have the same default port, nor
+// the default port of an API, the database or Kafka.
+func TestAdminListener_DefaultPortsDiffer(t *testing.T) {
+	t.Parallel()
+	owners := make(map[string]string)
+	add := func(owner, addr string) {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil || host != "127.0.0.1" {
+			t.Errorf("%s: the default is %s, want a port of loopback", owner, addr)
+		}
+		if other, ok := owners[port]; ok {
+			t.Errorf("%s and %s have the default port %s", owner, other, port)
+		}
+		owners[port] = owner
+	}
+	for _, s := range settings {
+		switch v := s.Default.(type) {
+		case []string:
+			if len(v) == 1 && strings.Contains(v[0], ":") {
+				add(s.key(), v[0])
+			}
+		case string:
+			if strings.HasSuffix(s.Name, "addr") && v != "" && s.key() != adminAddrKey {
+				add(s.key(), v)
+			}
+		}
+	}
+	eachCommand(func(name string, cmd *cobra.Command) {
+		if f := cmd.Flags().Lookup(flagAdminAddr); f != nil && !cmd.Hidden && !slices.Contains([]string{"fake", "dev"}, name) {
+			add(name, f.DefValue)
+			c, err := loadConfigFrom("", noEnv, cmd.Flags())
+			if err != nil || c.Admin.Addr != f.DefValue {
+				t.Errorf("%s listens on %s by default, want %s as in its help: %v", name, c.Admin.Addr, f.DefValue, err)
+			}
+		}
+	})
+	if len(owners) != 9 {
+		t.Errorf("found %v, want 9 addresses", owners)
+	}
+}
+
+// An address that is taken or wrong is reported with its setting, and off listens nowhere.
+func TestAdminListener_AddressesThatDoNotWork(t *testing.T) {
+	t.Parallel()
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", freeAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	log := slog.New(slog.DiscardHandler)
+	teardown := &daemon.Teardown{Logger: log}
+	for _, x := range []struct {
+		addr  string
+		hosts []string
+		want  string
+		usage bool
+	}{
+		{taken.Addr().String(), nil, "admin.addr", false},
+		{"", nil, "admin.addr", true},
+		{"127.0.0.1", nil, "admin.addr", false},
+		{"127.0.0.1:0", []string{"http://x"}, "admin.hosts", true},
+	} {
+		c := &config{Admin: adminConfig{Addr: x.addr, Hosts: x.hosts}}
+		_, err := c.serveAdmin(t.Context(), newRegistry(), log, teardown)
+		var usage usageError
+		if err == nil || !strings.Contains(err.Error(), x.want) || errors.As(err, &usage) != x.usage {
+			t.Errorf("admin.addr %q: %v, want %s named", x.addr, err, x.want)
+		}
+		if x.addr == taken.Addr().String() && !strings.Contains(hintOf(err), "another process has "+x.addr) {
+			t.Errorf("the hint on a port that is taken is %q", hintOf(err))
+		}
+	}
+	c := &config{Admin: adminConfig{Addr: adminOff}}
+	if a, err := c.serveAdmin(t.Context(), newRegistry(), log, teardown); err != nil || a.server != nil || a.url != "off" {
+		t.Errorf("admin.addr off: %+v, %v", a, err)
+	}
+}
