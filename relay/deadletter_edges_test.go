@@ -217,6 +217,7 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		p.mu.Lock()
 		l := newLane(event(9, 1, "OrderUpdated").AggregateID, line{})
 		l.ended = func(e replayEnd) { ended <- e.err }
+		l.claimed = func() bool { return true }
 		l.items = append(l.items, &item{event: event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
 		l.suspect = true // it was refused once, together with others
 		p.replaying[l] = struct{}{}

@@ -51,6 +51,8 @@ type lane struct {
 	writing bool
 	// ended takes the end of a replay; nil for an aggregate's own lane.
 	ended func(replayEnd)
+	// claimed reports whether the letter of a replay is still claimed; set with ended.
+	claimed func() bool
 }
 
 type itemState uint8

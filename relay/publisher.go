@@ -190,6 +190,9 @@ func (p *publisher) pump(l *lane) {
 		switch {
 		case it == nil, p.gated(l, it):
 			return
+		case l.ended != nil && !l.claimed():
+			p.endReplay(l, replayEnd{err: errClaimLost})
+			return
 		case p.stays(l, it):
 			if l.outstanding > 0 && (l.ended != nil || !p.letters.blocks(l.id)) {
 				return

@@ -33,8 +33,10 @@ type batch struct {
 	done  chan *replayWork // a letter of it is written down
 	wg    sync.WaitGroup
 
-	mu   sync.Mutex
-	open map[gocql.UUID]struct{} // claimed, and nothing written down yet
+	mu sync.Mutex
+	// open are the letters that are claimed and of which nothing is written down yet, by
+	// the end of their claims; zero if the claim is lost.
+	open map[gocql.UUID]time.Time
 }
 
 // replayed is a letter that is back.
@@ -50,7 +52,7 @@ func newBatch(r *replayer, works []*replayWork) *batch {
 		n += len(w.refs)
 	}
 	return &batch{
-		r: r, works: works, ended: make(chan replayed, n), done: make(chan *replayWork, n), open: make(map[gocql.UUID]struct{}, n),
+		r: r, works: works, ended: make(chan replayed, n), done: make(chan *replayWork, n), open: make(map[gocql.UUID]time.Time, n),
 	}
 }
 
@@ -107,7 +109,7 @@ func (b *batch) claimed(w *replayWork, claims []dlq.Claimed) {
 		switch {
 		case c.Err == nil && len(w.letters) == i:
 			w.letters = append(w.letters, c.Letter)
-			b.open[c.Letter.EventID] = struct{}{}
+			b.keep(c.Letter.EventID, c.Letter.ClaimedUntil)
 		case c.Err == nil: // behind one that is not
 			b.giveBack(w, &c.Letter, "the one before it could not be claimed")
 		case i == 0:
@@ -156,11 +158,30 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 				ended(replayEnd{err: err})
 				return
 			}
-			b.r.p.resend(e, letter, ended)
+			b.r.p.resend(e, letter, b.holds, ended)
 		})
 	default:
-		b.r.p.resend(eventOfLetter(letter), letter, ended)
+		b.r.p.resend(eventOfLetter(letter), letter, b.holds, ended)
 	}
+}
+
+// errClaimLost is why a letter was not published: its claim ran out, or somebody else has
+// the letter. An operator may have discarded or edited it since.
+var errClaimLost = errors.New("its claim was lost")
+
+// keep notes until when the letter is claimed.
+func (b *batch) keep(id gocql.UUID, until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[id] = until
+}
+
+// holds reports whether the letter is claimed for long enough to be sent now: claims are
+// extended when a third of them has passed, and after two thirds nothing is sent.
+func (b *batch) holds(id gocql.UUID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Until(b.open[id]) > b.r.p.cfg.ClaimFor/3
 }
 
 // errCalledOff is why a letter was not published: the relay stops.
@@ -202,7 +223,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 			r.calledOff(ref, letter, end.err, time.Now().Add(r.p.cfg.BreakerOpen).UnixMilli())
 		case errors.Is(end.err, errBreakerOpen):
 			r.calledOff(ref, letter, end.err, atBreaker)
-		case errors.Is(end.err, errCalledOff):
+		case errors.Is(end.err, errCalledOff), errors.Is(end.err, errClaimLost):
 			r.calledOff(ref, letter, end.err, atOnce)
 		case Classify(end.err) == Stopped:
 			// The next start finds it claimed, and whether it is in its topic.
@@ -294,11 +315,25 @@ func (b *batch) extend() {
 	b.mu.Lock()
 	ids := slices.Collect(maps.Keys(b.open))
 	b.mu.Unlock()
+	var wg sync.WaitGroup
 	for _, id := range ids {
-		if err := p.letters.store.Extend(p.ctx, id, b.r.owner, p.cfg.ClaimFor); err != nil && p.ctx.Err() == nil {
-			b.r.log.Warn("cannot extend the claim of a dead letter", "event_id", id, "err", err)
-		}
+		wg.Go(func() {
+			until := time.Now().Add(p.cfg.ClaimFor)
+			err := p.letters.store.Extend(p.ctx, id, b.r.owner, p.cfg.ClaimFor)
+			if errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) {
+				until = time.Time{}
+			}
+			b.mu.Lock()
+			if _, open := b.open[id]; open && (err == nil || until.IsZero()) {
+				b.open[id] = until
+			}
+			b.mu.Unlock()
+			if err != nil && p.ctx.Err() == nil {
+				b.r.log.Warn("cannot extend the claim of a dead letter", "event_id", id, "err", err)
+			}
+		})
 	}
+	wg.Wait()
 }
 
 // finished ends works of which everything is written down, and says how many.

@@ -117,13 +117,14 @@ type replayEnd struct {
 	attempts  int
 }
 
-// resend publishes the event of a letter in a lane of its own; ended is called
-// once, under the lock.
-func (p *publisher) resend(e outbox.Event, letter *dlq.Letter, ended func(replayEnd)) {
+// resend publishes the event of a letter in a lane of its own, as long as the letter is
+// claimed. ended is called once; both are called under the lock.
+func (p *publisher) resend(e outbox.Event, letter *dlq.Letter, holds func(gocql.UUID) bool, ended func(replayEnd)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := newLane(e.AggregateID, line{})
 	l.ended = ended
+	l.claimed = func() bool { return holds(letter.EventID) }
 	topic, topicErr := p.topic(&e)
 	it := &item{
 		event: e, written: letter.WrittenAt, topic: topic, topicErr: topicErr,

@@ -111,4 +111,8 @@ var dlqMutants = []mutant{
 		old: "		<-p.burying\n		err = again.Wait(p.ctx, backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		p.burying <- struct{}{}",
 		new: "		err = again.Wait(p.ctx, backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		_ = struct{}{}",
 	}),
+	unit("TestReplay_EndsWithItsClaim", mutant{
+		name: "a replay that waits is sent behind its claim", file: "relay/publisher.go",
+		old: "case l.ended != nil && !l.claimed():", new: "case l.ended != nil && l.claimed == nil:",
+	}),
 }

@@ -1,0 +1,71 @@
+package relay
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+)
+
+// A replay whose claim was lost publishes nothing any more: an operator may have discarded
+// the letter, or another worker replay it.
+func TestReplay_EndsWithItsClaim(t *testing.T) {
+	t.Parallel()
+	const topic = "OrderUpdated"
+	// It has begun and waits, or the process stood still before it began.
+	for name, begun := range map[string]bool{"before it begins": false, "while it waits": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+				defer w.close()
+				r, stop := w.run()
+				first := event(0, 1, topic)
+				w.write(first) // it makes the topic
+				time.Sleep(10 * time.Second)
+				p, e := r.publisher.Load(), event(1, 1, topic)
+				if begun {
+					e.DeliverAt = time.Now().Add(2 * w.cfg.ClaimFor)
+				}
+				if _, err := w.letters().Bury(t.Context(), &dlq.Letter{
+					Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
+					Sequence: 1, Payload: e.Payload, ContentType: e.ContentType, DeliverAt: e.DeliverAt, NextAttempt: time.Now().Add(time.Hour),
+				}); err != nil {
+					t.Fatal(err)
+				}
+				work := &replayWork{chain: &chain{key: e.AggregateID, place: -1}, refs: []letterRef{{id: e.ID}}}
+				b := newBatch(newReplayer(p, nil), []*replayWork{work})
+				b.claimed(work, w.letters().ClaimMany(t.Context(), []gocql.UUID{e.ID}, b.r.owner, w.cfg.ClaimFor))
+				if begun {
+					b.publish(t.Context(), work)
+				}
+				time.Sleep(w.cfg.ClaimFor + time.Second)
+				if err := w.letters().Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+					t.Fatal(err)
+				}
+				b.extend()
+				if !begun {
+					b.publish(t.Context(), work)
+				}
+				time.Sleep(2 * w.cfg.ClaimFor)
+				select {
+				case x := <-b.ended:
+					if !errors.Is(x.end.err, errClaimLost) {
+						t.Errorf("the replay ended with %v, want %v", x.end.err, errClaimLost)
+					}
+				default:
+					t.Error("the replay did not end")
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				checkOrder(t, w.consume(topic), []outbox.Event{first})
+			})
+		})
+	}
+}
