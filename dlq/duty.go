@@ -47,6 +47,45 @@ func (d *Duty) Leave(ctx context.Context) error {
 	return err
 }
 
+// Hold calls f if the duty can be had, renews the claim meanwhile, and ends f's context
+// when another process may have it. Its error is f's; nil if another process has the duty.
+func (d *Duty) Hold(ctx context.Context, f func(context.Context) error) error {
+	mine, err := d.Take(ctx)
+	if err != nil || !mine {
+		return err
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t := time.NewTicker(d.ttl / 4)
+		defer t.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-work.Done():
+				return
+			case <-t.C:
+			}
+			mine, err := d.Take(work)
+			switch {
+			case err == nil && mine:
+				last = time.Now()
+			case err == nil || time.Since(last) > d.ttl*3/4:
+				cancel(fmt.Errorf("another process may have duty %s by now", d.name))
+				return
+			}
+		}
+	}()
+	err = f(work)
+	if cause := context.Cause(work); err != nil && cause != nil && ctx.Err() == nil {
+		err = errors.Join(cause, err)
+	}
+	cancel(nil)
+	<-done
+	_ = d.Leave(context.WithoutCancel(ctx)) // otherwise the claim runs out by itself
+	return err
+}
+
 // State is what Save kept last, by whomever; empty if nothing was.
 func (d *Duty) State(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.s.timeout)

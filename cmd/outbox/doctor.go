@@ -112,6 +112,7 @@ func (c *config) checkScylla(ctx context.Context) (out []finding) {
 	out = append(out, c.checkTables(ctx, session)...)
 	out = append(out, c.checkCheckpoints(ctx, session), c.checkAgreed(ctx, session))
 	out = append(out, c.checkInstances(ctx, session)...)
+	out = append(out, c.checkVerification(ctx, session)...)
 	return out
 }
 

@@ -11,10 +11,18 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 const sectionVerify section = "verify"
+
+const (
+	// verifyDuty is the name of the dlq.Duty to verify, and verifyTTL how long a process
+	// that died keeps others from it.
+	verifyDuty = "verify"
+	verifyTTL  = 2 * time.Minute
+)
 
 // repairPatience is how long the verifier waits for the relay's answers.
 const repairPatience = 10 * time.Minute
@@ -56,6 +64,9 @@ func (c *config) verifier(session *gocql.Session, letters *dlq.Store, reg promet
 	}
 	if len(conf.Tables) == 0 {
 		return func(context.Context) {}, nil
+	}
+	if conf.Duty, err = letters.Duty(verifyDuty, self.Unique(), verifyTTL); err != nil {
+		return nil, err
 	}
 	return audit.NewVerifier(conf).Run, nil
 }

@@ -3,7 +3,6 @@ package archive
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -82,7 +81,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 // turn sweeps if it is this process's turn and the last sweep was long enough ago.
 func (s *Sweeper) turn(ctx context.Context, duty *dlq.Duty) error {
-	return s.onDuty(ctx, duty, func(ctx context.Context) error {
+	return duty.Hold(ctx, func(ctx context.Context) error {
 		text, err := duty.State(ctx)
 		if err != nil {
 			return err
@@ -109,7 +108,7 @@ func (s *Sweeper) Once(ctx context.Context) (Report, error) {
 	}
 	var r Report
 	did := false
-	err = s.onDuty(ctx, duty, func(ctx context.Context) (err error) {
+	err = duty.Hold(ctx, func(ctx context.Context) (err error) {
 		did = true
 		r, err = s.Sweep(ctx)
 		return err
@@ -134,47 +133,6 @@ func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty) error {
 		return err
 	}
 	_, err = duty.Save(ctx, string(b))
-	return err
-}
-
-// onDuty calls f if the duty can be had, keeps it meanwhile, and ends f's context
-// if it is lost.
-func (s *Sweeper) onDuty(ctx context.Context, duty *dlq.Duty, f func(context.Context) error) error {
-	mine, err := duty.Take(ctx)
-	if err != nil || !mine {
-		return err
-	}
-	work, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		t := time.NewTicker(dutyTTL / 4)
-		defer t.Stop()
-		for last := time.Now(); ; {
-			select {
-			case <-work.Done():
-				return
-			case <-t.C:
-			}
-			mine, err := duty.Take(work)
-			switch {
-			case err == nil && mine:
-				last = time.Now()
-			case err == nil || time.Since(last) > dutyTTL*3/4:
-				cancel(errors.New("another process may sweep by now"))
-				return
-			}
-		}
-	}()
-	err = f(work)
-	if cause := context.Cause(work); err != nil && cause != nil && ctx.Err() == nil {
-		err = errors.Join(cause, err)
-	}
-	cancel(nil)
-	<-done
-	if leave := duty.Leave(context.WithoutCancel(ctx)); leave != nil {
-		s.log.Debug("the claim of the retention runs out by itself", "err", leave)
-	}
 	return err
 }
 

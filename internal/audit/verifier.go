@@ -48,6 +48,9 @@ type VerifierConfig struct {
 	Window time.Duration
 	// Interval is the least time between the begins of two passes. Default 10 min.
 	Interval time.Duration
+	// Duty lets one of several processes verify, and keeps its progress. Nil verifies in
+	// this process, from the beginning.
+	Duty Duty
 	// Logger names missing events. Required.
 	Logger *slog.Logger
 	// Registerer takes the metrics. Required.
@@ -88,12 +91,16 @@ func (t *VerifierTable) name() string { return t.Keyspace + "." + t.Table }
 // all of which is confirmed once more a Window after it was first seen to be missing.
 //
 // Memory is bounded by the segments: their number grows with the number of records.
-// A pass that is interrupted, or fails, begins again; an error never makes an event
-// missing.
+// A pass that is interrupted, or fails, continues before the first range in which
+// an event was missing; an error never makes an event missing.
 type Verifier struct {
 	cfg     VerifierConfig
 	log     *slog.Logger
 	metrics *verifierMetrics
+
+	// progress, by table, is used by the goroutine of Run or Pass alone.
+	progress map[string]*PassState
+	saved    time.Time // when it was
 
 	mu      sync.Mutex
 	missing []map[gocql.UUID]Row // by table
@@ -104,16 +111,21 @@ func NewVerifier(cfg VerifierConfig) *Verifier {
 	cfg.Rate = cmp.Or(cfg.Rate, DefaultVerifyRate)
 	cfg.Interval = cmp.Or(cfg.Interval, verifyInterval)
 	cfg.maxEvents = cmp.Or(cfg.maxEvents, verifyEvents)
-	v := &Verifier{cfg: cfg, log: cfg.Logger, metrics: newVerifierMetrics(cfg.Registerer), missing: make([]map[gocql.UUID]Row, len(cfg.Tables))}
+	v := &Verifier{cfg: cfg, log: cfg.Logger, metrics: newVerifierMetrics(cfg.Registerer), missing: make([]map[gocql.UUID]Row, len(cfg.Tables)), progress: make(map[string]*PassState)}
 	for i := range v.missing {
+		v.progress[cfg.Tables[i].name()] = new(PassState)
+		if cfg.Duty != nil { // the metrics are those of the process that has it
+			v.missing[i] = make(map[gocql.UUID]Row)
+			continue
+		}
 		v.missing[i] = make(map[gocql.UUID]Row)
 		v.metrics.missing.WithLabelValues(cfg.Tables[i].name()).Set(0)
 	}
 	return v
 }
 
-// Run verifies until ctx ends.
-func (v *Verifier) Run(ctx context.Context) {
+// passes makes passes until ctx ends.
+func (v *Verifier) passes(ctx context.Context) {
 	for {
 		began := time.Now()
 		_ = v.Pass(ctx) // it is logged
@@ -224,6 +236,12 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 	}
 	n := len(known)
 	p.v.mu.Unlock()
+	p.v.progress[p.t.name()].Missing = n
+	if fresh > 0 {
+		if err := p.v.save(ctx); err != nil {
+			return err
+		}
+	}
 	if fresh > maxNamed {
 		p.v.log.Error("more events are missing; outbox verify names all of them", "table", p.t.name(), "more", fresh-maxNamed)
 	}

@@ -7,6 +7,14 @@ type verifierMetrics struct {
 	rows, repaired, errors             *prometheus.CounterVec
 }
 
+// passed shows the last full pass over a table, if there was one.
+func (m *verifierMetrics) passed(table string, p *PassState) {
+	if !p.LastPass.IsZero() {
+		m.until.WithLabelValues(table).Set(float64(p.Verified.UnixMicro()) / 1e6)
+		m.lastPass.WithLabelValues(table).Set(float64(p.LastPass.UnixMicro()) / 1e6)
+	}
+}
+
 func newVerifierMetrics(reg prometheus.Registerer) *verifierMetrics {
 	gauge := func(name, help string) *prometheus.GaugeVec {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"table"})

@@ -71,8 +71,7 @@ func (p *pass) count(result string, n int) {
 var errFull = errors.New("too many events for one segment")
 
 func (p *pass) run(ctx context.Context) error {
-	began := time.Now()
-	for from, size := 0, p.all; from < p.all; {
+	for from, size := p.resume(), p.all; from < p.all; {
 		n, err := p.segment(ctx, from, min(size, p.all-from))
 		switch {
 		case errors.Is(err, errFull) && n > 1:
@@ -94,11 +93,10 @@ func (p *pass) run(ctx context.Context) error {
 	p.v.mu.Unlock()
 	m, table := p.v.metrics, p.t.name()
 	m.missing.WithLabelValues(table).Set(float64(n))
-	m.until.WithLabelValues(table).Set(float64(p.until.UnixMicro()) / 1e6)
-	m.lastPass.WithLabelValues(table).SetToCurrentTime()
-	m.duration.WithLabelValues(table).Set(time.Since(began).Seconds())
-	p.v.log.Info("verification pass finished", "table", table, "rows_checked", p.checked, "missing", n, "verified_until", p.until.UTC(), "took", time.Since(began).Round(time.Second))
-	return nil
+	took := time.Since(p.v.progress[table].Began)
+	m.duration.WithLabelValues(table).Set(took.Seconds())
+	p.v.log.Info("verification pass finished", "table", table, "rows_checked", p.checked, "missing", n, "verified_until", p.until.UTC(), "took", took.Round(time.Second))
+	return p.finished(ctx, n)
 }
 
 // segment checks ranges and returns how many: fewer than asked for if the topics have
@@ -131,13 +129,14 @@ func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error)
 		if err := p.confirmDue(ctx); err != nil {
 			return ranges, err
 		}
+		if err := p.verified(ctx, i+1); err != nil {
+			return ranges, err
+		}
 	}
 	if err := p.confirm(ctx); err != nil {
 		return ranges, err
 	}
-	if p.until.IsZero() || passed.Before(p.until) {
-		p.until = passed
-	}
+	p.until = p.earliest(passed)
 	return ranges, nil
 }
 
