@@ -145,3 +145,34 @@ func TestFlow_AKillKeepsTheOrderBehindAStalledRecord(t *testing.T) {
 		checkOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
+
+// A partition without a leader is the only one with events: the broker answers, so the
+// breaker stays closed for others.
+func TestFlow_OneSilentPartitionAloneOpensNoBreaker(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		r, stop := w.run()
+		all := []outbox.Event{event(100_000, 1, "OrderUpdated")}
+		w.write(all[0]) // makes the topic
+		time.Sleep(5 * time.Second)
+		end := w.noLeader("OrderUpdated", 0, false)
+		for i := 0; len(all) < 4; i++ {
+			if e := event(i, 1, "OrderUpdated"); partitionIn3(&e) == 0 {
+				all = append(all, e)
+				w.write(e)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := count(r.metrics.breakerChanges.WithLabelValues(BreakerOpen.String())); n != 0 {
+			t.Errorf("the breaker opened %v times for one partition", n)
+		}
+		end()
+		time.Sleep(2 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		checkOrder(t, w.consume("OrderUpdated"), all)
+	})
+}

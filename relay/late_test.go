@@ -45,7 +45,7 @@ func TestLate_FirstEvent(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { wideWindow(c); c.Tail, c.TailMaxInterval = tail, 2*time.Second })
 					defer w.close()
-					_, stop := w.run()
+					r, stop := w.run()
 					time.Sleep(time.Minute)
 					e := events(1, 2, "OrderUpdated")
 					w.writeLate(e[0], tt.late)
@@ -62,6 +62,11 @@ func TestLate_FirstEvent(t *testing.T) {
 						t.Error(err)
 					}
 					w.once(e, "OrderUpdated")
+					for _, result := range []string{"published", "unpublished", "unproven"} {
+						if n := count(r.metrics.proofs.WithLabelValues(result)); n != 0 {
+							t.Errorf("%v proofs in topics, %s: the relay read the row's stream from its beginning and knows", n, result)
+						}
+					}
 				})
 			})
 		}

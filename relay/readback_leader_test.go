@@ -39,6 +39,9 @@ func TestReadback_WaitsForLeadersHoweverLong(t *testing.T) {
 				if n := waitedFor(r); n < 1 {
 					t.Errorf("relay_readback_partitions_waiting = %v, want some", n)
 				}
+				if !r.Status().ReadingBack {
+					t.Error("the start went on although it could read no partition")
+				}
 				if said := strings.Join(r.Status().Problems, "\n"); !strings.Contains(said, "OrderUpdated") {
 					t.Errorf("the problems are %q, want the partitions that are waited for", said)
 				}

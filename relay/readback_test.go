@@ -200,6 +200,50 @@ func TestReadback_WithoutTheRight(t *testing.T) {
 	})
 }
 
+// A topic that could not be read at a start is published to again there; once it can be
+// read, no start repeats anything.
+func TestReadback_AfterTheGrant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrashing(t, 1, nil)
+		defer c.close()
+		var denied atomic.Bool
+		c.cluster.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			c.cluster.KeepControl()
+			if !denied.Load() {
+				return nil, nil, false
+			}
+			resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+			for _, topic := range req.(*kmsg.ListOffsetsRequest).Topics {
+				rt := kmsg.NewListOffsetsResponseTopic()
+				rt.Topic = topic.Topic
+				for _, p := range topic.Partitions {
+					rp := kmsg.NewListOffsetsResponseTopicPartition()
+					rp.Partition, rp.ErrorCode = p.Partition, kerr.TopicAuthorizationFailed.Code
+					rt.Partitions = append(rt.Partitions, rp)
+				}
+				resp.Topics = append(resp.Topics, rt)
+			}
+			return resp, nil, true
+		})
+		c.store.freeze(true) // no checkpoint passes anything
+		c.life(2 * time.Second)
+		denied.Store(true)
+		c.life(2 * time.Second)
+		denied.Store(false)
+		_, repeated := firstSightings(c.consume(modelTopics...))
+		if repeated == 0 {
+			t.Error("nothing is there twice: the start was not denied")
+		}
+		c.life(2 * time.Second)
+		c.store.freeze(false)
+		c.last()
+		if n := c.check(); n != repeated {
+			t.Errorf("%d events are there twice after the grant, want the %d of before", n, repeated)
+		}
+	})
+}
+
 // While the broker is away nothing is published, and the relay says why.
 func TestReadback_WaitsForTheBroker(t *testing.T) {
 	t.Parallel()

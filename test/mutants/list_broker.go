@@ -27,7 +27,7 @@ var brokerMutants = []mutant{
 		old: "pressed || silent >=",
 		new: "pressed && false || silent >=",
 	}),
-	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
+	unit("TestFlow_OneSilentPartitionAloneOpensNoBreaker", mutant{
 		name: "one silent partition opens the breaker", file: "relay/calls.go",
 		old: "		case p.answersOthers(c, now):\n			p.excuse(c)\n",
 		new: "",
@@ -112,5 +112,9 @@ var brokerMutants = []mutant{
 		name: "lost records are not reported", file: "relay/publisher.go",
 		old: "		kgo.ProducerOnDataLossDetected(p.lost),\n",
 		new: "",
+	}),
+	unit("TestReadback_AfterTheGrant", mutant{
+		name: "read-back begins at the ends of the topics", file: "relay/readback_fetch.go",
+		old: "max(since.UnixMilli(), 0)", new: "time.Now().UnixMilli()",
 	}),
 }
