@@ -87,6 +87,20 @@ func TestDocs_LinksLead(t *testing.T) {
 	}
 }
 
+// TestChangelog_EntriesAreShort finds an entry of more than 25 words.
+func TestChangelog_EntriesAreShort(t *testing.T) {
+	t.Parallel()
+	entries := regexp.MustCompile(`(?m)^- (.*(?:\n  .*)*)`).FindAllStringSubmatch(read(t, filepath.Join(root, "CHANGELOG.md")), -1)
+	for _, e := range entries {
+		if words := len(strings.Fields(e[1])); words > 25 {
+			t.Errorf("an entry has %d words, want at most 25: %s", words, e[1])
+		}
+	}
+	if len(entries) == 0 {
+		t.Error("found no entry: the pattern is wrong")
+	}
+}
+
 var (
 	codeSpan = regexp.MustCompile("`([^`\n]+)`")
 	fence    = regexp.MustCompile("(?ms)^```.*?^```")
