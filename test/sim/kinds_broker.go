@@ -44,12 +44,12 @@ var brokerKinds = []*kind{
 		},
 	},
 	{
-		name: "partitions without a leader", most: untilSpan, when: scansRepeatNothing,
+		name: "partitions without a leader", most: untilSpan,
 		begin: func(r *rand.Rand, w *world) func() { return w.takeLeaders(r) },
 	},
 	{
 		// As when the cluster starts together with the relay.
-		name: "no leaders as the relay starts", most: 20 * time.Minute, when: scansRepeatNothing,
+		name: "no leaders as the relay starts", most: 20 * time.Minute,
 		excluding: []string{
 			"relay restarts", "relay crashes", "database frozen", "no leaders as the relay starts", "rows late across a restart",
 		},
@@ -156,10 +156,6 @@ var brokerKinds = []*kind{
 		},
 	},
 }
-
-// scansRepeatNothing leaves out plans in which a relay that the log is outrunning, since
-// one partition stands still, publishes to the others again with each of its scans.
-func scansRepeatNothing(p *plan) bool { return p.LogTTL == 0 || p.ReadBack && !p.Denied }
 
 // takeLeaders takes the leaders of some or all partitions of one or all topics away.
 func (w *world) takeLeaders(r *rand.Rand) (giveBack func()) {

@@ -249,7 +249,7 @@ func (w *world) checkDuplicates(e *evidence) {
 			}
 			// One that the log was outrunning has begun anew, with a scan.
 			for _, s := range e.scans {
-				if s.started.After(all[i].at) && s.started.Before(r.at) {
+				if s.started.After(all[0].at) && s.started.Before(r.at) {
 					ends++
 				}
 			}
