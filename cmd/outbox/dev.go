@@ -126,7 +126,7 @@ lost, double or out of order.`,
 	f.String(flagAdminAddr, adminAddrs["relay"], "address of the admin listener: metrics and readiness of everything in the process; off disables it; --once has none")
 	f.StringVar(&d.apiAddr, "admin-api-addr", "127.0.0.1:8090", "address of the admin API and its console; --once has none")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "how old a change must be before the sweep reads it")
-	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "wait between two reads by the tail of streams that had no rows")
+	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "wait between two reads by the tail reader of streams that had no rows")
 	f.Int("relay-shards", 0, "divide the relay into so many shards, as relay.shards does, all of them in this process; 0 is one relay, alone")
 	f.BoolVar(&d.noHints, "no-hints", false, "do not let the order API tell the relay of each order stored")
 	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")

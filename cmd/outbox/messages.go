@@ -37,7 +37,7 @@ var messageSettings = []setting{
 	{sectionMessages, "topics", messages.DefaultTopics(), "topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never", false},
 	{sectionMessages, "max_bytes", messages.DefaultMaxMessageBytes, "payload, key and headers of one message, at most", false},
 	{sectionMessages, "max_batch_bytes", messages.DefaultMaxBatchBytes, "body of a batch, at most", false},
-	{sectionMessages, "per_second", 0.0, "messages that one client may hand in, a token's owner or an address; twice as many, or one full batch, at once; 0 for any number", false},
+	{sectionMessages, "per_second", 0.0, "messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; 0 for any number", false},
 	{sectionMessages, "bytes_per_second", 0.0, "the same in bytes of payload, key and headers", false},
 }
 

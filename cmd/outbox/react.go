@@ -36,12 +36,12 @@ type reactConfig struct {
 
 // reactSettings are in the table of settings.
 var reactSettings = []setting{
-	{sectionReact, "targets", []string{}, "who can be told of events by react.rules, name=URL each, as in notifications.targets; log is always there and writes them to the log", true},
+	{sectionReact, "targets", []string{}, "targets of react.rules, name=URL each, as in notifications.targets; log always exists and writes events to the log", true},
 	{sectionReact, "webhook_secrets", []string{}, "secrets that sign their webhooks, as in notifications.webhook_secrets", true},
-	{sectionReact, "group", react.DefaultGroup, "what the names of the rules' consumer groups begin with; a dot and the rule's name follow", false},
-	{sectionReact, "keep_delivered", delivery.DefaultKeepDelivered, "how long it is remembered that an event was delivered: so long it can be repeated, and is not delivered twice", false},
+	{sectionReact, "group", react.DefaultGroup, "prefix of the names of the rules' consumer groups; a dot and the rule's name follow", false},
+	{sectionReact, "keep_delivered", delivery.DefaultKeepDelivered, "how long a delivered event is remembered: as long it can be repeated, and is not delivered twice", false},
 	{sectionReact, "keep_failed", delivery.DefaultKeepFailed, "how long a failed delivery is kept", false},
-	{sectionReact, "drain_timeout", react.DefaultDrainTimeout, "how long attempts under way may take after SIGTERM", false},
+	{sectionReact, "drain_timeout", react.DefaultDrainTimeout, "how long attempts in progress may take after SIGTERM", false},
 }
 
 // reactRulesKey is the key of the list of rules. Like the list of tables it has no

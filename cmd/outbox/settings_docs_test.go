@@ -13,8 +13,8 @@ var update = flag.Bool("update", false, "rewrite the generated part of docs/sett
 
 const (
 	settingsPage = "../../docs/settings.md"
-	tableBegin = "<!-- settings -->\n"
-	tableEnd   = "<!-- /settings -->\n"
+	tableBegin   = "<!-- settings -->\n"
+	tableEnd     = "<!-- /settings -->\n"
 )
 
 // TestDocs_ListEverySetting keeps the table in docs/settings.md equal to the

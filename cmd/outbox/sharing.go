@@ -23,8 +23,8 @@ import (
 
 // sharingSettings are in the table of settings.
 var sharingSettings = []setting{
-	{sectionRelay, "shards", 0, "into how many equal parts the work is cut that several instances of this relay share, the same number in all of them; 1 is one that works and others that stand by, 0 an instance that is alone", false},
-	{sectionRelay, "session_timeout", share.DefaultSessionTimeout, "with relay.shards: how long the broker hears nothing of an instance before it gives its shards to others; the broker allows no less than its group.min.session.timeout.ms, 6s unless changed", false},
+	{sectionRelay, "shards", 0, "number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance", false},
+	{sectionRelay, "session_timeout", share.DefaultSessionTimeout, "with relay.shards: time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed", false},
 	{sectionRelay, "rebalance_timeout", share.DefaultRebalanceTimeout, "with relay.shards: how long an instance may take to give up shards; longer than relay.drain_timeout and 15s and a fifth of relay.session_timeout together", false},
 }
 

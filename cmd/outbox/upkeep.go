@@ -51,24 +51,24 @@ type retentionConfig struct {
 }
 
 var upkeepSettings = []setting{
-	{sectionNotifications, "targets", []string{}, "who is told of dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME stand for a URL kept there", true},
-	{sectionNotifications, "webhook_secrets", []string{}, "secrets that sign webhooks, whsec_ and base64, all at once while one is replaced; file: and env: too", true},
+	{sectionNotifications, "targets", []string{}, "targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME refer to a URL stored there", true},
+	{sectionNotifications, "webhook_secrets", []string{}, "secrets that sign webhooks, whsec_ and base64, all of them while one is replaced; file: and env: too", true},
 	{sectionNotifications, "console_url", "", "where the console is, for links in notifications", false},
-	{sectionNotifications, "interval", watch.DefaultInterval, "how often the dead letters are looked at", false},
-	{sectionNotifications, "group_window", watch.DefaultGroupWindow, "how long new dead letters of one error class and event type are gathered before they are told again; -1ns tells of none", false},
-	{sectionNotifications, "samples", watch.DefaultSamples, "how many letters a notification names; -1 is none", false},
+	{sectionNotifications, "interval", watch.DefaultInterval, "how often the dead letters are checked", false},
+	{sectionNotifications, "group_window", watch.DefaultGroupWindow, "minimum interval between notifications for the same error class and event type; -1ns disables them", false},
+	{sectionNotifications, "samples", watch.DefaultSamples, "dead letters that a notification names; -1 is none", false},
 	{sectionNotifications, "backlog", watch.DefaultBacklog, "how many dead letters may be open; -1 is no limit", false},
 	{sectionNotifications, "rate_per_minute", float64(watch.DefaultRatePerMinute), "how many events may become dead letters per minute; -1 is no limit", false},
 	{sectionNotifications, "resolution_rate", watch.DefaultResolutionRate, "share of a day's dead letters that must be resolved, 0 to 1; -1 is no limit", false},
 	{sectionNotifications, "parked_age", watch.DefaultParkedAge, "how long an event may be parked behind a dead letter; -1ns is no limit", false},
-	{sectionNotifications, "repeat", watch.DefaultRepeat, "after how long what still holds is told again; -1ns is never", false},
+	{sectionNotifications, "repeat", watch.DefaultRepeat, "interval between repeated notifications of a lasting condition; -1ns is never", false},
 
 	{sectionRetention, "archive", "", "where old dead letters go: a folder, or file://, s3://, gs:// or azblob:// (those three in builds with -tags cloud); empty keeps all in the database", false},
 	{sectionRetention, "resolved", archive.DefaultResolved, "how long resolved dead letters stay in the database; -1ns is for good", false},
 	{sectionRetention, "failed", archive.DefaultFailed, "how long failed dead letters stay in the database, unless others wait behind them; -1ns is for good", false},
 	{sectionRetention, "keep", archive.DefaultKeep, "how long the archive keeps them; -1ns is for good", false},
 	{sectionRetention, "interval", archive.DefaultInterval, "how often the database is swept", false},
-	{sectionRetention, "rate", float64(archive.DefaultRate), "letters per second that a sweep reads at most", false},
+	{sectionRetention, "rate", float64(archive.DefaultRate), "dead letters per second that a sweep reads at most", false},
 }
 
 // upkeep is what some process does for all: telling people of dead letters, moving

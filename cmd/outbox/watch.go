@@ -19,7 +19,7 @@ type watchConfig struct {
 // watchSettings are in the table of settings.
 var watchSettings = []setting{
 	{sectionWatch, "topics", watch.DefaultTopics(), "topics that clients may read as event streams, with * for any characters; those that begin with _ never", false},
-	{sectionWatch, "buffer", watch.DefaultBuffer, "events that may wait for one watcher before it is dropped", false},
+	{sectionWatch, "buffer", watch.DefaultBuffer, "events that may wait for one client before it is disconnected", false},
 	{sectionWatch, "max_subscriptions", watch.DefaultMaxSubscriptions, "subscriptions of all clients, at most; one client has half of them at most", false},
 }
 
