@@ -12,6 +12,6 @@
 //
 // Every change of a letter is one lightweight transaction that expects the
 // letter's version, and it carries its line of the letter's history.
-// docs/design/dead-letters.md has the states, the tables and why they cannot
-// disagree for long.
+// docs/design/dead-letters.md has the states, the tables and why they
+// converge.
 package dlq
