@@ -2,10 +2,13 @@
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
+COPY devkit/go.mod devkit/go.sum devkit/
+COPY outbox/go.mod outbox/go.sum outbox/
+COPY outbox/kafkarecord/go.mod outbox/kafkarecord/go.sum outbox/kafkarecord/
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /outbox ./cmd/outbox
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/scylla-outbox/scylla-outbox/internal/cli.Version=${VERSION}" -o /outbox ./cmd/outbox
 
 # Nothing but the static binary and the CA certificates; no shell, no root.
 FROM scratch

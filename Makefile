@@ -19,7 +19,13 @@ gotest = ./test/tool $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-s
 # a timeout end the tier. What passes then is named as FLAKY at the end (test/tiers).
 again = $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race)
 
+# The modules of the repository; the root module is the product.
+MODULE  := github.com/scylla-outbox/scylla-outbox
+# The packages of product and devkit. The library is tested alone, with the gocql of its go.mod.
+packages = go list ./... $(MODULE)/devkit/...
+
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X $(MODULE)/internal/cli.Version=$(VERSION)
 FUZZTIME ?= 3000x
 SEEDS ?= 300
 FIRST ?= 1
@@ -30,15 +36,20 @@ help: ## list the targets
 
 .PHONY: dev
 dev: ## run it all: embedded engines, schema, order API, relay, sample orders
-	go run ./cmd/outbox dev
+	go run $(MODULE)/devkit/cmd/outbox-dev run
 
 .PHONY: build
-build: ## build the binary into bin/outbox
-	CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/outbox ./cmd/outbox
+build: ## build bin/outbox and bin/outbox-dev
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox ./cmd/outbox
+	CGO_ENABLED=0 go build -C devkit -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/outbox-dev ./cmd/outbox-dev
+
+.PHONY: build-cloud
+build-cloud: ## build bin/outbox-cloud, which archives to S3, Google Cloud and Azure too
+	CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox-cloud ./cmd/outbox
 
 # Two run side by side; those that wait for processes and timers most stand beside
 # those that compute.
-TIERS := lint test-race test-peers test-go test-fault test-virtual test-browser fuzz-short test-api bench-smoke compose-check vuln alerts cloud-check
+TIERS := lint test-library test-race test-peers test-go test-fault test-virtual test-browser fuzz-short test-api bench-smoke compose-check vuln alerts cloud-check
 
 .PHONY: test
 test: modules ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
@@ -46,25 +57,33 @@ test: modules ## everything CI runs, and how long each part takes (needs a JDK 1
 
 .PHONY: modules
 modules:
-	@./test/retry "go mod download" go mod download
+	@for module in . devkit outbox outbox/kafkarecord; do (cd $$module && $(CURDIR)/test/retry "go mod download in $$module" go mod download) || exit; done
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
-	go test -short ./...
+	go test -short $$($(packages))
+	@$(MAKE) --no-print-directory test-library
 
 .PHONY: test-go
 test-go: ## the Go tests, with all their seeds and sizes; the simulations are test-virtual
-	$(call gotest,pkgname,$(again) --packages "$$(go list ./... | grep -v /test/sim)",-timeout 40m)
+	$(call gotest,pkgname,$(again) --packages "$$($(packages) | grep -v /test/sim)",-timeout 40m)
+
+# The library is what other teams import: it builds and passes with the gocql of its own
+# go.mod, upstream's 1.7.0, and lists at most 20 modules.
+.PHONY: test-library
+test-library: cc ## the library modules, alone: vet, tests under the race detector, number of modules
+	@for module in outbox outbox/kafkarecord; do (cd $$module && echo "module $$module" && go vet ./... && go test -race ./... && \
+		n=$$(go list -m all | wc -l) && { ((n <= 20)) || { echo "$$module lists $$n modules, more than 20" >&2; exit 1; }; }) || exit; done
 
 # Seeds and sizes of -short, since the detector makes all of it ten times slower; and
 # without what runs in other processes, or one goroutine at a time.
 .PHONY: test-race
 test-race: cc ## the Go tests of -short under the race detector
-	./test/detector $(call gotest,pkgname,$(again) --packages "$$(go list ./... | grep -vE '/test/(sim|stories|e2e)')",-race -short -timeout 40m)
+	./test/detector $(call gotest,pkgname,$(again) --packages "$$($(packages) | grep -vE '/test/(sim|stories|e2e)')",-race -short -timeout 40m)
 
 .PHONY: explore
 explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)
-	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$(go list ./... | grep -v /test/sim$$)",-timeout 40m)
+	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$($(packages) | grep -v /test/sim$$)",-timeout 40m)
 
 .PHONY: test-virtual
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 300 seeds
@@ -104,9 +123,9 @@ BENCH ?= --runs 5 --duration 8s --drain 500000 --restart --peers tuned,defaults
 .PHONY: bench
 bench: build ## measure the relay beside the clients alone: the table in docs/performance.md (UPDATE=1 writes it)
 	@if [[ -n "$${UPDATE:-}" ]]; then \
-		bin/outbox bench $(BENCH) -o markdown >bin/bench.md; \
+		bin/outbox-dev bench $(BENCH) -o markdown >bin/bench.md; \
 		./test/readme-table bench docs/performance.md <bin/bench.md; \
-	else bin/outbox bench $(BENCH); fi
+	else bin/outbox-dev bench $(BENCH); fi
 
 BENCHSERVICES ?= --runs 5
 
@@ -114,22 +133,22 @@ BENCHSERVICES ?= --runs 5
 bench-services: build ## measure orders, messages and the schedule beside the client alone: the tables in docs/performance.md (UPDATE=1)
 	@for what in orders messages schedule; do \
 		if [[ -n "$${UPDATE:-}" ]]; then \
-			bin/outbox bench $$what $(BENCHSERVICES) -o markdown >bin/bench.md; \
+			bin/outbox-dev bench $$what $(BENCHSERVICES) -o markdown >bin/bench.md; \
 			./test/readme-table bench-$$what docs/performance.md <bin/bench.md; \
-		else bin/outbox bench $$what $(BENCHSERVICES); fi; \
+		else bin/outbox-dev bench $$what $(BENCHSERVICES); fi; \
 	done
 
 .PHONY: bench-million
 bench-million: build ## a million messages for later: the relay's memory and how late it is (WAITING=20000 for short)
-	bin/outbox bench schedule --waiting $${WAITING:-1000000}
+	bin/outbox-dev bench schedule --waiting $${WAITING:-1000000}
 
 .PHONY: bench-go
 bench-go: ## the Go benchmarks
-	go test -run '^$$' -bench . -benchmem ./...
+	go test -run '^$$' -bench . -benchmem $$($(packages))
 
 .PHONY: bench-smoke
 bench-smoke: ## every Go benchmark once, so that they keep working
-	go test -vet=off -run '^$$' -bench . -benchtime 1x ./... | { grep --line-buffered -vE '^(\?|PASS$$|ok .*\[no tests to run\])' || true; }
+	go test -vet=off -run '^$$' -bench . -benchtime 1x $$($(packages)) | { grep --line-buffered -vE '^(\?|PASS$$|ok .*\[no tests to run\])' || true; }
 
 .PHONY: prose
 prose: cc ## the glossary's words in README, CHANGELOG and docs, by Vale (needs a C compiler)
@@ -139,8 +158,8 @@ prose: cc ## the glossary's words in README, CHANGELOG and docs, by Vale (needs 
 .PHONY: lint
 lint: prose ## gofumpt, go vet, staticcheck, prose
 	@out=$$(./test/tool $(GOFUMPT) -l $$(git ls-files '*.go')); if [[ -n $$out ]]; then echo "not gofumpt-formatted (make fmt):"; echo "$$out"; exit 1; fi
-	go vet -tags 'peers fault browser' ./...
-	./test/tool $(STATICCHECK) -tags 'peers,fault,browser' ./...
+	go vet -tags 'peers fault browser' $$($(packages))
+	./test/tool $(STATICCHECK) -tags 'peers,fault,browser' $$($(packages))
 
 .PHONY: alerts
 alerts: ## test the alert rules, and read the dashboard's queries, with promtool
@@ -152,7 +171,7 @@ test-million: ## a million dead letters: each listing's p95, and the memory (LET
 	DLQ_LETTERS=$${LETTERS:-1000000} go test ./dlq -run TestStore_ManyLetters -v -count=1 -timeout 2h
 
 .PHONY: cloud-check
-cloud-check: ## compile the archives at S3, Google Cloud and Azure, which make build links
+cloud-check: ## compile the archives at S3, Google Cloud and Azure, which make build-cloud links
 	go vet -tags cloud ./dlq/archive/cloud
 
 .PHONY: fmt

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
 func (b *bundle) requested(t testing.TB) []Request {

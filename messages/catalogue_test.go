@@ -35,7 +35,7 @@ func TestProblems_AreInTheCatalogue(t *testing.T) {
 	doc := request(t, srv.Handler(), "GET", "/openapi.json", "").text
 	urn := regexp.MustCompile(`urn:scylla-outbox:problem:[a-z-]+`)
 	found := 0
-	for _, file := range []string{"problem.go", "../internal/httpapi/types.go", "../client/problem.go"} {
+	for _, file := range []string{"problem.go", "../internal/httpapi/types.go", "../outbox/client/problem.go"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

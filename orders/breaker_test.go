@@ -13,10 +13,10 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
 
 // Open, it keeps requests from the database and answers at once; when the

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Create stores an order and its OrderCreated event, both or neither. Repeated with

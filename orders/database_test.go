@@ -8,11 +8,11 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // bundle is a service on a node in memory.

@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/ext"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 const (
@@ -77,7 +77,7 @@ func compile(text string) (*expression, error) {
 
 // holds evaluates the expression. An error says that it cannot be decided for this
 // event: a field is missing, is of another type, or it costs too much.
-func (x *expression) holds(e *record.Event) (bool, error) {
+func (x *expression) holds(e *kafkarecord.Event) (bool, error) {
 	out, _, err := x.program.Eval(variables(e))
 	if err != nil {
 		return false, err
@@ -90,7 +90,7 @@ func (x *expression) holds(e *record.Event) (bool, error) {
 }
 
 // variables are the event's, by name. The payload is read when it is asked for.
-func variables(e *record.Event) map[string]any {
+func variables(e *kafkarecord.Event) map[string]any {
 	headers := e.Headers
 	if headers == nil {
 		headers = map[string]string{}
@@ -114,7 +114,7 @@ func variables(e *record.Event) map[string]any {
 }
 
 // happened is when the event did; when it came to its topic, if it does not say.
-func happened(e *record.Event) time.Time {
+func happened(e *kafkarecord.Event) time.Time {
 	if t, err := time.Parse(time.RFC3339Nano, e.Time); err == nil {
 		return t
 	}

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/notify"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 // Event is what a plugin gets. Plugins must not change what it refers to.
 type Event struct {
-	record.Event
+	kafkarecord.Event
 	// Rule is the name of the rule that matched.
 	Rule string
 	// DeliveryID is the same for every attempt, after a crash too: what a plugin does

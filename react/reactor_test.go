@@ -13,8 +13,8 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 )
 
 func TestReactor_EachEventOnceToWhomItIsFor(t *testing.T) {
@@ -229,7 +229,7 @@ func TestReactor_OrderOfAnAggregate(t *testing.T) {
 	})
 }
 
-func number(e *record.Event) int {
+func number(e *kafkarecord.Event) int {
 	n, _ := strconv.Atoi(strings.Trim(string(e.Data), `{}"n:`))
 	return n
 }

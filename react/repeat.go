@@ -7,8 +7,8 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 )
 
 // repeatsAtOnce is how many deliveries to be repeated are looked at at once.
@@ -80,7 +80,7 @@ func (r *runner) repeat(ctx context.Context, a delivery.Asked) {
 		r.metrics.unsaved.Inc()
 		return
 	}
-	e := record.Decode(d.Record())
+	e := kafkarecord.Decode(d.Record())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.partitions[topicPartition{a.Topic, a.Partition}]

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/notify"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 // Defaults of Rule.
@@ -187,7 +187,7 @@ func (c *Config) pluginOf(r *Rule) (Plugin, error) {
 
 // matches tells whether the event is for the rule's plugin. An error says that this
 // cannot be decided.
-func (r *compiled) matches(e *record.Event) (ok bool, err error) {
+func (r *compiled) matches(e *kafkarecord.Event) (ok bool, err error) {
 	if len(r.Types) > 0 && !slices.ContainsFunc(r.Types, func(p string) bool { ok, _ := path.Match(p, e.Type); return ok }) {
 		return false, nil
 	}
@@ -201,7 +201,7 @@ func (r *compiled) matches(e *record.Event) (ok bool, err error) {
 
 // canHandle asks the plugin. One that panics gets the event, so that the failure is
 // seen.
-func (r *compiled) canHandle(e *record.Event) (ok bool) {
+func (r *compiled) canHandle(e *kafkarecord.Event) (ok bool) {
 	defer func() {
 		if recover() != nil {
 			ok = true
@@ -211,7 +211,7 @@ func (r *compiled) canHandle(e *record.Event) (ok bool) {
 }
 
 // lane is what an event shares with those that it must not pass.
-func (r *compiled) lane(e *record.Event) string {
+func (r *compiled) lane(e *kafkarecord.Event) string {
 	if r.Order == OrderNone {
 		return ""
 	}

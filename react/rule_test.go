@@ -10,12 +10,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 )
 
-func testEvent() record.Event {
-	return record.Event{
+func testEvent() kafkarecord.Event {
+	return kafkarecord.Event{
 		Topic: "OrderCreated", Partition: 3, Offset: 41, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Key: "order-1", ID: "e-1", Type: "OrderCreated",
 		AggregateID: "order-1", AggregateType: "order", Sequence: 7, Time: "2026-01-02T03:04:04.5Z", ContentType: "application/json",
 		Headers: map[string]string{"region": "eu"},
@@ -57,7 +57,7 @@ func TestExpression_OverTheEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := record.Decode(&kgo.Record{Value: []byte("hello"), Timestamp: time.Now(), Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte("text/plain")}}})
+	plain := kafkarecord.Decode(&kgo.Record{Value: []byte("hello"), Timestamp: time.Now(), Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte("text/plain")}}})
 	if got, err := x.holds(&plain); !got || err != nil {
 		t.Errorf("of a text: %v, %v", got, err)
 	}
@@ -96,7 +96,7 @@ func TestExpression_ErrorsSayWhere(t *testing.T) {
 func TestExpression_CostIsBounded(t *testing.T) {
 	t.Parallel()
 	list := "[" + strings.Repeat("1,", 2000) + "1]"
-	e := record.Event{Data: json.RawMessage(`{"l":` + list + `}`)}
+	e := kafkarecord.Event{Data: json.RawMessage(`{"l":` + list + `}`)}
 	x, err := compile(`data.l.all(a, data.l.all(b, data.l.all(c, a + b + c > 0.0)))`)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestNotice_SaysWhatTheRuleSays(t *testing.T) {
 	t.Parallel()
 	target := new(messages)
 	c := Config{Targets: map[string]notify.Target{"ops": target}}
-	send := func(r Rule, e record.Event) (notify.Message, error) {
+	send := func(r Rule, e kafkarecord.Event) (notify.Message, error) {
 		t.Helper()
 		r.Name, r.Topics, r.To = "big", []string{"*"}, "ops"
 		one, err := c.compileRule(r)
@@ -227,7 +227,7 @@ func FuzzRule(f *testing.F) {
 	f.Add(`headers.size() == 0 && time <= at`, `{{with $x := .headers}}{{$x.y}}{{end}}`, []byte("\xff"))
 	f.Add(`data.map(x, [x, x])[0][0] == null`, `{{json .data}}{{$.topic}}`, []byte(`[null]`))
 	f.Fuzz(func(t *testing.T, when, words string, payload []byte) {
-		e := record.Decode(&kgo.Record{Value: payload, Timestamp: time.Now()})
+		e := kafkarecord.Decode(&kgo.Record{Value: payload, Timestamp: time.Now()})
 		if x, err := compile(when); err == nil {
 			_, _ = x.holds(&e) // that it comes back is enough
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 )
 
 // runner carries the events of one rule.
@@ -60,7 +60,7 @@ type partition struct {
 // job is a delivery under way.
 type job struct {
 	*delivery.Delivery
-	event record.Event
+	event kafkarecord.Event
 	place *place // nil for one that is repeated
 	err   error  // that of the rule, which could not decide
 	lane  string
@@ -191,7 +191,7 @@ func (r *runner) awaitRoom(ctx context.Context) int {
 // take begins the delivery of a record, if it is for this rule.
 func (r *runner) take(rec *kgo.Record) {
 	r.metrics.records.Inc()
-	e := record.Decode(rec)
+	e := kafkarecord.Decode(rec)
 	ok, err := r.rule.matches(&e)
 	r.mu.Lock()
 	defer r.mu.Unlock()

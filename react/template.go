@@ -10,7 +10,7 @@ import (
 	"text/template"
 	"text/template/parse"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 const (
@@ -45,7 +45,7 @@ func parseText(name, of string) (*text, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := view(&record.Event{}, "")
+	known := view(&kafkarecord.Event{}, "")
 	var unknown []string
 	walk(t.Root, true, func(field string) {
 		if _, ok := known[field]; !ok && !slices.Contains(unknown, field) {
@@ -60,7 +60,7 @@ func parseText(name, of string) (*text, error) {
 }
 
 // view is the event by the names that its JSON has.
-func view(e *record.Event, rule string) map[string]any {
+func view(e *kafkarecord.Event, rule string) map[string]any {
 	v := map[string]any{
 		"topic": e.Topic, "partition": e.Partition, "offset": e.Offset, "at": e.At, "key": e.Key, "event_id": e.ID, "event_type": e.Type,
 		"aggregate_id": e.AggregateID, "aggregate_type": e.AggregateType, "sequence": e.Sequence, "time": e.Time, "content_type": e.ContentType,

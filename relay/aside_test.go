@@ -8,7 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 )
 
 // A writer that leaves every second number out delays its own events by seconds at first,

@@ -11,8 +11,8 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // olderRows are the rows of the outbox table that a scan has still to hand on,

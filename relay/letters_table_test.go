@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Two tables that number their events from 1 have the same ids. The letter of one is

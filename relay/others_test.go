@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 )
 
 // Who lives is told by its row changing, not by its clock.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 )
 
 // The position of a relay follows its sweep; it is not known before the first start, nor

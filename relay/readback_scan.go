@@ -9,7 +9,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // topicEvent is what read-back wants of a record.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // saveTimeout bounds saving the checkpoints when the reader has ended.

@@ -7,9 +7,9 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // answers waits until all requests have a final answer or time is up, and

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // errNotRead calls off the replay of a row that could not be read again, because

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // findTable learns what columns the outbox table has, however long the database

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 )
 
 // logged makes the relay log to a buffer.

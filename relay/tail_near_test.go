@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 )
 
 // Events that arrive faster than the bound allows are reported while they are still

@@ -8,7 +8,7 @@ import (
 
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // maxTailHeld is how many rows a group holds. Beyond it they go out earlier than

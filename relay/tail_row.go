@@ -10,7 +10,7 @@ import (
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // logKey names a row of the log: the low bits of a cdc$time are random, so two

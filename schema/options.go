@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Defaults of Options.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 // shared is one record for all its watchers: it is made an event, and JSON, once.
@@ -38,7 +38,7 @@ func newShared(r *kgo.Record) *shared {
 // JSON is the event as it is sent. It is safe for concurrent use.
 func (s *shared) JSON() []byte {
 	s.once.Do(func() {
-		e := record.Decode(s.record)
+		e := kafkarecord.Decode(s.record)
 		s.json, _ = json.Marshal(&e) // texts, numbers and valid JSON are always marshalled
 	})
 	return s.json

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
 // The admin API has what an operator does with orders and messages, with its own
@@ -28,33 +29,33 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, line, _ := strings.Cut(strings.Replace(string(other), "ann", "vic", 1), "tokens:\n")
-	c, err := testConfig(t, string(yaml)+line, nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--admin-api-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
+	c, err := configOf(t, string(yaml)+line, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-api-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	reg := newRegistry()
+	reg := app.NewRegistry()
 	c.Messages.Topics = []string{"reminders", "late"}
-	orders, err := startOrders(t.Context(), c, b.session, reg, log, c.HTTP.listen)
+	orders, err := app.StartOrders(t.Context(), c, b.session, reg, log, c.HTTP.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := orders.shutdown(); err != nil {
+		if err := orders.Shutdown(); err != nil {
 			t.Error(err)
 		}
 	}()
-	gate, err := c.Admin.gate(log)
+	gate, err := c.Admin.Gate(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As outbox dev has them: one registry, one set of services.
-	a, err := startAdmin(t.Context(), c, gate, b.session, orders.services, reg, log, c.Admin.listen)
+	// As outbox-dev run has them: one registry, one set of services.
+	a, err := app.StartAdmin(t.Context(), c, gate, b.session, orders.Services, reg, log, c.Admin.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := a.shutdown(); err != nil {
+		if err := a.Shutdown(); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -84,14 +85,14 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		}
 		return resp.StatusCode, resp.Header, v
 	}
-	_, _, order := ask("", "POST", orders.addr+"/v1/orders", `{"customer_id":"17850","country":"Finland","currency":"EUR","lines":[{"sku":"71053","quantity":2,"unit_price":"3.39"}]}`)
-	_, _, message := ask("", "POST", orders.addr+"/v1/messages", `{"topic":"reminders","key":"customer-42","payload":1,"delay":"1h"}`)
-	one, two := a.addr+"/v1/orders/"+order["id"].(string), a.addr+"/v1/messages/"+message["id"].(string)
+	_, _, order := ask("", "POST", orders.Addr+"/v1/orders", `{"customer_id":"17850","country":"Finland","currency":"EUR","lines":[{"sku":"71053","quantity":2,"unit_price":"3.39"}]}`)
+	_, _, message := ask("", "POST", orders.Addr+"/v1/messages", `{"topic":"reminders","key":"customer-42","payload":1,"delay":"1h"}`)
+	one, two := a.Addr+"/v1/orders/"+order["id"].(string), a.Addr+"/v1/messages/"+message["id"].(string)
 
-	if code, _, list := ask(viewer, "GET", a.addr+"/v1/orders?customer_id=17850", ""); code != 200 || len(list["orders"].([]any)) != 1 {
+	if code, _, list := ask(viewer, "GET", a.Addr+"/v1/orders?customer_id=17850", ""); code != 200 || len(list["orders"].([]any)) != 1 {
 		t.Errorf("list of orders = %d %v", code, list)
 	}
-	if code, _, list := ask(viewer, "GET", a.addr+"/v1/messages?state=scheduled&key=customer-42", ""); code != 200 || len(list["messages"].([]any)) != 1 {
+	if code, _, list := ask(viewer, "GET", a.Addr+"/v1/messages?state=scheduled&key=customer-42", ""); code != 200 || len(list["messages"].([]any)) != 1 {
 		t.Errorf("list of messages = %d %v", code, list)
 	}
 	for _, change := range [][2]string{{"POST", one + "/confirm"}, {"POST", one + "/cancel"}, {"DELETE", two}, {"POST", two + "/release"}} {
@@ -120,7 +121,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", two+"/release", ""); code != 409 || p["state"] != "cancelled" {
 		t.Errorf("release of what was taken back = %d %v", code, p)
 	}
-	_, _, audit := ask(viewer, "GET", a.addr+"/v1/dlq/audit", "")
+	_, _, audit := ask(viewer, "GET", a.Addr+"/v1/dlq/audit", "")
 	var got []string
 	for _, l := range audit["lines"].([]any) {
 		m := l.(map[string]any)
@@ -134,9 +135,9 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	}
 	// Many at once: what a dry run says is not in the audit, what is done is.
 	for range 3 {
-		ask("", "POST", orders.addr+"/v1/messages", `{"topic":"late","payload":"hunter2","delay":"1h"}`)
+		ask("", "POST", orders.Addr+"/v1/messages", `{"topic":"late","payload":"hunter2","delay":"1h"}`)
 	}
-	many := a.addr + "/v1/scheduled/release"
+	many := a.Addr + "/v1/scheduled/release"
 	const body = `{"filter":{"topic":"late"},"dry_run":false}`
 	if code, _, _ := ask(viewer, "POST", many, body); code != 403 {
 		t.Errorf("release of many by a viewer = %d", code)
@@ -145,7 +146,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", many, "\xb4]4\xff"); code != 400 {
 		t.Errorf("a body that is no JSON = %d %v", code, p)
 	}
-	if code, _, p := ask(secret, "POST", a.addr+"/v1/messages/%FF/release", ""); code != 422 {
+	if code, _, p := ask(secret, "POST", a.Addr+"/v1/messages/%FF/release", ""); code != 422 {
 		t.Errorf("an id that is no text = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", many, strings.Replace(body, "false", "true", 1)); code != 200 || p["preview"].(map[string]any)["messages"] != 3.0 || p["result"] != nil {
@@ -154,16 +155,16 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", many, body, api.ReasonHeader, "INC-7"); code != 200 || p["result"].(map[string]any)["changed"] != 3.0 || p["next"] != nil {
 		t.Errorf("release of many = %d %v", code, p)
 	}
-	if code, _, p := ask(secret, "POST", a.addr+"/v1/scheduled/cancel", `{"filter":{}}`); code != 422 {
+	if code, _, p := ask(secret, "POST", a.Addr+"/v1/scheduled/cancel", `{"filter":{}}`); code != 422 {
 		t.Errorf("cancel of whatever = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", many, `{"filter":{"topic":"`+strings.Repeat("x", 9000)+`"}}`); code != 413 {
 		t.Errorf("a body that the audit has no room for = %d %v", code, p)
 	}
-	if code, _, p := ask("", "POST", orders.addr+"/v1/scheduled/release", body); code < 400 {
+	if code, _, p := ask("", "POST", orders.Addr+"/v1/scheduled/release", body); code < 400 {
 		t.Errorf("the callers' API released many: %d %v", code, p)
 	}
-	_, _, audit = ask(viewer, "GET", a.addr+"/v1/dlq/audit", "")
+	_, _, audit = ask(viewer, "GET", a.Addr+"/v1/dlq/audit", "")
 	lines := audit["lines"].([]any)
 	refused, done := lines[0].(map[string]any), lines[1].(map[string]any)
 	if len(lines) != len(got)+4 || refused["action"] != "cancel-messages" || refused["state"] != "refused" || done["action"] != "release-messages" || done["state"] != "done" ||
@@ -171,11 +172,11 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		t.Errorf("the audit has %v and %v", done, refused)
 	}
 	for _, path := range []string{"/v1/orders", "/v1/messages"} {
-		if code, _, _ := ask(secret, "POST", a.addr+path, "{}"); code != 405 {
+		if code, _, _ := ask(secret, "POST", a.Addr+path, "{}"); code != 405 {
 			t.Errorf("POST %s = %d: the admin API makes nothing", path, code)
 		}
 	}
-	_, _, doc := ask("", "GET", a.addr+"/openapi.json", "")
+	_, _, doc := ask("", "GET", a.Addr+"/openapi.json", "")
 	paths := doc["paths"].(map[string]any)
 	for _, path := range []string{"/v1/orders/{id}/ship", "/v1/messages/{id}", "/v1/dlq/letters"} {
 		if paths[path] == nil {

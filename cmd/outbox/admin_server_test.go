@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
 // waitingRelay starts a relay whose database is away. ended delivers its error, once.
 func waitingRelay(t *testing.T) (addr string, stop func(), ended <-chan error) {
 	t.Helper()
 	addr = freeAddr(t)
-	c, err := testConfig(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--kafka-seeds", "127.0.0.1:1")
+	c, err := configOf(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--kafka-seeds", "127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +30,7 @@ func waitingRelay(t *testing.T) (addr string, stop func(), ended <-chan error) {
 	cmd.SetContext(ctx)
 	cmd.SetErr(io.Discard)
 	end := make(chan error, 1)
-	go func() { end <- runRelay(cmd, c, time.Time{}) }()
+	go func() { end <- app.RunRelay(cmd, c, time.Time{}) }()
 	return addr, stop, end
 }
 

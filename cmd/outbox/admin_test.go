@@ -16,6 +16,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -23,7 +25,7 @@ import (
 func token(t *testing.T, role string) (secret, file string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	if code := run([]string{"token", "ann", "--role", role}, &out, &errOut); code != exitOK {
+	if code := run([]string{"token", "ann", "--role", role}, &out, &errOut); code != cli.ExitOK {
 		t.Fatalf("exit status %d: %s", code, errOut.String())
 	}
 	secret, entry, ok := strings.Cut(strings.TrimSpace(out.String()), "\n")
@@ -47,27 +49,27 @@ func TestAdmin_TokenIsLetIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := testConfig(t, string(yaml), nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--admin-api-addr", "127.0.0.1:0")
+	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-api-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	gate, err := c.Admin.gate(log)
+	gate, err := c.Admin.Gate(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := startAdmin(t.Context(), c, gate, b.session, nil, newRegistry(), log, c.Admin.listen)
+	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(), log, c.Admin.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := a.shutdown(); err != nil {
+		if err := a.Shutdown(); err != nil {
 			t.Error(err)
 		}
 	})
 	get := func(path, secret string) (int, []byte) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.addr+path, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.Addr+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +99,7 @@ func TestAdmin_TokenIsLetIn(t *testing.T) {
 	}
 
 	// What a relay writes is what the API describes, to the last field.
-	conf, err := c.relayConfig()
+	conf, err := c.RelayConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,12 +149,12 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 		{"OIDC in the clear", []string{"admin", "--config", file, "--admin-oidc-issuer", "http://id.example.com", "--admin-oidc-audience", "x"}, "https"},
 	} {
 		var out, errOut bytes.Buffer
-		if code := run(tt.args, &out, &errOut); code != exitUsage || !strings.Contains(errOut.String(), tt.want) {
+		if code := run(tt.args, &out, &errOut); code != cli.ExitUsage || !strings.Contains(errOut.String(), tt.want) {
 			t.Errorf("%s: exit status %d: %s", tt.name, code, errOut.String())
 		}
 	}
-	c := adminConfig{APIAddr: "0.0.0.0:0"}
-	if _, err := c.listen(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), access.ErrInClear.Error()) {
+	c := app.AdminConfig{APIAddr: "0.0.0.0:0"}
+	if _, err := c.Listen(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), access.ErrInClear.Error()) {
 		t.Errorf("listening everywhere without TLS: %v", err)
 	}
 }
@@ -165,12 +167,12 @@ func TestConfig_TokensReadTheSameForBothServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := testConfig(t, string(text)+strings.Replace(string(text), "admin:", "http:", 1), nil)
+	c, err := configOf(t, string(text)+strings.Replace(string(text), "admin:", "http:", 1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	for name, gate := range map[string]func(*slog.Logger) (*access.Gate, error){"http": c.HTTP.gate, "admin": c.Admin.gate} {
+	for name, gate := range map[string]func(*slog.Logger) (*access.Gate, error){"http": c.HTTP.Gate, "admin": c.Admin.Gate} {
 		g, err := gate(log)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -181,7 +183,7 @@ func TestConfig_TokensReadTheSameForBothServers(t *testing.T) {
 	}
 	for _, bad := range []string{"x", "a:viewer", "a:rolle:sha256:00", secret, "a:admin:" + secret} {
 		for key, gate := range map[string]func(*slog.Logger) (*access.Gate, error){
-			"http.tokens": (&httpConfig{Tokens: []string{bad}, TokenRate: 1}).gate, "admin.tokens": (&adminConfig{Tokens: []string{bad}}).gate,
+			"http.tokens": (&app.HTTPConfig{Tokens: []string{bad}, TokenRate: 1}).Gate, "admin.tokens": (&app.AdminConfig{Tokens: []string{bad}}).Gate,
 		} {
 			if _, err := gate(log); err == nil || !strings.Contains(err.Error(), key) || strings.Contains(err.Error(), secret) {
 				t.Errorf("%s: %q: %v, want it to name the setting and no token", key, bad, err)

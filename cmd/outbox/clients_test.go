@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
@@ -25,19 +26,19 @@ func TestClients_HalfALogin(t *testing.T) {
 		"kafka: {sasl: plain, username: relay}":     "",
 		"scylla: {username: relay, password: hush}": "",
 	} {
-		c, err := testConfig(t, file, nil)
+		c, err := configOf(t, file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, kafka := c.Kafka.options()
-		_, scylla := c.Scylla.cluster("")
+		_, kafka := c.Kafka.Options()
+		_, scylla := c.Scylla.Cluster("")
 		err = errors.Join(kafka, scylla)
 		switch {
 		case want == "":
 			if err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
-		case err == nil || !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush"):
+		case err == nil || !errors.As(err, new(cli.UsageError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush"):
 			t.Errorf("%s: %v, want %s named", file, err, want)
 		}
 	}
@@ -56,28 +57,28 @@ func TestSessionOnceUp_AsksWhetherSomebodyListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := setupDLQ(t)
-	c, err := testConfig(t, "", nil, "--scylla-hosts", nobody)
+	c, err := configOf(t, "", nil, "--scylla-hosts", nobody)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var waited []error
-	c.Scylla.waits = func(err error) {
+	c.Scylla.Waits = func(err error) {
 		if waited = append(waited, err); len(waited) == 2 {
-			c.Scylla.Hosts[0] = b.e.cqlAddr // the third time it is there
+			c.Scylla.Hosts[0] = b.e.CQLAddr // the third time it is there
 		}
 	}
-	s, err := c.Scylla.sessionOnceUp(ctx, "", slog.New(slog.DiscardHandler))
+	s, err := c.Scylla.SessionOnceUp(ctx, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sessions.Close(s)
-	if len(waited) != 2 || !strings.Contains(waited[0].Error(), "session") || !strings.HasSuffix(waited[1].Error(), "connection refused") || hintOf(waited[1]) == "" {
+	if len(waited) != 2 || !strings.Contains(waited[0].Error(), "session") || !strings.HasSuffix(waited[1].Error(), "connection refused") || cli.HintOf(waited[1]) == "" {
 		t.Errorf("it waited because of %q, want a session and a host that refused", waited)
 	}
 	cancel()
-	if err := c.Scylla.listening(ctx); !errors.Is(err, context.Canceled) {
+	if err := c.Scylla.Listening(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("listening() when it is to stop: %v", err)
 	}
 }
@@ -85,11 +86,11 @@ func TestSessionOnceUp_AsksWhetherSomebodyListens(t *testing.T) {
 // Writes have the database's time: see docs/design/README.md, Clocks and write timestamps.
 func TestClocks_SessionsHaveTheDatabasesTime(t *testing.T) {
 	t.Parallel()
-	c, err := testConfig(t, "", nil)
+	c, err := configOf(t, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cluster, err := c.Scylla.cluster(""); err != nil || cluster.DefaultTimestamp {
+	if cluster, err := c.Scylla.Cluster(""); err != nil || cluster.DefaultTimestamp {
 		t.Errorf("cluster() = %+v, %v: the driver would write the time of its host", cluster, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
 // composeFile is the part of docker-compose.yml that the tests read.
@@ -35,12 +36,12 @@ func readCompose(t *testing.T) composeFile {
 }
 
 // composeConfig is the configuration of one of the file's services.
-func composeConfig(t *testing.T, name string) *config {
+func composeConfig(t *testing.T, name string) *app.Config {
 	t.Helper()
 	service := readCompose(t).Services[name]
 	cmd := &cobra.Command{}
-	addFlags(cmd)
-	c, err := loadConfigFrom("", func(k string) (string, bool) { v, ok := service.Environment[k]; return v, ok }, cmd.Flags())
+	app.AddFlags(cmd)
+	c, err := app.LoadConfigFrom("", func(k string) (string, bool) { v, ok := service.Environment[k]; return v, ok }, cmd.Flags())
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -55,7 +56,7 @@ func TestCompose_OrdersRefuseForeignHosts(t *testing.T) {
 	if len(c.HTTP.Tokens) > 0 {
 		t.Fatal("docker-compose.yml has tokens; this test is about an API without")
 	}
-	hosts, err := c.HTTP.hosts()
+	hosts, err := c.HTTP.AllowedHosts()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func TestCompose_NamesSettings(t *testing.T) {
 	t.Parallel()
 	for name, service := range readCompose(t).Services {
 		for variable := range service.Environment {
-			if slices.Contains(strangers([]string{variable + "="}), variable) {
+			if slices.Contains(app.Strangers([]string{variable + "="}), variable) {
 				t.Errorf("%s: %s is the variable of no setting", name, variable)
 			}
 		}

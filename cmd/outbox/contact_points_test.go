@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 func TestContactPoints(t *testing.T) {
@@ -46,9 +49,9 @@ func TestContactPoints(t *testing.T) {
 		if tt.in != "" {
 			in = strings.Split(tt.in, ",")
 		}
-		hosts, port, err := contactPoints(in)
+		hosts, port, err := app.ContactPoints(in)
 		if tt.bad != "" {
-			if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), tt.bad) {
+			if !errors.As(err, new(cli.UsageError)) || !strings.Contains(err.Error(), tt.bad) {
 				t.Errorf("contactPoints(%q) = %v, want %q", tt.in, err, tt.bad)
 			}
 			continue
@@ -88,9 +91,9 @@ var commandArguments = map[string][]string{
 	"scheduled release":   {"--all"},
 }
 
-// noDatabase are commands that start a database of their own, or need none.
+// noDatabase are commands that need no database.
 var noDatabase = []string{
-	"schema print", "dlq archive show", "bench", "bench messages", "bench orders", "bench peer", "bench schedule", "bench serve",
+	"schema print", "dlq archive show",
 }
 
 // Every command that reads scylla.hosts dials port 9042 of a host without a port, and
@@ -198,14 +201,14 @@ func (w *watched) seen() bool { return strings.Contains(w.text(), w.want) }
 // The addresses in errors and reports are those dialed.
 func TestContactPoints_InReports(t *testing.T) {
 	t.Parallel()
-	c, err := testConfig(t, "", map[string]string{"OUTBOX_SCYLLA_HOSTS": "scylla,::1"})
+	c, err := configOf(t, "", map[string]string{"OUTBOX_SCYLLA_HOSTS": "scylla,::1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.Scylla.addresses(), "scylla:9042, [::1]:9042"; got != want {
+	if got, want := c.Scylla.Addresses(), "scylla:9042, [::1]:9042"; got != want {
 		t.Errorf("addresses() = %q, want %q", got, want)
 	}
-	cluster, err := c.Scylla.cluster("")
+	cluster, err := c.Scylla.Cluster("")
 	if err != nil || cluster.Port != 9042 || fmt.Sprint(cluster.Hosts) != "[scylla ::1]" {
 		t.Errorf("the driver is given %v and port %d, %v", cluster.Hosts, cluster.Port, err)
 	}

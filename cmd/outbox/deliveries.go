@@ -9,6 +9,8 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
@@ -30,47 +32,47 @@ failed. What was not tried yet is the lag of the rule's consumer group.`,
 
 // deliveriesFilter are the flags that say which deliveries.
 type deliveriesFilter struct {
-	listing
+	cli.Listing
 	rule, plugin, state, event string
 }
 
-func (f *deliveriesFilter) addFlags(cmd *cobra.Command, limit int) {
+func (f *deliveriesFilter) AddFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.rule, "rule", "", "deliveries of this rule")
 	fl.StringVar(&f.plugin, "plugin", "", "deliveries to this target or plugin")
 	fl.StringVar(&f.state, "state", "", "deliveries that are pending, failed or delivered")
 	fl.StringVar(&f.event, "event", "", "deliveries of the event with this id")
-	f.listing.addFlags(cmd, "deliveries", "began", limit)
+	f.Listing.AddFlags(cmd, "deliveries", "began", limit)
 }
 
 // filter is what the flags say.
 func (f *deliveriesFilter) filter(now time.Time) (out delivery.Filter, err error) {
 	out = delivery.Filter{Rule: f.rule, Plugin: f.plugin, State: delivery.State(f.state), Event: f.event}
 	if f.state != "" {
-		if err := oneOf("state", f.state, string(delivery.Pending), string(delivery.Failed), string(delivery.Delivered)); err != nil {
+		if err := cli.OneOf("state", f.state, string(delivery.Pending), string(delivery.Failed), string(delivery.Delivered)); err != nil {
 			return out, err
 		}
 	}
-	out.Since, out.Until, err = f.span(now)
+	out.Since, out.Until, err = f.Span(now)
 	return out, err
 }
 
 func (f *deliveriesFilter) empty() bool {
-	return f.rule == "" && f.plugin == "" && f.state == "" && f.event == "" && f.start == "" && f.end == ""
+	return f.rule == "" && f.plugin == "" && f.state == "" && f.event == "" && f.Start == "" && f.End == ""
 }
 
 // withDeliveries runs f with the store of the command's configuration.
 func withDeliveries(cmd *cobra.Command, f func(*delivery.Store) error) error {
-	c, err := loadConfig(cmd)
+	c, err := app.LoadConfig(cmd)
 	if err != nil {
 		return err
 	}
-	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	session, err := c.Scylla.Session(c.Scylla.Keyspace)
 	if err != nil {
 		return err
 	}
 	defer sessions.Close(session)
-	s, err := c.deliveries(session)
+	s, err := c.Deliveries(session)
 	if err != nil {
 		return err
 	}
@@ -100,39 +102,39 @@ func newDeliveriesListCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.filter(time.Now())
 			if err == nil {
-				err = checkOutput(output)
+				err = cli.CheckOutput(output)
 			}
 			if err != nil {
 				return err
 			}
 			return withDeliveries(cmd, func(s *delivery.Store) error {
-				found, more, err := listDeliveries(cmd, s, filter, f.limit)
+				found, more, err := listDeliveries(cmd, s, filter, f.Limit)
 				if err != nil {
 					return err
 				}
-				return deliveryTable.print(cmd, output, found, more)
+				return deliveryTable.Print(cmd, output, found, more)
 			})
 		},
 	}
-	f.addFlags(cmd, dlqListed)
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla)
+	f.AddFlags(cmd, dlqListed)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
 // deliveryTable is deliveries as a list.
-var deliveryTable = table[*delivery.Delivery]{
-	header: "DELIVERY\tRULE\tSTATE\tATTEMPTS\tTYPE\tAGGREGATE\tBEGAN\tERROR",
-	row: func(w io.Writer, d *delivery.Delivery) {
+var deliveryTable = cli.Table[*delivery.Delivery]{
+	Header: "DELIVERY\tRULE\tSTATE\tATTEMPTS\tTYPE\tAGGREGATE\tBEGAN\tERROR",
+	Row: func(w io.Writer, d *delivery.Delivery) {
 		reason := ""
 		if d.State != delivery.Delivered {
-			reason = clean(d.Error, 60)
+			reason = cli.Clean(d.Error, 60)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.ID, clean(d.Rule, 60), d.State, d.Attempts, clean(d.EventType, 40), clean(d.AggregateID, 40),
-			d.CreatedAt.Format(listTime), reason)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.ID, cli.Clean(d.Rule, 60), d.State, d.Attempts, cli.Clean(d.EventType, 40), cli.Clean(d.AggregateID, 40),
+			d.CreatedAt.Format(cli.ListTime), reason)
 	},
-	view: func(d *delivery.Delivery) any { return delivery.ViewOf(d) },
-	none: "no delivery matches",
+	View: func(d *delivery.Delivery) any { return delivery.ViewOf(d) },
+	None: "no delivery matches",
 }
 
 // deliveryIDs reads the ids on the command line.
@@ -149,7 +151,7 @@ func newDeliveriesShowCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := deliveryIDs(args)
 			if err == nil {
-				err = checkOutput(output)
+				err = cli.CheckOutput(output)
 			}
 			if err != nil {
 				return err
@@ -157,27 +159,27 @@ func newDeliveriesShowCommand() *cobra.Command {
 			return withDeliveries(cmd, func(s *delivery.Store) error {
 				d, err := s.Read(cmd.Context(), ids[0])
 				if errors.Is(err, delivery.ErrNotFound) {
-					return withHint(err, "outbox deliveries list shows which there are")
+					return cli.WithHint(err, "outbox deliveries list shows which there are")
 				}
 				if err != nil {
 					return err
 				}
 				v := delivery.ViewOf(d)
 				if output != "table" {
-					return printAs(cmd.OutOrStdout(), output, v)
+					return cli.PrintAs(cmd.OutOrStdout(), output, v)
 				}
 				return printDelivery(cmd.OutOrStdout(), &v)
 			})
 		},
 	}
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
 func printDelivery(w io.Writer, v *delivery.View) error {
-	tw := newColumns(w)
-	field := fieldsOn(tw)
+	tw := cli.NewColumns(w)
+	field := cli.FieldsOn(tw)
 	field("delivery", v.ID)
 	field("rule", v.Rule)
 	field("plugin", v.Plugin)

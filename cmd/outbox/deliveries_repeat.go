@@ -10,6 +10,8 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
@@ -53,15 +55,15 @@ were not found; 2 the command line or the configuration is wrong.`,
 			}
 			filter, err := f.filter(time.Now())
 			if err == nil {
-				err = checkOutput(f.output)
+				err = cli.CheckOutput(f.output)
 			}
 			switch {
 			case err != nil:
 				return err
-			case len(ids) > 0 && (!f.empty() || f.limit != 0):
-				return usageError{errors.New("deliveries and flags do not go together: use one or the other")}
+			case len(ids) > 0 && (!f.empty() || f.Limit != 0):
+				return cli.Usage(errors.New("deliveries and flags do not go together: use one or the other"))
 			case len(ids) == 0 && f.empty():
-				return usageError{errors.New("which deliveries? name them, or use a flag such as --rule or --state failed")}
+				return cli.Usage(errors.New("which deliveries? name them, or use a flag such as --rule or --state failed"))
 			}
 			if f.state == "" {
 				filter.State = delivery.Failed
@@ -72,11 +74,11 @@ were not found; 2 the command line or the configuration is wrong.`,
 			return withDeliveries(cmd, func(s *delivery.Store) error { return f.repeat(cmd, s, ids, filter) })
 		},
 	}
-	f.deliveriesFilter.addFlags(cmd, 0)
-	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd, "history")
-	outputFlag(cmd, &f.output)
-	addFlags(cmd, sectionScylla)
+	f.deliveriesFilter.AddFlags(cmd, 0)
+	f.dlqConfirm.AddFlags(cmd)
+	f.dlqActor.AddFlags(cmd, "history")
+	cli.OutputFlag(cmd, &f.output)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
@@ -86,7 +88,7 @@ func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.
 	var some []*delivery.Delivery
 	var err error
 	if len(ids) == 0 {
-		some, _, err = listDeliveries(cmd, s, filter, f.limit)
+		some, _, err = listDeliveries(cmd, s, filter, f.Limit)
 	} else {
 		some, err = s.ReadAll(ctx, ids)
 	}
@@ -104,7 +106,7 @@ func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.
 		}
 	}
 	if f.output == "table" || !f.dryRun {
-		out.preview(cmd.ErrOrStderr())
+		out.Preview(cmd.ErrOrStderr())
 	}
 	if out.DryRun = f.dryRun; !f.dryRun && len(some) > 0 {
 		if err := f.confirm(cmd, fmt.Sprintf("repeat %s?", counted(len(some)))); err != nil {
@@ -119,17 +121,17 @@ func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.
 	}
 	switch {
 	case f.output != "table":
-		err = printAs(cmd.OutOrStdout(), f.output, &out)
+		err = cli.PrintAs(cmd.OutOrStdout(), f.output, &out)
 	case !f.dryRun:
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "repeat: %d asked for, %d refused since they are pending, %d not found\n", out.Asked, out.Refused, len(out.Missing))
 	}
 	if err == nil && !f.dryRun && (out.Refused > 0 || len(out.Missing) > 0) {
-		return quietError{}
+		return cli.QuietError{}
 	}
 	return err
 }
 
-func (r *repeated) preview(w io.Writer) {
+func (r *repeated) Preview(w io.Writer) {
 	fmt.Fprintf(w, "repeat %s\n", counted(r.Deliveries))
 	counts(w, "by rule", r.ByRule)
 	counts(w, "by plugin", r.ByPlugin)

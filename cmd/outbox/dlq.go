@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -10,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 func newDLQCommand() *cobra.Command {
@@ -43,18 +43,18 @@ asked for, and the relay had not published all of it when --wait was up.`,
 
 // dlqFilter are the flags that say which letters.
 type dlqFilter struct {
-	listing
+	cli.Listing
 	errorType, eventType, aggregate string
 	statuses                        []string
 }
 
-func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
+func (f *dlqFilter) AddFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.errorType, "error-type", "", "letters of this error class, such as record_too_large")
 	fl.StringVar(&f.eventType, "event-type", "", "letters of this event type, such as OrderCreated")
 	fl.StringVar(&f.aggregate, "aggregate", "", "letters of this aggregate")
 	fl.StringSliceVar(&f.statuses, "status", nil, "letters that stand there: pending, parked, processing, failed, manual, resolved, archived; several by commas")
-	f.listing.addFlags(cmd, "letters", "died", limit)
+	f.Listing.AddFlags(cmd, "letters", "died", limit)
 	f.complete(cmd)
 }
 
@@ -62,18 +62,18 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 	out = dlq.Filter{ErrorClass: f.errorType, EventType: f.eventType, Aggregate: f.aggregate}
 	for _, s := range f.statuses {
-		if err := oneOf("status", s, statusNames()...); err != nil {
+		if err := cli.OneOf("status", s, statusNames()...); err != nil {
 			return out, err
 		}
 		out.Status = append(out.Status, dlq.Status(s))
 	}
-	out.Since, out.Until, err = f.span(now)
+	out.Since, out.Until, err = f.Span(now)
 	return out, err
 }
 
 // empty tells whether no flag says which letters.
 func (f *dlqFilter) empty() bool {
-	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.start == "" && f.end == "" && len(f.statuses) == 0
+	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.Start == "" && f.End == "" && len(f.statuses) == 0
 }
 
 func statusNames() (out []string) {
@@ -83,47 +83,18 @@ func statusNames() (out []string) {
 	return out
 }
 
-// dlqStore opens the store; close ends its session.
-func (c *config) dlqStore() (s *dlq.Store, closeSession func(), err error) {
-	session, err := c.Scylla.session(c.Scylla.Keyspace)
-	if err != nil {
-		return nil, nil, err
-	}
-	opts, err := c.dlqOptions()
-	if err == nil {
-		s, err = dlq.Open(session, c.Scylla.Keyspace, opts...)
-	}
-	if err != nil {
-		sessions.Close(session)
-		return nil, nil, err
-	}
-	return s, func() { sessions.Close(session) }, nil
-}
-
-// dlqOptions are those that follow from the database's settings.
-func (c *config) dlqOptions() ([]dlq.Option, error) {
-	cons, serial, err := c.Scylla.consistencies()
-	if err != nil {
-		return nil, err
-	}
-	timeout := cmp.Or(c.Scylla.Timeout, dlq.DefaultAttemptTimeout)
-	return []dlq.Option{
-		dlq.WithConsistency(cons), dlq.WithSerialConsistency(serial), dlq.WithTimeouts(timeout, max(dlq.DefaultBudget, 2*timeout)),
-	}, nil
-}
-
 // withDLQ runs f with the store of the command's configuration.
 func withDLQ(cmd *cobra.Command, f func(*dlq.Store) error) error {
-	return withDLQConfig(cmd, func(_ *config, s *dlq.Store) error { return f(s) })
+	return withDLQConfig(cmd, func(_ *app.Config, s *dlq.Store) error { return f(s) })
 }
 
 // withDLQConfig is withDLQ for who needs more of the configuration.
-func withDLQConfig(cmd *cobra.Command, f func(*config, *dlq.Store) error) error {
-	c, err := loadConfig(cmd)
+func withDLQConfig(cmd *cobra.Command, f func(*app.Config, *dlq.Store) error) error {
+	c, err := app.LoadConfig(cmd)
 	if err != nil {
 		return err
 	}
-	s, closeSession, err := c.dlqStore()
+	s, closeSession, err := c.DLQStore()
 	if err != nil {
 		return err
 	}
@@ -147,7 +118,7 @@ func idsOf(args []string, what, shownBy string) ([]gocql.UUID, error) {
 		out = append(out, id)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	return out, nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 func newDLQArchiveCommand() *cobra.Command {
@@ -30,9 +31,9 @@ compressed JSON Lines, one letter a line, by day, each with a manifest.`,
 }
 
 // openArchive opens retention.archive.
-func (c *config) openArchive(cmd *cobra.Command) (*archive.Archive, error) {
+func openArchive(c *app.Config, cmd *cobra.Command) (*archive.Archive, error) {
 	if c.Retention.Archive == "" {
-		return nil, usageError{withHint(errors.New("retention.archive is empty: there is no archive"), "--retention-archive names a folder, or a bucket such as s3://name?region=…")}
+		return nil, cli.Usage(cli.WithHint(errors.New("retention.archive is empty: there is no archive"), "--retention-archive names a folder, or a bucket such as s3://name?region=…"))
 	}
 	a, err := archive.Open(cmd.Context(), c.Retention.Archive)
 	if err != nil {
@@ -42,12 +43,12 @@ func (c *config) openArchive(cmd *cobra.Command) (*archive.Archive, error) {
 }
 
 // withArchive runs f with the archive; it reaches no database.
-func withArchive(cmd *cobra.Command, f func(*config, *archive.Archive) error) (err error) {
-	c, err := loadConfig(cmd)
+func withArchive(cmd *cobra.Command, f func(*app.Config, *archive.Archive) error) (err error) {
+	c, err := app.LoadConfig(cmd)
 	if err != nil {
 		return err
 	}
-	a, err := c.openArchive(cmd)
+	a, err := openArchive(c, cmd)
 	if err != nil {
 		return err
 	}
@@ -63,17 +64,17 @@ type manifestView struct {
 }
 
 // manifestTable is the archive's objects as a list.
-var manifestTable = table[manifestView]{
-	header: "OBJECT\tLETTERS\tBYTES\tDIED FROM\tTO\tEXPIRES",
-	row: func(w io.Writer, v manifestView) {
+var manifestTable = cli.Table[manifestView]{
+	Header: "OBJECT\tLETTERS\tBYTES\tDIED FROM\tTO\tEXPIRES",
+	Row: func(w io.Writer, v manifestView) {
 		expires := "-"
 		if v.Expires != nil {
 			expires = v.Expires.Format(time.DateOnly)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", clean(v.Object, 0), v.Letters, v.Bytes, v.From.UTC().Format(listTime), v.To.UTC().Format(listTime), expires)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cli.Clean(v.Object, 0), v.Letters, v.Bytes, v.From.UTC().Format(cli.ListTime), v.To.UTC().Format(cli.ListTime), expires)
 	},
-	view: func(v manifestView) any { return v },
-	none: "the archive is empty",
+	View: func(v manifestView) any { return v },
+	None: "the archive is empty",
 }
 
 func newArchiveListCommand() *cobra.Command {
@@ -84,16 +85,16 @@ func newArchiveListCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var from time.Time
-			err := checkOutput(output)
+			err := cli.CheckOutput(output)
 			if err == nil && since != "" {
-				if from, _, err = dateOrTime(since, time.Now()); err != nil {
-					err = usageError{fmt.Errorf("--start-date %w", err)}
+				if from, _, err = cli.DateOrTime(since, time.Now()); err != nil {
+					err = cli.Usage(fmt.Errorf("--start-date %w", err))
 				}
 			}
 			if err != nil {
 				return err
 			}
-			return withArchive(cmd, func(c *config, a *archive.Archive) error {
+			return withArchive(cmd, func(c *app.Config, a *archive.Archive) error {
 				views := []manifestView{}
 				if err := a.List(cmd.Context(), from, func(m archive.Manifest) error {
 					v := manifestView{Manifest: m}
@@ -105,13 +106,13 @@ func newArchiveListCommand() *cobra.Command {
 				}); err != nil {
 					return err
 				}
-				return manifestTable.print(cmd, output, views, false)
+				return manifestTable.Print(cmd, output, views, false)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&since, "start-date", "", "objects written then or later: a date, a time (RFC 3339), or how long ago, such as 720h; UTC")
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionRetention)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionRetention)
 	return cmd
 }
 
@@ -130,12 +131,12 @@ by the database, which knows its object.`,
 			}
 			id, err := gocql.ParseUUID(args[0])
 			if err != nil {
-				return withArchive(cmd, func(_ *config, a *archive.Archive) error {
+				return withArchive(cmd, func(_ *app.Config, a *archive.Archive) error {
 					return archiveHint(a.Records(cmd.Context(), args[0], print))
 				})
 			}
-			return withArchive(cmd, func(c *config, a *archive.Archive) error {
-				s, closeSession, err := c.dlqStore()
+			return withArchive(cmd, func(c *app.Config, a *archive.Archive) error {
+				s, closeSession, err := c.DLQStore()
 				if err != nil {
 					return err
 				}
@@ -145,7 +146,7 @@ by the database, which knows its object.`,
 					return err
 				}
 				if l.Archive == "" {
-					return withHint(fmt.Errorf("event %s is not in the archive: its letter is %s", id, l.Status), "outbox dlq show %s", id)
+					return cli.WithHint(fmt.Errorf("event %s is not in the archive: its letter is %s", id, l.Status), "outbox dlq show %s", id)
 				}
 				r, err := a.Letter(cmd.Context(), l.Archive, id)
 				if err != nil {
@@ -155,13 +156,13 @@ by the database, which knows its object.`,
 			})
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionRetention)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention)
 	return cmd
 }
 
 func archiveHint(err error) error {
 	if errors.Is(err, archive.ErrNotFound) {
-		return withHint(err, "outbox dlq archive list shows what there is; objects go after retention.keep")
+		return cli.WithHint(err, "outbox dlq archive list shows what there is; objects go after retention.keep")
 	}
 	return err
 }
@@ -177,18 +178,18 @@ with retention.archive does so by itself. An object is read back before its
 letters are removed from the database; an interruption loses nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
-			return withArchive(cmd, func(c *config, a *archive.Archive) error {
-				store, closeSession, err := c.dlqStore()
+			return withArchive(cmd, func(c *app.Config, a *archive.Archive) error {
+				store, closeSession, err := c.DLQStore()
 				if err != nil {
 					return err
 				}
 				defer closeSession()
-				sweeper, err := archive.NewSweeper(c.sweep(store, a))
+				sweeper, err := archive.NewSweeper(c.Sweep(store, a))
 				if err != nil {
-					return usageError{err}
+					return cli.Usage(err)
 				}
 				if dryRun {
 					return planSweep(cmd, sweeper, output)
@@ -198,18 +199,18 @@ letters are removed from the database; an interruption loses nothing.`,
 					return err
 				}
 				if output != "table" {
-					return printAs(cmd.OutOrStdout(), output, r)
+					return cli.PrintAs(cmd.OutOrStdout(), output, r)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d resolved and %d failed letters moved to %s; %d failed stay because others wait behind them, %d were changed meanwhile\n%s expired, %s forgotten\n",
-					r.Archived[dlq.Resolved], r.Archived[dlq.Failed], plural(len(r.Objects), "object"), r.Held, r.Changed,
-					plural(len(r.Expired), "object"), plural(r.Forgotten, "outline"))
+					r.Archived[dlq.Resolved], r.Archived[dlq.Failed], cli.Plural(len(r.Objects), "object"), r.Held, r.Changed,
+					cli.Plural(len(r.Expired), "object"), cli.Plural(r.Forgotten, "outline"))
 				return err
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be moved and removed")
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla, sectionRetention)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention)
 	return cmd
 }
 
@@ -220,19 +221,13 @@ func planSweep(cmd *cobra.Command, sweeper *archive.Sweeper, output string) erro
 		return err
 	}
 	if output != "table" {
-		return printAs(cmd.OutOrStdout(), output, plan)
+		return cli.PrintAs(cmd.OutOrStdout(), output, plan)
 	}
 	least := ""
 	if more {
 		least = "at least "
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "would move %s%d resolved and %d failed letters; %d failed stay because others wait behind them; %s expired\n",
-		least, plan.Archived[dlq.Resolved], plan.Archived[dlq.Failed], plan.Held, plural(len(plan.Expired), "object"))
+		least, plan.Archived[dlq.Resolved], plan.Archived[dlq.Failed], plan.Held, cli.Plural(len(plan.Expired), "object"))
 	return err
-}
-
-// tableParts splits "keyspace.table".
-func tableParts(table string) (keyspace, name string) {
-	keyspace, name, _ = strings.Cut(table, ".")
-	return keyspace, name
 }

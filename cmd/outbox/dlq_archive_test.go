@@ -11,7 +11,9 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 func (b *dlqBundle) id(s string) gocql.UUID {
@@ -40,19 +42,19 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	manual := b.bury(1, func(l *dlq.Letter) { l.AggregateID, l.Status = "c", dlq.Manual })
 	in := func(args ...string) []string { return append(args, "--retention-archive", dir) }
 
-	if _, errOut := b.run(exitUsage, "purge", "--all", "--yes"); !strings.Contains(errOut, "would be lost") {
+	if _, errOut := b.Run(cli.ExitUsage, "purge", "--all", "--yes"); !strings.Contains(errOut, "would be lost") {
 		t.Errorf("purge without an archive said %q", errOut)
 	}
-	if _, errOut := b.run(exitUsage, in("purge", "--all")...); !strings.Contains(errOut, "nothing was changed") {
+	if _, errOut := b.Run(cli.ExitUsage, in("purge", "--all")...); !strings.Contains(errOut, "nothing was changed") {
 		t.Errorf("purge without a terminal and --yes said %q", errOut)
 	}
-	if out, errOut := b.run(exitOK, in("purge", "--all", "--dry-run")...); out != "" || !strings.Contains(errOut, "purge 1 letter of 1 aggregate") {
+	if out, errOut := b.Run(cli.ExitOK, in("purge", "--all", "--dry-run")...); out != "" || !strings.Contains(errOut, "purge 1 letter of 1 aggregate") {
 		t.Errorf("purge --dry-run printed %q, %q", out, errOut)
 	}
 	if b.status(done) != dlq.Resolved {
 		t.Fatal("a dry run or a refused purge changed the letter")
 	}
-	if out, _ := b.run(exitOK, in("purge", "--all", "--yes", "--actor", "ann", "--reason", "GDPR")...); !strings.Contains(out, "1 changed, 0 refused") {
+	if out, _ := b.Run(cli.ExitOK, in("purge", "--all", "--yes", "--actor", "ann", "--reason", "GDPR")...); !strings.Contains(out, "1 changed, 0 refused") {
 		t.Errorf("purge printed %q", out)
 	}
 	for id, want := range map[string]dlq.Status{done: dlq.Archived, open: dlq.Pending, manual: dlq.Manual} {
@@ -64,10 +66,10 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if err != nil || len(history) != 1 || history[0].By != "ann" || history[0].Why != "GDPR" {
 		t.Errorf("history %+v, %v", history, err)
 	}
-	b.run(exitFailed, in("purge", open, "--yes", "--force")...)
-	b.run(exitFailed, in("purge", manual, "--yes")...)
+	b.Run(cli.ExitFailed, in("purge", open, "--yes", "--force")...)
+	b.Run(cli.ExitFailed, in("purge", manual, "--yes")...)
 
-	out, _ := b.run(exitOK, in("archive", "show", done)...)
+	out, _ := b.Run(cli.ExitOK, in("archive", "show", done)...)
 	var rec struct {
 		EventID string `json:"event_id"`
 		Payload string `json:"payload"`
@@ -76,40 +78,40 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &rec); err != nil || rec.EventID != done || rec.Payload != `{"id":1}` || len(rec.History) != 2 {
 		t.Errorf("archive show printed %s, %v", out, err)
 	}
-	out = b.archive(exitOK, "list", "-o", "json", "--retention-archive", dir)
+	out = b.archive(cli.ExitOK, "list", "-o", "json", "--retention-archive", dir)
 	var objects []manifestView
 	if err := json.Unmarshal([]byte(out), &objects); err != nil || len(objects) != 1 || objects[0].Letters != 1 || objects[0].Expires == nil {
 		t.Fatalf("archive list printed %s, %v", out, err)
 	}
-	if out := b.archive(exitOK, "list", "--retention-archive", dir); !strings.Contains(out, objects[0].Object) {
+	if out := b.archive(cli.ExitOK, "list", "--retention-archive", dir); !strings.Contains(out, objects[0].Object) {
 		t.Errorf("archive list printed %s", out)
 	}
-	b.archive(exitFailed, "show", "2026/01/02/nosuch", "--retention-archive", dir)
-	if _, errOut := b.run(exitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 letter") {
+	b.archive(cli.ExitFailed, "show", "2026/01/02/nosuch", "--retention-archive", dir)
+	if _, errOut := b.Run(cli.ExitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 letter") {
 		t.Errorf("restore --dry-run said %q", errOut)
 	}
-	b.run(exitOK, in("archive", "restore", done, "--yes")...)
+	b.Run(cli.ExitOK, in("archive", "restore", done, "--yes")...)
 	if l, err := b.store.Read(t.Context(), b.id(done)); err != nil || l.Status != dlq.Resolved || string(l.Payload) != `{"id":1}` {
 		t.Errorf("restored %+v, %v", l, err)
 	}
 
 	// It is a job like others, which another process with the archive may run.
-	out, _ = b.run(exitWaits, in("purge", done, "--yes", "--detach", "-o", "json")...)
+	out, _ = b.Run(cli.ExitWaits, in("purge", done, "--yes", "--detach", "-o", "json")...)
 	var c changed
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.Action != dlq.ActionPurge || b.status(done) != dlq.Resolved {
 		t.Fatalf("purge --detach printed %s, %v", out, err)
 	}
-	b.run(exitOK, "jobs", "pause", c.Job.ID)
-	b.run(exitFailed, "jobs", "resume", c.Job.ID, "--yes")
-	if out, _ := b.run(exitOK, in("jobs", "resume", c.Job.ID, "--yes")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
+	b.Run(cli.ExitOK, "jobs", "pause", c.Job.ID)
+	b.Run(cli.ExitFailed, "jobs", "resume", c.Job.ID, "--yes")
+	if out, _ := b.Run(cli.ExitOK, in("jobs", "resume", c.Job.ID, "--yes")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
 		t.Errorf("jobs resume of a purge printed %q", out)
 	}
-	b.run(exitOK, in("archive", "restore", "--aggregate", "nobody", "--yes")...)
-	b.run(exitOK, in("archive", "restore", done, "--yes")...)
+	b.Run(cli.ExitOK, in("archive", "restore", "--aggregate", "nobody", "--yes")...)
+	b.Run(cli.ExitOK, in("archive", "restore", done, "--yes")...)
 
 	// For good: only if it is said so.
-	b.run(exitOK, "purge", manual, done, "--force", "--no-archive", "--yes")
-	if _, errOut := b.run(exitFailed, in("archive", "restore", manual, "--yes")...); !strings.Contains(errOut, "is in no archive") {
+	b.Run(cli.ExitOK, "purge", manual, done, "--force", "--no-archive", "--yes")
+	if _, errOut := b.Run(cli.ExitFailed, in("archive", "restore", manual, "--yes")...); !strings.Contains(errOut, "is in no archive") {
 		t.Errorf("restore of what is lost said %q", errOut)
 	}
 }
@@ -118,7 +120,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 func (b *dlqBundle) archive(want int, args ...string) string {
 	b.t.Helper()
 	var out, errOut bytes.Buffer
-	if code := run(append([]string{"dlq", "archive"}, args...), &out, &errOut); code != want && want == exitOK {
+	if code := run(append([]string{"dlq", "archive"}, args...), &out, &errOut); code != want && want == cli.ExitOK {
 		b.t.Errorf("archive %v: exit status %d, want %d\n%s%s", args, code, want, out.String(), errOut.String())
 	}
 	return out.String()
@@ -137,18 +139,18 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "archive")
-	if out, _ := b.run(exitOK, "archive", "run", "--retention-archive", dir); !strings.HasPrefix(out, "0 resolved") {
+	if out, _ := b.Run(cli.ExitOK, "archive", "run", "--retention-archive", dir); !strings.HasPrefix(out, "0 resolved") {
 		t.Errorf("with 30 days: %q", out)
 	}
-	if out, _ := b.run(exitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.HasPrefix(out, "would move 1 resolved and 0 failed letters") || b.status(id) != dlq.Resolved {
+	if out, _ := b.Run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.HasPrefix(out, "would move 1 resolved and 0 failed letters") || b.status(id) != dlq.Resolved {
 		t.Errorf("a dry run: %q, and the letter is %s", out, b.status(id))
 	}
-	if out, _ := b.run(exitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed letters moved to 1 object") {
+	if out, _ := b.Run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed letters moved to 1 object") {
 		t.Errorf("with a day: %q", out)
 	}
-	b.run(exitUsage, "archive", "run", "--retention-archive", dir, "--retention-resolved", "1m")
-	b.run(exitUsage, "archive", "run")
-	if ttl, err := rowTTL(t.Context(), b.session, "outbox.outbox_messages"); err != nil || ttl != 7*24*time.Hour {
+	b.Run(cli.ExitUsage, "archive", "run", "--retention-archive", dir, "--retention-resolved", "1m")
+	b.Run(cli.ExitUsage, "archive", "run")
+	if ttl, err := app.RowTTL(t.Context(), b.session, "outbox.outbox_messages"); err != nil || ttl != 7*24*time.Hour {
 		t.Errorf("rowTTL() = %s, %v, want a week", ttl, err)
 	}
 }
@@ -166,7 +168,7 @@ func TestVerify_ArchivedLettersAreNotMissing(t *testing.T) {
 		"replayed":       {dlq.Letter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeReplayed}, ResolvedAt: time.Now().Add(-time.Hour)}, "", false},
 	} {
 		tt.l.Status = dlq.Archived
-		got, ok := closedLetter(&tt.l, time.Now().Add(-time.Minute))
+		got, ok := app.ClosedLetter(&tt.l, time.Now().Add(-time.Minute))
 		if ok != tt.ok || ok && (got.State != audit.LetterClosed || !strings.Contains(got.Detail, tt.detail)) {
 			t.Errorf("%s: %+v, %v", name, got, ok)
 		}

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // dlqChange is a command that changes letters.
@@ -91,39 +93,39 @@ It is done by a job, which is kept: an interruption pauses it, and
 				return err
 			}
 			if len(ids) > 0 && f.object != "" {
-				return usageError{errors.New("event ids and --object do not go together: use one or the other")}
+				return cli.Usage(errors.New("event ids and --object do not go together: use one or the other"))
 			}
-			return withDLQConfig(cmd, func(conf *config, s *dlq.Store) error {
-				return conf.withKeeper(cmd, s, func(a dlq.Archive) error { return f.change(cmd, conf, s, a, spec, ids) })
+			return withDLQConfig(cmd, func(conf *app.Config, s *dlq.Store) error {
+				return withKeeper(conf, cmd, s, func(a dlq.Archive) error { return f.change(cmd, conf, s, a, spec, ids) })
 			})
 		},
 	}
-	f.dlqFilter.addFlags(cmd, 0)
-	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd, "history")
-	f.dlqRun.addFlags(cmd, c.action == dlq.ActionReplay)
+	f.dlqFilter.AddFlags(cmd, 0)
+	f.dlqConfirm.AddFlags(cmd)
+	f.dlqActor.AddFlags(cmd, "history")
+	f.dlqRun.AddFlags(cmd, c.action == dlq.ActionReplay)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.all, "all", false, "all letters that are meant without --status, without any filter")
 	fl.Float64Var(&f.rate, "rate", 0, "letters per second at most; 0 means as fast as it goes")
 	size := dlq.DefaultBatchSize
-	sections := []section{sectionScylla}
+	sections := []app.Section{app.SectionScylla}
 	switch c.action {
 	case dlq.ActionPurge:
 		size = dlq.MaxBatchSize
 		fl.BoolVar(&f.force, "force", false, "failed and manual letters too")
 		fl.BoolVar(&f.noArchive, "no-archive", false, "lose the letters: write them to no archive")
-		sections = append(sections, sectionRetention)
+		sections = append(sections, app.SectionRetention)
 	case dlq.ActionRestore:
 		fl.StringVar(&f.object, "object", "", "all letters of this object that are archived")
-		sections = append(sections, sectionRetention)
+		sections = append(sections, app.SectionRetention)
 	case dlq.ActionReplay:
 		fl.BoolVar(&f.canary, "canary", false, "begin with 1, 2, 5 and 20 letters, and pause if one dies of the same error again")
 		fl.BoolVar(&f.force, "force", false, "replay though no relay, breaker or broker is well")
-		sections = append(sections, sectionKafka)
+		sections = append(sections, app.SectionKafka)
 	}
 	fl.IntVar(&f.batchSize, "batch-size", size, "letters between two saves of the job's progress")
-	outputFlag(cmd, &f.output)
-	addFlags(cmd, sections...)
+	cli.OutputFlag(cmd, &f.output)
+	app.AddFlags(cmd, sections...)
 	return cmd
 }
 
@@ -137,7 +139,7 @@ var meantWithout = map[dlq.Action]string{
 // dlqConfirm are the flags of what asks before it changes something.
 type dlqConfirm struct{ dryRun, yes bool }
 
-func (f *dlqConfirm) addFlags(cmd *cobra.Command) {
+func (f *dlqConfirm) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do it without asking")
 }
@@ -145,8 +147,8 @@ func (f *dlqConfirm) addFlags(cmd *cobra.Command) {
 // dlqActor are the flags that say who changes something, and why.
 type dlqActor struct{ reason, actor string }
 
-// addFlags adds them; keeper is what has it afterwards: history or audit.
-func (f *dlqActor) addFlags(cmd *cobra.Command, keeper string) {
+// AddFlags adds them; keeper is what has it afterwards: history or audit.
+func (f *dlqActor) AddFlags(cmd *cobra.Command, keeper string) {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why; kept in the "+keeper)
 	cmd.Flags().StringVar(&f.actor, "actor", "", "who; kept in the "+keeper+" (default the user of this machine)")
 }
@@ -166,17 +168,17 @@ func (f *dlqActor) by() dlq.Actor {
 func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Filter, error) {
 	filter, err := f.filter(now)
 	if err == nil {
-		err = checkOutput(output)
+		err = cli.CheckOutput(output)
 	}
 	switch {
 	case err != nil:
 		return filter, err
-	case named && (!f.empty() || all || f.limit != 0):
-		return filter, usageError{errors.New("event ids and filters do not go together: use one or the other")}
+	case named && (!f.empty() || all || f.Limit != 0):
+		return filter, cli.Usage(errors.New("event ids and filters do not go together: use one or the other"))
 	case !named && f.empty() && !all:
-		return filter, usageError{errors.New("which letters? name event ids, use a filter such as --error-type, or --all")}
+		return filter, cli.Usage(errors.New("which letters? name event ids, use a filter such as --error-type, or --all"))
 	case all && !f.empty():
-		return filter, usageError{errors.New("--all and filters do not go together: use one or the other")}
+		return filter, cli.Usage(errors.New("--all and filters do not go together: use one or the other"))
 	}
 	return filter, nil
 }
@@ -185,7 +187,7 @@ func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Fi
 // names the letters.
 func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (dlq.JobSpec, error) {
 	spec := dlq.JobSpec{
-		Action: action, Rate: f.rate, BatchSize: f.batchSize, Canary: f.canary, Follow: f.follow(), Limit: f.limit,
+		Action: action, Rate: f.rate, BatchSize: f.batchSize, Canary: f.canary, Follow: f.follow(), Limit: f.Limit,
 		Force: f.force && action == dlq.ActionPurge, NoArchive: f.noArchive,
 	}
 	var err error
@@ -194,11 +196,11 @@ func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (dl
 	case err != nil:
 		return spec, err
 	case f.rate < 0:
-		return spec, usageError{fmt.Errorf("--rate %v must not be negative", f.rate)}
+		return spec, cli.Usage(fmt.Errorf("--rate %v must not be negative", f.rate))
 	case f.canary && spec.Follow < 0:
-		return spec, usageError{errors.New("--canary waits for what becomes of letters: use it with --wait, or --detach")}
+		return spec, cli.Usage(errors.New("--canary waits for what becomes of letters: use it with --wait, or --detach"))
 	case f.batchSize < 1 || f.batchSize > dlq.MaxBatchSize:
-		return spec, usageError{fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, dlq.MaxBatchSize)}
+		return spec, cli.Usage(fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, dlq.MaxBatchSize))
 	}
 	if len(spec.Filter.Status) == 0 {
 		spec.Filter.Status = spec.Statuses()
@@ -229,8 +231,8 @@ type changed struct {
 	Job *jobView `json:"job,omitempty"`
 }
 
-// refuse counts a letter that was refused.
-func (c *changed) refuse(err error) {
+// Refuse counts a letter that was refused.
+func (c *changed) Refuse(err error) {
 	c.Refused++
 	if len(c.Errors) < dlqErrors {
 		c.Errors = append(c.Errors, err.Error())
@@ -243,13 +245,13 @@ const dlqErrors = 10
 // needsArchive refuses what needs retention.archive where there is none.
 func needsArchive(spec *dlq.JobSpec) error {
 	if spec.Action == dlq.ActionPurge {
-		return usageError{withHint(errors.New("retention.archive is empty: the letters would be lost"), "--retention-archive names an archive; --no-archive loses them")}
+		return cli.Usage(cli.WithHint(errors.New("retention.archive is empty: the letters would be lost"), "--retention-archive names an archive; --no-archive loses them"))
 	}
-	return usageError{withHint(errors.New("retention.archive is empty: there is no archive"), "--retention-archive names a folder, or a bucket such as s3://name?region=…")}
+	return cli.Usage(cli.WithHint(errors.New("retention.archive is empty: there is no archive"), "--retention-archive names a folder, or a bucket such as s3://name?region=…"))
 }
 
 // target reads the letters that are meant: of ids, of an object, or of the filter.
-func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *config, s *dlq.Store, spec *dlq.JobSpec, ids []gocql.UUID) (letters []dlq.Letter, missing []string, err error) {
+func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Store, spec *dlq.JobSpec, ids []gocql.UUID) (letters []dlq.Letter, missing []string, err error) {
 	if f.object != "" {
 		events, err := f.objectIDs(cmd, conf)
 		if err != nil {
@@ -262,13 +264,13 @@ func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *config, s *dlq.Store, 
 	if len(ids) > 0 {
 		return readLetters(cmd.Context(), s, ids)
 	}
-	letters, _, err = collect(cmd, s, spec.Filter, f.limit)
+	letters, _, err = collect(cmd, s, spec.Filter, f.Limit)
 	return slices.DeleteFunc(letters, func(l dlq.Letter) bool { return !spec.Means(&l) }), nil, err
 }
 
 // change shows what the job would do and, once that is confirmed, makes it and
 // runs it. a is the archive, nil without one.
-func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *config, s *dlq.Store, a dlq.Archive, spec dlq.JobSpec, ids []gocql.UUID) error {
+func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Store, a dlq.Archive, spec dlq.JobSpec, ids []gocql.UUID) error {
 	ctx, action := cmd.Context(), spec.Action
 	if a == nil && (action == dlq.ActionRestore || action == dlq.ActionPurge && !f.noArchive) {
 		return needsArchive(&spec)
@@ -290,7 +292,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *config, s *dlq.Store, 
 	if named {
 		for i := range letters {
 			if err := s.CheckJob(&spec, &letters[i]); err != nil {
-				out.refuse(err)
+				out.Refuse(err)
 			}
 		}
 	}
@@ -310,7 +312,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *config, s *dlq.Store, 
 				return err
 			}
 		}
-		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", action, plural(len(may), "letter"))); err != nil {
+		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", action, cli.Plural(len(may), "letter"))); err != nil {
 			return err
 		}
 		job, err := f.dlqRun.create(cmd, s, a, narrow(s, spec, named, may), f.by())
@@ -350,7 +352,7 @@ func (f *dlqChangeFlags) report(cmd *cobra.Command, action dlq.Action, out *chan
 	var err error
 	switch {
 	case f.output != "table":
-		err = printAs(w, f.output, out)
+		err = cli.PrintAs(w, f.output, out)
 	case !f.dryRun:
 		fmt.Fprintf(w, "%s: %d changed, %d refused, %d failed again, %d not found\n", action, out.Changed, out.Refused, out.Failed, len(out.Missing))
 		if out.Job != nil {
@@ -361,7 +363,7 @@ func (f *dlqChangeFlags) report(cmd *cobra.Command, action dlq.Action, out *chan
 		}
 	}
 	for _, e := range out.Errors {
-		fmt.Fprintln(cmd.ErrOrStderr(), "  "+clean(e, 300))
+		fmt.Fprintln(cmd.ErrOrStderr(), "  "+cli.Clean(e, 300))
 	}
 	switch {
 	case err != nil:
@@ -369,7 +371,7 @@ func (f *dlqChangeFlags) report(cmd *cobra.Command, action dlq.Action, out *chan
 	case f.dryRun:
 		return nil
 	case out.Refused > 0 || len(out.Missing) > 0:
-		return quietError{}
+		return cli.QuietError{}
 	case out.Job != nil:
 		return out.Job.status()
 	}
@@ -384,7 +386,7 @@ func skipped(action dlq.Action, c *changed) string {
 	if !ok || c.Changed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("skipped: %s, %s; dead letters behind them that go on: %d", plural(c.Changed, "event"), what, c.Preview.Followers)
+	return fmt.Sprintf("skipped: %s, %s; dead letters behind them that go on: %d", cli.Plural(c.Changed, "event"), what, c.Preview.Followers)
 }
 
 // readLetters reads the letters of events, each once; missing have none.
@@ -410,7 +412,7 @@ func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters [
 
 func printPreview(w io.Writer, out *changed) {
 	p := &out.Preview
-	fmt.Fprintf(w, "%s %s of %s", p.Action, plural(p.Letters, "letter"), plural(p.Aggregates, "aggregate"))
+	fmt.Fprintf(w, "%s %s of %s", p.Action, cli.Plural(p.Letters, "letter"), cli.Plural(p.Aggregates, "aggregate"))
 	if p.Estimated >= 1 {
 		by := map[string]string{"rate": "at the given rate", "jobs before": "as jobs before went", "default rate": "as no job was made before"}[p.EstimatedBy]
 		fmt.Fprintf(w, ", in about %s %s", time.Duration(p.Estimated*float64(time.Second)).Round(time.Second), by)
@@ -435,20 +437,12 @@ func printPreview(w io.Writer, out *changed) {
 		if p.FollowersOf < p.Aggregates {
 			more = fmt.Sprintf(" in the first %d aggregates", p.FollowersOf)
 		}
-		fmt.Fprintf(w, "parked behind them%s: %s\n", more, plural(p.Followers, "letter"))
+		fmt.Fprintf(w, "parked behind them%s: %s\n", more, cli.Plural(p.Followers, "letter"))
 	}
 	counts(w, "left as they are, since "+string(p.Action)+" cannot begin there", wide(p.Refused))
 	for _, id := range out.Missing {
 		fmt.Fprintf(w, "event %s has no dead letter\n", id)
 	}
-}
-
-// plural is n of what, whose plural ends in s.
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func wide[K ~string](m map[K]int) map[K]int64 {
@@ -466,7 +460,7 @@ func (f *dlqConfirm) confirm(cmd *cobra.Command, question string) error {
 	}
 	in, isFile := cmd.InOrStdin().(*os.File)
 	if !isFile || !term.IsTerminal(int(in.Fd())) {
-		return usageError{withHint(errors.New("nothing was changed: there is no terminal to ask on"), "--yes does it without asking")}
+		return cli.Usage(cli.WithHint(errors.New("nothing was changed: there is no terminal to ask on"), "--yes does it without asking"))
 	}
 	return ask(in, cmd.ErrOrStderr(), question)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // completionTime bounds how long a shell waits for the database.
@@ -61,7 +62,7 @@ func completeJobs(cmd *cobra.Command, args []string, _ string) (ids []string, _ 
 	forCompletion(cmd, func(ctx context.Context, s *dlq.Store) error {
 		jobs, err := s.Jobs(ctx, gocql.UUID{}, 20)
 		for _, j := range jobs {
-			ids = append(ids, j.ID.String()+"\t"+string(j.State)+" "+string(j.Action)+" by "+clean(j.Actor.Name, 30))
+			ids = append(ids, j.ID.String()+"\t"+string(j.State)+" "+string(j.Action)+" by "+cli.Clean(j.Actor.Name, 30))
 		}
 		return err
 	})

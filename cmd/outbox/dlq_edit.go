@@ -17,6 +17,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // dlqEditFlags are those of outbox dlq edit.
@@ -45,19 +47,19 @@ difference is shown first.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
 			if err == nil {
-				err = checkOutput(f.output)
+				err = cli.CheckOutput(f.output)
 			}
 			if err != nil {
 				return err
 			}
-			return withDLQConfig(cmd, func(c *config, s *dlq.Store) error {
+			return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store) error {
 				schemas, err := dlq.LoadSchemas(c.DLQ.Schemas)
 				if err != nil {
-					return usageError{withHint(err, "--dlq-schemas names the directory")}
+					return cli.Usage(cli.WithHint(err, "--dlq-schemas names the directory"))
 				}
 				l, err := s.Read(cmd.Context(), ids[0])
 				if errors.Is(err, dlq.ErrNotFound) {
-					return withHint(err, "outbox dlq list shows which there are")
+					return cli.WithHint(err, "outbox dlq list shows which there are")
 				}
 				if err != nil {
 					return err
@@ -71,10 +73,10 @@ difference is shown first.`,
 	fl.StringArrayVar(&f.headers, "header", nil, "set a header, name=value; may be repeated")
 	fl.StringArrayVar(&f.without, "without-header", nil, "remove a header; may be repeated")
 	fl.StringVar(&f.contentType, "content-type", "", "set the content type")
-	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd, "history")
-	outputFlag(cmd, &f.output)
-	addFlags(cmd, sectionScylla, sectionDLQ)
+	f.dlqConfirm.AddFlags(cmd)
+	f.dlqActor.AddFlags(cmd, "history")
+	cli.OutputFlag(cmd, &f.output)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionDLQ)
 	return cmd
 }
 
@@ -100,16 +102,16 @@ func (f *dlqEditFlags) edit(cmd *cobra.Command, s *dlq.Store, schemas *dlq.Schem
 		return nil
 	}
 	if err := schemas.Validate(l.EventType, e.Payload); err != nil {
-		return withHint(err, "nothing was changed; the schema is %s.json in the directory of --dlq-schemas", l.EventType)
+		return cli.WithHint(err, "nothing was changed; the schema is %s.json in the directory of --dlq-schemas", l.EventType)
 	}
 	out := edited{EventID: l.EventID.String(), Difference: diff, DryRun: f.dryRun}
 	if f.output == "table" || !f.dryRun {
 		printDifference(cmd.ErrOrStderr(), &diff)
 		checked := "its event type has no schema"
 		if schemas.Has(l.EventType) {
-			checked = "the payload fits the schema of " + clean(l.EventType, 60)
+			checked = "the payload fits the schema of " + cli.Clean(l.EventType, 60)
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s; %s seq %d of %s goes out in its place, under a new id\n", checked, clean(l.EventType, 60), l.Sequence, clean(l.AggregateID, 60))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s; %s seq %d of %s goes out in its place, under a new id\n", checked, cli.Clean(l.EventType, 60), l.Sequence, cli.Clean(l.AggregateID, 60))
 	}
 	if !f.dryRun {
 		if err := f.confirm(cmd, "edit the event and publish it?"); err != nil {
@@ -122,7 +124,7 @@ func (f *dlqEditFlags) edit(cmd *cobra.Command, s *dlq.Store, schemas *dlq.Schem
 		out.EditedID = id.String()
 	}
 	if f.output != "table" {
-		return printAs(cmd.OutOrStdout(), f.output, out)
+		return cli.PrintAs(cmd.OutOrStdout(), f.output, out)
 	}
 	if !f.dryRun {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "event %s is to be published as %s\n", out.EventID, out.EditedID)
@@ -133,14 +135,14 @@ func (f *dlqEditFlags) edit(cmd *cobra.Command, s *dlq.Store, schemas *dlq.Schem
 // printDifference shows a difference; its text is of unknown origin.
 func printDifference(w io.Writer, d *dlq.Difference) {
 	for line := range strings.Lines(d.Payload) {
-		fmt.Fprintln(w, clean(strings.TrimSuffix(line, "\n"), 0))
+		fmt.Fprintln(w, cli.Clean(strings.TrimSuffix(line, "\n"), 0))
 	}
 	for _, h := range d.Headers {
 		if h.Old != nil {
-			fmt.Fprintf(w, "-%s: %s\n", clean(h.Name, 0), clean(*h.Old, 0))
+			fmt.Fprintf(w, "-%s: %s\n", cli.Clean(h.Name, 0), cli.Clean(*h.Old, 0))
 		}
 		if h.New != nil {
-			fmt.Fprintf(w, "+%s: %s\n", clean(h.Name, 0), clean(*h.New, 0))
+			fmt.Fprintf(w, "+%s: %s\n", cli.Clean(h.Name, 0), cli.Clean(*h.New, 0))
 		}
 	}
 }
@@ -150,14 +152,14 @@ func (f *dlqEditFlags) changed(cmd *cobra.Command, e dlq.Edit) (dlq.Edit, error)
 	e.Headers = maps.Clone(e.Headers)
 	for _, name := range f.without {
 		if _, ok := e.Headers[name]; !ok {
-			return e, usageError{fmt.Errorf("--without-header %q: the event has no such header", name)}
+			return e, cli.Usage(fmt.Errorf("--without-header %q: the event has no such header", name))
 		}
 		delete(e.Headers, name)
 	}
 	for _, h := range f.headers {
 		name, value, ok := strings.Cut(h, "=")
 		if !ok || name == "" {
-			return e, usageError{fmt.Errorf("--header %q: write name=value", h)}
+			return e, cli.Usage(fmt.Errorf("--header %q: write name=value", h))
 		}
 		if e.Headers == nil {
 			e.Headers = make(map[string]string)
@@ -186,7 +188,7 @@ func (f *dlqEditFlags) changed(cmd *cobra.Command, e dlq.Edit) (dlq.Edit, error)
 func editPayload(cmd *cobra.Command, payload []byte) ([]byte, error) {
 	in, isFile := cmd.InOrStdin().(*os.File)
 	if !isFile || !term.IsTerminal(int(in.Fd())) {
-		return nil, usageError{withHint(errors.New("there is no terminal to edit on"), "use --payload-file, --header, --without-header or --content-type")}
+		return nil, cli.Usage(cli.WithHint(errors.New("there is no terminal to edit on"), "use --payload-file, --header, --without-header or --content-type"))
 	}
 	return editWith(cmd.Context(), editor(), payload, in, cmd.ErrOrStderr())
 }

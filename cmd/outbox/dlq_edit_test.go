@@ -12,6 +12,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 func TestDLQ_Edit(t *testing.T) {
@@ -32,31 +33,31 @@ func TestDLQ_Edit(t *testing.T) {
 	schemas := []string{"--dlq-schemas", dir}
 	edit := func(want int, args ...string) (string, string) {
 		t.Helper()
-		return b.run(want, append(append([]string{"edit", id}, args...), schemas...)...)
+		return b.Run(want, append(append([]string{"edit", id}, args...), schemas...)...)
 	}
-	if _, errOut := edit(exitUsage); !strings.Contains(errOut, "no terminal to edit on") {
+	if _, errOut := edit(cli.ExitUsage); !strings.Contains(errOut, "no terminal to edit on") {
 		t.Errorf("edit without a terminal says %q", errOut)
 	}
-	if _, errOut := edit(exitUsage, "--payload-file", good); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, `+  "id": 2`) {
+	if _, errOut := edit(cli.ExitUsage, "--payload-file", good); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, `+  "id": 2`) {
 		t.Errorf("edit without leave says %q", errOut)
 	}
-	if _, errOut := edit(exitFailed, "--payload-file", bad, "--yes"); !strings.Contains(errOut, "/id") {
+	if _, errOut := edit(cli.ExitFailed, "--payload-file", bad, "--yes"); !strings.Contains(errOut, "/id") {
 		t.Errorf("edit that does not fit says %q", errOut)
 	}
-	edit(exitFailed, "--header", "ce_id=x", "--yes")
-	edit(exitUsage, "--header", "x", "--yes")
-	edit(exitUsage, "--without-header", "x", "--yes")
-	if out, _ := edit(exitOK, "--header", "k=v", "--dry-run", "-o", "json"); !strings.Contains(out, `"dry_run": true`) {
+	edit(cli.ExitFailed, "--header", "ce_id=x", "--yes")
+	edit(cli.ExitUsage, "--header", "x", "--yes")
+	edit(cli.ExitUsage, "--without-header", "x", "--yes")
+	if out, _ := edit(cli.ExitOK, "--header", "k=v", "--dry-run", "-o", "json"); !strings.Contains(out, `"dry_run": true`) {
 		t.Errorf("edit --dry-run printed %q", out)
 	}
-	if _, errOut := edit(exitOK, "--header", "traceparent=00", "--yes"); !strings.Contains(errOut, "nothing was changed") {
+	if _, errOut := edit(cli.ExitOK, "--header", "traceparent=00", "--yes"); !strings.Contains(errOut, "nothing was changed") {
 		t.Errorf("an edit that changes nothing says %q", errOut)
 	}
 	u, _ := gocql.ParseUUID(id)
 	if l, err := b.store.Read(t.Context(), u); err != nil || l.Edit != nil || l.Version != 1 {
 		t.Fatalf("edits that were not made left %+v, %v", l, err)
 	}
-	out, errOut := edit(exitOK, "--payload-file", good, "--header", "k=v", "--without-header", "traceparent", "--yes", "-o", "json", "--reason", "typo")
+	out, errOut := edit(cli.ExitOK, "--payload-file", good, "--header", "k=v", "--without-header", "traceparent", "--yes", "-o", "json", "--reason", "typo")
 	var v edited
 	if err := json.Unmarshal([]byte(out), &v); err != nil || v.EditedID == "" || len(v.Difference.Headers) != 2 {
 		t.Fatalf("edit printed %q, %v", out, err)
@@ -68,18 +69,18 @@ func TestDLQ_Edit(t *testing.T) {
 	if err != nil || l.EditedID.String() != v.EditedID || string(l.Edit.Payload) != `{"id":2}` || string(l.Payload) != `{"id":1}` || l.Edit.Headers["k"] != "v" {
 		t.Errorf("the letter is %+v, %v", l, err)
 	}
-	out, _ = b.run(exitOK, "show", id)
+	out, _ = b.Run(cli.ExitOK, "show", id)
 	for _, want := range []string{v.EditedID, `{"id":1}`, `+  "id": 2`, "typo"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("show lacks %q:\n%s", want, out)
 		}
 	}
-	if shown, _ := b.run(exitOK, "show", v.EditedID); shown != out {
+	if shown, _ := b.Run(cli.ExitOK, "show", v.EditedID); shown != out {
 		t.Errorf("show of the new id printed %q", shown)
 	}
 	schemas = []string{"--dlq-schemas", filepath.Join(dir, "none")}
-	edit(exitUsage, "--payload-file", good, "--yes")
-	b.run(exitFailed, "edit", gocql.MustRandomUUID().String(), "--payload-file", good, "--yes")
+	edit(cli.ExitUsage, "--payload-file", good, "--yes")
+	b.Run(cli.ExitFailed, "edit", gocql.MustRandomUUID().String(), "--payload-file", good, "--yes")
 }
 
 func TestEditWith_AnEditor(t *testing.T) {

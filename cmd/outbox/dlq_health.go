@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -22,7 +24,7 @@ const relaySilent = 5 * relay.DefaultHeartbeat
 
 // healthy returns nil if a replay of the letters may begin, and says what speaks
 // against it.
-func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *config, letters []dlq.Letter) error {
+func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *app.Config, letters []dlq.Letter) error {
 	tables := make(map[string]bool)
 	for i := range letters {
 		tables[letters[i].Table] = true
@@ -36,17 +38,17 @@ func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *config, letters []dlq.Le
 		fmt.Fprintln(cmd.ErrOrStderr(), "not well: "+text+"; going on, as --force says")
 		return nil
 	}
-	return withHint(errors.New("nothing was replayed: "+text), "mend it, or say --force: the relay publishes the letters once it can")
+	return cli.WithHint(errors.New("nothing was replayed: "+text), "mend it, or say --force: the relay publishes the letters once it can")
 }
 
 // brokerProblems says whether the broker cannot be reached.
-func brokerProblems(ctx context.Context, c *config) []string {
-	client, err := c.Kafka.client()
+func brokerProblems(ctx context.Context, c *app.Config) []string {
+	client, err := c.Kafka.Client()
 	if err != nil {
 		return []string{err.Error()}
 	}
 	defer client.Close()
-	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
+	if err := app.Reachable(ctx, client, c.Kafka.Seeds); err != nil {
 		return []string{err.Error()}
 	}
 	return nil
@@ -128,8 +130,8 @@ func uncarried(all []instance) (missing []int) {
 
 // relayProblems says for which tables no relay runs, or more than one of a name, or
 // one that has its breaker open.
-func relayProblems(ctx context.Context, c *config, tables map[string]bool) (problems []string) {
-	session, err := c.Scylla.session(c.Scylla.Keyspace)
+func relayProblems(ctx context.Context, c *app.Config, tables map[string]bool) (problems []string) {
+	session, err := c.Scylla.Session(c.Scylla.Keyspace)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // jobView is a job for people and scripts.
@@ -54,9 +56,9 @@ func viewOfJob(j *dlq.Job) *jobView {
 func (v *jobView) status() error {
 	switch {
 	case v.State == dlq.JobFailed, v.State == dlq.JobCancelled, v.State == dlq.JobPaused, v.Progress.Failed() > 0:
-		return quietError{}
+		return cli.QuietError{}
 	case v.Finished == nil, v.Progress.Waiting > 0:
-		return waitsError{}
+		return cli.WaitsError{}
 	}
 	return nil
 }
@@ -74,7 +76,7 @@ func printReport(w io.Writer, v *jobView) {
 	counts(w, "died again, by error", wideText(p.FailedAgain))
 	counts(w, "left as they are", wideText(p.Skipped))
 	if v.Error != "" {
-		fmt.Fprintln(w, clean(v.Error, 0))
+		fmt.Fprintln(w, cli.Clean(v.Error, 0))
 	}
 	fmt.Fprintf(w, "job %s is %s\n", v.ID, v.State)
 }
@@ -108,52 +110,52 @@ func newDLQJobsListCommand() *cobra.Command {
 		Short: "List jobs, the newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			if limit < 1 {
-				return usageError{fmt.Errorf("--limit %d must be at least 1", limit)}
+				return cli.Usage(fmt.Errorf("--limit %d must be at least 1", limit))
 			}
 			return withDLQ(cmd, func(s *dlq.Store) error {
 				jobs, err := s.Jobs(cmd.Context(), gocql.UUID{}, limit)
 				if err != nil {
 					return err
 				}
-				return jobTable.print(cmd, output, jobs, false)
+				return jobTable.Print(cmd, output, jobs, false)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 20, "this many jobs at most")
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
 // jobTable is bulk jobs as a list.
-var jobTable = table[*dlq.Job]{
-	header: "JOB\tSTATE\tACTION\tDONE\tTOTAL\tDIED AGAIN\tWAITING\tACTOR\tCREATED",
-	row: func(w io.Writer, j *dlq.Job) {
+var jobTable = cli.Table[*dlq.Job]{
+	Header: "JOB\tSTATE\tACTION\tDONE\tTOTAL\tDIED AGAIN\tWAITING\tACTOR\tCREATED",
+	Row: func(w io.Writer, j *dlq.Job) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Progress.Failed(),
-			j.Progress.Waiting, clean(j.Actor.Name, 30), j.Created().Format(listTime))
+			j.Progress.Waiting, cli.Clean(j.Actor.Name, 30), j.Created().Format(cli.ListTime))
 	},
-	view: func(j *dlq.Job) any { return viewOfJob(j) },
-	none: "there are no jobs",
+	View: func(j *dlq.Job) any { return viewOfJob(j) },
+	None: "there are no jobs",
 }
 
 // withJob runs f with the job that a command names, once output is known to be
 // one of the forms.
-func withJob(cmd *cobra.Command, arg, output string, f func(*config, *dlq.Store, *dlq.Job) error) error {
-	if err := checkOutput(output); err != nil {
+func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.Store, *dlq.Job) error) error {
+	if err := cli.CheckOutput(output); err != nil {
 		return err
 	}
 	id, err := jobID(arg)
 	if err != nil {
 		return err
 	}
-	return withDLQConfig(cmd, func(c *config, s *dlq.Store) error {
+	return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store) error {
 		j, err := s.Job(cmd.Context(), id)
 		if errors.Is(err, dlq.ErrNoJob) {
-			return withHint(err, "outbox dlq jobs list shows which there are")
+			return cli.WithHint(err, "outbox dlq jobs list shows which there are")
 		}
 		if err != nil {
 			return err
@@ -170,22 +172,22 @@ func newDLQJobsShowCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], output, func(_ *config, _ *dlq.Store, j *dlq.Job) error {
+			return withJob(cmd, args[0], output, func(_ *app.Config, _ *dlq.Store, j *dlq.Job) error {
 				return printJob(cmd.OutOrStdout(), output, viewOfJob(j))
 			})
 		},
 	}
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
 func printJob(w io.Writer, output string, v *jobView) error {
 	if output != "table" {
-		return printAs(w, output, v)
+		return cli.PrintAs(w, output, v)
 	}
-	tw := newColumns(w)
-	field := fieldsOn(tw)
+	tw := cli.NewColumns(w)
+	field := cli.FieldsOn(tw)
 	field("job", v.ID)
 	field("state", v.State)
 	field("action", v.Action)
@@ -242,7 +244,7 @@ func newDLQJobsWatchCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], "table", func(_ *config, s *dlq.Store, j *dlq.Job) error {
+			return withJob(cmd, args[0], "table", func(_ *app.Config, s *dlq.Store, j *dlq.Job) error {
 				if err := showingJob(cmd, s, j, func() (err error) {
 					for err == nil && j.Finished.IsZero() && j.State != dlq.JobPaused {
 						select {
@@ -261,7 +263,7 @@ func newDLQJobsWatchCommand() *cobra.Command {
 			})
 		},
 	}
-	addFlags(cmd, sectionScylla)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
@@ -298,29 +300,29 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], f.output, func(c *config, s *dlq.Store, j *dlq.Job) error {
-				return c.withKeeper(cmd, s, func(a dlq.Archive) error { return f.steer(cmd, &st, s, a, j) })
+			return withJob(cmd, args[0], f.output, func(c *app.Config, s *dlq.Store, j *dlq.Job) error {
+				return withKeeper(c, cmd, s, func(a dlq.Archive) error { return f.steer(cmd, &st, s, a, j) })
 			})
 		},
 	}
-	f.dlqActor.addFlags(cmd, "history")
-	f.dlqConfirm.addFlags(cmd)
-	sections := []section{sectionScylla}
+	f.dlqActor.AddFlags(cmd, "history")
+	f.dlqConfirm.AddFlags(cmd)
+	sections := []app.Section{app.SectionScylla}
 	switch st.what {
 	case "resume":
 		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin', and return at once")
-		sections = append(sections, sectionRetention)
+		sections = append(sections, app.SectionRetention)
 	case "cancel":
 		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave its report to 'outbox admin', and return at once")
 		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long its report may take, such as for what becomes of letters that it replayed")
 	}
-	outputFlag(cmd, &f.output)
-	addFlags(cmd, sections...)
+	cli.OutputFlag(cmd, &f.output)
+	app.AddFlags(cmd, sections...)
 	return cmd
 }
 
 func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *dlq.Store, a dlq.Archive, j *dlq.Job) error {
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d letters done\n", j.Action, j.Created().Format(listTime), clean(j.Actor.Name, 40),
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d letters done\n", j.Action, j.Created().Format(cli.ListTime), cli.Clean(j.Actor.Name, 40),
 		j.State, j.Progress.Done, j.Progress.Total)
 	if f.dryRun {
 		return nil
@@ -351,7 +353,7 @@ func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *dlq.Store, a 
 	case st.what != "cancel":
 		return v.status()
 	case v.Finished == nil:
-		return waitsError{}
+		return cli.WaitsError{}
 	}
 	return nil // it is what was asked for
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 var testTime = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -22,10 +23,10 @@ func TestDLQ_Jobs(t *testing.T) {
 	for i := range 5 {
 		b.bury(1, func(l *dlq.Letter) { l.AggregateID = fmt.Sprint("j", i) })
 	}
-	if _, errOut := b.run(exitOK, "jobs", "list"); !strings.Contains(errOut, "there are no jobs") {
+	if _, errOut := b.Run(cli.ExitOK, "jobs", "list"); !strings.Contains(errOut, "there are no jobs") {
 		t.Errorf("jobs list of nothing says %q", errOut)
 	}
-	out, _ := b.run(exitWaits, "discard", "--all", "--yes", "--detach", "-o", "json", "--batch-size", "2")
+	out, _ := b.Run(cli.ExitWaits, "discard", "--all", "--yes", "--detach", "-o", "json", "--batch-size", "2")
 	var c changed
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.State != dlq.JobQueued || c.Job.BatchSize != 2 {
 		t.Fatalf("discard --detach printed %s, %v", out, err)
@@ -34,36 +35,36 @@ func TestDLQ_Jobs(t *testing.T) {
 	if got := b.ids(); len(got) != 5 || b.status(got[0]) != dlq.Pending {
 		t.Errorf("a job that nobody runs did something")
 	}
-	b.run(exitOK, "jobs", "pause", id)
-	b.run(exitFailed, "jobs", "watch", id)
-	b.run(exitUsage, "jobs", "resume", id)
-	b.run(exitUsage, "jobs", "cancel", id)
-	b.run(exitOK, "jobs", "cancel", id, "--dry-run")
-	if out, _ := b.run(exitOK, "jobs", "resume", id, "--yes", "--actor", "eve", "--reason", "go"); !strings.Contains(out, "5 of 5, 5 changed") || !strings.Contains(out, "resume by eve: go") {
+	b.Run(cli.ExitOK, "jobs", "pause", id)
+	b.Run(cli.ExitFailed, "jobs", "watch", id)
+	b.Run(cli.ExitUsage, "jobs", "resume", id)
+	b.Run(cli.ExitUsage, "jobs", "cancel", id)
+	b.Run(cli.ExitOK, "jobs", "cancel", id, "--dry-run")
+	if out, _ := b.Run(cli.ExitOK, "jobs", "resume", id, "--yes", "--actor", "eve", "--reason", "go"); !strings.Contains(out, "5 of 5, 5 changed") || !strings.Contains(out, "resume by eve: go") {
 		t.Errorf("jobs resume printed %q", out)
 	}
-	b.run(exitFailed, "jobs", "pause", id)
-	if out, _ := b.run(exitOK, "jobs", "watch", id); !strings.Contains(out, "job "+id+" is done") {
+	b.Run(cli.ExitFailed, "jobs", "pause", id)
+	if out, _ := b.Run(cli.ExitOK, "jobs", "watch", id); !strings.Contains(out, "job "+id+" is done") {
 		t.Errorf("jobs watch printed %q", out)
 	}
 	for _, st := range b.ids("--status", "pending") {
 		t.Errorf("letter %s is left", st)
 	}
 	one := b.bury(1, nil)
-	out, _ = b.run(exitWaits, "replay", one, "--yes", "--wait", "300ms", "-o", "json")
+	out, _ = b.Run(cli.ExitWaits, "replay", one, "--yes", "--wait", "300ms", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Changed != 1 || c.Job.Progress.Waiting != 1 || c.Job.Finished == nil {
 		t.Errorf("replay without a relay printed %s, %v", out, err)
 	}
-	out, _ = b.run(exitOK, "jobs", "list", "-o", "json")
+	out, _ = b.Run(cli.ExitOK, "jobs", "list", "-o", "json")
 	var jobs []jobView
 	if err := json.Unmarshal([]byte(out), &jobs); err != nil || len(jobs) != 2 || jobs[1].ID != id || jobs[0].Action != dlq.ActionReplay {
 		t.Errorf("jobs list printed %s, %v", out, err)
 	}
-	if out, _ := b.run(exitOK, "jobs", "list", "--limit", "1"); strings.Count(out, "\n") != 2 {
+	if out, _ := b.Run(cli.ExitOK, "jobs", "list", "--limit", "1"); strings.Count(out, "\n") != 2 {
 		t.Errorf("jobs list --limit 1 printed %q", out)
 	}
 	// A cancelled job is reported by who cancels it, as far as that can be known.
-	if out, _ := b.run(exitWaits, "replay", one, "--yes", "--detach", "--force"); !strings.Contains(out, "is queued") {
+	if out, _ := b.Run(cli.ExitWaits, "replay", one, "--yes", "--detach", "--force"); !strings.Contains(out, "is queued") {
 		t.Errorf("replay --detach printed %q", out)
 	}
 	made, err := b.store.Jobs(t.Context(), gocql.UUID{}, 1)
@@ -87,19 +88,19 @@ func TestDLQ_Jobs(t *testing.T) {
 	}
 	die()
 	<-died
-	b.run(exitWaits, "jobs", "cancel", made[0].ID.String(), "--yes", "--wait", "100ms")
+	b.Run(cli.ExitWaits, "jobs", "cancel", made[0].ID.String(), "--yes", "--wait", "100ms")
 	if err := b.store.Discard(t.Context(), b.id(one), dlq.Actor{Name: "eve"}); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := b.run(exitOK, "jobs", "cancel", made[0].ID.String(), "--yes"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed by somebody else meanwhile") {
+	if out, _ := b.Run(cli.ExitOK, "jobs", "cancel", made[0].ID.String(), "--yes"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed by somebody else meanwhile") {
 		t.Errorf("jobs cancel printed %q", out)
 	}
-	b.run(exitOK, "jobs", "show", id, "-o", "yaml")
-	b.run(exitFailed, "jobs", "show", gocql.TimeUUID().String())
-	b.run(exitUsage, "jobs", "show", "x")
-	b.run(exitUsage, "jobs", "list", "--limit", "0")
-	b.run(exitUsage, "replay", one, "--batch-size", "0")
-	b.run(exitUsage, "replay", one, "--canary", "--wait", "0")
+	b.Run(cli.ExitOK, "jobs", "show", id, "-o", "yaml")
+	b.Run(cli.ExitFailed, "jobs", "show", gocql.TimeUUID().String())
+	b.Run(cli.ExitUsage, "jobs", "show", "x")
+	b.Run(cli.ExitUsage, "jobs", "list", "--limit", "0")
+	b.Run(cli.ExitUsage, "replay", one, "--batch-size", "0")
+	b.Run(cli.ExitUsage, "replay", one, "--canary", "--wait", "0")
 
 	b.bury(2, nil)
 	t.Run("completion", func(t *testing.T) {
@@ -120,9 +121,9 @@ func (b *dlqBundle) complete(args ...string) string {
 	var out strings.Builder
 	all := append([]string{"__complete", "dlq"}, args[:len(args)-2]...)
 	if args[0] == "jobs" {
-		all = append(all, "show", "--scylla-hosts", b.e.cqlAddr, "")
+		all = append(all, "show", "--scylla-hosts", b.e.CQLAddr, "")
 	} else {
-		all = append(all, "--scylla-hosts", b.e.cqlAddr, args[1], "")
+		all = append(all, "--scylla-hosts", b.e.CQLAddr, args[1], "")
 	}
 	run(all, &out, &out)
 	return out.String()
@@ -135,7 +136,7 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	id := b.bury(1, nil)
 	replay := func(want int, args ...string) string {
 		t.Helper()
-		_, errOut := b.run(want, append([]string{"replay", id, "--yes", "--wait", "0"}, args...)...)
+		_, errOut := b.Run(want, append([]string{"replay", id, "--yes", "--wait", "0"}, args...)...)
 		return errOut
 	}
 	for _, tt := range []struct {
@@ -148,7 +149,7 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 		{"running", "closed", time.Minute, "no relay of outbox.outbox_messages runs"},
 	} {
 		b.relaySays(tt.state, tt.breaker, tt.age)
-		if errOut := replay(exitFailed); !strings.Contains(errOut, tt.want) || !strings.Contains(errOut, "--force") {
+		if errOut := replay(cli.ExitFailed); !strings.Contains(errOut, tt.want) || !strings.Contains(errOut, "--force") {
 			t.Errorf("%+v: replay says %q", tt, errOut)
 		}
 		if jobs, err := b.store.Jobs(t.Context(), gocql.UUID{}, 10); err != nil || len(jobs) != 0 {
@@ -160,19 +161,19 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 		time.Now().Add(time.Hour), twin).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	if errOut := replay(exitFailed); !strings.Contains(errOut, "more than one process runs the relay of outbox.outbox_messages") || !strings.Contains(errOut, "pod-b/1") {
+	if errOut := replay(cli.ExitFailed); !strings.Contains(errOut, "more than one process runs the relay of outbox.outbox_messages") || !strings.Contains(errOut, "pod-b/1") {
 		t.Errorf("replay beside two relays of one name says %q", errOut)
 	}
 	if err := b.session.Query("DELETE FROM relay_instances WHERE scope = 'keyspace'").Exec(); err != nil {
 		t.Fatal(err)
 	}
-	if errOut := replay(exitFailed); !strings.Contains(errOut, "no relay of outbox.outbox_messages runs") {
+	if errOut := replay(cli.ExitFailed); !strings.Contains(errOut, "no relay of outbox.outbox_messages runs") {
 		t.Errorf("replay without any relay says %q", errOut)
 	}
 	b.relaySays("running", "closed", -time.Hour)
-	replay(exitWaits)
+	replay(cli.ExitWaits)
 	b.relaySays("running", "open", -time.Hour)
-	if errOut := replay(exitWaits, "--force"); !strings.Contains(errOut, "going on") {
+	if errOut := replay(cli.ExitWaits, "--force"); !strings.Contains(errOut, "going on") {
 		t.Errorf("replay --force says %q", errOut)
 	}
 }
@@ -183,7 +184,7 @@ func TestDLQChange_EndsWithThePreview(t *testing.T) {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	for _, end := range []string{"", "2026-03-04", "2026-03-05T00:00:00Z"} {
 		f := dlqChangeFlags{all: end == "", output: "table", batchSize: 1}
-		f.end = end
+		f.End = end
 		if spec, err := f.check(dlq.ActionDiscard, false, now); err != nil || !spec.Filter.Until.Equal(now) {
 			t.Errorf("--end-date %q means what died before %s (%v), want before %s", end, spec.Filter.Until, err, now)
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // dlqListed is how many letters a listing has unless --limit says otherwise.
@@ -29,23 +31,23 @@ func newDLQListCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.filter(time.Now())
 			if err == nil {
-				err = checkOutput(output)
+				err = cli.CheckOutput(output)
 			}
 			if err != nil {
 				return err
 			}
 			return withDLQ(cmd, func(s *dlq.Store) error {
-				letters, more, err := collect(cmd, s, filter, f.limit)
+				letters, more, err := collect(cmd, s, filter, f.Limit)
 				if err != nil {
 					return err
 				}
-				return letterTable.print(cmd, output, letters, more)
+				return letterTable.Print(cmd, output, letters, more)
 			})
 		},
 	}
-	f.addFlags(cmd, dlqListed)
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla)
+	f.AddFlags(cmd, dlqListed)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
@@ -141,7 +143,7 @@ func newDLQShowCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
 			if err == nil {
-				err = checkOutput(output)
+				err = cli.CheckOutput(output)
 			}
 			if err != nil {
 				return err
@@ -149,7 +151,7 @@ func newDLQShowCommand() *cobra.Command {
 			return withDLQ(cmd, func(s *dlq.Store) error {
 				l, err := readEither(cmd.Context(), s, ids[0])
 				if errors.Is(err, dlq.ErrNotFound) {
-					return withHint(err, "outbox dlq list shows which there are")
+					return cli.WithHint(err, "outbox dlq list shows which there are")
 				}
 				if err != nil {
 					return err
@@ -174,14 +176,14 @@ func newDLQShowCommand() *cobra.Command {
 					v.Chain = append(v.Chain, chainView{e.EventID.String(), e.Sequence, e.EventType, e.Status, e.ErrorClass, e.Released})
 				}
 				if output != "table" {
-					return printAs(cmd.OutOrStdout(), output, v)
+					return cli.PrintAs(cmd.OutOrStdout(), output, v)
 				}
 				return printShown(cmd.OutOrStdout(), &v)
 			})
 		},
 	}
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
@@ -189,9 +191,9 @@ func printShown(w io.Writer, v *shown) error {
 	if err := printLetter(w, &v.letterView); err != nil {
 		return err
 	}
-	tw := newColumns(w)
+	tw := cli.NewColumns(w)
 	for _, e := range v.Edits {
-		fmt.Fprintf(w, "\nedited by %s at %s, to be published as event %s in its place: %s\n", clean(e.By, 40), e.At.Format(time.RFC3339), e.EditedID, clean(e.Reason, 120))
+		fmt.Fprintf(w, "\nedited by %s at %s, to be published as event %s in its place: %s\n", cli.Clean(e.By, 40), e.At.Format(time.RFC3339), e.EditedID, cli.Clean(e.Reason, 120))
 		printDifference(w, &e.Difference)
 	}
 	if len(v.Chain) > 0 {
@@ -201,7 +203,7 @@ func printShown(w io.Writer, v *shown) error {
 			if c.EventID == v.EventID {
 				mark = "->"
 			}
-			fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\n", mark, c.Sequence, c.EventID, clean(c.EventType, 40), c.Status, clean(c.ErrorClass, 40))
+			fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\n", mark, c.Sequence, c.EventID, cli.Clean(c.EventType, 40), c.Status, cli.Clean(c.ErrorClass, 40))
 		}
 		if err := tw.Flush(); err != nil {
 			return err
@@ -213,15 +215,15 @@ func printShown(w io.Writer, v *shown) error {
 		if c.From != "" {
 			way = string(c.From) + " -> " + way
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", c.At.UTC().Format(time.RFC3339), c.Action, way, clean(c.By, 40), clean(c.Outcome, 80), clean(c.Why, 120))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", c.At.UTC().Format(time.RFC3339), c.Action, way, cli.Clean(c.By, 40), cli.Clean(c.Outcome, 80), cli.Clean(c.Why, 120))
 	}
 	return tw.Flush()
 }
 
 // printLetter prints what is known of a letter, a field a line.
 func printLetter(w io.Writer, v *letterView) error {
-	tw := newColumns(w)
-	field := fieldsOn(tw)
+	tw := cli.NewColumns(w)
+	field := cli.FieldsOn(tw)
 	at := func(t *time.Time) string {
 		if t == nil {
 			return ""
@@ -268,7 +270,7 @@ func printLetter(w io.Writer, v *letterView) error {
 		values map[string]string
 	}{{"header", v.Headers}, {"known then", v.Metadata}, {"row", v.Raw}} {
 		for _, k := range slices.Sorted(maps.Keys(m.values)) {
-			field(m.name+" "+clean(k, 0), m.values[k])
+			field(m.name+" "+cli.Clean(k, 0), m.values[k])
 		}
 	}
 	field("content type", v.ContentType)
@@ -297,7 +299,7 @@ func newDLQStatsCommand() *cobra.Command {
 		Short: "Count dead letters by status, error class and event type",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			return withDLQ(cmd, func(s *dlq.Store) error {
@@ -307,11 +309,11 @@ func newDLQStatsCommand() *cobra.Command {
 				}
 				w := cmd.OutOrStdout()
 				if output != "table" {
-					return printAs(w, output, statsView{st.Open, timeOrNil(st.Oldest), st.ByStatus, st.OpenByClass, st.OpenByType})
+					return cli.PrintAs(w, output, statsView{st.Open, timeOrNil(st.Oldest), st.ByStatus, st.OpenByClass, st.OpenByType})
 				}
 				fmt.Fprintf(w, "%d open", st.Open)
 				if !st.Oldest.IsZero() {
-					fmt.Fprintf(w, ", the oldest since %s (%s)", st.Oldest.UTC().Format(listTime), time.Since(st.Oldest).Round(time.Second))
+					fmt.Fprintf(w, ", the oldest since %s (%s)", st.Oldest.UTC().Format(cli.ListTime), time.Since(st.Oldest).Round(time.Second))
 				}
 				fmt.Fprintln(w)
 				counts(w, "by status", st.ByStatus)
@@ -321,7 +323,7 @@ func newDLQStatsCommand() *cobra.Command {
 			})
 		},
 	}
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }

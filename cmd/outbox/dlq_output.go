@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // letterView is a letter for people and scripts; its names are those of the table.
@@ -95,22 +96,22 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 // letterTable is dead letters as a list.
-var letterTable = table[dlq.Letter]{
-	header: "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT",
-	row: func(w io.Writer, l dlq.Letter) {
+var letterTable = cli.Table[dlq.Letter]{
+	Header: "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT",
+	Row: func(w io.Writer, l dlq.Letter) {
 		status := string(l.Status)
 		if l.Released && l.Status.Open() {
 			status += " (released)"
 		}
 		next := "-"
 		if !l.NextAttempt.IsZero() {
-			next = l.NextAttempt.UTC().Format(listTime)
+			next = l.NextAttempt.UTC().Format(cli.ListTime)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.EventID, status, clean(l.ErrorClass, 40), clean(l.EventType, 40),
-			clean(l.AggregateID, 40), l.Sequence, l.Attempts, l.FirstFailedAt.UTC().Format(listTime), next)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.EventID, status, cli.Clean(l.ErrorClass, 40), cli.Clean(l.EventType, 40),
+			cli.Clean(l.AggregateID, 40), l.Sequence, l.Attempts, l.FirstFailedAt.UTC().Format(cli.ListTime), next)
 	},
-	view: func(l dlq.Letter) any { return viewOf(&l) },
-	none: "no dead letter matches",
+	View: func(l dlq.Letter) any { return viewOf(&l) },
+	None: "no dead letter matches",
 }
 
 // counts prints what is in a map, most first.
@@ -127,7 +128,7 @@ func counts[K ~string, N int | int64](w io.Writer, title string, m map[K]N) {
 	slices.SortFunc(keys, func(a, b K) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
 	fmt.Fprintf(w, "%s\n", title)
 	for _, k := range keys {
-		name := clean(string(k), 60)
+		name := cli.Clean(string(k), 60)
 		if name == "" {
 			name = "(none)"
 		}

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
-	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
 func newDLQPurgeCommand() *cobra.Command {
@@ -40,8 +36,8 @@ A relay that runs takes them in, and replays one when somebody says so.`,
 }
 
 // objectIDs are the events of the object that --object names.
-func (f *dlqChangeFlags) objectIDs(cmd *cobra.Command, c *config) ([]string, error) {
-	a, err := c.openArchive(cmd)
+func (f *dlqChangeFlags) objectIDs(cmd *cobra.Command, c *app.Config) ([]string, error) {
+	a, err := openArchive(c, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -52,28 +48,9 @@ func (f *dlqChangeFlags) objectIDs(cmd *cobra.Command, c *config) ([]string, err
 	return m.Events, nil
 }
 
-// keeper opens retention.archive for jobs that purge, restore or sweep; without
-// the setting it is nil. closeArchive closes what was opened.
-func (c *config) keeper(ctx context.Context, s *dlq.Store) (k *archive.Keeper, closeArchive func() error, err error) {
-	closeArchive = func() error { return nil }
-	if c.Retention.Archive == "" {
-		return nil, closeArchive, nil
-	}
-	a, err := archive.Open(ctx, c.Retention.Archive)
-	if err != nil {
-		return nil, closeArchive, fmt.Errorf("retention.archive: %w", err)
-	}
-	conf := c.sweep(s, a)
-	sweeper, err := archive.NewSweeper(conf)
-	if err != nil {
-		return nil, closeArchive, errors.Join(usageError{err}, a.Close())
-	}
-	return archive.NewKeeper(sweeper), a.Close, nil
-}
-
 // withKeeper runs f with what runs jobs: the archive, or nil without one.
-func (c *config) withKeeper(cmd *cobra.Command, s *dlq.Store, f func(dlq.Archive) error) error {
-	k, closeArchive, err := c.keeper(cmd.Context(), s)
+func withKeeper(c *app.Config, cmd *cobra.Command, s *dlq.Store, f func(dlq.Archive) error) error {
+	k, closeArchive, err := c.Keeper(cmd.Context(), s)
 	if err != nil {
 		return err
 	}
@@ -81,14 +58,4 @@ func (c *config) withKeeper(cmd *cobra.Command, s *dlq.Store, f func(dlq.Archive
 		return f(nil)
 	}
 	return errors.Join(f(k), closeArchive())
-}
-
-// rowTTLOnce is rowTTL by a session of its own.
-func (c *config) rowTTLOnce(ctx context.Context, table string) (time.Duration, error) {
-	session, err := c.Scylla.session(c.Scylla.Keyspace)
-	if err != nil {
-		return 0, err
-	}
-	defer sessions.Close(session)
-	return rowTTL(ctx, session, table)
 }

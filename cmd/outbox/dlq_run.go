@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/load"
 )
 
 // jobPoll is how often a job that this process runs or watches is looked at.
@@ -26,7 +28,7 @@ type dlqRun struct {
 	wait   time.Duration
 }
 
-func (f *dlqRun) addFlags(cmd *cobra.Command, replay bool) {
+func (f *dlqRun) AddFlags(cmd *cobra.Command, replay bool) {
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin', and return at once")
 	if replay {
 		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long to wait for what becomes of the letters; 0 does not wait")
@@ -79,12 +81,12 @@ func runJob(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, job *dlq.Job, by dl
 	defer cancel()
 	by.Reason = "the command was interrupted"
 	if err := s.PauseJob(detached, job.ID, by); err != nil && !errors.Is(err, dlq.ErrRefused) {
-		return last, withHint(fmt.Errorf("interrupted, and job %s is not paused: %w", job.ID, err), "outbox dlq jobs pause %s", job.ID)
+		return last, cli.WithHint(fmt.Errorf("interrupted, and job %s is not paused: %w", job.ID, err), "outbox dlq jobs pause %s", job.ID)
 	}
 	if now, err := s.Job(detached, job.ID); err == nil {
 		last = now
 	}
-	return last, withHint(fmt.Errorf("interrupted: job %s is %s after %d of %d letters", job.ID, last.State, last.Progress.Done, last.Progress.Total),
+	return last, cli.WithHint(fmt.Errorf("interrupted: job %s is %s after %d of %d letters", job.ID, last.State, last.Progress.Done, last.Progress.Total),
 		"outbox dlq jobs resume %s goes on with the rest", job.ID)
 }
 
@@ -96,9 +98,9 @@ func jobRunner(s *dlq.Store, a dlq.Archive) *dlq.Runner {
 func showingJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, run func() error) error {
 	var seen atomic.Pointer[dlq.Job]
 	seen.Store(job)
-	p := newProgress(cmd.ErrOrStderr(), 0, func() int64 { return int64(seen.Load().Progress.Done) }, func() string { return jobDetail(seen.Load()) })
-	p.total = func() int64 { return int64(seen.Load().Progress.Total) }
-	if job.Progress.Total <= dlqListed && len(job.IDs) > 0 && job.Rate == 0 && !p.terminal {
+	p := cli.NewProgress(cmd.ErrOrStderr(), 0, func() int64 { return int64(seen.Load().Progress.Done) }, func() string { return jobDetail(seen.Load()) })
+	p.Total = func() int64 { return int64(seen.Load().Progress.Total) }
+	if job.Progress.Total <= dlqListed && len(job.IDs) > 0 && job.Rate == 0 && !p.Terminal {
 		return run()
 	}
 	ctx, stop := context.WithCancel(cmd.Context())
@@ -117,7 +119,7 @@ func showingJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, run func() error
 			}
 		}
 	})
-	err := showing(cmd.Context(), p, func() error {
+	err := load.Showing(cmd.Context(), p, func() error {
 		err := run()
 		look()
 		return err
@@ -140,7 +142,7 @@ func jobDetail(j *dlq.Job) string {
 func jobID(arg string) (gocql.UUID, error) {
 	id, err := gocql.ParseUUID(arg)
 	if err != nil {
-		return id, usageError{fmt.Errorf("%q is no job's id: write it as outbox dlq jobs list shows it", arg)}
+		return id, cli.Usage(fmt.Errorf("%q is no job's id: write it as outbox dlq jobs list shows it", arg))
 	}
 	return id, nil
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -42,15 +44,15 @@ It leaves nothing behind: the one row it writes is deleted again. Exit status 1
 if something has to be mended.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := cli.OneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			c, err := loadConfig(cmd)
+			c, err := app.LoadConfig(cmd)
 			if err != nil {
 				return err
 			}
-			findings := append(c.checkScylla(cmd.Context()), c.checkRate())
-			findings = append(findings, c.checkKafka(cmd.Context())...)
+			findings := append(checkScylla(c, cmd.Context()), checkRate(c))
+			findings = append(findings, checkKafka(c, cmd.Context())...)
 			if output == "json" {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(findings)
 			} else {
@@ -58,14 +60,14 @@ if something has to be mended.`,
 			}
 			for _, f := range findings {
 				if err == nil && !f.OK {
-					err = quietError{}
+					err = cli.QuietError{}
 				}
 			}
 			return err
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	addFlags(cmd, sectionScylla, sectionKafka, sectionRelay)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay)
 	return cmd
 }
 
@@ -88,20 +90,20 @@ func printFindings(w io.Writer, findings []finding) error {
 
 // checkScylla goes from the connection to the permissions; what a failed check
 // makes pointless is not tried.
-func (c *config) checkScylla(ctx context.Context) (out []finding) {
-	c.Scylla.nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)
-	session, err := c.Scylla.session("")
+func checkScylla(c *app.Config, ctx context.Context) (out []finding) {
+	c.Scylla.Nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)
+	session, err := c.Scylla.Session("")
 	if err != nil {
 		mend := "start it, or name other hosts with --scylla-hosts or OUTBOX_SCYLLA_HOSTS; check user, password and TLS"
 		return append(out, finding{"ScyllaDB is reachable", false, err.Error(), mend})
 	}
 	defer sessions.Close(session)
-	out = append(out, finding{"ScyllaDB is reachable", true, c.Scylla.addresses(), ""})
+	out = append(out, finding{"ScyllaDB is reachable", true, c.Scylla.Addresses(), ""})
 
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	out = append(out, c.checkNodes(ctx))
-	report, err := schema.Status(ctx, session, c.schemaOptions(nil))
+	out = append(out, checkNodes(c, ctx))
+	report, err := schema.Status(ctx, session, c.SchemaOptions(nil))
 	switch {
 	case err != nil:
 		return append(out, finding{"schema", false, err.Error(), "this user needs SELECT on system_schema and on keyspace " + c.Scylla.Keyspace})
@@ -109,17 +111,17 @@ func (c *config) checkScylla(ctx context.Context) (out []finding) {
 		return append(out, finding{"schema", false, fmt.Sprintf("keyspace %s is not up to date", c.Scylla.Keyspace), "outbox schema migrate (outbox schema status shows what is missing)"})
 	}
 	out = append(out, finding{"schema", true, fmt.Sprintf("keyspace %s is up to date, ScyllaDB %s", c.Scylla.Keyspace, cmp.Or(report.Server.Version, "(release unknown)")), ""})
-	out = append(out, c.checkTables(ctx, session)...)
-	out = append(out, c.checkCheckpoints(ctx, session), c.checkAgreed(ctx, session))
-	out = append(out, c.checkInstances(ctx, session)...)
-	out = append(out, c.checkVerification(ctx, session)...)
+	out = append(out, checkTables(c, ctx, session)...)
+	out = append(out, checkCheckpoints(c, ctx, session), checkAgreed(c, ctx, session))
+	out = append(out, checkInstances(c, ctx, session)...)
+	out = append(out, checkVerification(c, ctx, session)...)
 	return out
 }
 
 // checkNodes checks that every node that the driver knows answers.
-func (c *config) checkNodes(ctx context.Context) finding {
+func checkNodes(c *app.Config, ctx context.Context) finding {
 	const check = "all nodes of ScyllaDB answer"
-	if down := c.Scylla.nodes.Probe(ctx); len(down) > 0 {
+	if down := c.Scylla.Nodes.Probe(ctx); len(down) > 0 {
 		return finding{
 			check, false, strings.Join(down, ", ") + " accepts no connection or does not answer",
 			"statements go to the other nodes while these have a quorum; start the node, or restart it if it is silent (nodetool status shows its state to the others)",
@@ -132,7 +134,7 @@ func (c *config) checkNodes(ctx context.Context) finding {
 const doctorName = "doctor"
 
 // checkCheckpoints checks that a checkpoint can be written and deleted.
-func (c *config) checkCheckpoints(ctx context.Context, session *gocql.Session) finding {
+func checkCheckpoints(c *app.Config, ctx context.Context, session *gocql.Session) finding {
 	const check = "checkpoints can be saved"
 	table := c.Scylla.Keyspace + ".relay_checkpoints"
 	generation, stream := time.Unix(0, 0), []byte{0}
@@ -152,13 +154,13 @@ func (c *config) checkCheckpoints(ctx context.Context, session *gocql.Session) f
 }
 
 // checkKafka checks that the broker is there and that the topics can be used.
-func (c *config) checkKafka(ctx context.Context) (out []finding) {
-	client, err := c.Kafka.client(kgo.RequestTimeoutOverhead(checkTimeout))
+func checkKafka(c *app.Config, ctx context.Context) (out []finding) {
+	client, err := c.Kafka.Client(kgo.RequestTimeoutOverhead(checkTimeout))
 	if err != nil {
 		return append(out, finding{"Kafka is reachable", false, err.Error(), "see the message"})
 	}
 	defer client.Close()
-	if err := reachable(ctx, client, c.Kafka.Seeds); err != nil {
+	if err := app.Reachable(ctx, client, c.Kafka.Seeds); err != nil {
 		return append(out, finding{
 			"Kafka is reachable", false, err.Error(),
 			"start it, or name other brokers with --kafka-seeds or OUTBOX_KAFKA_SEEDS; check SASL and TLS",
@@ -173,15 +175,15 @@ func (c *config) checkKafka(ctx context.Context) (out []finding) {
 	}
 	out = append(out, finding{"Kafka is reachable", true, fmt.Sprintf("%d broker(s) at %s", len(meta.Brokers), strings.Join(c.Kafka.Seeds, ", ")), ""})
 
-	conf, err := c.relayConfig()
+	conf, err := c.RelayConfig()
 	if err != nil {
 		return append(out, finding{"topics", false, err.Error(), "mend the relay settings"})
 	}
-	topics, templates, err := c.topics(ctx, admin)
+	topics, templates, err := topics(c, ctx, admin)
 	if err != nil {
 		return append(out, finding{"topics", false, err.Error(), "see the message"})
 	}
-	r := c.newRights(client)
+	r := newRights(c, client)
 	for _, t := range topics {
 		f := r.topic(ctx, t, publishing, conf.Partitions, conf.Replication)
 		if f.OK {

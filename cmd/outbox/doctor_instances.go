@@ -8,21 +8,23 @@ import (
 	"strings"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
 // checkInstances checks that what runs under the relay's name carries each table
 // once and whole: alone, or as one of several that share.
-func (c *config) checkInstances(ctx context.Context, session *gocql.Session) []finding {
+func checkInstances(c *app.Config, ctx context.Context, session *gocql.Session) []finding {
 	all, gone, err := heardOf(ctx, session, c.Scylla.Keyspace)
 	if err != nil {
 		return []finding{{"instances of the relay", false, err.Error(), "GRANT SELECT ON " + c.Scylla.Keyspace + ".relay_instances TO the relay's role"}}
 	}
-	return c.checkHeard(all, gone)
+	return checkHeard(c, all, gone)
 }
 
 // checkHeard checks those that were heard of, alive and gone.
-func (c *config) checkHeard(all, gone []instance) []finding {
-	alive, silent := c.byTable(all), c.byTable(gone)
+func checkHeard(c *app.Config, all, gone []instance) []finding {
+	alive, silent := byTable(c, all), byTable(c, gone)
 	tables := slices.Sorted(maps.Keys(alive))
 	for t := range silent {
 		if alive[t] == nil {
@@ -39,13 +41,13 @@ func (c *config) checkHeard(all, gone []instance) []finding {
 			out[i] = checkGone(t, silent[t])
 			continue
 		}
-		out[i] = c.checkCarried(t, alive[t])
+		out[i] = checkCarried(c, t, alive[t])
 	}
 	return out
 }
 
 // byTable are the instances of the configuration's relay, by table.
-func (c *config) byTable(all []instance) map[string][]instance {
+func byTable(c *app.Config, all []instance) map[string][]instance {
 	out := make(map[string][]instance)
 	for _, i := range all {
 		if name, _, _ := strings.Cut(i.relay, "/"); name == c.Relay.Name {
@@ -72,7 +74,7 @@ func checkGone(table string, gone []instance) finding {
 }
 
 // checkCarried checks the live instances of one table.
-func (c *config) checkCarried(table string, all []instance) finding {
+func checkCarried(c *app.Config, table string, all []instance) finding {
 	check := "instances of the relay of " + table
 	var alone, sharing []string
 	counts := make(map[int]bool)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -12,7 +13,7 @@ const rememberedBytes = 60
 
 // checkRate reports the event rate at which the tail never waits for the sweep. It is
 // not a failure: the rate of the events is not known here.
-func (c *config) checkRate() finding {
+func checkRate(c *app.Config) finding {
 	const check = "event rate"
 	r := c.Relay
 	if r.Tail == relay.TailOff {

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
@@ -24,7 +25,7 @@ type rights struct {
 	who, seeds string
 }
 
-func (c *config) newRights(client *kgo.Client) *rights {
+func newRights(c *app.Config, client *kgo.Client) *rights {
 	return &rights{client: client, who: "User:" + cmp.Or(c.Kafka.Username, "RELAY"), seeds: strings.Join(c.Kafka.Seeds, ",")}
 }
 
@@ -172,11 +173,11 @@ func (r *rights) group(ctx context.Context, name string) finding {
 }
 
 // sharing checks what instances with relay.shards need beside the topics.
-func (r *rights) sharing(ctx context.Context, c *config) []finding {
+func (r *rights) sharing(ctx context.Context, c *app.Config) []finding {
 	if c.Relay.Shards == 0 {
 		return nil
 	}
-	group := groupOf(c.Relay.Name)
+	group := app.GroupOf(c.Relay.Name)
 	out := []finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.TopicReplication), r.group(ctx, group)}
-	return append(out, c.checkControl(ctx, r.client)...)
+	return append(out, checkControl(c, ctx, r.client)...)
 }

@@ -61,12 +61,12 @@ func TestDoctor_NamesTheRightThatIsMissing(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer broker.Close()
-			c, err := testConfig(t, "kafka: {password: r}", nil, "--kafka-seeds", broker.ListenAddrs()[0], "--kafka-sasl", "plain", "--kafka-username", "relay", "--relay-shards", "2", "--relay-name", "orders", "--relay-topic-replication", "1")
+			c, err := configOf(t, "kafka: {password: r}", nil, "--kafka-seeds", broker.ListenAddrs()[0], "--kafka-sasl", "plain", "--kafka-username", "relay", "--relay-shards", "2", "--relay-name", "orders", "--relay-topic-replication", "1")
 			if err != nil {
 				t.Fatal(err)
 			}
 			found := false
-			for _, f := range c.checkKafka(t.Context()) {
+			for _, f := range checkKafka(c, t.Context()) {
 				switch {
 				case f.Check == x.check:
 					found = true

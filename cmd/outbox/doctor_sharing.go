@@ -7,6 +7,8 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
@@ -14,7 +16,7 @@ import (
 
 // checkAgreed holds relay.shards against the number in the database: an instance with
 // another one refuses to work when it is started.
-func (c *config) checkAgreed(ctx context.Context, session *gocql.Session) finding {
+func checkAgreed(c *app.Config, ctx context.Context, session *gocql.Session) finding {
 	const check = "number of shards"
 	name := c.Relay.Name
 	agreement := relay.Agreement{Session: session, Keyspace: c.Scylla.Keyspace, Name: name}
@@ -32,7 +34,7 @@ func (c *config) checkAgreed(ctx context.Context, session *gocql.Session) findin
 		return finding{check, true, fmt.Sprintf("relay.shards is %d; relay %s has none yet, and the first instance settles it", c.Relay.Shards, name), ""}
 	case n != c.Relay.Shards:
 		return finding{
-			check, false, fmt.Sprintf("relay.shards is %d, and relay %s is divided into %s (relay_sharing): an instance with this setting refuses to work", c.Relay.Shards, name, plural(n, "shard")),
+			check, false, fmt.Sprintf("relay.shards is %d, and relay %s is divided into %s (relay_sharing): an instance with this setting refuses to work", c.Relay.Shards, name, cli.Plural(n, "shard")),
 			fmt.Sprintf("set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --to %d", n, c.Relay.Shards),
 		}
 	}
@@ -42,15 +44,15 @@ func (c *config) checkAgreed(ctx context.Context, session *gocql.Session) findin
 // checkControl holds relay.shards against the partitions of the control topic, which
 // differ where a change of the number was begun and not finished. What the broker does
 // not tell is the matter of the check of the topic itself.
-func (c *config) checkControl(ctx context.Context, client *kgo.Client) []finding {
-	control := share.Control{Client: client, Name: groupOf(c.Relay.Name)}
+func checkControl(c *app.Config, ctx context.Context, client *kgo.Client) []finding {
+	control := share.Control{Client: client, Name: app.GroupOf(c.Relay.Name)}
 	s, err := control.State(ctx)
 	if err != nil || s.Partitions == 0 || s.Partitions == c.Relay.Shards {
 		return nil
 	}
 	return []finding{{
 		"partitions of topic " + control.Topic(), false,
-		fmt.Sprintf("relay.shards is %d, and it has %s: no instance with this setting carries a shard", c.Relay.Shards, plural(s.Partitions, "partition")),
+		fmt.Sprintf("relay.shards is %d, and it has %s: no instance with this setting carries a shard", c.Relay.Shards, cli.Plural(s.Partitions, "partition")),
 		fmt.Sprintf("set relay.shards to %d if relay_sharing says so too; else stop all instances and run: outbox relay reshard --to %d", s.Partitions, c.Relay.Shards),
 	}}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
@@ -20,12 +21,12 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName}
 	findings := func(shards int) map[string]finding {
 		t.Helper()
-		c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-topic-replication", "1")
+		c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-topic-replication", "1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		out := make(map[string]finding)
-		for _, f := range append(c.checkScylla(t.Context()), c.checkKafka(t.Context())...) {
+		for _, f := range append(checkScylla(c, t.Context()), checkKafka(c, t.Context())...) {
 			out[f.Check] = f
 		}
 		return out
@@ -57,7 +58,7 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	if now, err := a.AgreeOn(t.Context(), 2); err != nil || now != 2 {
 		t.Fatalf("AgreeOn(2) = %d, %v", now, err)
 	}
-	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 2, 1, nil, share.ControlTopic(groupOf(relay.DefaultName))); err != nil {
+	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 2, 1, nil, share.ControlTopic(app.GroupOf(relay.DefaultName))); err != nil {
 		t.Fatal(err)
 	}
 	check("as agreed", 2, agreed, want{true, "relay.shards and relay_sharing say 2", nil})

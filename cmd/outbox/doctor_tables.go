@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,22 +11,23 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // checkTables checks each table that the relay carries, as its start would, and that
 // its CDC log can be read.
-func (c *config) checkTables(ctx context.Context, session *gocql.Session) []finding {
-	confs, err := c.relayConfigs()
+func checkTables(c *app.Config, ctx context.Context, session *gocql.Session) []finding {
+	confs, err := c.RelayConfigs()
 	if err != nil {
 		return []finding{{"tables of the relay", false, err.Error(), "mend the relay settings"}}
 	}
 	out := make([]finding, len(confs))
 	for i := range confs {
 		confs[i].Session = session
-		check := "table " + tableName(&confs[i])
+		check := "table " + app.TableName(&confs[i])
 		if len(c.Relay.Tables) == 0 {
 			check = "CDC log of the outbox table"
 		}
@@ -38,9 +38,9 @@ func (c *config) checkTables(ctx context.Context, session *gocql.Session) []find
 
 func checkTable(ctx context.Context, check string, conf *relay.Config) finding {
 	const stays = "see the message; the relay does not start with it"
-	name := tableName(conf)
+	name := app.TableName(conf)
 	if err := conf.Validate(); err != nil {
-		return finding{check, false, inSettings(err).Error(), stays}
+		return finding{check, false, app.InSettings(err).Error(), stays}
 	}
 	err := relay.CheckTable(ctx, *conf)
 	if bad, ok := errors.AsType[*outbox.MappingError](err); ok {
@@ -70,8 +70,8 @@ var placeholder = regexp.MustCompile(`\$?\{(event_type|aggregate_type)\}`)
 // topics are the topics of the tables: those that the settings name, and of those that
 // events name the ones that are there. Of the latter the templates are returned for
 // which there is none yet.
-func (c *config) topics(ctx context.Context, admin *kadm.Client) (topics, templates []string, err error) {
-	confs, err := c.relayConfigs()
+func topics(c *app.Config, ctx context.Context, admin *kadm.Client) (topics, templates []string, err error) {
+	confs, err := c.RelayConfigs()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,9 +81,9 @@ func (c *config) topics(ctx context.Context, admin *kadm.Client) (topics, templa
 		for _, t := range conf.Topics {
 			topics = append(topics, t)
 		}
-		template := topicTemplate(conf)
+		template := app.TopicTemplate(conf)
 		plain := conf.TableKeyspace == conf.Keyspace && conf.Table == outbox.DefaultTableName
-		for _, e := range orderEvents {
+		for _, e := range app.OrderEvents {
 			if _, mapped := conf.Topics[e]; plain && !mapped {
 				topics = append(topics, relay.ExpandTopic(template, e, "order"))
 			}
@@ -109,15 +109,6 @@ func (c *config) topics(ctx context.Context, admin *kadm.Client) (topics, templa
 	}
 	slices.Sort(topics)
 	return slices.Compact(topics), templates, nil
-}
-
-// topicTemplate is where a table's events go that no topic is named for.
-func topicTemplate(conf *relay.Config) string {
-	fallback := relay.DefaultTopicTemplate
-	if conf.Mapping.Preset == outbox.PresetDebezium {
-		fallback = relay.DebeziumTopicTemplate
-	}
-	return cmp.Or(conf.TopicTemplate, fallback)
 }
 
 // matching are the names that a template can make; none if it can make any.

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 )
 
 // The doctor goes over every table that is listed, and says of each what its relay
@@ -19,7 +19,7 @@ func TestDoctor_ChecksEveryTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = node.Close() })
-	c, err := testConfig(t, `
+	c, err := configOf(t, `
 relay:
   tables:
     - {keyspace: shop, table: good, preset: debezium}
@@ -35,7 +35,7 @@ relay:
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := c.Scylla.session("system")
+	session, err := c.Scylla.Session("system")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ relay:
 			t.Fatalf("%s: %v", stmt, err)
 		}
 	}
-	found := c.checkTables(t.Context(), session)
+	found := checkTables(c, t.Context(), session)
 	want := []struct{ table, detail, mend string }{
 		{"good", "", ""},
 		{"nolog", "has no CDC log", "ALTER TABLE shop.nolog WITH cdc"},
@@ -88,7 +88,7 @@ func TestDoctor_ChecksTheTopicsOfEveryTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer broker.Close()
-	c, err := testConfig(t, `
+	c, err := configOf(t, `
 relay:
   tables:
     - {keyspace: shop, table: events, preset: debezium, topics: {Placed: placed}}
@@ -100,7 +100,7 @@ relay:
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := c.Kafka.client()
+	client, err := c.Kafka.Client()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ relay:
 		"topic created": "the relay will make it", "topic orders.OrderUpdated": "the relay will make it", "topic orders.OrderCancelled": "the relay will make it",
 		"topics ${event_type}": "events name them", "topics none.${event_type}": "events name them", "Kafka is reachable": "",
 	}
-	for _, f := range c.checkKafka(t.Context()) {
+	for _, f := range checkKafka(c, t.Context()) {
 		detail, ok := want[f.Check]
 		if !ok || !f.OK || !strings.Contains(f.Detail, detail) || strings.Contains(f.Detail, "compacted") != (f.Check == "topic bills") {
 			t.Errorf("%+v, want %q", f, detail)

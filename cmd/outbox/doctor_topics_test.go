@@ -38,11 +38,11 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer broker.Close()
-			c, err := testConfig(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
+			c, err := configOf(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
 			if err != nil {
 				t.Fatal(err)
 			}
-			client, err := c.Kafka.client()
+			client, err := c.Kafka.Client()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 				broker.KeepControl()
 				return describedTopic(req.(*kmsg.DescribeConfigsRequest), x.minimum, x.unclean, x.denied), nil, true
 			})
-			found := c.checkKafka(t.Context())
+			found := checkKafka(c, t.Context())
 			f := found[len(found)-1]
 			if f.Check != "topic bills" || f.OK != (x.mend == "") || !strings.Contains(f.Detail, x.detail) || !strings.HasSuffix(f.Mend, x.mend) || x.detail == "" && f.Detail != "2 partitions" {
 				t.Errorf("%+v, want %q and %q", f, x.detail, x.mend)

@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 )
 
@@ -17,13 +18,13 @@ import (
 const verifySlow = 48 * time.Hour
 
 // checkVerification checks the results of the verifier of outbox admin.
-func (c *config) checkVerification(ctx context.Context, session *gocql.Session) (out []finding) {
+func checkVerification(c *app.Config, ctx context.Context, session *gocql.Session) (out []finding) {
 	const check = "continuous verification"
 	letters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
 		return []finding{{check, false, err.Error(), "see the message"}}
 	}
-	duty, err := letters.Duty(verifyDuty, doctorName, verifyTTL)
+	duty, err := letters.Duty(app.VerifyDuty, doctorName, app.VerifyTTL)
 	if err != nil {
 		return []finding{{check, false, err.Error(), "see the message"}}
 	}

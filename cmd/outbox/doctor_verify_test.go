@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 )
 
@@ -39,18 +40,18 @@ func TestDoctor_Verification(t *testing.T) {
 func TestVerifier_OneOfSeveral(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Verify = verifyConfig{RowsPerSecond: 1000}
+	c.Verify = app.VerifyConfig{RowsPerSecond: 1000}
 	letters, err := dlq.Open(b.session, "outbox")
 	if err != nil {
 		t.Fatal(err)
 	}
 	start := func(ctx context.Context) (passes func() float64, ended chan struct{}) {
 		reg := prometheus.NewRegistry()
-		run, err := c.verifier(b.session, letters, reg, slog.New(slog.DiscardHandler))
+		run, err := c.Verifier(b.session, letters, reg, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,20 +81,20 @@ func TestVerifier_OneOfSeveral(t *testing.T) {
 	}
 	stop()
 	<-ended
-	duty, err := letters.Duty(verifyDuty, "another", verifyTTL)
+	duty, err := letters.Duty(app.VerifyDuty, "another", app.VerifyTTL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if mine, err := duty.Take(t.Context()); err != nil || !mine {
 		t.Errorf("the duty of a process that ended: %t, %v", mine, err)
 	}
-	if f := c.checkVerification(t.Context(), b.session); len(f) != 1 || !f[0].OK {
+	if f := checkVerification(c, t.Context(), b.session); len(f) != 1 || !f[0].OK {
 		t.Errorf("doctor before a pass: %+v", f)
 	}
 	if kept, err := duty.Save(t.Context(), `{"outbox.outbox_messages":{"ranges":256,"began":"2026-01-02T03:04:05Z","missing":2}}`); err != nil || !kept {
 		t.Fatal(kept, err)
 	}
-	if f := c.checkVerification(t.Context(), b.session); len(f) != 1 || f[0].OK || !strings.Contains(f[0].Detail, "2 events") || !strings.Contains(f[0].Check, "outbox.outbox_messages") {
+	if f := checkVerification(c, t.Context(), b.session); len(f) != 1 || f[0].OK || !strings.Contains(f[0].Detail, "2 events") || !strings.Contains(f[0].Check, "outbox.outbox_messages") {
 		t.Errorf("doctor with missing events: %+v", f)
 	}
 }

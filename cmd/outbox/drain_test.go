@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
 // After SIGTERM the order API is not ready, and for http.drain_delay serves who
@@ -17,11 +19,11 @@ import (
 func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
-	c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--http-drain-delay", "1h")
+	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--http-drain-delay", "1h")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := c.newOrderServer(t.Context(), b.session, newRegistry(), slog.New(slog.DiscardHandler))
+	server, err := c.NewOrderServer(t.Context(), b.session, app.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,7 @@ func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
 	ctx, terminate := context.WithCancel(t.Context())
 	defer terminate()
 	served := make(chan error, 1)
-	go func() { served <- server.run(ctx, ln) }()
+	go func() { served <- server.Run(ctx, ln) }()
 
 	ask := func(method, path, body string) *http.Response {
 		t.Helper()
@@ -70,7 +72,7 @@ func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
 	if code := status("POST", "/v1/messages", `{"topic":"reminders","payload":1}`); code != 202 {
 		t.Errorf("a message while the server leaves = %d, want 202", code)
 	}
-	if server.watching.Err() != nil {
+	if server.Watching.Err() != nil {
 		t.Error("watching has ended, and requests are still taken")
 	}
 	if err := ln.Close(); err != nil { // instead of waiting for an hour

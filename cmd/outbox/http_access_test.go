@@ -8,25 +8,27 @@ import (
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 func TestHTTP_GateReadsTokens(t *testing.T) {
 	t.Parallel()
 	secret, hash := access.NewToken()
 	log := slog.New(slog.DiscardHandler)
-	c := &httpConfig{Tokens: []string{"shop:operator:" + hash}, TokenRate: 1000}
-	g, err := c.gate(log)
+	c := &app.HTTPConfig{Tokens: []string{"shop:operator:" + hash}, TokenRate: 1000}
+	g, err := c.Gate(log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p, err := g.Authenticate(context.Background(), "Bearer "+secret, "127.0.0.1:1"); err != nil || p.Name != "shop" || p.Role != access.Operator {
 		t.Errorf("Authenticate() = %+v, %v", p, err)
 	}
-	if g, err := (&httpConfig{}).gate(log); g != nil || err != nil {
+	if g, err := (&app.HTTPConfig{}).Gate(log); g != nil || err != nil {
 		t.Errorf("without tokens: %v, %v, want nobody asked", g, err)
 	}
 	for _, bad := range []string{"shop", "shop:operator", "shop:king:" + hash, "shop:viewer:sha256:12", ":viewer:" + hash} {
-		if _, err := (&httpConfig{Tokens: []string{bad}, TokenRate: 1}).gate(log); err == nil || !strings.Contains(err.Error(), "http.tokens") {
+		if _, err := (&app.HTTPConfig{Tokens: []string{bad}, TokenRate: 1}).Gate(log); err == nil || !strings.Contains(err.Error(), "http.tokens") {
 			t.Errorf("gate(%q) = %v, want an error that names http.tokens", bad, err)
 		}
 	}
@@ -37,16 +39,16 @@ func TestHTTP_GateReadsTokens(t *testing.T) {
 func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		conf httpConfig
+		conf app.HTTPConfig
 		ok   bool
 	}{
-		"loopback":          {httpConfig{Addr: "127.0.0.1:0"}, true},
-		"elsewhere":         {httpConfig{Addr: "0.0.0.0:0"}, false},
-		"elsewhere, tokens": {httpConfig{Addr: "0.0.0.0:0", Tokens: []string{"x"}}, false},
-		"told so":           {httpConfig{Addr: "0.0.0.0:0", Insecure: true}, true},
-		"half a pair":       {httpConfig{Addr: "127.0.0.1:0", TLSCert: "cert.pem"}, false},
+		"loopback":          {app.HTTPConfig{Addr: "127.0.0.1:0"}, true},
+		"elsewhere":         {app.HTTPConfig{Addr: "0.0.0.0:0"}, false},
+		"elsewhere, tokens": {app.HTTPConfig{Addr: "0.0.0.0:0", Tokens: []string{"x"}}, false},
+		"told so":           {app.HTTPConfig{Addr: "0.0.0.0:0", Insecure: true}, true},
+		"half a pair":       {app.HTTPConfig{Addr: "127.0.0.1:0", TLSCert: "cert.pem"}, false},
 	} {
-		ln, err := tt.conf.listen(t.Context(), slog.New(slog.DiscardHandler))
+		ln, err := tt.conf.Listen(t.Context(), slog.New(slog.DiscardHandler))
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: listen() = %v, want ok %v", name, err, tt.ok)
 		}
@@ -64,7 +66,7 @@ func TestHTTP_SaysWhatIsWrongAtOnce(t *testing.T) {
 	var out, errOut bytes.Buffer
 	code := run([]string{"orders", "--scylla-hosts", "127.0.0.1:1", "--http-trusted-proxies", "::/0", "--http-forwarded-header", "via"}, &out, &errOut)
 	for _, want := range []string{"http.tokens", "http.trusted_proxies", `"::/0": trusts everybody`, `"via": use x-forwarded-for or forwarded`} {
-		if code != exitUsage || !strings.Contains(errOut.String(), want) {
+		if code != cli.ExitUsage || !strings.Contains(errOut.String(), want) {
 			t.Errorf("exit status %d: %s, want it to say %s", code, errOut.String(), want)
 		}
 	}

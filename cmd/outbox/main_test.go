@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // A script tells a command line that is wrong from one that failed.
@@ -19,8 +21,8 @@ func TestRun_WrongCommandLinesExitWith2(t *testing.T) {
 	} {
 		var out, errOut strings.Builder
 		code := run(strings.Fields(line), &out, &errOut)
-		if code != exitUsage || !strings.Contains(errOut.String(), want) || !strings.Contains(errOut.String(), "hint: outbox") {
-			t.Errorf("outbox %s: exit status %d, %q, want %d naming %q, and a hint", line, code, errOut.String(), exitUsage, want)
+		if code != cli.ExitUsage || !strings.Contains(errOut.String(), want) || !strings.Contains(errOut.String(), "hint: outbox") {
+			t.Errorf("outbox %s: exit status %d, %q, want %d naming %q, and a hint", line, code, errOut.String(), cli.ExitUsage, want)
 		}
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
@@ -45,23 +46,23 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 			node := db.NodeAddr(1).String()
 			away(db)
 			defer db.Thaw(1)
-			c, err := testConfig(t, "", nil, "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
+			c, err := configOf(t, "", nil, "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := c.checkScylla(t.Context())
+			found := checkScylla(c, t.Context())
 			if len(found) < 2 || found[1].OK || !strings.Contains(found[1].Detail, node) || found[1].Mend == "" {
 				t.Errorf("doctor found %+v, want %s named", found, node)
 			}
 
 			reg := prometheus.NewRegistry()
-			c.Scylla.nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), reg)
-			s, err := c.Scylla.session("")
+			c.Scylla.Nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), reg)
+			s, err := c.Scylla.Session("")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer sessions.Close(s)
-			for end := time.Now().Add(5 * time.Minute); len(c.Scylla.nodes.Down()) == 0 && time.Now().Before(end); {
+			for end := time.Now().Add(5 * time.Minute); len(c.Scylla.Nodes.Down()) == 0 && time.Now().Before(end); {
 				if err := s.Query("SELECT key FROM system.local").WithContext(t.Context()).Idempotent(true).Exec(); err != nil {
 					t.Fatalf("a statement while a node is away: %v", err)
 				}
@@ -73,10 +74,10 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 			if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "scylla_node_down"); err != nil {
 				t.Error(err)
 			}
-			a := &adminServer{nodes: c.Scylla.nodes}
+			a := &app.AdminServer{Nodes: c.Scylla.Nodes}
 			works := daemon.Readiness(func() (bool, any) { return true, struct{ Streams int }{7} })
-			a.works(works)
-			ready, detail := a.readiness()
+			a.Works(works)
+			ready, detail := a.Readiness()
 			if b, err := json.Marshal(detail); err != nil || !ready || string(b) != `{"Streams":7,"database_nodes_down":["`+node+`"]}` {
 				t.Errorf("readiness() = %t, %s, %v", ready, b, err)
 			}
@@ -87,11 +88,11 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 // Commands make their sessions with the shared observation of nodes.
 func TestScylla_SessionsAreObserved(t *testing.T) {
 	t.Parallel()
-	c, err := testConfig(t, "", nil)
+	c, err := configOf(t, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := c.Scylla.cluster("")
+	cluster, err := c.Scylla.Cluster("")
 	if err != nil || cluster.Dialer == nil || cluster.StreamObserver == nil || cluster.ReconnectInterval != sessions.ReconnectInterval {
 		t.Errorf("the driver's configuration observes no nodes: %+v, %v", cluster, err)
 	}

@@ -16,15 +16,16 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/react"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 func TestReactRules_FromTheFile(t *testing.T) {
 	t.Parallel()
-	c, err := testConfig(t, `
+	c, err := configOf(t, `
 react:
   targets: ["ops=generic://127.0.0.1:1/x?disabletls=yes"]
   keep_failed: 240h
@@ -60,7 +61,7 @@ react:
 		`{name: a, topic: X}`:              "react.rules",
 		`{name: a, topics: [X], when: [1}`: "yaml",
 	} {
-		_, err := testConfig(t, "react:\n  rules:\n    - "+rule+"\n", nil)
+		_, err := configOf(t, "react:\n  rules:\n    - "+rule+"\n", nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", rule, err, want)
 		}
@@ -81,7 +82,7 @@ func TestReact_BadRulesAreUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, errOut bytes.Buffer
-		if code := run([]string{"react", "--config", file}, &out, &errOut); code != exitUsage || !strings.Contains(errOut.String(), want) {
+		if code := run([]string{"react", "--config", file}, &out, &errOut); code != cli.ExitUsage || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%q: exit status %d, %s, want %q", yaml, code, errOut.String(), want)
 		}
 	}
@@ -136,21 +137,21 @@ react:
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	root := newRoot(io.Discard, io.Discard)
-	root.SetArgs([]string{"react", "--config", file, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--admin-addr", "127.0.0.1:0"})
+	root.SetArgs([]string{"react", "--config", file, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0"})
 	ended := make(chan error, 1)
 	go func() { ended <- root.ExecuteContext(ctx) }()
 
 	ask := func(code int, args ...string) string {
 		t.Helper()
 		var out, errOut bytes.Buffer
-		if c := run(append(append([]string{"deliveries"}, args...), "--scylla-hosts", b.e.cqlAddr), &out, &errOut); c != code {
+		if c := run(append(append([]string{"deliveries"}, args...), "--scylla-hosts", b.e.CQLAddr), &out, &errOut); c != code {
 			t.Errorf("deliveries %v: exit status %d, want %d\n%s%s", args, c, code, out.String(), errOut.String())
 		}
 		return out.String() + errOut.String()
 	}
 	list := func(state string) (views []delivery.View) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(ask(exitOK, "list", "--rule", "big", "--state", state, "-o", "json")), &views); err != nil {
+		if err := json.Unmarshal([]byte(ask(cli.ExitOK, "list", "--rule", "big", "--state", state, "-o", "json")), &views); err != nil {
 			t.Fatal(err)
 		}
 		return views
@@ -169,32 +170,32 @@ react:
 	if failed.Attempts != 1 || !strings.Contains(failed.Error, "418") || !ids[failed.EventID] || failed.Event != nil {
 		t.Errorf("the failed delivery is %+v", failed)
 	}
-	if out := ask(exitOK, "show", failed.ID); !strings.Contains(out, `{"n":30}`) || !strings.Contains(out, "things[") || !strings.Contains(out, "attempt 1") ||
+	if out := ask(cli.ExitOK, "show", failed.ID); !strings.Contains(out, `{"n":30}`) || !strings.Contains(out, "things[") || !strings.Contains(out, "attempt 1") ||
 		strings.Count(out, "418") < 2 {
 		t.Errorf("show:\n%s", out)
 	}
-	if out := ask(exitOK, "list"); !strings.Contains(out, "DELIVERY") || !strings.Contains(out, failed.ID) {
+	if out := ask(cli.ExitOK, "list"); !strings.Contains(out, "DELIVERY") || !strings.Contains(out, failed.ID) {
 		t.Errorf("list:\n%s", out)
 	}
-	if out := ask(exitOK, "repeat", "--rule", "big", "--dry-run", "-o", "json"); !strings.Contains(out, `"dry_run": true`) || !strings.Contains(out, `"big": 1`) {
+	if out := ask(cli.ExitOK, "repeat", "--rule", "big", "--dry-run", "-o", "json"); !strings.Contains(out, `"dry_run": true`) || !strings.Contains(out, `"big": 1`) {
 		t.Errorf("dry run:\n%s", out)
 	}
-	if out := ask(exitUsage, "repeat", failed.ID); !strings.Contains(out, "nothing was changed") || !strings.Contains(out, "repeat 1 delivery") {
+	if out := ask(cli.ExitUsage, "repeat", failed.ID); !strings.Contains(out, "nothing was changed") || !strings.Contains(out, "repeat 1 delivery") {
 		t.Errorf("without --yes:\n%s", out)
 	}
 	for plugin, listed := range map[string]bool{"hook": true, "mail": false} {
-		if out := ask(exitOK, "list", "--plugin", plugin); strings.Contains(out, failed.ID) != listed {
+		if out := ask(cli.ExitOK, "list", "--plugin", plugin); strings.Contains(out, failed.ID) != listed {
 			t.Errorf("list --plugin %s:\n%s", plugin, out)
 		}
 	}
-	ask(exitUsage, "list", "--start-date", "2026-01-02", "--end-date", "2026-01-01")
-	ask(exitUsage, "repeat")
-	ask(exitUsage, "list", "--state", "lost")
-	ask(exitFailed, "repeat", "01a2005c-395d-72e3-8401-994110828553", "--yes")
+	ask(cli.ExitUsage, "list", "--start-date", "2026-01-02", "--end-date", "2026-01-01")
+	ask(cli.ExitUsage, "repeat")
+	ask(cli.ExitUsage, "list", "--state", "lost")
+	ask(cli.ExitFailed, "repeat", "01a2005c-395d-72e3-8401-994110828553", "--yes")
 	mu.Lock()
 	status = http.StatusNoContent
 	mu.Unlock()
-	if out := ask(exitOK, "repeat", failed.ID, "--yes", "--actor", "mara", "--reason", "mended"); !strings.Contains(out, "repeat: 1 asked for, 0 refused") {
+	if out := ask(cli.ExitOK, "repeat", failed.ID, "--yes", "--actor", "mara", "--reason", "mended"); !strings.Contains(out, "repeat: 1 asked for, 0 refused") {
 		t.Errorf("repeat:\n%s", out)
 	}
 	done := await("delivered")

@@ -19,6 +19,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
@@ -88,7 +91,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := testConfig(t, string(yaml), nil, "--scylla-hosts", cql, "--scylla-timeout", "1m", "--kafka-seeds", "127.0.0.1:1", "--http-drain-delay", "0", "--admin-drain-delay", "0")
+	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", cql, "--scylla-timeout", "1m", "--kafka-seeds", "127.0.0.1:1", "--http-drain-delay", "0", "--admin-drain-delay", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +101,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(map[string]chan error)
-	for name, run := range map[string]func(*cobra.Command, *config) error{"orders": runOrders, "admin": runAdmin} {
+	for name, run := range map[string]func(*cobra.Command, *app.Config) error{"orders": runOrders, "admin": runAdmin} {
 		conf, cmd, end := *c, &cobra.Command{}, make(chan error, 1)
 		conf.Admin.Addr = listeners[name]
 		cmd.SetContext(ctx)
@@ -135,12 +138,12 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	e := engines{cqlAddr: cql, kafkaAddr: "127.0.0.1:0", tokens: 4}
-	if err := e.start(teardown, log); err != nil {
+	e := engines.Engines{CQLAddr: cql, KafkaAddr: "127.0.0.1:0", Tokens: 4}
+	if err := e.Start(teardown, log); err != nil {
 		t.Fatal(err)
 	}
 	var out, errOut bytes.Buffer
-	if code := run([]string{"schema", "migrate", "--scylla-hosts", cql, "--scylla-timeout", "1m"}, &out, &errOut); code != exitOK {
+	if code := run([]string{"schema", "migrate", "--scylla-hosts", cql, "--scylla-timeout", "1m"}, &out, &errOut); code != cli.ExitOK {
 		t.Fatalf("schema migrate: status %d: %s", code, errOut.String())
 	}
 	for name, addr := range addrs {
@@ -166,7 +169,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 func TestServices_EndWhileTheyWait(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
-	c, err := testConfig(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--http-addr", addr, "--admin-addr", "off")
+	c, err := configOf(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--http-addr", addr, "--admin-addr", "off")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +184,8 @@ func TestServices_EndWhileTheyWait(t *testing.T) {
 	defer stop()
 	first := start(ctx)
 	until(t, addr, 503, "ScyllaDB is waited for")
-	var h hint
-	if err := <-start(t.Context()); !errors.As(err, &h) || !strings.Contains(h.text, "another process has "+addr) {
+	var h cli.Hint
+	if err := <-start(t.Context()); !errors.As(err, &h) || !strings.Contains(h.Text, "another process has "+addr) {
 		t.Errorf("a second one at the same address: %v", err)
 	}
 	stop()
@@ -204,38 +207,38 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := testConfig(t, string(yaml), nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--admin-api-addr", "127.0.0.1:0", "--admin-drain-delay", "1h")
+	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-api-addr", "127.0.0.1:0", "--admin-drain-delay", "1h")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	gate, err := c.Admin.gate(log)
+	gate, err := c.Admin.Gate(log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ln net.Listener
-	a, err := startAdmin(t.Context(), c, gate, b.session, nil, newRegistry(), log, func(ctx context.Context, log *slog.Logger) (_ net.Listener, err error) {
-		ln, err = c.Admin.listen(ctx, log)
+	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(), log, func(ctx context.Context, log *slog.Logger) (_ net.Listener, err error) {
+		ln, err = c.Admin.Listen(ctx, log)
 		return ln, err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, a.addr, 200, "")
-	a.stop()
-	until(t, a.addr, 503, "urn:scylla-outbox:problem:stopping")
-	if code, header, text := asked(t, "GET", "http://"+a.addr+"/v1/me", secret, ""); code != 200 {
+	until(t, a.Addr, 200, "")
+	a.Stop()
+	until(t, a.Addr, 503, "urn:scylla-outbox:problem:stopping")
+	if code, header, text := asked(t, "GET", "http://"+a.Addr+"/v1/me", secret, ""); code != 200 {
 		t.Errorf("/v1/me while it leaves = %d %v %s", code, header, text)
 	}
 	if err := ln.Close(); err != nil { // instead of waiting for an hour
 		t.Fatal(err)
 	}
-	if err := a.wait(); !errors.Is(err, net.ErrClosed) {
+	if err := a.Wait(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("wait() = %v, want that the listener was closed", err)
 	}
 
 	for flag, want := range map[string]string{"--admin-drain-delay": "admin.drain_delay -1s: must not be negative", "--http-drain-delay": "http.drain_delay -1s: must not be negative"} {
-		c, err := testConfig(t, string(yaml), nil, flag, "-1s", "--scylla-hosts", "127.0.0.1:1")
+		c, err := configOf(t, string(yaml), nil, flag, "-1s", "--scylla-hosts", "127.0.0.1:1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +248,7 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 		if strings.HasPrefix(flag, "--http") {
 			run = runOrders
 		}
-		var usage usageError
+		var usage cli.UsageError
 		if err := run(cmd, c); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s -1s: %v, want %q", flag, err, want)
 		}

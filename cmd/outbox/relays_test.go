@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // One process carries two tables, each with its own mapping, topics and
@@ -30,30 +30,30 @@ func TestRelays_CarrySeveralTables(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := testConfig(t, `
+	c, err := configOf(t, `
 relay:
   topics: [ThingHappened=things]
   confidence_window: 3s
   tables:
     - {keyspace: outbox, table: outbox_messages}
     - {keyspace: shop, table: events, preset: debezium}
-`, nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+`, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	confs, err := c.relayConfigs()
+	confs, err := c.RelayConfigs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
 	var log logtest.Buffer
-	all, err := c.newRelays(confs, b.session, slog.New(slog.NewTextHandler(&log, nil)), reg)
+	all, err := c.NewRelays(confs, b.session, slog.New(slog.NewTextHandler(&log, nil)), reg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- all.run(ctx) }()
+	go func() { ended <- all.Run(ctx) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -74,7 +74,7 @@ relay:
 		gocql.TimeUUID()).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	client, err := c.Kafka.client(kgo.ConsumeTopics("things", "outbox.event.order"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	client, err := c.Kafka.Client(kgo.ConsumeTopics("things", "outbox.event.order"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.MetadataMinAge(50*time.Millisecond), kgo.UnknownTopicRetries(-1))
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ relay:
 			t.Errorf("relay_streams is of tables %q", tables)
 		}
 	}
-	_, detail := all.readiness()()
+	_, detail := all.Readiness()()
 	if text, err := json.Marshal(detail); err != nil || !strings.Contains(string(text), `"shop.events":{"ready"`) {
 		t.Errorf("readiness is %s, %v", text, err)
 	}

@@ -12,25 +12,27 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 func (b *verifyBundle) reshard(args ...string) (stdout, stderr string, code int) {
 	b.t.Helper()
 	var out, errOut bytes.Buffer
-	code = run(append([]string{"relay", "reshard", "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr}, args...), &out, &errOut)
+	code = run(append([]string{"relay", "reshard", "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr}, args...), &out, &errOut)
 	return out.String(), errOut.String(), code
 }
 
-func (b *verifyBundle) resharding(to int) *resharding {
+func (b *verifyBundle) Resharding(to int) *app.Resharding {
 	b.t.Helper()
-	c, err := testConfig(b.t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	c, err := configOf(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return c.resharding(b.session, b.client, to)
+	return c.Resharding(b.session, b.client, to)
 }
 
 // agreed is what relay_sharing says.
@@ -55,14 +57,14 @@ func (s *sharer) refused(t *testing.T, shards int, want ...string) {
 		_, text := s.detail(t)
 		t.Fatalf("an instance with %d shards is not refused: %s", shards, text)
 	}
-	var h hint
-	var usage usageError
+	var h cli.Hint
+	var usage cli.UsageError
 	if !errors.As(err, &h) || !errors.As(err, &usage) {
 		t.Errorf("an instance with %d shards: %v, want a usage error with a hint", shards, err)
 		return
 	}
 	for _, w := range append(want, fmt.Sprintf("relay.shards is %d", shards), "outbox relay reshard --to") {
-		if text := err.Error() + "; " + h.text; !strings.Contains(text, w) {
+		if text := err.Error() + "; " + h.Text; !strings.Contains(text, w) {
 			t.Errorf("an instance with %d shards says %q, want %q", shards, text, w)
 		}
 	}
@@ -79,7 +81,7 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 		t.Errorf("the first instance has agreed on %d shards, want 2", n)
 	}
 	_, stderr, code := b.reshard("--to", "3", "--yes")
-	if code != exitFailed || !strings.Contains(stderr, "instances of the relay run: "+self.Process()+"\n") || b.agreed() != 2 {
+	if code != cli.ExitFailed || !strings.Contains(stderr, "instances of the relay run: "+self.Process()+"\n") || b.agreed() != 2 {
 		t.Errorf("beside an instance: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
 	}
 	heard, err := instances(t.Context(), b.session, "outbox")
@@ -89,14 +91,14 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 	one.leave()
 
 	stdout, stderr, code := b.reshard("--to", "3", "--dry-run")
-	if code != exitOK || stdout != "" || !strings.Contains(stderr, "to do: agree on 3, add 1 partition to the topic") || b.agreed() != 2 {
+	if code != cli.ExitOK || stdout != "" || !strings.Contains(stderr, "to do: agree on 3, add 1 partition to the topic") || b.agreed() != 2 {
 		t.Errorf("dry run: status %d, agreed on %d\n%s%s", code, b.agreed(), stdout, stderr)
 	}
-	if _, stderr, code = b.reshard("--to", "3"); code != exitUsage || !strings.Contains(stderr, "--yes") || b.agreed() != 2 {
+	if _, stderr, code = b.reshard("--to", "3"); code != cli.ExitUsage || !strings.Contains(stderr, "--yes") || b.agreed() != 2 {
 		t.Errorf("without --yes: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
 	}
 	stdout, stderr, code = b.reshard("--to", "3", "--yes", "--actor", "ann", "--reason", "more hosts")
-	if code != exitOK || !strings.Contains(stdout, "divided into 3 shards: set relay.shards to 3") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "divided into 3 shards: set relay.shards to 3") {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
 	var actor, action, detail, reason, state string
@@ -110,12 +112,12 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 	two := b.share(3)
 	two.owned(t, 3)
 	two.leave()
-	if stdout, stderr, code = b.reshard("--to", "1", "--yes"); code != exitOK {
+	if stdout, stderr, code = b.reshard("--to", "1", "--yes"); code != cli.ExitOK {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
 	three := b.share(1)
 	three.owned(t, 1)
-	if _, stderr, code = b.reshard("--to", "1", "--yes"); code != exitOK || !strings.Contains(stderr, "divided into 1 shard already") {
+	if _, stderr, code = b.reshard("--to", "1", "--yes"); code != cli.ExitOK || !strings.Contains(stderr, "divided into 1 shard already") {
 		t.Errorf("once more: status %d\n%s", code, stderr)
 	}
 }
@@ -128,7 +130,7 @@ func TestReshard_WithoutItsTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stderr, code := b.reshard("--to", "3", "--yes")
-	if code != exitFailed || !strings.Contains(stderr, "unconfigured table relay_sharing") || !strings.Contains(stderr, "hint: if a table or a column is missing, outbox schema migrate adds it") {
+	if code != cli.ExitFailed || !strings.Contains(stderr, "unconfigured table relay_sharing") || !strings.Contains(stderr, "hint: if a table or a column is missing, outbox schema migrate adds it") {
 		t.Errorf("status %d, %s", code, stderr)
 	}
 }
@@ -177,14 +179,14 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 					if back && !ended {
 						next = shards // it was thought better of
 					}
-					if _, stderr, code := b.reshard("--to", fmt.Sprint(next), "--yes"); code != exitOK {
+					if _, stderr, code := b.reshard("--to", fmt.Sprint(next), "--yes"); code != cli.ExitOK {
 						t.Fatalf("after a kill at %q: status %d\n%s", step, code, stderr)
 					}
 					s := b.share(next)
 					s.owned(t, next)
 					s.leave()
 					if !ended && !back { // and to where it was, for the next step
-						if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes"); code != exitOK {
+						if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes"); code != cli.ExitOK {
 							t.Fatalf("back to %d shards: status %d\n%s", shards, code, stderr)
 						}
 					}
@@ -216,21 +218,21 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 func (b *verifyBundle) killedReshard(to, at int) (step string, ended bool) {
 	b.t.Helper()
 	killed := errors.New("killed")
-	r := b.resharding(to)
-	r.made = func(s string) error {
+	r := b.Resharding(to)
+	r.Made = func(s string) error {
 		step = s
 		if at--; at == 0 {
 			return killed
 		}
 		return nil
 	}
-	if err := r.look(b.t.Context()); err != nil {
+	if err := r.Look(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := r.refuse(); err != nil {
+	if err := r.Refuse(); err != nil {
 		b.t.Fatal(err)
 	}
-	err := r.run(context.WithoutCancel(b.t.Context()), "a test")
+	err := r.Run(context.WithoutCancel(b.t.Context()), "a test")
 	if err != nil && !errors.Is(err, killed) {
 		b.t.Fatal(err)
 	}
@@ -245,25 +247,25 @@ func TestReshard_BesideOneThatBegins(t *testing.T) {
 	one := b.share(2)
 	one.owned(t, 2)
 	one.leave()
-	r := b.resharding(3)
-	if err := r.look(t.Context()); err != nil {
+	r := b.Resharding(3)
+	if err := r.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	two := b.share(2)
 	two.owned(t, 2)
-	if err := r.run(t.Context(), "a test"); !errors.Is(err, errInstancesRun) || b.agreed() != 2 {
+	if err := r.Run(t.Context(), "a test"); !errors.Is(err, app.ErrInstancesRun) || b.agreed() != 2 {
 		t.Errorf("run() error = %v, agreed on %d, want that instances run, and 2", err, b.agreed())
 	}
-	if n := len(two.member.Status().Owned); n != 2 {
+	if n := len(two.Member.Status().Owned); n != 2 {
 		t.Errorf("the instance has %d shards, want 2", n)
 	}
 	two.leave()
 	// And the other way round: it was let begin, and the number is changed before the
 	// group gives it a shard.
-	if _, err := r.agreement.Change(t.Context(), 2, 3, "a test"); err != nil {
+	if _, err := r.Agreement.Change(t.Context(), 2, 3, "a test"); err != nil {
 		t.Fatal(err)
 	}
-	if err := two.carry(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "divided into 3 shards") {
+	if err := two.Carry(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "divided into 3 shards") {
 		t.Errorf("carry() error = %v, want that there are 3 shards", err)
 	}
 }
@@ -275,25 +277,25 @@ func TestReshard_TwiceAtOnce(t *testing.T) {
 	b := setupVerify(t)
 	shards := 2
 	for _, at := range []string{"agreed", "extended"} {
-		if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes"); code != exitOK {
+		if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes"); code != cli.ExitOK {
 			t.Fatalf("status %d\n%s", code, stderr)
 		}
-		r, other := b.resharding(shards+1), shards+2
-		r.made = func(step string) error {
+		r, other := b.Resharding(shards+1), shards+2
+		r.Made = func(step string) error {
 			if step == at {
-				if _, stderr, code := b.reshard("--to", fmt.Sprint(other), "--yes"); code != exitOK {
+				if _, stderr, code := b.reshard("--to", fmt.Sprint(other), "--yes"); code != cli.ExitOK {
 					t.Errorf("the other one, after %q: status %d\n%s", at, code, stderr)
 				}
 			}
 			return nil
 		}
-		if err := r.look(t.Context()); err != nil {
+		if err := r.Look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.run(t.Context(), "a test"); !errors.Is(err, errSomebodyElse) {
+		if err := r.Run(t.Context(), "a test"); !errors.Is(err, app.ErrSomebodyElse) {
 			t.Errorf("overtaken after %q: run() error = %v, want that somebody else has changed it", at, err)
 		}
-		state, err := r.control.State(t.Context())
+		state, err := r.Control.State(t.Context())
 		if err != nil || state.Partitions != other || b.agreed() != other {
 			t.Errorf("overtaken after %q: agreed on %d, the topic has %d partitions, %v; want %d", at, b.agreed(), state.Partitions, err, other)
 		}

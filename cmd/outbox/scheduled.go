@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -79,26 +81,26 @@ Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			many, err := f.many(time.Now())
 			if err == nil {
-				err = checkOutput(f.output)
+				err = cli.CheckOutput(f.output)
 			}
 			if err != nil {
 				return err
 			}
-			c, err := loadConfig(cmd)
+			c, err := app.LoadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
-			return c.changeScheduled(cmd, &f, many)
+			return changeScheduled(c, cmd, &f, many)
 		},
 	}
-	f.scheduledFilter.addFlags(cmd)
+	f.scheduledFilter.AddFlags(cmd)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.all, "all", false, "all messages that wait")
 	fl.Float64Var(&f.rate, "rate", 0, "this many in a second at most; 0 means as fast as it goes")
-	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd, "audit")
-	outputFlag(cmd, &f.output)
-	addFlags(cmd, sectionScylla, sectionLog)
+	f.dlqConfirm.AddFlags(cmd)
+	f.dlqActor.AddFlags(cmd, "audit")
+	cli.OutputFlag(cmd, &f.output)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionLog)
 	return cmd
 }
 
@@ -112,11 +114,11 @@ func (f *scheduledFlags) many(now time.Time) (messages.Many, error) {
 	case err != nil:
 		return m, err
 	case f.empty() && !f.all:
-		return m, usageError{errors.New("which messages? use a flag such as --topic or --client, or --all")}
+		return m, cli.Usage(errors.New("which messages? use a flag such as --topic or --client, or --all"))
 	case !f.empty() && f.all:
-		return m, usageError{errors.New("--all and filters do not go together: use one or the other")}
+		return m, cli.Usage(errors.New("--all and filters do not go together: use one or the other"))
 	case f.rate != 0 && !(f.rate >= messages.MinRate):
-		return m, usageError{fmt.Errorf("--rate %g: must be %g or more; 0 is as fast as it goes", f.rate, messages.MinRate)}
+		return m, cli.Usage(fmt.Errorf("--rate %g: must be %g or more; 0 is as fast as it goes", f.rate, messages.MinRate))
 	}
 	return m, nil
 }
@@ -130,30 +132,30 @@ type scheduledReport struct {
 
 // scheduled opens a session, which is the caller's to close, and what works on messages
 // by it.
-func (c *config) scheduled(log *slog.Logger) (*gocql.Session, *messages.Service, error) {
-	consistency, _, err := c.Scylla.consistencies()
+func scheduled(c *app.Config, log *slog.Logger) (*gocql.Session, *messages.Service, error) {
+	consistency, _, err := c.Scylla.Consistencies()
 	if err != nil {
 		return nil, nil, err
 	}
-	session, err := c.Scylla.session(c.Scylla.Keyspace)
+	session, err := c.Scylla.Session(c.Scylla.Keyspace)
 	if err != nil {
 		return nil, nil, err
 	}
 	service, err := messages.NewService(session, messages.Config{Consistency: consistency, Logger: log})
 	if err != nil {
 		sessions.Close(session)
-		return nil, nil, usageError{err}
+		return nil, nil, cli.Usage(err)
 	}
 	return session, service, nil
 }
 
-func (c *config) changeScheduled(cmd *cobra.Command, f *scheduledFlags, many messages.Many) error {
+func changeScheduled(c *app.Config, cmd *cobra.Command, f *scheduledFlags, many messages.Many) error {
 	ctx := cmd.Context()
-	log, err := c.Log.logger(cmd.ErrOrStderr())
+	log, err := c.Log.Logger(cmd.ErrOrStderr())
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
-	session, service, err := c.scheduled(log)
+	session, service, err := scheduled(c, log)
 	if err != nil {
 		return err
 	}
@@ -174,10 +176,10 @@ func (c *config) changeScheduled(cmd *cobra.Command, f *scheduledFlags, many mes
 		return err
 	}
 	if report.Messages > 0 && (f.output == "table" || !f.dryRun) {
-		f.preview(cmd.ErrOrStderr(), &report.Tally)
+		f.Preview(cmd.ErrOrStderr(), &report.Tally)
 	}
 	if report.Messages > 0 && !f.dryRun {
-		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, plural(report.Messages, "message"))); err != nil {
+		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, cli.Plural(report.Messages, "message"))); err != nil {
 			return err
 		}
 		if err := f.change(ctx, c.Scylla.Keyspace, session, service, log, many, &report); err != nil {
@@ -185,7 +187,7 @@ func (c *config) changeScheduled(cmd *cobra.Command, f *scheduledFlags, many mes
 		}
 	}
 	if f.output != "table" {
-		return printAs(cmd.OutOrStdout(), f.output, &report)
+		return cli.PrintAs(cmd.OutOrStdout(), f.output, &report)
 	}
 	if !f.dryRun {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d %s, %d had gone before\n", f.name, report.Changed.Changed, f.done, report.Gone)
@@ -251,8 +253,8 @@ func toTheEnd(ctx context.Context, many messages.Many, call func(messages.Many) 
 	}
 }
 
-func (f *scheduledFlags) preview(w io.Writer, t *messages.Tally) {
-	fmt.Fprintf(w, "%s %s\n", f.name, plural(t.Messages, "message"))
+func (f *scheduledFlags) Preview(w io.Writer, t *messages.Tally) {
+	fmt.Fprintf(w, "%s %s\n", f.name, cli.Plural(t.Messages, "message"))
 	counts(w, "by topic", othersNamed(t.ByTopic))
 	counts(w, "by client", othersNamed(t.ByClient))
 	if t.First != nil {

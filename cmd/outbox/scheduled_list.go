@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -22,7 +24,7 @@ type scheduledFilter struct {
 	from, until, createdFrom, createdUntil string
 }
 
-func (f *scheduledFilter) addFlags(cmd *cobra.Command) {
+func (f *scheduledFilter) AddFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.topic, "topic", "", "messages for this topic")
 	fl.StringVar(&f.key, "key", "", "messages with this key")
@@ -45,7 +47,7 @@ func (f *scheduledFilter) filter(now time.Time) (messages.Many, error) {
 		if text == "" {
 			return nil
 		}
-		t, day, err := dateOrTime(text, now)
+		t, day, err := cli.DateOrTime(text, now)
 		if d, bad := time.ParseDuration(text); bad == nil && ahead {
 			t, err = now.Add(d), nil
 		}
@@ -61,11 +63,11 @@ func (f *scheduledFilter) filter(now time.Time) (messages.Many, error) {
 		when("start-date", f.createdFrom, false, &m.CreatedFrom), when("end-date", f.createdUntil, false, &m.CreatedUntil))
 	switch {
 	case err != nil:
-		return m, usageError{err}
+		return m, cli.Usage(err)
 	case !m.After.DeliverAt.Before(m.Until):
-		return m, usageError{fmt.Errorf("--from %s is not before --until %s", f.from, f.until)}
+		return m, cli.Usage(fmt.Errorf("--from %s is not before --until %s", f.from, f.until))
 	case m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead:
-		return m, usageError{fmt.Errorf("--from %s: must be at most three years before --until", f.from)}
+		return m, cli.Usage(fmt.Errorf("--from %s: must be at most three years before --until", f.from))
 	}
 	return m, nil
 }
@@ -85,23 +87,23 @@ are not shown: GET /v1/messages/{id}/content and the console do.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			many, err := f.filter(time.Now())
 			if err == nil {
-				err = checkOutput(output)
+				err = cli.CheckOutput(output)
 			}
 			if err == nil && limit < 0 {
-				err = usageError{fmt.Errorf("--limit %d must not be negative", limit)}
+				err = cli.Usage(fmt.Errorf("--limit %d must not be negative", limit))
 			}
 			if err != nil {
 				return err
 			}
-			c, err := loadConfig(cmd)
+			c, err := app.LoadConfig(cmd)
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
-			log, err := c.Log.logger(cmd.ErrOrStderr())
+			log, err := c.Log.Logger(cmd.ErrOrStderr())
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
-			session, service, err := c.scheduled(log)
+			session, service, err := scheduled(c, log)
 			if err != nil {
 				return err
 			}
@@ -110,13 +112,13 @@ are not shown: GET /v1/messages/{id}/content and the console do.`,
 			if err != nil {
 				return err
 			}
-			return scheduledTable.print(cmd, output, found, more)
+			return scheduledTable.Print(cmd, output, found, more)
 		},
 	}
-	f.addFlags(cmd)
+	f.AddFlags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", dlqListed, "this many messages at most, the next to be delivered first; 0 means all")
-	outputFlag(cmd, &output)
-	addFlags(cmd, sectionScylla, sectionLog)
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionLog)
 	return cmd
 }
 
@@ -152,14 +154,14 @@ type scheduledView struct {
 }
 
 // scheduledTable is messages that wait as a list.
-var scheduledTable = table[messages.View]{
-	header: "MESSAGE\tTOPIC\tKEY\tCLIENT\tHANDED IN\tDUE",
-	row: func(w io.Writer, v messages.View) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, clean(v.Topic, 60), clean(v.Key, 40), clean(v.Client, 40), v.CreatedAt.Format(listTime), v.DeliverAt.Format(listTime))
+var scheduledTable = cli.Table[messages.View]{
+	Header: "MESSAGE\tTOPIC\tKEY\tCLIENT\tHANDED IN\tDUE",
+	Row: func(w io.Writer, v messages.View) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, cli.Clean(v.Topic, 60), cli.Clean(v.Key, 40), cli.Clean(v.Client, 40), v.CreatedAt.Format(cli.ListTime), v.DeliverAt.Format(cli.ListTime))
 	},
-	view: func(v messages.View) any {
+	View: func(v messages.View) any {
 		return scheduledView{v.ID.String(), v.State, v.Topic, v.Key, v.Client, v.CreatedAt, v.DeliverAt}
 	},
-	none:  noneScheduled,
-	first: "next",
+	None:  noneScheduled,
+	First: "next",
 }

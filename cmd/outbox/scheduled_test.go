@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -42,7 +43,7 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 	scheduled := func(want int, args ...string) (out, errOut string) {
 		t.Helper()
 		var o, e bytes.Buffer
-		args = append(append([]string{"scheduled"}, args...), "--scylla-hosts", b.e.cqlAddr)
+		args = append(append([]string{"scheduled"}, args...), "--scylla-hosts", b.e.CQLAddr)
 		if code := run(args, &o, &e); code != want {
 			t.Fatalf("%v: exit status %d, want %d\n%s%s", args, code, want, o.String(), e.String())
 		}
@@ -62,11 +63,11 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 		{[]string{"cancel", "--from", "soon"}, "--from"},
 		{append([]string{"release"}, mine...), "--yes does it without asking"},
 	} {
-		if _, errOut := scheduled(exitUsage, tt.args...); !strings.Contains(errOut, tt.want) {
+		if _, errOut := scheduled(cli.ExitUsage, tt.args...); !strings.Contains(errOut, tt.want) {
 			t.Errorf("%v said %q, want %q", tt.args, errOut, tt.want)
 		}
 	}
-	out, _ := scheduled(exitOK, append([]string{"release", "--dry-run", "-o", "json"}, mine...)...)
+	out, _ := scheduled(cli.ExitOK, append([]string{"release", "--dry-run", "-o", "json"}, mine...)...)
 	var report scheduledReport
 	if err := json.Unmarshal([]byte(out), &report); err != nil || !report.DryRun || report.Messages != 2 || report.ByTopic["a"] != 2 || report.Changed.Changed != 0 {
 		t.Errorf("dry run printed %s, %v", out, err)
@@ -74,7 +75,7 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 	if due, waiting := waits(); due != 0 || waiting != 4 {
 		t.Errorf("after a dry run %d are due and %d wait", due, waiting)
 	}
-	out, errOut := scheduled(exitOK, append([]string{"release", "--yes", "--rate", "1000", "--reason", "INC-1", "--actor", "ann"}, mine...)...)
+	out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "--rate", "1000", "--reason", "INC-1", "--actor", "ann"}, mine...)...)
 	if out != "release: 2 released, 0 had gone before\n" || !strings.Contains(errOut, "release 2 messages") || !strings.Contains(errOut, "shop") {
 		t.Errorf("release printed %q, %q", out, errOut)
 	}
@@ -83,14 +84,14 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 	}
 	// Nothing matches any more, which is said once, and there is nothing to ask.
 	for _, args := range [][]string{{"release"}, {"release", "--yes"}, {"release", "--dry-run"}} {
-		if out, errOut := scheduled(exitOK, append(args, mine...)...); out != "" || errOut != "no message that waits matches\n" {
+		if out, errOut := scheduled(cli.ExitOK, append(args, mine...)...); out != "" || errOut != "no message that waits matches\n" {
 			t.Errorf("%v again printed %q, %q", args, out, errOut)
 		}
 	}
-	if out, errOut := scheduled(exitOK, append([]string{"release", "--yes", "-o", "json"}, mine...)...); errOut != "" || json.Unmarshal([]byte(out), &report) != nil || report.Messages != 0 {
+	if out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "-o", "json"}, mine...)...); errOut != "" || json.Unmarshal([]byte(out), &report) != nil || report.Messages != 0 {
 		t.Errorf("release again as JSON printed %q, %q", out, errOut)
 	}
-	if out, _ := scheduled(exitOK, "cancel", "--yes", "--start-date", "1h", "--until", "24h"); out != "cancel: 4 taken back, 0 had gone before\n" {
+	if out, _ := scheduled(cli.ExitOK, "cancel", "--yes", "--start-date", "1h", "--until", "24h"); out != "cancel: 4 taken back, 0 had gone before\n" {
 		t.Errorf("cancel printed %q", out)
 	}
 	if due, waiting := waits(); due+waiting != 0 {
@@ -117,7 +118,7 @@ func TestScheduled_PreviewNamesTheRest(t *testing.T) {
 	}
 	var out bytes.Buffer
 	f := scheduledFlags{scheduledChange: scheduledChange{name: "release"}}
-	if f.preview(&out, &tally); !strings.Contains(out.String(), "        20  (others)\n") || strings.Contains(out.String(), "(none)") {
+	if f.Preview(&out, &tally); !strings.Contains(out.String(), "        20  (others)\n") || strings.Contains(out.String(), "(none)") {
 		t.Errorf("the preview is\n%s", out.String())
 	}
 }
@@ -134,16 +135,16 @@ func TestScheduled_List(t *testing.T) {
 	list := func(want int, args ...string) (out, errOut string) {
 		t.Helper()
 		var o, e bytes.Buffer
-		args = append(append([]string{"scheduled", "list"}, args...), "--scylla-hosts", b.e.cqlAddr)
+		args = append(append([]string{"scheduled", "list"}, args...), "--scylla-hosts", b.e.CQLAddr)
 		if code := run(args, &o, &e); code != want {
 			t.Fatalf("%v: exit status %d, want %d\n%s%s", args, code, want, o.String(), e.String())
 		}
 		return o.String(), e.String()
 	}
-	if out, errOut := list(exitOK); out != "" || errOut != "no message that waits matches\n" {
+	if out, errOut := list(cli.ExitOK); out != "" || errOut != "no message that waits matches\n" {
 		t.Errorf("an empty list printed %q, %q", out, errOut)
 	}
-	if out, errOut := list(exitOK, "-o", "json"); out != "[]\n" || errOut != "" {
+	if out, errOut := list(cli.ExitOK, "-o", "json"); out != "[]\n" || errOut != "" {
 		t.Errorf("an empty list as JSON printed %q, %q", out, errOut)
 	}
 
@@ -173,7 +174,7 @@ func TestScheduled_List(t *testing.T) {
 		{[]string{"--start-date", "1h"}, []string{"soon", "till", "other", "late"}, false},
 		{[]string{"--end-date", "1h"}, nil, false},
 	} {
-		out, _ := list(exitOK, append(tt.args, "-o", "json")...)
+		out, _ := list(cli.ExitOK, append(tt.args, "-o", "json")...)
 		var got []scheduledView
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatalf("%v printed %s: %v", tt.args, out, err)
@@ -188,17 +189,17 @@ func TestScheduled_List(t *testing.T) {
 		if !slices.Equal(keys, tt.keys) {
 			t.Errorf("%v: %v, want %v", tt.args, keys, tt.keys)
 		}
-		_, errOut := list(exitOK, tt.args...)
+		_, errOut := list(cli.ExitOK, tt.args...)
 		if got := strings.Contains(errOut, fmt.Sprintf("only the next %d; --limit 0 shows all", len(tt.keys))); got != tt.more {
 			t.Errorf("%v said %q", tt.args, errOut)
 		}
 	}
-	out, _ := list(exitOK, "--client", "till")
+	out, _ := list(cli.ExitOK, "--client", "till")
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "MESSAGE") || !strings.Contains(lines[1], ids["till"]+"  a      till  till    2") {
 		t.Errorf("the table is\n%s", out)
 	}
 	for args, want := range map[string]string{"--limit=-1": "--limit -1 must not be negative", "--from=soon": "--from \"soon\"", "--output=xml": "xml"} {
-		if _, errOut := list(exitUsage, args); !strings.Contains(errOut, want) {
+		if _, errOut := list(cli.ExitUsage, args); !strings.Contains(errOut, want) {
 			t.Errorf("%s said %q, want %q", args, errOut, want)
 		}
 	}

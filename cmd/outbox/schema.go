@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
@@ -30,27 +30,27 @@ func newSchemaMigrateCommand() *cobra.Command {
 		Short: "Bring the keyspace up to date; safe to run at any time, from any number of places",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(cmd)
+			c, err := app.LoadConfig(cmd)
 			if err != nil {
 				return err
 			}
-			log, err := c.Log.logger(cmd.ErrOrStderr())
+			log, err := c.Log.Logger(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			session, err := c.Scylla.session("")
+			session, err := c.Scylla.Session("")
 			if err != nil {
 				return err
 			}
 			defer sessions.Close(session)
-			if err := schema.Migrate(cmd.Context(), session, c.schemaOptions(log)); err != nil {
+			if err := schema.Migrate(cmd.Context(), session, c.SchemaOptions(log)); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyspace %s is up to date\n", c.Scylla.Keyspace)
 			return err
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionSchema, sectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionSchema, app.SectionLog)
 	return cmd
 }
 
@@ -61,19 +61,19 @@ func newSchemaStatusCommand() *cobra.Command {
 		Short: "Show which migrations the keyspace has; exit status 1 if it is not up to date",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := cli.OneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			c, err := loadConfig(cmd)
+			c, err := app.LoadConfig(cmd)
 			if err != nil {
 				return err
 			}
-			session, err := c.Scylla.session("")
+			session, err := c.Scylla.Session("")
 			if err != nil {
 				return err
 			}
 			defer sessions.Close(session)
-			r, err := schema.Status(cmd.Context(), session, c.schemaOptions(nil))
+			r, err := schema.Status(cmd.Context(), session, c.SchemaOptions(nil))
 			if err != nil {
 				return err
 			}
@@ -83,13 +83,13 @@ func newSchemaStatusCommand() *cobra.Command {
 				err = printStatus(cmd.OutOrStdout(), r)
 			}
 			if err == nil && !r.UpToDate() {
-				err = quietError{}
+				err = cli.QuietError{}
 			}
 			return err
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	addFlags(cmd, sectionScylla)
+	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
@@ -98,11 +98,11 @@ func printStatus(w io.Writer, r schema.Report) error {
 	if r.LockedBy != "" {
 		fmt.Fprintf(w, "being migrated by %s\n", r.LockedBy)
 	}
-	tw := newColumns(w)
+	tw := cli.NewColumns(w)
 	for _, m := range r.Migrations {
 		at, by := "", ""
 		if m.Applied != nil {
-			at, by = m.Applied.At.UTC().Format(listTime), m.Applied.By
+			at, by = m.Applied.At.UTC().Format(cli.ListTime), m.Applied.By
 		}
 		fmt.Fprintf(tw, "%03d\t%s\t%s\t%s\t%s\n", m.Version, m.Name, m.State, at, by)
 	}
@@ -115,34 +115,13 @@ func newSchemaPrintCommand() *cobra.Command {
 		Short: "Print the CQL that migrate would run on an empty cluster; needs no connection",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(cmd)
+			c, err := app.LoadConfig(cmd)
 			if err != nil {
 				return err
 			}
-			return schema.Print(cmd.OutOrStdout(), c.schemaOptions(nil))
+			return schema.Print(cmd.OutOrStdout(), c.SchemaOptions(nil))
 		},
 	}
-	addFlags(cmd, sectionScylla, sectionSchema)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionSchema)
 	return cmd
-}
-
-// schemaOptions are the options of package schema; a nil logger logs nothing.
-func (c *config) schemaOptions(log *slog.Logger) schema.Options {
-	return schema.Options{
-		Keyspace:    c.Scylla.Keyspace,
-		Replication: c.Scylla.Replication,
-		Tablets:     schema.TabletsMode(c.Schema.Tablets),
-		CDCTTL:      c.Schema.CDCTTL,
-		RowTTL:      c.Schema.RowTTL,
-		Logger:      log,
-	}
-}
-
-// logger is the configured logger, writing to w. Errors are of usage.
-func (c logConfig) logger(w io.Writer) (*slog.Logger, error) {
-	log, err := daemon.NewLogger(w, c.Level, c.Format)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return log, nil
 }

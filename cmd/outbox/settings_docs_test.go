@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated part of docs/settings.md")
@@ -45,7 +47,7 @@ func TestDocs_ListEverySetting(t *testing.T) {
 func settingsTable() string {
 	var b strings.Builder
 	b.WriteString("| key in the file | environment | default | |\n|---|---|---|---|\n")
-	for _, s := range settings {
+	for _, s := range app.Settings {
 		def := fmt.Sprint(s.Default)
 		switch v := s.Default.(type) {
 		case []string:
@@ -61,7 +63,7 @@ func settingsTable() string {
 		if def != "" {
 			def = "`" + def + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", s.key(), s.env(), def, s.Usage)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", s.Key(), s.Env(), def, s.Usage)
 	}
 	return b.String()
 }

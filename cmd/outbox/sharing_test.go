@@ -15,14 +15,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
 // sharer is one of several instances in the process of the test.
 type sharer struct {
-	*sharing
+	*app.Sharing
 	reg   *prometheus.Registry
 	stop  context.CancelFunc
 	ended chan error
@@ -33,7 +35,7 @@ func (b *verifyBundle) share(shards int) *sharer {
 	s := b.sharer(shards)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	go func() { s.ended <- s.run(ctx) }()
+	go func() { s.ended <- s.Run(ctx) }()
 	b.t.Cleanup(s.leave)
 	return s
 }
@@ -41,17 +43,17 @@ func (b *verifyBundle) share(shards int) *sharer {
 // sharer is share before the instance runs.
 func (b *verifyBundle) sharer(shards int) *sharer {
 	b.t.Helper()
-	c, err := testConfig(b.t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil,
-		"--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "5m", "--relay-rebalance-timeout", "5m")
+	c, err := configOf(b.t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil,
+		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "5m", "--relay-rebalance-timeout", "5m")
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	confs, err := c.relayConfigs()
+	confs, err := c.RelayConfigs()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	s := &sharer{reg: prometheus.NewRegistry(), ended: make(chan error, 1)}
-	if s.sharing, err = c.newSharing(confs, b.session, slog.New(slog.DiscardHandler), s.reg, nil); err != nil {
+	if s.Sharing, err = c.NewSharing(confs, b.session, slog.New(slog.DiscardHandler), s.reg, nil); err != nil {
 		b.t.Fatal(err)
 	}
 	return s
@@ -67,7 +69,7 @@ func (s *sharer) leave() {
 // detail is what /readyz says.
 func (s *sharer) detail(t *testing.T) (ready bool, text string) {
 	t.Helper()
-	ready, d := s.readiness()()
+	ready, d := s.Readiness()()
 	b, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +82,7 @@ func (s *sharer) owned(t *testing.T, n int) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ready, text := s.detail(t)
-		if len(s.member.Status().Owned) == n && ready {
+		if len(s.Member.Status().Owned) == n && ready {
 			return
 		}
 		if time.Now().After(end) {
@@ -97,14 +99,14 @@ func TestSharing_NotReadyBeforeItCarries(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	asking := func(ctx context.Context, _ *share.Hold) error { <-ctx.Done(); return nil }
-	go func() { ended <- s.member.Run(ctx, asking) }()
+	go func() { ended <- s.Member.Run(ctx, asking) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	}()
-	for end := time.Now().Add(5 * time.Minute); len(s.member.Status().Owned) == 0; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); len(s.Member.Status().Owned) == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it owns no shard")
 		}
@@ -178,7 +180,7 @@ func shardsWithMetrics(t *testing.T, reg *prometheus.Registry) (n int) {
 // records and no more come.
 func (b *verifyBundle) published(t *testing.T, n int) map[gocql.UUID][]int64 {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.e.kafkaAddr), kgo.ConsumeTopics("things"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.e.KafkaAddr), kgo.ConsumeTopics("things"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,11 +233,11 @@ func TestSharing_StandsBy(t *testing.T) {
 func TestSharing_WaitsForOneThatIsAlone(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	confs, err := c.relayConfigs()
+	confs, err := c.RelayConfigs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +260,7 @@ func TestSharing_WaitsForOneThatIsAlone(t *testing.T) {
 	one := b.share(2)
 	for began, said := time.Now(), false; !said || time.Since(began) < 4*time.Second; time.Sleep(50 * time.Millisecond) { // it looks again and again
 		ready, text := one.detail(t)
-		if ready || one.member.Status().Joined || time.Since(began) > 5*time.Minute {
+		if ready || one.Member.Status().Joined || time.Since(began) > 5*time.Minute {
 			t.Fatalf("beside one that is alone it says %s", text)
 		}
 		said = said || strings.Contains(text, "is alone is waited for")
@@ -275,21 +277,21 @@ func TestSharing_OneThatIsAloneWaits(t *testing.T) {
 	b := setupVerify(t)
 	one := b.share(2)
 	one.owned(t, 2)
-	c, err := testConfig(t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	c, err := configOf(t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	confs, err := c.relayConfigs()
+	confs, err := c.RelayConfigs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := c.newRelays(confs, b.session, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	alone, err := c.NewRelays(confs, b.session, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- alone.run(ctx) }()
+	go func() { ended <- alone.Run(ctx) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -297,7 +299,7 @@ func TestSharing_OneThatIsAloneWaits(t *testing.T) {
 		}
 	}()
 	says := func() (bool, string) {
-		ready, d := alone.readiness()()
+		ready, d := alone.Readiness()()
 		text, err := json.Marshal(d)
 		if err != nil {
 			t.Fatal(err)
@@ -335,8 +337,8 @@ func TestSharing_SaysHowManyShardsThereAre(t *testing.T) {
 	two := b.share(3)
 	err := <-two.ended
 	two.ended <- nil
-	var h hint
-	if !errors.As(err, &h) || !strings.Contains(err.Error(), "relay.shards is 3") || !strings.Contains(err.Error(), "into 2 shards") || !strings.Contains(h.text, "outbox relay reshard --to 3") {
+	var h cli.Hint
+	if !errors.As(err, &h) || !strings.Contains(err.Error(), "relay.shards is 3") || !strings.Contains(err.Error(), "into 2 shards") || !strings.Contains(h.Text, "outbox relay reshard --to 3") {
 		t.Errorf("run() error = %v, want that there are 2, and how to change that", err)
 	}
 }
@@ -354,11 +356,11 @@ func TestConfig_Sharing(t *testing.T) {
 		"--relay-shards=2 --relay-name=Bestellungen":                               "",
 		"--relay-shards=257 --relay-session-timeout=10m --relay-name=a,b":          "relay.session_timeout 10m0s",
 	} {
-		c, err := testConfig(t, "", nil, strings.Fields(flags)...)
+		c, err := configOf(t, "", nil, strings.Fields(flags)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.Relay.checkSharing()
+		err = c.Relay.CheckSharing()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: checkSharing() error = %v, want %q", flags, err, want)
 		}
@@ -405,8 +407,8 @@ func TestDoctor_Instances(t *testing.T) {
 		"waits for nobody":  {0, []instance{waits}, false, "c/1 waits until it is sure"},
 		"members not heard": {2, []instance{part("a/1", 0), part("a/1", 1)}, true, ""},
 	} {
-		c := &config{Relay: relayConfig{Shards: x.shards}}
-		if got := c.checkCarried("outbox.outbox_messages", x.all); got.OK != x.ok || !strings.Contains(got.Detail, x.want) || got.OK == (got.Mend != "") {
+		c := &app.Config{Relay: app.RelayConfig{Shards: x.shards}}
+		if got := checkCarried(c, "outbox.outbox_messages", x.all); got.OK != x.ok || !strings.Contains(got.Detail, x.want) || got.OK == (got.Mend != "") {
 			t.Errorf("%s: checkCarried() = %+v, want %t, %q", name, got, x.ok, x.want)
 		}
 	}
@@ -415,23 +417,23 @@ func TestDoctor_Instances(t *testing.T) {
 // A relay that died is to be mended; one that was stopped, or never was, is not.
 func TestDoctor_ARelayThatDied(t *testing.T) {
 	t.Parallel()
-	c := &config{Relay: relayConfig{Name: "outbox"}}
+	c := &app.Config{Relay: app.RelayConfig{Name: "outbox"}}
 	at := time.Date(2026, 11, 22, 9, 10, 2, 0, time.UTC)
 	gone := []instance{
 		{relay: "outbox", name: "a/1", at: at.Add(-time.Hour)}, {relay: "outbox/01-of-02", name: "b/1", at: at}, {relay: "another", name: "c/1", at: at.Add(time.Hour)},
 	}
-	if got := c.checkHeard(nil, gone); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "b/1 has said nothing since 2026-11-22 09:10:02Z") || got[0].Mend == "" {
+	if got := checkHeard(c, nil, gone); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "b/1 has said nothing since 2026-11-22 09:10:02Z") || got[0].Mend == "" {
 		t.Errorf("checkHeard() = %+v", got)
 	}
-	if got := c.checkHeard(nil, gone[2:]); len(got) != 1 || !got[0].OK {
+	if got := checkHeard(c, nil, gone[2:]); len(got) != 1 || !got[0].OK {
 		t.Errorf("checkHeard() of another relay's = %+v", got)
 	}
 	// Another table's relay that runs does not hide it, and one that took its place does.
 	other := instance{relay: "outbox", table: "shop.events", name: "d/1"}
-	if got := c.checkHeard([]instance{other}, gone); len(got) != 2 || got[0].OK || !got[1].OK {
+	if got := checkHeard(c, []instance{other}, gone); len(got) != 2 || got[0].OK || !got[1].OK {
 		t.Errorf("checkHeard() beside another table's relay = %+v", got)
 	}
-	if got := c.checkHeard([]instance{{relay: "outbox", name: "d/1"}}, gone); len(got) != 1 || !got[0].OK {
+	if got := checkHeard(c, []instance{{relay: "outbox", name: "d/1"}}, gone); len(got) != 1 || !got[0].OK {
 		t.Errorf("checkHeard() of one that was replaced = %+v", got)
 	}
 }
@@ -458,8 +460,8 @@ func TestSharing_BeforeTheSchemaIsMigrated(t *testing.T) {
 	select {
 	case err := <-s.ended:
 		s.ended <- nil
-		var h hint
-		if !errors.As(err, &h) || !strings.Contains(h.text, "outbox schema migrate") {
+		var h cli.Hint
+		if !errors.As(err, &h) || !strings.Contains(h.Text, "outbox schema migrate") {
 			t.Errorf("without the table relay_sharing: %v, want a hint to migrate", err)
 		}
 	case <-time.After(5 * time.Minute):

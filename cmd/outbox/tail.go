@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 func newTailCommand() *cobra.Command {
@@ -26,10 +27,10 @@ func newTailCommand() *cobra.Command {
 		Short: "Print events as they arrive",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, topics []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := cli.OneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			c, err := loadConfig(cmd)
+			c, err := app.LoadConfig(cmd)
 			if err != nil {
 				return err
 			}
@@ -37,12 +38,12 @@ func newTailCommand() *cobra.Command {
 			if all {
 				start = kgo.NewOffset().AtStart()
 			}
-			client, err := c.Kafka.client(kgo.ConsumeTopics(topics...), kgo.ConsumeResetOffset(start))
+			client, err := c.Kafka.Client(kgo.ConsumeTopics(topics...), kgo.ConsumeResetOffset(start))
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			if err := reachable(cmd.Context(), client, c.Kafka.Seeds); err != nil {
+			if err := app.Reachable(cmd.Context(), client, c.Kafka.Seeds); err != nil {
 				return err
 			}
 			show := printEvent
@@ -55,22 +56,8 @@ func newTailCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json (one object a line)")
 	cmd.Flags().BoolVar(&all, "from-start", false, "begin with the oldest event instead of the next")
 	cmd.Flags().IntVarP(&count, "count", "n", 0, "end after so many events; 0 means never")
-	addFlags(cmd, sectionKafka)
+	app.AddFlags(cmd, app.SectionKafka)
 	return cmd
-}
-
-// reachTimeout is how long a tool waits for the first answer of the broker.
-const reachTimeout = 10 * time.Second
-
-// reachable says quickly that no broker answers; the client itself would try for ever.
-func reachable(ctx context.Context, client *kgo.Client, seeds []string) error {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	if err := client.Ping(ctx); err != nil {
-		return withHint(fmt.Errorf("connect to Kafka at %s: %w", strings.Join(seeds, ", "), err),
-			"is it running there, and reachable? Check SASL and TLS; --kafka-seeds or OUTBOX_KAFKA_SEEDS names other brokers")
-	}
-	return nil
 }
 
 // tail hands records to show until ctx ends or count were shown.
@@ -102,7 +89,7 @@ func printEvent(w io.Writer, r *kgo.Record) error {
 	e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 	if err != nil {
 		_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  not an outbox event (%s)  %s\n",
-			r.Timestamp.UTC().Format(time.RFC3339Nano), r.Topic, r.Partition, r.Offset, clean(err.Error(), 0), clean(string(r.Value), 0))
+			r.Timestamp.UTC().Format(time.RFC3339Nano), r.Topic, r.Partition, r.Offset, cli.Clean(err.Error(), 0), cli.Clean(string(r.Value), 0))
 		return err
 	}
 	number := "" // of a table without numbers
@@ -111,8 +98,8 @@ func printEvent(w io.Writer, r *kgo.Record) error {
 	}
 	_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  %s %s%s  event %s  +%s\n  %s\n",
 		e.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), r.Topic, r.Partition, r.Offset,
-		clean(e.Type, 0), clean(e.AggregateString(), 0), number, clean(e.IDString(), 0), r.Timestamp.Sub(e.CreatedAt).Round(time.Millisecond),
-		clean(string(e.Payload), 0))
+		cli.Clean(e.Type, 0), cli.Clean(e.AggregateString(), 0), number, cli.Clean(e.IDString(), 0), r.Timestamp.Sub(e.CreatedAt).Round(time.Millisecond),
+		cli.Clean(string(e.Payload), 0))
 	return err
 }
 

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 func newTokenCommand() *cobra.Command {
@@ -23,7 +23,7 @@ the admin API and its console, or both.`,
 			secret, hash := access.NewToken()
 			t := access.Token{Name: args[0], Role: access.Role(role), Hash: hash}
 			if _, err := access.New(access.Config{Tokens: []access.Token{t}}); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "The token, shown once and kept nowhere, and below it the entry of http.tokens or admin.tokens:")
 			fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", secret, t)
@@ -33,18 +33,4 @@ the admin API and its console, or both.`,
 	cmd.Flags().StringVar(&role, "role", string(access.Viewer),
 		"viewer (reads), operator (also makes and changes orders and messages; replays, releases, parks, resolves) or admin (also discards, edits, cancels jobs)")
 	return cmd
-}
-
-// readTokens reads the entries of the setting key.
-func readTokens(key string, entries []string) ([]access.Token, error) {
-	var out []access.Token
-	var errs []error
-	for i, entry := range entries {
-		t, err := access.ParseToken(entry)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: entry %d: %w", key, i+1, err))
-		}
-		out = append(out, t)
-	}
-	return out, errors.Join(errs...)
 }

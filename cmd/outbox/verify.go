@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"time"
 
@@ -15,19 +14,11 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/load"
 	"github.com/scylla-outbox/scylla-outbox/relay"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
-)
-
-const (
-	// verifyMargin is what a relay may need beyond its confidence window.
-	verifyMargin = 30 * time.Second
-	// verifyRate is how many rows are read in a second by default: a fraction of
-	// what a node serves, so that the writers do not feel it.
-	verifyRate = 20_000
-	// verifyShown is how many findings of a kind are shown as text.
-	verifyShown = 20
 )
 
 // verifyFlags are the command's own.
@@ -55,7 +46,7 @@ Exit status: 0 events were checked and no problem was found; 1 there is a proble
 the check failed; 2 the command line or the configuration is wrong; 3 no event could
 be checked, for example because all of them are too young.
 
-Events younger than the relay's confidence window and ` + verifyMargin.String() + ` are not checked, nor are
+Events younger than the relay's confidence window and ` + app.VerifyMargin.String() + ` are not checked, nor are
 those with a later delivery time: they need not be in a topic yet. With --wait the
 command waits first until the events that are there now are old enough. Rows that
 have expired and records that a topic has deleted prove nothing and are not held
@@ -75,26 +66,26 @@ was read is kept there until the end, and the same command goes on after an
 interruption.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(cmd)
+			c, err := app.LoadConfig(cmd)
 			if err != nil {
 				return err
 			}
-			return c.verify(cmd, f)
+			return verify(c, cmd, f)
 		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.since, "since", "", "leave out what was written before: a time (RFC 3339), or how long ago, such as 24h")
-	fl.StringVar(&f.until, "until", "", "events written after it are not checked; default now, less the confidence window and "+verifyMargin.String())
+	fl.StringVar(&f.until, "until", "", "events written after it are not checked; default now, less the confidence window and "+app.VerifyMargin.String())
 	fl.BoolVar(&f.wait, "wait", false, "wait until what was written before --until (default now) is old enough to be checked")
 	fl.StringSliceVar(&f.topics, "more-topics", nil, "read these topics too, such as those of an earlier configuration")
-	fl.IntVar(&f.rate, "rate", verifyRate, "rows per second at most; 0 means as fast as it goes")
+	fl.IntVar(&f.rate, "rate", app.VerifyRate, "rows per second at most; 0 means as fast as it goes")
 	fl.IntVar(&f.parallel, "parallel", audit.DefaultParallel, "token ranges read at the same time")
 	fl.BoolVar(&f.fromFirst, "from-first", false, "nothing has expired or been deleted: an aggregate that does not begin with 1 has a gap")
 	fl.BoolVar(&f.repair, "repair", false, "let the running relay publish what is missing")
 	fl.DurationVar(&f.repairWait, "repair-wait", 10*time.Minute, "how long to wait for its answers")
 	fl.StringVar(&f.state, "resume", "", "keep in this file what was read, and go on from it")
 	fl.StringVarP(&f.output, "output", "o", "text", "text or json")
-	addFlags(cmd, sectionScylla, sectionKafka, sectionRelay)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay)
 	return cmd
 }
 
@@ -102,23 +93,23 @@ interruption.`,
 func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w audit.Window, wait time.Duration, err error) {
 	w.FromFirst, w.Until = f.fromFirst, now
 	if !f.wait {
-		w.Until = now.Add(-confidence - verifyMargin)
+		w.Until = now.Add(-confidence - app.VerifyMargin)
 	}
 	if f.since != "" {
 		if w.Since, err = timeOrAge(f.since, now); err != nil {
-			return w, 0, usageError{fmt.Errorf("--since %w", err)}
+			return w, 0, cli.Usage(fmt.Errorf("--since %w", err))
 		}
 	}
 	if f.until != "" {
 		if w.Until, err = timeOrAge(f.until, now); err != nil {
-			return w, 0, usageError{fmt.Errorf("--until %w", err)}
+			return w, 0, cli.Usage(fmt.Errorf("--until %w", err))
 		}
 	}
 	if !w.Since.Before(w.Until) {
-		return w, 0, usageError{fmt.Errorf("--since %s is not before --until %s", w.Since.Format(time.RFC3339), w.Until.Format(time.RFC3339))}
+		return w, 0, cli.Usage(fmt.Errorf("--since %s is not before --until %s", w.Since.Format(time.RFC3339), w.Until.Format(time.RFC3339)))
 	}
 	if f.wait {
-		wait = max(0, w.Until.Add(confidence+verifyMargin).Sub(now))
+		wait = max(0, w.Until.Add(confidence+app.VerifyMargin).Sub(now))
 	}
 	return w, wait, nil
 }
@@ -135,28 +126,28 @@ func timeOrAge(s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
-	if err := oneOf("output", f.output, "text", "json"); err != nil {
+func verify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
+	if err := cli.OneOf("output", f.output, "text", "json"); err != nil {
 		return err
 	}
 	if f.rate < 0 || f.parallel < 1 {
-		return usageError{errors.New("--rate must not be negative, and --parallel at least 1")}
+		return cli.Usage(errors.New("--rate must not be negative, and --parallel at least 1"))
 	}
 	window, wait, err := f.window(c.Relay.ConfidenceWindow, time.Now())
 	if err != nil {
 		return err
 	}
-	conf, err := c.only("outbox verify")
+	conf, err := c.Only("outbox verify")
 	if err != nil {
 		return err
 	}
 	ctx := cmd.Context()
-	session, _, disconnect, err := c.connect(ctx)
+	session, _, disconnect, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer disconnect()
-	opts, err := c.dlqOptions()
+	opts, err := c.DLQOptions()
 	if err != nil {
 		return err
 	}
@@ -173,18 +164,18 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	began := time.Now()
 	v := &audit.Verification{
 		Scan: &audit.Scan{
-			Session: session, Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: topicsOf(conf), Rate: f.rate, Parallel: f.parallel,
+			Session: session, Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: app.TopicsOf(conf), Rate: f.rate, Parallel: f.parallel,
 		},
-		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka.client,
+		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka.Client,
 		Topics: f.topics, Window: window, State: f.state,
 		DeadLetters: func(ctx context.Context, events []gocql.UUID, each func(audit.Letter)) error {
-			return lettersOf(ctx, letters, tableName(&conf), events, began, each)
+			return app.LettersOf(ctx, letters, app.TableName(&conf), events, began, each)
 		},
 	}
 	for _, t := range conf.Topics {
 		v.Topics = append(v.Topics, t)
 	}
-	if err := showing(ctx, verifyProgress(cmd.ErrOrStderr(), v), func() error { return v.Run(ctx) }); err != nil {
+	if err := load.Showing(ctx, verifyProgress(cmd.ErrOrStderr(), v), func() error { return v.Run(ctx) }); err != nil {
 		return verifyError(ctx, err, f.state)
 	}
 	if v.Resumed() {
@@ -192,7 +183,7 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	}
 	var repairs *repairs
 	if f.repair {
-		if repairs, err = c.repair(cmd, v, relay.NewRepairs(session, c.Scylla.Keyspace, conf.Name, tableName(&conf)), f.repairWait); err != nil {
+		if repairs, err = repair(c, cmd, v, relay.NewRepairs(session, c.Scylla.Keyspace, conf.Name, app.TableName(&conf)), f.repairWait); err != nil {
 			return err
 		}
 	}
@@ -205,9 +196,9 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 	case err != nil:
 		return err
 	case repairs.verdict(counts) == audit.VerdictProblems:
-		return quietError{}
+		return cli.QuietError{}
 	case repairs.verdict(counts) == audit.VerdictNothingChecked:
-		return waitsError{}
+		return cli.WaitsError{}
 	}
 	return nil
 }
@@ -216,40 +207,19 @@ func (c *config) verify(cmd *cobra.Command, f verifyFlags) error {
 func verifyError(ctx context.Context, err error, state string) error {
 	switch {
 	case errors.Is(err, audit.ErrOtherState):
-		return withHint(err, "remove it to begin anew, or name another file with --resume")
+		return cli.WithHint(err, "remove it to begin anew, or name another file with --resume")
 	case ctx.Err() != nil && state != "":
-		return withHint(fmt.Errorf("interrupted: %w", err), "the same command goes on from %s", state)
+		return cli.WithHint(fmt.Errorf("interrupted: %w", err), "the same command goes on from %s", state)
 	case ctx.Err() != nil:
-		return withHint(fmt.Errorf("interrupted: %w", err), "with --resume FILE the next run would go on from here")
+		return cli.WithHint(fmt.Errorf("interrupted: %w", err), "with --resume FILE the next run would go on from here")
 	case state != "":
-		return withHint(err, "the same command goes on from %s", state)
+		return cli.WithHint(err, "the same command goes on from %s", state)
 	}
 	return err
 }
 
-// topicsOf names topics by the relay's configuration, on its own: that the
-// relay takes an event elsewhere is one of the things to be found.
-func topicsOf(conf relay.Config) func(eventType, aggregateType string) (string, error) {
-	return func(eventType, aggregateType string) (string, error) {
-		if t, ok := conf.Topics[eventType]; ok && aggregateType != outbox.MessageAggregate {
-			return t, nil
-		}
-		t := eventType // a message names its topic itself
-		if aggregateType != outbox.MessageAggregate {
-			t = strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType, "{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(conf.TopicTemplate)
-		}
-		if t == "." || t == ".." || !topicName.MatchString(t) {
-			return "", fmt.Errorf("event type %q names no topic: %q", eventType, t)
-		}
-		return t, nil
-	}
-}
-
-// topicName is what Kafka takes for a topic's name, but for . and ..
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
-
 // verifyProgress draws the ranges that are scanned, and then the records that are read.
-func verifyProgress(w io.Writer, v *audit.Verification) *progress {
+func verifyProgress(w io.Writer, v *audit.Verification) *cli.Progress {
 	detail := func() string {
 		p := v.Progress()
 		if p.Reading {
@@ -257,8 +227,8 @@ func verifyProgress(w io.Writer, v *audit.Verification) *progress {
 		}
 		return fmt.Sprintf("ranges of the outbox, %d rows", p.Rows)
 	}
-	p := newProgress(w, 0, func() int64 { return v.Progress().Done }, detail)
-	p.total = func() int64 { return v.Progress().Total }
+	p := cli.NewProgress(w, 0, func() int64 { return v.Progress().Done }, detail)
+	p.Total = func() int64 { return v.Progress().Total }
 	return p
 }
 
@@ -308,7 +278,7 @@ func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.
 	shown := make(map[audit.Kind]int)
 	var out strings.Builder
 	c := v.Ledger().Check(v.Window, func(f audit.Finding) {
-		if shown[f.Kind]++; shown[f.Kind] > verifyShown {
+		if shown[f.Kind]++; shown[f.Kind] > app.VerifyShown {
 			return
 		}
 		fmt.Fprintf(&out, "%-10s  event %s  aggregate %s seq %d", f.Kind, f.Event, f.Aggregate, f.Seq)
@@ -324,7 +294,7 @@ func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.
 		out.WriteByte('\n')
 	})
 	for _, k := range []audit.Kind{audit.Missing, audit.Double, audit.Disorder, audit.Gap, audit.UnreadableRow, audit.Unknown, audit.Dead, audit.Parked, audit.Closed} {
-		if more := shown[k] - verifyShown; more > 0 {
+		if more := shown[k] - app.VerifyShown; more > 0 {
 			fmt.Fprintf(&out, "%-10s  and %d more; -o json lists them all\n", k, more)
 		}
 	}
@@ -352,7 +322,7 @@ func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.
 			fmt.Fprintf(&out, "%d %s\n", x.n, x.text)
 		}
 	}
-	repairs.print(&out)
+	repairs.Print(&out)
 	printVerdict(&out, c, repairs.verdict(c))
 	_, err := io.WriteString(w, out.String())
 	return c, err

@@ -11,9 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // The verifier of outbox admin finds what is missing, and the relay publishes it. It
@@ -30,26 +32,26 @@ func TestVerifier_Repairs(t *testing.T) {
 		relay.DefaultName, "outbox."+relay.DefaultTable, now, "done", now, 1).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-topics", "ThingHappened=things")
+	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Verify = verifyConfig{RowsPerSecond: 100_000, Repair: true}
+	c.Verify = app.VerifyConfig{RowsPerSecond: 100_000, Repair: true}
 	letters, err := dlq.Open(b.session, "outbox")
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf, err := c.only("test")
+	conf, err := c.Only("test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	conf.Session = b.session
-	table := c.verifierTable(conf, letters)
+	table := c.VerifierTable(conf, letters)
 	if at, err := table.Passed(t.Context()); err != nil || !at.IsZero() {
 		t.Errorf("a relay that never ran has passed %s, %v", at, err)
 	}
 	r, err := relay.New(relay.Config{
-		Session: b.session, Brokers: []string{b.e.kafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
+		Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
 		Tail: relay.TailOff, ConfidenceWindow: 10 * time.Millisecond, IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
 	})
 	if err != nil {
@@ -60,7 +62,7 @@ func TestVerifier_Repairs(t *testing.T) {
 	go func() { ended <- r.Run(ctx) }()
 	reg := prometheus.NewRegistry()
 	v := audit.NewVerifier(audit.VerifierConfig{
-		Tables: []audit.VerifierTable{table}, Kafka: c.Kafka.client, Rate: 100_000, Window: 10 * time.Millisecond, Interval: 100 * time.Millisecond,
+		Tables: []audit.VerifierTable{table}, Kafka: c.Kafka.Client, Rate: 100_000, Window: 10 * time.Millisecond, Interval: 100 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: reg,
 	})
 	go func() { v.Run(ctx); ended <- nil }()
@@ -71,11 +73,11 @@ func TestVerifier_Repairs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if stdout, stderr, code := b.verify("--until", "0s"); code != exitOK || !strings.Contains(stdout, "0 missing, 0 double, 0 out of order") {
+	if stdout, stderr, code := b.verify("--until", "0s"); code != cli.ExitOK || !strings.Contains(stdout, "0 missing, 0 double, 0 out of order") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 	c.Verify.RowsPerSecond = 0
-	if run, err := c.verifier(b.session, letters, reg, slog.New(slog.DiscardHandler)); err != nil {
+	if run, err := c.Verifier(b.session, letters, reg, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	} else {
 		run(t.Context()) // returns: it is switched off

@@ -10,7 +10,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // letter stores the dead letter of a new event that is in no topic, and does
@@ -73,8 +74,8 @@ func TestVerify_DeadLetters(t *testing.T) {
 			t.Errorf("stdout does not say %q:\n%s%s", want, stdout, stderr)
 		}
 	}
-	if code != exitOK {
-		t.Errorf("status %d, want %d\n%s", code, exitOK, stderr)
+	if code != cli.ExitOK {
+		t.Errorf("status %d, want %d\n%s", code, cli.ExitOK, stderr)
 	}
 	if s := b.status(head.ID.String()); s != dlq.Manual {
 		t.Errorf("--repair left the letter %s", s)
@@ -102,14 +103,14 @@ func TestVerify_DeadLetters(t *testing.T) {
 		l.EventID = outbox.RowID("outbox.outbox_messages", noID.String(), 1, written, 2)
 		l.AggregateID, l.Status = l.EventID.String(), dlq.Manual
 	})
-	if stdout, stderr, code = b.verify("--until", "0s"); code != exitOK || !strings.Contains(stdout, " 0 unreadable rows") ||
+	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitOK || !strings.Contains(stdout, " 0 unreadable rows") ||
 		!strings.Contains(stdout, "3 closed") || !strings.Contains(stdout, "2 in the dead letters") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 	if err := b.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_type) VALUES (?, 1, 'ThingHappened')", none).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	if stdout, stderr, code = b.verify("--until", "0s"); code != exitFailed || !strings.Contains(stdout, " 1 unreadable rows") {
+	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitFailed || !strings.Contains(stdout, " 1 unreadable rows") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 	if err := b.session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ?", none).Exec(); err != nil {
@@ -132,7 +133,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 			missing[f.Event] = true
 		}
 	}
-	if code != exitFailed || got.OK || got.Missing != 2 || !missing[lost.ID] || !missing[behind.ID] {
+	if code != cli.ExitFailed || got.OK || got.Missing != 2 || !missing[lost.ID] || !missing[behind.ID] {
 		t.Errorf("status %d, %s; want %s and %s missing", code, stdout, lost.ID, behind.ID)
 	}
 	if got.Dead != 2 || got.Parked != 1 || got.Closed != 3 || got.Pending != 1 {

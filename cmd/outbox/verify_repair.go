@@ -9,12 +9,11 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
-
-// repairAtOnce is how many events a relay is asked for at a time.
-const repairAtOnce = 500
 
 // repairs are what became of the events that were missing.
 type repairs struct {
@@ -41,13 +40,13 @@ func (r *repairs) verdict(c audit.Counts) audit.Verdict {
 	return c.Verdict()
 }
 
-func (r *repairs) print(out *strings.Builder) {
+func (r *repairs) Print(out *strings.Builder) {
 	if r == nil {
 		return
 	}
 	fmt.Fprintf(out, "repair: the relay was asked for %d events and has published %d\n", r.Asked, r.Published)
 	for i, l := range r.Left {
-		if i == verifyShown {
+		if i == app.VerifyShown {
 			fmt.Fprintf(out, "%-10s  and %d more; -o json lists them all\n", "left", len(r.Left)-i)
 			break
 		}
@@ -56,7 +55,7 @@ func (r *repairs) print(out *strings.Builder) {
 }
 
 // repair asks the relay for all that is missing and waits for its answers.
-func (c *config) repair(cmd *cobra.Command, v *audit.Verification, requests *relay.Repairs, patience time.Duration) (*repairs, error) {
+func repair(c *app.Config, cmd *cobra.Command, v *audit.Verification, requests *relay.Repairs, patience time.Duration) (*repairs, error) {
 	var missing []relay.Repair
 	v.Ledger().Check(v.Window, func(f audit.Finding) {
 		if f.Kind == audit.Missing {
@@ -65,15 +64,15 @@ func (c *config) repair(cmd *cobra.Command, v *audit.Verification, requests *rel
 	})
 	r := &repairs{Asked: len(missing), Left: []leftEvent{}}
 	answered := 0
-	bar := newProgress(cmd.ErrOrStderr(), int64(len(missing)), func() int64 { return int64(answered) }, func() string { return "missing events" })
+	bar := cli.NewProgress(cmd.ErrOrStderr(), int64(len(missing)), func() int64 { return int64(answered) }, func() string { return "missing events" })
 	deadline := time.Now().Add(patience)
-	for from := 0; from < len(missing); from += repairAtOnce {
-		part := missing[from:min(from+repairAtOnce, len(missing))]
+	for from := 0; from < len(missing); from += app.RepairAtOnce {
+		part := missing[from:min(from+app.RepairAtOnce, len(missing))]
 		if err := r.ask(cmd.Context(), requests, part, deadline); err != nil {
 			return nil, err
 		}
 		answered += len(part)
-		bar.draw(int64(answered), 0, answered == len(missing))
+		bar.Draw(int64(answered), 0, answered == len(missing))
 	}
 	return r, nil
 }

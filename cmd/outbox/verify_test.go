@@ -18,24 +18,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
 	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // verifyBundle is engines with a schema, and what a service and a relay would write to them.
 type verifyBundle struct {
 	t       *testing.T
-	e       engines
+	e       engines.Engines
 	session *gocql.Session
 	client  *kgo.Client
 }
 
 func setupVerify(t *testing.T) *verifyBundle {
 	t.Helper()
-	b := &verifyBundle{t: t, e: engines{cqlAddr: "127.0.0.1:0", kafkaAddr: "127.0.0.1:0", tokens: 4}}
+	b := &verifyBundle{t: t, e: engines.Engines{CQLAddr: "127.0.0.1:0", KafkaAddr: "127.0.0.1:0", Tokens: 4}}
 	log := slog.New(slog.DiscardHandler)
 	teardown := &daemon.Teardown{Logger: log}
 	t.Cleanup(func() {
@@ -43,25 +45,25 @@ func setupVerify(t *testing.T) *verifyBundle {
 			t.Error(err)
 		}
 	})
-	if err := b.e.start(teardown, log); err != nil {
+	if err := b.e.Start(teardown, log); err != nil {
 		t.Fatal(err)
 	}
-	c, err := testConfig(t, "", nil, "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr)
+	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.session, err = c.Scylla.session(""); err != nil {
+	if b.session, err = c.Scylla.Session(""); err != nil {
 		t.Fatal(err)
 	}
-	if err := schema.Migrate(t.Context(), b.session, c.schemaOptions(log)); err != nil {
+	if err := schema.Migrate(t.Context(), b.session, c.SchemaOptions(log)); err != nil {
 		t.Fatal(err)
 	}
 	b.session.Close()
-	if b.session, err = c.Scylla.session("outbox"); err != nil {
+	if b.session, err = c.Scylla.Session("outbox"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.session.Close)
-	if b.client, err = c.Kafka.client(); err != nil {
+	if b.client, err = c.Kafka.Client(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.client.Close)
@@ -99,7 +101,7 @@ func (b *verifyBundle) verify(args ...string) (stdout, stderr string, code int) 
 	b.t.Helper()
 	var out, errOut bytes.Buffer
 	code = run(append([]string{
-		"verify", "--scylla-hosts", b.e.cqlAddr, "--kafka-seeds", b.e.kafkaAddr, "--relay-topics", "ThingHappened=things",
+		"verify", "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things",
 	}, args...), &out, &errOut)
 	return out.String(), errOut.String(), code
 }
@@ -111,13 +113,13 @@ func TestVerify_SaysWhatIsWrongAndFails(t *testing.T) {
 	b.add(1, a, 1)
 	b.add(2, a, 1)
 	stdout, stderr, code := b.verify("--until", "0s")
-	if code != exitOK || !strings.Contains(stdout, "2 events, 2 in their topics: 0 missing, 0 double, 0 out of order, 0 gaps") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "2 events, 2 in their topics: 0 missing, 0 double, 0 out of order, 0 gaps") {
 		t.Fatalf("status %d\n%s%s", code, stdout, stderr)
 	}
 	lost, double := b.add(3, a, 0), b.add(1, outbox.NewID(), 2)
 	stdout, stderr, code = b.verify("--until", "0s")
-	if code != exitFailed {
-		t.Errorf("status %d, want %d\n%s", code, exitFailed, stderr)
+	if code != cli.ExitFailed {
+		t.Errorf("status %d, want %d\n%s", code, cli.ExitFailed, stderr)
 	}
 	for _, want := range []string{
 		"missing     event " + lost.ID.String(), "topic things",
@@ -134,7 +136,7 @@ func TestVerify_SaysWhatIsWrongAndFails(t *testing.T) {
 		Findings []audit.Finding `json:"findings"`
 		verified
 	}
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitFailed {
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.ExitFailed {
 		t.Fatalf("status %d, %v: %s", code, err, stdout)
 	}
 	if got.OK || got.Missing != 1 || got.Doubles != 1 || len(got.Findings) != 2 || got.Table != "outbox.outbox_messages" {
@@ -151,8 +153,8 @@ func TestVerify_YoungEventsAreNotChecked(t *testing.T) {
 		t.Helper()
 		stdout, stderr, code := b.verify("-o", "json")
 		var got verified
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitWaits {
-			t.Fatalf("exit status %d, want %d, %v: %s%s", code, exitWaits, err, stdout, stderr)
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.ExitWaits {
+			t.Fatalf("exit status %d, want %d, %v: %s%s", code, cli.ExitWaits, err, stdout, stderr)
 		}
 		if got.OK || got.Verdict != audit.VerdictNothingChecked || got.Young != young || got.Pending != pending || got.Rows != 0 {
 			t.Errorf("%+v, want %d young, %d pending", got, young, pending)
@@ -162,7 +164,7 @@ func TestVerify_YoungEventsAreNotChecked(t *testing.T) {
 	b.add(1, outbox.NewID(), 0)
 	b.add(1, outbox.NewID(), 1)
 	check(2, 1)
-	if stdout, stderr, code := b.verify(); code != exitWaits || !strings.Contains(stdout, "verdict: nothing checked: all 2 events are too young; --wait") {
+	if stdout, stderr, code := b.verify(); code != cli.ExitWaits || !strings.Contains(stdout, "verdict: nothing checked: all 2 events are too young; --wait") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 }
@@ -208,7 +210,7 @@ func TestVerify_Repair(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := relay.New(relay.Config{
-		Session: b.session, Brokers: []string{b.e.kafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
+		Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
 		Tail: relay.TailOff, ConfidenceWindow: 10 * time.Millisecond, IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
 	})
 	if err != nil {
@@ -218,7 +220,7 @@ func TestVerify_Repair(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	stdout, stderr, code := b.verify("--until", "0s", "--repair")
-	if code != exitOK || !strings.Contains(stdout, "asked for 2 events and has published 2") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "asked for 2 events and has published 2") {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
 	stop()
@@ -227,7 +229,7 @@ func TestVerify_Repair(t *testing.T) {
 	}
 	stdout, stderr, code = b.verify("--until", "0s", "--from-first", "-o", "json")
 	var got verified
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitOK || got.Published != 3 {
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.ExitOK || got.Published != 3 {
 		t.Errorf("status %d, %v: %s%s", code, err, stdout, stderr)
 	}
 }
@@ -275,7 +277,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 	ended := make(chan error, shards)
 	for i := range shards {
 		r, err := relay.New(relay.Config{
-			Session: b.session, Brokers: []string{b.e.kafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
+			Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
 			Shard: relay.Shard{Index: i, Count: shards}, Tail: relay.TailOff, ConfidenceWindow: 10 * time.Millisecond,
 			IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
 		})
@@ -285,7 +287,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 		go func() { ended <- r.Run(ctx) }()
 	}
 	stdout, stderr, code := b.verify("--until", "0s", "--repair")
-	if want := fmt.Sprintf("asked for %d events and has published %d", asked, asked); code != exitOK || !strings.Contains(stdout, want) {
+	if want := fmt.Sprintf("asked for %d events and has published %d", asked, asked); code != cli.ExitOK || !strings.Contains(stdout, want) {
 		t.Errorf("status %d, want %q\n%s%s", code, want, stdout, stderr)
 	}
 	stop()
@@ -300,7 +302,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 			t.Errorf("aggregate %s of shard %d, of which %d were missing, has %v in its topic, want %v", a, shardOf(a, shards), missing[a], got[a], want)
 		}
 	}
-	if stdout, stderr, code = b.verify("--until", "0s"); code != exitOK || !strings.Contains(stdout, "0 missing, 0 double, 0 out of order") {
+	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitOK || !strings.Contains(stdout, "0 missing, 0 double, 0 out of order") {
 		t.Errorf("afterwards: status %d\n%s%s", code, stdout, stderr)
 	}
 	if left, err := relay.NewRepairs(b.session, "outbox", relay.DefaultName, "outbox."+relay.DefaultTable).All(t.Context()); err != nil || len(left) != 0 {
@@ -327,8 +329,8 @@ func TestVerify_RepairWithoutARelay(t *testing.T) {
 			t.Errorf("stdout does not say %q:\n%s%s", want, stdout, stderr)
 		}
 	}
-	if code != exitFailed {
-		t.Errorf("status %d, want %d", code, exitFailed)
+	if code != cli.ExitFailed {
+		t.Errorf("status %d, want %d", code, cli.ExitFailed)
 	}
 	if left, err := relay.NewRepairs(b.session, "outbox", relay.DefaultName, "outbox."+relay.DefaultTable).All(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("requests left: %+v, %v", left, err)
@@ -348,12 +350,12 @@ func TestVerify_SaysWhatToDo(t *testing.T) {
 		want []string
 		code int
 	}{
-		{"a table that is not there", []string{"--relay-table", "nosuch"}, []string{"outbox.nosuch does not exist"}, exitFailed},
-		{"a table that is no outbox", []string{"--relay-table", "orders"}, []string{"outbox.orders is no outbox", "column aggregate_id is missing", "column seq is missing"}, exitFailed},
-		{"somebody's file", []string{"--resume", other}, []string{"not of this verification", "hint: remove it"}, exitFailed},
-		{"a time", []string{"--since", "yesterday"}, []string{`--since "yesterday"`, "2026-01-02T15:04:05Z"}, exitUsage},
-		{"times the wrong way round", []string{"--since", "1h", "--until", "2h"}, []string{"is not before"}, exitUsage},
-		{"a rate", []string{"--rate", "-1"}, []string{"--rate"}, exitUsage},
+		{"a table that is not there", []string{"--relay-table", "nosuch"}, []string{"outbox.nosuch does not exist"}, cli.ExitFailed},
+		{"a table that is no outbox", []string{"--relay-table", "orders"}, []string{"outbox.orders is no outbox", "column aggregate_id is missing", "column seq is missing"}, cli.ExitFailed},
+		{"somebody's file", []string{"--resume", other}, []string{"not of this verification", "hint: remove it"}, cli.ExitFailed},
+		{"a time", []string{"--since", "yesterday"}, []string{`--since "yesterday"`, "2026-01-02T15:04:05Z"}, cli.ExitUsage},
+		{"times the wrong way round", []string{"--since", "1h", "--until", "2h"}, []string{"is not before"}, cli.ExitUsage},
+		{"a rate", []string{"--rate", "-1"}, []string{"--rate"}, cli.ExitUsage},
 	} {
 		_, stderr, code := b.verify(tt.args...)
 		if code != tt.code {

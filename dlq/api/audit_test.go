@@ -13,9 +13,9 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
 )
 
 // What cannot be audited is not done.

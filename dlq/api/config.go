@@ -16,8 +16,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
 )
 
 // Defaults of Config.

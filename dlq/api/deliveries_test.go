@@ -9,15 +9,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 )
 
 // deliver saves the delivery of an event by the rule big.
 func (b *bundle) deliver(t *testing.T, event string, st delivery.State) *delivery.Delivery {
 	t.Helper()
 	r := &kgo.Record{Topic: "OrderCreated", Timestamp: time.UnixMilli(1_700_000_000_456), Value: []byte(`{"n":1}`), Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(event)}, {Key: "ce_type", Value: []byte("OrderCreated")}}}
-	e := record.Decode(r)
+	e := kafkarecord.Decode(r)
 	d := delivery.New("big", "hook", r, &e)
 	if d.State = st; st == delivery.Failed {
 		d.Attempts, d.Error = 8, "the receiver answered 500"

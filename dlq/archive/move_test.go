@@ -11,9 +11,9 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
 )
 
 var ann = dlq.Actor{Name: "ann", Reason: "GDPR"}

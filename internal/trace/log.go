@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // The names under which log lines carry what they are about.

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // maxRequestID bounds the id of a request.

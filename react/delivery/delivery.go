@@ -8,8 +8,8 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 // State is where a delivery stands.
@@ -74,7 +74,7 @@ var namespace = gocql.UUID{0x9b, 0x21, 0x5d, 0xd0, 0x6f, 0x3a, 0x4e, 0x52, 0x8c,
 // NewID is the id of an event's delivery by a rule. Two tables may number their
 // events from 1, so an id that is no UUID counts together with its source. An event
 // without an id is told from others by its place.
-func NewID(rule string, e *record.Event) gocql.UUID {
+func NewID(rule string, e *kafkarecord.Event) gocql.UUID {
 	switch {
 	case e.ID != "" && (e.Source == "" || outbox.IDOf(e.ID).String() == e.ID):
 		return outbox.NameID(namespace, rule, "event", e.ID)
@@ -85,7 +85,7 @@ func NewID(rule string, e *record.Event) gocql.UUID {
 }
 
 // New is a delivery that has not begun, of an event by a rule to a plugin.
-func New(rule, plugin string, r *kgo.Record, e *record.Event) *Delivery {
+func New(rule, plugin string, r *kgo.Record, e *kafkarecord.Event) *Delivery {
 	d := &Delivery{
 		ID: NewID(rule, e), Rule: rule, Plugin: plugin, State: Pending, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, RecordAt: e.At,
 		EventID: text(e.ID), EventType: text(e.Type), AggregateID: text(e.AggregateID), Key: r.Key, Value: r.Value,

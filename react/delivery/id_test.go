@@ -5,8 +5,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 // Ids are unique within a source: two tables that number their events from 1 have the
@@ -14,18 +14,18 @@ import (
 // event that another relay publishes again is the same one.
 func TestNewID_TellsTheSameNumberOfTwoSourcesApart(t *testing.T) {
 	t.Parallel()
-	event := func(source, id string) *record.Event {
+	event := func(source, id string) *kafkarecord.Event {
 		r := &kgo.Record{Headers: []kgo.RecordHeader{{Key: outbox.HeaderID, Value: []byte(id)}}}
 		if source != "" {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: outbox.HeaderSource, Value: []byte(source)})
 		}
-		e := record.Decode(r)
+		e := kafkarecord.Decode(r)
 		return &e
 	}
 	const id = "01a1fdab-a873-7807-854b-50e5bdfcfb06"
 	for _, c := range []struct {
 		name string
-		a, b *record.Event
+		a, b *kafkarecord.Event
 		same bool
 	}{
 		{"a number of two sources", event("/a", "1"), event("/b", "1"), false},

@@ -14,11 +14,11 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -54,7 +54,7 @@ func (b *bundle) saved(t *testing.T, rule string, n int, st State) *Delivery {
 	t.Helper()
 	b.now = b.now.Add(time.Minute)
 	r := testRecord(n)
-	e := record.Decode(r)
+	e := kafkarecord.Decode(r)
 	d := New(rule, "to-"+rule, r, &e)
 	d.State = st
 	if err := b.Save(t.Context(), d); err != nil {
@@ -96,8 +96,8 @@ func TestStore_ADeliveryIsReadAsItWasSaved(t *testing.T) {
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", d) {
 		t.Errorf("Read() = %+v\nwant     %+v", got, d)
 	}
-	e := record.Decode(got.Record())
-	if want := record.Decode(testRecord(1)); e.ID != want.ID || e.Headers["traceparent"] != "00-1" || string(e.Payload()) != `{"n":1}` || e.Key != want.Key {
+	e := kafkarecord.Decode(got.Record())
+	if want := kafkarecord.Decode(testRecord(1)); e.ID != want.ID || e.Headers["traceparent"] != "00-1" || string(e.Payload()) != `{"n":1}` || e.Key != want.Key {
 		t.Errorf("the record is %+v, want %+v", e, want)
 	}
 	if _, err := b.Read(t.Context(), gocql.UUID{1}); !errors.Is(err, ErrNotFound) {
@@ -106,7 +106,7 @@ func TestStore_ADeliveryIsReadAsItWasSaved(t *testing.T) {
 	if NewID("a", &e) == NewID("b", &e) {
 		t.Error("two rules have one id")
 	}
-	x, y := record.Event{Topic: "t", Offset: 1}, record.Event{Topic: "t", Offset: 2}
+	x, y := kafkarecord.Event{Topic: "t", Offset: 1}, kafkarecord.Event{Topic: "t", Offset: 2}
 	if NewID("a", &x) == NewID("a", &y) {
 		t.Error("two records without an event id have one id")
 	}
@@ -127,7 +127,7 @@ func TestStore_TakesWhateverAProducerWrites(t *testing.T) {
 		}},
 		"a time beyond all years": {Topic: "t", Offset: 2, Timestamp: time.UnixMilli(math.MaxInt64), Value: []byte("x")},
 	} {
-		e := record.Decode(r)
+		e := kafkarecord.Decode(r)
 		d := New("r", "to", r, &e)
 		if err := b.Save(t.Context(), d); err != nil {
 			t.Errorf("%s: Save() = %.200v", name, err)
@@ -284,7 +284,7 @@ func TestStore_AnUnknownFirstWriteIsListedOnce(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			r := testRecord(1)
-			e := record.Decode(r)
+			e := kafkarecord.Decode(r)
 			d := New("r", "to-r", r, &e)
 			b.node.Faults().MustAdd(faults.Rule{
 				Match: faults.Match{Kinds: []engine.OpKind{engine.OpLoggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1), Fate: engine.FateApply},

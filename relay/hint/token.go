@@ -3,7 +3,7 @@ package hint
 import (
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Token is the token of an aggregate's partition of an outbox table: that of

@@ -17,10 +17,10 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/react"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -81,7 +81,7 @@ func (w *world) keep(change func(*delivery.Delivery)) gocql.UUID {
 		Topic: things, Value: []byte(`{"n":1,"total":12345678901234567890.50}`), Timestamp: time.Now(),
 		Headers: []kgo.RecordHeader{{Key: outbox.HeaderID, Value: []byte(id)}, {Key: outbox.HeaderType, Value: []byte("ThingHappened")}, {Key: "x-channel", Value: []byte("checkout")}},
 	}
-	e := record.Decode(r)
+	e := kafkarecord.Decode(r)
 	d := delivery.New("big-orders", "hook", r, &e)
 	d.AggregateID = "0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10"
 	d.State, d.Attempts = delivery.Delivered, 1

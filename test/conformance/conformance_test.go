@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 )
 
 // startFake starts a scyllafake node on a free port.

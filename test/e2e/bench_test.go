@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/bench"
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 

@@ -233,7 +233,7 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 func TestDeadLetters_BrokerAway(t *testing.T) {
 	t.Parallel()
 	kafka := harness.FreeAddrs(t, 1)[0]
-	broker := harness.Start(t, "kafka", "fake", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", kafka)
+	broker := harness.Start(t, "kafka", "engines", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", kafka)
 	harness.Reachable(t, kafka)
 	c := startCluster(t, kafka, "--relay-retry-delays", "0s,100ms,200ms", "--relay-attempt-timeout", "1s",
 		"--relay-breaker-failures", "3", "--relay-breaker-open", "2s")

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// report is what `outbox dev --once` promises to print.
+// report is what `outbox-dev run --once` promises to print.
 type report struct {
 	Created    int `json:"orders_created"`
 	Cancelled  int `json:"orders_cancelled"`
@@ -29,12 +29,12 @@ type report struct {
 	Elapsed float64 `json:"elapsed_s"`
 }
 
-// once runs `outbox dev --once` on free ports.
+// once runs `outbox-dev run --once` on free ports.
 func once(t *testing.T, dir string, args ...string) (r report, stderr string, code int) {
 	t.Helper()
 	addrs := harness.FreeAddrs(t, 3)
 	stdout, stderr, code := harness.Run(t, append([]string{
-		"dev", "--once", "--data-dir", dir,
+		"run", "--once", "--data-dir", dir,
 		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2],
 	}, args...)...)
 	dec := json.NewDecoder(strings.NewReader(stdout))
@@ -130,7 +130,7 @@ func TestDev_SaysWhatIsInTheWay(t *testing.T) {
 	} {
 		addrs := harness.FreeAddrs(t, 3)
 		args := append([]string{
-			"dev", "--once", "--data-dir", filepath.Join(t.TempDir(), "d"),
+			"run", "--once", "--data-dir", filepath.Join(t.TempDir(), "d"),
 			"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2],
 		}, tt.args...)
 		_, stderr, code := harness.Run(t, args...)

@@ -22,7 +22,7 @@ import (
 // arrives. The producer sends the record again, and it is in the topic once.
 func TestFault_BrokerKilledBeforeItsAnswer(t *testing.T) {
 	addr := harness.FreeAddrs(t, 1)[0]
-	broker := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", addr)
+	broker := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", addr)
 	harness.Reachable(t, addr)
 	const topic = "OrderCreated"
 	ctx := t.Context()

@@ -19,7 +19,7 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 	port := portOf(t, broker.Addr)
 	addrs := harness.FreeAddrs(t, 4)
 	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1], admin: addrs[3], lines: 8000, rate: 70}
-	database := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
+	database := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
 	orders := startOrders(t, s.cql, s.api, s.admin)
 	relay := startRelay(t, s.cql, s.kafka, addrs[2])
 	s.victims = []*victim{
@@ -53,7 +53,7 @@ func TestPeerKafka_RelaysThatShare(t *testing.T) {
 	broker := peers.StartKafka(t, peers.Config{Dir: t.TempDir(), Heap: "512m"})
 	addrs := harness.FreeAddrs(t, 6)
 	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1], admin: addrs[2]}
-	database := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
+	database := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
 	shareAndDie(t, s, addrs[3:], 2)
 	database.Stop()
 }

@@ -29,7 +29,7 @@ func killAll(t *testing.T, lines, stored int, relayArgs ...string) {
 	t.Helper()
 	addrs := harness.FreeAddrs(t, 5)
 	s := &storm{cql: addrs[0], kafka: addrs[1], api: addrs[2], admin: addrs[4], lines: lines, rate: 150}
-	engines := harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--kafka-addr", s.kafka, "--tokens", "16")
+	engines := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--kafka-addr", s.kafka, "--tokens", "16")
 	orders := startOrders(t, s.cql, s.api, s.admin)
 	var relay *harness.Process
 	s.begun = func() { // the load

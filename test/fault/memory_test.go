@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/procfs"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/bench"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -39,8 +39,8 @@ func TestFault_MemoryWhileTheBrokerIsAway(t *testing.T) {
 	t.Logf("FAULT_EVENTS=%d", waiting)
 	addrs := harness.FreeAddrs(t, 3)
 	cql, kafka, admin := addrs[0], addrs[1], addrs[2]
-	harness.Start(t, "database", "fake", "--cql-addr", cql, "--tokens", "64")
-	broker := harness.Start(t, "broker", "fake", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", kafka)
+	harness.Start(t, "database", "engines", "--cql-addr", cql, "--tokens", "64")
+	broker := harness.Start(t, "broker", "engines", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", kafka)
 	harness.Reachable(t, cql)
 	harness.Reachable(t, kafka)
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", cql)

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
@@ -47,7 +47,7 @@ func newNodesWorld(t *testing.T) *nodesWorld {
 		}
 	})
 	t.Cleanup(w.thaw)
-	broker := harness.Start(t, "broker", "fake", "--cql-addr", "", "--kafka-addr", w.kafka)
+	broker := harness.Start(t, "broker", "engines", "--cql-addr", "", "--kafka-addr", w.kafka)
 	harness.Reachable(t, w.kafka)
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", w.cql, "--scylla-replication", "3")
 	orders := harness.Start(t, "orders", "orders", "--scylla-hosts", w.cql, "--http-addr", w.api, "--admin-addr", "off")

@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/notify"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -71,7 +71,7 @@ func TestFault_ReactKilled(t *testing.T) {
 		receiver.Close()
 	})
 	addrs := harness.FreeAddrs(t, 4)
-	harness.Start(t, "fake", "fake", "--data-dir", t.TempDir(), "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--tokens", "4")
+	harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--tokens", "4")
 	harness.Reachable(t, addrs[0])
 	harness.Reachable(t, addrs[1])
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", addrs[0])

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,32 +23,39 @@ import (
 // for a process to start, to say something, to end.
 const Patience = 5 * time.Minute
 
-var binary struct {
+// binaries are the programs, each built once for the test process.
+var binaries struct {
 	once sync.Once
-	path string
+	dir  string
 	err  error
 }
 
-// Binary builds the outbox binary, once for the test process, and returns its
-// path. Main removes it.
-func Binary(t testing.TB) string {
+// ofDevkit are the commands of outbox-dev; all others are those of outbox.
+var ofDevkit = []string{"run", "engines", "bench"}
+
+// Binary builds outbox and outbox-dev, once for the test process, and returns the path
+// of the one that has the command. Main removes them.
+func Binary(t testing.TB, command string) string {
 	t.Helper()
-	binary.once.Do(func() {
-		dir, err := os.MkdirTemp("", "outbox-test-")
-		if err != nil {
-			binary.err = err
+	binaries.once.Do(func() {
+		if binaries.dir, binaries.err = os.MkdirTemp("", "outbox-test-"); binaries.err != nil {
 			return
 		}
-		binary.path = filepath.Join(dir, "outbox")
-		out, err := exec.Command("go", "build", "-o", binary.path, "github.com/scylla-outbox/scylla-outbox/cmd/outbox").CombinedOutput()
-		if err != nil {
-			binary.err = fmt.Errorf("build the outbox binary: %w\n%s", err, out)
+		for _, name := range []string{"cmd/outbox", "devkit/cmd/outbox-dev"} {
+			out, err := exec.Command("go", "build", "-o", binaries.dir+"/", "github.com/scylla-outbox/scylla-outbox/"+name).CombinedOutput()
+			if err != nil {
+				binaries.err = fmt.Errorf("build %s: %w\n%s", name, err, out)
+				return
+			}
 		}
 	})
-	if binary.err != nil {
-		t.Fatal(binary.err)
+	if binaries.err != nil {
+		t.Fatal(binaries.err)
 	}
-	return binary.path
+	if slices.Contains(ofDevkit, command) {
+		return filepath.Join(binaries.dir, "outbox-dev")
+	}
+	return filepath.Join(binaries.dir, "outbox")
 }
 
 // Main runs the tests of a package that uses Binary, and removes the binary:
@@ -55,8 +63,8 @@ func Binary(t testing.TB) string {
 //	func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 func Main(m *testing.M) int {
 	defer func() {
-		if binary.path != "" {
-			_ = os.RemoveAll(filepath.Dir(binary.path))
+		if binaries.dir != "" {
+			_ = os.RemoveAll(binaries.dir)
 		}
 	}()
 	return m.Run()
@@ -99,7 +107,7 @@ func start(t testing.TB, name string, env, args []string) *Process {
 func (p *Process) Restart() {
 	p.t.Helper()
 	p.out.Reset()
-	p.cmd = exec.Command(Binary(p.t), p.args...)
+	p.cmd = exec.Command(Binary(p.t, p.args[0]), p.args...)
 	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, p.log
 	p.cmd.SysProcAttr = dieWithParent()

@@ -19,37 +19,38 @@ const (
 // forbidden says what a package, and all below it, may not import, even
 // through others.
 var forbidden = map[string][]string{
-	"relay/outbox":                   {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"relay":                          {"orders", "cmd", "internal/scyllafake", "internal/brokerstate"},
-	"orders":                         {"relay", "dlq", "cmd", "internal/scyllafake"},
-	"dlq":                            {"relay", "orders", "cmd", "internal/scyllafake"},
-	"console":                        {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"react":                          {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "internal/scyllafake"},
-	"watch":                          {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "internal/scyllafake"},
-	"schedule":                       {"relay", "orders", "dlq", "messages", "cmd", "internal/scyllafake"},
-	"messages":                       {"relay", "orders", "dlq", "cmd", "internal/scyllafake"},
-	"client":                         {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"schema":                         {"relay", "orders", "dlq", "cmd", "internal/scyllafake", "internal/daemon"},
-	"internal/access":                {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
-	"notify":                         {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/apidocs":               {"relay", "orders", "dlq", "schema", "cmd"},
-	"internal/brokerstate":           {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/guard":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/scyllafake"},
-	"internal/httpapi":               {"relay", "orders", "dlq", "schema", "cmd", "internal/access", "internal/daemon", "internal/guard", "internal/scyllafake"},
-	"internal/trace":                 {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/jsonform":              {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/daemon":                {"relay", "orders", "dlq", "schema", "cmd"},
-	"internal/audit":                 {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "internal/scyllafake"},
-	"internal/scyllafake":            {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
-	"internal/scyllafake/scyllatest": {"relay", "orders", "dlq", "cmd", "internal/daemon"},
+	"cmd/outbox":                   {"devkit"}, // no embedded engine and no benchmark in production
+	"outbox":                       {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"relay":                        {"orders", "cmd", "devkit"},
+	"orders":                       {"relay", "dlq", "cmd", "devkit/scyllafake"},
+	"dlq":                          {"relay", "orders", "cmd", "devkit/scyllafake"},
+	"console":                      {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"react":                        {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit/scyllafake"},
+	"watch":                        {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit/scyllafake"},
+	"schedule":                     {"relay", "orders", "dlq", "messages", "cmd", "devkit/scyllafake"},
+	"messages":                     {"relay", "orders", "dlq", "cmd", "devkit/scyllafake"},
+	"outbox/client":                {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"schema":                       {"relay", "orders", "dlq", "cmd", "devkit/scyllafake", "internal/daemon"},
+	"internal/access":              {"relay", "orders", "dlq", "schema", "cmd", "devkit/scyllafake"},
+	"notify":                       {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"internal/apidocs":             {"relay", "orders", "dlq", "schema", "cmd"},
+	"devkit/brokerstate":           {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"internal/guard":               {"relay", "orders", "dlq", "schema", "cmd", "devkit/scyllafake"},
+	"internal/httpapi":             {"relay", "orders", "dlq", "schema", "cmd", "internal/access", "internal/daemon", "internal/guard", "devkit/scyllafake"},
+	"internal/trace":               {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"internal/jsonform":            {"relay", "orders", "dlq", "schema", "cmd", "internal"},
+	"internal/daemon":              {"relay", "orders", "dlq", "schema", "cmd"},
+	"internal/audit":               {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "devkit/scyllafake"},
+	"devkit/scyllafake":            {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
+	"devkit/scyllafake/scyllatest": {"relay", "orders", "dlq", "cmd", "internal/daemon"},
 }
 
 // allowed are the exceptions: the event is what services and relay share.
-var allowed = map[string]bool{"relay/outbox": true, "relay/outbox/record": true}
+var allowed = map[string]bool{"outbox": true, "outbox/kafkarecord": true}
 
 func TestImports_RunOneWay(t *testing.T) {
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", "./...", module+"devkit/...", module+"outbox/...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
@@ -80,7 +81,7 @@ func TestImports_RunOneWay(t *testing.T) {
 			}
 			for _, f := range forbidden[rule] {
 				if within(dep, f) {
-					t.Errorf("%s imports %s; imports run cmd -> orders, relay -> dlq -> schema, relay/outbox", name, dep)
+					t.Errorf("%s imports %s; imports run cmd -> orders, relay -> dlq -> schema, outbox", name, dep)
 				}
 			}
 		}

@@ -87,7 +87,7 @@ var internalMutants = []mutant{
 		old: "			needed = Admin\n", new: "			needed = Viewer\n",
 	},
 	{
-		name: "a connection in memory is to any shard", file: "internal/scyllafake/listen.go", pkg: "./internal/scyllafake", run: "ReachesTheShard",
+		name: "a connection in memory is to any shard", file: "devkit/scyllafake/listen.go", pkg: "./devkit/scyllafake", run: "ReachesTheShard",
 		old: "ok && at.Port == s.shardAwarePort {", new: "ok && at.Port == s.shardAwarePort && s.tcp != nil {",
 	},
 }

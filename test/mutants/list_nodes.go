@@ -3,19 +3,19 @@ package main
 // nodeMutants break what happens while nodes of the database are away or silent.
 var nodeMutants = []mutant{
 	{
-		name: "contact points: a host without a port has none", file: "cmd/outbox/clients.go", pkg: "./cmd/outbox", run: "BareHostAndLateDatabase",
+		name: "contact points: a host without a port has none", file: "internal/app/clients.go", pkg: "./cmd/outbox", run: "BareHostAndLateDatabase",
 		old: "return hosts, cmp.Or(port, defaultPort), nil", new: "return hosts, cmp.Or(port, 0), nil",
 	},
 	{
-		name: "full disk: a store that failed is closed in order", file: "internal/scyllafake/store/store.go", pkg: "./internal/scyllafake/store", run: "FullDisk",
+		name: "full disk: a store that failed is closed in order", file: "devkit/scyllafake/store/store.go", pkg: "./devkit/scyllafake/store", run: "FullDisk",
 		old: "	if s.Err() != nil {\n", new: "	if false {\n",
 	},
 	{
-		name: "full disk: nobody is notified", file: "internal/scyllafake/store/failure.go", pkg: "./internal/scyllafake", run: "FullDisk",
+		name: "full disk: nobody is notified", file: "devkit/scyllafake/store/failure.go", pkg: "./devkit/scyllafake", run: "FullDisk",
 		old: "			go s.failure.notify(err)", new: "			_ = s.failure.notify",
 	},
 	{
-		name: "full disk: a refused write is a panic", file: "internal/scyllafake/store/failure.go", pkg: "./internal/scyllafake/store", run: "FullDisk",
+		name: "full disk: a refused write is a panic", file: "devkit/scyllafake/store/failure.go", pkg: "./devkit/scyllafake/store", run: "FullDisk",
 		old: "		if failed := s.Err(); failed != nil {", new: "		if failed := s.Err(); failed != nil && p == nil {",
 	},
 	{
@@ -27,11 +27,11 @@ var nodeMutants = []mutant{
 		old: ", cqlcode.Lost(err):", new: ":",
 	},
 	{
-		name: "nodes: commands observe none", file: "cmd/outbox/clients.go", pkg: "./cmd/outbox", run: "SessionsAreObserved",
+		name: "nodes: commands observe none", file: "internal/app/clients.go", pkg: "./cmd/outbox", run: "SessionsAreObserved",
 		old: "	nodes.Watch(cluster)\n", new: "	_ = nodes\n",
 	},
 	{
 		name: "nodes: doctor reports no node", file: "cmd/outbox/doctor.go", pkg: "./cmd/outbox", run: "NamesTheNodeThatIsAway",
-		old: "	if down := c.Scylla.nodes.Probe(ctx); len(down) > 0 {", new: "	if down := c.Scylla.nodes.Probe(ctx); false {",
+		old: "	if down := c.Scylla.Nodes.Probe(ctx); len(down) > 0 {", new: "	if down := c.Scylla.Nodes.Probe(ctx); false {",
 	},
 }

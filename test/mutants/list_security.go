@@ -11,7 +11,7 @@ var securityMutants = []mutant{
 		old: `	mux.HandleFunc("GET /readyz", s.readyz)`, new: `	mux.HandleFunc("GET /readyz", s.readyz); mux.HandleFunc("GET /metrics", s.readyz)`,
 	},
 	{
-		name: "admin listener: any host is allowed", file: "cmd/outbox/admin_server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/relay",
+		name: "admin listener: any host is allowed", file: "internal/app/admin_server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/relay",
 		old: "access.Browsers{Hosts: hosts,", new: "access.Browsers{Hosts: map[bool]*access.Hosts{true: hosts}[false],",
 	},
 	{
@@ -31,7 +31,7 @@ var securityMutants = []mutant{
 		old: "slices.ContainsFunc(c.Topics, matches) && !slices.ContainsFunc(c.Reserved, matches)", new: "slices.ContainsFunc(c.Topics, matches)",
 	},
 	{
-		name: "messages: the order API reserves no topics", file: "cmd/outbox/messages.go", pkg: "./cmd/outbox", run: "ReservedTopics",
+		name: "messages: the order API reserves no topics", file: "internal/app/messages.go", pkg: "./cmd/outbox", run: "ReservedTopics",
 		old: `share.ControlTopic("*")`, new: `share.ControlTopic("none")`,
 	},
 	{

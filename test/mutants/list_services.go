@@ -11,7 +11,7 @@ var serviceMutants = []mutant{
 		old: "ready.NodesDown = s.cfg.NodesDown()", new: "_ = s.cfg.NodesDown()",
 	},
 	{
-		name: "each outbox admin verifies", file: "cmd/outbox/verify_always.go", pkg: "./cmd/outbox", run: "Verifier_OneOfSeveral",
+		name: "each outbox admin verifies", file: "internal/app/verify_always.go", pkg: "./cmd/outbox", run: "Verifier_OneOfSeveral",
 		old: "if conf.Duty, err =", new: "if _, err =",
 	},
 	{
@@ -74,15 +74,15 @@ var serviceMutants = []mutant{
 		old: "			if applied {\n				s.committed", new: "			if applied || err == nil {\n				s.committed",
 	},
 	{
-		name: "a batch with a message that may still be taken is not sent again", file: "client/messages.go", pkg: "./client", run: "RepeatsABatch",
+		name: "a batch with a message that may still be taken is not sent again", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
 		old: "if p := r.Results[i].Problem; p != nil && again(p) {", new: "if p := r.Results[i].Problem; p != nil && again(p) && p.Status == 0 {",
 	},
 	{
-		name: "the client does not wait as long as it is asked to", file: "client/client.go", pkg: "./client", run: "RepeatsWithTheSameKey|TakingBack",
+		name: "the client does not wait as long as it is asked to", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey|TakingBack",
 		old: "wait = max(wait, p.RetryAfter)", new: "wait = max(wait, p.RetryAfter/10)",
 	},
 	{
-		name: "each attempt of the client has a key of its own", file: "client/client.go", pkg: "./client", run: "RepeatsWithTheSameKey",
+		name: "each attempt of the client has a key of its own", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey",
 		old: "	req.Header = r.header.Clone()\n", new: "	req.Header = r.header.Clone()\n	req.Header.Set(\"Idempotency-Key\", rand.Text())\n",
 	},
 	{
@@ -138,7 +138,7 @@ var serviceMutants = []mutant{
 		old: "\thttpapi.Discreet(&cfg)\n", new: "",
 	},
 	{
-		name: "the client takes the answer to a redirect for that to a change", file: "client/client.go", pkg: "./client", run: "ARedirect",
+		name: "the client takes the answer to a redirect for that to a change", file: "outbox/client/client.go", pkg: "./outbox/client", run: "ARedirect",
 		old: "		case req.Method != via[0].Method:\n			return http.ErrUseLastResponse\n", new: "",
 	},
 	{

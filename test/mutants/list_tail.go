@@ -34,7 +34,7 @@ var tailMutants = []mutant{
 		old: "		percent = nearClearPercent\n", new: "		percent = -1\n",
 	}),
 	{
-		name: "rows that a page reads and discards are not counted", file: "internal/scyllafake/engine/readcost.go", pkg: "./internal/scyllafake/engine", run: "ReadCosts",
+		name: "rows that a page reads and discards are not counted", file: "devkit/scyllafake/engine/readcost.go", pkg: "./devkit/scyllafake/engine", run: "ReadCosts",
 		old: "		c.read.Add(n)", new: "		c.read.Add(0 * n)",
 	},
 	unit("TestTail_ReadsEveryRowWhereverAPageEnds", mutant{

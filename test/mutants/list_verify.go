@@ -16,7 +16,7 @@ var verifyMutants = []mutant{
 	},
 	{
 		name: "verify: --wait does not wait", file: "cmd/outbox/verify.go", pkg: "./cmd/outbox", run: "TestVerifyFlags_Wait",
-		old: "w.Until.Add(confidence+verifyMargin).Sub(now)", new: "w.Until.Sub(now)",
+		old: "w.Until.Add(confidence+app.VerifyMargin).Sub(now)", new: "w.Until.Sub(now)",
 	},
 	{
 		name: "verifier: a suspect is not confirmed", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_Segments",

@@ -117,7 +117,9 @@ func (m *mutant) try(ctx context.Context, timeout time.Duration) (v verdict, det
 		return broken, err.Error()
 	}
 	binary := filepath.Join(dir, "test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, m.pkg)
+	module, pkg := inModule(m.pkg)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, pkg)
+	build.Dir = module
 	if out, err := build.CombinedOutput(); err != nil {
 		return broken, fmt.Sprintf("does not compile: %s", out)
 	}
@@ -136,6 +138,18 @@ func (m *mutant) try(ctx context.Context, timeout time.Duration) (v verdict, det
 		return hung, "for " + timeout.String()
 	}
 	return noticed, firstComplaint(out)
+}
+
+// inModule returns the folder of the module that a package's folder is in, and the
+// folder as it is called there.
+func inModule(pkg string) (module, inside string) {
+	for module = filepath.Clean(pkg); module != "."; module = filepath.Dir(module) {
+		if _, err := os.Stat(filepath.Join(module, "go.mod")); err == nil {
+			rel, _ := filepath.Rel(module, pkg) // both are below the working directory
+			return module, "./" + filepath.ToSlash(rel)
+		}
+	}
+	return ".", pkg
 }
 
 // overlay writes the broken file and the list that tells the compiler of it.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
 // save is a checkpoint that came to be stored, under the name of a relay.

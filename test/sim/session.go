@@ -13,7 +13,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 )
 
 // session is a client of the database.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // A row that becomes visible an hour late, whose aggregate never writes again, is shown

@@ -1,4 +1,4 @@
-// Package testdata is the data that tests and `outbox dev` share.
+// Package testdata is the data that tests and `outbox-dev run` share.
 package testdata
 
 import _ "embed"

@@ -16,8 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -74,7 +74,7 @@ func deliveries(ctx context.Context, s *gocql.Session) error {
 	}
 	for i := range 12 {
 		r := &kgo.Record{Topic: "OrderCreated", Offset: int64(i), Timestamp: time.Now(), Value: []byte(`{"n":1}`)}
-		e := record.Decode(r)
+		e := kafkarecord.Decode(r)
 		d := delivery.New("big", "hook", r, &e)
 		d.State, d.Attempts = delivery.States[i%3], 1
 		d.Tried(time.Now(), time.Second, "")

@@ -8,9 +8,9 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/react"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
-	"github.com/scylla-outbox/scylla-outbox/relay/outbox/record"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
 
@@ -51,7 +51,7 @@ func (w *world) judge() {
 func (w *world) rows(store *delivery.Store, r *react.Rule) map[string]*delivery.Delivery {
 	out := make(map[string]*delivery.Delivery)
 	for id, e := range w.events {
-		d, err := store.Read(w.t.Context(), delivery.NewID(r.Name, &record.Event{ID: e.id}))
+		d, err := store.Read(w.t.Context(), delivery.NewID(r.Name, &kafkarecord.Event{ID: e.id}))
 		if err != nil {
 			w.t.Errorf("%s at %s: %v; it is lost, or not to be seen", id, r.Name, err)
 			continue

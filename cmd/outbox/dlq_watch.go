@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	_ "github.com/scylla-outbox/scylla-outbox/dlq/archive/cloud"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+func newDLQWatchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Tell people of dead letters and move old ones to the archive, until SIGTERM",
+		Long: `Tell people of dead letters and move old ones to the archive, until SIGTERM.
+
+The relay does so too. Of all processes one at a time is on duty; a process of
+its own is for those who do not want it in the relay's, or who keep the secrets of
+its targets elsewhere. Metrics are at the admin address.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := app.LoadConfig(cmd)
+			if err != nil {
+				return err
+			}
+			return runWatch(cmd, c)
+		},
+	}
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAdmin, app.SectionNotifications, app.SectionRetention, app.SectionLog)
+	return cmd
+}
+
+func runWatch(cmd *cobra.Command, c *app.Config) error {
+	return app.WithAdmin(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+		u, err := c.NewUpkeep(ctx, session, reg, log, teardown)
+		if err != nil {
+			return err
+		}
+		admin.Works(func() (bool, any) { return true, struct{}{} })
+		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", admin.URL)
+		return u.Run(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		})
+	})
+}

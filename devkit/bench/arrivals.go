@@ -1,0 +1,184 @@
+package bench
+
+import (
+	"context"
+	"encoding/hex"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// Arrivals are the events that a consumer has seen.
+type Arrivals struct {
+	events *Events
+	at     []atomic.Int64 // since epoch, in nanoseconds; 0 for not yet
+	last   []uint8        // by aggregate; the consumer's alone
+	epoch  time.Time
+
+	seen, doubles, disorder, foreign atomic.Int64
+
+	mu        sync.Mutex
+	producers map[int64]time.Time // when the first record of each came
+	target    int64
+	reached   chan struct{}
+	err       error
+}
+
+// NewArrivals expects n events.
+func NewArrivals(e *Events, n int64) *Arrivals {
+	return &Arrivals{
+		events: e, at: make([]atomic.Int64, n), last: make([]uint8, n+e.per*e.spread), epoch: time.Now(),
+		producers: make(map[int64]time.Time),
+	}
+}
+
+// Counts are what came.
+type Counts struct {
+	// Written and Consumed are events, each counted once.
+	Written  int64 `json:"written"`
+	Consumed int64 `json:"consumed"`
+	// Doubles came again, Disorder came behind a later one of their aggregate.
+	Doubles  int64 `json:"double"`
+	Disorder int64 `json:"out_of_order"`
+}
+
+// Lost is how many did not come.
+func (c Counts) Lost() int64 { return c.Written - c.Consumed }
+
+// OK says that each event came once and in order.
+func (c Counts) OK() bool { return c.Written == c.Consumed && c.Doubles == 0 && c.Disorder == 0 }
+
+// Counts returns what came so far, of written events.
+func (a *Arrivals) Counts(written int64) Counts {
+	return Counts{Written: written, Consumed: a.seen.Load(), Doubles: a.doubles.Load(), Disorder: a.disorder.Load()}
+}
+
+// Consume reads until ctx ends.
+func (a *Arrivals) Consume(ctx context.Context, client *kgo.Client) {
+	for {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil || fetches.IsClientClosed() {
+			return
+		}
+		now := time.Now()
+		for _, e := range fetches.Errors() {
+			a.fail(e.Err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) { a.take(r, now) })
+	}
+}
+
+func (a *Arrivals) take(r *kgo.Record, now time.Time) {
+	id, ok := eventID(r)
+	if !ok {
+		a.foreign.Add(1)
+		return
+	}
+	i, ok := a.events.Number(id)
+	if !ok || i >= int64(len(a.at)) {
+		a.foreign.Add(1)
+		return
+	}
+	a.mu.Lock()
+	if _, ok := a.producers[r.ProducerID]; !ok {
+		a.producers[r.ProducerID] = now
+	}
+	a.mu.Unlock()
+	if !a.at[i].CompareAndSwap(0, int64(now.Sub(a.epoch))) {
+		a.doubles.Add(1)
+		return
+	}
+	aggregate, seq := a.events.place(i)
+	if uint8(seq) != a.last[aggregate]+1 {
+		a.disorder.Add(1)
+	}
+	a.last[aggregate] = max(a.last[aggregate], uint8(seq))
+	n := a.seen.Add(1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reached != nil && n >= a.target {
+		close(a.reached)
+		a.reached = nil
+	}
+}
+
+// eventID is the record's header ce_id.
+func eventID(r *kgo.Record) (id gocql.UUID, ok bool) {
+	for i := range r.Headers {
+		if h := &r.Headers[i]; h.Key == outbox.HeaderID {
+			return id, len(h.Value) == 36 && parseID(h.Value, &id)
+		}
+	}
+	return id, false
+}
+
+// parseID reads the text form of an id without allocating.
+func parseID(text []byte, id *gocql.UUID) bool {
+	from := 0
+	for _, part := range [...]struct{ at, n int }{{0, 8}, {9, 4}, {14, 4}, {19, 4}, {24, 12}} {
+		if _, err := hex.Decode(id[from:from+part.n/2], text[part.at:part.at+part.n]); err != nil {
+			return false
+		}
+		from += part.n / 2
+	}
+	return true
+}
+
+// Wait waits until n events came, or none has for patience. It says why it
+// stopped waiting, if there is an error behind it.
+func (a *Arrivals) Wait(ctx context.Context, n int64, patience time.Duration) error {
+	a.mu.Lock()
+	reached := make(chan struct{})
+	a.target, a.reached = n, reached
+	if a.seen.Load() >= n {
+		a.reached = nil
+		close(reached)
+	}
+	a.mu.Unlock()
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	for before := a.seen.Load(); ; {
+		select {
+		case <-reached:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+			now := a.seen.Load()
+			if now == before {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				return a.err
+			}
+			before = now
+		}
+	}
+}
+
+// Since is when event i came, false if it did not.
+func (a *Arrivals) Since(i int64) (time.Time, bool) {
+	at := a.at[i].Load()
+	return a.epoch.Add(time.Duration(at)), at != 0
+}
+
+// Producers is when the first record of each producer came, in order.
+func (a *Arrivals) Producers() []time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]time.Time, 0, len(a.producers))
+	for _, t := range a.producers {
+		out = append(out, t)
+	}
+	return out
+}
+
+func (a *Arrivals) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+}

@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+const (
+	// What a real node serves fastest: for each page it reads up to a page of every
+	// stream of the query.
+	rawStreams = 4    // read by one query
+	rawPage    = 5000 // rows in one answer
+	rawQueries = 8    // at the same time
+)
+
+// Rate is how many of something were done in a time.
+type Rate struct {
+	Count     int64   `json:"count"`
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"per_second"`
+}
+
+// RateOf is the rate of n in d.
+func RateOf(n int64, d time.Duration) Rate {
+	return Rate{n, d.Seconds(), float64(n) / max(d.Seconds(), 1e-9)}
+}
+
+// RawRead reads all rows of a table's log and discards them: what a reader that
+// does nothing with them gets. It reads all streams of the newest generation, 4 by a
+// query and 8 queries at a time.
+func RawRead(ctx context.Context, session *gocql.Session, keyspace, table string, streams [][]byte) (Rate, error) {
+	stmt := "SELECT \"cdc$stream_id\", \"cdc$time\", \"cdc$batch_seq_no\", \"cdc$operation\", " + outbox.Columns +
+		" FROM " + keyspace + "." + table + "_scylla_cdc_log WHERE \"cdc$stream_id\" IN ? AND \"cdc$time\" > ? BYPASS CACHE"
+	var n atomic.Int64
+	began := time.Now()
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(rawQueries)
+	for len(streams) > 0 {
+		group := streams[:min(rawStreams, len(streams))]
+		streams = streams[len(group):]
+		work.Go(func() error {
+			iter := session.Query(stmt, group, gocql.MinTimeUUID(time.Unix(0, 0))).WithContext(ctx).
+				Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(rawPage).Iter()
+			columns := make([]any, len(iter.Columns()))
+			for i := range columns {
+				columns[i] = discard{}
+			}
+			for iter.Scan(columns...) {
+				n.Add(1)
+			}
+			if err := iter.Close(); err != nil {
+				return fmt.Errorf("read the log of %s.%s: %w", keyspace, table, err)
+			}
+			return nil
+		})
+	}
+	err := work.Wait()
+	return RateOf(n.Load(), time.Since(began)), err
+}
+
+// discard is a destination for columns of any type.
+type discard struct{}
+
+// UnmarshalCQL takes nothing.
+func (discard) UnmarshalCQL(gocql.TypeInfo, []byte) error { return nil }
+
+// Streams are those of the newest generation of CDC streams, in vnodes mode.
+func Streams(ctx context.Context, session *gocql.Session, keyspace, table string) ([][]byte, error) {
+	var out [][]byte
+	iter := session.Query("SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'").WithContext(ctx).Consistency(gocql.One).Iter()
+	var t, newest time.Time
+	for iter.Scan(&t) {
+		if t.After(newest) {
+			newest = t
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the CDC generations: %w", err)
+	}
+	iter = session.Query("SELECT streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?", newest).WithContext(ctx).Consistency(gocql.One).Iter()
+	for set := [][]byte(nil); iter.Scan(&set); set = nil {
+		out = append(out, set...)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the CDC streams: %w", err)
+	}
+	if len(out) == 0 { // tablets
+		iter = session.Query("SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ?", keyspace, table).WithContext(ctx).Consistency(gocql.One).Iter()
+		for id := []byte(nil); iter.Scan(&id); id = nil {
+			out = append(out, id)
+		}
+		if err := iter.Close(); err != nil {
+			return nil, fmt.Errorf("read the CDC streams: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// RawProduce produces the records of n events and nothing else.
+func RawProduce(ctx context.Context, client *kgo.Client, e *Events, topic string, n int64) (Rate, error) {
+	var failed atomic.Pointer[error]
+	began := time.Now()
+	for i := range n {
+		ev := e.At(i)
+		client.Produce(ctx, RecordOf(&ev, topic), func(_ *kgo.Record, err error) {
+			if err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	if err := client.Flush(ctx); err != nil {
+		return Rate{}, fmt.Errorf("produce: %w", err)
+	}
+	if err := failed.Load(); err != nil {
+		return Rate{}, fmt.Errorf("produce: %w", *err)
+	}
+	return RateOf(n, time.Since(began)), nil
+}
+
+// RecordOf is the record that the relay makes of an event.
+func RecordOf(e *outbox.Event, topic string) *kgo.Record {
+	return &kgo.Record{
+		Topic: topic, Key: e.Key(), Value: e.Payload,
+		Headers: outbox.AppendHeaders[kgo.RecordHeader](make([]kgo.RecordHeader, 0, 10), e, "scylla-outbox"),
+	}
+}

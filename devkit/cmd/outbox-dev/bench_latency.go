@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
+	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
+)
+
+// contender is one way of getting events to a topic.
+type contender struct {
+	name  string
+	peer  bool
+	hints bool
+	args  []string
+	// wait is how long its first events may take. One that waits is measured once.
+	wait time.Duration
+}
+
+// contenders are those that were asked for.
+func (b *benchmark) contenders() []contender {
+	window := []string{"--relay-confidence-window", benchWindow.String()}
+	poll := b.poll.String()
+	out := []contender{
+		{name: "relay, hints", hints: true, args: append(window, "--relay-hint-addr", "127.0.0.1:0")},
+		{name: "relay, polling every " + poll, args: append(window, "--relay-tail-max-interval", poll, "--relay-tail-min-interval", min(b.poll, 5*time.Millisecond).String())},
+	}
+	if slices.Contains(b.peers, peerTuned) {
+		out = append(out, contender{name: "scylla-cdc-go + franz-go, polling every " + poll, peer: true, args: []string{"--window", "1ms", "--delay", poll}})
+	}
+	if slices.Contains(b.peers, peerDefaults) {
+		out = append(out, contender{name: "scylla-cdc-go + franz-go, defaults", peer: true, wait: 2 * time.Minute})
+	}
+	return out
+}
+
+// measureLatency puts a load on each contender in turn, and watches the first
+// with none. Runs of one are far apart, so that what else the machine does
+// for a while disturbs them all alike.
+func (b *benchmark) measureLatency(ctx context.Context) error {
+	if b.duration == 0 {
+		return nil
+	}
+	var idles []bench.Idle
+	contenders := b.contenders()
+	runs := make([][]bench.Contender, len(contenders))
+	for run := range b.runs {
+		for n, c := range contenders {
+			if run > 0 && c.wait > 0 {
+				continue
+			}
+			b.say("latency: %s, run %d of %d", c.name, run+1, b.runs)
+			got, idle, err := b.Load(ctx, c, n == 0 && b.idle > 0)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			b.say("         p50 %.1f ms, p99 %.1f ms since stored; others kept %.1f cores busy", got.Committed.P50, got.Committed.P99, got.Others)
+			runs[n] = append(runs[n], got)
+			if !c.peer {
+				b.report.Counts.Add(got.Counts)
+			}
+			if idle != nil {
+				idles = append(idles, *idle)
+			}
+		}
+	}
+	for _, r := range runs {
+		b.report.Latency = append(b.report.Latency, bench.Median(r))
+	}
+	if len(idles) > 0 {
+		idle := bench.Median(idles)
+		b.report.Idle = &idle
+	}
+	return nil
+}
+
+// Load measures a contender once.
+func (b *benchmark) Load(ctx context.Context, c contender, watchIdle bool) (got bench.Contender, idle *bench.Idle, err error) {
+	p, err := b.newPlace(ctx)
+	if err != nil {
+		return got, nil, err
+	}
+	defer func() { err = errors.Join(err, p.remove(ctx)) }()
+	topic, err := p.topic(ctx)
+	if err != nil {
+		return got, nil, err
+	}
+	events := bench.NewEvents(topic, int(b.rate), b.payload)
+	load := bench.Load{Session: p.session, Table: p.table, Events: events, Rate: b.rate, Duration: b.duration}
+	arrivals := bench.NewArrivals(events, load.Total())
+	stop, err := b.consume(ctx, arrivals, topic)
+	if err != nil {
+		return got, nil, err
+	}
+	defer stop()
+
+	process, key, err := p.startContender(ctx, c, topic)
+	if err != nil {
+		return got, nil, err
+	}
+	defer func() { err = errors.Join(err, process.Stop()) }()
+	if err := stoppable(ctx, min(benchSettle, b.duration)); err != nil {
+		return got, nil, err
+	}
+	if watchIdle {
+		if idle, err = b.watch(ctx, process, int64(len(p.streams))); err != nil {
+			return got, nil, err
+		}
+	}
+	if c.hints {
+		load.Hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: []string{process.Attr("hints")}, Key: []byte(key), Logger: b.log})
+		if err != nil {
+			return got, nil, err
+		}
+		defer load.Hints.Close() //nolint:errcheck // hints that wait are of no use any more
+	}
+
+	queries, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
+	if err != nil {
+		return got, nil, err
+	}
+	before := b.usages(process)
+	profiled := b.profile(ctx, process, c.name, load.Length())
+	written, err := load.Run(ctx)
+	if err != nil {
+		return got, nil, err
+	}
+	if err := arrivals.Wait(ctx, written, max(benchPatience, c.wait)); err != nil {
+		return got, nil, err
+	}
+	after := b.usages(process)
+	sent, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
+	if err != nil {
+		return got, nil, err
+	}
+	if err := profiled(); err != nil {
+		return got, nil, err
+	}
+	got = bench.Contender{
+		Name: c.name, Counts: arrivals.Counts(written),
+		Process: bench.CostOf(before.process, after.process), Database: bench.CostOf(before.database, after.database),
+		Broker: bench.CostOf(before.broker, after.broker), Queries: (sent - queries) / after.process.At.Sub(before.process.At).Seconds(),
+		Others: after.others(before),
+	}
+	got.Intended, got.Committed = load.Latencies(arrivals)
+	return got, idle, nil
+}
+
+// startContender starts it and waits until it reads.
+func (p *place) startContender(ctx context.Context, c contender, topic string) (*bench.Child, string, error) {
+	if c.peer {
+		child, err := p.startPeer(c.args...)
+		return child, "", err
+	}
+	key := rand.Text()
+	child, err := p.startRelay(topic, key, c.args...)
+	if err != nil {
+		return nil, "", err
+	}
+	return child, key, p.awaitTail(ctx, child)
+}
+
+// awaitTail waits until the relay's tail reads.
+func (p *place) awaitTail(ctx context.Context, relay *bench.Child) error {
+	for end := time.Now().Add(benchPatience); ; {
+		streams, err := bench.Scrape(ctx, relay.Attr("admin"), "relay_tail_streams")
+		if err != nil || streams > 0 {
+			return err
+		}
+		if time.Now().After(end) {
+			return errors.New("the relay does not begin to read")
+		}
+		if err := stoppable(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// watch measures a relay that has nothing to do.
+func (b *benchmark) watch(ctx context.Context, process *bench.Child, streams int64) (*bench.Idle, error) {
+	queries, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
+	if err != nil {
+		return nil, err
+	}
+	before := b.usages(process)
+	if err := stoppable(ctx, b.idle); err != nil {
+		return nil, err
+	}
+	after := b.usages(process)
+	sent, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
+	if err != nil {
+		return nil, err
+	}
+	return &bench.Idle{
+		Streams: streams, Relay: bench.CostOf(before.process, after.process), Database: bench.CostOf(before.database, after.database),
+		Queries: (sent - queries) / after.process.At.Sub(before.process.At).Seconds(),
+	}, nil
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
+)
+
+// liveLoad is a load of events that are not for later, on a relay that has others to release.
+type liveLoad struct {
+	bench    *scheduleBench
+	load     bench.Load
+	arrivals *bench.Arrivals
+	stop     func()
+	before   usages
+	relay    *bench.Child
+	written  int64
+}
+
+// runLive stores events at --live for a time, and returns when all have come.
+// Whoever asked for it stops it.
+func (s *scheduleBench) runLive(ctx context.Context, p *place, relay *bench.Child, d time.Duration) (l *liveLoad, err error) {
+	events := bench.NewEvents(p.keyspace, int(s.live), s.payload) // the relay's topic of all that is no message
+	l = &liveLoad{
+		bench: s, relay: relay, before: s.usages(relay),
+		load: bench.Load{Session: p.session, Table: p.table, Events: events, Rate: s.live, Duration: d},
+	}
+	l.arrivals = bench.NewArrivals(events, l.load.Total())
+	if l.stop, err = s.consume(ctx, l.arrivals, p.keyspace); err != nil {
+		return nil, err
+	}
+	defer l.stop()
+	if l.written, err = l.load.Run(ctx); err != nil {
+		return nil, err
+	}
+	return l, l.arrivals.Wait(ctx, l.written, benchPatience)
+}
+
+// result is what came of it until a time.
+func (l *liveLoad) result(name string, until time.Time) bench.Live {
+	_, latency := l.load.LatenciesUntil(l.arrivals, until)
+	return bench.Live{Name: name, Counts: l.arrivals.Counts(l.written), Latency: latency, Others: l.bench.usages(l.relay).others(l.before)}
+}
+
+// liveAlone measures events while no message is due.
+func (s *scheduleBench) liveAlone(ctx context.Context, p *place, relay *bench.Child, r *bench.ScheduleReport) error {
+	if s.live == 0 || s.burst == 0 {
+		return nil
+	}
+	l, err := s.runLive(ctx, p, relay, s.duration)
+	if err != nil {
+		return fmt.Errorf("events alone: %w", err)
+	}
+	r.Live = append(r.Live, l.result(fmt.Sprintf("%g/s alone", s.live), time.Now()))
+	return nil
+}
+
+// besideBurst stores events from just before a burst on, for as long as it takes
+// at least. The returned function waits for them and adds what came of those
+// that were stored before the last of the burst was out.
+func (s *scheduleBench) besideBurst(ctx context.Context, p *place, relay *bench.Child, start time.Time, r *bench.ScheduleReport) func(*bench.Delivered) error {
+	type ended struct {
+		*liveLoad
+		err error
+	}
+	done := make(chan ended, 1)
+	least := max(time.Second, time.Duration(float64(s.burst)/float64(s.scheduleRate)*float64(time.Second)))
+	go func() {
+		err := stoppable(ctx, time.Until(start.Add(-time.Second))) // its first second is for warming up
+		if err != nil {
+			done <- ended{nil, err}
+			return
+		}
+		l, err := s.runLive(ctx, p, relay, least)
+		done <- ended{l, err}
+	}()
+	return func(d *bench.Delivered) error {
+		e := <-done
+		if e.err != nil {
+			return fmt.Errorf("events beside it: %w", e.err)
+		}
+		r.Live = append(r.Live, e.result(fmt.Sprintf("%g/s beside the burst", s.live), start.Add(time.Duration(d.Seconds*float64(time.Second)))))
+		return nil
+	}
+}

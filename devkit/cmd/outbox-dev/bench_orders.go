@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
+)
+
+// Loads of the benchmarks of services, as their tables name them.
+const (
+	loadFull = "as fast as it answers"
+	loadCalm = "calm"
+)
+
+// benchOrder is the body of a request for an order of two lines.
+func benchOrder(customer string) []byte {
+	return []byte(`{"invoice":"536365","customer_id":"` + customer + `","country":"United Kingdom","currency":"GBP","lines":[` +
+		`{"sku":"85123A","description":"WHITE HANGING HEART T-LIGHT HOLDER","quantity":6,"unit_price":"2.55"},` +
+		`{"sku":"84029E","description":"RED WOOLLY HOTTIE WHITE HEART.","quantity":6,"unit_price":"3.39"}]}`)
+}
+
+func newBenchOrdersCommand() *cobra.Command {
+	var (
+		f        benchFlags
+		s        serviceBench
+		rate     float64
+		overload []float64
+	)
+	cmd := &cobra.Command{
+		Use:   "orders",
+		Short: "Measure the order service over HTTP, and the client alone that writes the same rows",
+		Long: `Measure the order service over HTTP, and beside it, in the same run, the client
+alone that writes the same rows: what the service sends to the database for an
+order is recorded and sent again with other ids.
+
+  as fast as it answers   so many callers, each with its next order as soon as it
+                          has an answer: the ceiling of the raw client; that of a
+                          handler that reads the request, writes the rows and does
+                          nothing else; and the service; each without and with an
+                          Idempotency-Key, which costs a conditional insert more
+  offered                 orders come at a fixed rate, whatever the answers take, to
+                          each of the three; and to the service at multiples of the
+                          raw ceiling: what is served then must stay near what is
+                          served without overload
+  calm                    orders come at a rate that all can serve: what the
+                          service adds to the latency, and, measured inside of it,
+                          what a request takes beside the database
+
+Load, service and database share the machine. The service is a process of its
+own; so is, unless --scylla-hosts and --kafka-seeds name others, the database.
+Exit status 1 if a request failed that was not refused with 429 or 503.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			order := phase{
+				items: 1, raw: func(r recordings) *bench.Recorded { return r.order },
+				body: func(i int64) []byte { return benchOrder(benchCustomer + "-" + strconv.FormatInt(i, 10)) },
+			}
+			keyed := order
+			keyed.what, keyed.raw = "with a key", func(r recordings) *bench.Recorded { return r.keyedOrder }
+			keyed.header = func(i int64) string { return "Idempotency-Key: " + benchKey + "-" + strconv.FormatInt(i, 10) + "\r\n" }
+			phases := slicesOf(order, "/v1/orders", "/bare/orders", loadFull, nil)
+			offered := fmt.Sprintf("offered %g/s", rate)
+			phases = append(phases, slicesOf(order, "/v1/orders", "/bare/orders", offered, always(rate))...)
+			for _, n := range overload {
+				phases = append(phases, withLoad(order, bench.Whole, "/v1/orders", overloaded(n), times(n)))
+			}
+			phases = append(phases, slicesOf(order, "/v1/orders", "/bare/orders", loadCalm, always(s.calm))...)
+			phases = append(phases, slicesOf(keyed, "/v1/orders", "/bare/orders-keyed", loadFull, nil)...)
+			return s.measure(cmd, &f, fmt.Sprintf("Orders; %d callers where the load is as fast as the answers; times in ms", s.concurrency), phases,
+				func(r *bench.ServiceReport) []string { return orderGoals(r, offered, overload) })
+		},
+	}
+	cmd.Flags().Float64Var(&rate, "rate", 10_000, "orders per second that are offered")
+	cmd.Flags().Float64SliceVar(&overload, "overload", []float64{2, 5, 10}, "multiples of the raw ceiling that are offered")
+	serviceFlags(cmd, &f, &s, 256)
+	return cmd
+}
+
+func overloaded(n float64) string { return fmt.Sprintf("offered %gx the raw ceiling", n) }
+
+// slicesOf are the three ways of doing what p does, under one load.
+func slicesOf(p phase, path, bare, load string, rate func(float64) float64) []phase {
+	return []phase{withLoad(p, bench.Raw, "", load, rate), withLoad(p, bench.Bare, bare, load, rate), withLoad(p, bench.Whole, path, load, rate)}
+}
+
+func withLoad(p phase, kind, path, load string, rate func(float64) float64) phase {
+	p.kind, p.path, p.load, p.rate = kind, path, load, rate
+	return p
+}
+
+// orderGoals says how far the goals of orders are met.
+func orderGoals(r *bench.ServiceReport, offered string, overload []float64) []string {
+	raw, bare, whole := r.Find("", bench.Raw, loadFull), r.Find("", bench.Bare, loadFull), r.Find("", bench.Whole, loadFull)
+	share := func(p, of *bench.Phase) string {
+		return fmt.Sprintf("%.0f %%", 100*p.Served.PerSecond/max(of.Served.PerSecond, 1e-9))
+	}
+	out := []string{
+		fmt.Sprintf("As fast as it answers, the service serves %.0f orders/s: %s of the raw client, which sends no HTTP, and %s of the bare handler.",
+			whole.Served.PerSecond, share(whole, raw), share(whole, bare)),
+	}
+	at, alone := r.Find("", bench.Whole, offered), r.Find("", bench.Raw, offered)
+	out = append(out, fmt.Sprintf("Of the orders %s it serves %.0f/s: %s of what the raw client serves of the same load (the goal is 90), %s of itself as fast as it answers.",
+		offered, at.Served.PerSecond, share(at, alone), share(at, whole)))
+	for _, n := range overload {
+		at := r.Find("", bench.Whole, overloaded(n))
+		out = append(out, fmt.Sprintf("Offered %g times the raw ceiling it serves %.0f/s: %s of itself without overload.", n, at.Served.PerSecond, share(at, whole)))
+	}
+	calm := func(kind string) *bench.Phase { return r.Find("", kind, loadCalm) }
+	w, b, c := calm(bench.Whole), calm(bench.Bare), calm(bench.Raw)
+	out = append(out, fmt.Sprintf("Overhead at p95, calm: %.0f µs in the service beside the database (the goal is 300); over HTTP its p95 is %.0f µs above the bare handler's and %.0f µs above the raw client's.",
+		1000*w.Own.P95, 1000*(w.Sent.P95-b.Sent.P95), 1000*(w.Sent.P95-c.Sent.P95)))
+	raw, bare, whole = r.Find("with a key", bench.Raw, loadFull), r.Find("with a key", bench.Bare, loadFull), r.Find("with a key", bench.Whole, loadFull)
+	return append(out, fmt.Sprintf("With an Idempotency-Key it serves %.0f orders/s: %s of the raw client, %s of the bare handler.", whole.Served.PerSecond, share(whole, raw), share(whole, bare)))
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+const (
+	// benchTokens is the number of CDC streams of the embedded database.
+	benchTokens = 256
+	// benchPartitions is the number of partitions of a topic, as the relay makes them.
+	benchPartitions = relay.DefaultPartitions
+	// benchPatience is how long no event may have come in before it is given up.
+	benchPatience = 30 * time.Second
+	// benchWindow is the confidence window under load: shorter than the load, so
+	// that what the sweep costs is in the figures.
+	benchWindow = 2 * time.Second
+	// benchSettle is how long a process may find its pace before it is measured, or
+	// as long as the load, if that is less.
+	benchSettle = 2 * time.Second
+)
+
+// benchmark is a run of `outbox-dev bench`.
+type benchmark struct {
+	benchFlags
+	out, errOut io.Writer
+	conf        *app.Config
+	log         *slog.Logger
+	embedded    bool
+	forward     []string // flags of the clients, for the child processes
+	program     bench.Program
+	name        string // of everything it makes
+	made        int
+
+	database, broker *bench.Child // nil if they were given
+	client           *kgo.Client
+	report           bench.Report
+}
+
+func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
+	b := &benchmark{benchFlags: f, out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr()}
+	fl := cmd.Flags()
+	switch given := fl.Changed("scylla-hosts"); {
+	case given != fl.Changed("kafka-seeds"):
+		return nil, cli.Usage(errors.New("--scylla-hosts and --kafka-seeds go together: give both, or neither for embedded engines"))
+	default:
+		b.embedded = !given
+	}
+	lookup := os.LookupEnv
+	if b.embedded {
+		lookup = app.NoEnv
+	}
+	path, err := fl.GetString("config")
+	if err != nil {
+		return nil, err
+	}
+	if b.conf, err = app.LoadConfigFrom(path, lookup, fl); err != nil {
+		return nil, err
+	}
+	if b.log, err = b.conf.Log.Logger(b.errOut); err != nil {
+		return nil, err
+	}
+	for _, v := range os.Environ() {
+		if !b.embedded || !strings.HasPrefix(v, "OUTBOX_") {
+			b.program.Env = append(b.program.Env, v)
+		}
+	}
+	if b.conf.Log.Level == "debug" {
+		b.program.Log = b.errOut
+	}
+	fl.Visit(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, "scylla-") && f.Name != "scylla-keyspace" || strings.HasPrefix(f.Name, "kafka-") || strings.HasPrefix(f.Name, "log-level") || f.Name == "config" {
+			v := f.Value.String()
+			if s, ok := f.Value.(pflag.SliceValue); ok {
+				v = strings.Join(s.GetSlice(), ",")
+			}
+			b.forward = append(b.forward, "--"+f.Name+"="+v)
+		}
+	})
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // never fails
+	b.name = "outbox_bench_" + hex.EncodeToString(id[:])
+	return b, nil
+}
+
+func (b *benchmark) Run(ctx context.Context) (err error) {
+	teardown := daemon.Teardown{Logger: b.log}
+	defer func() { err = errors.Join(err, teardown.Run()) }()
+	if err := b.Start(&teardown); err != nil {
+		return err
+	}
+	b.report = bench.Report{
+		Machine: bench.ThisMachine(), Runs: b.runs, Rate: b.rate, Payload: b.payload, Embedded: b.embedded,
+	}
+	for _, part := range []func(context.Context) error{b.measureLatency, b.measureDrain, b.measureRestart} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	switch b.output {
+	case "json":
+		err = json.NewEncoder(b.out).Encode(&b.report)
+	case "markdown":
+		err = b.report.Markdown(b.out)
+	default:
+		err = b.report.Text(b.out)
+	}
+	if err == nil && !b.report.Counts.OK() {
+		err = cli.QuietError{}
+	}
+	return err
+}
+
+// Start starts the embedded engines, unless others were given, and the client.
+func (b *benchmark) Start(teardown *daemon.Teardown) (err error) {
+	if b.embedded {
+		const ready = "embedded engines running, not for production"
+		b.database, err = b.program.Start("embedded database", ready,
+			"engines", "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--log-format", "json")
+		if err != nil {
+			return err
+		}
+		teardown.Add("embedded database", b.database.Stop)
+		b.broker, err = b.program.Start("embedded broker", ready,
+			"engines", "--cql-addr", "", "--kafka-addr", "127.0.0.1:0", "--log-format", "json")
+		if err != nil {
+			return err
+		}
+		teardown.Add("embedded broker", b.broker.Stop)
+		b.conf.Scylla.Hosts, b.conf.Kafka.Seeds = []string{b.database.Attr("cql")}, []string{b.broker.Attr("kafka")}
+		b.forward = append(b.forward, "--scylla-hosts", b.database.Attr("cql"), "--kafka-seeds", b.broker.Attr("kafka"))
+	}
+	if b.client, err = b.conf.Kafka.Client(); err != nil {
+		return err
+	}
+	teardown.AddFunc("kafka client", b.client.Close)
+	return nil
+}
+
+// place is where one measurement happens: a keyspace of its own, and topics.
+type place struct {
+	bench    *benchmark
+	keyspace string
+	topics   []string
+	table    outbox.Table
+	session  *gocql.Session
+	streams  [][]byte
+}
+
+// newPlace makes a keyspace with the schema.
+func (b *benchmark) newPlace(ctx context.Context) (*place, error) {
+	b.made++
+	p := &place{bench: b, keyspace: fmt.Sprintf("%s_%d", b.name, b.made)}
+	admin, err := b.conf.Scylla.Session("")
+	if err != nil {
+		return nil, err
+	}
+	defer admin.Close()
+	o := b.conf.SchemaOptions(nil)
+	o.Keyspace = p.keyspace
+	if err := schema.Migrate(ctx, admin, o); err != nil {
+		return nil, err
+	}
+	if p.session, err = b.conf.Scylla.Session(p.keyspace); err != nil {
+		return nil, err
+	}
+	if p.table, err = outbox.NewTable(p.keyspace, b.conf.Relay.Table); err != nil {
+		return nil, err
+	}
+	p.streams, err = bench.Streams(ctx, p.session, p.keyspace, b.conf.Relay.Table)
+	return p, err
+}
+
+// remove drops the keyspace and the topics.
+func (p *place) remove(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	err := p.session.Query("DROP KEYSPACE " + p.keyspace).WithContext(ctx).Exec()
+	sessions.Close(p.session)
+	if err != nil {
+		return fmt.Errorf("drop keyspace %s: %w", p.keyspace, err)
+	}
+	if len(p.topics) == 0 {
+		return nil
+	}
+	if _, err := kadm.NewClient(p.bench.client).DeleteTopics(ctx, p.topics...); err != nil {
+		return fmt.Errorf("delete topics of %s: %w", p.keyspace, err)
+	}
+	return nil
+}
+
+// topic makes a topic.
+func (p *place) topic(ctx context.Context) (string, error) {
+	name := fmt.Sprintf("%s_%d", p.keyspace, len(p.topics)+1)
+	r, err := kadm.NewClient(p.bench.client).CreateTopic(ctx, benchPartitions, -1, nil, name)
+	if err = errors.Join(err, r.Err); err != nil {
+		return "", fmt.Errorf("make topic %s: %w", name, err)
+	}
+	p.topics = append(p.topics, name)
+	return name, nil
+}
+
+// startRelay starts a relay whose hints, if it takes any, are signed with key.
+func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, error) {
+	b := p.bench
+	args = append(slices.Concat([]string{"bench", "relay"}, b.forward), append([]string{
+		"--scylla-keyspace", p.keyspace, "--relay-name", topic, "--relay-topic", topic,
+		"--admin-addr", "127.0.0.1:0", "--admin-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",
+	}, args...)...)
+	program := b.program
+	program.Env = append(slices.Clone(program.Env), "OUTBOX_RELAY_HINT_KEY="+key)
+	return program.Start("relay", "relay running", args...)
+}
+
+// startPeer starts scylla-cdc-go with franz-go.
+func (p *place) startPeer(args ...string) (*bench.Child, error) {
+	b := p.bench
+	args = append(slices.Concat([]string{"bench", "peer"}, b.forward), append([]string{
+		"--scylla-keyspace", p.keyspace, "--admin-addr", "127.0.0.1:0", "--admin-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",
+	}, args...)...)
+	return b.program.Start("scylla-cdc-go with franz-go", "peer running", args...)
+}
+
+// consume follows a topic until the returned function is called.
+func (b *benchmark) consume(ctx context.Context, a *bench.Arrivals, topic string) (stop func(), err error) {
+	client, err := b.conf.Kafka.Client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { a.Consume(ctx, client); close(done) }()
+	return func() { cancel(); <-done; client.Close() }, nil
+}
+
+// usages are what the processes have used, and the machine as a whole.
+type usages struct {
+	process, database, broker, self bench.Usage
+	busy                            time.Duration
+}
+
+// others is how many processors everything else on the machine kept busy.
+func (u usages) others(since usages) float64 {
+	d := u.self.At.Sub(since.self.At).Seconds()
+	if u.busy == 0 || d <= 0 {
+		return 0
+	}
+	ours := u.process.CPU + u.database.CPU + u.broker.CPU + u.self.CPU - since.process.CPU - since.database.CPU - since.broker.CPU - since.self.CPU
+	return max(0, (u.busy-since.busy-ours).Seconds()/d)
+}
+
+func (b *benchmark) usages(process *bench.Child) usages {
+	u := usages{process: process.Usage(), self: bench.Self()}
+	u.busy, _ = bench.Busy()
+	if b.embedded {
+		u.database, u.broker = b.database.Usage(), b.broker.Usage()
+	}
+	return u
+}
+
+// profile takes a processor profile of a child, if profiles are wanted, until
+// the returned function is called.
+func (b *benchmark) profile(ctx context.Context, of *bench.Child, name string, d time.Duration) (wait func() error) {
+	if b.profiles == "" {
+		return func() error { return nil }
+	}
+	done := make(chan error, 1)
+	go func() {
+		name := strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+				return r
+			}
+			return '-'
+		}, name)
+		done <- bench.Profile(ctx, of.Attr("admin"), filepath.Join(b.profiles, name+".pprof"), d)
+	}()
+	return func() error { return <-done }
+}
+
+// say tells how far it is.
+func (b *benchmark) say(format string, args ...any) { fmt.Fprintf(b.errOut, format+"\n", args...) }

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+const (
+	// serviceWarmUp is the part of a phase that does not count.
+	serviceWarmUp = time.Second
+	// callers are the connections of an open load: more than a service lets wait, so
+	// that it is the service that bounds what is under way.
+	callers = 2048
+	// callerPatience is how late a request may be before its caller has gone.
+	callerPatience = time.Second
+	// callerTimeout bounds a request.
+	callerTimeout = 30 * time.Second
+)
+
+// serviceBench measures the order API: what it gives, and what the client alone
+// gives that writes the same rows.
+type serviceBench struct {
+	*benchmark
+	concurrency int
+	calm        float64
+	only        string
+	service     bench.ServiceReport
+}
+
+// phase is one load on one way of doing it.
+type phase struct {
+	what, kind, load string
+	// rate is in calls per second, given what the ceiling was; nil for as fast as
+	// concurrency callers get answers.
+	rate func(ceiling float64) float64
+	// items are done by one call.
+	items int
+	// raw is what the client alone sends.
+	raw func(recordings) *bench.Recorded
+	// path, header and body are those of a request.
+	path   string
+	header func(i int64) string
+	body   func(i int64) []byte
+}
+
+// String names the phase as the report does.
+func (p *phase) String() string {
+	return (&bench.Phase{What: p.what, Kind: p.kind, Load: p.load}).Name()
+}
+
+// serviceFlags adds what the benchmarks of services have in common.
+func serviceFlags(cmd *cobra.Command, f *benchFlags, s *serviceBench, concurrency int) {
+	fl := cmd.Flags()
+	fl.DurationVar(&f.duration, "duration", 5*time.Second, "how long each load takes, after a second of warm-up")
+	fl.IntVar(&f.runs, "runs", 1, "runs; the figures are their medians")
+	fl.IntVar(&f.payload, "payload", 512, "bytes of a message's payload")
+	fl.IntVar(&s.concurrency, "concurrency", concurrency, "calls under way where the load is as fast as the answers")
+	fl.Float64Var(&s.calm, "calm", 1000, "requests per second of the load that overheads are measured under")
+	fl.StringVar(&s.only, "only", "", "only the rows of the table whose names have this in them")
+	fl.StringVar(&f.profiles, "profiles", "", "write processor profiles of the service into this folder")
+	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+}
+
+func (s *serviceBench) validate(f *benchFlags) error {
+	var errs []error
+	if s.concurrency < 1 || s.concurrency > callers {
+		errs = append(errs, fmt.Errorf("--concurrency %d: use 1 to %d", s.concurrency, callers))
+	}
+	if s.calm <= 0 || s.calm > 1e6 {
+		errs = append(errs, fmt.Errorf("--calm %g: use requests per second, up to a million", s.calm))
+	}
+	if f.duration <= 0 {
+		errs = append(errs, fmt.Errorf("--duration %s: must be positive", f.duration))
+	}
+	if f.runs < 1 {
+		errs = append(errs, fmt.Errorf("--runs %d: use 1 or more", f.runs))
+	}
+	if f.payload < 32 || f.payload > 200_000 {
+		errs = append(errs, fmt.Errorf("--payload %d: use 32 to 200000 bytes", f.payload))
+	}
+	if err := cli.OneOf("output", f.output, "text", "json", "markdown"); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// measure runs the phases, one after the other, as often as there are runs. The
+// first is the ceiling that others' rates are given by.
+func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, phases []phase, goals func(*bench.ServiceReport) []string) (err error) {
+	if err := s.validate(f); err != nil {
+		return cli.Usage(err)
+	}
+	if s.benchmark, err = newBenchmark(cmd, *f); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	teardown := daemon.Teardown{Logger: s.log}
+	defer func() { err = errors.Join(err, teardown.Run()) }()
+	if err := s.Start(&teardown); err != nil {
+		return err
+	}
+	r := &s.service
+	*r = bench.ServiceReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Title: title}
+	runs := make([][]bench.Phase, len(phases))
+	for run := range s.runs {
+		ceiling := 0.0
+		for i, p := range phases {
+			if !strings.Contains(p.String(), s.only) {
+				continue
+			}
+			got, err := s.phase(ctx, &p, ceiling)
+			if err != nil {
+				return fmt.Errorf("%s: %w", &p, err)
+			}
+			if ceiling == 0 {
+				ceiling = got.Served.PerSecond / float64(p.items)
+			}
+			s.say("run %d of %d: %s: %.0f/s served of %.0f/s, p95 %.2f ms, %.0f µs of processor each; others kept %.1f cores busy",
+				run+1, s.runs, &p, got.Served.PerSecond, got.Offered.Offered*float64(p.items), got.Sent.P95, got.CPU(), got.Others)
+			runs[i] = append(runs[i], got)
+		}
+	}
+	for _, of := range runs {
+		if len(of) == 0 {
+			continue
+		}
+		r.Phases = append(r.Phases, bench.Median(of))
+	}
+	r.Goals = goals(r)
+	switch s.output {
+	case "json":
+		err = json.NewEncoder(s.out).Encode(r)
+	case "markdown":
+		err = r.Markdown(s.out)
+	default:
+		err = r.Text(s.out)
+	}
+	if err == nil && !r.OK() {
+		err = cli.QuietError{}
+	}
+	return err
+}
+
+// phase measures one, in a keyspace of its own.
+func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (got bench.Phase, err error) {
+	p, err := s.newPlace(ctx)
+	if err != nil {
+		return got, err
+	}
+	defer func() { err = errors.Join(err, p.remove(ctx)) }()
+	o := bench.Offer{Duration: s.duration, WarmUp: min(serviceWarmUp, s.duration), Workers: s.concurrency}
+	if ph.rate != nil {
+		o.Rate, o.Workers, o.Patience = ph.rate(ceiling), callers, callerPatience
+	}
+	got = bench.Phase{What: ph.what, Kind: ph.kind, Load: ph.load}
+	var child *bench.Child
+	if ph.kind == bench.Raw {
+		cluster, err := s.conf.Scylla.Cluster(p.keyspace)
+		if err != nil {
+			return got, err
+		}
+		r, err := record(ctx, cluster, p.session, s.payload)
+		if err != nil {
+			return got, err
+		}
+		what := ph.raw(r)
+		o.Do = func(ctx context.Context, _ int, i int64) (bench.Answer, int) {
+			if err := sendMany(ctx, what, i, ph.items); err != nil {
+				s.log.Debug("raw client", "err", err)
+				return bench.Failed, 0
+			}
+			return bench.Served, ph.items
+		}
+	} else {
+		if child, err = s.serve(p); err != nil {
+			return got, err
+		}
+		defer func() { err = errors.Join(err, child.Stop()) }()
+		all := make([]bench.Caller, o.Workers)
+		for i := range all {
+			all[i] = bench.Caller{Addr: child.Attr("addr"), Timeout: callerTimeout}
+			defer all[i].Close()
+		}
+		o.Do = func(ctx context.Context, w int, i int64) (bench.Answer, int) {
+			path, header := ph.path, ""
+			if ph.kind == bench.Bare {
+				path += "?" + strconv.FormatInt(i, 10)
+			} else if ph.header != nil {
+				header = ph.header(i)
+			}
+			status, err := all[w].Post(ctx, path, header, ph.body(i))
+			a := bench.AnswerOf(status, err)
+			if a == bench.Failed {
+				s.log.Debug("request failed", "status", status, "err", err)
+			}
+			if a != bench.Served {
+				return a, 0
+			}
+			return a, ph.items
+		}
+	}
+	before := s.serviceUsages(child)
+	profiled := func() error { return nil }
+	if child != nil {
+		profiled = s.profile(ctx, child, strings.Join([]string{ph.what, ph.kind, ph.load}, " "), s.duration)
+	}
+	got.Offered = o.Run(ctx)
+	after := s.serviceUsages(child)
+	if err := profiled(); err != nil {
+		return got, err
+	}
+	if child != nil {
+		if got.Own, err = ownOf(ctx, child); err != nil {
+			return got, err
+		}
+	}
+	got.Spent(after.process.Since(before.process), after.database.Since(before.database), after.self.Since(before.self))
+	got.Others = after.others(before)
+	return got, ctx.Err()
+}
+
+func (s *serviceBench) serviceUsages(child *bench.Child) usages {
+	if child != nil {
+		return s.usages(child)
+	}
+	u := usages{self: bench.Self()}
+	u.busy, _ = bench.Busy()
+	if s.embedded {
+		u.database, u.broker = s.database.Usage(), s.broker.Usage()
+	}
+	return u
+}
+
+// serve starts the order API in a process of its own.
+func (s *serviceBench) serve(p *place) (*bench.Child, error) {
+	args := append(slices.Concat([]string{"bench", "serve"}, s.forward),
+		"--scylla-keyspace", p.keyspace, "--payload", strconv.Itoa(s.payload), "--http-addr", "127.0.0.1:0",
+		"--messages-topics", benchTopic, "--admin-addr", "127.0.0.1:0", "--admin-profiles="+strconv.FormatBool(s.profiles != ""), "--log-format", "json")
+	return s.program.Start("order API", "serving", args...)
+}
+
+// ownOf asks for the time that requests took beside the database.
+func ownOf(ctx context.Context, child *bench.Child) (l bench.Latency, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, child.Attr("admin")+"/readyz", nil)
+	if err != nil {
+		return l, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return l, fmt.Errorf("ask for the service's own time: %w", err)
+	}
+	defer resp.Body.Close()
+	return l, json.NewDecoder(resp.Body).Decode(&l)
+}
+
+// always is a rate that does not depend on the ceiling.
+func always(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
+
+// times is a rate of so many ceilings.
+func times(n float64) func(float64) float64 {
+	return func(ceiling float64) float64 { return n * ceiling }
+}

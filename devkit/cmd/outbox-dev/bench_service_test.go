@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
+	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// The ceiling means something only if the client alone writes what the service does.
+func TestBench_TheClientAloneWritesTheSameRows(t *testing.T) {
+	t.Parallel()
+	node, session := scyllatest.Start(t)
+	r, err := record(t.Context(), scyllatest.Cluster(node, schema.DefaultKeyspace), session, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the services have stored, and what is stored of it again.
+	tables := map[string]int{"orders": 2, "outbox_messages": 3, "orders_by_customer": 2, "customer_months": 1, "idempotency_keys": 1}
+	cells := func() map[string]int {
+		out := map[string]int{}
+		for table := range tables {
+			rows, err := session.Query("SELECT * FROM " + table).Iter().SliceMap()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[table+" rows"] = len(rows)
+			for _, row := range rows {
+				for name, v := range row {
+					if s, ok := v.(string); v != nil && (!ok || s != "") {
+						out[table+"."+name]++
+					}
+				}
+			}
+		}
+		return out
+	}
+	before := cells()
+	for i, what := range []*bench.Recorded{r.order, r.keyedOrder, r.message} {
+		if err := what.Send(t.Context(), int64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := cells()
+	for table, n := range tables {
+		if before[table+" rows"] != n {
+			t.Errorf("%s: the services wrote %d rows, want %d", table, before[table+" rows"], n)
+		}
+	}
+	for name, n := range before {
+		want := 2 * n
+		switch {
+		case after[name] == want:
+		// Each recorded order has a customer of its own.
+		case strings.HasPrefix(name, "customer_months") && after[name] == 3:
+		default:
+			t.Errorf("%s: %d, with what was sent again %d, want %d", name, n, after[name], want)
+		}
+	}
+	if len(after) != len(before) {
+		t.Errorf("other columns: %v, want %v", after, before)
+	}
+	if got, want := r.keyedOrder.String(), "1 conditional insert and 1 batch of 4 rows"; got != want {
+		t.Errorf("an order with a key is %s, want %s", got, want)
+	}
+}
+
+// With a data center to stay in each of its sessions has a policy of its own.
+func TestBenchServe_WithALocalDatacenter(t *testing.T) {
+	t.Parallel()
+	e := engines.Engines{CQLAddr: "127.0.0.1:0", Tokens: 4}
+	teardown := &daemon.Teardown{Logger: slog.New(slog.DiscardHandler)}
+	t.Cleanup(func() {
+		if err := teardown.Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.Start(teardown, teardown.Logger); err != nil {
+		t.Fatal(err)
+	}
+	migrate(t, e.CQLAddr)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	root := newRoot(io.Discard, untilServing(func() { cancel(errServing) }))
+	root.SetArgs([]string{"bench", "serve", "--scylla-hosts", e.CQLAddr, "--scylla-local-dc", "datacenter1", "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"})
+	if err := root.ExecuteContext(ctx); err != nil || !errors.Is(context.Cause(ctx), errServing) {
+		t.Errorf("it ended with %v, because %v; want that it served", err, context.Cause(ctx))
+	}
+}
+
+// migrate makes the tables of the default keyspace.
+func migrate(t *testing.T, addr string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := gocql.NewCluster(host)
+	if cluster.Port, err = strconv.Atoi(port); err != nil {
+		t.Fatal(err)
+	}
+	session, err := cluster.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if err := schema.Migrate(t.Context(), session, schema.Options{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var errServing = errors.New("it serves")
+
+// untilServing is a log that calls itself when it says that something serves.
+type untilServing func()
+
+func (f untilServing) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("serving")) {
+		f()
+	}
+	return len(p), nil
+}

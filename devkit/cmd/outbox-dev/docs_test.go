@@ -1,0 +1,14 @@
+package main
+
+import (
+	"io"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli/clitest"
+)
+
+// Every command and flag that a document names exists.
+func TestDocs_Commands(t *testing.T) {
+	t.Parallel()
+	clitest.CheckDocuments(t, "../../..", "outbox-dev|go run -C devkit ./cmd/outbox-dev", 10, newRoot(io.Discard, io.Discard))
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+func newEnginesCommand() *cobra.Command {
+	var e engines.Engines
+	cmd := &cobra.Command{
+		Use:   "engines",
+		Short: "Run the embedded engines alone: a ScyllaDB-compatible server and a Kafka broker",
+		Long: `Run the embedded engines alone: a ScyllaDB-compatible CQL server (scyllafake)
+and a Kafka broker (kfake). They are for trying things out and for tests, and
+are never production databases. What was acknowledged survives the death of the
+process; it may not survive that of the machine.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := app.LoadConfig(cmd)
+			if err != nil {
+				return err
+			}
+			return app.Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
+				ctx = e.UntilFailed(ctx)
+				if err := e.Start(teardown, log); err != nil {
+					return err
+				}
+				log.Info("embedded engines running, not for production", "cql", e.CQLAddr, "kafka", e.KafkaAddr, "admin", e.AdminAddr, "data", e.Dir)
+				<-ctx.Done()
+				log.Info("stopping", "cause", context.Cause(ctx))
+				return e.Failure(ctx)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&e.Dir, "data-dir", "", "keep the data here; empty keeps it in memory")
+	f.StringVar(&e.CQLAddr, "cql-addr", "127.0.0.1:9042", "CQL address; empty leaves the database out")
+	f.StringVar(&e.KafkaAddr, "kafka-addr", "", "Kafka address; empty leaves the broker out")
+	f.StringVar(&e.AdminAddr, "admin-addr", "", "address of the database's fault administration; empty means none")
+	f.StringVar(&e.Version, "scylla-version", scyllafake.DefaultVersion, "release to behave like: 5.1, or 2025.4 (tablets)")
+	f.BoolVar(&e.Tablets, "tablets", false, "make new keyspaces in tablets mode")
+	f.IntVar(&e.Shards, "shards", scyllafake.DefaultShards, "shards of the node")
+	f.IntVar(&e.Tokens, "tokens", scyllafake.DefaultTokens, "tokens (vnodes) of the node")
+	app.AddFlags(cmd, app.SectionLog)
+	return cmd
+}

@@ -1,0 +1,30 @@
+// Command outbox-dev runs the outbox with embedded engines: everything in one process
+// (run), the engines alone (engines), and the benchmarks (bench). It is for trials, tests
+// and measurements; the engines are never production databases.
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run executes a command line. Results go to out, everything else to errOut.
+func run(args []string, out, errOut io.Writer) int {
+	return cli.Execute(newRoot(out, errOut), args, errOut)
+}
+
+func newRoot(out, errOut io.Writer) *cobra.Command {
+	root := cli.NewRoot("outbox-dev", "Run, try and measure the outbox with embedded engines", `Run, try and measure the outbox with embedded engines.
+
+'outbox-dev run' starts everything in one process, with sample orders.
+'outbox-dev engines' starts the embedded engines alone: a ScyllaDB-compatible
+server and a Kafka broker. 'outbox-dev bench' measures the relay and the services.`, out, errOut)
+	root.AddCommand(newRunCommand(), newEnginesCommand(), newBenchCommand(), cli.NewVersionCommand())
+	return root
+}

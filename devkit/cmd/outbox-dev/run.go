@@ -1,0 +1,390 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/load"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/testdata"
+)
+
+const (
+	// devTokens keeps the number of CDC streams small, and with it the reading of idle ones.
+	devTokens = 16
+	// devWindow is the confidence window of dev: one clock and no other
+	// replicas, so a row is late only by as long as the order service repeats a
+	// write with its first timestamp.
+	devWindow = 20 * time.Second
+	// devPoll is how often the sweep reads the log.
+	devPoll = 250 * time.Millisecond
+	// devRanges is in how many ranges the outbox is scanned.
+	devRanges = 16
+	// devPatience is how long the relay may take to begin.
+	devPatience = 5 * time.Second
+	// devStall ends the wait for events of which none has come in for so long.
+	devStall = 30 * time.Second
+	// loadedMarker is the file that says that the sample orders are in the data directory.
+	loadedMarker = "sample-loaded"
+	// loadID is the file with the id of the sample's load, so that one that was
+	// interrupted goes on with the same Idempotency-Keys.
+	loadID = "sample-load-id"
+)
+
+// dev is everything in one process.
+type dev struct {
+	engines.Engines
+	httpAddr string
+	apiAddr  string // of the admin API
+	apiToken string // its only one
+	adminURL string // of the admin listener
+	window   time.Duration
+	poll     time.Duration
+	noHints  bool
+	rate     float64
+	file     string // what to load; empty for the sample
+	rules    string // file with the rules to run; empty for an example
+	once     bool
+
+	out, errOut io.Writer
+	log         *slog.Logger
+	conf        *app.Config
+	session     *gocql.Session
+	hints       net.PacketConn // where the relay takes hints in, nil for nowhere
+	carriers    app.Carriers
+	stopRelay   func() error
+	ledger      *audit.Ledger
+	consumer    *audit.Consumer
+}
+
+func newRunCommand() *cobra.Command {
+	var level string
+	d := dev{Engines: engines.Engines{Tokens: devTokens}}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run everything in one process: embedded engines, schema, order API, relay, sample orders",
+		Long: `Run everything in one process on loopback: a ScyllaDB-compatible server
+(scyllafake), a Kafka broker (kfake), the schema, the order API and the relay.
+The sample orders are loaded through the API; then it stays up.
+
+With --once it ends when all that was loaded has been relayed, holds the topics
+against the outbox, prints one JSON object, and exits with 1 if an event is
+lost, double or out of order.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := app.LoadConfigFrom("", app.NoEnv, cmd.Flags())
+			if err != nil {
+				return err
+			}
+			c.Log.Level = level
+			if d.log, err = c.Log.Logger(cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			if d.rate < 0 {
+				return cli.Usage(fmt.Errorf("--rate %g: use requests per second, or 0 for as fast as it goes", d.rate))
+			}
+			if _, err := os.Stat(d.file); d.file != "" && err != nil {
+				return load.NoFile(err)
+			}
+			d.conf, d.out, d.errOut = c, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if c.React, err = d.reactConfig(cmd.Flags()); err != nil {
+				return cli.Usage(err)
+			}
+			return d.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&d.once, "once", false, "end when everything is relayed; print the reconciliation as JSON")
+	f.StringVar(&d.file, "load", "", "load this file (JSON lines, also gzip) instead of the sample orders")
+	f.StringVar(&d.rules, "rules", "", "configuration file whose react section is run; without one an example is: orders in EUR are told on the standard error. --once runs none")
+	f.StringVar(&d.Dir, "data-dir", ".outbox", "keep the data here; empty keeps it in memory")
+	f.Float64Var(&d.rate, "rate", 0, "load so many lines per second; 0 means as fast as it goes")
+	f.StringVar(&d.CQLAddr, "cql-addr", "127.0.0.1:9042", "address of the embedded database")
+	f.StringVar(&d.KafkaAddr, "kafka-addr", "127.0.0.1:9092", "address of the embedded broker")
+	f.StringVar(&d.httpAddr, "http-addr", "127.0.0.1:8080", "address of the order API")
+	f.String(app.FlagAdminAddr, app.AdminAddrs["relay"], "address of the admin listener: metrics and readiness of everything in the process; off disables it; --once has none")
+	f.StringVar(&d.apiAddr, "admin-api-addr", "127.0.0.1:8090", "address of the admin API and its console; --once has none")
+	f.DurationVar(&d.window, "confidence-window", devWindow, "how old a change must be before the sweep reads it")
+	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "wait between two reads by the tail reader of streams that had no rows")
+	f.Int("relay-shards", 0, "divide the relay into so many shards, as relay.shards does, all of them in this process; 0 is one relay, alone")
+	f.BoolVar(&d.noHints, "no-hints", false, "do not let the order API tell the relay of each order stored")
+	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")
+	return cmd
+}
+
+func (d *dev) Run(ctx context.Context) (err error) {
+	ctx = d.UntilFailed(ctx)
+	teardown := daemon.Teardown{Logger: d.log}
+	defer func() {
+		if failed := d.Failure(ctx); failed != nil {
+			err = failed // all else follows from it, and the services cannot stop in order
+			return
+		}
+		err = errors.Join(err, teardown.Run())
+	}()
+	if err := d.startAll(ctx, &teardown); err != nil {
+		return err
+	}
+	if d.once {
+		return d.runOnce(ctx)
+	}
+	d.printWhere()
+	if err := d.loadSample(ctx); err != nil {
+		return err
+	}
+	if ctx.Err() == nil {
+		d.printTour()
+	}
+	<-ctx.Done()
+	fmt.Fprintln(d.errOut, "\nstopping; the data stays in "+d.dirName())
+	return nil
+}
+
+// startAll starts the engines and the services on them.
+func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err error) {
+	if err := d.Start(teardown, d.log); err != nil {
+		return err
+	}
+	d.conf.Scylla.Hosts = []string{d.CQLAddr}
+	d.conf.Kafka.Seeds = []string{d.KafkaAddr}
+	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay, d.conf.Admin.DrainDelay = d.httpAddr, 0, 0 // nothing stands before them
+	if d.hints, err = d.listenForHints(ctx); err != nil {
+		return err
+	}
+	if d.hints != nil {
+		teardown.Add("hints", d.hints.Close)
+	}
+
+	admin, err := d.conf.Scylla.Session("")
+	if err != nil {
+		return err
+	}
+	err = schema.Migrate(ctx, admin, d.conf.SchemaOptions(d.log))
+	admin.Close()
+	if err != nil {
+		return err
+	}
+	reg := app.NewRegistry()
+	d.conf.Scylla.Requests = app.NewRequests(reg)
+	d.conf.Scylla.Nodes = sessions.NewNodes(d.log, reg)
+	if d.session, err = d.conf.Scylla.Session(d.conf.Scylla.Keyspace); err != nil {
+		return err
+	}
+	teardown.AddFunc("scylla session", func() { sessions.Close(d.session) })
+
+	if d.once {
+		d.conf.Admin.Addr = app.AdminOff
+	}
+	listener, err := d.conf.ServeAdmin(ctx, reg, d.log, teardown)
+	if err != nil {
+		return err
+	}
+	d.adminURL = listener.URL
+	if err := d.startRelay(ctx, teardown, reg); err != nil {
+		return err
+	}
+	listener.Works(d.carriers.Readiness())
+	api, err := app.StartOrders(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log, d.conf.HTTP.Listen)
+	if err != nil {
+		return err
+	}
+	d.httpAddr = api.Addr
+	teardown.Add("order API", api.Shutdown)
+	if !d.once {
+		if err := d.startAdmin(ctx, teardown, api.Services, reg); err != nil {
+			return err
+		}
+		if err := d.startReact(ctx, teardown, reg); err != nil {
+			return err
+		}
+	}
+	return d.awaitTail(ctx)
+}
+
+// awaitTail waits for the tail to read, so that the first orders are as quick
+// as all others; not for long, because without it they are only later.
+func (d *dev) awaitTail(ctx context.Context) error {
+	for end := time.Now().Add(devPatience); time.Now().Before(end) && !d.carriers.Reading(); {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// loadInto loads the file, or the sample, through the API.
+func (d *dev) loadInto(ctx context.Context) (load.LoadSummary, error) {
+	l := load.NewLoader("http://"+d.httpAddr, d.rate, func(n int, err error) {
+		fmt.Fprintf(d.errOut, "\rline %d skipped: %v\n", n, err)
+	})
+	before := d.ledger.Totals().Records
+	detail := func() string {
+		stored := l.Created.Load() + l.Cancelled.Load()
+		return fmt.Sprintf("relay: %d behind", max(0, stored-(d.ledger.Totals().Records-before)))
+	}
+	if d.file == "" && !d.once {
+		if err := d.sameRun(l); err != nil {
+			return load.LoadSummary{}, err
+		}
+	}
+	if d.file != "" {
+		return l.LoadFile(ctx, d.file, cli.NewProgress(d.errOut, 0, l.Finished, detail))
+	}
+	r, err := load.Gunzip(bytes.NewReader(testdata.Orders))
+	if err != nil {
+		return load.LoadSummary{}, fmt.Errorf("sample orders: %w", err)
+	}
+	began := time.Now()
+	err = load.Showing(ctx, cli.NewProgress(d.errOut, testdata.OrdersLines, l.Finished, detail), func() error { return l.Load(ctx, r) })
+	return l.Summary(time.Since(began)), err
+}
+
+// sameRun gives the loader the id of the sample's earlier load, if there was one.
+func (d *dev) sameRun(l *load.Loader) error {
+	if d.Dir == "" {
+		return nil
+	}
+	path := filepath.Join(d.Dir, loadID)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		l.Run, err = uuid.ParseBytes(b)
+	} else if errors.Is(err, os.ErrNotExist) {
+		err = os.WriteFile(path, []byte(l.Run.String()), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("data directory %s: %s: %w", d.Dir, loadID, err)
+	}
+	return nil
+}
+
+// loadSample loads what is to be loaded, the sample only into a new data directory.
+func (d *dev) loadSample(ctx context.Context) error {
+	marker := filepath.Join(d.Dir, loadedMarker)
+	if d.file == "" && d.Dir != "" {
+		if _, err := os.Stat(marker); err == nil {
+			fmt.Fprintln(d.out, "The sample orders are there from an earlier run; --load FILE loads more.")
+			return nil
+		}
+	}
+	began := time.Now()
+	fmt.Fprintln(d.out, "Loading orders through the API:")
+	sum, err := d.loadInto(ctx)
+	if err != nil {
+		return app.Stopped(ctx, err)
+	}
+	if d.file == "" && d.Dir != "" {
+		if err := os.WriteFile(marker, nil, 0o644); err != nil {
+			return fmt.Errorf("data directory %s: %w", d.Dir, err)
+		}
+	}
+	if err := d.settle(ctx); err != nil {
+		return app.Stopped(ctx, err)
+	}
+	r := reconcile(d.ledger, began)
+	fmt.Fprintf(d.out, "%d orders created, %d cancelled, %d rejected in %.1f s; of %d events in the outbox %d are in the topics: %d lost, %d double, %d out of order.\n",
+		sum.Created, sum.Cancelled, sum.Rejected, sum.Elapsed, r.Written, r.Published, r.Lost, r.Duplicates, r.OutOfOrder)
+	fmt.Fprintf(d.out, "Commit to consumer: %.1f ms at the median, %.1f ms at the 99th percentile, at the rate of the loading.\n\n",
+		r.Latency.P50, r.Latency.P99)
+	return nil
+}
+
+// onceReport is what dev --once prints.
+type onceReport struct {
+	Created   int64 `json:"orders_created"`
+	Cancelled int64 `json:"orders_cancelled"`
+	Rejected  int64 `json:"rejected"`
+	reconciliation
+	Elapsed float64 `json:"elapsed_s"`
+}
+
+// runOnce loads, waits for the relay, stops it, and counts.
+func (d *dev) runOnce(ctx context.Context) error {
+	began := time.Now()
+	sum, err := d.loadInto(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
+	elapsed := time.Since(began)
+	// What the relay still had under way might be duplicates: they count too.
+	if err := d.stopRelay(); err != nil {
+		return err
+	}
+	end, cancel := context.WithTimeout(ctx, devStall)
+	defer cancel()
+	if err := d.consumer.ToEnd(end); err != nil {
+		return err
+	}
+	report := onceReport{
+		Created: sum.Created, Cancelled: sum.Cancelled, Rejected: sum.Rejected,
+		reconciliation: reconcile(d.ledger, began), Elapsed: float64(elapsed.Milliseconds()) / 1000,
+	}
+	if err := json.NewEncoder(d.out).Encode(report); err != nil {
+		return err
+	}
+	if !report.ok() {
+		return cli.QuietError{}
+	}
+	return nil
+}
+
+// settle scans the outbox and waits until its events are in the topics, or
+// none has come in for devStall.
+func (d *dev) settle(ctx context.Context) error {
+	scan := audit.Scan{Session: d.session, Table: d.conf.Relay.Table, Topic: sameTopic, Skip: isMessage, Ranges: devRanges}
+	if err := scan.Into(ctx, d.ledger); err != nil {
+		return err
+	}
+	best, since := int64(-1), time.Now()
+	for {
+		t := d.ledger.Totals()
+		if t.Both == t.Rows {
+			return nil
+		}
+		if t.Both > best {
+			best, since = t.Both, time.Now()
+		}
+		if time.Since(since) > devStall+d.window {
+			fmt.Fprintf(d.errOut, "gave up: %d of %d events came in, and none for %s\n", t.Both, t.Rows, devStall)
+			if ready, detail := d.carriers.Readiness()(); !ready {
+				text, err := json.Marshal(detail)
+				fmt.Fprintln(d.errOut, "relay:", string(text))
+				return err
+			}
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// isMessage leaves out what was handed in for any topic: the audit follows those of orders.
+func isMessage(aggregateType string) bool { return aggregateType == outbox.MessageAggregate }

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/react"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// startRelay starts the relay and the audit beside it.
+func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
+	conf, err := d.conf.RelayConfig()
+	if err != nil {
+		return err
+	}
+	conf.ConfidenceWindow, conf.BusyDelay, conf.IdleDelay = d.window, devPoll, devPoll
+	conf.TailMaxInterval, conf.TailMinInterval = d.poll, min(d.poll, conf.TailMinInterval)
+	conf.Topics = make(map[string]string, len(app.OrderEvents))
+	for _, e := range app.OrderEvents {
+		conf.Topics[e] = e
+	}
+	if err := d.divide(ctx); err != nil {
+		return err
+	}
+	confs := []relay.Config{conf}
+	if d.carriers, err = d.conf.NewCarriers(confs, d.session, d.log, reg, d.hints); err != nil {
+		return err
+	}
+	scheduler, err := d.conf.NewScheduler(d.session, confs, d.carriers.Commits(), reg, d.log)
+	if err != nil {
+		return err
+	}
+	// The relay ends by stopRelay, not with ctx: what is loaded when a signal
+	// comes is still to be relayed.
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- app.WithScheduler(running, scheduler, d.carriers.Run) }()
+	d.stopRelay = func() error {
+		cancel()
+		err, ok := <-done
+		if ok {
+			close(done)
+		}
+		return err
+	}
+	teardown.Add("relay", d.stopRelay)
+
+	client, err := d.conf.Kafka.Client(audit.FollowFromStart(app.OrderEvents...)...)
+	if err != nil {
+		return err
+	}
+	d.ledger = audit.NewLedger()
+	d.consumer = audit.NewConsumer(client, d.ledger, app.OrderEvents...)
+	auditing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() { d.consumer.Run(auditing); close(ended) }()
+	teardown.Add("audit", func() error {
+		stop()
+		<-ended
+		client.Close()
+		if err := d.consumer.Err(); err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+	return nil
+}
+
+// divide makes the shards as many as they are to be. Nobody else uses the engines of
+// this process, so nobody needs to be stopped first.
+func (d *dev) divide(ctx context.Context) error {
+	if err := d.conf.Relay.CheckSharing(); err != nil {
+		return cli.Usage(err)
+	}
+	if d.conf.Relay.Shards == 0 {
+		return nil
+	}
+	client, err := d.conf.Kafka.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	r := d.conf.Resharding(d.session, client, d.conf.Relay.Shards)
+	if r.Agreed, err = r.Agreement.Shards(ctx); err != nil {
+		return err
+	}
+	return r.Run(ctx, "outbox-dev run")
+}
+
+// listenForHints opens a port on loopback where the order API tells the relay of
+// each order stored, with a key that nobody else has.
+func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
+	if d.noHints {
+		return nil, nil
+	}
+	conn, err := new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for hints: %w", err)
+	}
+	key := rand.Text()
+	d.conf.HTTP.HintAddrs, d.conf.HTTP.HintKey, d.conf.Relay.HintKey = []string{conn.LocalAddr().String()}, key, key
+	return conn, nil
+}
+
+// startAdmin starts the admin API with a token that this run alone knows.
+func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside *app.Services, reg prometheus.Registerer) error {
+	secret, hash := access.NewToken()
+	d.apiToken = secret
+	d.conf.Admin.APIAddr = d.apiAddr
+	d.conf.Admin.Tokens = []string{access.Token{Name: "dev", Role: access.Admin, Hash: hash}.String()}
+	gate, err := d.conf.Admin.Gate(d.log)
+	if err != nil {
+		return err
+	}
+	a, err := app.StartAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, beside, reg, d.log, d.conf.Admin.Listen)
+	if err != nil {
+		return err
+	}
+	d.apiAddr = a.Addr
+	teardown.Add("admin API", a.Shutdown)
+	return nil
+}
+
+// exampleRule is what dev reacts to unless --rules says.
+var exampleRule = react.Rule{
+	Name: "orders-in-eur", Topics: []string{"OrderCreated"}, When: `data.currency == "EUR" && double(data.total) > 0.0`, To: app.LogTarget, Severity: "warning",
+	Title: "the rule {{.rule}} tells of order {{.aggregate_id}}, {{.data.total}} {{.data.currency}}",
+	Text:  "outbox deliveries list --event {{.event_id}}",
+}
+
+// reactConfig is what dev reacts to.
+func (d *dev) reactConfig(flags *pflag.FlagSet) (app.ReactConfig, error) {
+	if d.rules == "" {
+		c, err := app.LoadConfigFrom("", app.NoEnv, flags)
+		if err != nil {
+			return app.ReactConfig{}, err
+		}
+		c.React.Rules = []react.Rule{exampleRule}
+		return c.React, nil
+	}
+	c, err := app.LoadConfigFrom(d.rules, app.NoEnv, flags)
+	if err != nil {
+		return app.ReactConfig{}, err
+	}
+	return c.React, nil
+}
+
+// startReact runs the rules beside the rest.
+func (d *dev) startReact(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
+	store, err := d.conf.Deliveries(d.session)
+	if err != nil {
+		return err
+	}
+	reactor, err := d.conf.Reactor(store, reg, d.log)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- reactor.Run(running) }()
+	teardown.Add("rules", func() error {
+		stop()
+		return <-done
+	})
+	return nil
+}
+
+func (d *dev) dirName() string {
+	if d.Dir == "" {
+		return "memory"
+	}
+	return d.Dir
+}
+
+func (d *dev) kept() string {
+	if d.Dir == "" {
+		return "in memory, gone with the process"
+	}
+	return d.Dir + ", kept between runs"
+}
+
+func (d *dev) printWhere() {
+	fmt.Fprintf(d.out, `scylla-outbox %[1]s, all in one process on loopback; never a production database.
+
+  order API     http://%[2]s      OpenAPI at /openapi.json, as a page at /docs
+  admin API     http://%[3]s      OpenAPI at /openapi.json and /docs; its token, of this run alone, is
+                %[4]s
+  console       http://%[3]s/console/#token=%[4]s
+  admin         %[13]s      metrics at /metrics, readiness of the relay at /readyz
+  ScyllaDB      %[5]s             scyllafake, keyspace %[6]s
+  Kafka         %[7]s             kfake, topics %[8]s
+  relay         reads the CDC log at once where the order API says that it wrote, and every
+                %[9]s elsewhere; what that missed it reads when it is %[10]s old, on a cluster %[11]s
+  data          %[12]s
+
+`, cli.Version, d.httpAddr, d.apiAddr, d.apiToken, d.CQLAddr, d.conf.Scylla.Keyspace, d.KafkaAddr, strings.Join(app.OrderEvents, ", "),
+		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL)
+}
+
+func (d *dev) printTour() {
+	fmt.Fprintf(d.out, `Try it, in another terminal:
+
+  watch events arrive
+    go run ./cmd/outbox tail --kafka-seeds %[2]s %[3]s
+    kcat -b %[2]s -t OrderCreated -C -o end -f '%%T %%k %%s\n'
+
+  create an order
+    curl -s http://%[1]s/v1/orders -H 'Content-Type: application/json' -H 'Idempotency-Key: first' \
+      -d '{"country":"Finland","currency":"EUR","lines":[{"sku":"71053","description":"Lantern","quantity":2,"unit_price":"3.39"}]}'
+
+  read it, cancel it (ID is in the answer)
+    curl -s http://%[1]s/v1/orders/ID
+    curl -s -X POST http://%[1]s/v1/orders/ID/cancel -H 'Content-Type: application/json' -d '{"reason":"changed my mind"}'
+
+  watch them over HTTP, as server-sent events; /v1/ws is the same as a WebSocket
+    curl -sN 'http://%[1]s/v1/events/stream?topics=OrderCreated,OrderCancelled'
+
+  hand in a message, at once or for later (messages.topics lists the topics, reminders by default); list what waits
+    curl -s http://%[1]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'
+    curl -s 'http://%[1]s/v1/messages?state=scheduled'
+
+  see what the example rule told of the order above (in EUR; --rules FILE runs your own), and tell it again
+    go run ./cmd/outbox deliveries list --scylla-hosts %[4]s
+    go run ./cmd/outbox deliveries repeat --scylla-hosts %[4]s --rule orders-in-eur --state delivered --yes
+
+  see metrics
+    curl -s %[5]s/metrics | grep -E '^(relay|orders|messages|schedule|react)_'
+
+Ctrl-C stops it.
+`, d.httpAddr, d.KafkaAddr, strings.Join(app.OrderEvents, " "), d.CQLAddr, d.adminURL)
+}

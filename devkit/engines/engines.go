@@ -1,0 +1,132 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/brokerstate"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+// Engines are the embedded database and broker.
+type Engines struct {
+	Dir                string // empty keeps everything in memory
+	CQLAddr, KafkaAddr string // empty leaves that engine out
+	AdminAddr          string
+	Version            string
+	Shards, Tokens     int
+	Tablets            bool
+	failed             func(error) // receives the error of a disk that refused a write; nil for nobody
+}
+
+// UntilFailed returns a context that ends when the disk refuses a write, with that
+// as its cause. It comes before start.
+func (e *Engines) UntilFailed(ctx context.Context) context.Context {
+	ctx, e.failed = context.WithCancelCause(ctx)
+	return ctx
+}
+
+// Failure returns the error of the disk if that ended ctx.
+func (e *Engines) Failure(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, store.ErrFailed) {
+		return cli.WithHint(fmt.Errorf("data directory %s: %w", e.Dir, err), "free space on that disk, or name another directory with --data-dir; acknowledged writes are kept")
+	}
+	return nil
+}
+
+// Start starts the engines and registers their teardown. The addresses in e
+// become the ones listened on.
+func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
+	if err := e.makeDir(); err != nil {
+		return err
+	}
+	if e.CQLAddr != "" {
+		srv, err := scyllafake.Start(scyllafake.Config{
+			Dir: e.subdir("scylla"), Addr: e.CQLAddr, AdminAddr: e.AdminAddr, Version: e.Version,
+			Shards: e.Shards, Tokens: e.Tokens, Tablets: e.Tablets, Logger: log, Failed: e.failed,
+		})
+		if errors.Is(err, store.ErrInUse) {
+			return cli.WithHint(fmt.Errorf("data directory %s is in use by another process", e.Dir), "stop that one, or name another with --data-dir")
+		}
+		if err != nil {
+			return cli.PortHint(fmt.Errorf("start the embedded database: %w", err), e.CQLAddr, "--cql-addr")
+		}
+		teardown.Add("embedded database", srv.Close)
+		e.CQLAddr = srv.Addr()
+	}
+	if e.KafkaAddr != "" {
+		broker, err := startBroker(e.KafkaAddr, e.subdir("kafka"), log)
+		if err != nil {
+			return cli.PortHint(fmt.Errorf("start the embedded broker: %w", err), e.KafkaAddr, "--kafka-addr")
+		}
+		teardown.AddFunc("embedded broker", broker.Close)
+		e.KafkaAddr = broker.ListenAddrs()[0]
+	}
+	return nil
+}
+
+// makeDir makes the data directory and checks that it can be written.
+func (e *Engines) makeDir() error {
+	if e.Dir == "" {
+		return nil
+	}
+	err := os.MkdirAll(e.Dir, 0o755)
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(e.Dir, ".writable-*"); err == nil {
+			f.Close()
+			err = os.Remove(f.Name())
+		}
+	}
+	if err != nil {
+		return cli.WithHint(fmt.Errorf("data directory %s cannot be written: %w", e.Dir, err), "--data-dir names another directory")
+	}
+	return nil
+}
+
+func (e *Engines) subdir(name string) string {
+	if e.Dir == "" {
+		return ""
+	}
+	return filepath.Join(e.Dir, name)
+}
+
+// startBroker starts a one-node broker that listens on addr.
+func startBroker(addr, dir string, log *slog.Logger) (*kfake.Cluster, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("address %q: use host:port", addr))
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("address %q: %q is no port number", addr, port))
+	}
+	opts := []kfake.Opt{
+		kfake.NumBrokers(1),
+		kfake.Ports(n),
+		kfake.ListenFn(func(network, _ string) (net.Listener, error) {
+			return new(net.ListenConfig).Listen(context.Background(), network, net.JoinHostPort(host, port))
+		}),
+	}
+	if dir != "" {
+		opts = append(opts, kfake.DataDir(dir))
+		ahead, err := brokerstate.Recover(dir)
+		if err != nil {
+			log.Warn("embedded broker: the state of its producers is not rebuilt; if it was killed, a record may be in its topic twice", "data", dir, "err", err)
+		} else if ahead > 0 {
+			log.Info("embedded broker was killed: the state of its producers is rebuilt from its log", "windows", ahead)
+		}
+	}
+	return kfake.NewCluster(opts...)
+}

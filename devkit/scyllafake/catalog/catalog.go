@@ -1,0 +1,168 @@
+// Package catalog is the schema of a scyllafake node: keyspaces, tables,
+// columns, types, indexes and CDC options.
+//
+// A Schema is an immutable snapshot. Package ddl builds the next one and
+// publishes it; readers keep the snapshot they began with.
+package catalog
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+)
+
+// Schema is one version of everything that DDL can change.
+type Schema struct {
+	Version   uuid.UUID
+	Keyspaces map[string]*Keyspace
+}
+
+// Keyspace is a keyspace and what it holds.
+type Keyspace struct {
+	Name          string
+	Replication   map[string]string // class is fully qualified
+	DurableWrites bool
+	// Tablets is true for a keyspace in tablets mode; InitialTablets is as configured.
+	Tablets        bool
+	InitialTablets int
+	Tables         map[string]*Table // CDC logs and index views included
+	Types          map[string]*cqltype.Type
+}
+
+// ColumnKind is a column's role.
+type ColumnKind uint8
+
+// The roles, in the order of SELECT *.
+const (
+	PartitionKey ColumnKind = iota
+	Clustering
+	Static
+	Regular
+)
+
+// Column is one column of a table.
+type Column struct {
+	Name     string
+	Type     *cqltype.Type
+	Kind     ColumnKind
+	Position int  // within its kind for key columns, -1 otherwise
+	Desc     bool // clustering order
+	// ID is the column's number in stored rows: unique within the table for
+	// ever, so that a column dropped and added again shows no old values.
+	ID int32
+}
+
+// TableKind tells ordinary tables from those the server makes itself.
+type TableKind uint8
+
+// The kinds of table.
+const (
+	Ordinary TableKind = iota
+	CDCLog
+	View   // materialized view, or the view behind an index
+	System // protected; rows are written by the server
+)
+
+// Table is a table, a CDC log or a view.
+type Table struct {
+	Keyspace, Name string
+	ID             uuid.UUID
+	// StoreID is the table's number in storage, never reused.
+	StoreID uint32
+	Kind    TableKind
+
+	// PartitionKey and Clustering are in key order, Statics and Regulars by name.
+	PartitionKey, Clustering, Statics, Regulars []*Column
+	ByName                                      map[string]*Column
+	ByID                                        map[int32]*Column // live columns only
+	NextColumnID                                int32
+
+	Options Options
+	CDC     *CDC // nil when the table has no cdc options at all
+	Dropped []DroppedColumn
+	Indexes []*Index
+	View    *ViewOf
+}
+
+// Options are the table options, as system_schema.tables shows them.
+type Options struct {
+	Comment                       string
+	DefaultTTL, GCGraceSeconds    int32
+	BloomFilterFPChance           float64
+	CRCCheckChance                float64
+	DCLocalReadRepair, ReadRepair float64
+	MinIndexInterval              int32
+	MaxIndexInterval              int32
+	MemtableFlushPeriod           int32
+	SpeculativeRetry              string
+	Caching, Compaction           map[string]string
+	Compression                   map[string]string
+	PaxosGraceSeconds             int32
+	Partitioner                   string // "" or the CDC partitioner
+}
+
+// ImageMode is the preimage option.
+type ImageMode uint8
+
+// The preimage modes.
+const (
+	ImageOff ImageMode = iota
+	ImageOn
+	ImageFull
+)
+
+// CDC is a table's cdc option map, parsed.
+type CDC struct {
+	Enabled    bool
+	Preimage   ImageMode
+	Postimage  bool
+	DeltaKeys  bool  // delta = 'keys'
+	TTLSeconds int64 // 0 means none
+}
+
+// DroppedColumn is a row of system_schema.dropped_columns.
+type DroppedColumn struct {
+	Name        string
+	Type        *cqltype.Type
+	Kind        ColumnKind
+	DroppedTime int64 // microseconds
+}
+
+// Index is a secondary index.
+type Index struct {
+	Name    string
+	Target  string // column
+	Options map[string]string
+	// ViewName is the name of the view behind it.
+	ViewName string
+}
+
+// ViewOf describes the base of a view.
+type ViewOf struct {
+	BaseID            uuid.UUID
+	BaseName          string
+	IncludeAllColumns bool
+	WhereClause       string
+}
+
+// Columns returns all columns in the order of SELECT *.
+func (t *Table) Columns() []*Column {
+	out := make([]*Column, 0, len(t.PartitionKey)+len(t.Clustering)+len(t.Statics)+len(t.Regulars))
+	out = append(out, t.PartitionKey...)
+	out = append(out, t.Clustering...)
+	out = append(out, t.Statics...)
+	return append(out, t.Regulars...)
+}
+
+// Table finds a table; ok is false when keyspace or table is missing.
+func (s *Schema) Table(keyspace, name string) (t *Table, ok bool) {
+	ks, ok := s.Keyspaces[keyspace]
+	if !ok {
+		return nil, false
+	}
+	t, ok = ks.Tables[name]
+	return t, ok
+}
+
+// LogName is the name of a table's CDC log.
+func LogName(table string) string { return table + "_scylla_cdc_log" }

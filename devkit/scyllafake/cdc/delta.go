@@ -1,0 +1,187 @@
+package cdc
+
+import (
+	"encoding/binary"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// upsert tells of a row that is inserted or updated.
+func (t *transformer) upsert(row *store.Row, static bool) error {
+	op := OpUpdate
+	var ttl int32
+	if live(row.Marker) {
+		op, ttl = OpInsert, ttlOf(row.Marker)
+	}
+	t.rec.add(op)
+	var state *rowState
+	if static {
+		if t.images != nil {
+			state = t.images.touchStatic()
+		}
+	} else {
+		t.rec.setClustering(row.Clustering)
+		if t.images != nil {
+			state = t.images.touch(row)
+		}
+	}
+	for i := range row.Columns {
+		d := &row.Columns[i]
+		col := t.plan.column(d.ID)
+		if col == nil {
+			continue
+		}
+		var err error
+		if d.Cell != nil {
+			err = t.atomic(col, d.Cell, state)
+			if !d.Cell.Dead {
+				ttl = d.Cell.TTL
+			}
+		} else {
+			err = t.multiCell(col, d, state, &ttl)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t.rec.setTTL(ttl)
+	return nil
+}
+
+// atomic tells of a value that is one cell.
+func (t *transformer) atomic(col *columnPlan, cell *store.Cell, state *rowState) error {
+	if !t.plan.cdc.DeltaKeys {
+		id, value := col.value, cell.Value
+		if cell.Dead {
+			id, value = col.deleted, trueValue
+		}
+		if id == missing {
+			return t.plan.errMissing(col.column.Name)
+		}
+		t.rec.set(id, value)
+	}
+	if state != nil {
+		if cell.Dead {
+			state.set(col.column.ID, nil)
+		} else {
+			state.set(col.column.ID, cell.Value)
+		}
+	}
+	return nil
+}
+
+// multiCell tells of a collection or UDT that is changed in part or replaced.
+func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *rowState, ttl *int32) error {
+	typ := col.column.Type
+	elems := d.Elements
+	var gone [][]byte
+	live := 0
+	for i := range elems {
+		if elems[i].Dead {
+			gone = append(gone, elems[i].Path)
+		} else {
+			live++
+			*ttl = elems[i].TTL
+		}
+	}
+	var value []byte
+	// A UDT is shown even when nothing of it is set: then as one of nulls.
+	if live > 0 || typ.Kind == cqltype.UDT {
+		value = frozenValue(typ, elems, live)
+	}
+	if !t.plan.cdc.DeltaKeys {
+		if col.value == missing || col.deleted == missing || col.elements == missing {
+			return t.plan.errMissing(col.column.Name)
+		}
+		if d.Deleted.Set {
+			t.rec.set(col.deleted, trueValue)
+		}
+		if gone != nil {
+			t.rec.set(col.elements, cqltype.BuildCollection(gone...))
+		}
+		if value != nil {
+			t.rec.set(col.value, value)
+		}
+	}
+	if state == nil {
+		return nil
+	}
+	var before []byte
+	if !d.Deleted.Set {
+		before = state.columns[col.column.ID]
+	}
+	var after []byte
+	if value != nil || gone != nil && before != nil {
+		after = patched(typ, before, value, gone)
+	}
+	state.set(col.column.ID, after)
+	return nil
+}
+
+// frozenValue serialises the live ones of elems, n of them, as the log's type.
+func frozenValue(typ *cqltype.Type, elems []store.Element, n int) []byte {
+	switch typ.Kind {
+	case cqltype.UDT:
+		fields := make([][]byte, len(typ.Fields))
+		for i := range elems {
+			e := &elems[i]
+			if e.Dead || len(e.Path) != 2 {
+				continue
+			}
+			if f := int(binary.BigEndian.Uint16(e.Path)); f < len(fields) {
+				fields[f] = e.Value
+			}
+		}
+		return cqltype.BuildTuple(fields...)
+	case cqltype.Set:
+		keys := make([][]byte, 0, n)
+		for i := range elems {
+			if !elems[i].Dead {
+				keys = append(keys, elems[i].Path)
+			}
+		}
+		return cqltype.BuildCollection(keys...)
+	}
+	keys, values := make([][]byte, 0, n), make([][]byte, 0, n)
+	for i := range elems {
+		if !elems[i].Dead {
+			keys, values = append(keys, elems[i].Path), append(values, elems[i].Value)
+		}
+	}
+	return cqltype.BuildMap(keys, values)
+}
+
+func (t *transformer) deleteRow(row *store.Row) {
+	t.rec.add(OpRowDelete)
+	t.rec.setClustering(row.Clustering)
+	if t.images != nil {
+		t.images.forget(row.Clustering)
+	}
+}
+
+// deleteRange tells of a range deletion by a row for each of its ends. An open
+// end has an inclusive operation and no columns.
+func (t *transformer) deleteRange(r *store.RangeDeletion) {
+	start, end := OpRangeStartExcl, OpRangeEndExcl
+	if r.Start.Inclusive {
+		start = OpRangeStartIncl
+	}
+	if r.End.Inclusive {
+		end = OpRangeEndIncl
+	}
+	t.rec.add(start)
+	t.rec.setClustering(r.Start.Prefix)
+	t.rec.add(end)
+	t.rec.setClustering(r.End.Prefix)
+	if t.images != nil {
+		t.images.forgetRange(t.plan.base, r)
+	}
+}
+
+func (t *transformer) deletePartition() {
+	t.rec.add(OpPartitionDelete)
+	if t.images != nil {
+		t.images.forgetAll()
+	}
+}

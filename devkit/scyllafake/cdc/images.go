@@ -1,0 +1,301 @@
+package cdc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// images knows what the rows of a mutation held before it and, while
+// tracking, what they hold after each part of it. A row that is not there has
+// no state.
+type images struct {
+	static   *rowState
+	touched  bool // the static row has been written
+	rows     map[string]*rowState
+	tracking bool
+}
+
+// rowState is the frozen values of a row by base column ID; nil and absent
+// both mean null.
+type rowState struct {
+	clustering [][]byte
+	columns    map[int32][]byte
+}
+
+func (s *rowState) set(id int32, value []byte) { s.columns[id] = value }
+
+// rowName is a clustering key as a map key.
+func rowName(clustering [][]byte) string {
+	if len(clustering) == 1 {
+		return string(clustering[0])
+	}
+	var b []byte
+	for _, v := range clustering {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(v)))
+		b = append(b, v...)
+	}
+	return string(b)
+}
+
+// touch is the state to be changed by a write to a row, which begins to exist
+// if it did not; nil when nobody will look at it.
+func (im *images) touch(row *store.Row) *rowState {
+	if !im.tracking {
+		return nil
+	}
+	name := rowName(row.Clustering)
+	s := im.rows[name]
+	if s == nil {
+		s = &rowState{clustering: row.Clustering, columns: map[int32][]byte{}}
+		im.rows[name] = s
+	}
+	return s
+}
+
+func (im *images) touchStatic() *rowState {
+	im.touched = true
+	if !im.tracking {
+		return nil
+	}
+	return im.static
+}
+
+func (im *images) forget(clustering [][]byte) {
+	if im.tracking {
+		delete(im.rows, rowName(clustering))
+	}
+}
+
+func (im *images) forgetRange(t *catalog.Table, r *store.RangeDeletion) {
+	if !im.tracking {
+		return
+	}
+	start, end := startOf(r.Start), endOf(r.End)
+	maps.DeleteFunc(im.rows, func(_ string, s *rowState) bool {
+		before, after := position{s.clustering, -1}, position{s.clustering, +1}
+		return comparePositions(t, start, before) <= 0 && comparePositions(t, after, end) <= 0
+	})
+}
+
+func (im *images) forgetAll() {
+	if im.tracking {
+		clear(im.rows)
+	}
+}
+
+// loadImages reads the rows that c touches. As in ScyllaDB (cdc/log.cc
+// pre_image_select) the columns read are those of the first row only, so that
+// with preimage 'true' other columns of later rows look null; all columns are
+// read for a full preimage, for a postimage, and when a row is deleted.
+func loadImages(p *plan, base *store.Mutation, c *change, rows Rows) (*images, error) {
+	im := &images{static: &rowState{columns: map[int32][]byte{}}, rows: map[string]*rowState{}}
+	if c.static == nil && len(c.rows) == 0 {
+		return im, nil
+	}
+	scan := store.Scan{Table: p.base, Key: base.Key, Token: base.Token}
+	if len(p.base.Clustering) > 0 && len(c.rows) > 0 {
+		for i := range c.rows {
+			b := store.Bound{Prefix: c.rows[i].Clustering, Inclusive: true}
+			scan.Ranges = append(scan.Ranges, store.Range{Start: b, End: b})
+		}
+	}
+	it, err := rows.Scan(scan)
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	if !it.NextPartition() {
+		return im, it.Err()
+	}
+	all := p.cdc.Postimage || p.cdc.Preimage == catalog.ImageFull
+	if c.static != nil {
+		wanted := columnSet(c.static)
+		if all {
+			wanted = nil
+		}
+		im.static.load(p, it.Static(), wanted)
+	}
+	if len(c.rows) > 0 {
+		wanted := columnSet(&c.rows[0])
+		if all || slices.ContainsFunc(c.rows, func(r store.Row) bool { return r.Deleted.Set }) {
+			wanted = nil
+		}
+		for it.NextRow() {
+			row := it.Row()
+			s := &rowState{columns: map[int32][]byte{}}
+			for _, v := range row.Clustering {
+				s.clustering = append(s.clustering, bytes.Clone(v))
+			}
+			s.load(p, row, wanted)
+			im.rows[rowName(s.clustering)] = s
+		}
+	}
+	return im, it.Err()
+}
+
+// load takes over the wanted columns of a stored row; nil wants all.
+func (s *rowState) load(p *plan, row *store.Row, wanted map[int32]bool) {
+	if row == nil {
+		return
+	}
+	for i := range row.Columns {
+		d := &row.Columns[i]
+		col := p.column(d.ID)
+		if col == nil || wanted != nil && !wanted[d.ID] {
+			continue
+		}
+		if d.Cell != nil {
+			s.set(d.ID, bytes.Clone(d.Cell.Value))
+		} else if len(d.Elements) > 0 {
+			s.set(d.ID, frozenValue(col.column.Type, d.Elements, len(d.Elements)))
+		}
+	}
+}
+
+// columnSet is the columns that a row writes.
+func columnSet(row *store.Row) map[int32]bool {
+	set := make(map[int32]bool, len(row.Columns))
+	for i := range row.Columns {
+		set[row.Columns[i].ID] = true
+	}
+	return set
+}
+
+// affected is a row that a group touches; nil columns are all of them.
+type affected struct {
+	row     *store.Row
+	columns map[int32]bool
+}
+
+// affected are the rows of the group, in clustering order, with the columns
+// that it touches. There is at most one static row.
+func (g *group) affected(t *catalog.Table) (statics, rows []affected) {
+	if len(g.statics) > 0 {
+		a := affected{columns: map[int32]bool{}}
+		for i := range g.statics {
+			maps.Copy(a.columns, columnSet(&g.statics[i]))
+		}
+		statics = []affected{a}
+	}
+	at := map[string]int{}
+	for i := range g.deletes {
+		at[rowName(g.deletes[i].Clustering)] = len(rows)
+		rows = append(rows, affected{row: &g.deletes[i]})
+	}
+	for _, kind := range [][]store.Row{g.inserts, g.updates} {
+		for i := range kind {
+			name := rowName(kind[i].Clustering)
+			j, ok := at[name]
+			if !ok {
+				j = len(rows)
+				at[name] = j
+				rows = append(rows, affected{row: &kind[i], columns: map[int32]bool{}})
+			}
+			if rows[j].columns != nil {
+				maps.Copy(rows[j].columns, columnSet(&kind[i]))
+			}
+		}
+	}
+	slices.SortFunc(rows, func(a, b affected) int { return compareKeys(t, a.row.Clustering, b.row.Clustering) })
+	return statics, rows
+}
+
+// preimage adds a row with what a row (nil: the static row) held before, if it
+// was there: the given columns, or all if the table wants the full one or
+// columns is nil. A null is told apart from what is left out by cdc$deleted.
+func (t *transformer) preimage(row *store.Row, columns map[int32]bool) {
+	if t.plan.cdc.Preimage == catalog.ImageFull {
+		columns = nil
+	}
+	t.image(OpPreImage, row, columns)
+}
+
+// postimage adds a row with what a row holds now, if it is there.
+func (t *transformer) postimage(row *store.Row) { t.image(OpPostImage, row, nil) }
+
+func (t *transformer) image(op Operation, row *store.Row, columns map[int32]bool) {
+	cols := t.plan.base.Regulars
+	var state *rowState
+	if row == nil {
+		cols, state = t.plan.base.Statics, t.images.static
+		if len(state.columns) == 0 && !t.images.touched {
+			return
+		}
+	} else if state = t.images.rows[rowName(row.Clustering)]; state == nil {
+		return
+	}
+	t.rec.add(op)
+	if row != nil {
+		t.rec.setClustering(row.Clustering)
+	}
+	for _, c := range cols {
+		if columns != nil && !columns[c.ID] {
+			continue
+		}
+		if v := state.columns[c.ID]; v != nil {
+			t.rec.set(t.plan.columns[c.ID].value, v)
+		} else if op == OpPreImage {
+			t.rec.set(t.plan.columns[c.ID].deleted, trueValue)
+		}
+	}
+}
+
+// patched is a frozen value after some elements were set, by the frozen value
+// set (nil: none), and others, named in gone, were removed.
+func patched(typ *cqltype.Type, before, set []byte, gone [][]byte) []byte {
+	if typ.Kind == cqltype.UDT {
+		fields := make([][]byte, len(typ.Fields))
+		for _, v := range [][]byte{before, set} {
+			for i, f := range cqltype.Components(v) {
+				if f != nil && i < len(fields) {
+					fields[i] = f
+				}
+			}
+		}
+		for _, path := range gone {
+			if i := int(binary.BigEndian.Uint16(path)); i < len(fields) {
+				fields[i] = nil
+			}
+		}
+		return cqltype.BuildTuple(fields...)
+	}
+	key := elementKey(typ)
+	type pair struct{ k, v []byte }
+	var pairs []pair
+	put := func(k, v []byte) {
+		i, found := slices.BinarySearchFunc(pairs, k, func(p pair, k []byte) int { return key.Compare(p.k, k) })
+		if found {
+			pairs[i].v = v
+		} else {
+			pairs = slices.Insert(pairs, i, pair{k, v})
+		}
+	}
+	for _, value := range [][]byte{before, set} {
+		if typ.Kind == cqltype.Set {
+			for e := range cqltype.Elements(value) {
+				put(e, nil)
+			}
+		} else {
+			for k, v := range cqltype.Pairs(value) {
+				put(k, v)
+			}
+		}
+	}
+	for _, path := range gone {
+		pairs = slices.DeleteFunc(pairs, func(p pair) bool { return key.Compare(p.k, path) == 0 })
+	}
+	keys, values := make([][]byte, len(pairs)), make([][]byte, len(pairs))
+	for i, p := range pairs {
+		keys[i], values[i] = p.k, p.v
+	}
+	if typ.Kind == cqltype.Set {
+		return cqltype.BuildCollection(keys...)
+	}
+	return cqltype.BuildMap(keys, values)
+}

@@ -1,0 +1,158 @@
+package cdc
+
+import (
+	"encoding/binary"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
+)
+
+// Serialised values that many rows share. Nobody writes to them: the store
+// copies what it takes.
+var (
+	trueValue       = []byte{1}
+	operationValues = func() (v [OpPostImage + 1][]byte) {
+		for i := range v {
+			v[i] = []byte{byte(i)}
+		}
+		return v
+	}()
+	seqValues = func() (v [64][]byte) {
+		for i := range v {
+			v[i] = binary.BigEndian.AppendUint32(nil, uint32(i))
+		}
+		return v
+	}()
+)
+
+// record builds the log rows of one partition and timestamp: one cdc$time,
+// rows numbered from 0, the last one marked.
+type record struct {
+	plan   *plan
+	keys   [][]byte // the base row's partition key
+	block  *rowBlock
+	mut    *store.Mutation // in block
+	cells  []store.Cell    // all cells lie here; a full slab is left to its rows and a new one begun
+	width  int             // of a row, in cells: what to reserve
+	time   []byte          // cdc$time
+	ts     int64
+	ttl    int32
+	expiry int64
+}
+
+// rowBlock is what a record with one row needs, in one allocation.
+type rowBlock struct {
+	mut        store.Mutation
+	rows       [1]store.Row
+	clustering [2][]byte
+	time       [16]byte
+}
+
+// newRecord begins a record. rows is how many rows it is expected to have,
+// width how many cells each.
+func newRecord(p *plan, s *source, stream *topology.StreamID, keys [][]byte, ts int64, rows, width int) record {
+	b := new(rowBlock)
+	b.time = cqltype.TimeUUIDAt(ts, s.next())
+	b.mut = store.Mutation{Table: p.log, Key: stream[:], Token: stream.Token(), Rows: b.rows[:0:1]}
+	if rows > 1 {
+		b.mut.Rows = make([]store.Row, 0, rows)
+	}
+	return record{
+		plan: p, keys: keys, block: b, mut: &b.mut, time: b.time[:], ts: ts, width: width,
+		cells: make([]store.Cell, 0, rows*width),
+	}
+}
+
+// add begins a row with the next number and sets its operation and the base
+// row's partition key. Columns are set before the next row is begun.
+func (r *record) add(op Operation) {
+	n := len(r.mut.Rows)
+	var seq []byte
+	if n < len(seqValues) {
+		seq = seqValues[n]
+	} else {
+		seq = binary.BigEndian.AppendUint32(nil, uint32(n))
+	}
+	clustering := r.block.clustering[:]
+	if n > 0 {
+		clustering = make([][]byte, 2)
+	}
+	clustering[0], clustering[1] = r.time, seq
+	r.mut.Rows = append(r.mut.Rows, store.Row{
+		Clustering: clustering,
+		Columns:    make([]store.ColumnData, 0, r.width),
+	})
+	// A place for the mark of the last row, which finish fills or takes away: its
+	// column has the lowest number, and so no other need move for it.
+	row := &r.mut.Rows[n]
+	row.Columns = append(row.Columns, store.ColumnData{ID: r.plan.endOfBatch})
+	r.set(r.plan.operation, operationValues[op])
+	for i, id := range r.plan.partitionKey {
+		r.set(id, r.keys[i])
+	}
+}
+
+// set gives a column of the current row a value. A column that the log lacks
+// is passed over; where that is an error the caller has seen it.
+func (r *record) set(id int32, value []byte) {
+	if id < 0 {
+		return
+	}
+	row := &r.mut.Rows[len(r.mut.Rows)-1]
+	row.Columns = append(row.Columns, store.ColumnData{ID: id, Cell: r.cell(value)})
+}
+
+func (r *record) cell(value []byte) *store.Cell {
+	if len(r.cells) == cap(r.cells) {
+		r.cells = make([]store.Cell, 0, max(16, 2*r.width))
+	}
+	r.cells = append(r.cells, store.Cell{Timestamp: r.ts, TTL: r.ttl, Expiry: r.expiry, Value: value})
+	return &r.cells[len(r.cells)-1]
+}
+
+// setClustering sets the columns of the base table's clustering key, as far
+// as the key, which may be a prefix, goes.
+func (r *record) setClustering(key [][]byte) {
+	for i, v := range key {
+		r.set(r.plan.clustering[i], v)
+	}
+}
+
+// setTTL sets cdc$ttl to a TTL in seconds, if there is one.
+func (r *record) setTTL(ttl int32) {
+	if ttl != 0 {
+		r.set(r.plan.ttl, binary.BigEndian.AppendUint64(nil, uint64(ttl)))
+	}
+}
+
+// finish marks the last row and puts every row's columns in order. It returns
+// nil for a record without rows.
+func (r *record) finish() *store.Mutation {
+	if len(r.mut.Rows) == 0 {
+		return nil
+	}
+	last := len(r.mut.Rows) - 1
+	for i := range r.mut.Rows {
+		row := &r.mut.Rows[i]
+		if i == last && r.plan.endOfBatch >= 0 {
+			row.Columns[0].Cell = r.cell(trueValue)
+		} else {
+			row.Columns = row.Columns[1:]
+		}
+		sortColumns(row.Columns)
+	}
+	return r.mut
+}
+
+// sortColumns is an insertion sort: rows are short and nearly in order.
+func sortColumns(cols []store.ColumnData) {
+	for i := 1; i < len(cols); i++ {
+		c := cols[i]
+		j := i
+		for ; j > 0 && cols[j-1].ID > c.ID; j-- {
+			cols[j] = cols[j-1]
+		}
+		cols[j] = c
+	}
+}

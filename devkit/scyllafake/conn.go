@@ -1,0 +1,329 @@
+package scyllafake
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/wire"
+)
+
+// The states of a connection.
+type connState uint8
+
+const (
+	stateNew            connState = iota // waits for STARTUP
+	stateAuthentication                  // waits for AUTH_RESPONSE
+	stateReady
+)
+
+// drainTimeout is how long the last answers of a connection may take to be sent.
+const drainTimeout = time.Second
+
+// maxFirstFrame bounds the bodies of frames before STARTUP has succeeded.
+const maxFirstFrame = 100_000
+
+// conn is a client's connection. One goroutine reads requests, several execute
+// them, one writes the answers.
+type conn struct {
+	s     *Server
+	node  *node // nil with one node
+	nc    net.Conn
+	out   *writer
+	shard int
+
+	// state and compression belong to the reading goroutine; answers carry a
+	// copy of the compression.
+	state       connState
+	compression wire.Compression
+	version     byte // of the first frame
+
+	lwtMark  atomic.Bool
+	keyspace atomic.Pointer[string]
+	events   atomic.Uint32 // eventBits that the client registered for
+	clock    atomic.Int64  // the last timestamp given, µs
+
+	work    chan request
+	workers int
+	running sync.WaitGroup
+}
+
+// request is a frame that is to be executed.
+type request struct {
+	header      wire.Header
+	body        []byte
+	compression wire.Compression
+}
+
+// errHangUp ends a connection after the answer that was just sent.
+var errHangUp = errors.New("close the connection")
+
+// serve runs the connection until the client or the server ends it.
+func (c *conn) serve() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// When the client no longer takes answers its requests have no use.
+		if err := c.out.run(); err != nil {
+			c.nc.Close()
+		}
+	}()
+	err := c.read()
+	c.s.forget(c)
+	close(c.work)
+	c.running.Wait()
+	c.out.close()
+	// What is queued, such as the reason why the connection ends, is still sent
+	// to a client that takes it.
+	c.nc.SetWriteDeadline(time.Now().Add(drainTimeout)) //nolint:errcheck // a closed connection needs none
+	<-done
+	c.nc.Close()
+	if !ordinaryEnd(err) {
+		c.s.log.Debug("connection ended", "client", c.nc.RemoteAddr(), "err", err)
+	}
+}
+
+// ordinaryEnd reports whether a connection may end so.
+func ordinaryEnd(err error) bool {
+	for _, end := range []error{errHangUp, io.EOF, net.ErrClosed, io.ErrClosedPipe} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// read takes requests until there are no more; the error says why.
+func (c *conn) read() error {
+	in := bufio.NewReaderSize(c.nc, 32<<10)
+	for {
+		req, err := c.frame(in)
+		if err != nil {
+			return err
+		}
+		if err := c.take(req); err != nil {
+			return err
+		}
+	}
+}
+
+// frame reads the next request.
+func (c *conn) frame(in *bufio.Reader) (request, error) {
+	first, err := in.Peek(1)
+	if err != nil {
+		return request{}, err
+	}
+	if v := first[0]; v != 3 && v != 4 {
+		c.refuse(cqlerr.New(cqlerr.Protocol, "Invalid or unsupported protocol version: %d", v))
+		return request{}, errHangUp
+	}
+	var head [wire.HeaderSize]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return request{}, err
+	}
+	h := wire.ParseHeader(head[:])
+	if c.version == 0 {
+		c.version = h.Version
+	}
+	length := int64(uint32(h.Length))
+	if c.state != stateReady && length > maxFirstFrame {
+		c.refuse(cqlerr.New(cqlerr.Protocol, "Initial message size too large (%d), rejecting as invalid", length))
+		return request{}, errHangUp
+	}
+	if length > int64(c.s.cfg.MaxFrameBytes) {
+		c.refuse(cqlerr.Invalidf("request size too large (frame size %d; limit %d)", length, c.s.cfg.MaxFrameBytes))
+		return request{}, errHangUp
+	}
+	body, err := readBody(in, int(length))
+	if err != nil {
+		return request{}, err
+	}
+	if h.Flags&wire.FlagCompressed != 0 {
+		if c.compression == wire.NoCompression {
+			c.refuse(cqlerr.New(cqlerr.Protocol, "Unknown compression algorithm"))
+			return request{}, errHangUp
+		}
+		if body, err = c.compression.Decompress(body, c.s.cfg.MaxFrameBytes); err != nil {
+			c.refuse(cqlerr.New(cqlerr.Server, "%v", err))
+			return request{}, errHangUp
+		}
+	}
+	return request{header: h, body: body, compression: c.compression}, nil
+}
+
+// readBody reads n bytes. Large bodies get their memory as they come, so that
+// a lying header costs none.
+func readBody(in *bufio.Reader, n int) ([]byte, error) {
+	if n <= 1<<20 {
+		b := make([]byte, n)
+		_, err := io.ReadFull(in, b)
+		return b, err
+	}
+	var b bytes.Buffer
+	if _, err := io.CopyN(&b, in, int64(n)); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// refuse sends an error that belongs to no request: plain, in version 4, on stream 0.
+func (c *conn) refuse(e *cqlerr.Error) {
+	c.answer(request{header: wire.Header{Version: 4}}, wire.OpError, 0, func(b []byte) []byte {
+		return wire.AppendError(b, 4, e)
+	})
+}
+
+// take handles a request, or hands it to a worker.
+func (c *conn) take(req request) error {
+	op := req.header.Opcode
+	if err := c.allowed(op); err != nil {
+		c.fail(req, err)
+		return nil
+	}
+	switch op {
+	case wire.OpOptions:
+		c.answer(req, wire.OpSupported, 0, func(b []byte) []byte {
+			return wire.AppendSupported(b, c.s.supported(c.shard))
+		})
+		return nil
+	case wire.OpStartup:
+		c.startup(req)
+		return nil
+	case wire.OpAuthResponse:
+		c.authenticate(req)
+		return nil
+	case wire.OpRegister:
+		c.register(req)
+		return nil
+	case wire.OpQuery, wire.OpPrepare, wire.OpExecute, wire.OpBatch:
+		return c.dispatch(req)
+	}
+	c.fail(req, cqlerr.New(cqlerr.Protocol, "Unknown opcode %d", op))
+	return nil
+}
+
+// allowed checks the order of messages.
+func (c *conn) allowed(op wire.Opcode) error {
+	switch c.state {
+	case stateNew:
+		if op != wire.OpStartup && op != wire.OpOptions {
+			return cqlerr.New(cqlerr.Protocol, "Unexpected message %d, expecting STARTUP or OPTIONS", op)
+		}
+	case stateAuthentication:
+		if op != wire.OpAuthResponse {
+			return cqlerr.New(cqlerr.Protocol, "Unexpected message %d, expecting SASL_RESPONSE", op)
+		}
+	case stateReady:
+		if op == wire.OpStartup {
+			return cqlerr.New(cqlerr.Protocol, "Unexpected message STARTUP, the connection is already initialized")
+		}
+	}
+	return nil
+}
+
+// dispatch gives the request to an idle worker, or to a new one, or waits when
+// there are as many as may be. Workers are kept: their stacks have grown.
+func (c *conn) dispatch(req request) error {
+	select {
+	case c.work <- req:
+		return nil
+	default:
+	}
+	if c.workers < c.s.cfg.MaxInFlight {
+		c.workers++
+		c.running.Add(1)
+		go c.worker(req)
+		return nil
+	}
+	select {
+	case c.work <- req:
+		return nil
+	case <-c.s.ctx.Done():
+		return net.ErrClosed
+	}
+}
+
+func (c *conn) worker(req request) {
+	defer c.running.Done()
+	for ok := true; ok; req, ok = <-c.work {
+		c.execute(req)
+	}
+}
+
+// execute answers one request; a panic becomes an error of the server.
+func (c *conn) execute(req request) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.log.Error("request failed", "opcode", req.header.Opcode, "err", p, "stack", string(debug.Stack()))
+			c.fail(req, cqlerr.New(cqlerr.Server, "internal error: %v", p))
+		}
+	}()
+	if err := c.run(req); err != nil {
+		c.fail(req, err)
+	}
+}
+
+// fail answers with an error.
+func (c *conn) fail(req request, err error) {
+	if errors.Is(err, engine.ErrDisconnect) {
+		c.nc.Close()
+		return
+	}
+	var ce *cqlerr.Error
+	if !errors.As(err, &ce) {
+		if c.s.ctx.Err() != nil {
+			c.nc.Close() // the server is closing: the outcome is unknown
+			return
+		}
+		ce = cqlerr.New(cqlerr.Server, "%v", err)
+	}
+	c.answer(req, wire.OpError, 0, func(b []byte) []byte {
+		return wire.AppendError(b, req.header.Version, ce)
+	})
+}
+
+// buffers are for answers while they are built.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// answer sends a response frame whose body is what add appends; flags are
+// those of its prefixes, which add writes too.
+func (c *conn) answer(req request, op wire.Opcode, flags byte, add func([]byte) []byte) {
+	p := buffers.Get().(*[]byte)
+	frame := wire.Begin((*p)[:0], req.header.Version, req.header.Stream, op)
+	frame = add(frame)
+	wire.End(frame, flags)
+	c.out.send(true, func(queue []byte) []byte { return req.compression.AppendFrame(queue, frame) })
+	if cap(frame) <= maxKept {
+		*p = frame
+		buffers.Put(p)
+	}
+}
+
+// timestamp is the server's clock for this connection: µs, strictly increasing.
+func (c *conn) timestamp() int64 {
+	now := c.s.now().UnixMicro()
+	for {
+		last := c.clock.Load()
+		if next := max(now, last+1); c.clock.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
+func (c *conn) currentKeyspace() string {
+	if ks := c.keyspace.Load(); ks != nil {
+		return *ks
+	}
+	return ""
+}
+
+// hangUp closes the connection; requests under way go on, unanswered.
+func (c *conn) hangUp() { c.nc.Close() }

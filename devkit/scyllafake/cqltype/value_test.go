@@ -1,0 +1,284 @@
+package cqltype
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+)
+
+func mustHex(t *testing.T, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b == nil {
+		b = []byte{}
+	}
+	return b
+}
+
+func TestClass_IsNumberedAsInTheSyntax(t *testing.T) {
+	t.Parallel()
+	for class, kind := range map[Class]cql.LiteralKind{
+		ClassString: cql.LitString, ClassInteger: cql.LitInteger, ClassFloat: cql.LitFloat, ClassBool: cql.LitBool,
+		ClassUUID: cql.LitUUID, ClassHex: cql.LitHex, ClassDuration: cql.LitDuration,
+	} {
+		if Class(kind) != class {
+			t.Errorf("%s is %d here and %d in package cql", class, class, kind)
+		}
+	}
+}
+
+// Texts and their formatted values are those of the golden recordings, C1.
+func TestFromText(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		ty         *Type
+		text, want string
+	}{
+		{TASCII, "a", "'a'"},
+		{TText, "it's", "'it''s'"},
+		{TBlob, "CAFE", "0xcafe"},
+		{TBoolean, "TRUE", "true"},
+		{TInt, "-7", "-7"},
+		{TDate, "2020-01-01", "'2020-01-01'"},
+		{TDate, "2147483648", "'1970-01-01'"},
+		{TDecimal, "1.50", "150E-2"},
+		{TDecimal, "-1e3", "-1E3"},
+		{TDecimal, ".5", "5E-1"},
+		{TDouble, "1e3", "1000"},
+		{TDouble, "-Infinity", "-Inf"},
+		{TFloat, "NaN", "NaN"},
+		{TDuration, "1y2mo3w4d5h6m7s8ms9us10ns", "0x1c32fc2168cdf9d664"},
+		{TDuration, "PT5H", "0x0000fc20bde7364000"},
+		{TInet, "::1", "'::1'"},
+		{TInet, "10.1.2.3", "'10.1.2.3'"},
+		{TTime, "10:11:12.123456789", "36672123456789"},
+		{TTimestamp, "1600000000123", "'2020-09-13 12:26:40.123+0000'"},
+		{TTimestamp, "2020-01-01", "'2020-01-01 00:00:00.000+0000'"},
+		{TTimestamp, "2020-01-01T10:11:12.5Z", "'2020-01-01 10:11:12.500+0000'"},
+		{TTimestamp, "2020-01-01 00:00:00+0100", "'2019-12-31 23:00:00.000+0000'"},
+		{TTimestamp, "2015-07-14 00:00+0000", "'2015-07-14 00:00:00.000+0000'"},
+		{TTimestamp, "2015-07-14 00:00-02:30", "'2015-07-14 02:30:00.000+0000'"},
+		{TTimeUUID, "50554d6e-29bb-11e5-b345-feff819cdc9f", "50554d6e-29bb-11e5-b345-feff819cdc9f"},
+		{TVarint, "123456789012345678901234567890", "123456789012345678901234567890"},
+		{TVarint, "-128", "-128"},
+		{TUUID, "", "0x"},
+	}
+	for _, tt := range tests {
+		v, err := tt.ty.FromText(tt.text)
+		if err != nil {
+			t.Errorf("%s: FromText(%q) error = %v", tt.ty, tt.text, err)
+			continue
+		}
+		if err := tt.ty.Validate(v); err != nil {
+			t.Errorf("%s: FromText(%q) is not valid: %v", tt.ty, tt.text, err)
+		}
+		if got := tt.ty.Format(v); got != tt.want {
+			t.Errorf("%s: FromText(%q) = %s, want %s", tt.ty, tt.text, got, tt.want)
+		}
+	}
+}
+
+func TestFromText_Errors(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		ty         *Type
+		text, want string
+	}{
+		{TInt, "99999999999", "marshaling error: Value out of range for type org.apache.cassandra.db.marshal.Int32Type: '99999999999'"},
+		{TSmallInt, "40000", "marshaling error: Value out of range for type org.apache.cassandra.db.marshal.ShortType: '40000'"},
+		{TBigInt, "99999999999999999999", "marshaling error: Invalid number format '99999999999999999999'"},
+		{TTimestamp, "nonsense", "marshaling error: unable to parse date 'nonsense': marshaling error: Unable to parse timestamp from 'nonsense'"},
+		{TTimestamp, "2020-02-30", "marshaling error: unable to parse date '2020-02-30': Day of month is not valid for year"},
+		{TTimeUUID, "50554d6e-29bb-41e5-b345-feff819cdc9f", "marshaling error: Unsupported UUID version (4)"},
+		{TBlob, "1", "An hex string representing bytes must have an even length"},
+		{TTime, "25:00:00", "marshaling error: Hour out of bounds (25)."},
+		{TTime, "10", "marshaling error: Timestamp format must be hh:mm:ss[.fffffffff]"},
+		{TDuration, "5x", "marshaling error: Unable to convert '5x' to a duration"},
+		{TDuration, "1d2w", "marshaling error: Invalid duration. The days should be after weeks"},
+		{TDuration, "1d2d", "marshaling error: Invalid duration. The days are specified multiple times"},
+		{TDuration, "9999999999mo", "marshaling error: Invalid duration. The number of months must be less than or equal to 2147483647"},
+		{TInet, "nowhere", "marshaling error: Failed to parse inet_addr from 'nowhere'"},
+		{TDecimal, "1.2.3", "marshaling error: unable to make BigDecimal from '1.2.3'"},
+		{TDouble, "x", "marshaling error: Invalid number format 'x'"},
+		{TVarint, "1.5", "marshaling error: unable to make int from '1.5'"},
+		{TDate, "2020-13-01", "marshaling error: Unable to coerce '2020-13-01' to a formatted date (long)"},
+	}
+	for _, tt := range tests {
+		_, err := tt.ty.FromText(tt.text)
+		if err == nil || !strings.HasSuffix(err.Error(), " "+tt.want) {
+			t.Errorf("%s: FromText(%q) error = %v, want %s", tt.ty, tt.text, err, tt.want)
+		}
+	}
+}
+
+// The refused values and the texts are those of the golden recordings, A7.flags and C1.
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	tuple := NewTuple(TInt, TText)
+	tests := []struct {
+		ty        *Type
+		hex, want string
+	}{
+		{TInt, "000001", "marshaling error: Validation failed for type org.apache.cassandra.db.marshal.Int32Type: got 3 bytes"},
+		{TText, "ff", "marshaling error: Validation failed - non-UTF8 character in a UTF8 string, at byte offset 0"},
+		{TText, "6161c3", "marshaling error: Validation failed - non-UTF8 character in a UTF8 string, at byte offset 2"},
+		{TASCII, "80", "marshaling error: Validation failed - non-ASCII character in an ASCII string"},
+		{TBoolean, "0102", "marshaling error: Validation failed for boolean, got 2 bytes"},
+		{TBoolean, "02", ""},
+		{TTimeUUID, "00112233445566778899aabbccddeeff", "marshaling error: Unsupported UUID version (6)"},
+		{TTime, "ffffffffffffffff", ""},
+		{TInet, "0a0102", "marshaling error: Validation failed for inet_addr - got 3 bytes"},
+		{TDuration, "", "marshaling error: Expected at least 3 bytes for a duration, got 0"},
+		{TDuration, "020301", "marshaling error: The duration months, days, and nanoseconds must be all of the same sign (1, -2, -1)"},
+		{NewList(TInt), "", "marshaling error: read_simple - not enough bytes (expected 4, got 0)"},
+		{NewList(TInt), "0000", "marshaling error: read_simple - not enough bytes (expected 4, got 2)"},
+		{NewList(TInt), "0000000100000004", "marshaling error: read_simple_bytes - not enough bytes (requested 4, got 0)"},
+		{NewList(TInt), "00000001ffffffff", "null is not supported inside collections"},
+		{tuple, "0000000400000001000000016100000001ff", "marshaling error: Value of type org.apache.cassandra.db.marshal.TupleType(" +
+			"org.apache.cassandra.db.marshal.Int32Type, org.apache.cassandra.db.marshal.UTF8Type) contained too many fields (expected 2, got 3)"},
+		{tuple, "", ""},
+		{TVarint, "00000001", ""},
+	}
+	for _, ty := range Primitives() {
+		if ty != TDuration {
+			tests = append(tests, struct {
+				ty        *Type
+				hex, want string
+			}{ty, "", ""})
+		}
+	}
+	for _, tt := range tests {
+		err := tt.ty.Validate(mustHex(t, tt.hex))
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s: Validate(%s) = %v", tt.ty, tt.hex, err)
+		case tt.want != "" && (err == nil || !strings.HasSuffix(err.Error(), "2200 "+tt.want)):
+			t.Errorf("%s: Validate(%s) = %v, want %s", tt.ty, tt.hex, err, tt.want)
+		}
+	}
+}
+
+func TestBindError(t *testing.T) {
+	t.Parallel()
+	err := BindError("pk", TInt.Validate([]byte{1}))
+	want := "2200 Exception while binding column pk: marshaling error: Validation failed for type org.apache.cassandra.db.marshal.Int32Type: got 1 bytes"
+	if err.Error() != want {
+		t.Errorf("BindError() = %v, want %s", err, want)
+	}
+	if err := BindError("l", ErrNullElement); err != ErrNullElement {
+		t.Errorf("BindError(ErrNullElement) = %v", err)
+	}
+}
+
+// Neither Validate nor what reads a value ever panics on a client's bytes.
+func TestValidate_AnyBytes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		ty := anyType(2).Draw(t, "type")
+		v := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 2, 4, 0x80, 0xff}), 0, 24).Draw(t, "bytes")
+		ty.Format(v)
+		if ty.Validate(v) == nil {
+			AppendKey(nil, ty, Normalize(ty, v), false)
+			if _, err := ty.AppendJSON(nil, v); err != nil && len(v) > 0 && !ty.hasParts() {
+				t.Fatalf("AppendJSON(%s %x) = %v", ty, v, err)
+			}
+		}
+	})
+}
+
+func (t *Type) hasParts() bool { return t.Elem != nil || len(t.Fields) > 0 }
+
+func TestNormalize(t *testing.T) {
+	t.Parallel()
+	a, b := []byte("a"), []byte("b")
+	one, two := EncodeInt32(1), EncodeInt32(2)
+	set := NewSet(TText)
+	m := NewMap(TText, TInt)
+	tests := []struct {
+		ty        *Type
+		got, want []byte
+	}{
+		{set, BuildCollection(b, a, b), BuildCollection(a, b)},
+		{m, BuildMap([][]byte{b, a, b}, [][]byte{one, two, two}), BuildMap([][]byte{a, b}, [][]byte{two, one})},
+		{NewList(set.Freeze()), BuildCollection(BuildCollection(b, a)), BuildCollection(BuildCollection(a, b))},
+		{NewTuple(TInt, set), BuildTuple(one, BuildCollection(b, a)), BuildTuple(one, BuildCollection(a, b))},
+		{NewList(TText), BuildCollection(b, a, b), BuildCollection(b, a, b)},
+	}
+	for _, tt := range tests {
+		if got := Normalize(tt.ty, tt.got); !bytes.Equal(got, tt.want) {
+			t.Errorf("%s: Normalize(%s) = %s, want %s", tt.ty, tt.ty.Format(tt.got), tt.ty.Format(got), tt.ty.Format(tt.want))
+		}
+	}
+}
+
+// C8 of the golden recordings.
+func TestTimeUUID(t *testing.T) {
+	t.Parallel()
+	ms, err := ParseTimestamp("2015-07-14 00:00+0000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lo, hi := MinTimeUUID(ms), MaxTimeUUID(ms)
+	if got, want := TTimeUUID.Format(lo[:]), "451fc000-29bb-11e5-8080-808080808080"; got != want {
+		t.Errorf("MinTimeUUID() = %s, want %s", got, want)
+	}
+	if got, want := TTimeUUID.Format(hi[:]), "451fe70f-29bb-11e5-7f7f-7f7f7f7f7f7f"; got != want {
+		t.Errorf("MaxTimeUUID() = %s, want %s", got, want)
+	}
+	u, _ := TTimeUUID.FromText("50554d6e-29bb-11e4-b345-feff819cdc9f")
+	if got := TimeUUIDMillis(u); got != 1408684521134 {
+		t.Errorf("TimeUUIDMillis() = %d, want 1408684521134", got)
+	}
+	for _, us := range []int64{0, 1, 1795236982021706, -1, -11644473600000000} {
+		u := TimeUUIDAt(us, 7)
+		if got := TimeUUIDMicros(u[:]); got != us {
+			t.Errorf("TimeUUIDMicros(TimeUUIDAt(%d)) = %d", us, got)
+		}
+		if TTimeUUID.Validate(u[:]) != nil {
+			t.Errorf("TimeUUIDAt(%d) is no timeuuid", us)
+		}
+	}
+}
+
+func TestDuration_RoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		mo, d, ns := rapid.Int32().Draw(t, "months"), rapid.Int32().Draw(t, "days"), rapid.Int64().Draw(t, "nanos")
+		gm, gd, gn := DecodeDuration(EncodeDuration(mo, d, ns))
+		if gm != mo || gd != d || gn != ns {
+			t.Fatalf("got %d %d %d, want %d %d %d", gm, gd, gn, mo, d, ns)
+		}
+		if mo < 0 || d < 0 || ns < 0 {
+			return
+		}
+		if mo == 0 && d == 0 && ns == 0 {
+			return
+		}
+		pm, pd, pn, err := ParseDuration(FormatDuration(mo, d, ns))
+		if err != nil || pm != mo || pd != d || pn != ns {
+			t.Fatalf("ParseDuration(FormatDuration(%d, %d, %d)) = %d, %d, %d, %v", mo, d, ns, pm, pd, pn, err)
+		}
+	})
+}
+
+func TestVarint_RoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := anyBig(t)
+		v := EncodeVarint(n)
+		if got := DecodeVarint(v); got.Cmp(n) != 0 {
+			t.Fatalf("DecodeVarint(EncodeVarint(%s)) = %s", n, got)
+		}
+		if !bytes.Equal(trimVarint(v), v) {
+			t.Fatalf("EncodeVarint(%s) = %x is not the shortest", n, v)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package ddl
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+)
+
+// defaultCDCTTL is the cdc ttl of a map that names none, in seconds.
+const defaultCDCTTL = 86400
+
+// readCDC reads the cdc property. named tells whether it says "enabled".
+func readCDC(prop cql.Property) (c *catalog.CDC, named bool, err error) {
+	if !prop.IsMap {
+		return nil, false, cqlerr.New(cqlerr.Server, "Cannot create cdc info from string")
+	}
+	c = &catalog.CDC{TTLSeconds: defaultCDCTTL}
+	for _, e := range prop.Map {
+		key, value := strings.ToLower(e.Key.Text), strings.ToLower(e.Value.Text)
+		bad := cqlerr.New(cqlerr.Config, "Invalid value for CDC option \"%s\": %s", key, value)
+		on, isBool := boolean(value)
+		switch key {
+		case "enabled":
+			if !isBool {
+				return nil, false, bad
+			}
+			c.Enabled, named = on, true
+		case "preimage":
+			switch {
+			case value == "full":
+				c.Preimage = catalog.ImageFull
+			case isBool && on:
+				c.Preimage = catalog.ImageOn
+			case isBool:
+				c.Preimage = catalog.ImageOff
+			default:
+				return nil, false, bad
+			}
+		case "postimage":
+			if !isBool {
+				return nil, false, bad
+			}
+			c.Postimage = on
+		case "delta":
+			switch value {
+			case "keys":
+				c.DeltaKeys = true
+			case "full":
+				c.DeltaKeys = false
+			default:
+				return nil, false, bad
+			}
+		case "ttl":
+			n, err := strconv.ParseInt(value, 10, 64)
+			switch {
+			case err != nil:
+				return nil, false, bad
+			case n < 0:
+				return nil, false, cqlerr.New(cqlerr.Config, "Invalid CDC option: ttl must be >= 0")
+			case n > math.MaxInt32:
+				return nil, false, cqlerr.New(cqlerr.Config, "Invalid CDC option: ttl too large")
+			}
+			c.TTLSeconds = n
+		default:
+			return nil, false, cqlerr.New(cqlerr.Config, "Invalid CDC option: %s", key)
+		}
+	}
+	return c, named, nil
+}
+
+func boolean(s string) (value, ok bool) {
+	switch s {
+	case "true", "1":
+		return true, true
+	case "false", "0":
+		return false, true
+	}
+	return false, false
+}
+
+// cdcMap is a table's cdc options as ScyllaDB lists them.
+func cdcMap(c *catalog.CDC) [][2]string {
+	delta, pre := "full", "false"
+	if c.DeltaKeys {
+		delta = "keys"
+	}
+	switch c.Preimage {
+	case catalog.ImageOn:
+		pre = "true"
+	case catalog.ImageFull:
+		pre = "full"
+	}
+	return [][2]string{
+		{"delta", delta},
+		{"enabled", strconv.FormatBool(c.Enabled)},
+		{"postimage", strconv.FormatBool(c.Postimage)},
+		{"preimage", pre},
+		{"ttl", strconv.FormatInt(c.TTLSeconds, 10)},
+	}
+}
+
+// cdcExtension is the options as they stand in system_schema.tables: a count,
+// then keys and values, each with its length, all little endian
+// (ScyllaDB cdc/cdc_extension.hh).
+func cdcExtension(c *catalog.CDC) []byte {
+	m := cdcMap(c)
+	out := binary.LittleEndian.AppendUint32(nil, uint32(len(m)))
+	for _, kv := range m {
+		for _, s := range kv {
+			out = binary.LittleEndian.AppendUint32(out, uint32(len(s)))
+			out = append(out, s...)
+		}
+	}
+	return out
+}

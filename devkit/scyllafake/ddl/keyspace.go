@@ -1,0 +1,146 @@
+package ddl
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
+)
+
+const maxNameLength = 48
+
+var validName = regexp.MustCompile(`^\w+$`)
+
+func (w *change) createKeyspace(s *cql.CreateKeyspace) error {
+	name := s.Keyspace
+	switch {
+	case system.Protected(name):
+		return cqlerr.Invalidf("%s keyspace is not user-modifiable", name)
+	case !validName.MatchString(name):
+		return cqlerr.Invalidf("\"%s\" is not a valid keyspace name", name)
+	case len(name) > maxNameLength:
+		return cqlerr.Invalidf("Keyspace names shouldn't be more than %d characters long (got \"%s\")", maxNameLength, name)
+	}
+	p, err := w.keyspaceOptions(name, s.With)
+	if err != nil {
+		return err
+	}
+	if p.replication == nil {
+		return cqlerr.New(cqlerr.Config, "Missing mandatory replication strategy class")
+	}
+	if w.next.Keyspaces[name] != nil {
+		if s.IfNotExists {
+			return errNothing
+		}
+		return &cqlerr.Error{
+			Code: cqlerr.AlreadyExists, Message: "Cannot add existing keyspace \"" + name + "\"", Keyspace: name,
+		}
+	}
+	ks := &catalog.Keyspace{
+		Name:          name,
+		Replication:   p.replication,
+		DurableWrites: p.durableWrites,
+		Tables:        map[string]*catalog.Table{},
+		Types:         map[string]*cqltype.Type{},
+	}
+	if ks.Tablets, err = w.wantsTablets(p); err != nil {
+		return err
+	}
+	if ks.Tablets {
+		ks.InitialTablets = p.initialTablets
+	}
+	w.next.Keyspaces[name] = ks
+	w.owned[name] = true
+	w.putKeyspace(ks)
+	w.tell(catalog.Created, catalog.TargetKeyspace, name, "")
+	w.answer(catalog.Created, catalog.TargetKeyspace, name, "")
+	return nil
+}
+
+// wantsTablets decides whether a new keyspace uses tablets.
+func (w *change) wantsTablets(p keyspaceOptions) (bool, error) {
+	networked := p.replication["class"] == strategyPackage+"NetworkTopologyStrategy"
+	if p.tablets == nil {
+		return networked && w.c.o.Tablets, nil
+	}
+	if *p.tablets && !networked {
+		return false, cqlerr.New(cqlerr.Config, "%s doesn't support tablet replication",
+			strings.TrimPrefix(p.replication["class"], strategyPackage))
+	}
+	return *p.tablets, nil
+}
+
+func (w *change) alterKeyspace(s *cql.AlterKeyspace) error {
+	name := s.Keyspace
+	if system.Protected(name) {
+		return errProtected(name)
+	}
+	if w.next.Keyspaces[name] == nil {
+		return cqlerr.Invalidf("Can't find a keyspace %s", name)
+	}
+	p, err := w.keyspaceOptions(name, s.With)
+	if err != nil {
+		return err
+	}
+	ks := w.keyspace(name)
+	if p.tablets != nil && *p.tablets != ks.Tablets {
+		return cqlerr.Invalidf("Cannot alter replication strategy vnode/tablets flavor")
+	}
+	if p.replication != nil {
+		ks.Replication = p.replication
+	}
+	if p.initialTablets > 0 {
+		ks.InitialTablets = p.initialTablets
+	}
+	// What the statement does not name returns to its default, as on a real node.
+	ks.DurableWrites = p.durableWrites
+	w.putKeyspace(ks)
+	w.tell(catalog.Updated, catalog.TargetKeyspace, name, "")
+	w.answer(catalog.Updated, catalog.TargetKeyspace, name, "")
+	return nil
+}
+
+func (w *change) dropKeyspace(s *cql.DropKeyspace) error {
+	name := s.Keyspace
+	if system.Protected(name) {
+		return errProtected(name)
+	}
+	ks := w.next.Keyspaces[name]
+	if ks == nil {
+		if s.IfExists {
+			return errNothing
+		}
+		return cqlerr.New(cqlerr.Config, "Cannot drop non existing keyspace '%s'.", name)
+	}
+	if strings.HasPrefix(name, "system_") {
+		return cqlerr.Unsupported("DROP KEYSPACE " + name + " (it ruins a ScyllaDB node)")
+	}
+	// Views go first, then tables, each with its log.
+	names := slices.Sorted(maps.Keys(ks.Tables))
+	for _, view := range []bool{true, false} {
+		for _, n := range names {
+			if t := ks.Tables[n]; (t.Kind == catalog.View) == view {
+				w.tell(catalog.Dropped, catalog.TargetTable, name, n)
+				w.forget(t)
+				if t.CDC != nil && !view {
+					w.endStreams(t)
+				}
+			}
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(ks.Types)) {
+		w.tell(catalog.Dropped, catalog.TargetType, name, n)
+		w.removeType(name, n)
+	}
+	delete(w.next.Keyspaces, name)
+	w.removeKeyspace(name)
+	w.tell(catalog.Dropped, catalog.TargetKeyspace, name, "")
+	w.answer(catalog.Dropped, catalog.TargetKeyspace, name, "")
+	return nil
+}

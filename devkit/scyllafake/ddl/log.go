@@ -1,0 +1,84 @@
+package ddl
+
+import (
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cdc"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+)
+
+// unqualified strips the keyspace from a type's name.
+func unqualified(keyspace, name string) string { return strings.TrimPrefix(name, keyspace+".") }
+
+// syncLog makes the log of t, whose CDC is on, what it has to be now, and
+// tells of it. A new log in a keyspace with tablets gets its streams.
+func (w *change) syncLog(t *catalog.Table) error {
+	ks := w.keyspace(t.Keyspace)
+	if err := w.checkLog(ks, t); err != nil {
+		return err
+	}
+	old := w.log(t)
+	id := cdc.Ident{}
+	if old == nil {
+		id = cdc.Ident{ID: w.newID(), StoreID: w.newStoreID()}
+	}
+	log, err := cdc.LogTable(t, old, id, w.at)
+	if err != nil {
+		return err
+	}
+	ks.Tables[log.Name] = log
+	w.putTable(log)
+	if old != nil {
+		w.tell(catalog.Updated, catalog.TargetTable, t.Keyspace, log.Name)
+		return nil
+	}
+	w.tell(catalog.Created, catalog.TargetTable, t.Keyspace, log.Name)
+	if !ks.Tablets {
+		return nil
+	}
+	streams, err := w.c.o.Topology.CreateStreams(t, ks.InitialTablets)
+	if err != nil {
+		return cqlerr.Invalidf("%v", err)
+	}
+	w.streams = append(w.streams, streams)
+	return nil
+}
+
+// checkLog refuses the tables that cannot have a log.
+func (w *change) checkLog(ks *catalog.Keyspace, t *catalog.Table) error {
+	switch {
+	case t.IsCounter():
+		return cqlerr.Invalidf("Cannot create CDC log for table %s.%s. Counter support not implemented", t.Keyspace, t.Name)
+	case t.Kind == catalog.CDCLog && w.base(t) != nil:
+		return cqlerr.Invalidf("Cannot create a CDC log for a table %s.%s, because creating nested CDC logs is not allowed", t.Keyspace, t.Name)
+	case ks.Tablets && !w.c.o.Version.HasCDCOnTablets():
+		return cqlerr.Invalidf("Cannot create CDC log for a table %s.%s, because keyspace uses tablets. See issue #16317.", t.Keyspace, t.Name)
+	}
+	name := catalog.LogName(t.Name)
+	if other := ks.Tables[name]; other != nil && other.Kind != catalog.CDCLog {
+		return cqlerr.Invalidf("Cannot create CDC log table for table %s.%s because a table of name %s.%s already exists",
+			t.Keyspace, t.Name, t.Keyspace, name)
+	}
+	return nil
+}
+
+// dropLog drops the log of t, if there is one, and its streams.
+func (w *change) dropLog(t *catalog.Table) {
+	log := w.log(t)
+	if log == nil {
+		return
+	}
+	w.dropIndexViews(log)
+	w.tell(catalog.Dropped, catalog.TargetTable, log.Keyspace, log.Name)
+	w.forget(log)
+	delete(w.keyspace(t.Keyspace).Tables, log.Name)
+	w.endStreams(t)
+}
+
+// endStreams removes the stream sets of a table in a keyspace with tablets.
+func (w *change) endStreams(t *catalog.Table) {
+	if w.next.Keyspaces[t.Keyspace].Tablets {
+		w.streams = append(w.streams, w.c.o.Topology.DropStreams(t))
+	}
+}

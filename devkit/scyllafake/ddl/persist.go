@@ -1,0 +1,287 @@
+package ddl
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
+)
+
+// The private entries of the schema. Values are JSON; types are CQL text.
+const (
+	metaPrefix     = "schema/"
+	metaState      = metaPrefix + "state"
+	keyspacePrefix = metaPrefix + "keyspace/"
+	typePrefix     = metaPrefix + "type/"
+	tablePrefix    = metaPrefix + "table/"
+	dropPrefix     = metaPrefix + "drop/"
+)
+
+func keyspaceKey(name string) string    { return keyspacePrefix + name }
+func typeKey(keyspace, n string) string { return typePrefix + keyspace + "/" + n }
+func tableKey(keyspace, n string) string {
+	return tablePrefix + keyspace + "/" + n
+}
+
+func gone(key string) store.Meta { return store.Meta{Key: key} }
+
+// dropMeta notes that a table's rows are to be removed, or no longer.
+func dropMeta(storeID uint32, due bool) store.Meta {
+	m := store.Meta{Key: dropPrefix + strconv.FormatUint(uint64(storeID), 10)}
+	if due {
+		m.Value = []byte("{}")
+	}
+	return m
+}
+
+// stateRecord is the entry of the catalog itself.
+type stateRecord struct {
+	SchemaVersion uuid.UUID
+	NextStoreID   uint32
+	LastWrite     int64
+	// Release is the version whose system tables system_schema describes.
+	Release string
+}
+
+func (c *Catalog) stateMeta(version uuid.UUID) store.Meta {
+	return meta(metaState, stateRecord{
+		SchemaVersion: version, NextStoreID: c.nextStoreID, LastWrite: c.lastWrite, Release: c.o.Version.String(),
+	})
+}
+
+type keyspaceRecord struct {
+	Name           string
+	Replication    map[string]string
+	DurableWrites  bool
+	Tablets        bool
+	InitialTablets int
+}
+
+func keyspaceMeta(ks *catalog.Keyspace) store.Meta {
+	return meta(keyspaceKey(ks.Name), keyspaceRecord{
+		ks.Name, ks.Replication, ks.DurableWrites, ks.Tablets, ks.InitialTablets,
+	})
+}
+
+type fieldRecord struct{ Name, Type string }
+
+type typeRecord struct {
+	Keyspace, Name string
+	Fields         []fieldRecord
+}
+
+func typeMeta(t *cqltype.Type) store.Meta {
+	r := typeRecord{Keyspace: t.Keyspace, Name: t.Name}
+	for _, f := range t.Fields {
+		r.Fields = append(r.Fields, fieldRecord{f.Name, f.Type.String()})
+	}
+	return meta(typeKey(t.Keyspace, t.Name), r)
+}
+
+type columnRecord struct {
+	Name, Type string
+	Kind       catalog.ColumnKind
+	Desc       bool `json:",omitempty"`
+	ID         int32
+}
+
+type droppedRecord struct {
+	Name, Type string
+	Kind       catalog.ColumnKind
+	Time       int64
+}
+
+type tableRecord struct {
+	Keyspace, Name string
+	ID             uuid.UUID
+	StoreID        uint32
+	Kind           catalog.TableKind
+	Columns        []columnRecord
+	NextColumnID   int32
+	Options        catalog.Options
+	CDC            *catalog.CDC     `json:",omitempty"`
+	Dropped        []droppedRecord  `json:",omitempty"`
+	Indexes        []*catalog.Index `json:",omitempty"`
+	View           *catalog.ViewOf  `json:",omitempty"`
+}
+
+func tableMeta(t *catalog.Table) store.Meta {
+	r := tableRecord{
+		Keyspace: t.Keyspace, Name: t.Name, ID: t.ID, StoreID: t.StoreID, Kind: t.Kind,
+		NextColumnID: t.NextColumnID, Options: t.Options, CDC: t.CDC, Indexes: t.Indexes, View: t.View,
+	}
+	for _, c := range t.Columns() {
+		r.Columns = append(r.Columns, columnRecord{c.Name, c.Type.String(), c.Kind, c.Desc, c.ID})
+	}
+	for _, d := range t.Dropped {
+		r.Dropped = append(r.Dropped, droppedRecord{d.Name, d.Type.String(), d.Kind, d.DroppedTime})
+	}
+	return meta(tableKey(t.Keyspace, t.Name), r)
+}
+
+func meta(key string, v any) store.Meta {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", key, err)) // plain structs always marshal
+	}
+	return store.Meta{Key: key, Value: b}
+}
+
+func isSystem(keyspace string) bool {
+	return keyspace == "system" || strings.HasPrefix(keyspace, "system_")
+}
+
+// load builds the schema from the store's entries, finishes drops that were
+// cut short, and writes the system tables' own rows where they are missing or
+// those of another release.
+func (c *Catalog) load() error {
+	s := &catalog.Schema{Keyspaces: system.Keyspaces(c.o.Version)}
+	metas, err := c.o.Store.Metas(metaPrefix)
+	if err != nil {
+		return err
+	}
+	var state stateRecord
+	var types []typeRecord
+	var tables []tableRecord
+	var drops []uint32
+	for _, m := range metas {
+		switch {
+		case m.Key == metaState:
+			err = json.Unmarshal(m.Value, &state)
+		case strings.HasPrefix(m.Key, keyspacePrefix):
+			var r keyspaceRecord
+			if err = json.Unmarshal(m.Value, &r); err == nil {
+				addKeyspace(s, r)
+			}
+		case strings.HasPrefix(m.Key, typePrefix):
+			var r typeRecord
+			err = json.Unmarshal(m.Value, &r)
+			types = append(types, r)
+		case strings.HasPrefix(m.Key, tablePrefix):
+			var r tableRecord
+			err = json.Unmarshal(m.Value, &r)
+			tables = append(tables, r)
+		case strings.HasPrefix(m.Key, dropPrefix):
+			var id uint64
+			id, err = strconv.ParseUint(strings.TrimPrefix(m.Key, dropPrefix), 10, 32)
+			drops = append(drops, uint32(id))
+		}
+		if err != nil {
+			return fmt.Errorf("entry %s: %w", m.Key, err)
+		}
+	}
+	if err := addTypes(s, types); err != nil {
+		return err
+	}
+	for _, r := range tables {
+		if err := addTable(s, r); err != nil {
+			return fmt.Errorf("table %s.%s: %w", r.Keyspace, r.Name, err)
+		}
+	}
+	s.Version = state.SchemaVersion
+	c.nextStoreID = max(c.nextStoreID, state.NextStoreID)
+	c.lastWrite = state.LastWrite
+	c.schema.Store(s)
+	for _, id := range drops {
+		if err := c.purge(id); err != nil {
+			return err
+		}
+	}
+	if state.Release == c.o.Version.String() {
+		return nil
+	}
+	w := c.begin()
+	w.systemRows()
+	_, err = w.commit()
+	return err
+}
+
+func addKeyspace(s *catalog.Schema, r keyspaceRecord) {
+	ks := s.Keyspaces[r.Name]
+	if ks == nil {
+		ks = &catalog.Keyspace{
+			Name: r.Name, Tables: map[string]*catalog.Table{}, Types: map[string]*cqltype.Type{},
+		}
+		s.Keyspaces[r.Name] = ks
+	}
+	ks.Replication, ks.DurableWrites = r.Replication, r.DurableWrites
+	ks.Tablets, ks.InitialTablets = r.Tablets, r.InitialTablets
+}
+
+// addTypes adds user types; each is built once those it refers to are.
+func addTypes(s *catalog.Schema, records []typeRecord) error {
+	for len(records) > 0 {
+		var waiting []typeRecord
+		for _, r := range records {
+			t, err := buildType(s, r)
+			if err != nil {
+				waiting = append(waiting, r)
+				continue
+			}
+			s.Keyspaces[r.Keyspace].Types[r.Name] = t
+		}
+		if len(waiting) == len(records) {
+			_, err := buildType(s, waiting[0])
+			return fmt.Errorf("type %s.%s: %w", waiting[0].Keyspace, waiting[0].Name, err)
+		}
+		records = waiting
+	}
+	return nil
+}
+
+func buildType(s *catalog.Schema, r typeRecord) (*cqltype.Type, error) {
+	if s.Keyspaces[r.Keyspace] == nil {
+		return nil, fmt.Errorf("keyspace %s is missing", r.Keyspace)
+	}
+	var fields []cqltype.Field
+	for _, f := range r.Fields {
+		t, err := parseType(s, r.Keyspace, f.Type)
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, cqltype.Field{Name: f.Name, Type: t})
+	}
+	return cqltype.NewUDT(r.Keyspace, r.Name, fields...), nil
+}
+
+func parseType(s *catalog.Schema, keyspace, text string) (*cqltype.Type, error) {
+	return cqltype.Parse(text, func(name string) (*cqltype.Type, error) {
+		return s.Keyspaces[keyspace].Types[unqualified(keyspace, name)], nil
+	})
+}
+
+func addTable(s *catalog.Schema, r tableRecord) error {
+	ks := s.Keyspaces[r.Keyspace]
+	if ks == nil {
+		return fmt.Errorf("keyspace %s is missing", r.Keyspace)
+	}
+	t := catalog.NewTable(r.Keyspace, r.Name)
+	t.ID, t.StoreID, t.Kind = r.ID, r.StoreID, r.Kind
+	t.Options, t.CDC, t.Indexes, t.View = r.Options, r.CDC, r.Indexes, r.View
+	for _, c := range r.Columns {
+		typ, err := parseType(s, r.Keyspace, c.Type)
+		if err != nil {
+			return err
+		}
+		t.NextColumnID = c.ID // Add gives it out
+		t.Add(catalog.Column{Name: c.Name, Type: typ, Kind: c.Kind, Desc: c.Desc})
+	}
+	t.NextColumnID = r.NextColumnID
+	for _, d := range r.Dropped {
+		typ, err := parseType(s, r.Keyspace, d.Type)
+		if err != nil {
+			// A dropped column may be of a type that was dropped since.
+			typ = cqltype.TBlob
+		}
+		t.Dropped = append(t.Dropped, catalog.DroppedColumn{Name: d.Name, Type: typ, Kind: d.Kind, DroppedTime: d.Time})
+	}
+	ks.Tables[r.Name] = t
+	return nil
+}

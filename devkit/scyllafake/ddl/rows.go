@@ -1,0 +1,195 @@
+package ddl
+
+import (
+	"fmt"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
+)
+
+// The put functions write the rows of system_schema and the private entry of
+// one object, in place of those it had; the remove functions delete both.
+
+func (w *change) insert(table string, vals system.Values) {
+	w.writes = append(w.writes, system.Insert(w.next.Keyspaces["system_schema"].Tables[table], w.at, vals))
+}
+
+// erase deletes rows that older changes wrote; rows of this change stay.
+func (w *change) erase(table string, vals system.Values) {
+	w.writes = append(w.writes, system.Delete(w.next.Keyspaces["system_schema"].Tables[table], w.at-1, vals))
+}
+
+func (w *change) putKeyspace(ks *catalog.Keyspace) {
+	w.keyspaceRows(ks)
+	w.metas = append(w.metas, keyspaceMeta(ks))
+}
+
+func (w *change) keyspaceRows(ks *catalog.Keyspace) {
+	w.insert("keyspaces", system.Values{
+		"keyspace_name": ks.Name, "durable_writes": ks.DurableWrites, "replication": ks.Replication,
+	})
+	if ks.Tablets {
+		w.insert("scylla_keyspaces", system.Values{"keyspace_name": ks.Name, "initial_tablets": int32(ks.InitialTablets)})
+	}
+}
+
+func (w *change) removeKeyspace(name string) {
+	for _, t := range w.next.Keyspaces["system_schema"].Tables {
+		if t.PartitionKey[0].Name == "keyspace_name" {
+			w.erase(t.Name, system.Values{"keyspace_name": name})
+		}
+	}
+	w.metas = append(w.metas, gone(keyspaceKey(name)))
+}
+
+func (w *change) putType(t *cqltype.Type) {
+	names, types := make(system.List, len(t.Fields)), make(system.List, len(t.Fields))
+	for i, f := range t.Fields {
+		names[i], types[i] = f.Name, f.Type.String()
+	}
+	w.insert("types", system.Values{
+		"keyspace_name": t.Keyspace, "type_name": t.Name, "field_names": names, "field_types": types,
+	})
+	w.metas = append(w.metas, typeMeta(t))
+}
+
+func (w *change) removeType(keyspace, name string) {
+	w.erase("types", system.Values{"keyspace_name": keyspace, "type_name": name})
+	w.metas = append(w.metas, gone(typeKey(keyspace, name)))
+}
+
+func (w *change) putTable(t *catalog.Table) {
+	w.eraseTable(t)
+	w.tableRows(t)
+	w.metas = append(w.metas, tableMeta(t))
+}
+
+func (w *change) removeTable(t *catalog.Table) {
+	w.eraseTable(t)
+	w.metas = append(w.metas, gone(tableKey(t.Keyspace, t.Name)))
+}
+
+func (w *change) eraseTable(t *catalog.Table) {
+	key := system.Values{"keyspace_name": t.Keyspace, "table_name": t.Name}
+	for _, table := range []string{"tables", "scylla_tables", "columns", "dropped_columns", "indexes", "view_virtual_columns", "computed_columns"} {
+		w.erase(table, key)
+	}
+	if t.Kind == catalog.View {
+		w.erase("views", system.Values{"keyspace_name": t.Keyspace, "view_name": t.Name})
+	}
+}
+
+func (w *change) tableRows(t *catalog.Table) {
+	o := &t.Options
+	vals := system.Values{
+		"keyspace_name":               t.Keyspace,
+		"bloom_filter_fp_chance":      o.BloomFilterFPChance,
+		"caching":                     o.Caching,
+		"comment":                     o.Comment,
+		"compaction":                  o.Compaction,
+		"compression":                 o.Compression,
+		"crc_check_chance":            o.CRCCheckChance,
+		"dclocal_read_repair_chance":  o.DCLocalReadRepair,
+		"default_time_to_live":        o.DefaultTTL,
+		"extensions":                  extensions(t),
+		"gc_grace_seconds":            o.GCGraceSeconds,
+		"id":                          t.ID,
+		"max_index_interval":          o.MaxIndexInterval,
+		"memtable_flush_period_in_ms": o.MemtableFlushPeriod,
+		"min_index_interval":          o.MinIndexInterval,
+		"read_repair_chance":          o.ReadRepair,
+		"speculative_retry":           o.SpeculativeRetry,
+	}
+	if t.Kind == catalog.View {
+		vals["view_name"] = t.Name
+		vals["base_table_id"] = t.View.BaseID
+		vals["base_table_name"] = t.View.BaseName
+		vals["include_all_columns"] = t.View.IncludeAllColumns
+		vals["where_clause"] = t.View.WhereClause
+		w.insert("views", vals)
+	} else {
+		vals["table_name"] = t.Name
+		vals["flags"] = system.Set{[]byte("compound")}
+		w.insert("tables", vals)
+	}
+	if o.Partitioner != "" {
+		w.insert("scylla_tables", system.Values{
+			"keyspace_name": t.Keyspace, "table_name": t.Name, "partitioner": o.Partitioner,
+		})
+	}
+	for _, c := range t.Columns() {
+		w.insert("columns", columnRow(t, c, c.Type.String()))
+	}
+	if t.Kind == catalog.View {
+		for _, c := range virtualColumns(t, w.next.Keyspaces[t.Keyspace].Tables[t.View.BaseName]) {
+			w.insert("view_virtual_columns", columnRow(t, c, virtualType(c.Type)))
+		}
+	}
+	for _, d := range t.Dropped {
+		w.insert("dropped_columns", system.Values{
+			"keyspace_name": t.Keyspace, "table_name": t.Name, "column_name": d.Name,
+			// ScyllaDB writes microseconds into this column of milliseconds.
+			"dropped_time": system.Timestamp(d.DroppedTime), "type": d.Type.String(),
+		})
+	}
+	for _, ix := range t.Indexes {
+		w.insert("indexes", system.Values{
+			"keyspace_name": t.Keyspace, "table_name": t.Name, "index_name": ix.Name,
+			"kind": "COMPOSITES", "options": ix.Options,
+		})
+	}
+}
+
+func columnRow(t *catalog.Table, c *catalog.Column, typ string) system.Values {
+	return system.Values{
+		"keyspace_name": t.Keyspace, "table_name": t.Name, "column_name": c.Name,
+		"clustering_order": clusteringOrderName(c), "column_name_bytes": []byte(c.Name),
+		"kind": columnKinds[c.Kind], "position": int32(c.Position), "type": typ,
+	}
+}
+
+var columnKinds = map[catalog.ColumnKind]string{
+	catalog.PartitionKey: "partition_key",
+	catalog.Clustering:   "clustering",
+	catalog.Static:       "static",
+	catalog.Regular:      "regular",
+}
+
+func clusteringOrderName(c *catalog.Column) string {
+	switch {
+	case c.Kind != catalog.Clustering:
+		return "NONE"
+	case c.Desc:
+		return "DESC"
+	}
+	return "ASC"
+}
+
+func extensions(t *catalog.Table) map[string][]byte {
+	m := map[string][]byte{}
+	if t.CDC != nil {
+		m["cdc"] = cdcExtension(t.CDC)
+	}
+	return m
+}
+
+// systemRows writes the rows of the system keyspaces and their tables.
+func (w *change) systemRows() {
+	for _, ks := range w.next.Keyspaces {
+		if !isSystem(ks.Name) {
+			continue
+		}
+		w.keyspaceRows(ks)
+		for _, t := range ks.Tables {
+			if t.Kind != catalog.System {
+				continue
+			}
+			if t.PartitionKey == nil {
+				panic(fmt.Sprintf("system table %s.%s has no key", ks.Name, t.Name))
+			}
+			w.eraseTable(t)
+			w.tableRows(t)
+		}
+	}
+}

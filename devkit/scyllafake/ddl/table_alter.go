@@ -1,0 +1,233 @@
+package ddl
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+)
+
+func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
+	n, err := resolve(keyspace, s.Table)
+	if err != nil {
+		return err
+	}
+	old, err := w.table(n)
+	if err != nil {
+		return err
+	}
+	columns := len(s.Add) > 0 || len(s.Drop) > 0 || len(s.Rename) > 0 || s.AlterType != nil
+	switch {
+	case old.Kind == catalog.View:
+		return cqlerr.Invalidf("Cannot use ALTER TABLE on Materialized View")
+	case old.Kind == catalog.System:
+		return cqlerr.New(cqlerr.Unauthorized, "Cannot ALTER <table %s.%s>", n.Keyspace, n.Name)
+	case old.Kind == catalog.CDCLog && columns:
+		if err := w.checkAlterLog(old, s); err != nil {
+			return err
+		}
+	}
+	t := old.Clone()
+	for _, d := range s.Add {
+		if err := w.addColumn(t, d); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.Drop {
+		if err := w.dropColumn(t, name); err != nil {
+			return err
+		}
+	}
+	for _, r := range s.Rename {
+		if err := renameColumn(t, r[0], r[1]); err != nil {
+			return err
+		}
+	}
+	if s.AlterType != nil {
+		if err := w.alterColumnType(t, *s.AlterType); err != nil {
+			return err
+		}
+	}
+	if err := setOptions(t, s.With); err != nil {
+		return err
+	}
+	if err := w.checkAlterCDC(t, s.With); err != nil {
+		return err
+	}
+	if err := w.checkAlterGrace(t, s.With); err != nil {
+		return err
+	}
+	return w.replace(t, s)
+}
+
+// replace puts an altered table in the schema, brings its log up to date and
+// tells of all that changed, in ScyllaDB's order: tables created, tables
+// altered, views altered. Views change with the columns of their table only.
+func (w *change) replace(t *catalog.Table, s *cql.AlterTable) error {
+	w.keyspace(t.Keyspace).Tables[t.Name] = t
+	w.putTable(t)
+	logged := t.CDC != nil && t.CDC.Enabled
+	newLog := logged && w.log(t) == nil
+	if newLog {
+		if err := w.syncLog(t); err != nil {
+			return err
+		}
+	}
+	w.tell(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
+	w.answer(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
+	if logged && !newLog {
+		if err := w.syncLog(t); err != nil {
+			return err
+		}
+	}
+	return w.alterViews(t, s)
+}
+
+// checkAlterLog refuses changes of a log's columns that later releases refuse,
+// and the one that kills a node of earlier ones.
+func (w *change) checkAlterLog(log *catalog.Table, s *cql.AlterTable) error {
+	if w.c.o.Version.AtLeast(2025, 1) {
+		return cqlerr.Invalidf("You cannot modify the set of columns of a CDC log table directly. Modify the base table instead.")
+	}
+	if len(s.Add) == 0 {
+		return cqlerr.Unsupported(fmt.Sprintf("this change of the CDC log %s.%s (it kills a ScyllaDB node)", log.Keyspace, log.Name))
+	}
+	return nil
+}
+
+// checkAlterCDC checks a new cdc map of an existing table.
+func (w *change) checkAlterCDC(t *catalog.Table, with []cql.Property) error {
+	for _, prop := range with {
+		if prop.Name != "cdc" {
+			continue
+		}
+		_, named, err := readCDC(prop)
+		if err != nil {
+			return err
+		}
+		if !named {
+			return cqlerr.Invalidf("Altering CDC options requires specyfing \"enabled\" flag")
+		}
+		if t.CDC.Enabled {
+			return w.checkLog(w.next.Keyspaces[t.Keyspace], t)
+		}
+	}
+	return nil
+}
+
+func (w *change) addColumn(t *catalog.Table, d cql.ColumnDef) error {
+	if t.ByName[d.Name] != nil {
+		return cqlerr.Invalidf("Invalid column name %s because it conflicts with an existing column", d.Name)
+	}
+	typ, err := w.columnType(t.Keyspace, d)
+	if err != nil {
+		return err
+	}
+	if typ.Kind == cqltype.Counter {
+		return cqlerr.New(cqlerr.Config, "Cannot add a counter column (%s) in a non counter column family", d.Name)
+	}
+	kind := catalog.Regular
+	if d.Static {
+		if len(t.Clustering) == 0 {
+			return cqlerr.Invalidf("Static columns are only useful (and thus allowed) if the table has at least one clustering column")
+		}
+		kind = catalog.Static
+	}
+	for _, was := range t.Dropped {
+		if was.Name != d.Name {
+			continue
+		}
+		if typ.IsCollection() && typ.IsMultiCell() && was.Type.IsCollection() && was.Type.IsMultiCell() && !was.Type.Equal(typ) {
+			return cqlerr.Invalidf("Cannot add a collection with the name %s because a collection with the same name and a different type has already been used in the past", d.Name)
+		}
+		if w.c.o.Version.AtLeast(2025, 1) && t.CDC != nil && t.CDC.Enabled && w.at-was.DroppedTime < 5_000_000 {
+			return cqlerr.Invalidf("Cannot add column %s because a column with the same name was dropped too recently. Please retry in a few seconds", d.Name)
+		}
+	}
+	t.Add(catalog.Column{Name: d.Name, Type: typ, Kind: kind})
+	return nil
+}
+
+func (w *change) dropColumn(t *catalog.Table, name string) error {
+	c := t.ByName[name]
+	switch {
+	case c == nil:
+		return cqlerr.Invalidf("Column %s was not found in table %s", name, t.Name)
+	case c.Kind == catalog.PartitionKey || c.Kind == catalog.Clustering:
+		return cqlerr.Invalidf("Cannot drop PRIMARY KEY part %s", name)
+	}
+	if err := w.checkDropColumn(t, c); err != nil {
+		return err
+	}
+	t.Remove(name)
+	t.Dropped = slices.DeleteFunc(t.Dropped, func(d catalog.DroppedColumn) bool { return d.Name == name })
+	t.Dropped = append(t.Dropped, catalog.DroppedColumn{Name: name, Type: c.Type, Kind: c.Kind, DroppedTime: w.at})
+	return nil
+}
+
+func renameColumn(t *catalog.Table, from, to string) error {
+	c := t.ByName[from]
+	switch {
+	case c == nil:
+		return cqlerr.Invalidf("Cannot rename unknown column %s in table %s", from, t.Name)
+	case t.ByName[to] != nil:
+		return cqlerr.Invalidf("Cannot rename column %s to %s in table %s; another column of that name already exist", from, to, t.Name)
+	case c.Kind != catalog.PartitionKey && c.Kind != catalog.Clustering:
+		return cqlerr.Invalidf("Cannot rename non PRIMARY KEY part %s", from)
+	}
+	if slices.ContainsFunc(t.Indexes, func(ix *catalog.Index) bool { return ix.Target == from }) {
+		return cqlerr.Unsupported("RENAME of an indexed column")
+	}
+	delete(t.ByName, from)
+	c.Name = to
+	t.ByName[to] = c
+	return nil
+}
+
+func (w *change) alterColumnType(t *catalog.Table, d cql.ColumnDef) error {
+	c := t.ByName[d.Name]
+	if c == nil {
+		return cqlerr.Invalidf("Column %s was not found in table %s", d.Name, t.Name)
+	}
+	typ, err := w.columnType(t.Keyspace, d)
+	if err != nil {
+		return err
+	}
+	if !c.Type.Equal(typ) && (c.Kind == catalog.PartitionKey || c.Kind == catalog.Clustering) && !sameOrder(c.Type, typ) ||
+		!valueCompatible(c.Type, typ) {
+		return cqlerr.New(cqlerr.Config, "Cannot change %s from type %s to type %s: types are incompatible.", d.Name, c.Type, typ)
+	}
+	c.Type = typ
+	return nil
+}
+
+// valueCompatible reports whether every value of type was is a value of type is.
+func valueCompatible(was, is *cqltype.Type) bool {
+	if was.Equal(is) {
+		return true
+	}
+	if was.IsMultiCell() || is.IsMultiCell() || was.Kind == cqltype.Counter {
+		return false
+	}
+	switch is.Kind {
+	case cqltype.Blob:
+		return true
+	case cqltype.Varchar:
+		return was.Kind == cqltype.ASCII
+	case cqltype.Varint:
+		return was.Kind == cqltype.Int || was.Kind == cqltype.BigInt
+	case cqltype.UUID:
+		return was.Kind == cqltype.TimeUUID
+	}
+	return false
+}
+
+// sameOrder reports whether a key column may change so without its rows
+// changing places.
+func sameOrder(was, is *cqltype.Type) bool {
+	return is.Kind == cqltype.Varchar && was.Kind == cqltype.ASCII ||
+		is.Kind == cqltype.Blob && (was.Kind == cqltype.ASCII || was.Kind == cqltype.Varchar)
+}

@@ -1,0 +1,224 @@
+package scyllafake
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/ddl"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/wire"
+)
+
+// run executes a QUERY, PREPARE, EXECUTE or BATCH and answers it, unless it
+// returns an error.
+func (c *conn) run(req request) error {
+	switch req.header.Opcode {
+	case wire.OpQuery:
+		q, err := wire.ReadQuery(req.header, req.body)
+		if err != nil {
+			return err
+		}
+		st, err := c.s.parse(c.currentKeyspace(), c.node.ask(q.Text))
+		if err != nil {
+			return err
+		}
+		return c.perform(req, st, q.Options)
+	case wire.OpPrepare:
+		text, err := wire.ReadPrepare(req.header, req.body)
+		if err != nil {
+			return err
+		}
+		return c.prepare(req, text)
+	case wire.OpExecute:
+		x, err := wire.ReadExecute(req.header, req.body)
+		if err != nil {
+			return err
+		}
+		st, err := c.s.statements.get(x.ID, c.s.catalog.Schema())
+		if err != nil {
+			return err
+		}
+		return c.perform(req, st, x.Options)
+	default:
+		return c.batch(req)
+	}
+}
+
+// parse reads and plans a text, or finds it in the cache of texts.
+func (s *Server) parse(keyspace, text string) (*statement, error) {
+	id := idOf(keyspace, text)
+	schema := s.catalog.Schema()
+	if st := s.statements.text(id, schema); st != nil {
+		return st, nil
+	}
+	parsed, err := cql.Parse(text)
+	if err != nil {
+		return nil, cqlerr.New(cqlerr.Syntax, "%v", err)
+	}
+	st := &statement{id: id, keyspace: keyspace, parsed: parsed, schema: schema}
+	switch p := parsed.(type) {
+	case *cql.Select, *cql.Insert, *cql.Update, *cql.Delete, *cql.Batch:
+		if st.plan, err = s.engine.Plan(keyspace, parsed); err != nil {
+			return nil, err
+		}
+		st.columns = wire.AppendColumns([]byte{}, st.plan.Result)
+		s.statements.putText(st)
+	case *cql.Unsupported:
+		return nil, cqlerr.Unsupported(p.What)
+	}
+	return st, nil
+}
+
+// prepare answers PREPARE. Schema statements are prepared without a look at
+// the names in them.
+func (c *conn) prepare(req request, text string) error {
+	st, err := c.s.parse(c.currentKeyspace(), c.node.ask(text))
+	if err != nil {
+		return err
+	}
+	c.s.statements.put(st)
+	prefix := c.prefix(req, nil)
+	c.answer(req, wire.OpResult, prefix.flags, func(b []byte) []byte {
+		return wire.AppendPrepared(prefix.append(b), req.header.Version, st.id[:], st.plan, c.lwtMark.Load())
+	})
+	return nil
+}
+
+// perform executes a statement and answers.
+func (c *conn) perform(req request, st *statement, o wire.Options) error {
+	if st.plan == nil {
+		return c.performSchema(req, st)
+	}
+	o.ServerTimestamp = c.timestamp
+	res, err := c.s.engine.Execute(c.s.ctx, st.plan, o.Params)
+	if err != nil {
+		return err
+	}
+	c.answerResult(req, res, func() []byte {
+		if o.SkipMetadata {
+			return nil
+		}
+		return st.resultColumns(res)
+	})
+	return nil
+}
+
+// answerResult sends the result of a data statement.
+func (c *conn) answerResult(req request, res *engine.Result, columns func() []byte) {
+	prefix := c.prefix(req, res.Warnings)
+	c.answer(req, wire.OpResult, prefix.flags, func(b []byte) []byte {
+		b = prefix.append(b)
+		if res.Columns == nil {
+			return wire.AppendVoid(b)
+		}
+		return wire.AppendRows(b, res, columns())
+	})
+}
+
+// performSchema executes USE and schema statements.
+func (c *conn) performSchema(req request, st *statement) error {
+	prefix := c.prefix(req, nil)
+	if use, ok := st.parsed.(*cql.Use); ok {
+		if c.s.catalog.Schema().Keyspaces[use.Keyspace] == nil {
+			return cqlerr.Invalidf("Keyspace '%s' does not exist", use.Keyspace)
+		}
+		c.keyspace.Store(&use.Keyspace)
+		c.answer(req, wire.OpResult, prefix.flags, func(b []byte) []byte {
+			return wire.AppendSetKeyspace(prefix.append(b), use.Keyspace)
+		})
+		return nil
+	}
+	if !ddl.Is(st.parsed) {
+		return cqlerr.Unsupported("this statement")
+	}
+	// One at a time up to the events, so that all clients see the events of two
+	// statements in the same order.
+	c.s.ddl.Lock()
+	res, err := c.s.catalog.Execute(st.keyspace, st.parsed)
+	if err == nil && len(c.s.nodes) > 0 {
+		err = c.s.writeNodes(c.s.now()) // all nodes have the new schema version
+	}
+	if err == nil && len(res.Events) > 0 {
+		c.s.statements.prune(c.s.catalog.Schema())
+		c.s.publish(res.Events)
+	}
+	c.s.ddl.Unlock()
+	if err != nil {
+		return err
+	}
+	c.answer(req, wire.OpResult, prefix.flags, func(b []byte) []byte {
+		b = prefix.append(b)
+		if res.Change == nil {
+			return wire.AppendVoid(b)
+		}
+		return wire.AppendSchemaResult(b, *res.Change)
+	})
+	return nil
+}
+
+// batch executes a BATCH and answers.
+func (c *conn) batch(req request) error {
+	bt, err := wire.ReadBatch(req.header, req.body)
+	if err != nil {
+		return err
+	}
+	schema := c.s.catalog.Schema()
+	items := make([]engine.BatchItem, len(bt.Items))
+	for i, it := range bt.Items {
+		var st *statement
+		if it.ID != nil {
+			st, err = c.s.statements.get(it.ID, schema)
+		} else {
+			st, err = c.s.parse(c.currentKeyspace(), it.Text)
+		}
+		if err != nil {
+			return err
+		}
+		if st.plan == nil {
+			return engine.ErrNotBatchable
+		}
+		items[i] = engine.BatchItem{Plan: st.plan, Values: it.Values}
+	}
+	bt.Options.ServerTimestamp = c.timestamp
+	res, err := c.s.engine.ExecuteBatch(c.s.ctx, cql.BatchKind(bt.Kind), items, bt.Options.Params)
+	if err != nil {
+		return err
+	}
+	c.answerResult(req, res, func() []byte {
+		if bt.Options.SkipMetadata {
+			return nil
+		}
+		return wire.AppendColumns([]byte{}, res.Columns)
+	})
+	return nil
+}
+
+// prefix is what stands before a response's own body.
+type prefix struct {
+	flags    byte
+	tracing  uuid.UUID
+	warnings []string
+}
+
+func (c *conn) prefix(req request, warnings []string) prefix {
+	p := prefix{warnings: warnings}
+	if req.header.Flags&wire.FlagTracing != 0 {
+		p.flags |= wire.FlagTracing
+		p.tracing = uuid.Must(uuid.NewUUID())
+	}
+	if len(warnings) > 0 && req.header.Version >= 4 {
+		p.flags |= wire.FlagWarning
+	}
+	return p
+}
+
+func (p prefix) append(b []byte) []byte {
+	if p.flags&wire.FlagTracing != 0 {
+		b = append(b, p.tracing[:]...)
+	}
+	if p.flags&wire.FlagWarning != 0 {
+		b = wire.AppendStringList(b, p.warnings)
+	}
+	return b
+}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+)
+
+// gregorianTicks is the number of 100 ns between 1582-10-15, where the time of
+// a version 1 uuid begins, and 1970.
+const gregorianTicks = 0x01b21dd213814000
+
+// listEpoch is 2010-01-01 in microseconds. The key of a prepended list element
+// lies as far before it as now lies after it, so that a later prepend sorts first.
+const listEpoch = 1262304000000000
+
+// clock gives times and the ids made of them. Timestamps and uuids never
+// repeat and never go back, even if the wall clock does.
+type clock struct {
+	wall func() time.Time
+	node uint64 // low eight bytes of the node's uuids
+
+	mu    sync.Mutex
+	ticks uint64 // last uuid time, 100 ns since 1582
+	micro int64  // last timestamp or list time
+}
+
+func newClock(wall func() time.Time) *clock {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[0] = b[0]&0x3f | 0x80
+	b[2] |= 1 // a random node id is a multicast address
+	return &clock{wall: wall, node: binary.BigEndian.Uint64(b[:])}
+}
+
+func (c *clock) now() time.Time { return c.wall() }
+
+// micros is the time in microseconds, greater than every one given before.
+func (c *clock) micros() int64 {
+	now := c.wall().UnixMicro()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.micro = max(now, c.micro+1)
+	return c.micro
+}
+
+// timeUUID is a new version 1 uuid, as now() gives it.
+func (c *clock) timeUUID() [16]byte {
+	ticks := uint64(c.wall().UnixNano()/100) + gregorianTicks
+	c.mu.Lock()
+	ticks = max(ticks, c.ticks+1)
+	c.ticks = ticks
+	c.mu.Unlock()
+	return uuidAt(ticks, c.node)
+}
+
+func uuidAt(ticks, low uint64) (u [16]byte) {
+	binary.BigEndian.PutUint32(u[0:], uint32(ticks))
+	binary.BigEndian.PutUint16(u[4:], uint16(ticks>>32))
+	binary.BigEndian.PutUint16(u[6:], uint16(ticks>>48)&0x0fff|0x1000)
+	binary.BigEndian.PutUint64(u[8:], low)
+	return u
+}
+
+// The clock sequences that list elements of one operation are numbered with.
+const maxListSeq = 0x3fff
+
+// listSeq is the low half of a list key. A timeuuid compares these bytes as
+// signed ones, hence the flipped sign bits.
+func (c *clock) listSeq(seq uint64) uint64 {
+	return (seq^0x8080)<<48 | c.node&0xffffffffffff
+}
+
+// appendKeys gives the keys of n elements put at the end of a list.
+func (c *clock) appendKeys(n int) [][16]byte {
+	keys := make([][16]byte, n)
+	var at int64
+	for i := range keys {
+		seq := uint64(i % (maxListSeq + 1))
+		if seq == 0 {
+			at = c.micros()
+		}
+		keys[i] = cqltype.TimeUUIDAt(at, c.listSeq(seq))
+	}
+	return keys
+}
+
+// prependKeys gives the keys of n elements put before a list, in list order.
+func (c *clock) prependKeys(n int) [][16]byte {
+	keys := make([][16]byte, n)
+	var at int64
+	for i := range keys {
+		seq := uint64(i % (maxListSeq + 1))
+		if seq == 0 {
+			at = 2*listEpoch - c.micros()
+		}
+		keys[n-1-i] = cqltype.TimeUUIDAt(at, c.listSeq(maxListSeq-seq))
+	}
+	return keys
+}

@@ -1,0 +1,76 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+)
+
+func TestCollections(t *testing.T) {
+	t.Parallel()
+	n := setup(t, "CREATE TYPE u (x int, y text)",
+		"CREATE TABLE col (k int PRIMARY KEY, l list<int>, se set<text>, m map<text, int>, n u, f frozen<u>, tu tuple<int, text>, fm frozen<map<text, int>>)")
+	n.play(
+		step{"UPDATE col SET l = l + [1, 2] WHERE k = 1", ""},
+		step{"UPDATE col SET l = [0] + l WHERE k = 1", ""},
+		step{"UPDATE col SET l = [-2, -1] + l WHERE k = 1", ""},
+		step{"SELECT l FROM col WHERE k = 1", "[-2, -1, 0, 1, 2]"},
+		step{"UPDATE col SET l[1] = 9 WHERE k = 1", ""},
+		step{"UPDATE col SET l[7] = 9 WHERE k = 1", "2200 List index 7 out of bound, list has size 5"},
+		step{"UPDATE col SET l[-1] = 9 WHERE k = 1", "2200 List index -1 out of bound, list has size 5"},
+		step{"UPDATE col SET l[0] = 9 WHERE k = 2", "2200 Attempted to set an element on a list which is null"},
+		step{"DELETE l[0] FROM col WHERE k = 2", "2200 Attempted to delete an element from a list which is null"},
+		step{"UPDATE col SET l = l - [9, 2] WHERE k = 1", ""},
+		step{"DELETE l[0] FROM col WHERE k = 1", ""},
+		step{"SELECT l FROM col WHERE k = 1", "[0, 1]"},
+		step{"UPDATE col SET m['a'] = 1, m['b'] = 2, se = se + {'x', 'y'} WHERE k = 1", ""},
+		step{"DELETE m['a'], se['y'] FROM col WHERE k = 1", ""},
+		step{"UPDATE col SET se = se - {'x'}, m = m + {'c': 3}, m['d'] = null WHERE k = 1", ""},
+		step{"SELECT l, se, m FROM col WHERE k = 1", "[0, 1] null {'b': 2, 'c': 3}"},
+		step{"UPDATE col SET m = m - {'b', 'c'} WHERE k = 1", ""},
+		step{"SELECT m FROM col WHERE k = 1", "null"},
+		step{"UPDATE col SET l = [], m = {}, se = {} WHERE k = 1", ""},
+		step{"SELECT * FROM col", "none"},
+		step{"INSERT INTO col (k, l, se, m, n, f, tu, fm) VALUES (3, [1, 1], {'b', 'a', 'b'}, {'b': 1, 'a': 2}, {x: 1, y: 'q'}, {y: 'only'}, (1, 'x'), {'z': 1, 'y': 2})", ""},
+		step{"SELECT * FROM col", "3 {x: null, y: 'only'} {'y': 2, 'z': 1} [1, 1] {'a': 2, 'b': 1} {x: 1, y: 'q'} {'a', 'b'} (1, 'x')"},
+		step{"SELECT n.y, f.y FROM col", "'q' 'only'"},
+		step{"UPDATE col SET n.x = null WHERE k = 3", ""},
+		step{"SELECT n FROM col", "{x: null, y: 'q'}"},
+		step{"UPDATE col SET n = {x: 5} WHERE k = 3", ""},
+		step{"SELECT n FROM col", "{x: 5, y: null}"},
+		step{"INSERT INTO col (k, l) VALUES (3, [7])", ""},
+		step{"SELECT l FROM col", "[7]"},
+		step{"UPDATE col SET f.x = 1 WHERE k = 3", "2200 Invalid operation (f.x = 1) for frozen UDT column f"},
+		step{"UPDATE col SET fm['a'] = 1 WHERE k = 3", "2200 Invalid operation (fm['a'] = 1) for frozen collection column fm"},
+		step{"UPDATE col SET n.z = 1 WHERE k = 3", "2200 UDT column n does not have a field named z"},
+		step{"INSERT INTO col (k, n) VALUES (4, {z: 1})", "2200 Unknown field 'z' in value of user defined type u"},
+		step{"SELECT WRITETIME(l) FROM col", "2200 Cannot use selection function writeTime on collections"},
+	)
+}
+
+func TestCollections_Bound(t *testing.T) {
+	t.Parallel()
+	n := setup(t, "CREATE TABLE col (k int PRIMARY KEY, l list<int>, se set<text>, m map<text, int>)")
+	set := cqltype.BuildCollection([]byte("b"), []byte("a"), []byte("b"))
+	for _, c := range []struct {
+		cql   string
+		value engine.Value
+		want  string
+	}{
+		{"INSERT INTO col (k, se) VALUES (1, ?)", engine.Value{Bytes: set}, ""},
+		{"UPDATE col SET m[?] = 1 WHERE k = 1", nullValue, "2200 Invalid null map key"},
+		{"UPDATE col SET m[?] = 1 WHERE k = 1", textValue("x"), ""},
+		{"UPDATE col SET se = se + ? WHERE k = 1", unsetValue, ""},
+		{"UPDATE col SET se = se + ? WHERE k = 1", nullValue, ""},
+		{"UPDATE col SET se = ? WHERE k = 1", unsetValue, ""},
+		{"UPDATE col SET se = {?} WHERE k = 1", unsetValue, "2200 unset value is not supported inside collections"},
+		{"UPDATE col SET se = {?} WHERE k = 1", nullValue, "2200 null is not supported inside collections"},
+		{"INSERT INTO col (k, l) VALUES (1, ?)", engine.Value{Bytes: cqltype.BuildCollection(nil)}, "2200 null is not supported inside collections"},
+	} {
+		if got := n.answer(c.cql, c.value); got != c.want {
+			t.Errorf("%s with %v: %q, want %q", c.cql, c.value, got, c.want)
+		}
+	}
+	n.play(step{"SELECT * FROM col", "1 null {'x': 1} {'a', 'b'}"})
+}

@@ -1,0 +1,266 @@
+package engine
+
+import (
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// conditions are a compiled IF clause.
+type conditions struct {
+	table             *catalog.Table
+	exists, notExists bool
+	list              []condition
+	// static and regular say what the clause looks at. An existence check of a
+	// statement without clustering key looks at the static row.
+	static, regular bool
+}
+
+// onlyStatic reports whether the clause looks at nothing but the static row.
+func (c *conditions) onlyStatic() bool { return c.static && !c.regular }
+
+// condition is one relation of an IF clause.
+type condition struct {
+	op    cql.Op
+	col   *catalog.Column
+	elem  term // of c[elem]
+	value term
+	in    []term
+	list  term // of "IN ?"
+}
+
+// conditions compiles IF of a statement whose WHERE is compiled.
+func (p *planner) conditions(m *modifyPlan, c *cql.Cond) (*conditions, error) {
+	out := &conditions{table: p.table, exists: c.Exists, notExists: c.NotExists}
+	if c.Exists || c.NotExists {
+		out.static = len(p.table.Statics) > 0 && !m.rest.restrictsRows()
+		out.regular = !out.static
+		return out, nil
+	}
+	for i := range c.Columns {
+		cond, err := p.condition(&c.Columns[i])
+		if err != nil {
+			return nil, err
+		}
+		if cond.col.Kind == catalog.Static {
+			out.static = true
+		} else {
+			out.regular = true
+		}
+		out.list = append(out.list, cond)
+	}
+	return out, nil
+}
+
+func (p *planner) condition(r *cql.Relation) (condition, error) {
+	c, err := p.column(r.Columns[0])
+	if err != nil {
+		return condition{}, err
+	}
+	if c.Kind <= catalog.Clustering {
+		return condition{}, cqlerr.Invalidf("PRIMARY KEY column '%s' cannot have IF conditions", c.Name)
+	}
+	out := condition{op: r.Op, col: c}
+	spec := p.columnSpec(c)
+	switch {
+	case r.Elem != nil && !c.Type.IsCollection():
+		return out, cqlerr.Invalidf("Invalid element access syntax for non-collection column %s", c.Name)
+	case r.Elem != nil && c.Type.Kind == cqltype.Set:
+		return out, cqlerr.Invalidf("Invalid element access syntax for set column %s", c.Name)
+	case r.Elem != nil:
+		if out.elem, err = p.elementTerm(c, r.Elem); err != nil {
+			return out, err
+		}
+		spec = p.spec("value("+c.Name+")", c.Type.Elem)
+	case r.Field != "":
+		return out, cqlerr.Unsupported("a condition on a field of a user-defined type")
+	}
+	switch r.Op {
+	case cql.OpContains, cql.OpContainsKey, cql.OpIsNotNull:
+		return out, cqlerr.Unsupported(opTexts[r.Op] + " in an IF clause")
+	case cql.OpLike:
+		if spec.Type.Kind != cqltype.Varchar && spec.Type.Kind != cqltype.ASCII {
+			return out, cqlerr.Invalidf("LIKE is allowed only on string types, which %s is not", c.Name)
+		}
+	case cql.OpLT, cql.OpLE, cql.OpGT, cql.OpGE:
+		if spec.Type.Kind == cqltype.Duration {
+			return out, cqlerr.Invalidf("Slice conditions are not supported on durations")
+		}
+	case cql.OpIn:
+		if r.Value != nil {
+			out.list, err = p.term(r.Value, p.spec("in("+spec.Name+")", cqltype.NewList(spec.Type.Freeze())), nil)
+			return out, err
+		}
+		for _, t := range r.In {
+			v, err := p.term(t, spec, nil)
+			if err != nil {
+				return out, err
+			}
+			out.in = append(out.in, v)
+		}
+		return out, nil
+	}
+	out.value, err = p.term(r.Value, spec, nil)
+	return out, err
+}
+
+// columns are the columns whose values the answer shows; all for an existence check.
+func (c *conditions) columns() map[*catalog.Column]bool {
+	out := map[*catalog.Column]bool{}
+	if c.exists || c.notExists {
+		for _, col := range c.table.Columns() {
+			out[col] = true
+		}
+	}
+	for i := range c.list {
+		out[c.list[i].col] = true
+	}
+	return out
+}
+
+// conditionColumns is the answer's metadata: [applied], then the shown
+// columns in table order, with the key before them if keys is set.
+func conditionColumns(t *catalog.Table, shown map[*catalog.Column]bool, keys bool) []ColumnSpec {
+	spec := ColumnSpec{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: cqltype.TBoolean}
+	out := []ColumnSpec{spec}
+	for _, c := range t.Columns() {
+		if shown[c] || keys && c.Kind <= catalog.Clustering {
+			spec.Name, spec.Type = c.Name, c.Type
+			out = append(out, spec)
+		}
+	}
+	return out
+}
+
+// hold reports whether the clause is satisfied. found says whether there is a
+// row to look at; v is empty if there is none.
+func (c *conditions) hold(x *evalCtx, v *rowView, found bool) (bool, error) {
+	// A partition without static content does not exist for a statement
+	// that knows the static row only.
+	exists := found && (!c.onlyStatic() || v.static != nil)
+	switch {
+	case c.exists:
+		return exists, nil
+	case c.notExists:
+		return !exists, nil
+	}
+	for i := range c.list {
+		ok, err := c.list[i].holds(x, v)
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func conditionValue(x *evalCtx, t term) ([]byte, error) {
+	v, err := t.eval(x)
+	if err == nil && v.Unset {
+		err = cqlerr.Invalidf("Invalid 'unset' value in condition")
+	}
+	return v.Bytes, err
+}
+
+// holds compares what the row has with what the condition wants. Null equals
+// null, and orders with nothing.
+func (c *condition) holds(x *evalCtx, v *rowView) (bool, error) {
+	have, typ, err := c.have(x, v)
+	if err != nil {
+		return false, err
+	}
+	if c.op != cql.OpIn {
+		want, err := conditionValue(x, c.value)
+		if err != nil {
+			return false, err
+		}
+		return compareCondition(c.op, typ, have, emptyIsNull(c.col, typ, want))
+	}
+	if c.list != nil {
+		list, err := conditionValue(x, c.list)
+		if err != nil {
+			return false, err
+		}
+		for e := range cqltype.Elements(list) {
+			if ok, _ := compareCondition(cql.OpEQ, typ, have, e); ok {
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+	for _, t := range c.in {
+		want, err := conditionValue(x, t)
+		if err != nil {
+			return false, err
+		}
+		if ok, _ := compareCondition(cql.OpEQ, typ, have, emptyIsNull(c.col, typ, want)); ok {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// emptyIsNull maps an empty collection to null where the column cannot tell
+// them apart.
+func emptyIsNull(col *catalog.Column, typ *cqltype.Type, v []byte) []byte {
+	if typ == col.Type && col.Type.IsMultiCell() && col.Type.IsCollection() && cqltype.Count(v) == 0 {
+		return nil
+	}
+	return v
+}
+
+func compareCondition(op cql.Op, typ *cqltype.Type, have, want []byte) (bool, error) {
+	if want == nil {
+		switch op {
+		case cql.OpEQ:
+			return have == nil, nil
+		case cql.OpNE:
+			return have != nil, nil
+		}
+		return false, cqlerr.Invalidf("Invalid comparison with null for operator \"%s\"", opTexts[op])
+	}
+	if have == nil {
+		return op == cql.OpNE, nil
+	}
+	if op == cql.OpLike {
+		return like(have, want), nil
+	}
+	return satisfies(op, typ.Compare(have, want)), nil
+}
+
+// have is the row's side of the condition and its type.
+func (c *condition) have(x *evalCtx, v *rowView) ([]byte, *cqltype.Type, error) {
+	whole := v.value(c.col)
+	if c.elem == nil {
+		return whole, c.col.Type, nil
+	}
+	key, err := conditionValue(x, c.elem)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.col.Type.Kind == cqltype.Map {
+		if key == nil {
+			return nil, nil, cqlerr.Invalidf("Invalid null value for map element access")
+		}
+		return mapValue(c.col.Type, whole, key), c.col.Type.Elem, nil
+	}
+	n, ok := cqltype.TInt.DecodeInt(key)
+	if !ok {
+		return nil, nil, cqlerr.Invalidf("Invalid null value for list element access")
+	}
+	i := int64(0)
+	for e := range cqltype.Elements(whole) {
+		if i == n {
+			return e, c.col.Type.Elem, nil
+		}
+		i++
+	}
+	return nil, c.col.Type.Elem, nil
+}
+
+// look makes v the view of a static row and a row, either of which may be nil.
+func (v *rowView) look(static, row *store.Row) {
+	v.static = static
+	v.setRow(row)
+}

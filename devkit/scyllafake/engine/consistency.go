@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+)
+
+var levelNames = map[Consistency]string{
+	Any: "ANY", One: "ONE", Two: "TWO", Three: "THREE", Quorum: "QUORUM", All: "ALL",
+	LocalQuorum: "LOCAL_QUORUM", EachQuorum: "EACH_QUORUM", Serial: "SERIAL", LocalSerial: "LOCAL_SERIAL", LocalOne: "LOCAL_ONE",
+}
+
+// String is the level's name in CQL.
+func (c Consistency) String() string { return levelNames[c] }
+
+func (c Consistency) serial() bool { return c == Serial || c == LocalSerial }
+
+// replicas is the replication factor of a keyspace, in all and in the node's
+// own data centre.
+func (e *Engine) replicas(keyspace string) (total, local int) {
+	ks := e.schema().Keyspaces[keyspace]
+	if ks == nil {
+		return 1, 1
+	}
+	class := ks.Replication["class"]
+	factor := func(s string) int {
+		n, _ := strconv.Atoi(strings.TrimSpace(s))
+		return n
+	}
+	switch class[strings.LastIndexByte(class, '.')+1:] {
+	case "SimpleStrategy":
+		n := factor(ks.Replication["replication_factor"])
+		return n, n
+	case "NetworkTopologyStrategy":
+		for dc, n := range ks.Replication {
+			if dc != "class" && dc != "replication_factor" {
+				total += factor(n)
+			}
+		}
+		return total, factor(ks.Replication[e.dc])
+	}
+	return 1, 1 // LocalStrategy, EverywhereStrategy
+}
+
+// available is nil if the nodes that are alive can serve the keyspace at a level,
+// else the *cqlerr.Error with code Unavailable.
+func (e *Engine) available(keyspace string, cl Consistency) error {
+	total, local := e.replicas(keyspace)
+	alive := min(total, e.alive())
+	if total > 0 && local == 0 {
+		alive = 0 // the nodes hold none
+	}
+	required := 1
+	switch cl {
+	case Two:
+		required = 2
+	case Three:
+		required = 3
+	case Quorum, EachQuorum, Serial:
+		required = total/2 + 1
+	case LocalQuorum, LocalSerial:
+		required = local/2 + 1
+	case All:
+		required = total
+	}
+	if alive >= required {
+		return nil
+	}
+	return &cqlerr.Error{
+		Code:        cqlerr.Unavailable,
+		Message:     "Cannot achieve consistency level for cl " + cl.String() + ". Requires " + itoa(required) + ", alive " + itoa(alive),
+		Consistency: uint16(cl), BlockFor: int32(required), Received: int32(alive),
+	}
+}
+
+// checkRead refuses levels that a read may not have or cannot reach.
+func (e *Engine) checkRead(t *catalog.Table, cl Consistency) error {
+	if cl == Any || cl == EachQuorum {
+		return cqlerr.Invalidf("%s ConsistencyLevel is only supported for writes", cl)
+	}
+	return e.available(t.Keyspace, cl)
+}
+
+// checkSerial refuses a serial read of anything but one partition.
+func (s *selection) checkSerial() error {
+	if s.x.params.Consistency.serial() && (!s.src.byKey || len(s.src.keys) != 1) {
+		return cqlerr.Invalidf("SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time")
+	}
+	return nil
+}
+
+// casTimeout is what a client gets whose conditional write was decided but
+// could not be carried out at the level it asked for.
+func casTimeout(t *catalog.Table, cl Consistency, unavailable error) error {
+	u := unavailable.(*cqlerr.Error)
+	return &cqlerr.Error{
+		Code: cqlerr.WriteTimeout,
+		Message: "Operation timed out for " + t.Keyspace + "." + t.Name + " - received only " + itoa(int(u.Received)) +
+			" responses from " + itoa(int(u.BlockFor)) + " CL=" + cl.String() + ".",
+		Consistency: uint16(cl), Received: u.Received, BlockFor: u.BlockFor, WriteType: "CAS",
+	}
+}

@@ -1,0 +1,208 @@
+// Package engine plans and executes CQL data statements: SELECT, INSERT,
+// UPDATE, DELETE and BATCH, conditional ones included.
+//
+// It reads through store.Scan and writes through store.Apply; log rows come
+// from package cdc. DDL is package ddl's, frames are the server's.
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// Consistency is a protocol consistency level.
+type Consistency uint16
+
+// The levels.
+const (
+	Any         Consistency = 0x0000
+	One         Consistency = 0x0001
+	Two         Consistency = 0x0002
+	Three       Consistency = 0x0003
+	Quorum      Consistency = 0x0004
+	All         Consistency = 0x0005
+	LocalQuorum Consistency = 0x0006
+	EachQuorum  Consistency = 0x0007
+	Serial      Consistency = 0x0008
+	LocalSerial Consistency = 0x0009
+	LocalOne    Consistency = 0x000A
+)
+
+// ColumnSpec is a bind or result column.
+type ColumnSpec struct {
+	Keyspace, Table, Name string
+	Type                  *cqltype.Type
+}
+
+// Plan is a prepared data statement. It is bound to the schema it was planned
+// for; the server drops it when one of Tables changes. Safe for concurrent use.
+type Plan struct {
+	Binds []ColumnSpec
+	// GlobalBinds says that the bind metadata uses the global table spec.
+	GlobalBinds bool
+	// PKIndexes are the bind indexes of the partition key, in key order, or nil.
+	PKIndexes []uint16
+	// Result is nil for statements that answer Void.
+	Result []ColumnSpec
+	// LWT says that the statement is conditional and not a batch text.
+	LWT bool
+	// Tables are the tables the plan depends on.
+	Tables []*catalog.Table
+
+	exec any // the engine's own
+}
+
+// Value is a bound value.
+type Value struct {
+	Bytes []byte // nil is null
+	Unset bool
+}
+
+// Params are what a QUERY, EXECUTE or BATCH carries besides its text.
+type Params struct {
+	Values []Value
+	// Names is set when the client bound by name; it has one entry per value.
+	Names             []string
+	Consistency       Consistency
+	SerialConsistency Consistency // 0 when absent
+	PageSize          int32       // 0 means no paging
+	PagingState       []byte
+	Timestamp         int64 // microseconds; valid if HasTimestamp
+	HasTimestamp      bool
+	// ServerTimestamp gives the server's clock for this connection, µs, strictly increasing.
+	ServerTimestamp func() int64
+}
+
+// Result is the answer to a data statement: Void when Columns is nil.
+type Result struct {
+	Columns []ColumnSpec
+	// Rows is the encoded rows: for each row, each value as [bytes].
+	Rows     []byte
+	RowCount int32
+	// PagingState is nil on the last page.
+	PagingState []byte
+	// Warnings go into the frame's warning list.
+	Warnings []string
+}
+
+// BatchItem is one statement of a BATCH.
+type BatchItem struct {
+	Plan   *Plan
+	Values []Value
+}
+
+// CDC is what the engine needs of package cdc.
+type CDC interface {
+	// Augment returns the log mutations for muts, or the error with which
+	// ScyllaDB refuses the write. It is called with the partitions locked when
+	// NeedsLock says so. now is the server's wall clock.
+	Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutation, error)
+	// NeedsLock reports whether the table's log needs the row before the write
+	// (preimage, postimage).
+	NeedsLock(t *catalog.Table) bool
+}
+
+// Config configures an Engine.
+type Config struct {
+	Store  *store.Store
+	Schema func() *catalog.Schema
+	CDC    CDC
+	// Hook injects faults; nil injects none.
+	Hook Hook
+	// Costs counts what paged reads of named partitions cost. Nil counts nothing:
+	// counting reads rows that are not returned.
+	Costs *ReadCosts
+	// Now is the node's wall clock; nil means time.Now. Fault hooks skew it.
+	Now func() time.Time
+	// DataCenter is the node's own, for replication and LOCAL_ levels; "" means datacenter1.
+	DataCenter string
+	// Alive is how many nodes of the cluster answer; nil is one.
+	Alive func() int
+}
+
+// Engine executes data statements. It is safe for concurrent use.
+type Engine struct {
+	store  *store.Store
+	schema func() *catalog.Schema
+	cdc    CDC
+	hook   Hook
+	dc     string
+	alive  func() int
+	clock  *clock
+	locks  stripes
+	costs  *ReadCosts
+
+	mu      sync.Mutex
+	closed  bool
+	replays map[*replay]struct{}
+	running sync.WaitGroup // replays under way
+	decided map[partitionID][]decision
+}
+
+// New makes an engine. Close stops its timers.
+func New(c Config) *Engine {
+	now := c.Now
+	if now == nil {
+		now = time.Now
+	}
+	dc := c.DataCenter
+	if dc == "" {
+		dc = "datacenter1"
+	}
+	alive := c.Alive
+	if alive == nil {
+		alive = func() int { return 1 }
+	}
+	return &Engine{
+		store:   c.Store,
+		alive:   alive,
+		schema:  c.Schema,
+		cdc:     c.CDC,
+		hook:    c.Hook,
+		dc:      dc,
+		clock:   newClock(now),
+		costs:   c.Costs,
+		replays: map[*replay]struct{}{},
+		decided: map[partitionID][]decision{},
+	}
+}
+
+// Plan plans a SELECT, INSERT, UPDATE, DELETE or BATCH text against the
+// current schema; keyspace is the connection's, "" if none. Errors are *cqlerr.Error.
+func (e *Engine) Plan(keyspace string, stmt cql.Statement) (*Plan, error) {
+	p := planner{schema: e.schema(), keyspace: keyspace}
+	switch s := stmt.(type) {
+	case *cql.Select:
+		return p.planSelect(s)
+	case *cql.Batch:
+		return p.planBatch(s)
+	case *cql.Insert, *cql.Update, *cql.Delete:
+		return p.planModify(s)
+	}
+	return nil, cqlerr.Unsupported("this statement here")
+}
+
+// Execute runs a plan. Errors are *cqlerr.Error, ErrDisconnect, or ctx's.
+func (e *Engine) Execute(ctx context.Context, p *Plan, params Params) (*Result, error) {
+	vals, err := orderValues(p.Binds, params)
+	if err != nil {
+		return nil, err
+	}
+	x := &evalCtx{e: e, vals: vals, params: &params, now: e.clock.now()}
+	switch q := p.exec.(type) {
+	case *selectPlan:
+		return e.execSelect(ctx, q, x)
+	case *modifyPlan:
+		return e.execModify(ctx, q, x)
+	case *batchPlan:
+		return e.execBatchText(ctx, q, x)
+	}
+	return nil, cqlerr.New(cqlerr.Server, "plan of another engine")
+}

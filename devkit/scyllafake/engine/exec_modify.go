@@ -1,0 +1,364 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// The bounds of USING TTL and USING TIMESTAMP.
+const (
+	maxTTL       = 630720000
+	maxTimeAhead = 3 * 24 * time.Hour
+)
+
+var errNotConditional = cqlerr.Invalidf("You must use conditional updates for serializable writes")
+
+func (e *Engine) execModify(ctx context.Context, m *modifyPlan, x *evalCtx) (*Result, error) {
+	if m.cond != nil {
+		return e.execConditional(ctx, []statement{{m, x}}, conditionColumns(m.table, m.cond.columns(), false))
+	}
+	if x.params.Consistency.serial() {
+		return nil, errNotConditional
+	}
+	var b builder
+	if err := m.build(x, &b, x.timestamp(), nil); err != nil {
+		return nil, err
+	}
+	return &Result{}, e.write(ctx, OpUnloggedBatch, b.finish(), x)
+}
+
+// timestamp is that of a request without USING TIMESTAMP.
+func (x *evalCtx) timestamp() int64 {
+	switch {
+	case x.params.HasTimestamp:
+		return x.params.Timestamp
+	case x.params.ServerTimestamp != nil:
+		return x.params.ServerTimestamp()
+	}
+	return x.e.clock.micros()
+}
+
+// evalTimestamp evaluates USING TIMESTAMP; def stands for none.
+func evalTimestamp(x *evalCtx, t term, def int64) (int64, error) {
+	if t == nil {
+		return def, nil
+	}
+	v, err := t.eval(x)
+	if err != nil {
+		return 0, err
+	}
+	if v.Unset {
+		return def, nil
+	}
+	ts, ok := cqltype.TBigInt.DecodeInt(v.Bytes)
+	switch {
+	case !ok:
+		return 0, cqlerr.Invalidf("Invalid null value of timestamp")
+	case ts == math.MinInt64:
+		return 0, cqlerr.Invalidf("Out of bound timestamp, must be in [%d, %d]", math.MinInt64+1, int64(math.MaxInt64))
+	case ts > x.now.Add(maxTimeAhead).UnixMicro():
+		return 0, cqlerr.Invalidf("Cannot provide a timestamp more than 3 days into the future. If this was not intended, make sure the timestamp is in microseconds")
+	}
+	return ts, nil
+}
+
+// stamp evaluates the attributes of a statement. Its timestamp is ts unless it
+// names one itself; that of a ballot counts in any case.
+func (m *modifyPlan) stamp(x *evalCtx, ts int64, ballot bool) (stamp, error) {
+	if err := x.setTimeout(m.using.timeout); err != nil {
+		return stamp{}, err
+	}
+	own, err := evalTimestamp(x, m.using.timestamp, ts)
+	if err != nil {
+		return stamp{}, err
+	}
+	s := stamp{ts: own}
+	if ballot {
+		s.ts = ts
+	}
+	if m.kind == deleteKind {
+		return s, nil
+	}
+	s.ttl = m.table.Options.DefaultTTL
+	if m.using.ttl != nil {
+		v, err := m.using.ttl.eval(x)
+		if err != nil {
+			return s, err
+		}
+		if !v.Unset {
+			n, ok := cqltype.TInt.DecodeInt(v.Bytes)
+			switch {
+			case !ok:
+				return s, cqlerr.Invalidf("Invalid null value of TTL")
+			case n < 0:
+				return s, cqlerr.Invalidf("A TTL must be greater or equal to 0")
+			case n > maxTTL:
+				return s, cqlerr.Invalidf("ttl is too large. requested (%d) maximum (%d)", n, maxTTL)
+			}
+			s.ttl = int32(n)
+		}
+	}
+	if s.ttl > 0 {
+		s.expiry = x.now.Unix() + int64(s.ttl)
+	}
+	return s, nil
+}
+
+// build adds what the statement changes to b. ts is the request's timestamp.
+// old gives rows as they are, to conditional statements that have read them
+// already; nil means to read them when an operation needs them.
+func (m *modifyPlan) build(x *evalCtx, b *builder, ts int64, old func(clustering [][]byte) *store.Row) error {
+	at, err := m.stamp(x, ts, b.ballot)
+	if err != nil {
+		return err
+	}
+	if m.json != nil {
+		return m.buildJSON(x, b, at)
+	}
+	keys, err := m.keys(x)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	ranges, unset, err := m.rest.rowRanges(x)
+	if err != nil || unset || ranges != nil && len(ranges) == 0 {
+		return err
+	}
+	for _, key := range keys {
+		read := old
+		if read == nil && m.needsRead {
+			if read, err = x.e.reader(m.table, key, ranges); err != nil {
+				return err
+			}
+		}
+		if m.kind == deleteKind && len(m.ops) == 0 {
+			m.deleteRows(b.partition(m.table, key), ranges, at.ts)
+			continue
+		}
+		if err := m.buildPartition(x, b.partition(m.table, key), ranges, at, read); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keys are the partitions of the statement; none if a part was unset.
+func (m *modifyPlan) keys(x *evalCtx) ([][]byte, error) {
+	x.strictKeys = true
+	keys, unset, err := m.rest.partitionKeys(x)
+	if err != nil || unset {
+		return nil, err
+	}
+	for _, k := range keys {
+		if err := checkKey(k); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+func checkKey(k []byte) error {
+	if len(k) == 0 {
+		return errEmptyKey
+	}
+	if len(k) > math.MaxUint16 {
+		return cqlerr.Invalidf("Key length of %d is longer than maximum of %d", len(k), math.MaxUint16)
+	}
+	return nil
+}
+
+// deleteRows is a DELETE without columns.
+func (m *modifyPlan) deleteRows(b *mutationBuilder, ranges []store.Range, ts int64) {
+	if ranges == nil {
+		b.deletePartition(ts)
+		return
+	}
+	n := len(m.table.Clustering)
+	for _, r := range ranges {
+		if len(r.Start.Prefix) == n && len(r.End.Prefix) == n && comparePrefix(m.table.Clustering, r.Start.Prefix, r.End.Prefix) == 0 {
+			row := b.row(r.Start.Prefix)
+			row.Deleted = later(row.Deleted, ts)
+			continue
+		}
+		b.deleteRange(r, ts)
+	}
+}
+
+// buildPartition applies the operations to one partition: those on static
+// columns once, the others to each row.
+func (m *modifyPlan) buildPartition(x *evalCtx, b *mutationBuilder, ranges []store.Range, at stamp, read func([][]byte) *store.Row) error {
+	if m.setsStatic {
+		w := rowWriter{row: b.static(), at: at}
+		if read != nil {
+			w.old = read(nil)
+		}
+		if err := m.apply(x, &w, true); err != nil {
+			return err
+		}
+	}
+	if ranges == nil {
+		// Without a clustering key in the statement there is a row only if
+		// the table has none either.
+		if len(m.table.Clustering) > 0 {
+			return nil
+		}
+		ranges = []store.Range{{}}
+	}
+	if !m.setsRegular && m.kind != insertKind {
+		return nil
+	}
+	for _, r := range ranges {
+		w := rowWriter{row: b.row(r.Start.Prefix), at: at}
+		if read != nil && m.needsRead {
+			w.old = read(rowKey(r.Start.Prefix))
+		}
+		if m.kind == insertKind {
+			w.mark()
+		}
+		if err := m.apply(x, &w, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowKey is never nil, which stands for the static row.
+func rowKey(prefix [][]byte) [][]byte {
+	if prefix == nil {
+		return [][]byte{}
+	}
+	return prefix
+}
+
+func (m *modifyPlan) apply(x *evalCtx, w *rowWriter, static bool) error {
+	for _, op := range m.ops {
+		if (op.column().Kind == catalog.Static) != static {
+			continue
+		}
+		if err := op.apply(w, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildJSON is INSERT … JSON: columns that the text leaves out are set to
+// null, or left alone if DEFAULT UNSET says so.
+func (m *modifyPlan) buildJSON(x *evalCtx, b *builder, at stamp) error {
+	v, err := m.json.eval(x)
+	if err != nil {
+		return err
+	}
+	if v.Unset || v.Bytes == nil {
+		return cqlerr.Invalidf("Could not decode JSON string: null")
+	}
+	values, err := jsonColumns(m.table, string(v.Bytes))
+	if err != nil {
+		return err
+	}
+	part := func(cols []*catalog.Column) ([][]byte, error) {
+		out := make([][]byte, len(cols))
+		for i, c := range cols {
+			if out[i] = values[c]; out[i] == nil {
+				return nil, errNullKey
+			}
+		}
+		return out, nil
+	}
+	pk, err := part(m.table.PartitionKey)
+	if err != nil {
+		return err
+	}
+	key, err := m.table.EncodeKey(pk)
+	if err != nil {
+		return cqlerr.Invalidf("%v", err)
+	}
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	clustering, err := part(m.table.Clustering)
+	if err != nil {
+		return err
+	}
+	mb := b.partition(m.table, key)
+	w := rowWriter{row: mb.row(clustering), at: at}
+	w.mark()
+	if err := m.setJSON(x, &w, m.table.Regulars, values); err != nil {
+		return err
+	}
+	if len(m.table.Statics) == 0 {
+		return nil
+	}
+	w = rowWriter{row: mb.static(), at: at}
+	return m.setJSON(x, &w, m.table.Statics, values)
+}
+
+func (m *modifyPlan) setJSON(x *evalCtx, w *rowWriter, cols []*catalog.Column, values map[*catalog.Column][]byte) error {
+	for _, c := range cols {
+		v, named := values[c]
+		if !named && m.defaultUnset {
+			continue
+		}
+		var op operation = setValue{onColumn{c}, constant{v}}
+		if c.Type.IsMultiCell() {
+			op = setCells{onColumn{c}, constant{v}}
+		}
+		if err := op.apply(w, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reader reads the rows that operations on lists must see. The function it
+// returns gives the row of a clustering key, or the static row for nil.
+func (e *Engine) reader(t *catalog.Table, key []byte, ranges []store.Range) (func([][]byte) *store.Row, error) {
+	p, err := e.readPartition(t, key, ranges)
+	if err != nil {
+		return nil, err
+	}
+	return p.find, nil
+}
+
+// partitionRows are rows of one partition, read at once.
+type partitionRows struct {
+	live   bool // anything was found
+	static *store.Row
+	rows   map[string]*store.Row // by compositeKey of the clustering
+}
+
+// find returns a row, or the static row for nil; nil if there is none.
+func (p *partitionRows) find(clustering [][]byte) *store.Row {
+	if clustering == nil {
+		return p.static
+	}
+	return p.rows[string(compositeKey(clustering))]
+}
+
+// readPartition reads the static row and the rows of some ranges; nil ranges
+// read all rows.
+func (e *Engine) readPartition(t *catalog.Table, key []byte, ranges []store.Range) (*partitionRows, error) {
+	it, err := e.store.Scan(store.Scan{Table: t, Key: key, Token: t.Token(key), Ranges: ranges})
+	if err != nil {
+		return nil, serverError("read", err)
+	}
+	defer it.Close()
+	p := &partitionRows{rows: map[string]*store.Row{}}
+	if it.NextPartition() {
+		p.live = true
+		p.static = it.Static().Clone()
+		for it.NextRow() {
+			r := it.Row().Clone()
+			p.rows[string(compositeKey(r.Clustering))] = r
+		}
+	}
+	if err := it.Err(); err != nil {
+		return nil, serverError("read", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,380 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// maxPageBytes ends a page early, as ScyllaDB's result size limit does.
+const maxPageBytes = 1 << 20
+
+// cancelEvery is how many rows are read between two looks at the context.
+const cancelEvery = 256
+
+// selection is one execution of a selectPlan.
+type selection struct {
+	q    *selectPlan
+	x    *evalCtx
+	src  source
+	view rowView
+	// found is false when what the statement restricts excludes every row.
+	found bool
+
+	pageSize     uint64 // 0 is unpaged
+	remaining    uint64 // of LIMIT
+	perPartition uint64
+	fetched      uint64 // rows returned of the current partition
+
+	data []*store.ColumnData // slots of the projection
+	rows []byte
+	n    int32
+}
+
+func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *evalCtx) (*Result, error) {
+	if err := e.checkRead(q.table, x.params.Consistency); err != nil {
+		return nil, err
+	}
+	if err := x.setTimeout(q.timeout); err != nil {
+		return nil, err
+	}
+	s := &selection{q: q, x: x}
+	res := &Result{Columns: q.result, Warnings: q.warnings}
+	var err error
+	if s.found, err = s.begin(e); err != nil {
+		return nil, err
+	}
+	deadPage, err := e.beforeRead(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer s.src.close()
+	switch {
+	case q.grouped:
+		// Aggregates of nothing are a row all the same.
+		err = s.aggregate(ctx)
+	case !s.found:
+	case deadPage && s.pageSize > 0 && x.params.PagingState == nil:
+		res.PagingState = (&pageState{storeID: q.table.StoreID, begin: true, remaining: s.remaining}).encode()
+	case q.ordered && q.rest.hasKeyIn():
+		err = s.sorted(ctx)
+	default:
+		if res.PagingState, err = s.page(ctx); err == nil {
+			err = e.costs.count(s, res.PagingState != nil)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.Rows, res.RowCount = s.rows, s.n
+	return res, s.src.close()
+}
+
+// begin evaluates what the statement restricts and limits. found is false
+// when no row can match.
+func (s *selection) begin(e *Engine) (found bool, err error) {
+	q, x := s.q, s.x
+	if s.remaining, err = limit(x, q.limit); err != nil {
+		return false, err
+	}
+	if s.perPartition, err = limit(x, q.perPartition); err != nil {
+		return false, err
+	}
+	s.view = rowView{table: q.table, now: x.now.Unix()}
+	if q.columns != nil {
+		s.data = make([]*store.ColumnData, q.columns.slots)
+	}
+	if len(q.aggs) > 0 {
+		x.accs = make([]accumulator, len(q.aggs))
+	}
+	s.src = source{store: e.store, table: q.table, reversed: q.reversed, onlyPartitions: q.distinct}
+	if q.rest.namesPartitions() {
+		var unset bool
+		s.src.byKey = true
+		if s.src.keys, unset, err = q.rest.partitionKeys(x); err != nil {
+			return false, err
+		}
+		// No stored key is empty, but one may be asked for.
+		s.src.keys = slices.DeleteFunc(s.src.keys, func(k []byte) bool { return len(k) == 0 })
+		if unset || len(s.src.keys) == 0 {
+			return false, nil
+		}
+	} else {
+		var empty bool
+		if s.src.lo, s.src.hi, empty, err = q.rest.tokenRange(x); err != nil || empty {
+			return false, err
+		}
+	}
+	ranges, unset, err := q.rest.rowRanges(x)
+	if err != nil || unset || ranges != nil && len(ranges) == 0 {
+		return false, err
+	}
+	s.src.ranges = ranges
+	if err := s.checkSerial(); err != nil {
+		return false, err
+	}
+	return s.resume()
+}
+
+// limit evaluates LIMIT; without one it is as good as infinite.
+func limit(x *evalCtx, t term) (uint64, error) {
+	if t == nil {
+		return math.MaxUint64, nil
+	}
+	v, err := t.eval(x)
+	if err != nil {
+		return 0, err
+	}
+	if v.Unset {
+		return math.MaxUint64, nil
+	}
+	n, ok := cqltype.TInt.DecodeInt(v.Bytes)
+	switch {
+	case !ok:
+		return 0, cqlerr.Invalidf("Invalid null value of limit")
+	case n <= 0:
+		return 0, cqlerr.Invalidf("LIMIT must be strictly positive")
+	}
+	return uint64(n), nil
+}
+
+// resume sets the page size and continues where the last page ended.
+func (s *selection) resume() (bool, error) {
+	p := s.x.params
+	if s.q.grouped || p.PageSize <= 0 {
+		return true, nil
+	}
+	if s.mayNeedPaging(uint64(p.PageSize)) {
+		s.pageSize = uint64(p.PageSize)
+		if s.q.ordered && s.q.rest.hasKeyIn() {
+			return false, cqlerr.Invalidf("Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query")
+		}
+	}
+	if p.PagingState == nil {
+		return true, nil
+	}
+	st, same, err := decodePageState(p.PagingState, s.q.table)
+	if err != nil || !same || st.remaining == 0 {
+		return false, err
+	}
+	if !st.begin {
+		s.src.after = &st.pos
+	}
+	s.fetched = st.fetched
+	s.remaining = min(s.remaining, st.remaining)
+	return true, nil
+}
+
+// mayNeedPaging is false when so few rows are named one by one that they fit
+// a page whatever is stored; such a read never says that there is more.
+func (s *selection) mayNeedPaging(pageSize uint64) bool {
+	if s.filtering() {
+		return true
+	}
+	if !s.src.byKey {
+		return true
+	}
+	perKey := 1
+	if n := len(s.q.table.Clustering); n > 0 && !s.q.distinct {
+		if s.src.ranges == nil {
+			return true
+		}
+		for _, r := range s.src.ranges {
+			if len(r.Start.Prefix) != n || len(r.End.Prefix) != n || comparePrefix(s.q.table.Clustering, r.Start.Prefix, r.End.Prefix) != 0 {
+				return true
+			}
+		}
+		perKey = len(s.src.ranges)
+	}
+	return uint64(len(s.src.keys))*uint64(perKey) > pageSize
+}
+
+// filtering reports whether rows that were read may be left out. ScyllaDB
+// then counts the rows of a page as it reads them.
+func (s *selection) filtering() bool {
+	return s.q.perPartition != nil || s.q.rest.needsFiltering() && !s.q.rest.indexed
+}
+
+// page reads up to one page and returns the state for the next, nil if this
+// was the last.
+func (s *selection) page(ctx context.Context) ([]byte, error) {
+	filtering := s.filtering()
+	s.src.remember = filtering
+	var read, dropped uint64
+	for {
+		ok, err := s.step(ctx, read)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			// The node cannot tell that nothing follows what it left out.
+			if s.pageSize > 0 && filtering && dropped > 0 {
+				return s.state(), nil
+			}
+			return nil, nil
+		}
+		read++
+		keep, err := s.keeps()
+		if err != nil {
+			return nil, err
+		}
+		if keep {
+			if err := s.emit(); err != nil {
+				return nil, err
+			}
+			s.remaining--
+			s.fetched++
+			if s.remaining == 0 {
+				return nil, nil
+			}
+		} else if filtering {
+			dropped++
+		} else {
+			read-- // left out by an index
+		}
+		if s.pageSize > 0 && (read >= s.pageSize || len(s.rows) >= maxPageBytes) {
+			return s.state(), nil
+		}
+	}
+}
+
+// step moves to the next row. n counts the rows so far.
+func (s *selection) step(ctx context.Context, n uint64) (bool, error) {
+	if n%cancelEvery == 0 {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+	}
+	ok, first, err := s.src.next(&s.view)
+	if !ok || err != nil {
+		return false, err
+	}
+	if first {
+		if !s.src.resumed {
+			s.fetched = 0
+		}
+		if s.q.columns != nil {
+			fill(s.q.columns.static, s.view.static, s.data)
+		}
+	}
+	return true, nil
+}
+
+// keeps reports whether the row passes the filters and PER PARTITION LIMIT.
+func (s *selection) keeps() (bool, error) {
+	if s.fetched >= s.perPartition {
+		return false, nil
+	}
+	for _, f := range s.q.rest.filters {
+		ok, err := f.holds(s.x, &s.view)
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (s *selection) state() []byte {
+	st := pageState{storeID: s.q.table.StoreID, pos: s.src.position(&s.view), remaining: s.remaining, fetched: s.fetched}
+	return st.encode()
+}
+
+// emit appends the current row to the result.
+func (s *selection) emit() error {
+	// append grows a large buffer by a quarter at a time, which copies a page
+	// several times over.
+	if len(s.rows) > 0 && cap(s.rows)-len(s.rows) < 2*len(s.rows)/int(s.n) {
+		s.rows = slices.Grow(s.rows, len(s.rows))
+	}
+	if s.q.columns != nil {
+		s.rows = s.q.columns.appendRow(s.rows, &s.view, s.data)
+		s.n++
+		return nil
+	}
+	vals := make([][]byte, len(s.q.selected))
+	for i := range s.q.selected {
+		var err error
+		if vals[i], err = s.q.selected[i].value(s.x, &s.view); err != nil {
+			return err
+		}
+	}
+	return s.emitValues(vals)
+}
+
+// emitValues appends a row of computed values, as one text if JSON was asked for.
+func (s *selection) emitValues(vals [][]byte) error {
+	s.n++
+	if !s.q.json {
+		for _, v := range vals {
+			s.rows = cqltype.AppendElement(s.rows, v)
+		}
+		return nil
+	}
+	text := []byte{'{'}
+	for i, v := range vals {
+		if i > 0 {
+			text = append(text, ", "...)
+		}
+		text = append(append(text, s.q.jsonKeys[i]...), ": "...)
+		var err error
+		if text, err = s.q.selected[i].typ.AppendJSON(text, v); err != nil {
+			return err
+		}
+	}
+	s.rows = cqltype.AppendElement(s.rows, append(text, '}'))
+	return nil
+}
+
+// sorted reads all rows of several partitions and puts them in the order of
+// their clustering keys.
+func (s *selection) sorted(ctx context.Context) error {
+	type item struct {
+		clustering [][]byte
+		from, to   int
+	}
+	var items []item
+	for n := uint64(0); ; n++ {
+		ok, err := s.step(ctx, n)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		keep, err := s.keeps()
+		if err != nil {
+			return err
+		}
+		if !keep {
+			continue
+		}
+		it := item{clustering: s.src.position(&s.view).Clustering, from: len(s.rows)}
+		if err := s.emit(); err != nil {
+			return err
+		}
+		s.fetched++
+		it.to = len(s.rows)
+		items = append(items, it)
+	}
+	slices.SortStableFunc(items, func(a, b item) int {
+		c := comparePrefix(s.q.table.Clustering, a.clustering, b.clustering)
+		if s.q.reversed {
+			return -c
+		}
+		return c
+	})
+	all := s.rows
+	s.rows, s.n = make([]byte, 0, len(all)), 0
+	for i := range items {
+		if uint64(i) == s.remaining {
+			break
+		}
+		s.rows = append(s.rows, all[items[i].from:items[i].to]...)
+		s.n++
+	}
+	return nil
+}

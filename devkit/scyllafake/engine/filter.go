@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+)
+
+// holds reports whether the row satisfies the relation. A relation with null
+// on either side never holds.
+func (r *relation) holds(x *evalCtx, v *rowView) (bool, error) {
+	col := r.cols[0]
+	have := v.value(col)
+	switch {
+	case r.elem != nil:
+		key, err := r.elem.eval(x)
+		if err != nil {
+			return false, err
+		}
+		have = mapValue(col.Type, have, key.Bytes)
+		want, err := r.value.terms[0].eval(x)
+		return have != nil && want.Bytes != nil && col.Type.Elem.Compare(have, want.Bytes) == 0, err
+	case r.op == cql.OpContains || r.op == cql.OpContainsKey:
+		want, err := r.value.terms[0].eval(x)
+		if err != nil || want.Bytes == nil {
+			return false, err
+		}
+		return contains(col.Type, have, want.Bytes, r.op == cql.OpContainsKey), nil
+	case have == nil:
+		return false, nil
+	case r.op == cql.OpIn || r.op == cql.OpEQ:
+		tuples, unset, err := r.tuples(x)
+		if err != nil || unset {
+			return false, err
+		}
+		for _, t := range tuples {
+			if col.Type.Compare(have, t[0]) == 0 {
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+	want, err := r.value.terms[0].eval(x)
+	if err != nil || want.Unset || want.Bytes == nil {
+		return false, err
+	}
+	if r.op == cql.OpLike {
+		return like(have, want.Bytes), nil
+	}
+	return satisfies(r.op, col.Type.Compare(have, want.Bytes)), nil
+}
+
+// satisfies reports whether a comparison that came out as c satisfies op.
+func satisfies(op cql.Op, c int) bool {
+	switch op {
+	case cql.OpEQ:
+		return c == 0
+	case cql.OpNE:
+		return c != 0
+	case cql.OpLT:
+		return c < 0
+	case cql.OpLE:
+		return c <= 0
+	case cql.OpGT:
+		return c > 0
+	case cql.OpGE:
+		return c >= 0
+	}
+	return false
+}
+
+// mapValue is the value of a key in a serialised map, nil if it is not there.
+func mapValue(t *cqltype.Type, m, key []byte) []byte {
+	if key == nil {
+		return nil
+	}
+	for k, v := range cqltype.Pairs(m) {
+		if t.Key.Compare(k, key) == 0 {
+			return v
+		}
+	}
+	return nil
+}
+
+// contains reports whether a serialised collection has the element, or key.
+func contains(t *cqltype.Type, have, want []byte, key bool) bool {
+	if t.Kind != cqltype.Map {
+		for e := range cqltype.Elements(have) {
+			if t.Elem.Compare(e, want) == 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for k, v := range cqltype.Pairs(have) {
+		if key && t.Key.Compare(k, want) == 0 || !key && t.Elem.Compare(v, want) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// like matches LIKE patterns: % is any text, _ one character, \ takes the
+// next one as it is.
+func like(text, pattern []byte) bool {
+	var backText, backPattern []byte // where to go on after the last %
+	for {
+		switch {
+		case len(pattern) > 0 && pattern[0] == '%':
+			pattern = pattern[1:]
+			backText, backPattern = text, pattern
+			continue
+		case len(pattern) > 0 && len(text) > 0:
+			if n, m := likeStep(text, pattern); n > 0 {
+				text, pattern = text[n:], pattern[m:]
+				continue
+			}
+		case len(pattern) == 0 && len(text) == 0:
+			return true
+		}
+		// A mismatch: the last % takes one byte more.
+		if backPattern == nil || len(backText) == 0 {
+			return false
+		}
+		backText = backText[1:]
+		text, pattern = backText, backPattern
+	}
+}
+
+// likeStep matches one character and returns how much of text and pattern it
+// took; 0 is a mismatch.
+func likeStep(text, pattern []byte) (n, m int) {
+	switch c := pattern[0]; {
+	case c == '_':
+		n = 1
+		for n < len(text) && text[n]&0xc0 == 0x80 {
+			n++
+		}
+		return n, 1
+	case c == '\\' && len(pattern) > 1:
+		if text[0] == pattern[1] {
+			return 1, 2
+		}
+	case c == text[0]:
+		return 1, 1
+	}
+	return 0, 0
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// decision is a conditional write that was decided but not carried out. The
+// next conditional or serial operation on its partition carries it out.
+type decision struct{ muts []*store.Mutation }
+
+// decide keeps a decided write for later. The caller holds the partition's lock.
+func (e *Engine) decide(id partitionID, muts []*store.Mutation) {
+	d := decision{cloneMutations(muts)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.decided[id] = append(e.decided[id], d)
+}
+
+// finishDecided carries out what was decided on a partition, with its
+// original time. What CDC refuses stays undone and blocks the partition. The
+// caller holds the partition's lock.
+func (e *Engine) finishDecided(id partitionID) error {
+	e.mu.Lock()
+	list := e.decided[id]
+	e.mu.Unlock()
+	for len(list) > 0 {
+		d := list[0]
+		if err := e.apply(d.muts); err != nil {
+			return err
+		}
+		list = list[1:]
+		e.mu.Lock()
+		if len(list) == 0 {
+			delete(e.decided, id)
+		} else {
+			e.decided[id] = list
+		}
+		e.mu.Unlock()
+	}
+	return nil
+}
+
+// replay is a write waiting for its time.
+type replay struct{ timer *time.Timer }
+
+// replayLater applies mutations at each of the times, through CDC again each
+// time and with their timestamps, as a batchlog does. Nobody is told of
+// failures, as nobody is of a batchlog's.
+func (e *Engine) replayLater(muts []*store.Mutation, times []time.Duration) {
+	muts = cloneMutations(muts)
+	for _, d := range times {
+		r := &replay{}
+		e.mu.Lock()
+		if !e.closed {
+			e.replays[r] = struct{}{}
+			r.timer = time.AfterFunc(d, func() { e.replay(r, muts) })
+		}
+		e.mu.Unlock()
+	}
+}
+
+func (e *Engine) replay(r *replay, muts []*store.Mutation) {
+	e.mu.Lock()
+	_, wanted := e.replays[r]
+	if wanted {
+		delete(e.replays, r)
+		e.running.Add(1)
+	}
+	e.mu.Unlock()
+	if !wanted {
+		return
+	}
+	defer e.running.Done()
+	unlock := e.lockForLog(muts)
+	defer unlock()
+	_ = e.apply(muts)
+}
+
+// Close stops the timers of writes that were to come later and waits for
+// those under way. No request may be under way, and none may follow.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	e.closed = true
+	for r := range e.replays {
+		r.timer.Stop()
+	}
+	clear(e.replays)
+	e.mu.Unlock()
+	e.running.Wait()
+}
+
+// cloneMutations copies mutations that outlive their request, whose values
+// lie in the client's frame.
+func cloneMutations(muts []*store.Mutation) []*store.Mutation {
+	out := make([]*store.Mutation, len(muts))
+	for i, m := range muts {
+		c := *m
+		c.Key = bytes.Clone(m.Key)
+		c.Static = m.Static.Clone()
+		c.Rows = make([]store.Row, len(m.Rows))
+		for j := range m.Rows {
+			c.Rows[j] = *m.Rows[j].Clone()
+		}
+		c.Ranges = make([]store.RangeDeletion, len(m.Ranges))
+		for j, r := range m.Ranges {
+			c.Ranges[j] = r
+			c.Ranges[j].Start.Prefix = cloneValues(r.Start.Prefix)
+			c.Ranges[j].End.Prefix = cloneValues(r.End.Prefix)
+		}
+		out[i] = &c
+	}
+	return out
+}
+
+func cloneValues(vals [][]byte) [][]byte {
+	out := make([][]byte, len(vals))
+	for i, v := range vals {
+		out[i] = bytes.Clone(v)
+	}
+	return out
+}

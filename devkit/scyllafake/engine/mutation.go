@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// stamp is what the cells of one statement have in common.
+type stamp struct {
+	ts     int64 // microseconds
+	ttl    int32 // seconds, 0 for none
+	expiry int64 // Unix seconds
+}
+
+func (s stamp) cell(value []byte) store.Cell {
+	if value == nil {
+		return store.Cell{Timestamp: s.ts, Dead: true}
+	}
+	return store.Cell{Timestamp: s.ts, TTL: s.ttl, Expiry: s.expiry, Value: value}
+}
+
+// builder gathers the changes of one request: one mutation per partition,
+// whatever the number of statements.
+type builder struct {
+	// ballot says that the request's timestamp is that of a decided round,
+	// against which USING TIMESTAMP of a statement does not count.
+	ballot bool
+	muts   []*mutationBuilder
+	// byKey finds them once there are many.
+	byKey map[partitionID]*mutationBuilder
+}
+
+// partitionID names a partition of a table.
+type partitionID struct {
+	table uint32 // StoreID
+	key   string
+}
+
+// few is how many things are searched one by one rather than in a map.
+const few = 8
+
+// partition returns the mutation of a partition, a new one if need be.
+func (b *builder) partition(t *catalog.Table, key []byte) *mutationBuilder {
+	if b.byKey != nil {
+		if m := b.byKey[partitionID{t.StoreID, string(key)}]; m != nil {
+			return m
+		}
+	} else {
+		for _, m := range b.muts {
+			if m.mut.Table == t && bytes.Equal(m.mut.Key, key) {
+				return m
+			}
+		}
+	}
+	m := &mutationBuilder{mut: store.Mutation{Table: t, Key: key, Token: t.Token(key)}}
+	b.muts = append(b.muts, m)
+	if b.byKey == nil && len(b.muts) > few {
+		b.byKey = make(map[partitionID]*mutationBuilder, 2*len(b.muts))
+		for _, m := range b.muts {
+			b.byKey[partitionID{m.mut.Table.StoreID, string(m.mut.Key)}] = m
+		}
+	} else if b.byKey != nil {
+		b.byKey[partitionID{t.StoreID, string(key)}] = m
+	}
+	return m
+}
+
+// finish returns the mutations that change anything, each in its normal form.
+func (b *builder) finish() []*store.Mutation {
+	out := make([]*store.Mutation, 0, len(b.muts))
+	for _, m := range b.muts {
+		if m.finish() {
+			out = append(out, &m.mut)
+		}
+	}
+	return out
+}
+
+// mutationBuilder gathers the changes of one partition.
+type mutationBuilder struct {
+	mut   store.Mutation
+	index map[string]int // of rows by clustering, once there are many
+}
+
+func (m *mutationBuilder) deletePartition(ts int64) {
+	m.mut.Deleted = later(m.mut.Deleted, ts)
+}
+
+func (m *mutationBuilder) deleteRange(r store.Range, ts int64) {
+	m.mut.Ranges = append(m.mut.Ranges, store.RangeDeletion{Range: r, Deletion: store.Deletion{Set: true, Timestamp: ts}})
+}
+
+func (m *mutationBuilder) static() *store.Row {
+	if m.mut.Static == nil {
+		m.mut.Static = &store.Row{}
+	}
+	return m.mut.Static
+}
+
+// row returns the row of a clustering key. It is valid until the next call.
+func (m *mutationBuilder) row(clustering [][]byte) *store.Row {
+	rows := m.mut.Rows
+	if m.index == nil {
+		for i := range rows {
+			if slices.EqualFunc(rows[i].Clustering, clustering, bytes.Equal) {
+				return &rows[i]
+			}
+		}
+	} else if i, ok := m.index[string(compositeKey(clustering))]; ok {
+		return &rows[i]
+	}
+	m.mut.Rows = append(rows, store.Row{Clustering: clustering})
+	n := len(m.mut.Rows) - 1
+	if m.index != nil {
+		m.index[string(compositeKey(clustering))] = n
+	} else if n > few {
+		m.index = make(map[string]int, 4*few)
+		for i := range m.mut.Rows {
+			m.index[string(compositeKey(m.mut.Rows[i].Clustering))] = i
+		}
+	}
+	return &m.mut.Rows[n]
+}
+
+// finish puts rows into clustering order and joins deletions; it reports
+// whether anything is left of the mutation.
+func (m *mutationBuilder) finish() bool {
+	cols := m.mut.Table.Clustering
+	m.mut.Rows = slices.DeleteFunc(m.mut.Rows, emptyRow)
+	if len(m.mut.Rows) > 1 {
+		slices.SortFunc(m.mut.Rows, func(a, b store.Row) int { return comparePrefix(cols, a.Clustering, b.Clustering) })
+	}
+	if len(m.mut.Ranges) > 1 {
+		m.mut.Ranges = joinRanges(cols, m.mut.Ranges)
+	}
+	if m.mut.Static != nil && emptyRow(*m.mut.Static) {
+		m.mut.Static = nil
+	}
+	return m.mut.Deleted.Set || m.mut.Static != nil || len(m.mut.Rows) > 0 || len(m.mut.Ranges) > 0
+}
+
+func emptyRow(r store.Row) bool { return r.Marker == nil && !r.Deleted.Set && len(r.Columns) == 0 }
+
+// later is the deletion that covers both d and ts.
+func later(d store.Deletion, ts int64) store.Deletion {
+	if d.Set && d.Timestamp >= ts {
+		return d
+	}
+	return store.Deletion{Set: true, Timestamp: ts}
+}
+
+// rowWriter writes the operations of one statement into one row.
+type rowWriter struct {
+	row *store.Row
+	at  stamp
+	old *store.Row // as it was before; nil if none, or if nobody needs it
+}
+
+// mark writes the row marker of an INSERT.
+func (w *rowWriter) mark() {
+	c := store.Cell{Timestamp: w.at.ts, TTL: w.at.ttl, Expiry: w.at.expiry}
+	if w.row.Marker == nil || beats(&c, w.row.Marker) {
+		w.row.Marker = &c
+	}
+}
+
+// data finds or adds a column of the row, keeping columns by ID.
+func (w *rowWriter) data(id int32) *store.ColumnData {
+	cols := w.row.Columns
+	i := len(cols)
+	for i > 0 && cols[i-1].ID >= id {
+		i--
+	}
+	if i == len(cols) || cols[i].ID != id {
+		w.row.Columns = slices.Insert(cols, i, store.ColumnData{ID: id})
+	}
+	return &w.row.Columns[i]
+}
+
+// setCell sets an atomic column; nil deletes it.
+func (w *rowWriter) setCell(id int32, value []byte) {
+	c := w.at.cell(value)
+	d := w.data(id)
+	if d.Cell == nil || beats(&c, d.Cell) {
+		d.Cell = &c
+	}
+}
+
+// cellsWriter writes elements of a collection or UDT.
+type cellsWriter struct {
+	d    *store.ColumnData
+	at   stamp
+	path func(a, b []byte) int // order of paths
+}
+
+func (w *rowWriter) cells(c *catalog.Column) cellsWriter {
+	out := cellsWriter{d: w.data(c.ID), at: w.at, path: bytes.Compare}
+	switch c.Type.Kind {
+	case cqltype.List:
+		out.path = cqltype.TTimeUUID.Compare
+	case cqltype.Set:
+		out.path = c.Type.Elem.Compare
+	case cqltype.Map:
+		out.path = c.Type.Key.Compare
+	}
+	return out
+}
+
+func (c cellsWriter) delete(ts int64) { c.d.Deleted = later(c.d.Deleted, ts) }
+
+// put writes one element; nil deletes it.
+func (c cellsWriter) put(path, value []byte) {
+	e := store.Element{Path: path, Cell: c.at.cell(value)}
+	i, found := len(c.d.Elements), false
+	if i > 0 && c.path(c.d.Elements[i-1].Path, path) >= 0 {
+		i, found = slices.BinarySearchFunc(c.d.Elements, path, func(e store.Element, path []byte) int { return c.path(e.Path, path) })
+	}
+	if !found {
+		c.d.Elements = slices.Insert(c.d.Elements, i, e)
+	} else if beats(&e.Cell, &c.d.Elements[i].Cell) {
+		c.d.Elements[i] = e
+	}
+}
+
+// addAll writes all elements of a serialised collection or UDT.
+func (c cellsWriter) addAll(x *evalCtx, t *cqltype.Type, v []byte, prepend bool) {
+	switch t.Kind {
+	case cqltype.Set:
+		for e := range cqltype.Elements(v) {
+			c.put(e, []byte{})
+		}
+	case cqltype.Map:
+		for k, e := range cqltype.Pairs(v) {
+			c.put(k, e)
+		}
+	case cqltype.UDT:
+		for i, e := range cqltype.Components(v) {
+			if e != nil {
+				c.put(fieldPath(i), e)
+			}
+		}
+	case cqltype.List:
+		keys := x.e.clock.appendKeys
+		if prepend {
+			keys = x.e.clock.prependKeys
+		}
+		paths := keys(cqltype.Count(v))
+		i := 0
+		for e := range cqltype.Elements(v) {
+			c.put(paths[i][:], e)
+			i++
+		}
+	}
+}
+
+// beats reports whether a survives when a and b are the same cell: the later
+// one; of one time a deletion, then one with a TTL, then the later expiry,
+// then the larger value by unsigned bytes.
+func beats(a, b *store.Cell) bool {
+	switch {
+	case a.Timestamp != b.Timestamp:
+		return a.Timestamp > b.Timestamp
+	case a.Dead != b.Dead:
+		return a.Dead
+	case (a.TTL != 0) != (b.TTL != 0):
+		return a.TTL != 0
+	case a.TTL != 0 && a.Expiry != b.Expiry:
+		return a.Expiry > b.Expiry
+	}
+	return bytes.Compare(a.Value, b.Value) > 0
+}

@@ -1,0 +1,373 @@
+package engine
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// operation changes one column of a row.
+type operation interface {
+	column() *catalog.Column
+	// needsRead says that apply must see the row as it is.
+	needsRead() bool
+	apply(w *rowWriter, x *evalCtx) error
+}
+
+// onColumn is what operations have in common.
+type onColumn struct{ col *catalog.Column }
+
+func (o onColumn) column() *catalog.Column { return o.col }
+func (o onColumn) needsRead() bool         { return false }
+
+// assignment compiles an element of SET, or a value of INSERT.
+func (p *planner) assignment(m *modifyPlan, c *catalog.Column, a cql.Assignment) error {
+	op, err := p.assign(c, a)
+	if err == nil {
+		m.add(op)
+	}
+	return err
+}
+
+func (p *planner) assign(c *catalog.Column, a cql.Assignment) (operation, error) {
+	on := onColumn{c}
+	switch a.Kind {
+	case cql.AssignSet:
+		v, err := p.term(a.Value, p.columnSpec(c), c)
+		if err != nil {
+			return nil, err
+		}
+		if c.Type.IsMultiCell() {
+			return setCells{on, v}, nil
+		}
+		return setValue{on, v}, nil
+	case cql.AssignElem:
+		return p.assignElement(c, a)
+	case cql.AssignField:
+		return p.assignField(c, a.Field, a.Value)
+	}
+	text := assignmentText(a)
+	switch {
+	case !c.Type.IsCollection() && a.Kind == cql.AssignPrepend:
+		return nil, cqlerr.Invalidf("Invalid operation (%s) for non list column %s", text, c.Name)
+	case !c.Type.IsCollection():
+		return nil, cqlerr.Invalidf("Invalid operation (%s) for non counter column %s", text, hex.EncodeToString([]byte(c.Name)))
+	case c.Type.Frozen:
+		return nil, cqlerr.Invalidf("Invalid operation (%s) for frozen collection column %s", text, c.Name)
+	case a.Kind == cql.AssignPrepend && c.Type.Kind != cqltype.List:
+		return nil, cqlerr.Invalidf("Invalid operation (%s) for non list column %s", text, c.Name)
+	}
+	spec := p.columnSpec(c)
+	if a.Kind == cql.AssignRemove && c.Type.Kind == cqltype.Map {
+		spec.Type = cqltype.NewSet(c.Type.Key)
+	}
+	v, err := p.term(a.Value, spec, nil)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case a.Kind == cql.AssignRemove && c.Type.Kind == cqltype.List:
+		return removeValues{on, v}, nil
+	case a.Kind == cql.AssignRemove:
+		return removeKeys{on, v}, nil
+	}
+	return addCells{on, v, a.Kind == cql.AssignPrepend}, nil
+}
+
+func assignmentText(a cql.Assignment) string {
+	v := termText(a.Value)
+	switch a.Kind {
+	case cql.AssignPrepend:
+		return a.Column + " = " + v + " - " + a.Column
+	case cql.AssignRemove:
+		return a.Column + " = " + a.Column + " - " + v
+	}
+	return a.Column + " = " + a.Column + " + " + v
+}
+
+func (p *planner) assignElement(c *catalog.Column, a cql.Assignment) (operation, error) {
+	text := c.Name + "[" + termText(a.Elem) + "] = " + termText(a.Value)
+	switch {
+	case !c.Type.IsCollection():
+		return nil, cqlerr.Invalidf("Invalid operation (%s) for non collection column %s", text, c.Name)
+	case c.Type.Frozen:
+		return nil, cqlerr.Invalidf("Invalid operation (%s) for frozen collection column %s", text, c.Name)
+	case c.Type.Kind == cqltype.Set:
+		return nil, cqlerr.Invalidf("Invalid operation (%s) for set column %s", text, c.Name)
+	}
+	k, err := p.elementTerm(c, a.Elem)
+	if err != nil {
+		return nil, err
+	}
+	v, err := p.term(a.Value, p.spec("value("+c.Name+")", c.Type.Elem), nil)
+	if err != nil {
+		return nil, err
+	}
+	if c.Type.Kind == cqltype.List {
+		return setIndex{onColumn{c}, k, v}, nil
+	}
+	return setKey{onColumn{c}, k, v}, nil
+}
+
+// elementTerm compiles what is between the brackets of c[…].
+func (p *planner) elementTerm(c *catalog.Column, t cql.Term) (term, error) {
+	switch c.Type.Kind {
+	case cqltype.List:
+		return p.term(t, p.spec("idx("+c.Name+")", cqltype.TInt), nil)
+	case cqltype.Set:
+		return p.term(t, p.spec("value("+c.Name+")", c.Type.Elem), nil)
+	}
+	return p.term(t, p.spec("key("+c.Name+")", c.Type.Key), nil)
+}
+
+func (p *planner) assignField(c *catalog.Column, field string, value cql.Term) (operation, error) {
+	text := c.Name + "." + field + " = " + termText(value)
+	switch {
+	case c.Type.Kind != cqltype.UDT:
+		return nil, cqlerr.Invalidf("Invalid operation (%s) for non-UDT column %s", text, c.Name)
+	case c.Type.Frozen:
+		return nil, cqlerr.Invalidf("Invalid operation (%s) for frozen UDT column %s", text, c.Name)
+	}
+	i := c.Type.FieldIndex(field)
+	if i < 0 {
+		return nil, cqlerr.Invalidf("UDT column %s does not have a field named %s", c.Name, field)
+	}
+	v, err := p.term(value, p.spec(c.Name+"."+field, c.Type.Fields[i].Type), nil)
+	return setField{onColumn{c}, i, v}, err
+}
+
+// removal compiles an element of a DELETE's column list.
+func (p *planner) removal(c *catalog.Column, t cql.DeleteTarget) (operation, error) {
+	switch {
+	case t.Field != "":
+		return p.assignField(c, t.Field, cql.Null{})
+	case t.Elem == nil:
+		return dropColumn{onColumn{c}}, nil
+	case !c.Type.IsCollection():
+		return nil, cqlerr.Invalidf("Invalid deletion operation for non collection column %s", c.Name)
+	case c.Type.Frozen:
+		return nil, cqlerr.Invalidf("Invalid deletion operation for frozen collection column %s", c.Name)
+	}
+	k, err := p.elementTerm(c, t.Elem)
+	if err != nil {
+		return nil, err
+	}
+	if c.Type.Kind == cqltype.List {
+		return setIndex{onColumn{c}, k, null}, nil
+	}
+	return dropKey{onColumn{c}, k}, nil
+}
+
+// setValue sets an atomic column.
+type setValue struct {
+	onColumn
+	value term
+}
+
+func (o setValue) apply(w *rowWriter, x *evalCtx) error {
+	v, err := o.value.eval(x)
+	if err != nil || v.Unset {
+		return err
+	}
+	w.setCell(o.col.ID, v.Bytes)
+	return nil
+}
+
+// dropColumn deletes a column.
+type dropColumn struct{ onColumn }
+
+func (o dropColumn) apply(w *rowWriter, _ *evalCtx) error {
+	if o.col.Type.IsMultiCell() {
+		w.cells(o.col).delete(w.at.ts)
+		return nil
+	}
+	w.setCell(o.col.ID, nil)
+	return nil
+}
+
+// setCells sets a collection or UDT as a whole: what was there is deleted
+// just before the new elements are written.
+type setCells struct {
+	onColumn
+	value term
+}
+
+func (o setCells) apply(w *rowWriter, x *evalCtx) error {
+	v, err := o.value.eval(x)
+	if err != nil || v.Unset {
+		return err
+	}
+	c := w.cells(o.col)
+	c.delete(w.at.ts - 1)
+	c.addAll(x, o.col.Type, v.Bytes, false)
+	return nil
+}
+
+// addCells adds to a collection.
+type addCells struct {
+	onColumn
+	value   term
+	prepend bool
+}
+
+func (o addCells) apply(w *rowWriter, x *evalCtx) error {
+	v, err := o.value.eval(x)
+	if err != nil || v.Unset || v.Bytes == nil {
+		return err
+	}
+	w.cells(o.col).addAll(x, o.col.Type, v.Bytes, o.prepend)
+	return nil
+}
+
+// removeKeys removes elements from a set, or keys from a map.
+type removeKeys struct {
+	onColumn
+	value term
+}
+
+func (o removeKeys) apply(w *rowWriter, x *evalCtx) error {
+	v, err := o.value.eval(x)
+	if err != nil || v.Unset || v.Bytes == nil {
+		return err
+	}
+	c := w.cells(o.col)
+	for k := range cqltype.Elements(v.Bytes) {
+		c.put(k, nil)
+	}
+	return nil
+}
+
+// dropKey deletes one element of a set or map.
+type dropKey struct {
+	onColumn
+	key term
+}
+
+func (o dropKey) apply(w *rowWriter, x *evalCtx) error {
+	k, err := o.key.eval(x)
+	switch {
+	case err != nil:
+		return err
+	case k.Unset || k.Bytes == nil:
+		return cqlerr.Invalidf("Invalid null map key")
+	}
+	w.cells(o.col).put(k.Bytes, nil)
+	return nil
+}
+
+// setKey sets one entry of a map; null deletes it.
+type setKey struct {
+	onColumn
+	key, value term
+}
+
+func (o setKey) apply(w *rowWriter, x *evalCtx) error {
+	k, err := o.key.eval(x)
+	switch {
+	case err != nil:
+		return err
+	case k.Unset:
+		return cqlerr.Invalidf("Invalid unset map key")
+	case k.Bytes == nil:
+		return cqlerr.Invalidf("Invalid null map key")
+	}
+	v, err := o.value.eval(x)
+	if err != nil || v.Unset {
+		return err
+	}
+	w.cells(o.col).put(k.Bytes, v.Bytes)
+	return nil
+}
+
+// setField sets one field of a UDT; null deletes it.
+type setField struct {
+	onColumn
+	field int
+	value term
+}
+
+func (o setField) apply(w *rowWriter, x *evalCtx) error {
+	v, err := o.value.eval(x)
+	if err != nil || v.Unset {
+		return err
+	}
+	w.cells(o.col).put(fieldPath(o.field), v.Bytes)
+	return nil
+}
+
+func fieldPath(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
+
+// setIndex sets the element of a list at an index; null deletes it.
+type setIndex struct {
+	onColumn
+	index, value term
+}
+
+func (o setIndex) needsRead() bool { return true }
+
+func (o setIndex) apply(w *rowWriter, x *evalCtx) error {
+	i, err := o.index.eval(x)
+	switch {
+	case err != nil:
+		return err
+	case i.Unset:
+		return cqlerr.Invalidf("Invalid unset value for list index")
+	case i.Bytes == nil:
+		return cqlerr.Invalidf("Invalid null value for list index")
+	}
+	v, err := o.value.eval(x)
+	if err != nil || v.Unset {
+		return err
+	}
+	n, _ := cqltype.TInt.DecodeInt(i.Bytes)
+	list := w.before(o.col)
+	if len(list) == 0 {
+		if c, ok := o.value.(constant); ok && c.b == nil {
+			return cqlerr.Invalidf("Attempted to delete an element from a list which is null")
+		}
+		return cqlerr.Invalidf("Attempted to set an element on a list which is null")
+	}
+	if n < 0 || n >= int64(len(list)) {
+		return cqlerr.Invalidf("List index %d out of bound, list has size %d", n, len(list))
+	}
+	w.cells(o.col).put(list[n].Path, v.Bytes)
+	return nil
+}
+
+// removeValues removes from a list all elements of the given values.
+type removeValues struct {
+	onColumn
+	value term
+}
+
+func (o removeValues) needsRead() bool { return true }
+
+func (o removeValues) apply(w *rowWriter, x *evalCtx) error {
+	v, err := o.value.eval(x)
+	if err != nil || v.Unset || v.Bytes == nil {
+		return err
+	}
+	for _, e := range w.before(o.col) {
+		if contains(o.col.Type, v.Bytes, e.Value, false) {
+			w.cells(o.col).put(e.Path, nil)
+		}
+	}
+	return nil
+}
+
+// before is what the list holds before the statement.
+func (w *rowWriter) before(c *catalog.Column) []store.Element {
+	if w.old == nil {
+		return nil
+	}
+	d := w.old.Column(c.ID)
+	if d == nil {
+		return nil
+	}
+	return d.Elements
+}

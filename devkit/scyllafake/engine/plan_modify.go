@@ -1,0 +1,368 @@
+package engine
+
+import (
+	"encoding/hex"
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+)
+
+// modifyKind is what a modification is.
+type modifyKind uint8
+
+const (
+	insertKind modifyKind = iota
+	updateKind
+	deleteKind
+)
+
+var kindNames = [...]string{"INSERT", "UPDATE", "DELETE"}
+
+// modifyPlan is an INSERT, UPDATE or DELETE ready to run.
+type modifyPlan struct {
+	table *catalog.Table
+	kind  modifyKind
+	rest  *restrictions
+	ops   []operation
+	using using
+	cond  *conditions
+	// json is the value of INSERT … JSON; then rest and ops are empty.
+	json         term
+	defaultUnset bool
+
+	setsStatic, setsRegular bool
+	needsRead               bool // an operation needs the row as it is
+	markers                 int
+}
+
+// onlyStatic reports whether nothing but static columns is changed.
+func (m *modifyPlan) onlyStatic() bool { return m.setsStatic && !m.setsRegular }
+
+// using holds compiled attributes; nil is absent.
+type using struct{ timestamp, ttl, timeout term }
+
+func (p *planner) planModify(s cql.Statement) (*Plan, error) {
+	switch s := s.(type) {
+	case *cql.Insert:
+		p.begin(s.Binds)
+	case *cql.Update:
+		p.begin(s.Binds)
+	case *cql.Delete:
+		p.begin(s.Binds)
+	}
+	m, err := p.modification(s)
+	if err != nil {
+		return nil, err
+	}
+	var result []ColumnSpec
+	if m.cond != nil {
+		result = conditionColumns(m.table, m.cond.columns(), false)
+	}
+	plan := p.finish(m, result)
+	plan.LWT = m.cond != nil
+	m.markers = len(plan.Binds)
+	return plan, nil
+}
+
+// modification compiles a statement whose markers the planner already has.
+func (p *planner) modification(s cql.Statement) (*modifyPlan, error) {
+	switch s := s.(type) {
+	case *cql.Insert:
+		return p.insert(s)
+	case *cql.Update:
+		return p.update(s)
+	case *cql.Delete:
+		return p.delete(s)
+	}
+	return nil, ErrNotBatchable
+}
+
+// modified resolves the table of a modification.
+func (p *planner) modified(n cql.Name) error {
+	if err := p.resolve(n); err != nil {
+		return err
+	}
+	if p.table.Kind == catalog.View {
+		return cqlerr.Invalidf("Cannot directly modify a materialized view")
+	}
+	return nil
+}
+
+func (p *planner) column(name string) (*catalog.Column, error) {
+	if c := p.table.ByName[name]; c != nil {
+		return c, nil
+	}
+	return nil, cqlerr.Invalidf("Unknown identifier %s", name)
+}
+
+func (p *planner) usingClause(u cql.Using, conditional bool) (using, error) {
+	var out using
+	var err error
+	if u.Timestamp != nil && conditional {
+		return out, cqlerr.Invalidf("Cannot provide custom timestamp for conditional updates")
+	}
+	if u.Timestamp != nil {
+		if out.timestamp, err = p.term(u.Timestamp, p.spec("[timestamp]", cqltype.TBigInt), nil); err != nil {
+			return out, err
+		}
+	}
+	if u.TTL != nil {
+		if out.ttl, err = p.term(u.TTL, p.spec("[ttl]", cqltype.TInt), nil); err != nil {
+			return out, err
+		}
+	}
+	out.timeout, err = p.timeout(u.Timeout)
+	return out, err
+}
+
+func (p *planner) insert(s *cql.Insert) (*modifyPlan, error) {
+	if err := p.modified(s.Table); err != nil {
+		return nil, err
+	}
+	if p.table.IsCounter() {
+		return nil, cqlerr.Invalidf("INSERT statement are not allowed on counter tables, use UPDATE instead")
+	}
+	m := &modifyPlan{table: p.table, kind: insertKind}
+	if s.JSON != nil {
+		return p.insertJSON(m, s)
+	}
+	if len(s.Columns) != len(s.Values) {
+		return nil, cqlerr.Invalidf("Unmatched column names/values")
+	}
+	var where []cql.Relation
+	seen := map[string]bool{}
+	for i, name := range s.Columns {
+		c, err := p.column(name)
+		if err != nil {
+			return nil, err
+		}
+		if seen[name] {
+			return nil, cqlerr.Invalidf("Multiple definitions found for column %s", name)
+		}
+		seen[name] = true
+		if c.Kind <= catalog.Clustering {
+			where = append(where, cql.Relation{Columns: []string{name}, Op: cql.OpEQ, Value: s.Values[i]})
+			continue
+		}
+		if err := p.assignment(m, c, cql.Assignment{Column: name, Value: s.Values[i]}); err != nil {
+			return nil, err
+		}
+	}
+	return m, p.complete(m, where, s.If, s.Using)
+}
+
+func (p *planner) insertJSON(m *modifyPlan, s *cql.Insert) (*modifyPlan, error) {
+	var err error
+	if m.json, err = p.term(s.JSON, ColumnSpec{Type: cqltype.TText}, nil); err != nil {
+		return nil, err
+	}
+	m.defaultUnset = s.DefaultUnset
+	m.setsStatic = len(p.table.Statics) > 0
+	m.setsRegular = true
+	// ScyllaDB reads IF NOT EXISTS here and forgets it.
+	m.using, err = p.usingClause(s.Using, s.If != nil)
+	return m, err
+}
+
+func (p *planner) update(s *cql.Update) (*modifyPlan, error) {
+	if err := p.modified(s.Table); err != nil {
+		return nil, err
+	}
+	m := &modifyPlan{table: p.table, kind: updateKind}
+	if p.table.IsCounter() {
+		return nil, p.counterUpdate(s)
+	}
+	u, err := p.usingClause(s.Using, s.If != nil)
+	if err != nil {
+		return nil, err
+	}
+	m.using = u
+	for _, a := range s.Set {
+		c, err := p.column(a.Column)
+		if err != nil {
+			return nil, err
+		}
+		if c.Kind <= catalog.Clustering {
+			return nil, cqlerr.Invalidf("PRIMARY KEY part %s found in SET part", c.Name)
+		}
+		if err := p.assignment(m, c, a); err != nil {
+			return nil, err
+		}
+	}
+	return m, p.complete(m, s.Where, s.If, cql.Using{})
+}
+
+// counterUpdate refuses an update of counters, with ScyllaDB's own words
+// where it would refuse too.
+func (p *planner) counterUpdate(s *cql.Update) error {
+	switch {
+	case s.Using.TTL != nil:
+		return cqlerr.Invalidf("Cannot provide custom TTL for counter updates")
+	case s.Using.Timestamp != nil:
+		return cqlerr.Invalidf("Cannot provide custom timestamp for counter updates")
+	}
+	for _, a := range s.Set {
+		if c := p.table.ByName[a.Column]; c != nil && c.Type.Kind == cqltype.Counter && a.Kind == cql.AssignSet {
+			return cqlerr.Invalidf("Cannot set the value of counter column %s (counters can only be incremented/decremented, not set)", c.Name)
+		}
+	}
+	return errCounters
+}
+
+func (p *planner) delete(s *cql.Delete) (*modifyPlan, error) {
+	if err := p.modified(s.Table); err != nil {
+		return nil, err
+	}
+	if p.table.IsCounter() {
+		return nil, errCounters
+	}
+	if s.Using.TTL != nil {
+		return nil, cqlerr.Invalidf("TTL attribute is not allowed for deletes")
+	}
+	m := &modifyPlan{table: p.table, kind: deleteKind}
+	u, err := p.usingClause(s.Using, s.If != nil)
+	if err != nil {
+		return nil, err
+	}
+	m.using = u
+	for _, t := range s.Targets {
+		c, err := p.column(t.Column)
+		if err != nil {
+			return nil, err
+		}
+		if c.Kind <= catalog.Clustering {
+			return nil, cqlerr.Invalidf("Invalid identifier %s for deletion (should not be a PRIMARY KEY part)", c.Name)
+		}
+		op, err := p.removal(c, t)
+		if err != nil {
+			return nil, err
+		}
+		m.add(op)
+	}
+	return m, p.complete(m, s.Where, s.If, cql.Using{})
+}
+
+// add takes an operation into the plan.
+func (m *modifyPlan) add(op operation) {
+	m.ops = append(m.ops, op)
+	m.needsRead = m.needsRead || op.needsRead()
+	if op.column().Kind == catalog.Static {
+		m.setsStatic = true
+	} else {
+		m.setsRegular = true
+	}
+}
+
+// complete compiles the rest of a modification: WHERE, IF and, of an INSERT, USING.
+func (p *planner) complete(m *modifyPlan, where []cql.Relation, cond *cql.Cond, u cql.Using) error {
+	var err error
+	if m.rest, err = p.restrictions(where, false); err != nil {
+		return err
+	}
+	if cond != nil {
+		if m.cond, err = p.conditions(m, cond); err != nil {
+			return err
+		}
+	}
+	if m.kind == insertKind {
+		if m.using, err = p.usingClause(u, cond != nil); err != nil {
+			return err
+		}
+	}
+	return p.checkWhere(m)
+}
+
+// checkWhere refuses a WHERE clause that does not fit the modification.
+func (p *planner) checkWhere(m *modifyPlan) error {
+	r := m.rest
+	if len(r.tokens) > 0 {
+		return cqlerr.Invalidf("The token function cannot be used in WHERE clauses for %s statements", kindNames[m.kind])
+	}
+	if len(r.filters) > 0 {
+		return errNeedsFiltering
+	}
+	if m.onlyStatic() && r.restrictsRows() && m.kind != insertKind {
+		return cqlerr.Invalidf("Invalid restrictions on clustering columns since the %s statement modifies only static columns", kindNames[m.kind])
+	}
+	if m.kind != deleteKind {
+		if text := p.sliceText(r); text != "" {
+			return cqlerr.Invalidf("Invalid operator in where clause %s", text)
+		}
+	}
+	if free := r.firstFree(); free != nil && !m.onlyStatic() {
+		if m.kind != deleteKind {
+			return cqlerr.Invalidf("Missing mandatory PRIMARY KEY part %s", free.Name)
+		}
+		for _, op := range m.ops {
+			if op.column().Kind != catalog.Static {
+				return cqlerr.Invalidf("Primary key column '%s' must be specified in order to modify column '%s'", free.Name, op.column().Name)
+			}
+		}
+	}
+	for i, list := range r.keys {
+		if len(list) == 0 {
+			return cqlerr.Invalidf("Missing mandatory PRIMARY KEY part %s", p.table.PartitionKey[i].Name)
+		}
+	}
+	if m.kind == deleteKind && len(m.ops) > 0 && !m.onlyStatic() && !r.namesRows() {
+		return cqlerr.Invalidf("Range deletions are not supported for specific columns")
+	}
+	if m.cond != nil {
+		return p.checkConditional(m)
+	}
+	return nil
+}
+
+// sliceText writes the clustering restriction with which an INSERT or UPDATE
+// would name a range of rows; "" if there is none.
+func (p *planner) sliceText(r *restrictions) string {
+	write := func(rel *relation) string {
+		names := make([]string, len(rel.cols))
+		for i, c := range rel.cols {
+			names[i] = c.Name
+		}
+		return "(" + strings.Join(names, ", ") + ") " + opTexts[rel.op] + " " + constantText(rel)
+	}
+	for _, list := range append([][]*relation{r.multi}, r.rows...) {
+		for _, rel := range list {
+			if rel.op != cql.OpEQ && rel.op != cql.OpIn {
+				return "(" + write(rel) + ")"
+			}
+		}
+	}
+	return ""
+}
+
+func constantText(rel *relation) string {
+	if len(rel.value.terms) == 1 {
+		if c, ok := rel.value.terms[0].(constant); ok {
+			return "{ value: " + hex.EncodeToString(c.b) + " }"
+		}
+	}
+	return termText(rel.text.Value)
+}
+
+// checkConditional refuses a conditional statement that may touch several
+// rows, or a partition that its condition does not look at.
+func (p *planner) checkConditional(m *modifyPlan) error {
+	what := "updates"
+	if m.kind == deleteKind {
+		what = "deletions"
+	}
+	switch {
+	case m.rest.hasKeyIn():
+		return cqlerr.Invalidf("IN on the partition key is not supported with conditional %s", what)
+	case hasIn(m.rest.multi), len(m.rest.rows) > 0 && hasIn(m.rest.rows[len(m.rest.rows)-1]):
+		return cqlerr.Invalidf("IN on the clustering key columns is not supported with conditional %s", what)
+	}
+	if m.cond.regular && m.rest.firstFree() != nil && m.onlyStatic() {
+		return cqlerr.Invalidf("%s statements must restrict all PRIMARY KEY columns with equality relations in order to use IF condition on non static columns", kindNames[m.kind])
+	}
+	if m.kind == deleteKind && !m.onlyStatic() && len(p.table.Clustering) > 0 && !m.rest.namesRows() {
+		return cqlerr.Invalidf("DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to delete non static columns")
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package engine
+
+import (
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+)
+
+// selectPlan is a SELECT ready to run.
+type selectPlan struct {
+	table  *catalog.Table
+	rest   *restrictions
+	result []ColumnSpec
+
+	// columns is set instead of selected when only columns are selected.
+	columns  *projection
+	selected []selected
+	json     bool
+	jsonKeys []string
+
+	aggs    []*aggregate
+	groupBy []*catalog.Column
+	// grouped says that rows are gathered: aggregates or GROUP BY.
+	grouped bool
+
+	distinct bool
+	ordered  bool // ORDER BY is there
+	reversed bool
+
+	limit, perPartition, timeout term
+	warnings                     []string
+}
+
+const warnFiltering = "This query should use ALLOW FILTERING and will be rejected in future versions."
+
+func (p *planner) planSelect(s *cql.Select) (*Plan, error) {
+	p.begin(s.Binds)
+	if err := p.resolve(s.From); err != nil {
+		return nil, err
+	}
+	if p.table.Kind == catalog.View {
+		return nil, cqlerr.Unsupported("reading materialized views")
+	}
+	if s.TTL != nil {
+		return nil, cqlerr.Invalidf("Specifying TTL is not legal for SELECT statement")
+	}
+	if s.Timestamp != nil {
+		return nil, cqlerr.Invalidf("Specifying TIMESTAMP is not legal for SELECT statement")
+	}
+	q := &selectPlan{table: p.table, distinct: s.Distinct, json: s.JSON}
+	if err := p.selectClause(q, s); err != nil {
+		return nil, err
+	}
+	var err error
+	if q.rest, err = p.restrictions(s.Where, s.AllowFiltering); err != nil {
+		return nil, err
+	}
+	for _, f := range []func(*selectPlan, *cql.Select) error{
+		p.checkDistinct, p.checkStatic, p.groupClause, p.orderClause, p.checkFiltering, p.selectLimits,
+	} {
+		if err := f(q, s); err != nil {
+			return nil, err
+		}
+	}
+	return p.finish(q, q.result), nil
+}
+
+func (p *planner) selectClause(q *selectPlan, s *cql.Select) error {
+	if s.Star {
+		for _, c := range p.table.Columns() {
+			q.selected = append(q.selected, plainSelector(columnSelector{c}, c.Name, c.Type))
+		}
+	}
+	for _, sel := range s.Selectors {
+		c, err := p.selector(sel.Expr, &q.aggs)
+		if err != nil {
+			return err
+		}
+		if sel.Alias != "" {
+			c.name = sel.Alias
+		}
+		q.selected = append(q.selected, c)
+	}
+	q.grouped = len(q.aggs) > 0 || len(s.GroupBy) > 0
+	if q.json {
+		q.result = []ColumnSpec{p.spec("[json]", cqltype.TText)}
+		for _, c := range q.selected {
+			q.jsonKeys = append(q.jsonKeys, string(appendJSONName(nil, c.name)))
+		}
+		return nil
+	}
+	for _, c := range q.selected {
+		q.result = append(q.result, p.spec(c.name, c.typ))
+	}
+	if !q.grouped {
+		q.columns = newProjection(q.selected)
+	}
+	return nil
+}
+
+// checkStatic refuses to choose rows where nothing of a row is read.
+func (p *planner) checkStatic(q *selectPlan, s *cql.Select) error {
+	static := false
+	for _, sel := range s.Selectors {
+		for name := range cql.Columns(sel.Expr) {
+			switch p.table.ByName[name].Kind {
+			case catalog.Static:
+				static = true
+			case catalog.PartitionKey:
+			default:
+				return nil
+			}
+		}
+	}
+	if static && q.rest.restrictsRows() {
+		return cqlerr.Invalidf("Cannot restrict clustering columns when selecting only static columns")
+	}
+	return nil
+}
+
+func (p *planner) checkDistinct(q *selectPlan, _ *cql.Select) error {
+	if !q.distinct {
+		return nil
+	}
+	asked := map[*catalog.Column]bool{}
+	for _, s := range q.selected {
+		c, ok := s.selector.(columnSelector)
+		if !ok {
+			continue
+		}
+		if c.col.Kind == catalog.Clustering || c.col.Kind == catalog.Regular {
+			return cqlerr.Invalidf("SELECT DISTINCT queries must only request partition key columns and/or static columns (not %s)", c.col.Name)
+		}
+		asked[c.col] = true
+	}
+	for _, c := range p.table.PartitionKey {
+		if len(asked) > 0 && !asked[c] {
+			return cqlerr.Invalidf("SELECT DISTINCT queries must request all the partition key columns (missing %s)", c.Name)
+		}
+	}
+	if q.rest.restrictsRows() {
+		return cqlerr.Invalidf("SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns.")
+	}
+	return nil
+}
+
+// groupClause compiles GROUP BY: key columns in their order, those restricted
+// by = may be left out.
+func (p *planner) groupClause(q *selectPlan, s *cql.Select) error {
+	key := append(append([]*catalog.Column{}, p.table.PartitionKey...), p.table.Clustering...)
+	at := 0
+	for _, name := range s.GroupBy {
+		c := p.table.ByName[name]
+		if c == nil {
+			return cqlerr.Invalidf("Group by unknown column %s", name)
+		}
+		if c.Kind > catalog.Clustering {
+			return cqlerr.Invalidf("Group by non-primary-key column %s", name)
+		}
+		for at < len(key) && key[at] != c && q.rest.equated(key[at]) {
+			at++
+		}
+		if at == len(key) || key[at] != c {
+			return cqlerr.Invalidf("Group by column %s is out of order", name)
+		}
+		at++
+		q.groupBy = append(q.groupBy, c)
+	}
+	if len(s.GroupBy) > 0 && at < len(p.table.PartitionKey) {
+		return cqlerr.Invalidf("GROUP BY must include the entire partition key")
+	}
+	return nil
+}
+
+// equated reports whether a key column is restricted by =.
+func (r *restrictions) equated(c *catalog.Column) bool {
+	var list []*relation
+	if c.Kind == catalog.PartitionKey {
+		list = r.keys[c.Position]
+	} else if c.Position < len(r.rows) {
+		list = r.rows[c.Position]
+	}
+	for _, m := range r.multi {
+		if m.op == cql.OpEQ && c.Kind == catalog.Clustering && c.Position < len(m.cols) {
+			return true
+		}
+	}
+	for _, rel := range list {
+		if rel.op == cql.OpEQ {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *planner) orderClause(q *selectPlan, s *cql.Select) error {
+	if len(s.OrderBy) == 0 {
+		return nil
+	}
+	q.ordered = true
+	if q.rest.indexed {
+		return cqlerr.Invalidf("ORDER BY with 2ndary indexes is not supported.")
+	}
+	if !q.rest.namesPartitions() {
+		return cqlerr.Invalidf("ORDER BY is only supported when the partition key is restricted by an EQ or an IN.")
+	}
+	at := 0
+	for i, o := range s.OrderBy {
+		c := p.table.ByName[o.Column]
+		if c == nil {
+			return cqlerr.Invalidf("Order by on unknown column %s", o.Column)
+		}
+		if c.Kind != catalog.Clustering {
+			return cqlerr.Invalidf("Order by is currently only supported on the clustered columns of the PRIMARY KEY, got %s", o.Column)
+		}
+		for at < c.Position && q.rest.equated(p.table.Clustering[at]) {
+			at++
+		}
+		if at != c.Position {
+			return cqlerr.Invalidf("Unsupported order by relation - column %s doesn't have an ordering or EQ relation.", p.table.Clustering[at].Name)
+		}
+		at++
+		reversed := o.Desc != c.Desc
+		if i > 0 && reversed != q.reversed {
+			return cqlerr.Invalidf("Unsupported order by relation - only reversing all columns is supported, but column %s has opposite ordering", o.Column)
+		}
+		q.reversed = reversed
+	}
+	return nil
+}
+
+// checkFiltering refuses a clause that would have to leave out rows it read,
+// unless ALLOW FILTERING or an index permits it.
+func (p *planner) checkFiltering(q *selectPlan, s *cql.Select) error {
+	q.rest.filterByPartOfKey()
+	if !s.AllowFiltering {
+		if err := q.rest.mayFilter(); err != nil {
+			return err
+		}
+		if q.rest.restrictsRows() && !q.rest.namesPartitions() && !q.rest.indexed {
+			q.warnings = []string{warnFiltering}
+		}
+	}
+	return nil
+}
+
+func (p *planner) selectLimits(q *selectPlan, s *cql.Select) error {
+	var err error
+	spec := p.spec("[limit]", cqltype.TInt)
+	if s.PerPartitionLimit != nil {
+		if q.distinct {
+			return cqlerr.Invalidf("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries")
+		}
+		if q.perPartition, err = p.term(s.PerPartitionLimit, spec, nil); err != nil {
+			return err
+		}
+	}
+	if s.Limit != nil {
+		if q.limit, err = p.term(s.Limit, spec, nil); err != nil {
+			return err
+		}
+	}
+	q.timeout, err = p.timeout(s.Timeout)
+	return err
+}

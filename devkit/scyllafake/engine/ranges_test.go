@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+)
+
+func clusteringColumns(desc ...bool) []*catalog.Column {
+	out := make([]*catalog.Column, len(desc))
+	for i, d := range desc {
+		out[i] = &catalog.Column{Name: string(rune('a' + i)), Type: cqltype.TInt, Kind: catalog.Clustering, Position: i, Desc: d}
+	}
+	return out
+}
+
+// values are the serialised ints of a clustering prefix.
+func ints(n ...int) [][]byte {
+	out := make([][]byte, len(n))
+	for i, v := range n {
+		out[i] = cqltype.EncodeInt32(int32(v))
+	}
+	return out
+}
+
+// covers reports whether a range has the row, in the words of store.Range.
+func covers(cols []*catalog.Column, r store.Range, row [][]byte) bool {
+	after := func(b store.Bound) bool { // row is not before b
+		c := comparePrefix(cols, row[:len(b.Prefix)], b.Prefix)
+		return c > 0 || c == 0 && b.Inclusive
+	}
+	before := func(b store.Bound) bool {
+		c := comparePrefix(cols, row[:len(b.Prefix)], b.Prefix)
+		return c < 0 || c == 0 && b.Inclusive
+	}
+	return after(r.Start) && before(r.End)
+}
+
+// allRows are the rows of a small table with three clustering columns.
+func allRows(cols []*catalog.Column) [][][]byte {
+	var out [][][]byte
+	for a := range 4 {
+		for b := range 4 {
+			for c := range 4 {
+				out = append(out, ints(a, b, c))
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b [][]byte) int { return comparePrefix(cols, a, b) })
+	return out
+}
+
+func randomDirections(rnd *rand.Rand) []*catalog.Column {
+	return clusteringColumns(rnd.IntN(2) == 0, rnd.IntN(2) == 0, rnd.IntN(2) == 0)
+}
+
+func randomPrefix(rnd *rand.Rand) [][]byte {
+	n := make([]int, 1+rnd.IntN(3))
+	for i := range n {
+		n[i] = rnd.IntN(4)
+	}
+	return ints(n...)
+}
+
+// A slice over several columns is just the rows whose values lie in it, in
+// table order, whatever the directions of the columns.
+func TestTupleSlice_Ranges(t *testing.T) {
+	t.Parallel()
+	rnd := seeds.Rand(t)
+	for range 500 {
+		cols := randomDirections(rnd)
+		s := tupleSlice{cols: cols}
+		for range 1 + rnd.IntN(3) {
+			s.add([]cql.Op{cql.OpGT, cql.OpGE, cql.OpLT, cql.OpLE}[rnd.IntN(4)], randomPrefix(rnd))
+		}
+		ranges := s.ranges()
+		at := 0
+		for _, row := range allRows(cols) {
+			var in []int
+			for i, r := range ranges {
+				if covers(cols, r, row) {
+					in = append(in, i)
+				}
+			}
+			if want := s.contains(row); want != (len(in) == 1) || len(in) > 1 {
+				t.Fatalf("%+v: row %v is in ranges %v, want %v", s, row, in, want)
+			}
+			if len(in) == 1 {
+				if in[0] < at {
+					t.Fatalf("%+v: ranges are not in table order", s)
+				}
+				at = in[0]
+			}
+		}
+	}
+}
+
+// Joined range deletions are disjoint, in order, and delete what the single
+// ones deleted, as of the same times.
+func TestJoinRanges(t *testing.T) {
+	t.Parallel()
+	rnd := seeds.Rand(t)
+	bound := func() store.Bound {
+		if rnd.IntN(5) == 0 {
+			return store.Bound{Inclusive: true}
+		}
+		return store.Bound{Prefix: randomPrefix(rnd), Inclusive: rnd.IntN(2) == 0}
+	}
+	deletedAt := func(cols []*catalog.Column, ranges []store.RangeDeletion, row [][]byte) (ts int64, n int) {
+		for _, r := range ranges {
+			if covers(cols, r.Range, row) {
+				ts = max(ts, r.Timestamp)
+				n++
+			}
+		}
+		return ts, n
+	}
+	for range 500 {
+		cols := randomDirections(rnd)
+		var ranges []store.RangeDeletion
+		for range 1 + rnd.IntN(4) {
+			r := store.Range{Start: bound(), End: bound()}
+			if compareEdges(cols, startEdge(r.Start), endEdge(r.End)) < 0 {
+				ranges = append(ranges, store.RangeDeletion{Range: r, Deletion: store.Deletion{Set: true, Timestamp: int64(1 + rnd.IntN(2))}})
+			}
+		}
+		joined := joinRanges(cols, ranges)
+		for _, row := range allRows(cols) {
+			want, _ := deletedAt(cols, ranges, row)
+			got, n := deletedAt(cols, joined, row)
+			if got != want || n > 1 {
+				t.Fatalf("%+v joined to %+v: row %v deleted at %d by %d ranges, want %d", ranges, joined, row, got, n, want)
+			}
+		}
+		for i := 1; i < len(joined); i++ {
+			c := compareEdges(cols, endEdge(joined[i-1].End), startEdge(joined[i].Start))
+			if c > 0 || c == 0 && joined[i-1].Timestamp == joined[i].Timestamp {
+				t.Fatalf("%+v: ranges %d and %d overlap or should be one", joined, i-1, i)
+			}
+		}
+	}
+}
+
+func TestBeats(t *testing.T) {
+	t.Parallel()
+	live := store.Cell{Timestamp: 5, Value: []byte{1}}
+	with := func(f func(*store.Cell)) store.Cell {
+		c := live
+		f(&c)
+		return c
+	}
+	dead := store.Cell{Timestamp: 5, Dead: true}
+	ttl := with(func(c *store.Cell) { c.TTL, c.Expiry = 10, 100 })
+	for _, c := range []struct {
+		name         string
+		winner, lose store.Cell
+	}{
+		{"later", with(func(c *store.Cell) { c.Timestamp = 6 }), dead},
+		{"deletion", dead, ttl},
+		{"TTL", ttl, with(func(c *store.Cell) { c.Value = []byte{9} })},
+		{"later expiry", with(func(c *store.Cell) { c.TTL, c.Expiry = 5, 101 }), ttl},
+		{"larger value, unsigned", with(func(c *store.Cell) { c.Value = []byte{0xff} }), live},
+	} {
+		if !beats(&c.winner, &c.lose) || beats(&c.lose, &c.winner) {
+			t.Errorf("%s: beats is wrong", c.name)
+		}
+	}
+	if beats(&live, &live) {
+		t.Error("a cell beats itself")
+	}
+}
+
+func TestClock_ListKeys(t *testing.T) {
+	t.Parallel()
+	c := newClock(func() time.Time { return time.UnixMicro(1_795_236_982_000_000) })
+	var list [][16]byte
+	ordered := func() bool {
+		return slices.IsSortedFunc(list, func(a, b [16]byte) int { return cqltype.TTimeUUID.Compare(a[:], b[:]) })
+	}
+	list = c.appendKeys(3)
+	list = append(list, c.appendKeys(maxListSeq+10)...)
+	list = append(c.prependKeys(3), list...)
+	list = append(c.prependKeys(maxListSeq+10), list...)
+	list = append(list, c.appendKeys(1)...)
+	if !ordered() {
+		t.Error("list keys are not in list order")
+	}
+	for _, k := range list {
+		if err := cqltype.TTimeUUID.Validate(k[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestClock_NeverRepeats(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMicro(1_795_236_982_000_000)
+	c := newClock(func() time.Time { return now })
+	seen := map[[16]byte]bool{}
+	last := int64(0)
+	for i := range 100 {
+		if i == 50 {
+			now = now.Add(-time.Hour)
+		}
+		u := c.timeUUID()
+		if seen[u] {
+			t.Fatalf("uuid %x repeats", u)
+		}
+		seen[u] = true
+		ts := c.micros()
+		if ts <= last {
+			t.Fatalf("timestamp %d after %d", ts, last)
+		}
+		last = ts
+	}
+}
+
+func TestLike(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text, pattern string
+		want          bool
+	}{
+		{"abc", "abc", true},
+		{"abc", "ab", false},
+		{"abc", "a%", true},
+		{"abc", "%c", true},
+		{"abc", "%b%", true},
+		{"abc", "%%", true},
+		{"", "%", true},
+		{"", "_", false},
+		{"abc", "a_c", true},
+		{"aüc", "a_c", true},
+		{"a%c", `a\%c`, true},
+		{"abc", `a\%c`, false},
+		{"aab", "%ab", true},
+		{"abab", "%ab", true},
+		{"mississippi", "%iss%ip%", true},
+		{"mississippi", "%iss%ix%", false},
+	} {
+		if got := like([]byte(c.text), []byte(c.pattern)); got != c.want {
+			t.Errorf("like(%q, %q) = %v, want %v", c.text, c.pattern, got, c.want)
+		}
+	}
+}

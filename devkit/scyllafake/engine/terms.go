@@ -1,0 +1,290 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+)
+
+// evalCtx is what terms are evaluated against: one execution of a statement.
+type evalCtx struct {
+	e      *Engine
+	vals   []Value // in the order of the plan's bind columns
+	params *Params
+	now    time.Time
+	accs   []accumulator // of the plan's aggregates
+	// timeout is the statement's USING TIMEOUT, 0 without one.
+	timeout time.Duration
+	// strictKeys refuses a null for a key column; otherwise it names nothing.
+	strictKeys bool
+}
+
+// term is a value expression compiled for the type it is given to.
+type term interface {
+	eval(x *evalCtx) (Value, error)
+}
+
+// constant is a value known when the statement is planned.
+type constant struct{ b []byte }
+
+func (c constant) eval(*evalCtx) (Value, error) { return Value{Bytes: c.b}, nil }
+
+var null = constant{}
+
+// bound is the value of a marker.
+type bound struct {
+	index int
+	spec  ColumnSpec
+}
+
+func (b bound) eval(x *evalCtx) (Value, error) {
+	v := x.vals[b.index]
+	if v.Unset || v.Bytes == nil {
+		return v, nil
+	}
+	if err := b.spec.Type.Validate(v.Bytes); err != nil {
+		return Value{}, cqltype.BindError(b.spec.Name, err)
+	}
+	v.Bytes = cqltype.Normalize(b.spec.Type, v.Bytes)
+	return v, nil
+}
+
+// collection builds a list, set or map of its elements; keys is nil but for maps.
+type collection struct {
+	typ         *cqltype.Type
+	keys, elems []term
+}
+
+func (c collection) eval(x *evalCtx) (Value, error) {
+	keys, err := evalElements(x, c.keys)
+	if err != nil {
+		return Value{}, err
+	}
+	elems, err := evalElements(x, c.elems)
+	if err != nil {
+		return Value{}, err
+	}
+	if c.typ.Kind == cqltype.Map {
+		return Value{Bytes: cqltype.Normalize(c.typ, cqltype.BuildMap(keys, elems))}, nil
+	}
+	return Value{Bytes: cqltype.Normalize(c.typ, cqltype.BuildCollection(elems...))}, nil
+}
+
+func evalElements(x *evalCtx, terms []term) ([][]byte, error) {
+	out := make([][]byte, len(terms))
+	for i, t := range terms {
+		v, err := t.eval(x)
+		switch {
+		case err != nil:
+			return nil, err
+		case v.Unset:
+			return nil, errUnsetElement
+		case v.Bytes == nil:
+			return nil, errNullElement
+		}
+		out[i] = v.Bytes
+	}
+	return out, nil
+}
+
+// tuple builds a tuple or UDT of its components; a nil term is a field left out.
+type tuple struct{ elems []term }
+
+func (t tuple) eval(x *evalCtx) (Value, error) {
+	parts := make([][]byte, len(t.elems))
+	for i, e := range t.elems {
+		if e == nil {
+			continue
+		}
+		v, err := e.eval(x)
+		if err != nil {
+			return Value{}, err
+		}
+		if v.Unset {
+			return Value{}, cqlerr.Invalidf("Invalid unset value for tuple field number %d", i)
+		}
+		parts[i] = v.Bytes
+	}
+	return Value{Bytes: cqltype.BuildTuple(parts...)}, nil
+}
+
+// term compiles t as a value for recv. target is the column if recv is the
+// whole of one.
+func (p *planner) term(t cql.Term, recv ColumnSpec, target *catalog.Column) (term, error) {
+	switch t := t.(type) {
+	case cql.Null:
+		return null, nil
+	case cql.Marker:
+		p.marker(t.Index, recv, target)
+		return bound{t.Index, p.binds[t.Index]}, nil
+	case cql.Literal:
+		b, err := literal(t, recv)
+		return constant{b}, err
+	case cql.ListLit:
+		if recv.Type.Kind != cqltype.List {
+			return nil, cqlerr.Invalidf("Invalid list literal for %s of type %s", recv.Name, recv.Type)
+		}
+		return p.collection("list", nil, t.Elems, recv)
+	case cql.SetLit:
+		if recv.Type.Kind == cqltype.Map && len(t.Elems) == 0 {
+			return fold(collection{typ: recv.Type})
+		}
+		if recv.Type.Kind != cqltype.Set {
+			return nil, cqlerr.Invalidf("Invalid set literal for %s of type %s", recv.Name, recv.Type)
+		}
+		return p.collection("set", nil, t.Elems, recv)
+	case cql.MapLit:
+		if recv.Type.Kind != cqltype.Map {
+			return nil, cqlerr.Invalidf("Invalid map literal for %s of type %s", recv.Name, recv.Type)
+		}
+		return p.collection("map", t.Keys, t.Values, recv)
+	case cql.TupleLit:
+		return p.tuple(t, recv)
+	case cql.UDTLit:
+		return p.udt(t, recv)
+	case cql.FuncCall:
+		return p.call(t, recv)
+	case cql.Cast:
+		typ, err := p.parseType(t.Type)
+		if err != nil {
+			return nil, err
+		}
+		if !assignable(typ, recv.Type) {
+			return nil, cqlerr.Invalidf("Cannot assign value %s to %s of type %s", termText(t), recv.Name, recv.Type)
+		}
+		return p.term(t.Arg, p.spec(castName(t.Type), typ), nil)
+	}
+	return nil, cqlerr.Invalidf("Invalid value %s for %s", termText(t), recv.Name)
+}
+
+// castName is the name of a marker behind a type hint, "(int)?".
+func castName(typ string) string { return "(" + typ + ")" }
+
+func (p *planner) collection(kind string, keys, elems []cql.Term, recv ColumnSpec) (term, error) {
+	c := collection{typ: recv.Type}
+	var err error
+	part := func(terms []cql.Term, spec ColumnSpec) []term {
+		out := make([]term, 0, len(terms))
+		for _, t := range terms {
+			if err != nil {
+				return nil
+			}
+			if lit, ok := t.(cql.Literal); ok && !fits(lit, spec.Type) {
+				err = cqlerr.Invalidf("Invalid %s literal for %s: value %s is not of type %s",
+					kind, recv.Name, termText(t), spec.Type)
+				return nil
+			}
+			var e term
+			e, err = p.term(t, spec, nil)
+			out = append(out, e)
+		}
+		return out
+	}
+	value := recv
+	value.Type = recv.Type.Elem
+	value.Name = "value(" + recv.Name + ")"
+	if keys != nil {
+		key := recv
+		key.Type = recv.Type.Key
+		key.Name = "key(" + recv.Name + ")"
+		c.keys = part(keys, key)
+	}
+	c.elems = part(elems, value)
+	if err != nil {
+		return nil, err
+	}
+	return fold(c, append(slices.Clone(c.keys), c.elems...)...)
+}
+
+func (p *planner) tuple(t cql.TupleLit, recv ColumnSpec) (term, error) {
+	if recv.Type.Kind != cqltype.Tuple {
+		// One value in parentheses is that value.
+		if len(t.Elems) == 1 {
+			return p.term(t.Elems[0], recv, nil)
+		}
+		return nil, cqlerr.Invalidf("Invalid tuple type literal for %s of type %s", recv.Name, recv.Type)
+	}
+	if len(t.Elems) > len(recv.Type.Fields) {
+		return nil, cqlerr.Invalidf("Invalid tuple literal for %s: too many elements. Type %s expects %d but got %d",
+			recv.Name, recv.Type, len(recv.Type.Fields), len(t.Elems))
+	}
+	out := tuple{make([]term, len(t.Elems))}
+	for i, e := range t.Elems {
+		spec := recv
+		spec.Name = recv.Name + "[" + itoa(i) + "]"
+		spec.Type = recv.Type.Fields[i].Type
+		if lit, ok := e.(cql.Literal); ok && !fits(lit, spec.Type) {
+			return nil, cqlerr.Invalidf("Invalid tuple literal for %s: component %d is not of type %s", recv.Name, i, spec.Type)
+		}
+		var err error
+		if out.elems[i], err = p.term(e, spec, nil); err != nil {
+			return nil, err
+		}
+	}
+	return fold(out, out.elems...)
+}
+
+func (p *planner) udt(t cql.UDTLit, recv ColumnSpec) (term, error) {
+	if recv.Type.Kind != cqltype.UDT {
+		return nil, cqlerr.Invalidf("Invalid user type literal for %s of type %s", recv.Name, recv.Type)
+	}
+	out := tuple{make([]term, len(recv.Type.Fields))}
+	for i, name := range t.Fields {
+		n := recv.Type.FieldIndex(name)
+		if n < 0 {
+			return nil, cqlerr.Invalidf("Unknown field '%s' in value of user defined type %s", name, recv.Type.Name)
+		}
+		spec := recv
+		spec.Name = recv.Name + "." + name
+		spec.Type = recv.Type.Fields[n].Type
+		if lit, ok := t.Values[i].(cql.Literal); ok && !fits(lit, spec.Type) {
+			return nil, cqlerr.Invalidf("Invalid user type literal for %s: field %s is not of type %s", recv.Name, name, spec.Type)
+		}
+		var err error
+		if out.elems[n], err = p.term(t.Values[i], spec, nil); err != nil {
+			return nil, err
+		}
+	}
+	return fold(out, out.elems...)
+}
+
+// fold evaluates t now if all its parts are constants. Nulls among them are
+// left for the execution to refuse, as ScyllaDB does.
+func fold(t term, parts ...term) (term, error) {
+	for _, part := range parts {
+		if c, ok := part.(constant); part != nil && (!ok || c.b == nil) {
+			return t, nil
+		}
+	}
+	v, err := t.eval(nil)
+	if err != nil {
+		return nil, err
+	}
+	return constant{v.Bytes}, nil
+}
+
+// assignable reports whether a value of from may be given to a column of to.
+func assignable(from, to *cqltype.Type) bool {
+	from, to = from.Freeze(), to.Freeze()
+	if from.Equal(to) {
+		return true
+	}
+	switch to.Kind {
+	case cqltype.Blob:
+		return true
+	case cqltype.Varchar:
+		return from.Kind == cqltype.ASCII
+	case cqltype.UUID:
+		return from.Kind == cqltype.TimeUUID
+	case cqltype.BigInt:
+		return from.Kind == cqltype.Timestamp
+	case cqltype.Varint:
+		return from.Kind == cqltype.BigInt || from.Kind == cqltype.Int ||
+			from.Kind == cqltype.SmallInt || from.Kind == cqltype.TinyInt
+	}
+	return false
+}

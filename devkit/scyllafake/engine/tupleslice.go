@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// tupleSlice is lo < (a, b, …) < hi in the order of the values, which is not
+// the order of the rows where a column is DESC. Bounds may differ in length.
+type tupleSlice struct {
+	cols           []*catalog.Column
+	lo, hi         [][]byte // nil is unbounded
+	loOpen, hiOpen bool
+}
+
+// add narrows the slice by one bound.
+func (s *tupleSlice) add(op cql.Op, vals [][]byte) {
+	open := op == cql.OpGT || op == cql.OpLT
+	if op == cql.OpGT || op == cql.OpGE {
+		if s.lo == nil || s.compareEdges(edge{vals, open}, s.loEdge()) > 0 {
+			s.lo, s.loOpen = vals, open
+		}
+		return
+	}
+	if s.hi == nil || s.compareEdges(edge{vals, !open}, s.hiEdge()) < 0 {
+		s.hi, s.hiOpen = vals, open
+	}
+}
+
+func (s *tupleSlice) loEdge() edge { return edge{s.lo, s.loOpen} }
+func (s *tupleSlice) hiEdge() edge { return edge{s.hi, !s.hiOpen} }
+
+// compareEdges orders edges by value.
+func (s *tupleSlice) compareEdges(a, b edge) int {
+	return orderEdges(s.compare(a.prefix, b.prefix), a, b)
+}
+
+// compare orders tuples by value, as far as both go.
+func (s *tupleSlice) compare(a, b [][]byte) int {
+	for i := range min(len(a), len(b)) {
+		if c := s.cols[i].Type.Compare(a[i], b[i]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func (s *tupleSlice) contains(t [][]byte) bool {
+	if s.lo != nil {
+		if c := s.compare(t, s.lo); c < 0 || c == 0 && s.loOpen {
+			return false
+		}
+	}
+	if s.hi != nil {
+		if c := s.compare(t, s.hi); c > 0 || c == 0 && s.hiOpen {
+			return false
+		}
+	}
+	return true
+}
+
+// ranges are the rows of the slice in table order. One range does if all its
+// columns go the same way; otherwise it falls into one for the rows that
+// share a bound's first values, one for those between, and so on.
+func (s *tupleSlice) ranges() []store.Range {
+	n := max(len(s.lo), len(s.hi))
+	if s.lo != nil && s.hi != nil && s.compareEdges(s.loEdge(), s.hiEdge()) >= 0 {
+		return []store.Range{}
+	}
+	oneWay := !slices.ContainsFunc(s.cols[:n], func(c *catalog.Column) bool { return c.Desc != s.cols[0].Desc })
+	if !oneWay {
+		return s.split(nil, s.lo != nil, s.hi != nil)
+	}
+	lo := store.Bound{Prefix: s.lo, Inclusive: !s.loOpen}
+	hi := store.Bound{Prefix: s.hi, Inclusive: !s.hiOpen}
+	if s.cols[0].Desc {
+		lo, hi = hi, lo
+	}
+	return []store.Range{{Start: lo, End: hi}}
+}
+
+// split gives the ranges behind prefix. byLo and byHi say that prefix is the
+// beginning of that bound, so that the bound still counts.
+func (s *tupleSlice) split(prefix [][]byte, byLo, byHi bool) []store.Range {
+	i := len(prefix)
+	if byLo && i == len(s.lo) {
+		if s.loOpen {
+			return nil
+		}
+		byLo = false
+	}
+	if byHi && i == len(s.hi) {
+		if s.hiOpen {
+			return nil
+		}
+		byHi = false
+	}
+	if !byLo && !byHi {
+		return []store.Range{prefixRange(prefix)}
+	}
+	col := s.cols[i]
+	if byLo && byHi {
+		switch c := col.Type.Compare(s.lo[i], s.hi[i]); {
+		case c > 0:
+			return nil
+		case c == 0:
+			return s.split(append(slices.Clip(prefix), s.lo[i]), true, true)
+		}
+	}
+	iv := interval{hasLo: byLo, hasHi: byHi, loOpen: true, hiOpen: true}
+	var below, above []store.Range
+	if byLo {
+		iv.lo = s.lo[i]
+		if i == len(s.lo)-1 {
+			iv.loOpen = s.loOpen
+		} else {
+			below = s.split(append(slices.Clip(prefix), s.lo[i]), true, false)
+		}
+	}
+	if byHi {
+		iv.hi = s.hi[i]
+		if i == len(s.hi)-1 {
+			iv.hiOpen = s.hiOpen
+		} else {
+			above = s.split(append(slices.Clip(prefix), s.hi[i]), false, true)
+		}
+	}
+	middle := iv.ranges(col, [][][]byte{prefix})
+	if col.Desc {
+		below, above = above, below
+	}
+	return slices.Concat(below, middle, above)
+}

@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// write applies what an unconditional request changes. kind says what it is
+// if it spans several partitions.
+func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation, x *evalCtx) error {
+	if len(muts) == 0 {
+		return nil
+	}
+	if len(muts) == 1 {
+		kind = OpWrite
+	}
+	for i, m := range muts {
+		if i > 0 && m.Table.Keyspace == muts[i-1].Table.Keyspace {
+			continue
+		}
+		if err := e.available(m.Table.Keyspace, x.params.Consistency); err != nil {
+			return err
+		}
+	}
+	v, err := e.before(ctx, Op{
+		Kind: kind, Keyspace: muts[0].Table.Keyspace, Table: muts[0].Table.Name,
+		Consistency: x.params.Consistency, Timeout: x.timeout, Mutations: muts,
+	})
+	if err != nil {
+		return err
+	}
+	switch {
+	case v.Fate == FateLater:
+		e.replayLater(muts, v.Later)
+	case v.Fate == FateApply || v.Err == nil && !v.Disconnect:
+		unlock := e.lockForLog(muts)
+		err = e.apply(muts)
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return e.finish(v)
+}
+
+// before asks the hook and waits as it says.
+func (e *Engine) before(ctx context.Context, op Op) (Verdict, error) {
+	if e.hook == nil {
+		return Verdict{}, ctx.Err()
+	}
+	v := e.hook.Before(ctx, op)
+	if v.Delay > 0 {
+		t := time.NewTimer(v.Delay)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
+	}
+	return v, ctx.Err()
+}
+
+// finish is what the client gets by the verdict, nil for the true answer.
+func (e *Engine) finish(v Verdict) error {
+	if v.Disconnect {
+		return ErrDisconnect
+	}
+	return v.Err
+}
+
+// beforeRead asks the hook about a read, and finishes what conditional writes
+// left undone if the read is a serial one.
+func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, err error) {
+	kind := OpRead
+	if s.x.params.Consistency.serial() {
+		kind = OpSerialRead
+	}
+	if e.hook != nil {
+		v, err := e.before(ctx, Op{
+			Kind: kind, Keyspace: s.q.table.Keyspace, Table: s.q.table.Name,
+			Consistency: s.x.params.Consistency, Timeout: s.x.timeout,
+		})
+		if err != nil {
+			return false, err
+		}
+		if err := e.finish(v); err != nil {
+			return false, err
+		}
+		deadPage = v.DeadPage
+	}
+	if kind != OpSerialRead || !s.found {
+		return deadPage, nil
+	}
+	id := partitionID{s.q.table.StoreID, string(s.src.keys[0])}
+	unlock := e.locks.lock(id)
+	defer unlock()
+	return deadPage, e.finishDecided(id)
+}
+
+// apply writes mutations and the log rows they make as one unit. The caller
+// holds the partitions' locks where they are needed.
+func (e *Engine) apply(muts []*store.Mutation) error {
+	all := muts
+	if e.cdc != nil {
+		logs, err := e.cdc.Augment(muts, e.clock.now())
+		if err != nil {
+			return err
+		}
+		if len(logs) > 0 {
+			all = make([]*store.Mutation, 0, len(muts)+len(logs))
+			all = append(append(all, muts...), logs...)
+		}
+	}
+	if err := e.store.Apply(all); err != nil {
+		return serverError("write", err)
+	}
+	return nil
+}
+
+// lockForLog locks the partitions whose log needs the row as it was.
+func (e *Engine) lockForLog(muts []*store.Mutation) (unlock func()) {
+	if e.cdc == nil {
+		return func() {}
+	}
+	var ids []partitionID
+	for _, m := range muts {
+		if m.Table.CDC != nil && m.Table.CDC.Enabled && e.cdc.NeedsLock(m.Table) {
+			ids = append(ids, partitionID{m.Table.StoreID, string(m.Key)})
+		}
+	}
+	if len(ids) == 0 {
+		return func() {}
+	}
+	return e.locks.lock(ids...)
+}

@@ -1,0 +1,85 @@
+package scyllafake
+
+import (
+	"net/netip"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/wire"
+)
+
+// eventBits are the events that a connection registered for.
+const (
+	eventSchema uint32 = 1 << iota
+	eventTopology
+	eventStatus
+)
+
+var eventBits = map[string]uint32{
+	wire.EventSchema:   eventSchema,
+	wire.EventTopology: eventTopology,
+	wire.EventStatus:   eventStatus,
+}
+
+// register answers REGISTER; types add to those registered before.
+func (c *conn) register(req request) {
+	types, err := wire.ReadRegister(req.header, req.body)
+	if err != nil {
+		c.fail(req, err)
+		return
+	}
+	for _, t := range types {
+		c.events.Or(eventBits[t])
+	}
+	c.ready(req)
+}
+
+// tell queues an event, never compressed. A client that does not take its
+// events is disconnected: waiting for it would stop the others' DDL.
+func (c *conn) tell(bit uint32, add func(b []byte, version byte) []byte) {
+	if c.events.Load()&bit == 0 {
+		return
+	}
+	version := max(c.version, 3)
+	if !c.out.send(false, func(queue []byte) []byte { return add(queue, version) }) {
+		c.s.log.Warn("client takes no events; disconnected", "client", c.nc.RemoteAddr())
+		c.hangUp()
+	}
+}
+
+// publish sends the events of a schema statement to all who registered for
+// them. They are queued when it returns, so that the statement's own
+// connection sends them before its result.
+func (s *Server) publish(events []catalog.Change) {
+	s.eachConn(func(c *conn) {
+		for _, e := range events {
+			c.tell(eventSchema, func(b []byte, version byte) []byte {
+				return wire.AppendSchemaEvent(b, version, e)
+			})
+		}
+	})
+}
+
+// NodeChange is what happens to a node, as clients are told.
+type NodeChange string
+
+// The changes.
+const (
+	NodeNew     NodeChange = "NEW_NODE"
+	NodeRemoved NodeChange = "REMOVED_NODE"
+	NodeUp      NodeChange = "UP"
+	NodeDown    NodeChange = "DOWN"
+)
+
+// PublishNode tells the clients that registered for it of a change of a node.
+// The port is that of the listener they use.
+func (s *Server) PublishNode(change NodeChange, addr netip.Addr) {
+	bit, typ := eventStatus, wire.EventStatus
+	if change == NodeNew || change == NodeRemoved {
+		bit, typ = eventTopology, wire.EventTopology
+	}
+	s.eachConn(func(c *conn) {
+		c.tell(bit, func(b []byte, version byte) []byte {
+			return wire.AppendNodeEvent(b, version, typ, string(change), netip.AddrPortFrom(addr, uint16(s.port)))
+		})
+	})
+}

@@ -1,0 +1,271 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+)
+
+// ErrNoRule is returned for the id of a rule that is not there.
+var ErrNoRule = errors.New("no such rule")
+
+// Injector decides the fate of operations by its rules. It is an engine.Hook,
+// and safe for concurrent use.
+type Injector struct {
+	node  *Node
+	clock *Clock
+
+	// idle says that there is nothing to decide, so that a node without faults
+	// pays no lock.
+	idle atomic.Bool
+
+	mu     sync.Mutex
+	rnd    *rand.Rand
+	rules  []*active
+	nextID int
+	frozen bool
+	thaw   chan struct{} // closed by Thaw
+}
+
+// active is a rule with its counts.
+type active struct {
+	id            int
+	rule          Rule
+	matched, hits int
+}
+
+// New makes an Injector without rules for a node. Seed feeds the source of
+// chance; equal seeds and operations give equal faults. node may be nil for an
+// Injector whose rules neither begin generations nor resize tablets, clock for
+// one that is not asked for skew.
+func New(node *Node, clock *Clock, seed uint64) *Injector {
+	in := &Injector{
+		node: node, clock: clock,
+		rnd: rand.New(rand.NewPCG(seed, 0)), nextID: 1, thaw: make(chan struct{}),
+	}
+	in.idle.Store(true)
+	return in
+}
+
+// changed brings idle up to date. The caller holds mu.
+func (in *Injector) changed() { in.idle.Store(len(in.rules) == 0 && !in.frozen) }
+
+// Node is the node whose generations and tablets can be changed.
+func (in *Injector) Node() *Node { return in.node }
+
+// Clock is the node's clock.
+func (in *Injector) Clock() *Clock { return in.clock }
+
+// Add adds a rule, after those that are there, and returns its id. Of several
+// rules that match an operation, the first one hits it. The error tells all that
+// is wrong with the rule.
+func (in *Injector) Add(r Rule) (id int, err error) {
+	if err := r.validate(); err != nil {
+		return 0, err
+	}
+	if in.node == nil && (r.Effect.Generation != nil || r.Effect.Resize != nil) {
+		return 0, errors.New("generations and tablets cannot be changed here")
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	id = in.nextID
+	in.nextID++
+	in.rules = append(in.rules, &active{id: id, rule: r})
+	in.changed()
+	return id, nil
+}
+
+// MustAdd is Add for rules fixed in the code; it panics on a bad one.
+func (in *Injector) MustAdd(r Rule) (id int) {
+	id, err := in.Add(r)
+	if err != nil {
+		panic(fmt.Sprintf("faults: rule %q: %v", r.Name, err))
+	}
+	return id
+}
+
+// Remove removes a rule; ErrNoRule if it is not there.
+func (in *Injector) Remove(id int) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n := len(in.rules)
+	in.rules = slices.DeleteFunc(in.rules, func(a *active) bool { return a.id == id })
+	in.changed()
+	if len(in.rules) == n {
+		return fmt.Errorf("rule %d: %w", id, ErrNoRule)
+	}
+	return nil
+}
+
+// Clear removes all rules and thaws what is frozen. The clock stays skewed.
+func (in *Injector) Clear() {
+	in.mu.Lock()
+	in.rules = nil
+	in.changed()
+	in.mu.Unlock()
+	in.Thaw()
+}
+
+// Status is a rule and how often it came to bear.
+type Status struct {
+	ID int
+	Rule
+	// Matched counts the operations that the rule was asked about and matched,
+	// Hits those that it hit.
+	Matched, Hits int
+	// Spent says that Count is used up.
+	Spent bool
+}
+
+func (a *active) spent() bool { return a.rule.Count > 0 && a.hits >= a.rule.Count }
+
+// Rules lists the rules in the order in which they are asked.
+func (in *Injector) Rules() []Status {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	out := make([]Status, len(in.rules))
+	for i, a := range in.rules {
+		out[i] = Status{ID: a.id, Rule: a.rule, Matched: a.matched, Hits: a.hits, Spent: a.spent()}
+	}
+	return out
+}
+
+// Hits is how many operations a rule has hit; 0 for one that is not there.
+func (in *Injector) Hits(id int) int {
+	for _, s := range in.Rules() {
+		if s.ID == id {
+			return s.Hits
+		}
+	}
+	return 0
+}
+
+// Freeze holds every operation from now on, as a node does that is stopped by
+// SIGSTOP: connections stay open and nothing is answered.
+func (in *Injector) Freeze() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.frozen = true
+	in.changed()
+}
+
+// Thaw lets everything go on that is held, by Freeze or by rules. The rules
+// stay.
+func (in *Injector) Thaw() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.frozen = false
+	in.changed()
+	close(in.thaw)
+	in.thaw = make(chan struct{})
+}
+
+// Frozen reports whether Freeze is in force.
+func (in *Injector) Frozen() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.frozen
+}
+
+// Before implements engine.Hook.
+func (in *Injector) Before(ctx context.Context, op engine.Op) engine.Verdict {
+	if in.idle.Load() {
+		return engine.Verdict{}
+	}
+	effect, verdict, wait := in.decide(op)
+	if wait != nil {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return engine.Verdict{Disconnect: true}
+		}
+	}
+	if effect == nil {
+		return verdict
+	}
+	if g := effect.Generation; g != nil {
+		if _, err := in.node.NewGeneration(*g); err != nil {
+			return engine.Verdict{Err: cqlerr.New(cqlerr.Server, "fault: %v", err)}
+		}
+	}
+	if r := effect.Resize; r != nil {
+		if _, err := in.node.Resize(*r); err != nil {
+			return engine.Verdict{Err: cqlerr.New(cqlerr.Server, "fault: %v", err)}
+		}
+	}
+	return verdict
+}
+
+// decide finds the rule that hits an operation. wait is what to wait for
+// before anything else; effect is nil when no rule hits.
+func (in *Injector) decide(op engine.Op) (effect *Effect, v engine.Verdict, wait <-chan struct{}) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.frozen {
+		wait = in.thaw
+	}
+	for _, a := range in.rules {
+		if a.spent() || !a.rule.Match.matches(op) {
+			continue
+		}
+		a.matched++
+		if a.matched <= a.rule.Skip || a.rule.Probability > 0 && in.rnd.Float64() >= a.rule.Probability {
+			continue
+		}
+		e := &a.rule.Effect
+		if e.Decide != nil {
+			var ok bool
+			if v, ok = e.Decide(op); !ok {
+				continue
+			}
+		} else {
+			v = e.verdict(op)
+		}
+		a.hits++
+		if e.Freeze {
+			wait = in.thaw
+		}
+		return e, v, wait
+	}
+	return nil, engine.Verdict{}, wait
+}
+
+func (e *Effect) verdict(op engine.Op) engine.Verdict {
+	v := engine.Verdict{Delay: e.Delay, Fate: e.Fate, Later: e.Later, Disconnect: e.Disconnect}
+	if e.Failure != nil {
+		v.Err = e.Failure.error(op)
+	}
+	return v
+}
+
+// Chain is a hook that asks several; the first verdict that is not "let it
+// pass" counts. Nil hooks are left out, and without any Chain is nil.
+func Chain(hooks ...engine.Hook) engine.Hook {
+	hooks = slices.DeleteFunc(slices.Clone(hooks), func(h engine.Hook) bool { return h == nil })
+	switch len(hooks) {
+	case 0:
+		return nil
+	case 1:
+		return hooks[0]
+	}
+	return chain(hooks)
+}
+
+type chain []engine.Hook
+
+func (c chain) Before(ctx context.Context, op engine.Op) engine.Verdict {
+	for _, h := range c {
+		v := h.Before(ctx, op)
+		if v.Delay != 0 || v.Err != nil || v.Disconnect || v.DeadPage || v.Fate != engine.FateNormal {
+			return v
+		}
+	}
+	return engine.Verdict{}
+}

@@ -1,0 +1,233 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// write is a write to some tables of keyspace ks.
+func write(kind engine.OpKind, level engine.Consistency, tables ...*catalog.Table) engine.Op {
+	op := engine.Op{Kind: kind, Keyspace: "ks", Table: tables[0].Name, Consistency: level}
+	for _, t := range tables {
+		op.Mutations = append(op.Mutations, &store.Mutation{Table: t})
+	}
+	return op
+}
+
+func read(kind engine.OpKind, level engine.Consistency) engine.Op {
+	return engine.Op{Kind: kind, Keyspace: "ks", Table: "kv", Consistency: level}
+}
+
+func table(name string, cdc *catalog.CDC) *catalog.Table {
+	return &catalog.Table{Keyspace: "ks", Name: name, CDC: cdc}
+}
+
+var (
+	kv  = table("kv", nil)
+	ev  = table("ev", &catalog.CDC{Enabled: true})
+	pre = table("pre", &catalog.CDC{Enabled: true, Preimage: catalog.ImageOn})
+)
+
+func newInjector(t *testing.T, rules ...Rule) *Injector {
+	t.Helper()
+	in := New(nil, NewClock(nil), 1)
+	for _, r := range rules {
+		if _, err := in.Add(r); err != nil {
+			t.Fatalf("Add(%q) error = %v", r.Name, err)
+		}
+	}
+	return in
+}
+
+func refusal() Effect { return Effect{Failure: Refuse(cqlerr.Overloaded, "busy")} }
+
+func TestInjector_Matches(t *testing.T) {
+	t.Parallel()
+	one := write(engine.OpWrite, engine.One, kv)
+	for _, tt := range []struct {
+		name  string
+		match Match
+		op    engine.Op
+		want  bool
+	}{
+		{"everything", Match{}, one, true},
+		{"keyspace", Match{Keyspace: "ks"}, one, true},
+		{"other keyspace", Match{Keyspace: "other"}, one, false},
+		{"table", Match{Keyspace: "ks", Table: "kv"}, one, true},
+		{"other table", Match{Table: "ev"}, one, false},
+		{"second table of a batch", Match{Table: "ev"}, write(engine.OpLoggedBatch, engine.One, kv, ev), true},
+		{"table and keyspace of different mutations", Match{Keyspace: "x", Table: "ev"}, write(engine.OpLoggedBatch, engine.One, kv, ev), false},
+		{"kind", Match{Kinds: []engine.OpKind{engine.OpRead, engine.OpWrite}}, one, true},
+		{"other kind", Match{Kinds: []engine.OpKind{engine.OpRead}}, one, false},
+		{"level", Match{Consistencies: []engine.Consistency{engine.One}}, one, true},
+		{"other level", Match{Consistencies: []engine.Consistency{engine.All}}, one, false},
+		{"function", Match{Func: func(op engine.Op) bool { return op.Table == "no" }}, one, false},
+	} {
+		in := newInjector(t, Rule{Match: tt.match, Effect: refusal()})
+		if got := in.Before(t.Context(), tt.op).Err != nil; got != tt.want {
+			t.Errorf("%s: hit = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestInjector_SkipCountAndOrder(t *testing.T) {
+	t.Parallel()
+	in := newInjector(t,
+		Rule{Name: "first", Skip: 2, Count: 2, Effect: refusal()},
+		Rule{Name: "second", Count: 1, Effect: Effect{Delay: time.Hour}},
+	)
+	var got []string
+	for range 6 {
+		switch v := in.Before(t.Context(), read(engine.OpRead, engine.One)); {
+		case v.Err != nil:
+			got = append(got, "refused")
+		case v.Delay != 0:
+			got = append(got, "late")
+		default:
+			got = append(got, "ok")
+		}
+	}
+	want := []string{"late", "ok", "refused", "refused", "ok", "ok"}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("operations went %v, want %v", got, want)
+		}
+	}
+	rules := in.Rules()
+	if len(rules) != 2 || rules[0].Hits != 2 || rules[0].Matched != 4 || !rules[0].Spent || !rules[1].Spent || in.Hits(rules[0].ID) != 2 {
+		t.Errorf("rules = %+v", rules)
+	}
+	if err := in.Remove(rules[0].ID); err != nil || len(in.Rules()) != 1 {
+		t.Errorf("Remove() error = %v", err)
+	}
+	if err := in.Remove(rules[0].ID); !errors.Is(err, ErrNoRule) {
+		t.Errorf("Remove() of a removed rule error = %v", err)
+	}
+	if in.Clear(); len(in.Rules()) != 0 || in.Hits(1) != 0 {
+		t.Error("rules are left after Clear")
+	}
+}
+
+func TestInjector_ProbabilityRepeatsWithItsSeed(t *testing.T) {
+	t.Parallel()
+	run := func(seed uint64) (hits int, pattern [200]bool) {
+		in := New(nil, nil, seed)
+		id := in.MustAdd(Rule{Probability: 0.3, Effect: refusal()})
+		for i := range pattern {
+			pattern[i] = in.Before(t.Context(), read(engine.OpRead, engine.One)).Err != nil
+		}
+		return in.Hits(id), pattern
+	}
+	n, a := run(7)
+	if _, b := run(7); a != b {
+		t.Error("equal seeds give different faults")
+	}
+	if _, b := run(8); a == b {
+		t.Error("different seeds give equal faults")
+	}
+	if n < 30 || n > 90 {
+		t.Errorf("%d of 200 hit at probability 0.3", n)
+	}
+}
+
+func TestInjector_FreezeAndThaw(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in := newInjector(t)
+		in.Freeze()
+		start := time.Now()
+		time.AfterFunc(time.Minute, in.Thaw)
+		if v := in.Before(t.Context(), read(engine.OpRead, engine.One)); v.Err != nil || v.Disconnect || time.Since(start) != time.Minute {
+			t.Errorf("Before() = %+v after %v, want to pass after a minute", v, time.Since(start))
+		}
+		if in.Frozen() {
+			t.Error("frozen after Thaw")
+		}
+		// A rule freezes only what it hits, and every one until the next Thaw.
+		in.MustAdd(Rule{Match: Match{Table: "ev"}, Effect: Effect{Freeze: true}})
+		if v := in.Before(t.Context(), read(engine.OpRead, engine.One)); v.Err != nil {
+			t.Errorf("Before() = %+v", v)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if v := in.Before(ctx, write(engine.OpWrite, engine.One, ev)); !v.Disconnect {
+			t.Errorf("Before() = %+v, want the connection closed when the request ends", v)
+		}
+	})
+}
+
+func TestInjector_RefusesBadRules(t *testing.T) {
+	t.Parallel()
+	in := New(nil, nil, 1)
+	cas := Match{Kinds: []engine.OpKind{engine.OpCAS}}
+	for name, r := range map[string]Rule{
+		"no effect":           {},
+		"negative skip":       {Skip: -1, Effect: refusal()},
+		"negative count":      {Count: -1, Effect: refusal()},
+		"probability":         {Probability: 1.5, Effect: refusal()},
+		"negative delay":      {Effect: Effect{Delay: -1}},
+		"two ends":            {Effect: Effect{Disconnect: true, Failure: Refuse(cqlerr.Overloaded, "")}},
+		"fate without end":    {Effect: Effect{Delay: 1, Fate: engine.FateApply}},
+		"later without times": {Effect: Effect{Disconnect: true, Fate: engine.FateLater}},
+		"times without later": {Effect: Effect{Disconnect: true, Later: []time.Duration{1}}},
+		"negative later":      {Effect: Effect{Disconnect: true, Fate: engine.FateLater, Later: []time.Duration{-1}}},
+		"unknown fate":        {Effect: Effect{Disconnect: true, Fate: 9}},
+		"decided, not cas":    {Effect: Effect{Failure: WriteTimeout(CAS, 1, 2), Fate: engine.FateDecided}},
+		"write type":          {Effect: Effect{Failure: WriteTimeout("SLOW", 1, 2)}},
+		"error code":          {Effect: Effect{Failure: Refuse(0x7777, "")}},
+		"unprepared":          {Effect: Effect{Failure: Refuse(cqlerr.Unprepared, "")}},
+		"negative replicas":   {Effect: Effect{Failure: ReadTimeout(-1, 2)}},
+		"no node":             {Match: cas, Effect: Effect{Generation: &Generation{}}},
+		"negative start":      {Effect: Effect{Generation: &Generation{In: -1}}},
+		"tablets of nothing":  {Effect: Effect{Resize: &Resize{}}},
+	} {
+		if _, err := in.Add(r); err == nil {
+			t.Errorf("%s: Add() succeeded", name)
+		}
+	}
+	if len(in.Rules()) != 0 {
+		t.Error("bad rules were added")
+	}
+}
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1000, 0)
+	c := NewClock(func() time.Time { return at })
+	c.SetSkew(-3 * time.Second)
+	if got := c.Now(); !got.Equal(time.Unix(997, 0)) || c.Skew() != -3*time.Second {
+		t.Errorf("Now() = %v, Skew() = %v", got, c.Skew())
+	}
+	if NewClock(nil).Now().IsZero() {
+		t.Error("a clock over nothing does not run")
+	}
+}
+
+func TestChain(t *testing.T) {
+	t.Parallel()
+	if Chain(nil, nil) != nil {
+		t.Error("a chain of nothing is a hook")
+	}
+	a, b := newInjector(t, Rule{Match: Match{Table: "ev"}, Effect: refusal()}), newInjector(t, Rule{Effect: Effect{Disconnect: true}})
+	if Chain(nil, a) != engine.Hook(a) {
+		t.Error("a chain of one is not that one")
+	}
+	h := Chain(a, nil, b)
+	if v := h.Before(t.Context(), write(engine.OpWrite, engine.One, ev)); v.Err == nil || v.Disconnect {
+		t.Errorf("the first hook does not count first: %+v", v)
+	}
+	if v := h.Before(t.Context(), write(engine.OpWrite, engine.One, kv)); !v.Disconnect {
+		t.Errorf("the second hook is not asked: %+v", v)
+	}
+	if v := Chain(a, a).Before(t.Context(), write(engine.OpWrite, engine.One, kv)); v.Err != nil {
+		t.Errorf("Before() = %+v, want to pass", v)
+	}
+}

@@ -1,0 +1,89 @@
+package faults
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
+)
+
+// Node is what faults change of a node beside its answers. It is safe for
+// concurrent use.
+type Node struct {
+	topology *topology.Topology
+	schema   func() *catalog.Schema
+	clock    *Clock
+}
+
+// NewNode makes the Node of a topology and schema.
+func NewNode(t *topology.Topology, schema func() *catalog.Schema, clock *Clock) *Node {
+	return &Node{topology: t, schema: schema, clock: clock}
+}
+
+// start is the time that In stands for; zero for the topology to choose.
+func (n *Node) start(in time.Duration) time.Time {
+	if in == 0 {
+		return time.Time{}
+	}
+	return n.clock.Now().Add(in)
+}
+
+// NewGeneration makes a CDC generation and returns its start. Its rows are
+// visible when NewGeneration returns.
+func (n *Node) NewGeneration(g Generation) (time.Time, error) {
+	made, err := n.topology.NewGeneration(n.start(g.In), g.ExtraTokens)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return made.Start(), nil
+}
+
+// Generations are the starts of all generations, in order.
+func (n *Node) Generations() []time.Time {
+	var out []time.Time
+	for _, g := range n.topology.Generations() {
+		out = append(out, g.Start())
+	}
+	return out
+}
+
+// Resize splits or merges the tablets of a table and returns when the new
+// streams come into use.
+func (n *Node) Resize(r Resize) (time.Time, error) {
+	base, err := n.table(r.Keyspace, r.Table)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if r.Merge {
+		return n.topology.Merge(base, n.start(r.In))
+	}
+	return n.topology.Split(base, n.start(r.In))
+}
+
+// Tablets is the number of tablets of a table in its newest stream set.
+func (n *Node) Tablets(keyspace, table string) (int, error) {
+	base, err := n.table(keyspace, table)
+	if err != nil {
+		return 0, err
+	}
+	tablets := n.topology.Tablets(base.StoreID)
+	if tablets == 0 {
+		return 0, fmt.Errorf("%s.%s has no tablet streams: it needs CDC and a keyspace with tablets", keyspace, table)
+	}
+	return tablets, nil
+}
+
+func (n *Node) table(keyspace, table string) (*catalog.Table, error) {
+	base, ok := n.schema().Table(keyspace, table)
+	if !ok {
+		return nil, fmt.Errorf("no table %s.%s", keyspace, table)
+	}
+	return base, nil
+}
+
+// logged reports whether a table has CDC.
+func (n *Node) logged(keyspace, table string) bool {
+	base, ok := n.schema().Table(keyspace, table)
+	return ok && base.CDC != nil && base.CDC.Enabled
+}

@@ -1,0 +1,206 @@
+package faults
+
+import (
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+)
+
+// How long a node with ordinary settings takes over its time-outs.
+const (
+	WriteTimeoutAfter = 2 * time.Second
+	ReadTimeoutAfter  = 5 * time.Second
+	ScanTimeoutAfter  = 10 * time.Second // scans, and the read before a write with images
+)
+
+// BatchlogReplay is the next logged batch that reaches the batchlog but not its
+// replicas: the client gets a write timeout BATCH, none of one, and the batch
+// is applied at each of the given times after that, with its own timestamp,
+// each time with a log row of its own. None means never.
+//
+// Recorded: a replica killed and back after 3 s, two holders of the batchlog:
+// twice at 64 s. A replica frozen for 2 s: at once, when it takes the write
+// that waited, then at 20.5 s and 49.5 s.
+func BatchlogReplay(after ...time.Duration) Rule {
+	return oneBatch("batchlog replay", Effect{Failure: WriteTimeout(Batch, 0, 1)}, after)
+}
+
+// BatchLogTimeout is the next logged batch whose batchlog write times out:
+// BATCH_LOG, at ONE, none of one. That does not mean that it is not applied:
+// of four such batches two were, at a replay up to 64 s later, with two log rows
+// each; the others never.
+func BatchLogTimeout(after ...time.Duration) Rule {
+	return oneBatch("batchlog timeout", Effect{Failure: WriteTimeout(BatchLog, 0, 1)}, after)
+}
+
+// CoordinatorCrash is the next logged batch whose coordinator dies over it: the
+// connection is lost, and the batch is applied at the given times. Recorded:
+// when the frozen replica goes on, then twice by replay 39 s later.
+func CoordinatorCrash(after ...time.Duration) Rule {
+	return oneBatch("coordinator crash", Effect{Disconnect: true}, after)
+}
+
+func oneBatch(name string, e Effect, after []time.Duration) Rule {
+	e.Delay = WriteTimeoutAfter
+	if len(after) > 0 {
+		e.Fate, e.Later = engine.FateLater, after
+	}
+	return Rule{Name: name, Match: Match{Kinds: []engine.OpKind{engine.OpLoggedBatch}}, Count: 1, Effect: e}
+}
+
+// BatchlogReplayAcrossGeneration is BatchlogReplay with a CDC generation that
+// starts in between: the replay fails for ever, and neither the rows nor their
+// log rows ever come. The generation starts in so long, the replay comes after
+// it.
+func BatchlogReplayAcrossGeneration(generation, replay time.Duration) Rule {
+	r := BatchlogReplay(replay)
+	r.Name = "batchlog replay across a generation"
+	r.Effect.Generation = &Generation{In: generation}
+	return r
+}
+
+// CASTimeout is the next conditional statement or batch that times out: CAS, at
+// SERIAL. If decided, the round stands, and row and log row appear with the next
+// conditional or SERIAL operation on the partition, with the ballot's
+// timestamp; the answer comes at once, as it does at a level that cannot be
+// met. If not, nothing was proposed and nothing comes of it.
+func CASTimeout(decided bool) Rule {
+	e := Effect{Failure: WriteTimeout(CAS, 1, 2)}
+	if decided {
+		e.Fate = engine.FateDecided
+	} else {
+		e.Delay = WriteTimeoutAfter
+	}
+	return Rule{Name: "cas timeout", Match: Match{Kinds: []engine.OpKind{engine.OpCAS}}, Count: 1, Effect: e}
+}
+
+// CASAcrossGeneration is a decided CASTimeout after which a CDC generation
+// starts, in so long: every conditional and SERIAL operation on the partition
+// is then refused with "cdc: attempted to get a stream from an earlier
+// generation", until CDC is turned off, the partition read at SERIAL, and CDC
+// turned on again. The round is then finished without a log row.
+func CASAcrossGeneration(generation time.Duration) Rule {
+	r := CASTimeout(true)
+	r.Name = "cas across a generation"
+	r.Effect.Generation = &Generation{In: generation}
+	return r
+}
+
+// FrozenReplica answers as a node whose only fellow replica (two nodes,
+// replication factor 2) does not answer but still counts as alive. What needs
+// both replicas times out; writes are then applied on the replica that is
+// there. Logged batches of several partitions time out at every level, since
+// the batchlog is the other node's; afterwards they are applied, twice, after
+// batchlog, or never when it is negative.
+func FrozenReplica(batchlog time.Duration) Rule {
+	decide := func(op engine.Op) (engine.Verdict, bool) {
+		fail := func(delay time.Duration, f *Failure, fate engine.Fate, later ...time.Duration) (engine.Verdict, bool) {
+			return engine.Verdict{Delay: delay, Err: f.error(op), Fate: fate, Later: later}, true
+		}
+		if op.Kind == engine.OpLoggedBatch {
+			if batchlog < 0 {
+				return fail(WriteTimeoutAfter, WriteTimeout(BatchLog, 0, 1), engine.FateNormal)
+			}
+			return fail(WriteTimeoutAfter, WriteTimeout(BatchLog, 0, 1), engine.FateLater, batchlog, batchlog)
+		}
+		switch op.Kind {
+		case engine.OpSerialRead:
+			f := ReadTimeout(1, 2)
+			f.DataPresent = false
+			return fail(ReadTimeoutAfter, f, engine.FateNormal)
+		case engine.OpCAS:
+			return fail(WriteTimeoutAfter, WriteTimeout(CAS, 1, 2), engine.FateNormal)
+		}
+		if !needsTwo(op.Consistency) {
+			return engine.Verdict{}, false
+		}
+		if op.Kind == engine.OpRead {
+			return fail(ReadTimeoutAfter, ReadTimeout(1, 2), engine.FateNormal)
+		}
+		if hasImages(op) {
+			f := ReadTimeout(1, 2)
+			level := imageLevel(op.Consistency)
+			f.Consistency = &level
+			return fail(ScanTimeoutAfter, f, engine.FateNormal)
+		}
+		return fail(WriteTimeoutAfter, WriteTimeout("", 1, 2), engine.FateApply)
+	}
+	return Rule{Name: "frozen replica", Effect: Effect{Decide: decide}}
+}
+
+// DownReplica answers as a node whose only fellow replica (two nodes,
+// replication factor 2) counts as down: what needs both replicas is refused at
+// once, and so are logged batches of several partitions at every level but
+// ANY, for want of a second node to hold the batchlog.
+func DownReplica() Rule {
+	decide := func(op engine.Op) (engine.Verdict, bool) {
+		level := op.Consistency
+		f := Unavailable(1, 2)
+		switch {
+		case op.Kind == engine.OpLoggedBatch && level != engine.Any:
+			level, f = engine.One, Unavailable(0, 1)
+		case op.Kind == engine.OpCAS:
+			level = engine.Serial
+		case op.Kind == engine.OpSerialRead:
+		case !needsTwo(level):
+			return engine.Verdict{}, false
+		case hasImages(op):
+			level = imageLevel(level)
+		}
+		f.Consistency = &level
+		return engine.Verdict{Err: f.error(op)}, true
+	}
+	return Rule{Name: "down replica", Effect: Effect{Decide: decide}}
+}
+
+// needsTwo says whether a level takes both of two replicas.
+func needsTwo(c engine.Consistency) bool {
+	switch c {
+	case engine.Any, engine.One, engine.LocalOne:
+		return false
+	}
+	return true
+}
+
+// imageLevel is the level at which the row is read before a write with images.
+func imageLevel(c engine.Consistency) engine.Consistency {
+	switch c {
+	case engine.Any:
+		return engine.One
+	case engine.All, engine.Serial:
+		return engine.Quorum
+	case engine.LocalSerial:
+		return engine.LocalQuorum
+	}
+	return c
+}
+
+// JoiningNode answers as a node that has just joined and serves CQL before its
+// first generation starts: until the given time of the node's clock, every
+// write to a table with CDC fails with 0000.
+func (in *Injector) JoiningNode(until time.Time) Rule {
+	decide := func(op engine.Op) (engine.Verdict, bool) {
+		now := in.clock.Now()
+		if !now.Before(until) || !in.logged(op) {
+			return engine.Verdict{}, false
+		}
+		return engine.Verdict{Err: cqlerr.New(cqlerr.Server, "cdc::metadata::get_stream: could not find any CDC stream"+
+			" (current time: %s). Are we in the middle of a cluster upgrade?", now.UTC().Format("2006/01/02 15:04:05"))}, true
+	}
+	return Rule{
+		Name:   "joining node",
+		Match:  Match{Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch, engine.OpLoggedBatch, engine.OpCAS}},
+		Effect: Effect{Decide: decide},
+	}
+}
+
+// logged reports whether an operation writes to a table with CDC.
+func (in *Injector) logged(op engine.Op) bool {
+	for _, m := range op.Mutations {
+		if m.Table.CDC != nil && m.Table.CDC.Enabled {
+			return true
+		}
+	}
+	return op.Kind == engine.OpCAS && in.node != nil && in.node.logged(op.Keyspace, op.Table)
+}

@@ -1,0 +1,271 @@
+package scyllafake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
+)
+
+// node is one address of a server that presents itself as a cluster. All nodes share
+// one engine, so what one has acknowledged every other one returns.
+type node struct {
+	addr   netip.Addr
+	hostID uuid.UUID
+	tokens []string
+	// local and peers select the node's own rows of the two system tables.
+	local, peers string
+
+	mu      sync.Mutex
+	changed sync.Cond
+	frozen  bool // accepts connections and bytes, and never answers
+	down    bool // refuses connections
+	conns   map[*nodeConn]struct{}
+}
+
+// makeNodes makes the nodes of the configuration from the first one's address.
+// A server with one node has none.
+func (s *Server) makeNodes(first netip.Addr) error {
+	if s.cfg.Nodes < 2 {
+		return nil
+	}
+	addr := first
+	for i := range s.cfg.Nodes {
+		n := &node{addr: addr, hostID: s.topology.HostID, conns: map[*nodeConn]struct{}{}}
+		if i > 0 {
+			n.hostID = uuid.NewSHA1(s.topology.HostID, []byte{byte(i)})
+		}
+		n.changed.L = &n.mu
+		for j, token := range s.topology.Tokens {
+			if j%s.cfg.Nodes == i {
+				n.tokens = append(n.tokens, strconv.FormatInt(token, 10))
+			}
+		}
+		if len(n.tokens) == 0 {
+			return fmt.Errorf("%d tokens are too few for %d nodes", len(s.topology.Tokens), s.cfg.Nodes)
+		}
+		s.nodes = append(s.nodes, n)
+		addr = addr.Next()
+	}
+	for i, n := range s.nodes {
+		var others []string
+		for _, other := range s.nodes {
+			if other != n {
+				others = append(others, "'"+other.addr.String()+"'")
+			}
+		}
+		n.peers = "system.peers WHERE peer IN (" + strings.Join(others, ", ") + ")"
+		n.local = fmt.Sprintf("key='node%d'", i)
+	}
+	return nil
+}
+
+// writeNodes writes the nodes' rows of system.local and system.peers, which have the
+// server's schema version.
+func (s *Server) writeNodes(at time.Time) error {
+	tables := s.catalog.Schema().Keyspaces["system"].Tables
+	var rows []*store.Mutation
+	for i, n := range s.nodes {
+		local := s.localRow(at, n.addr)
+		local["key"], local["host_id"], local["tokens"] = fmt.Sprintf("node%d", i), n.hostID, n.tokens
+		rows = append(rows, system.Insert(tables["local"], at.UnixMicro(), local))
+		peer := system.Values{"peer": n.addr, "preferred_ip": n.addr}
+		for _, name := range []string{"data_center", "host_id", "rack", "release_version", "rpc_address", "schema_version", "supported_features", "tokens"} {
+			peer[name] = local[name]
+		}
+		rows = append(rows, system.Insert(tables["peers"], at.UnixMicro(), peer))
+	}
+	return s.store.Apply(rows)
+}
+
+// ask returns the text with which the node's own rows of the system tables are read.
+func (n *node) ask(text string) string {
+	if n == nil || !strings.Contains(text, "system.") {
+		return text
+	}
+	return strings.NewReplacer("key='local'", n.local, "system.peers", n.peers).Replace(text)
+}
+
+// nodeOf returns the node that a client has connected to, nil with one node.
+func (s *Server) nodeOf(nc net.Conn) *node {
+	if at, ok := nc.LocalAddr().(*net.TCPAddr); ok {
+		for _, n := range s.nodes {
+			if n.addr == at.AddrPort().Addr().Unmap() {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// alive is how many nodes answer.
+func (s *Server) alive() int {
+	alive := max(1-len(s.nodes), 0) // without nodes there is the server itself
+	for _, n := range s.nodes {
+		n.mu.Lock()
+		if !n.frozen && !n.down {
+			alive++
+		}
+		n.mu.Unlock()
+	}
+	return alive
+}
+
+// Freeze makes a node silent, as SIGSTOP does: it accepts connections and requests and
+// never answers. Thaw ends that; what was sent in between is answered then.
+func (s *Server) Freeze(i int) { s.nodes[i].set(func(n *node) { n.frozen = true }) }
+
+// Thaw ends Freeze.
+func (s *Server) Thaw(i int) { s.nodes[i].set(func(n *node) { n.frozen = false }) }
+
+// Kill ends a node's connections and refuses others until Restart.
+func (s *Server) Kill(i int) {
+	n := s.nodes[i]
+	n.set(func(n *node) { n.down, n.frozen = true, false })
+	n.mu.Lock()
+	var conns []*nodeConn
+	for c := range n.conns {
+		conns = append(conns, c)
+	}
+	n.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+}
+
+// Restart lets a killed node accept connections again.
+func (s *Server) Restart(i int) { s.nodes[i].set(func(n *node) { n.down = false }) }
+
+// NodeAddr is the address of a node.
+func (s *Server) NodeAddr(i int) netip.Addr { return s.nodes[i].addr }
+
+func (n *node) set(f func(*node)) {
+	n.mu.Lock()
+	f(n)
+	n.changed.Broadcast()
+	n.mu.Unlock()
+}
+
+func (n *node) isDown() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.down
+}
+
+// nodeConn is a node's end of a connection. It takes what the client sends whatever
+// the node does, as the operating system does for a process that is stopped.
+type nodeConn struct {
+	net.Conn
+	n *node
+	// The fields below are guarded by n.mu.
+	received []byte
+	err      error // of receiving
+	closed   bool
+}
+
+// open returns a connection of the node, or an error if it is down.
+func (n *node) open(nc net.Conn) (net.Conn, error) {
+	c := &nodeConn{Conn: nc, n: n}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down {
+		return nil, errors.New("the node is down")
+	}
+	n.conns[c] = struct{}{}
+	go c.receive()
+	return c, nil
+}
+
+func (c *nodeConn) receive() {
+	buf := make([]byte, 32<<10)
+	for {
+		k, err := c.Conn.Read(buf)
+		c.n.mu.Lock()
+		c.received = append(c.received, buf[:k]...)
+		c.err = err
+		c.n.changed.Broadcast()
+		c.n.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read returns what the client has sent, unless the node is frozen.
+func (c *nodeConn) Read(b []byte) (int, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	for !c.closed && (c.n.frozen || len(c.received) == 0 && c.err == nil) {
+		c.n.changed.Wait()
+	}
+	switch {
+	case c.closed:
+		return 0, net.ErrClosed
+	case len(c.received) == 0:
+		return 0, c.err
+	}
+	k := copy(b, c.received)
+	c.received = c.received[k:]
+	return k, nil
+}
+
+// Write sends, unless the node is frozen.
+func (c *nodeConn) Write(b []byte) (int, error) {
+	c.n.mu.Lock()
+	for c.n.frozen && !c.closed {
+		c.n.changed.Wait()
+	}
+	closed := c.closed
+	c.n.mu.Unlock()
+	if closed {
+		return 0, io.ErrClosedPipe
+	}
+	return c.Conn.Write(b)
+}
+
+// Close closes the connection.
+func (c *nodeConn) Close() error {
+	c.n.mu.Lock()
+	c.closed = true
+	delete(c.n.conns, c)
+	c.n.changed.Broadcast()
+	c.n.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// dialNode connects over memory to the node with this address.
+func (s *Server) dialNode(ctx context.Context, addr string) (net.Conn, error) {
+	to, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range s.nodes {
+		if n.addr == to.Addr() && !n.isDown() {
+			return s.memory.dial(ctx, net.TCPAddrFromAddrPort(to), 0)
+		}
+	}
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(to), Err: errors.New("connection refused")}
+}
+
+// listenNodes opens the TCP ports of all nodes but the first.
+func (s *Server) listenNodes() error {
+	for i := 1; i < len(s.nodes) && s.tcp != nil; i++ {
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", netip.AddrPortFrom(s.nodes[i].addr, uint16(s.port)).String())
+		if err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	return nil
+}

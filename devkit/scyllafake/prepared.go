@@ -1,0 +1,153 @@
+package scyllafake
+
+import (
+	"crypto/md5"
+	"sync"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/wire"
+)
+
+// statement is a parsed text, planned if it is a data statement. It is immutable.
+type statement struct {
+	id       preparedID
+	keyspace string // the connection's when it was parsed
+	parsed   cql.Statement
+	plan     *engine.Plan // nil for schema statements and USE
+	columns  []byte       // plan.Result as result metadata
+	schema   *catalog.Schema
+}
+
+// valid reports whether the plan still fits: none of its tables has changed.
+func (st *statement) valid(s *catalog.Schema) bool {
+	if st.plan == nil || st.schema == s {
+		return true
+	}
+	for _, t := range st.plan.Tables {
+		if now, _ := s.Table(t.Keyspace, t.Name); now != t {
+			return false
+		}
+	}
+	return true
+}
+
+// resultColumns is the metadata of res, which answers st.
+func (st *statement) resultColumns(res *engine.Result) []byte {
+	if len(res.Columns) > 0 && len(st.plan.Result) == len(res.Columns) && &st.plan.Result[0] == &res.Columns[0] {
+		return st.columns
+	}
+	return wire.AppendColumns([]byte{}, res.Columns)
+}
+
+// preparedID is the MD5 of the connection's keyspace and the text.
+type preparedID [md5.Size]byte
+
+func idOf(keyspace, text string) preparedID {
+	h := md5.New()
+	h.Write([]byte(keyspace))
+	h.Write([]byte(text))
+	return preparedID(h.Sum(nil))
+}
+
+// Bounds of what is remembered. A client whose statement was dropped is told
+// so and prepares it again.
+const (
+	maxTexts    = 1024
+	maxPrepared = 16384
+)
+
+// statements are the prepared statements of the server, and a cache of the
+// texts that were sent without PREPARE. It is safe for concurrent use.
+type statements struct {
+	mu       sync.RWMutex
+	prepared map[preparedID]*statement
+	texts    map[preparedID]*statement
+}
+
+func newStatements() *statements {
+	return &statements{prepared: map[preparedID]*statement{}, texts: map[preparedID]*statement{}}
+}
+
+// get finds a prepared statement; one whose tables have changed is not there.
+func (c *statements) get(id []byte, s *catalog.Schema) (*statement, error) {
+	if len(id) == md5.Size {
+		c.mu.RLock()
+		st := c.prepared[preparedID(id)]
+		c.mu.RUnlock()
+		if st != nil && st.valid(s) {
+			return st, nil
+		}
+	}
+	return nil, &cqlerr.Error{
+		Code: cqlerr.Unprepared, ID: id,
+		Message: "No prepared statement with ID " + hexString(id) + " found.",
+	}
+}
+
+func (c *statements) put(st *statement) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	makeRoom(c.prepared, maxPrepared)
+	c.prepared[st.id] = st
+}
+
+func (c *statements) text(id preparedID, s *catalog.Schema) *statement {
+	c.mu.RLock()
+	st := c.texts[id]
+	c.mu.RUnlock()
+	if st == nil || !st.valid(s) {
+		return nil
+	}
+	return st
+}
+
+func (c *statements) putText(st *statement) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	makeRoom(c.texts, maxTexts)
+	c.texts[st.id] = st
+}
+
+// makeRoom halves a map that has reached its bound. Which statements go does
+// not matter: those that are in use come back.
+func makeRoom(m map[preparedID]*statement, bound int) {
+	if len(m) < bound {
+		return
+	}
+	for id := range m {
+		delete(m, id)
+		if len(m) <= bound/2 {
+			return
+		}
+	}
+}
+
+// prune drops the prepared statements that a schema change has outdated, as a
+// real node does: after DROP and CREATE of the same table the old id stays
+// unknown until the text is prepared again.
+func (c *statements) prune(s *catalog.Schema) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, st := range c.prepared {
+		if !st.valid(s) {
+			delete(c.prepared, id)
+		}
+	}
+	for id, st := range c.texts {
+		if !st.valid(s) {
+			delete(c.texts, id)
+		}
+	}
+}
+
+func hexString(b []byte) string {
+	const digits = "0123456789abcdef"
+	out := make([]byte, 0, 2*len(b))
+	for _, x := range b {
+		out = append(out, digits[x>>4], digits[x&15])
+	}
+	return string(out)
+}

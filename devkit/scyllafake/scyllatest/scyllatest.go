@@ -1,0 +1,101 @@
+// Package scyllatest is what tests of packages that store something begin with:
+// a node in memory that has the schema, and sessions to it.
+//
+// It imports schema, so schema's own tests cannot use it; they start a node
+// themselves.
+package scyllatest
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+)
+
+// Config is a node that starts fast.
+func Config() scyllafake.Config { return scyllafake.Config{Tokens: 4} }
+
+// Start runs a node with the schema in schema.DefaultKeyspace until the test
+// ends, and returns it with a session in that keyspace.
+func Start(t testing.TB) (*scyllafake.Server, *gocql.Session) {
+	t.Helper()
+	node := Node(t, Config())
+	t.Cleanup(func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return node, Connect(t, node)
+}
+
+// Node runs a node with the schema in schema.DefaultKeyspace, by the test's seed if conf
+// has none. The caller closes it.
+func Node(t testing.TB, conf scyllafake.Config) *scyllafake.Server {
+	t.Helper()
+	if conf.Seed == 0 {
+		conf.Seed = seeds.Of(t)
+	}
+	node, err := scyllafake.Start(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := Cluster(node, "").CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sessions.Close(admin)
+	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// bubbles lets one bubble with a node run at a time.
+var bubbles sync.Mutex
+
+// Bubble runs f under virtual time (testing/synctest). The driver keeps channels in
+// global pools, and one that was made outside of a bubble, or in another one, cannot
+// be used in it; two garbage collections empty the pools.
+func Bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	bubbles.Lock()
+	defer bubbles.Unlock()
+	runtime.GC()
+	runtime.GC()
+	synctest.Test(t, f)
+}
+
+// Connect is one more session in schema.DefaultKeyspace, open until the test
+// ends: another process.
+func Connect(t testing.TB, node *scyllafake.Server) *gocql.Session {
+	t.Helper()
+	s, err := Cluster(node, schema.DefaultKeyspace).CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sessions.Close(s) })
+	return s
+}
+
+// Cluster is how to connect to a node: patient on a slow machine, and back soon
+// after faults that end connections. The keyspace is empty for none.
+func Cluster(node *scyllafake.Server, keyspace string) *gocql.ClusterConfig {
+	c := gocql.NewCluster("127.0.0.1")
+	if node != nil {
+		c.Dialer = node
+	}
+	c.ProtoVersion = 4
+	c.Timeout, c.ConnectTimeout = time.Minute, time.Minute
+	c.Keyspace = keyspace
+	c.ReconnectInterval = 100 * time.Millisecond
+	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 100, Interval: 20 * time.Millisecond}
+	return c
+}

@@ -1,0 +1,313 @@
+package scyllafake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cdc"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/ddl"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
+)
+
+// Server is a running node. It is safe for concurrent use.
+type Server struct {
+	cfg     Config
+	version catalog.Version
+	log     *slog.Logger
+	now     func() time.Time
+
+	store      *store.Store
+	topology   *topology.Topology
+	catalog    *ddl.Catalog
+	engine     *engine.Engine
+	faults     *faults.Injector
+	statements *statements
+	nodes      []*node    // where there is more than one
+	ddl        sync.Mutex // held from a schema statement's execution to its events
+
+	admin          *admin // nil without one
+	memory         *memory
+	listeners      []net.Listener
+	tcp            net.Addr // nil without TCP
+	port           int      // that clients are told
+	shardAware     net.Listener
+	shardAwarePort int
+
+	ctx    context.Context // ends when the server closes
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	conns   map[*conn]struct{}
+	closing bool
+	broken  bool           // the disk refused a write; Close still has to release what is open
+	running sync.WaitGroup // listeners and connections
+}
+
+// Start opens the data directory and returns a node that is listening.
+func Start(cfg Config) (_ *Server, err error) {
+	cfg, err = cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	clock := faults.NewClock(cfg.Now)
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, now: clock.Now,
+		statements: newStatements(),
+		memory:     newMemory(defaultAddr),
+		conns:      map[*conn]struct{}{},
+	}
+	s.version, _ = catalog.ParseVersion(cfg.Version) // withDefaults has checked it
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			s.cancel()
+			err = errors.Join(err, s.release())
+		}
+	}()
+	if err := s.open(clock); err != nil {
+		return nil, err
+	}
+	if err := s.listen(); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	addr := s.clientAddr()
+	s.port = int(addr.Port())
+	if err := s.makeNodes(addr.Addr()); err != nil {
+		return nil, err
+	}
+	if err := s.listenNodes(); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if err := errors.Join(s.writeLocal(s.now(), addr.Addr()), s.writeNodes(s.now())); err != nil {
+		return nil, err
+	}
+	if err := s.startAdmin(); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	for _, l := range s.listeners {
+		s.running.Add(1)
+		go s.accept(l)
+	}
+	return s, nil
+}
+
+// open opens what the node keeps.
+func (s *Server) open(clock *faults.Clock) error {
+	var err error
+	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, FS: s.cfg.fs, Fsync: s.cfg.Fsync, Now: s.now, Logf: s.logf, Failed: s.failed})
+	if err != nil {
+		return fmt.Errorf("open the data directory: %w", err)
+	}
+	s.topology, err = topology.Open(s.store, topology.Options{
+		Shards: s.cfg.Shards, Tokens: s.cfg.Tokens, Identity: s.cfg.Identity, Seed: s.cfg.Seed,
+		RingDelay: s.cfg.RingDelay, Version: s.version, Now: s.now,
+	})
+	if err != nil {
+		return err
+	}
+	s.catalog, err = ddl.Open(ddl.Options{
+		Store: s.store, Topology: s.topology, Version: s.version, Tablets: s.cfg.Tablets, Now: s.now,
+	})
+	if err != nil {
+		return err
+	}
+	s.faults = faults.New(faults.NewNode(s.topology, s.catalog.Schema, clock), clock, s.cfg.Seed)
+	var hook engine.Hook = s.faults
+	if s.cfg.Hook != nil {
+		hook = faults.Chain(s.faults, s.cfg.Hook)
+	}
+	s.engine = engine.New(engine.Config{
+		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Alive: s.alive,
+		CDC: cdc.NewManager(s.catalog.Schema, s.topology, s.store, s.cfg.Seed),
+	})
+	return nil
+}
+
+func (s *Server) logf(format string, args ...any) {
+	s.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
+}
+
+// clientAddr is the address that system.local gives to clients. A node that
+// listens on all addresses calls itself by the loopback one.
+func (s *Server) clientAddr() netip.AddrPort {
+	if s.tcp == nil {
+		return defaultAddr
+	}
+	a := s.tcp.(*net.TCPAddr).AddrPort()
+	addr := a.Addr().Unmap()
+	if addr.IsUnspecified() {
+		addr = defaultAddr.Addr()
+	}
+	return netip.AddrPortFrom(addr, a.Port())
+}
+
+func portText(port int) string { return strconv.Itoa(max(port, 0)) }
+
+func (s *Server) accept(l net.Listener) {
+	defer s.running.Done()
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			if s.ctx.Err() == nil {
+				s.log.Error("listener ended", "addr", l.Addr(), "err", err)
+			}
+			return
+		}
+		s.connect(nc)
+	}
+}
+
+func (s *Server) connect(nc net.Conn) {
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		tcp.SetNoDelay(true) //nolint:errcheck // the default anyway
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		nc.Close()
+		return
+	}
+	n := s.nodeOf(nc)
+	if n != nil {
+		open, err := n.open(nc)
+		if err != nil {
+			nc.Close()
+			return
+		}
+		nc = open
+	}
+	c := &conn{s: s, node: n, nc: nc, out: newWriter(nc), shard: s.shardOf(nc, n), work: make(chan request)}
+	s.conns[c] = struct{}{}
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		c.serve()
+	}()
+}
+
+// forget takes a connection that reads no more off the list.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// eachConn calls f for the connections that are open.
+func (s *Server) eachConn(f func(*conn)) {
+	s.mu.Lock()
+	conns := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		f(c)
+	}
+}
+
+// Addr is the TCP address of the ordinary port, "" without one.
+func (s *Server) Addr() string {
+	if s.tcp == nil {
+		return ""
+	}
+	return s.tcp.String()
+}
+
+// ShardAwareAddr is the TCP address of the shard-aware port, "" without one.
+func (s *Server) ShardAwareAddr() string {
+	if s.shardAware == nil {
+		return ""
+	}
+	return s.shardAware.Addr().String()
+}
+
+// Dial connects over memory. Client and server may live in one testing/synctest bubble.
+func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
+	return s.memory.dial(ctx, s.memory.addr, 0)
+}
+
+// DialContext is Dial, whatever the address: it makes a node the Dialer of a
+// gocql.ClusterConfig. With the shard-aware port it connects from the port that the
+// driver wants, so to the shard that it wants.
+func (s *Server) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
+	if len(s.nodes) > 0 {
+		return s.dialNode(ctx, addr)
+	}
+	if _, port, err := net.SplitHostPort(addr); err != nil || port != strconv.Itoa(s.shardAwarePort) {
+		return s.Dial(ctx)
+	}
+	to := netip.AddrPortFrom(defaultAddr.Addr(), uint16(s.shardAwarePort))
+	return s.memory.dial(ctx, net.TCPAddrFromAddrPort(to), gocql.ScyllaGetSourcePort(ctx))
+}
+
+// Topology is the node's place in the cluster: its CDC generations and
+// tablets, and the means to change them.
+func (s *Server) Topology() *topology.Topology { return s.topology }
+
+// Schema is the current schema; it must not be changed.
+func (s *Server) Schema() *catalog.Schema { return s.catalog.Schema() }
+
+// Close stops the node: it refuses new connections, closes the open ones, and
+// closes the data directory. Acknowledged writes are kept. Requests under way
+// may or may not be executed, as at the end of any node.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closing && !s.broken {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closing, s.broken = true, false
+	s.mu.Unlock()
+	s.cancel()
+	s.admin.close()
+	for _, l := range s.listeners {
+		l.Close()
+	}
+	s.eachConn((*conn).hangUp)
+	if s.store.Err() == nil {
+		s.running.Wait() // on a failed store requests may wait for its locks for ever
+	}
+	return s.release()
+}
+
+// failed ends the service after the disk refused a write, as a real node stops its
+// transports then. The process and its data directory remain until Close.
+func (s *Server) failed(err error) {
+	s.log.Error("node stops serving", "err", err)
+	s.mu.Lock()
+	s.closing, s.broken = true, true
+	s.mu.Unlock()
+	s.cancel()
+	s.eachConn((*conn).hangUp)
+	if s.cfg.Failed != nil {
+		s.cfg.Failed(err)
+	}
+}
+
+// release closes what open and listen opened.
+func (s *Server) release() error {
+	var errs []error
+	for _, l := range s.listeners {
+		l.Close() // twice is harmless
+	}
+	if s.engine != nil && s.store.Err() == nil {
+		s.engine.Close()
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}

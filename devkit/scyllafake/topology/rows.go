@@ -1,0 +1,119 @@
+package topology
+
+import (
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
+)
+
+// generationRows are the rows by which clients learn of a generation, the
+// newest that this node knows.
+func (t *Topology) generationRows(g *Generation) []*store.Mutation {
+	at := t.writeTime()
+	start := system.At(g.Start())
+	out := []*store.Mutation{
+		t.insert("system_distributed", "cdc_generation_timestamps", at, system.Values{"key": "timestamps", "time": start}),
+		t.insert("system", "cdc_local", at, system.Values{"key": "cdc_local", "streams_timestamp": start, "uuid": g.ID}),
+		t.insert("system", "cdc_local", at, system.Values{"key": "rewritten"}),
+	}
+	var described, everywhere []*store.Mutation
+	for _, e := range g.entries {
+		ids := make([][]byte, len(e.streams))
+		for i := range e.streams {
+			ids[i] = e.streams[i][:]
+		}
+		// The set stands in the order of shards, not of bytes: readers index it.
+		streams := cqltype.BuildCollection(ids...)
+		described = append(described, t.insert("system_distributed", "cdc_streams_descriptions_v2", at, system.Values{
+			"time": start, "range_end": e.end, "streams": streams,
+		}))
+		everywhere = append(everywhere, t.insert("system_distributed_everywhere", "cdc_generation_descriptions_v2", at, system.Values{
+			"id": g.ID, "range_end": e.end, "streams": streams,
+			"ignore_msb": int8(IgnoreMSB), "num_ranges": int32(len(g.entries)),
+		}))
+	}
+	return append(out, joined(described), joined(everywhere))
+}
+
+// The states of a stream in system.cdc_streams.
+const (
+	streamCurrent int8 = 0
+	streamClosed  int8 = 1
+	streamOpened  int8 = 2
+)
+
+// tabletRows are the rows by which clients learn of a table's stream sets,
+// and the deletion of those that stood there before; nil sets leave none.
+func (t *Topology) tabletRows(keyspace, name string, table *tabletTable) []*store.Mutation {
+	at := t.writeTime()
+	key := system.Values{"keyspace_name": keyspace, "table_name": name}
+	with := func(more system.Values) system.Values {
+		for k, v := range key {
+			more[k] = v
+		}
+		return more
+	}
+	gone := store.Deletion{Set: true, Timestamp: at - 1}
+	if table == nil {
+		sets := system.Delete(t.table("system", "cdc_timestamps"), at, key)
+		streams := system.Delete(t.table("system", "cdc_streams"), at, key)
+		return []*store.Mutation{sets, streams}
+	}
+	var sets, streams []*store.Mutation
+	var before []StreamID
+	for i, s := range table.sets {
+		start := system.At(time.UnixMicro(s.start))
+		sets = append(sets, t.insert("system", "cdc_timestamps", at, with(system.Values{"timestamp": start})))
+		add := func(state int8, ids []StreamID) {
+			for _, id := range ids {
+				streams = append(streams, t.insert("system", "cdc_streams", at, with(system.Values{
+					"timestamp": start, "stream_state": state, "stream_id": id[:],
+				})))
+			}
+		}
+		add(streamCurrent, s.streams)
+		if i > 0 {
+			add(streamClosed, without(before, s.streams))
+		}
+		add(streamOpened, without(s.streams, before))
+		before = s.streams
+	}
+	a, b := joined(sets), joined(streams)
+	a.Deleted, b.Deleted = gone, gone
+	return []*store.Mutation{a, b}
+}
+
+func without(ids, other []StreamID) []StreamID {
+	seen := make(map[StreamID]bool, len(other))
+	for _, id := range other {
+		seen[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id StreamID) bool { return seen[id] })
+}
+
+// joined makes one mutation of those of one partition.
+func joined(muts []*store.Mutation) *store.Mutation {
+	m := muts[0]
+	for _, o := range muts[1:] {
+		m.Rows = append(m.Rows, o.Rows...)
+	}
+	return m
+}
+
+func (t *Topology) insert(keyspace, table string, at int64, vals system.Values) *store.Mutation {
+	return system.Insert(t.table(keyspace, table), at, vals)
+}
+
+func (t *Topology) table(keyspace, name string) *catalog.Table {
+	return t.system[keyspace].Tables[name]
+}
+
+// writeTime is a timestamp (µs) above all given before.
+func (t *Topology) writeTime() int64 {
+	t.lastWrite = max(t.lastWrite+1, t.now().UnixMicro())
+	return t.lastWrite
+}

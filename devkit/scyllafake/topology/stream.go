@@ -1,0 +1,130 @@
+package topology
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+)
+
+// StreamID names a CDC stream. It is 16 bytes: a token, big endian, and a
+// word of 38 random bits, 22 bits for the vnode's index and 4 for the
+// version, which is 1. Rows of the log lie in the partition of that name, and
+// the token places them on the shard of the rows they tell of.
+type StreamID [16]byte
+
+// newStreamID makes an id that no other stream has. Its random bits decide nothing, so
+// they need no seed.
+func newStreamID(token int64, index int) StreamID {
+	var id StreamID
+	binary.BigEndian.PutUint64(id[:8], uint64(token))
+	low := rand.Uint64()<<26 | uint64(index)&(1<<22-1)<<4 | 1
+	binary.BigEndian.PutUint64(id[8:], low)
+	return id
+}
+
+// Token is the token part.
+func (id StreamID) Token() int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
+
+// Index is the number of the vnode in the order of tokens; 0 for tablets.
+func (id StreamID) Index() int { return int(binary.BigEndian.Uint64(id[8:]) >> 4 & (1<<22 - 1)) }
+
+// Leeway is how far into the future a write's timestamp may lie when the
+// table has CDC, and, from ScyllaDB 6.0 on, how long after its end a
+// generation still takes writes.
+const Leeway = 5 * time.Second
+
+// VnodeStream is the stream for a change of the row with this token at
+// timestamp (µs) in a keyspace with vnodes. now is the node's clock. The error
+// is the one with which ScyllaDB refuses the write: 2200 for a timestamp out
+// of range, 0000 when no generation is in use.
+//
+// The id aliases the generation and must not be changed.
+func (t *Topology) VnodeStream(token, timestamp int64, now time.Time) (*StreamID, error) {
+	gens := t.state.Load().generations
+	nowMicros := now.UnixMicro()
+	if timestamp > nowMicros+Leeway.Microseconds() {
+		return nil, errFuture(timestamp, nowMicros)
+	}
+	current := usedAt(gens, nowMicros)
+	if current < 0 {
+		return nil, cqlerr.New(cqlerr.Server, "cdc::metadata::get_stream: could not find any CDC stream (current time: %s)."+
+			" Are we in the middle of a cluster upgrade?", formatTime(nowMicros))
+	}
+	if timestamp < gens[current].start {
+		if !t.nearPast || timestamp <= nowMicros-Leeway.Microseconds() {
+			return nil, t.errPast(timestamp, nowMicros, gens[current].start)
+		}
+	}
+	used := usedAt(gens, timestamp)
+	if used < 0 {
+		return nil, t.errPast(timestamp, nowMicros, gens[current].start)
+	}
+	return gens[used].stream(token), nil
+}
+
+// TabletStream is VnodeStream for a table, named by its number in storage, in
+// a keyspace with tablets.
+func (t *Topology) TabletStream(storeID uint32, token, timestamp int64, now time.Time) (*StreamID, error) {
+	nowMicros := now.UnixMicro()
+	if timestamp > nowMicros+Leeway.Microseconds() {
+		return nil, errFuture(timestamp, nowMicros)
+	}
+	table := t.state.Load().tables[storeID]
+	if table == nil {
+		return nil, cqlerr.New(cqlerr.Server, "cdc: the table has no streams")
+	}
+	i, found := slices.BinarySearchFunc(table.sets, timestamp, func(s *streamSet, ts int64) int { return cmp.Compare(s.start, ts) })
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return nil, cqlerr.New(cqlerr.Server, "cdc: attempted to get a stream for a time before the table's first streams"+
+			" (write timestamp: %s, first streams started at: %s)", formatTime(timestamp), formatTime(table.sets[0].start))
+	}
+	return table.sets[i].stream(token), nil
+}
+
+// usedAt is the index of the generation in use at a time, or -1.
+func usedAt(gens []*Generation, timestamp int64) int {
+	// The last one is nearly always it.
+	for i := len(gens) - 1; i >= 0; i-- {
+		if gens[i].start <= timestamp {
+			return i
+		}
+	}
+	return -1
+}
+
+func errFuture(timestamp, now int64) error {
+	return cqlerr.Invalidf("cdc: attempted to get a stream \"from the future\" (%s; current server time: %s)."+
+		" With CDC you cannot send writes with timestamps arbitrarily into the future, because we don't"+
+		" know what streams will be used at that time.\n"+
+		"We *do* allow sending writes into the near future, but our ability to do that is limited."+
+		" If you really must use your own timestamps, then make sure your clocks are well-synchronized"+
+		"  with the database's clocks.", formatTime(timestamp), formatTime(now))
+}
+
+func (t *Topology) errPast(timestamp, now, start int64) error {
+	if t.nearPast {
+		return cqlerr.Invalidf("cdc: attempted to get a stream \"from the past\" (%s; current server time: %s)."+
+			" With CDC you cannot send writes with timestamps too far into the past, because that would break"+
+			" consistency properties.\n"+
+			"We *do* allow sending writes into the near past, but our ability to do that is limited."+
+			" Are you using client-side timestamps? Make sure your clocks are well-synchronized"+
+			" with the database's clocks.", formatTime(timestamp), formatTime(now))
+	}
+	return cqlerr.Invalidf("cdc: attempted to get a stream from an earlier generation than the currently used one."+
+		" With CDC you cannot send writes with timestamps too far into the past, because that would break"+
+		" consistency properties (write timestamp: %s, current generation started at: %s)",
+		formatTime(timestamp), formatTime(start))
+}
+
+// formatTime shows a timestamp (µs) as ScyllaDB does in these messages: whole
+// seconds, cut towards 1970.
+func formatTime(micros int64) string {
+	return time.Unix(micros/1e6, 0).UTC().Format("2006/01/02 15:04:05")
+}

@@ -1,0 +1,181 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+)
+
+// MaxTablets bounds the number of tablets of a table.
+const MaxTablets = 1 << 16
+
+// tabletTable is the stream sets of one table, oldest first. It is immutable.
+type tabletTable struct {
+	keyspace, name string
+	sets           []*streamSet
+}
+
+// streamSet is the streams of a table from a time on: one for each tablet, in
+// the order of their tokens, which are the tablets' last ones.
+type streamSet struct {
+	start   int64 // microseconds, of whole milliseconds
+	streams []StreamID
+}
+
+func newStreamSet(start int64, tablets int) *streamSet {
+	s := &streamSet{start: start, streams: make([]StreamID, tablets)}
+	shift := 64 - bits.TrailingZeros(uint(tablets))
+	for i := range s.streams {
+		last := uint64(i+1)<<shift - 1 // for the last tablet the shift gives 0: the largest number
+		s.streams[i] = newStreamID(bias(last), 0)
+	}
+	return s
+}
+
+// stream is the first stream whose token is not below the base token.
+func (s *streamSet) stream(token int64) *StreamID {
+	i, _ := slices.BinarySearchFunc(s.streams, token, func(id StreamID, t int64) int { return cmp.Compare(id.Token(), t) })
+	return &s.streams[min(i, len(s.streams)-1)]
+}
+
+// CreateStreams prepares the first stream set of a table with CDC in a
+// keyspace with tablets: in use from 5 s before now, one stream for each of so
+// many tablets, which is rounded up to a power of two (at least 1). It is for
+// the moment the table's log is created.
+func (t *Topology) CreateStreams(base *catalog.Table, tablets int) (*Change, error) {
+	if tablets > MaxTablets {
+		return nil, fmt.Errorf("%d tablets for %s.%s: at most %d are possible", tablets, base.Keyspace, base.Name, MaxTablets)
+	}
+	n := 1
+	for n < tablets {
+		n *= 2
+	}
+	start := wholeMillis(t.now().Add(-Leeway).UnixMicro())
+	return t.changeTable(base, &tabletTable{
+		keyspace: base.Keyspace, name: base.Name, sets: []*streamSet{newStreamSet(start, n)},
+	}), nil
+}
+
+// DropStreams prepares the end of a table's streams, for the moment its log
+// is dropped. A table that has none is no error.
+func (t *Topology) DropStreams(base *catalog.Table) *Change {
+	return t.changeTable(base, nil)
+}
+
+// Split doubles a table's tablets: it writes a new stream set that comes into
+// use at the given time, or, for the zero time, when a real node's would (see
+// NextStart). It returns that time.
+func (t *Topology) Split(base *catalog.Table, at time.Time) (time.Time, error) {
+	return t.resize(base, at, func(n int) (int, error) {
+		if n*2 > MaxTablets {
+			return 0, fmt.Errorf("%s.%s has %d tablets already", base.Keyspace, base.Name, n)
+		}
+		return n * 2, nil
+	})
+}
+
+// Merge halves a table's tablets; see Split.
+func (t *Topology) Merge(base *catalog.Table, at time.Time) (time.Time, error) {
+	return t.resize(base, at, func(n int) (int, error) {
+		if n < 2 {
+			return 0, fmt.Errorf("%s.%s has one tablet: there is nothing to merge", base.Keyspace, base.Name)
+		}
+		return n / 2, nil
+	})
+}
+
+func (t *Topology) resize(base *catalog.Table, at time.Time, to func(int) (int, error)) (time.Time, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.state.Load().tables[base.StoreID]
+	if old == nil {
+		return time.Time{}, fmt.Errorf("%s.%s has no tablet streams: it needs CDC and a keyspace with tablets", base.Keyspace, base.Name)
+	}
+	newest := old.sets[len(old.sets)-1]
+	n, err := to(len(newest.streams))
+	if err != nil {
+		return time.Time{}, err
+	}
+	if at.IsZero() {
+		at = t.NextStart()
+	}
+	start := max(wholeMillis(at.UnixMicro()), newest.start+1000)
+	var ttl int64
+	if base.CDC != nil {
+		ttl = base.CDC.TTLSeconds
+	}
+	sets := slices.Clone(old.sets)
+	if ttl > 0 {
+		// A set is closed when the next one begins.
+		closed := t.now().Add(-time.Duration(ttl) * time.Second).UnixMicro()
+		for len(sets) > 1 && sets[1].start < closed {
+			sets = sets[1:]
+		}
+	}
+	c := t.changeTableLocked(base, &tabletTable{
+		keyspace: old.keyspace, name: old.name, sets: append(sets, newStreamSet(start, n)),
+	})
+	if err := t.store.Apply(c.Mutations, c.Metas...); err != nil {
+		return time.Time{}, fmt.Errorf("store the streams of %s.%s: %w", base.Keyspace, base.Name, err)
+	}
+	c.publishLocked()
+	return time.UnixMicro(start), nil
+}
+
+// Tablets is the number of tablets a table has in its newest stream set, 0 if
+// it has no tablet streams.
+func (t *Topology) Tablets(storeID uint32) int {
+	table := t.state.Load().tables[storeID]
+	if table == nil {
+		return 0
+	}
+	return len(table.sets[len(table.sets)-1].streams)
+}
+
+// Change is an alteration that is not in force yet: the caller stores
+// Mutations and Metas in one store.Apply with what else belongs to it, and
+// then calls Publish.
+type Change struct {
+	Mutations []*store.Mutation
+	Metas     []store.Meta
+
+	topology *Topology
+	storeID  uint32
+	table    *tabletTable
+}
+
+// Publish puts the change in force.
+func (c *Change) Publish() {
+	c.topology.mu.Lock()
+	defer c.topology.mu.Unlock()
+	c.publishLocked()
+}
+
+func (c *Change) publishLocked() {
+	c.topology.update(func(s *state) {
+		if c.table == nil {
+			delete(s.tables, c.storeID)
+		} else {
+			s.tables[c.storeID] = c.table
+		}
+	})
+}
+
+func (t *Topology) changeTable(base *catalog.Table, table *tabletTable) *Change {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.changeTableLocked(base, table)
+}
+
+func (t *Topology) changeTableLocked(base *catalog.Table, table *tabletTable) *Change {
+	return &Change{
+		Mutations: t.tabletRows(base.Keyspace, base.Name, table),
+		Metas:     []store.Meta{tabletMeta(base.StoreID, table)},
+		topology:  t, storeID: base.StoreID, table: table,
+	}
+}

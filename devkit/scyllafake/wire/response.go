@@ -1,0 +1,216 @@
+package wire
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+)
+
+func appendShort(dst []byte, n uint16) []byte { return binary.BigEndian.AppendUint16(dst, n) }
+
+func appendInt(dst []byte, n int32) []byte { return binary.BigEndian.AppendUint32(dst, uint32(n)) }
+
+func appendString(dst []byte, s string) []byte {
+	if len(s) > 0xFFFF {
+		s = s[:0xFFFF]
+	}
+	dst = appendShort(dst, uint16(len(s)))
+	return append(dst, s...)
+}
+
+func appendShortBytes(dst, b []byte) []byte {
+	dst = appendShort(dst, uint16(len(b)))
+	return append(dst, b...)
+}
+
+func appendBytes(dst, b []byte) []byte {
+	dst = appendInt(dst, int32(len(b)))
+	return append(dst, b...)
+}
+
+// AppendStringList appends a [string list], the form of warnings.
+func AppendStringList(dst []byte, list []string) []byte {
+	dst = appendShort(dst, uint16(len(list)))
+	for _, s := range list {
+		dst = appendString(dst, s)
+	}
+	return dst
+}
+
+// AppendSupported appends the body of SUPPORTED with the keys in order.
+func AppendSupported(dst []byte, m map[string][]string) []byte {
+	dst = appendShort(dst, uint16(len(m)))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		dst = appendString(dst, k)
+		dst = AppendStringList(dst, m[k])
+	}
+	return dst
+}
+
+// AppendAuthenticate appends the body of AUTHENTICATE.
+func AppendAuthenticate(dst []byte, class string) []byte { return appendString(dst, class) }
+
+// AppendAuthSuccess appends the body of AUTH_SUCCESS, without a token.
+func AppendAuthSuccess(dst []byte) []byte { return appendInt(dst, -1) }
+
+// AppendError appends the body of ERROR. Version 3 has no codes for failures;
+// they become the timeouts they were before.
+func AppendError(dst []byte, version byte, e *cqlerr.Error) []byte {
+	code := e.Code
+	if version < 4 {
+		switch code {
+		case cqlerr.ReadFailure:
+			code = cqlerr.ReadTimeout
+		case cqlerr.WriteFailure:
+			code = cqlerr.WriteTimeout
+		}
+	}
+	dst = appendInt(dst, int32(code))
+	dst = appendString(dst, e.Message)
+	switch code {
+	case cqlerr.Unavailable:
+		dst = appendShort(dst, e.Consistency)
+		dst = appendInt(dst, e.BlockFor)
+		dst = appendInt(dst, e.Received)
+	case cqlerr.WriteTimeout, cqlerr.WriteFailure:
+		dst = appendReplicas(dst, code == cqlerr.WriteFailure, e)
+		dst = appendString(dst, e.WriteType)
+	case cqlerr.ReadTimeout, cqlerr.ReadFailure:
+		dst = appendReplicas(dst, code == cqlerr.ReadFailure, e)
+		if e.DataPresent {
+			dst = append(dst, 1)
+		} else {
+			dst = append(dst, 0)
+		}
+	case cqlerr.AlreadyExists:
+		dst = appendString(dst, e.Keyspace)
+		dst = appendString(dst, e.Table)
+	case cqlerr.Unprepared:
+		dst = appendShortBytes(dst, e.ID)
+	case cqlerr.RateLimit:
+		dst = append(dst, e.RateOp, e.RateCoord)
+	}
+	return dst
+}
+
+func appendReplicas(dst []byte, failures bool, e *cqlerr.Error) []byte {
+	dst = appendShort(dst, e.Consistency)
+	dst = appendInt(dst, e.Received)
+	dst = appendInt(dst, e.BlockFor)
+	if failures {
+		dst = appendInt(dst, e.NumFailures)
+	}
+	return dst
+}
+
+// The kinds of RESULT.
+const (
+	resultVoid         = 1
+	resultRows         = 2
+	resultSetKeyspace  = 3
+	resultPrepared     = 4
+	resultSchemaChange = 5
+)
+
+// The flags of result metadata.
+const (
+	metaGlobalSpec = 0x01
+	metaMorePages  = 0x02
+	metaNone       = 0x04
+	metaLWT        = 1 << 31
+)
+
+// AppendVoid appends the body of a Void RESULT.
+func AppendVoid(dst []byte) []byte { return appendInt(dst, resultVoid) }
+
+// AppendSetKeyspace appends the body of a Set_keyspace RESULT.
+func AppendSetKeyspace(dst []byte, keyspace string) []byte {
+	return appendString(appendInt(dst, resultSetKeyspace), keyspace)
+}
+
+// AppendSchemaResult appends the body of a Schema_change RESULT.
+func AppendSchemaResult(dst []byte, c catalog.Change) []byte {
+	return appendChange(appendInt(dst, resultSchemaChange), c)
+}
+
+// AppendColumns appends column specs, each with its keyspace and table, as
+// ScyllaDB writes all of them but the bind columns of one table.
+func AppendColumns(dst []byte, cols []engine.ColumnSpec) []byte {
+	for _, c := range cols {
+		dst = appendString(dst, c.Keyspace)
+		dst = appendString(dst, c.Table)
+		dst = appendString(dst, c.Name)
+		dst = cqltype.AppendOption(dst, c.Type)
+	}
+	return dst
+}
+
+// AppendRows appends the body of a Rows RESULT. columns is what AppendColumns
+// gave for res.Columns, or nil to send no metadata.
+func AppendRows(dst []byte, res *engine.Result, columns []byte) []byte {
+	dst = appendInt(dst, resultRows)
+	flags := int32(0)
+	if columns == nil {
+		flags |= metaNone
+	}
+	if res.PagingState != nil {
+		flags |= metaMorePages
+	}
+	dst = appendInt(dst, flags)
+	dst = appendInt(dst, int32(len(res.Columns)))
+	if res.PagingState != nil {
+		dst = appendBytes(dst, res.PagingState)
+	}
+	dst = append(dst, columns...)
+	dst = appendInt(dst, res.RowCount)
+	return append(dst, res.Rows...)
+}
+
+// AppendPrepared appends the body of a Prepared RESULT. A nil plan is a
+// statement without bind and result columns (DDL). markLWT says that the
+// client knows the LWT bit.
+func AppendPrepared(dst []byte, version byte, id []byte, plan *engine.Plan, markLWT bool) []byte {
+	dst = appendInt(dst, resultPrepared)
+	dst = appendShortBytes(dst, id)
+	if plan == nil {
+		plan = &engine.Plan{}
+	}
+	flags := uint32(0)
+	global := plan.GlobalBinds && len(plan.Binds) > 0
+	if global {
+		flags |= metaGlobalSpec
+	}
+	if plan.LWT && markLWT {
+		flags |= metaLWT
+	}
+	dst = appendInt(dst, int32(flags))
+	dst = appendInt(dst, int32(len(plan.Binds)))
+	if version >= 4 {
+		dst = appendInt(dst, int32(len(plan.PKIndexes)))
+		for _, i := range plan.PKIndexes {
+			dst = appendShort(dst, i)
+		}
+	}
+	if global {
+		dst = appendString(dst, plan.Binds[0].Keyspace)
+		dst = appendString(dst, plan.Binds[0].Table)
+		for _, c := range plan.Binds {
+			dst = appendString(dst, c.Name)
+			dst = cqltype.AppendOption(dst, c.Type)
+		}
+	} else {
+		dst = AppendColumns(dst, plan.Binds)
+	}
+	if plan.Result == nil {
+		dst = appendInt(dst, metaNone)
+		return appendInt(dst, 0)
+	}
+	dst = appendInt(dst, 0)
+	dst = appendInt(dst, int32(len(plan.Result)))
+	return AppendColumns(dst, plan.Result)
+}

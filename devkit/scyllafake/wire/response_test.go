@@ -1,0 +1,193 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/compression/lz4"
+	"github.com/datastax/go-cassandra-native-protocol/compression/snappy"
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+)
+
+// response builds a frame around a body.
+func response(op Opcode, add func([]byte) []byte) []byte {
+	b := add(Begin(nil, 4, 5, op))
+	End(b, 0)
+	return b
+}
+
+// decoded reads a frame with an independent codec.
+func decoded(t *testing.T, b []byte) message.Message {
+	t.Helper()
+	f, err := frame.NewCodec().DecodeFrame(bytes.NewReader(b))
+	if err != nil {
+		t.Fatalf("decode %x: %v", b, err)
+	}
+	return f.Body.Message
+}
+
+func specs(names ...string) []engine.ColumnSpec {
+	var out []engine.ColumnSpec
+	for _, n := range names {
+		out = append(out, engine.ColumnSpec{Keyspace: "ks", Table: "t", Name: n, Type: cqltype.TInt})
+	}
+	return out
+}
+
+func TestAppendRows(t *testing.T) {
+	t.Parallel()
+	cols := specs("a", "b")
+	cols[1].Type = cqltype.NewMap(cqltype.TText, cqltype.NewUDT("ks", "u", cqltype.Field{Name: "x", Type: cqltype.NewTuple(cqltype.TInt)}))
+	res := &engine.Result{
+		Columns: cols, RowCount: 1, PagingState: []byte("more"),
+		Rows: []byte{0, 0, 0, 4, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff},
+	}
+	got := decoded(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, AppendColumns(nil, cols)) })).(*message.RowsResult)
+	if len(got.Metadata.Columns) != 2 || got.Metadata.Columns[1].Name != "b" || string(got.Metadata.PagingState) != "more" {
+		t.Errorf("metadata = %v", got.Metadata)
+	}
+	if typ := fmt.Sprint(got.Metadata.Columns[1].Type); !strings.Contains(typ, "map<varchar") || !strings.Contains(typ, "tuple<int>") {
+		t.Errorf("type = %s", typ)
+	}
+	if len(got.Data) != 1 || !bytes.Equal(got.Data[0][0], []byte{0, 0, 0, 1}) || got.Data[0][1] != nil {
+		t.Errorf("rows = %v", got.Data)
+	}
+	bare := decoded(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, nil) })).(*message.RowsResult)
+	if bare.Metadata.Columns != nil || bare.Metadata.ColumnCount != 2 {
+		t.Errorf("without metadata: %v", bare.Metadata)
+	}
+}
+
+func TestAppendPrepared(t *testing.T) {
+	t.Parallel()
+	id := []byte("0123456789abcdef")
+	plan := &engine.Plan{Binds: specs("p", "c"), GlobalBinds: true, PKIndexes: []uint16{0}, Result: specs("p"), LWT: true}
+	b := response(OpResult, func(b []byte) []byte { return AppendPrepared(b, 4, id, plan, true) })
+	if flags := b[HeaderSize+4+2+len(id):][:4]; !bytes.Equal(flags, []byte{0x80, 0, 0, 1}) {
+		t.Errorf("flags = %x, want the LWT bit and a global spec", flags)
+	}
+	b = response(OpResult, func(b []byte) []byte { return AppendPrepared(b, 4, id, plan, false) })
+	got := decoded(t, b).(*message.PreparedResult)
+	if !bytes.Equal(got.PreparedQueryId, id) || len(got.VariablesMetadata.Columns) != 2 || got.VariablesMetadata.Columns[1].Name != "c" ||
+		len(got.VariablesMetadata.PkIndices) != 1 || len(got.ResultMetadata.Columns) != 1 {
+		t.Errorf("prepared = %+v %+v", got.VariablesMetadata, got.ResultMetadata)
+	}
+	// A schema statement: recording A7 of CREATE TABLE.
+	b = AppendPrepared(nil, 4, id, nil, true)
+	if want := "00000004" + "0010" + hex.EncodeToString(id) + "00000000" + "00000000" + "00000000" + "00000004" + "00000000"; hex.EncodeToString(b) != want {
+		t.Errorf("prepared DDL = %x, want %s", b, want)
+	}
+}
+
+func TestAppendError(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		in    *cqlerr.Error
+		check func(message.Message) bool
+	}{
+		{&cqlerr.Error{Code: cqlerr.Invalid, Message: "no"}, func(m message.Message) bool { return m.(*message.Invalid).ErrorMessage == "no" }},
+		{&cqlerr.Error{Code: cqlerr.Unavailable, Consistency: 4, BlockFor: 2, Received: 1}, func(m message.Message) bool {
+			e := m.(*message.Unavailable)
+			return e.Consistency == 4 && e.Required == 2 && e.Alive == 1
+		}},
+		{&cqlerr.Error{Code: cqlerr.WriteTimeout, Consistency: 1, BlockFor: 1, WriteType: "BATCH_LOG"}, func(m message.Message) bool {
+			e := m.(*message.WriteTimeout)
+			return e.WriteType == "BATCH_LOG" && e.BlockFor == 1 && e.Received == 0
+		}},
+		{&cqlerr.Error{Code: cqlerr.ReadTimeout, DataPresent: true}, func(m message.Message) bool { return m.(*message.ReadTimeout).DataPresent }},
+		{&cqlerr.Error{Code: cqlerr.ReadFailure, NumFailures: 3}, func(m message.Message) bool { return m.(*message.ReadFailure).NumFailures == 3 }},
+		{&cqlerr.Error{Code: cqlerr.WriteFailure, NumFailures: 3, WriteType: "SIMPLE"}, func(m message.Message) bool {
+			e := m.(*message.WriteFailure)
+			return e.NumFailures == 3 && e.WriteType == "SIMPLE"
+		}},
+		{&cqlerr.Error{Code: cqlerr.AlreadyExists, Keyspace: "ks", Table: "t"}, func(m message.Message) bool {
+			e := m.(*message.AlreadyExists)
+			return e.Keyspace == "ks" && e.Table == "t"
+		}},
+		{&cqlerr.Error{Code: cqlerr.Unprepared, ID: []byte{1, 2}}, func(m message.Message) bool { return bytes.Equal(m.(*message.Unprepared).Id, []byte{1, 2}) }},
+	}
+	for _, tt := range tests {
+		m := decoded(t, response(OpError, func(b []byte) []byte { return AppendError(b, 4, tt.in) }))
+		if !tt.check(m) {
+			t.Errorf("%v became %v", tt.in, m)
+		}
+	}
+	if b := AppendError(nil, 3, &cqlerr.Error{Code: cqlerr.WriteFailure}); !bytes.Equal(b[:4], []byte{0, 0, 0x11, 0}) {
+		t.Errorf("a write failure in version 3 has the code %x, want that of a timeout", b[:4])
+	}
+}
+
+func TestAppendEvents(t *testing.T) {
+	t.Parallel()
+	e := decoded(t, AppendSchemaEvent(nil, 4, catalog.Change{Kind: catalog.Created, Target: catalog.TargetTable, Keyspace: "ks", Object: "t"})).(*message.SchemaChangeEvent)
+	if e.ChangeType != "CREATED" || e.Target != "TABLE" || e.Keyspace != "ks" || e.Object != "t" {
+		t.Errorf("event = %+v", e)
+	}
+	n := decoded(t, AppendNodeEvent(nil, 4, EventStatus, "UP", netip.MustParseAddrPort("127.0.0.2:9042"))).(*message.StatusChangeEvent)
+	if n.ChangeType != "UP" || n.Address.String() != "127.0.0.2:9042" {
+		t.Errorf("event = %+v", n)
+	}
+}
+
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	// The independent codec takes nothing that LZ4 packs to less than an eighth.
+	random := make([]byte, 30_000)
+	for i := range random {
+		random[i] = byte(uint32(i*i+i) * 2654435761 >> 11)
+	}
+	codecs := map[Compression]frame.Codec{
+		LZ4: frame.NewCodecWithCompression(lz4.Compressor{}), Snappy: frame.NewCodecWithCompression(snappy.Compressor{}),
+	}
+	for c, codec := range codecs {
+		for _, text := range []string{"", "x", hex.EncodeToString(random), string(random)} {
+			plain := response(OpError, func(b []byte) []byte { return AppendError(b, 4, cqlerr.Invalidf("%s", text[:min(len(text), 0xffff)])) })
+			packed := c.AppendFrame([]byte("before"), plain)[len("before"):]
+			f, err := codec.DecodeFrame(bytes.NewReader(packed))
+			if err != nil {
+				t.Fatalf("compression %d of %d bytes: %v", c, len(text), err)
+			}
+			if got := f.Body.Message.(*message.Invalid).ErrorMessage; got != text[:min(len(text), 0xffff)] {
+				t.Errorf("compression %d: %d bytes came back as %d", c, len(text), len(got))
+			}
+			back, err := c.Decompress(packed[HeaderSize:], 1<<20)
+			if err != nil || !bytes.Equal(back, plain[HeaderSize:]) {
+				t.Errorf("compression %d: Decompress error = %v", c, err)
+			}
+		}
+	}
+}
+
+func TestDecompress_Broken(t *testing.T) {
+	t.Parallel()
+	if _, err := LZ4.Decompress([]byte{0xde, 0xad, 0xbe, 0xef}, 1<<20); err == nil || err.Error() != "CQL frame uncompressed length is negative: -559038737" {
+		t.Errorf("error = %v", err)
+	}
+	for _, in := range [][]byte{{}, {0, 0}, {0x7f, 0xff, 0xff, 0xff, 1}, {0, 0, 0, 9, 1, 2}} {
+		if _, err := LZ4.Decompress(in, 1<<20); err == nil {
+			t.Errorf("LZ4.Decompress(%x) succeeded", in)
+		}
+		if _, err := Snappy.Decompress(append([]byte{0xff, 0xff}, in...), 1<<20); err == nil {
+			t.Errorf("Snappy.Decompress(%x) succeeded", in)
+		}
+	}
+}
+
+// READY under lz4, as recording A2 has it.
+func TestCompression_EmptyBody(t *testing.T) {
+	t.Parallel()
+	got := LZ4.AppendFrame(nil, response(OpReady, func(b []byte) []byte { return b }))
+	if want := "84010005" + "02" + "00000005" + "00000000" + "00"; hex.EncodeToString(got) != want {
+		t.Errorf("READY = %x, want %s", got, want)
+	}
+}

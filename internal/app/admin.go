@@ -1,0 +1,190 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/console"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+// Gate is who may use the admin API.
+func (c *AdminConfig) Gate(log *slog.Logger) (*access.Gate, error) {
+	tokens, err := readTokens("admin.tokens", c.Tokens)
+	if err != nil {
+		return nil, cli.WithHint(err, tokenHint)
+	}
+	g, err := access.New(access.Config{
+		Tokens: tokens, Logger: log,
+		OIDC: access.OIDC{Issuer: c.OIDCIssuer, Audience: c.OIDCAudience, RoleClaim: c.OIDCRoleClaim, RolePrefix: c.OIDCRolePrefix},
+	})
+	if err != nil {
+		return nil, cli.WithHint(fmt.Errorf("admin.tokens: %w", err), tokenHint)
+	}
+	return g, nil
+}
+
+// adminAPI is a running admin API.
+type adminAPI struct {
+	Addr  string
+	Ready daemon.Readiness
+	Stop  context.CancelFunc
+	done  chan error // delivers what ended it, once
+}
+
+// StartAdmin starts the admin API on what listen returns; it is there when startAdmin
+// returns. It ends with ctx, or by shutdown. beside are the services of an order API in the same process;
+// nil makes the admin API have its own.
+func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocql.Session, beside *Services, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *adminAPI, err error) {
+	opts, err := c.DLQOptions()
+	if err != nil {
+		return nil, err
+	}
+	letters, err := dlq.Open(session, c.Scylla.Keyspace, append(opts, dlq.WithLogger(log))...)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	conf, err := c.apiConfig(session)
+	if err != nil {
+		return nil, err
+	}
+	conf.Letters, conf.Gate, conf.Registerer, conf.Logger = letters, gate, reg, log
+	keeper, closeArchive, err := c.Keeper(ctx, letters)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeArchive())
+		}
+	}()
+	var own *Services
+	if beside == nil {
+		if own, err = c.newServices(ctx, session, reg, log); err != nil {
+			return nil, err
+		}
+		beside = own
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, own.Close())
+			}
+		}()
+	}
+	conf.Archive, conf.Routes = keeper, beside.routes()
+	verify := func(context.Context) {}
+	if own != nil {
+		if verify, err = c.Verifier(session, letters, reg, log); err != nil {
+			return nil, err
+		}
+	}
+	server, err := api.New(conf)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := listen(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(ctx)
+	a := &adminAPI{Addr: ln.Addr().String(), Ready: server.Readiness, Stop: stop, done: make(chan error, 1)}
+	jobs := dlq.RunnerConfig{Logger: log, Registerer: reg}
+	if keeper != nil {
+		jobs.Archive = keeper
+	}
+	runner := dlq.NewRunner(letters, jobs)
+	go func() {
+		// Whoever lets jobs be made sees to it that somebody runs them; of several
+		// runners one takes each.
+		working, stopJobs := context.WithCancel(context.WithoutCancel(running))
+		ran := make(chan error, 1)
+		go func() { ran <- runner.Run(working) }()
+		verified := make(chan struct{})
+		go func() { verify(working); close(verified) }()
+		err := server.Serve(running, ln)
+		stopJobs()
+		<-verified
+		a.done <- errors.Join(err, <-ran, own.Close(), closeArchive())
+	}()
+	return a, nil
+}
+
+// apiConfig is what the configuration says of the admin API. Who may use it, the
+// letters, the archive and the services beside it are for who starts it.
+func (c *Config) apiConfig(session *gocql.Session) (conf api.Config, err error) {
+	conf = api.Config{
+		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
+		NodesDown: c.Scylla.Nodes.Down, DrainDelay: c.Admin.DrainDelay, Kafka: c.Kafka.Client, Relay: c.Relay.Name, Tables: c.outboxTables(),
+	}
+	if conf.Consistency, _, err = c.Scylla.Consistencies(); err != nil {
+		return conf, err
+	}
+	if conf.Proxies, err = c.Admin.Proxies(); err != nil {
+		return conf, err
+	}
+	if conf.Console, err = c.Admin.console(); err != nil {
+		return conf, err
+	}
+	if conf.Schemas, err = dlq.LoadSchemas(c.DLQ.Schemas); err != nil {
+		return conf, cli.Usage(cli.WithHint(err, "dlq.schemas names the directory"))
+	}
+	if _, err = c.Kafka.Options(); err != nil {
+		return conf, err
+	}
+	conf.Deliveries, err = c.Deliveries(session)
+	return conf, err
+}
+
+// console serves the web console.
+func (c *AdminConfig) console() (http.Handler, error) {
+	if err := console.ValidTraceURL(c.TraceURL); err != nil {
+		return nil, cli.Usage(fmt.Errorf("admin.trace_url: %w", err))
+	}
+	return console.Handler(console.WithTraceURL(c.TraceURL), console.WithOrders()), nil
+}
+
+// Listen listens where the configuration says.
+func (c *AdminConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	ln, err := access.Listen(ctx, c.APIAddr, c.TLSCert, c.TLSKey, c.Insecure, log)
+	switch {
+	case errors.Is(err, access.ErrInClear):
+		return nil, cli.Usage(cli.WithHint(err, "set admin.tls_cert and admin.tls_key; or --admin-insecure, if something else protects the way, such as a proxy on this machine"))
+	case err != nil:
+		return nil, cli.PortHint(err, c.APIAddr, "admin.api_addr (--admin-api-addr)")
+	}
+	return ln, nil
+}
+
+// outboxTables are the outbox tables of the configuration's relay.
+func (c *Config) outboxTables() (out []api.Table) {
+	confs, err := c.RelayConfigs()
+	if err != nil { // the relay would not run with it; what is known without it is shown nevertheless
+		return []api.Table{{Keyspace: c.Scylla.Keyspace, Name: c.Relay.Table}}
+	}
+	for i := range confs {
+		out = append(out, api.Table{Keyspace: confs[i].TableKeyspace, Name: confs[i].Table, Mapping: confs[i].Mapping})
+	}
+	return out
+}
+
+// Wait returns what ended the API; nil after a requested stop.
+func (a *adminAPI) Wait() error {
+	defer a.Stop()
+	return <-a.done
+}
+
+// Shutdown lets the requests under way finish and returns.
+func (a *adminAPI) Shutdown() error {
+	a.Stop()
+	return a.Wait()
+}

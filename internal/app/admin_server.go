@@ -1,0 +1,171 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+)
+
+// AdminAddrKey is the setting of the admin listener, flagAdminAddr its flag, and adminOff
+// the value that disables it.
+const AdminAddrKey, FlagAdminAddr, AdminOff = "admin.addr", "admin-addr", "off"
+
+// AdminAddrs are the defaults of admin.addr by command. They differ, and none is a default
+// port of the database, of Kafka or of an API, so that all commands can run on one host.
+var AdminAddrs = map[string]string{
+	"relay": "127.0.0.1:9090", "orders": "127.0.0.1:9091", "react": "127.0.0.1:9093", "watch": "127.0.0.1:9094", "admin": "127.0.0.1:9096",
+}
+
+// AdminServer serves /metrics, /healthz and /readyz of a process from its start on, while
+// the process waits for its database too. No API serves metrics or profiles.
+type AdminServer struct {
+	URL    string                           // "off" without a listener
+	Server *daemon.HTTPServer               // nil without a listener
+	ready  atomic.Pointer[daemon.Readiness] // nil until the process works
+	Nodes  *sessions.Nodes                  // of the database
+	hosts  []string                         // contact points of the database
+	why    atomic.Pointer[string]           // why the database is not reached; nil before the first try
+}
+
+// serve starts the admin listener, nil for none.
+func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready daemon.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
+	hosts, err := access.NewHosts(c.Addr, c.Hosts)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("admin.hosts: %w", err))
+	}
+	switch c.Addr {
+	case AdminOff:
+		return nil, nil
+	case "": // any port of all addresses, to package net
+		return nil, cli.Usage(errors.New("admin.addr is empty; set host:port or off"))
+	}
+	h := daemon.AdminHandler(reg, ready)
+	if c.Profiles {
+		h = daemon.WithProfiles(h)
+	}
+	browsers := access.Browsers{Hosts: hosts, Logger: log, Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) {
+		http.Error(w, "Only IP addresses, localhost and the names in admin.hosts are allowed as host.", e.Status)
+	}}
+	s, err := daemon.ServeHTTP(ctx, c.Addr, browsers.Wrap(h), log)
+	if err != nil {
+		return nil, cli.PortHint(fmt.Errorf("admin.addr: %w", err), c.Addr, "admin.addr (--admin-addr)")
+	}
+	return s, nil
+}
+
+// ServeAdmin starts it; it ends with teardown.
+func (c *Config) ServeAdmin(ctx context.Context, reg prometheus.Gatherer, log *slog.Logger, teardown *daemon.Teardown) (*AdminServer, error) {
+	a := &AdminServer{URL: AdminOff, hosts: c.Scylla.Hosts, Nodes: c.Scylla.Nodes}
+	s, err := c.Admin.serve(ctx, reg, a.Readiness, log)
+	if err != nil {
+		return nil, err
+	}
+	if s != nil {
+		a.Server, a.URL = s, "http://"+s.Addr()
+		teardown.Add("admin server", func() error { return s.Shutdown(AdminShutdown) })
+	}
+	return a, nil
+}
+
+// With calls f with a context that also ends when the server ends by itself: the process
+// would run on unseen.
+func (a *AdminServer) With(ctx context.Context, f func(context.Context) error) error {
+	if a.Server == nil {
+		return f(ctx)
+	}
+	return a.Server.With(ctx, f)
+}
+
+// Works is called when the process works; f says how from then on.
+func (a *AdminServer) Works(f daemon.Readiness) { a.ready.Store(&f) }
+
+// waits is told why the database is not reached.
+func (a *AdminServer) waits(err error) {
+	why := strings.TrimSpace(err.Error())
+	if text := cli.HintOf(err); text != "" {
+		why += " (" + text + ")"
+	}
+	a.why.Store(&why)
+}
+
+// problem is what /readyz says of it.
+func (a *AdminServer) problem() string {
+	if why := a.why.Load(); why != nil {
+		return "starting: ScyllaDB is waited for: " + *why
+	}
+	return "starting: ScyllaDB at " + strings.Join(a.hosts, ", ") + " is not connected yet"
+}
+
+func (a *AdminServer) Readiness() (bool, any) {
+	if f := a.ready.Load(); f != nil {
+		ready, detail := (*f)()
+		if down := a.Nodes.Down(); len(down) > 0 {
+			return ready, withNodes{detail, down}
+		}
+		return ready, detail
+	}
+	return false, struct {
+		Ready    bool     `json:"ready"`
+		Problems []string `json:"problems"`
+	}{false, []string{a.problem()}}
+}
+
+// withNodes is the detail of /readyz while nodes of the database do not answer. The
+// process is ready: its statements go to the others.
+type withNodes struct {
+	detail any
+	down   []string
+}
+
+// MarshalJSON adds the nodes to the fields of the detail.
+func (w withNodes) MarshalJSON() ([]byte, error) {
+	b, err := json.Marshal(w.detail)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return nil, err
+	}
+	fields["database_nodes_down"] = w.down
+	return json.Marshal(fields)
+}
+
+// withListener is withRegistry with an admin server.
+func withListener(
+	cmd *cobra.Command, c *Config, check func(*slog.Logger) error,
+	f func(ctx context.Context, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error,
+) error {
+	return withRegistry(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
+		admin, err := c.ServeAdmin(ctx, reg, log, teardown)
+		if err != nil {
+			return err
+		}
+		c.Scylla.Waits = admin.waits
+		return admin.With(ctx, func(ctx context.Context) error { return f(ctx, reg, admin, log, teardown) })
+	})
+}
+
+// WithAdmin is withListener with a session once the database is there.
+func WithAdmin(
+	cmd *cobra.Command, c *Config, check func(*slog.Logger) error,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error,
+) error {
+	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error { return f(ctx, session, reg, admin, log, teardown) })
+	})
+}

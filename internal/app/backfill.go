@@ -1,0 +1,65 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// showBackfill draws a bar on a terminal while the relay scans the outbox
+// table; elsewhere the relay's log says how far it is. stop ends it.
+func showBackfill(ctx context.Context, w io.Writer, r *relay.Relay) (stop func()) {
+	bar := cli.NewProgress(w, 0, func() int64 { return int64(r.Status().Backfill.Done) }, func() string {
+		b := r.Status().Backfill
+		return fmt.Sprintf("ranges of the outbox, %d rows, %d published", b.Rows, b.Published)
+	})
+	if !bar.Terminal {
+		return func() {}
+	}
+	bar.Total = func() int64 { return int64(r.Status().Backfill.Ranges) }
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if r.Status().Backfill.Running {
+				drawing, done := context.WithCancel(ctx)
+				go func() {
+					for r.Status().Backfill.Running && again.Wait(drawing, 200*time.Millisecond) == nil {
+					}
+					done()
+				}()
+				bar.Run(drawing)
+				done()
+			}
+			if again.Wait(ctx, time.Second) != nil {
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// backfillDetail is what /readyz shows of a scan, nothing where there was none.
+func backfillDetail(b *relay.BackfillStatus) any {
+	if b.Ranges == 0 {
+		return nil
+	}
+	return struct {
+		Running    bool   `json:"running"`
+		Reason     string `json:"reason"`
+		Done       int    `json:"ranges_done"`
+		Ranges     int    `json:"ranges"`
+		Rows       int64  `json:"rows"`
+		Published  int64  `json:"published"`
+		Unreadable int64  `json:"unreadable"`
+	}{b.Running, b.Reason, b.Done, b.Ranges, b.Rows, b.Published, b.Unreadable}
+}

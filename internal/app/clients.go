@@ -1,0 +1,317 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+)
+
+// Addresses are the contact points with their port, as the driver dials them. Where
+// they cannot be parsed they are as configured.
+func (c scyllaConfig) Addresses() string {
+	hosts, port, err := ContactPoints(c.Hosts)
+	if err != nil {
+		return strings.Join(c.Hosts, ", ")
+	}
+	for i, host := range hosts {
+		hosts[i] = net.JoinHostPort(host, strconv.Itoa(port))
+	}
+	return strings.Join(hosts, ", ")
+}
+
+// Session connects to the database. keyspace is the session's; empty for none.
+func (c scyllaConfig) Session(keyspace string) (*gocql.Session, error) {
+	// With a keyspace that does not exist the driver only says that it made no
+	// connections, so it is looked for first.
+	cluster, err := c.Cluster("")
+	if err != nil {
+		return nil, err
+	}
+	s, err := cluster.CreateSession()
+	if err == nil && keyspace != "" {
+		var name string
+		err = s.Query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).Scan(&name)
+		sessions.Close(s)
+		if errors.Is(err, gocql.ErrNotFound) {
+			return nil, cli.WithHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate makes it")
+		}
+		if err == nil {
+			// Anew: a policy that picks hosts belongs to one session.
+			if cluster, err = c.Cluster(keyspace); err != nil {
+				return nil, err
+			}
+			s, err = cluster.CreateSession()
+		}
+	}
+	if err == nil {
+		return s, nil
+	}
+	return nil, c.away(err)
+}
+
+func (c scyllaConfig) away(err error) error {
+	return cli.WithHint(fmt.Errorf("connect to ScyllaDB at %s: %w", c.Addresses(), err),
+		"is it running there, and reachable? Check user, password and TLS; --scylla-hosts or OUTBOX_SCYLLA_HOSTS names other hosts")
+}
+
+// SessionOnceUp is session for a service: it waits, with back-off, for a
+// database that is not there yet, because services start in any order. Only
+// what waiting cannot mend, such as a wrong configuration, is an error.
+func (c scyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *slog.Logger) (*gocql.Session, error) {
+	for wait, again := time.Second, false; ; wait, again = min(2*wait, maxConnectWait), true {
+		var s *gocql.Session
+		var err error
+		if again {
+			err = c.Listening(ctx)
+		}
+		if err == nil {
+			s, err = c.Session(keyspace)
+			if err == nil || errors.As(err, new(cli.UsageError)) {
+				return s, err
+			}
+		}
+		if c.Requests != nil {
+			c.Requests.unreached.Inc() // before the first session nothing else is asked
+		}
+		if c.Waits != nil {
+			c.Waits(err)
+		}
+		log.Warn("database not there yet; trying again", "wait", wait, "err", err, "hint", cli.HintOf(err))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Listening returns nil if one of the hosts takes connections. Who waits for the
+// database asks this first: a session that cannot be made leaves five goroutines behind
+// (gocql 1.19.0), which would be many thousands after a day.
+func (c scyllaConfig) Listening(ctx context.Context) error {
+	cluster, err := c.Cluster("")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	answers := make(chan error, len(cluster.Hosts))
+	for _, host := range cluster.Hosts {
+		go func() {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(cluster.Port)))
+			if err == nil {
+				_ = conn.Close() // nothing was said
+			}
+			answers <- err
+		}()
+	}
+	for range cluster.Hosts {
+		if err = <-answers; err == nil {
+			return nil
+		}
+	}
+	return c.away(err) // the last host's
+}
+
+// maxConnectWait is the longest wait between two attempts to reach the database.
+const maxConnectWait = 15 * time.Second
+
+// Consistencies are those of reads and writes, and of lightweight transactions.
+func (c scyllaConfig) Consistencies() (plain, serial gocql.Consistency, err error) {
+	if plain, err = gocql.ParseConsistencyWrapper(c.Consistency); err != nil {
+		return plain, serial, cli.Usage(fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Consistency))
+	}
+	if c.LocalDC != "" {
+		return plain, gocql.LocalSerial, nil
+	}
+	return plain, gocql.Serial, nil
+}
+
+func (c scyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
+	hosts, port, err := ContactPoints(c.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	cluster := gocql.NewCluster(hosts...)
+	cluster.Keyspace = keyspace
+	cluster.Timeout = c.Timeout
+	cluster.ConnectTimeout = c.Timeout
+	cluster.ReconnectInterval = sessions.ReconnectInterval
+	cluster.Logger = driverLog{}
+	cluster.Port = port // always set: listening dials it before the driver resolves its own default
+	// Writes have the database's time unless they choose one: clocks of clients differ.
+	cluster.DefaultTimestamp = false
+	if c.pageSize > 0 {
+		cluster.PageSize = c.pageSize
+	}
+	if cluster.Consistency, cluster.SerialConsistency, err = c.Consistencies(); err != nil {
+		return nil, err
+	}
+	if c.LocalDC != "" {
+		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
+	}
+	if c.Requests != nil {
+		c.Requests.observe(cluster)
+	}
+	switch {
+	case c.Username != "":
+		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}
+	case c.Password != "":
+		return nil, cli.Usage(errors.New("scylla.password is set and scylla.username is not: nobody would log in; set both or none"))
+	}
+	conf, err := c.config("scylla")
+	if err != nil {
+		return nil, err
+	}
+	if conf != nil {
+		cluster.SslOpts = &gocql.SslOptions{Config: conf, EnableHostVerification: true}
+	}
+	nodes := c.Nodes
+	if nodes == nil {
+		nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)
+	}
+	nodes.Watch(cluster)
+	return cluster, nil
+}
+
+// driverLog drops what the driver would print by itself: what matters comes
+// back as errors, which are logged with what was being done.
+type driverLog struct{}
+
+func (driverLog) Print(...any)          {}
+func (driverLog) Printf(string, ...any) {}
+func (driverLog) Println(...any)        {}
+
+// defaultPort is the port of a contact point that names none: ScyllaDB's CQL port.
+const defaultPort = 9042
+
+// ContactPoints parses scylla.hosts: host, host:port, IPv6 addresses with or without
+// brackets. All that name a port must name the same, because the driver has one for
+// the cluster; without any it is defaultPort. The hosts have no brackets.
+func ContactPoints(in []string) (hosts []string, port int, err error) {
+	for _, point := range in {
+		point = strings.TrimSpace(point)
+		host, p, err := net.SplitHostPort(point)
+		if err != nil { // no port
+			host, p = strings.TrimSuffix(strings.TrimPrefix(point, "["), "]"), ""
+			if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+				return nil, 0, cli.Usage(fmt.Errorf("scylla.hosts: %q is neither host, host:port nor an IPv6 address", point))
+			}
+		} else if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
+			return nil, 0, cli.Usage(fmt.Errorf("scylla.hosts: %q has no port number after the colon", point))
+		} else if port != 0 && n != port {
+			return nil, 0, cli.Usage(fmt.Errorf("scylla.hosts: ports %d and %d: all hosts of a cluster use one port", port, n))
+		} else {
+			port = n
+		}
+		if host == "" {
+			return nil, 0, cli.Usage(fmt.Errorf("scylla.hosts: %q names no host", point))
+		}
+		hosts = append(hosts, host)
+	}
+	if len(hosts) == 0 {
+		return nil, 0, cli.Usage(errors.New("scylla.hosts is empty: name at least one host"))
+	}
+	return hosts, cmp.Or(port, defaultPort), nil
+}
+
+// Options are the Kafka client's options for TLS and SASL.
+func (c kafkaConfig) Options() ([]kgo.Opt, error) {
+	if len(c.Seeds) == 0 {
+		return nil, cli.Usage(errors.New("kafka.seeds is empty: name at least one broker"))
+	}
+	var opts []kgo.Opt
+	conf, err := c.config("kafka")
+	if err != nil {
+		return nil, err
+	}
+	if conf != nil {
+		opts = append(opts, kgo.DialTLSConfig(conf))
+	}
+	const mechanisms = "plain, scram-sha-256 or scram-sha-512"
+	if c.SASL == "" {
+		if c.Username+c.Password != "" {
+			return nil, cli.Usage(errors.New("kafka.username or kafka.password is set and kafka.sasl is not: nobody would log in; set kafka.sasl to " + mechanisms))
+		}
+		return opts, nil
+	}
+	if c.Username == "" {
+		return nil, cli.Usage(errors.New("kafka.sasl is set and kafka.username is not: set both or none"))
+	}
+	var m sasl.Mechanism
+	switch strings.ToLower(c.SASL) {
+	case "plain":
+		m = plain.Auth{User: c.Username, Pass: c.Password}.AsMechanism()
+	case "scram-sha-256":
+		m = scram.Auth{User: c.Username, Pass: c.Password}.AsSha256Mechanism()
+	case "scram-sha-512":
+		m = scram.Auth{User: c.Username, Pass: c.Password}.AsSha512Mechanism()
+	default:
+		return nil, cli.Usage(fmt.Errorf("kafka.sasl %q: use "+mechanisms, c.SASL))
+	}
+	return append(opts, kgo.SASL(m)), nil
+}
+
+// Client makes a Kafka client with further options. It does not connect yet.
+func (c kafkaConfig) Client(more ...kgo.Opt) (*kgo.Client, error) {
+	opts, err := c.Options()
+	if err != nil {
+		return nil, err
+	}
+	cl, err := kgo.NewClient(append(append(opts, kgo.SeedBrokers(c.Seeds...)), more...)...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	return cl, nil
+}
+
+// config is the TLS configuration of a client, nil without TLS. of names the
+// section in errors.
+func (c tlsConfig) config(of string) (*tls.Config, error) {
+	if !c.TLS {
+		if c.TLSCA != "" || c.TLSCert != "" || c.TLSKey != "" {
+			return nil, cli.Usage(fmt.Errorf("%s.tls is off but %s.tls_ca, tls_cert or tls_key is set: turn it on, or remove them", of, of))
+		}
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLSCA != "" {
+		pem, err := os.ReadFile(c.TLSCA)
+		if err != nil {
+			return nil, fmt.Errorf("%s.tls_ca: %w", of, err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s.tls_ca: no certificate in %s", of, c.TLSCA)
+		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return nil, cli.Usage(fmt.Errorf("%s.tls_cert and %s.tls_key go together: one is missing", of, of))
+	}
+	if c.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("%s.tls_cert: %w", of, err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}

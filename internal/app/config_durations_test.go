@@ -1,0 +1,32 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// YAML makes a number of 720, and the decoder nanoseconds of a number.
+func TestConfig_DurationWithoutUnitIsRefused(t *testing.T) {
+	t.Parallel()
+	for file, field := range map[string]string{
+		"retention:\n  resolved: 720\n":                                              "retention.resolved",
+		"relay:\n  drain_timeout: -5\n  attempt_timeout: 1.5\n":                      "relay.drain_timeout",
+		"scylla:\n  timeout: 18446744073709551615\n":                                 "scylla.timeout",
+		"relay:\n  rules:\n    - {name: a, strategy: immediate, delays: [10, 20]}\n": "delays[0]",
+		"relay:\n  rules:\n    - {name: a, strategy: manual, older_than: 48}\n":      "older_than",
+		"react:\n  rules:\n    - {name: a, topics: [X], to: log, timeout: 3}\n":      "timeout",
+	} {
+		_, err := configOf(t, file, nil)
+		if err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "missing unit") {
+			t.Errorf("%s: error = %v, want it to name %s and its missing unit", file, err, field)
+		}
+	}
+	c, err := configOf(t, "notifications:\n  repeat: -1\n  group_window: -1ns\nhttp:\n  drain_delay: 0\nrelay:\n  drain_timeout: 1m30s\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := c.Notifications; n.Repeat != -1 || n.GroupWindow != -1 || c.HTTP.DrainDelay != 0 || c.Relay.DrainTimeout != 90*time.Second {
+		t.Errorf("repeat %d, group_window %d, drain_delay %s, drain_timeout %s", n.Repeat, n.GroupWindow, c.HTTP.DrainDelay, c.Relay.DrainTimeout)
+	}
+}

@@ -1,0 +1,101 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*Config, error) {
+	t.Helper()
+	cmd := &cobra.Command{}
+	AddFlags(cmd, SectionScylla, SectionKafka, SectionHTTP, SectionAdmin, SectionAdminAPI, SectionRelay, SectionSchema, SectionLog)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	path := ""
+	if yaml != "" {
+		path = filepath.Join(t.TempDir(), "outbox.yaml")
+		if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+	return LoadConfigFrom(path, lookup, cmd.Flags())
+}
+
+func TestConfig_FlagOverEnvironmentOverFileOverDefault(t *testing.T) {
+	t.Parallel()
+	file := "scylla:\n  hosts: [file1, file2]\n  keyspace: filekeys\nkafka:\n  seeds: file:9092\nrelay:\n  confidence_window: 7s\n"
+	env := map[string]string{"OUTBOX_SCYLLA_HOSTS": "env1,env2", "OUTBOX_SCYLLA_KEYSPACE": "envkeys", "OUTBOX_SCYLLA_PASSWORD": "s3cret"}
+	c, err := configOf(t, file, env, "--scylla-hosts", "flag1,flag2", "--relay-partitions", "12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name      string
+		got, want any
+	}{
+		{"flag", c.Scylla.Hosts, []string{"flag1", "flag2"}},
+		{"environment", c.Scylla.Keyspace, "envkeys"},
+		{"environment secret", c.Scylla.Password, "s3cret"},
+		{"file, one string for a list", c.Kafka.Seeds, []string{"file:9092"}},
+		{"file, duration", c.Relay.ConfidenceWindow, 7 * time.Second},
+		{"flag, number", c.Relay.Partitions, int32(12)},
+		{"default", c.HTTP.Addr, "127.0.0.1:8080"},
+	} {
+		if !reflect.DeepEqual(x.got, x.want) {
+			t.Errorf("%s: got %v, want %v", x.name, x.got, x.want)
+		}
+	}
+}
+
+func TestConfig_EverySettingReachesAField(t *testing.T) {
+	t.Parallel()
+	for _, s := range Settings {
+		env := map[string]string{s.Env(): "not a value of any type"}
+		c, err := configOf(t, "", env)
+		if _, text := s.Default.(string); text || reflect.TypeOf(s.Default).Kind() == reflect.Slice {
+			if err != nil {
+				t.Errorf("%s: %v", s.Key(), err)
+			} else if base, _ := configOf(t, "", nil); reflect.DeepEqual(c, base) {
+				t.Errorf("%s: a value from %s changed nothing", s.Key(), s.Env())
+			}
+			continue
+		}
+		if err == nil {
+			t.Errorf("%s: %q was taken for a %T", s.Key(), env[s.Env()], s.Default)
+		}
+	}
+}
+
+func TestConfig_NamesUnknownKeysAndBadValues(t *testing.T) {
+	t.Parallel()
+	_, err := configOf(t, "scylla:\n  host: a\nkafka:\n  seed: b\n", nil)
+	if err == nil || !strings.Contains(err.Error(), `"scylla.host"`) || !strings.Contains(err.Error(), `"kafka.seed"`) {
+		t.Errorf("error = %v, want both unknown keys named", err)
+	}
+	_, err = configOf(t, "", map[string]string{"OUTBOX_RELAY_DRAIN_TIMEOUT": "soon"})
+	if err == nil || !strings.Contains(err.Error(), "drain_timeout") {
+		t.Errorf("error = %v, want it to name relay.drain_timeout", err)
+	}
+	if _, err = configOf(t, "scylla: [", nil); err == nil || !strings.Contains(err.Error(), "outbox.yaml") {
+		t.Errorf("error = %v, want it to name the file", err)
+	}
+}
+
+func TestConfig_SecretsHaveNoFlag(t *testing.T) {
+	t.Parallel()
+	cmd := &cobra.Command{}
+	AddFlags(cmd, SectionScylla, SectionKafka)
+	for _, s := range Settings {
+		if s.Secret && cmd.Flags().Lookup(s.flag()) != nil {
+			t.Errorf("secret %s can be given as a flag, where every user of the machine sees it", s.Key())
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+)
+
+// DLQStore opens the store; close ends its session.
+func (c *Config) DLQStore() (s *dlq.Store, closeSession func(), err error) {
+	session, err := c.Scylla.Session(c.Scylla.Keyspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts, err := c.DLQOptions()
+	if err == nil {
+		s, err = dlq.Open(session, c.Scylla.Keyspace, opts...)
+	}
+	if err != nil {
+		sessions.Close(session)
+		return nil, nil, err
+	}
+	return s, func() { sessions.Close(session) }, nil
+}
+
+// DLQOptions are those that follow from the database's settings.
+func (c *Config) DLQOptions() ([]dlq.Option, error) {
+	cons, serial, err := c.Scylla.Consistencies()
+	if err != nil {
+		return nil, err
+	}
+	timeout := cmp.Or(c.Scylla.Timeout, dlq.DefaultAttemptTimeout)
+	return []dlq.Option{
+		dlq.WithConsistency(cons), dlq.WithSerialConsistency(serial), dlq.WithTimeouts(timeout, max(dlq.DefaultBudget, 2*timeout)),
+	}, nil
+}
+
+// Keeper opens retention.archive for jobs that purge, restore or sweep; without
+// the setting it is nil. closeArchive closes what was opened.
+func (c *Config) Keeper(ctx context.Context, s *dlq.Store) (k *archive.Keeper, closeArchive func() error, err error) {
+	closeArchive = func() error { return nil }
+	if c.Retention.Archive == "" {
+		return nil, closeArchive, nil
+	}
+	a, err := archive.Open(ctx, c.Retention.Archive)
+	if err != nil {
+		return nil, closeArchive, fmt.Errorf("retention.archive: %w", err)
+	}
+	conf := c.Sweep(s, a)
+	sweeper, err := archive.NewSweeper(conf)
+	if err != nil {
+		return nil, closeArchive, errors.Join(cli.Usage(err), a.Close())
+	}
+	return archive.NewKeeper(sweeper), a.Close, nil
+}
+
+// rowTTLOnce is rowTTL by a session of its own.
+func (c *Config) rowTTLOnce(ctx context.Context, table string) (time.Duration, error) {
+	session, err := c.Scylla.Session(c.Scylla.Keyspace)
+	if err != nil {
+		return 0, err
+	}
+	defer sessions.Close(session)
+	return RowTTL(ctx, session, table)
+}
+
+// tableParts splits "keyspace.table".
+func tableParts(table string) (keyspace, name string) {
+	keyspace, name, _ = strings.Cut(table, ".")
+	return keyspace, name
+}

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+)
+
+// tokenHint is where tokens come from.
+const tokenHint = "'outbox token NAME --role operator' makes a token and prints its entry"
+
+// Gate is who may use the order API; nil if everybody may.
+func (c *HTTPConfig) Gate(log *slog.Logger) (*access.Gate, error) {
+	if len(c.Tokens) == 0 {
+		return nil, nil
+	}
+	tokens, err := readTokens("http.tokens", c.Tokens)
+	if err != nil {
+		return nil, cli.WithHint(err, tokenHint)
+	}
+	g, err := access.New(access.Config{
+		Tokens: tokens, RequestsPerSecond: c.TokenRate, RequestsBurst: max(1, int(2*c.TokenRate)), Logger: log,
+	})
+	if err != nil {
+		return nil, cli.WithHint(fmt.Errorf("http.tokens: %w", err), tokenHint)
+	}
+	return g, nil
+}
+
+// Listen listens on the configured address, with TLS if there is a certificate.
+// Beyond loopback it wants both TLS and tokens, unless http.insecure.
+func (c *HTTPConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return nil, cli.Usage(errors.New("http.tls_cert and http.tls_key go together: one is missing"))
+	}
+	ln, err := access.Listen(ctx, c.Addr, c.TLSCert, c.TLSKey, c.Insecure, log)
+	if errors.Is(err, access.ErrInClear) {
+		return nil, cli.Usage(cli.WithHint(fmt.Errorf("http.addr: %w", err), "set http.tls_cert and http.tls_key, or http.insecure if something else protects the way"))
+	}
+	if err != nil {
+		return nil, cli.PortHint(err, c.Addr, "--http-addr")
+	}
+	at, ok := ln.Addr().(*net.TCPAddr)
+	if len(c.Tokens) == 0 && !c.Insecure && !(ok && at.IP.IsLoopback()) {
+		err := fmt.Errorf("http.addr %s is beyond loopback and there are no http.tokens: everybody could change orders", c.Addr)
+		return nil, errors.Join(cli.Usage(cli.WithHint(err, tokenHint+"; http.insecure says that something else protects the way")), ln.Close())
+	}
+	return ln, nil
+}
+
+// hosts are the names that the order API answers to while there are no tokens.
+func (c *HTTPConfig) AllowedHosts() (*access.Hosts, error) {
+	h, err := access.NewHosts(c.Addr, c.Hosts)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("http.hosts: %w", err))
+	}
+	return h, nil
+}
+
+// Proxies are those whose word on who asked counts.
+func (c *HTTPConfig) Proxies() (access.Proxies, error) {
+	return newProxies("http", c.TrustedProxies, c.ForwardedHeader)
+}
+
+// Proxies are those of the admin API.
+func (c *AdminConfig) Proxies() (access.Proxies, error) {
+	return newProxies("admin", c.TrustedProxies, c.ForwardedHeader)
+}
+
+func newProxies(section string, networks []string, header string) (access.Proxies, error) {
+	p, err := access.NewProxies(networks, access.ForwardedHeader(header))
+	if err != nil {
+		return p, cli.Usage(fmt.Errorf("%[1]s.trusted_proxies and %[1]s.forwarded_header: %[2]w", section, err))
+	}
+	return p, nil
+}

@@ -1,0 +1,181 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/whereis"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+)
+
+// messagesConfig is what messages the order API takes, and from whom.
+type messagesConfig struct {
+	Topics         []string `koanf:"topics"`
+	MaxBytes       int      `koanf:"max_bytes"`
+	MaxBatchBytes  int64    `koanf:"max_batch_bytes"`
+	PerSecond      float64  `koanf:"per_second"`
+	BytesPerSecond float64  `koanf:"bytes_per_second"`
+}
+
+// messageSettings are in the table of settings.
+var messageSettings = []setting{
+	{SectionMessages, "topics", messages.DefaultTopics(), "topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never", false},
+	{SectionMessages, "max_bytes", messages.DefaultMaxMessageBytes, "payload, key and headers of one message, at most", false},
+	{SectionMessages, "max_batch_bytes", messages.DefaultMaxBatchBytes, "body of a batch, at most", false},
+	{SectionMessages, "per_second", 0.0, "messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; 0 for any number", false},
+	{SectionMessages, "bytes_per_second", 0.0, "the same in bytes of payload, key and headers", false},
+}
+
+// newMessages returns the API of messages on the session. committed may be nil.
+func (c *Config) newMessages(session *gocql.Session, cons gocql.Consistency, committed func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
+	letters, err := dlq.Open(session, c.Scylla.Keyspace)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := c.Kafka.Options()
+	if err != nil {
+		return nil, err
+	}
+	service, err := messages.NewService(session, messages.Config{
+		Topics: c.Messages.Topics, Reserved: c.reservedTopics(), MaxMessageBytes: c.Messages.MaxBytes, MaxBatchBytes: c.Messages.MaxBatchBytes,
+		MessagesPerSecond: c.Messages.PerSecond, BytesPerSecond: c.Messages.BytesPerSecond,
+		Consistency: cons, Letters: messageLetters{letters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
+		Committed: committed, Logger: log, Registerer: reg,
+	})
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	return messages.NewAPI(service), nil
+}
+
+// reservedTopics are patterns of the topics of the relay's own events and of its
+// control topics, as far as the configuration names them.
+func (c *Config) reservedTopics() []string {
+	out := []string{share.ControlTopic("*")}
+	confs, err := c.RelayConfigs()
+	if err != nil { // the relay would not start with it; its defaults remain protected
+		confs = []relay.Config{{TopicTemplate: relay.DefaultTopicTemplate}}
+	}
+	for i := range confs {
+		conf := &confs[i]
+		out = slices.AppendSeq(out, maps.Values(conf.Topics))
+		for _, e := range OrderEvents {
+			out = append(out, relay.ExpandTopic(TopicTemplate(conf), e, "order"))
+		}
+		// A template without any text of its own would reserve every topic.
+		if p := relay.ExpandTopic(TopicTemplate(conf), "*", "*"); strings.Trim(p, "*._-") != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// messageLetters tells messages of their dead letters.
+type messageLetters struct{ store *dlq.Store }
+
+// Letter implements messages.Letters.
+func (l messageLetters) Letter(ctx context.Context, event gocql.UUID) (messages.Letter, bool, error) {
+	x, err := l.store.Read(ctx, event)
+	if errors.Is(err, dlq.ErrNotFound) {
+		return messages.Letter{}, false, nil
+	}
+	if err != nil {
+		return messages.Letter{}, false, err
+	}
+	out := messages.Letter{State: messages.DLQPending, Since: x.FirstFailedAt.UTC(), At: x.LastFailedAt.UTC(), Error: x.ErrorClass}
+	if x.ErrorText != "" {
+		out.Error += ": " + x.ErrorText
+	}
+	switch x.Status {
+	case dlq.Pending:
+		if x.Replays > 0 {
+			out.State = messages.Retrying
+		}
+	case dlq.Processing:
+		out.State = messages.DLQProcessing
+	case dlq.Failed:
+		out.State = messages.Failed
+	case dlq.Resolved:
+		out.State, out.At = messages.Resolved, x.ResolvedAt.UTC()
+	case dlq.Archived:
+		out.State, out.At = messages.Archived, x.ResolvedAt.UTC()
+	}
+	return out, true, nil
+}
+
+// messageFinder looks for messages in their topics.
+type messageFinder struct{ finder *whereis.Finder }
+
+// Find implements messages.Finder.
+func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (messages.Place, bool, error) {
+	p, found, err := f.finder.Find(ctx, topic, key, event, since)
+	return messages.Place(p), found, err
+}
+
+// NewScheduler returns what hands scheduled messages to the outbox, and tells
+// those of the relays that carry it; nil where it is off, or where none does. confs
+// are those of the relays, commits what tells each of an event that was stored.
+func (c *Config) NewScheduler(session *gocql.Session, confs []relay.Config, commits []func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
+	switch c.Relay.Schedule {
+	case "on":
+	case "off":
+		return nil, nil
+	default:
+		return nil, cli.Usage(fmt.Errorf("relay.schedule %q: write on or off", c.Relay.Schedule))
+	}
+	var carriers []func(gocql.UUID)
+	for i := range confs {
+		keyspace := confs[i].Keyspace
+		if confs[i].Table == outbox.DefaultTableName && (keyspace == "" || keyspace == c.Scylla.Keyspace) {
+			carriers = append(carriers, commits[i])
+		}
+	}
+	if len(carriers) == 0 {
+		return nil, nil
+	}
+	consistency, _, err := c.Scylla.Consistencies()
+	if err != nil {
+		return nil, err
+	}
+	s, err := schedule.New(schedule.Config{
+		Store: schedule.NewStore(session, consistency, c.Scylla.Timeout), Rate: c.Relay.ScheduleRate, Logger: log, Registerer: reg,
+		Committed: func(id gocql.UUID) {
+			for _, committed := range carriers {
+				committed(id)
+			}
+		},
+	})
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	return s, nil
+}
+
+// WithScheduler runs the scheduler, if there is one, for as long as run runs.
+func WithScheduler(ctx context.Context, s *schedule.Scheduler, run func(context.Context) error) error {
+	if s == nil {
+		return run(ctx)
+	}
+	beside, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(beside) }()
+	err := run(ctx)
+	stop()
+	return errors.Join(err, <-ended)
+}

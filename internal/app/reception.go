@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+)
+
+// Listening opens the listener of an API.
+type Listening func(context.Context, *slog.Logger) (net.Listener, error)
+
+// WithReception is withListener for an API: it listens before the database is there,
+// and says that it waits. f has the session, and serves on what its listening returns.
+func WithReception(
+	cmd *cobra.Command, c *Config, check func(*slog.Logger) error, listen Listening,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, listen Listening) error,
+) error {
+	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+		ln, err := listen(ctx, log)
+		if err != nil {
+			return err
+		}
+		r := httpapi.Receive(ln, access.WithRequestIDs(access.WithSecureHeaders(httpapi.Starting(admin.problem))), log)
+		teardown.Add("listener", r.Close)
+		log.Info("listening; all but /healthz is 503 until the database is there", "addr", ln.Addr().String(), "admin", admin.URL)
+		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error {
+			return f(ctx, session, reg, admin, log, func(context.Context, *slog.Logger) (net.Listener, error) { return r.HandOver(), nil })
+		})
+	})
+}
+
+// NotNegative returns an error if a setting of time is negative.
+func NotNegative(setting string, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%s %s: must not be negative; 0 is none", setting, d)
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// sweepPage is how many rows one answer to the sweep holds. The library reads the
+// streams of each vnode by a query of their own, all at the same time, and the
+// driver fetches the next page meanwhile: with its 5,000 rows 256 streams would
+// hold millions of them.
+const sweepPage = 100
+
+// relayMemory is from where on the relay collects garbage rather than take more
+// memory. What it keeps is bounded, and is well below with the defaults: a
+// million events remembered, half a million aggregates, 64 MiB under way.
+const relayMemory = 150 << 20
+
+// memoryLimit is relayMemory, and what the settings allow beyond the defaults.
+func (c *RelayConfig) memoryLimit() int64 {
+	return relayMemory + 2*max(0, c.MaxInFlightBytes-relay.DefaultMaxInFlightBytes) +
+		100*max(0, int64(c.MaxRemembered)-relay.DefaultMaxRememberedEvents)
+}
+
+// AdminShutdown is how long a scrape under way may take when the process stops.
+const AdminShutdown = 2 * time.Second
+
+func RunRelay(cmd *cobra.Command, c *Config, backfillFrom time.Time) error {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(c.Relay.memoryLimit())
+	}
+	c.Scylla.pageSize = sweepPage
+	var confs []relay.Config
+	check := func(*slog.Logger) (err error) {
+		if confs, err = c.RelayConfigs(); err != nil {
+			return err
+		}
+		for i := range confs {
+			confs[i].BackfillFrom = backfillFrom
+		}
+		return errors.Join(c.Relay.CheckSharing(), checkRelays(confs))
+	}
+	return WithAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+		return c.Carry(ctx, confs, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
+	})
+}
+
+// Carry relays until ctx ends; bar is where a backfill shows how far it is.
+func (c *Config) Carry(
+	ctx context.Context, confs []relay.Config, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger,
+	teardown *daemon.Teardown,
+) error {
+	var hints net.PacketConn
+	if c.Relay.HintAddr != "" {
+		var err error
+		hints, err = new(net.ListenConfig).ListenPacket(ctx, "udp", c.Relay.HintAddr)
+		if err != nil {
+			return cli.WithHint(fmt.Errorf("listen for hints on %s: %w", c.Relay.HintAddr, err), "relay.hint_addr is host:port of this machine; empty takes no hints")
+		}
+		teardown.Add("hints", hints.Close)
+	}
+	carriers, err := c.NewCarriers(confs, session, log, reg, hints)
+	if err != nil {
+		return err
+	}
+	upkeep, err := c.NewUpkeep(ctx, session, reg, log, teardown)
+	if err != nil {
+		return err
+	}
+	scheduler, err := c.NewScheduler(session, confs, carriers.Commits(), reg, log)
+	if err != nil {
+		return err
+	}
+	admin.Works(carriers.Readiness())
+	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
+		"confidence_window", c.Relay.ConfidenceWindow, "admin", admin.URL, "hints", hintAddr(hints))
+	if one, ok := carriers.(*relays); ok && len(one.all) == 1 { // several bars would draw over each other
+		stop := showBackfill(ctx, bar, one.all[0])
+		defer stop()
+	}
+	err = upkeep.Run(ctx, func(ctx context.Context) error { return WithScheduler(ctx, scheduler, carriers.Run) })
+	if err == nil {
+		log.Info("relay stopped", "cause", context.Cause(ctx))
+	}
+	return err
+}
+
+// Carriers are the relays of the process: alone, or as many as it shares of them.
+type Carriers interface {
+	Run(context.Context) error
+	Readiness() daemon.Readiness
+	Reading() bool // whether all tails that there are to be have read once
+	Commits() []func(gocql.UUID)
+}
+
+// NewCarriers makes the relays; hints may be nil.
+func (c *Config) NewCarriers(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints net.PacketConn) (Carriers, error) {
+	var fan *hintFan
+	if hints != nil {
+		fan = newHintFan(hints)
+	}
+	if c.Relay.Shards > 0 {
+		return c.NewSharing(confs, session, log, reg, fan)
+	}
+	for i := range confs {
+		if fan != nil {
+			confs[i].Hints = fan.branch()
+		}
+	}
+	return c.NewRelays(confs, session, log, reg)
+}
+
+// hintAddr is where hints are taken, empty for nowhere.
+func hintAddr(c net.PacketConn) string {
+	if c == nil {
+		return ""
+	}
+	return c.LocalAddr().String()
+}
+
+// RelayConfig is the relay's configuration but for the session, logger and registry.
+func (c *Config) RelayConfig() (relay.Config, error) {
+	opts, err := c.Kafka.Options()
+	if err != nil {
+		return relay.Config{}, err
+	}
+	topics := make(map[string]string, len(c.Relay.Topics))
+	for _, pair := range c.Relay.Topics {
+		event, topic, ok := strings.Cut(pair, "=")
+		if !ok {
+			return relay.Config{}, cli.Usage(fmt.Errorf("relay.topics: %q: write type=topic, such as OrderCreated=orders.created", pair))
+		}
+		topics[event] = topic
+	}
+	conf := relay.Config{
+		Brokers:         c.Kafka.Seeds,
+		Kafka:           opts,
+		Name:            c.Relay.Name,
+		Keyspace:        c.Scylla.Keyspace,
+		Table:           c.Relay.Table,
+		Source:          c.Relay.Source,
+		Topics:          topics,
+		TopicTemplate:   c.Relay.Topic,
+		Partitions:      c.Relay.Partitions,
+		Replication:     c.Relay.TopicReplication,
+		Tail:            c.Relay.Tail,
+		TailMinInterval: c.Relay.TailMinInterval,
+		TailMaxInterval: c.Relay.TailMaxInterval,
+		TailOverlap:     c.Relay.TailOverlap,
+
+		TailReorder:             c.Relay.TailReorder,
+		TailMaxQueriesPerSecond: c.Relay.TailMaxQPS,
+		HintKey:                 []byte(c.Relay.HintKey),
+
+		MaxRememberedEvents: c.Relay.MaxRemembered,
+		ReadBackMargin:      c.Relay.ReadBackMargin,
+		ReadBackQuiet:       c.Relay.ReadBackQuiet,
+
+		Backfill:              c.Relay.Backfill,
+		BackfillRowsPerSecond: c.Relay.BackfillRows,
+
+		ConfidenceWindow:   c.Relay.ConfidenceWindow,
+		BusyDelay:          c.Relay.BusyDelay,
+		IdleDelay:          c.Relay.IdleDelay,
+		MaxInFlightRecords: c.Relay.MaxInFlight,
+		MaxInFlightBytes:   c.Relay.MaxInFlightBytes,
+		MaxRecordBytes:     c.Relay.MaxRecordBytes,
+		DrainTimeout:       c.Relay.DrainTimeout,
+	}
+	return conf, c.Relay.apply(&conf)
+}
+
+// relayReadiness shows the relay's status on /readyz.
+func relayReadiness(r *relay.Relay) daemon.Readiness {
+	return func() (bool, any) {
+		s := r.Status()
+		detail := struct {
+			Ready                bool     `json:"ready"`
+			Problems             []string `json:"problems"`
+			Streams              int      `json:"streams"`
+			InFlight             int      `json:"in_flight"`
+			BehindSeconds        float64  `json:"behind_seconds"`
+			OldestUnackedSeconds float64  `json:"oldest_unacknowledged_seconds"`
+			HeldAggregates       int      `json:"held_aggregates"`
+			HeldStreams          int      `json:"held_streams"`
+			ReaderRestarts       int      `json:"reader_restarts"`
+			Tail                 any      `json:"tail"`
+			Backfill             any      `json:"backfill,omitempty"`
+			Breaker              any      `json:"breaker"`
+			DeadLetters          int      `json:"dead_letters"`
+			Spilled              int      `json:"spilled"`
+			ParkedAggregates     int      `json:"parked_aggregates"`
+			Holding              bool     `json:"holding"`
+			OtherInstances       []string `json:"other_instances,omitempty"` // of the same name: both publish everything
+		}{
+			len(s.Problems) == 0, s.Problems, s.Streams, s.InFlight, s.Behind.Seconds(),
+			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts, tailDetail(&s.Tail),
+			backfillDetail(&s.Backfill), breakerDetail(&s.Breaker), s.DeadLetters, s.Spilled, s.ParkedAggregates, s.Holding, nil,
+		}
+		for _, o := range s.Others {
+			detail.OtherInstances = append(detail.OtherInstances, o.Instance)
+		}
+		if detail.Problems == nil {
+			detail.Problems = []string{}
+		}
+		return detail.Ready, detail
+	}
+}
+
+// breakerDetail is what /readyz shows of the breaker.
+func breakerDetail(b *relay.BreakerStatus) any {
+	d := struct {
+		State string     `json:"state"`
+		Since *time.Time `json:"since,omitempty"`
+		Cause string     `json:"cause,omitempty"`
+	}{State: b.State.String()}
+	if !b.Since.IsZero() {
+		since := b.Since.UTC()
+		d.Since = &since
+	}
+	if b.Cause != nil {
+		d.Cause = b.Cause.Error()
+	}
+	return d
+}
+
+// tailDetail is what /readyz shows of the tail.
+func tailDetail(t *relay.TailStatus) any {
+	d := struct {
+		On         bool    `json:"on"`
+		Streams    int     `json:"streams"`
+		IntervalMS float64 `json:"interval_ms"`
+		WaitingFor int     `json:"aggregates_waiting"`
+		Paused     bool    `json:"waits_for_sweep"`
+		Error      string  `json:"error,omitempty"`
+	}{t.On, t.Streams, float64(t.Interval.Microseconds()) / 1000, t.Waiting, t.Paused, ""}
+	if t.Err != nil {
+		d.Error = t.Err.Error()
+	}
+	return d
+}
+
+// NewRegistry is a registry with the process's own metrics.
+func NewRegistry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return reg
+}

@@ -1,0 +1,65 @@
+package app
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// A wrong value of the relay is refused before anybody waits for a database, by the
+// name that the user wrote; and two tables that share it say it once.
+func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string][]string{
+		"relay:\n  drain_timeout: -5s\n":                           {"relay.drain_timeout -5s must be positive"},
+		"relay:\n  tail: sometimes\n":                              {`relay.tail "sometimes" must be on or off`},
+		"relay:\n  tail_max_qps: -3\n":                             {"relay.tail_max_qps -3 must be positive"},
+		"relay:\n  tail_min_interval: 2s\n":                        {"relay.tail_max_interval 100ms is below relay.tail_min_interval 2s"},
+		"relay:\n  backfill_rows_per_second: -7\n":                 {"relay.backfill_rows_per_second -7"},
+		"relay:\n  breaker_rate: 3\n  when_open: Tail\n":           {"relay.breaker_rate 3 is not", `relay.when_open "Tail" must be`},
+		"relay:\n  orderings: [OrderViewed=loose]\n":               {`relay.orderings: OrderViewed: "loose" must be strict or relaxed`},
+		"relay:\n  topic: 'a b'\n":                                 {`relay.topic "a b" makes no topic names`},
+		"relay:\n  topic_replication: -4\n":                        {"relay.topic_replication -4 must be positive"},
+		"kafka:\n  seeds: []\n":                                    {"kafka.seeds is empty"},
+		"relay:\n  tables: [{table: a, preset: dibezium}]\n":       {"table outbox.a: relay configuration: relay.tables:", "dibezium"},
+		"relay:\n  tables: [{table: a}, {table: b}]\n  tail: no\n": {`relay.tail "no" must be on or off`},
+	} {
+		c, err := configOf(t, file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = checkSettings(c)
+		for _, w := range want {
+			if err == nil || strings.Count(err.Error(), w) != 1 {
+				t.Errorf("%s\nerror = %v, want %q in it once", file, err, w)
+			}
+		}
+	}
+	if c, err := configOf(t, "", nil); err != nil || checkSettings(c) != nil {
+		t.Errorf("defaults: error = %v, %v, want none", err, checkSettings(c))
+	}
+}
+
+// checkSettings checks the relays of c as a start does.
+func checkSettings(c *Config) error {
+	confs, err := c.RelayConfigs()
+	if err != nil {
+		return err
+	}
+	return checkRelays(confs)
+}
+
+// Each field that Validate may name is a setting, or nobody can set it from outside.
+func TestSettingOf_EveryField(t *testing.T) {
+	t.Parallel()
+	inside := strings.Fields(`Session Kafka Logger Registerer Hints Load Shard Fence ReadBacks QueryWindow GenerationDelay FirstAge GapWait
+		BackfillFrom MaxStreamBacklog MaxAggregates RetryMin RetryMax HoldRetry RestartDelay CheckpointInterval IdleCheckpoint StallAfter`)
+	for f := range reflect.TypeFor[relay.Config]().Fields() {
+		if name := settingOf(f.Name); f.IsExported() && name == "" && !slices.Contains(inside, f.Name) {
+			t.Errorf("field %s has no setting: name it, or say that it is not set from outside", f.Name)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package app
+
+import (
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// The limit must not make the relay collect garbage for ever where its settings
+// let it keep more.
+func TestRelayMemory_FollowsTheSettings(t *testing.T) {
+	t.Parallel()
+	c := RelayConfig{MaxInFlightBytes: relay.DefaultMaxInFlightBytes, MaxRemembered: relay.DefaultMaxRememberedEvents}
+	if got := c.memoryLimit(); got != relayMemory {
+		t.Errorf("memoryLimit() = %d with the defaults, want %d", got, int64(relayMemory))
+	}
+	c.MaxInFlightBytes += 1000
+	c.MaxRemembered += 10
+	if got := c.memoryLimit(); got != relayMemory+2*1000+100*10 {
+		t.Errorf("memoryLimit() = %d, want room for what the settings allow", got)
+	}
+	c.MaxInFlightBytes, c.MaxRemembered = 1, 1
+	if got := c.memoryLimit(); got != relayMemory {
+		t.Errorf("memoryLimit() = %d with less than the defaults, want %d", got, int64(relayMemory))
+	}
+}

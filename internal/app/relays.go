@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// relays are the relays of a process, one for each table.
+type relays struct {
+	names []string // of the tables
+	all   []*relay.Relay
+	// listed says that the configuration lists the tables: metrics and readiness
+	// then say which table they are of.
+	listed bool
+}
+
+// NewRelays makes the relays. They share the session and the registry; where
+// tables are listed each metric has a table label.
+func (c *Config) NewRelays(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer) (*relays, error) {
+	out := &relays{listed: len(c.Relay.Tables) > 0}
+	for _, conf := range confs {
+		name := TableName(&conf)
+		conf.Session, conf.Logger, conf.Registerer = session, log, reg
+		if out.listed {
+			conf.Logger = log.With("table", name)
+			conf.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"table": name}, reg)
+		}
+		r, err := relay.New(conf)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("table %s: %w", name, InSettings(err)))
+		}
+		out.names, out.all = append(out.names, name), append(out.all, r)
+	}
+	return out, nil
+}
+
+// Commits are what to tell, by table, when an event was stored.
+func (r *relays) Commits() []func(gocql.UUID) {
+	out := make([]func(gocql.UUID), len(r.all))
+	for i, one := range r.all {
+		out[i] = one.Committed
+	}
+	return out
+}
+
+// Reading says that each tail has read once.
+func (r *relays) Reading() bool {
+	return !slices.ContainsFunc(r.all, func(one *relay.Relay) bool { return one.Status().Tail.LastRead.IsZero() })
+}
+
+// Run runs all of them until ctx ends. A relay ends by itself only if it is
+// wrongly set up; then all do, and the error names its table.
+func (r *relays) Run(ctx context.Context) error {
+	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beating sync.WaitGroup
+	for _, one := range r.all {
+		beating.Go(func() { one.Heartbeat(beats, cli.Version, 0) })
+	}
+	defer beating.Wait()
+	defer stop()
+	if err := relay.GiveWay(ctx, cli.Version, r.all...); err != nil {
+		return Stopped(ctx, err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for i, one := range r.all {
+		g.Go(func() error {
+			err := one.Run(ctx)
+			if err != nil && r.listed {
+				err = fmt.Errorf("table %s: %w", r.names[i], err)
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// Readiness shows the status of all relays on /readyz. They are ready when each is.
+func (r *relays) Readiness() daemon.Readiness {
+	if !r.listed {
+		return relayReadiness(r.all[0])
+	}
+	return func() (bool, any) {
+		detail := struct {
+			Ready  bool           `json:"ready"`
+			Tables map[string]any `json:"tables"`
+		}{true, make(map[string]any, len(r.all))}
+		for i, one := range r.all {
+			ready, d := relayReadiness(one)()
+			detail.Ready, detail.Tables[r.names[i]] = detail.Ready && ready, d
+		}
+		return detail.Ready, detail
+	}
+}

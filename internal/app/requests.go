@@ -1,0 +1,109 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// RequestsMetric counts the requests to the database.
+const RequestsMetric = "scylla_requests_total"
+
+// requests counts what a session asks of the database. Each page of an answer
+// and each attempt counts, and what found no node that could be asked, of which the
+// driver's observers are not told.
+type requests struct {
+	ok, failed, timedOut, called, unreached prometheus.Counter
+}
+
+func NewRequests(reg prometheus.Registerer) *requests {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: RequestsMetric, Help: "Requests to the database, each page of an answer and each attempt, by how they ended: ok; error, it was refused or its connection broke; " +
+			"timeout, nothing was answered in time; unreached, no node was up and connected; canceled, nobody waited any more.",
+	}, []string{"result"})
+	reg.MustRegister(c)
+	return &requests{
+		ok: c.WithLabelValues("ok"), failed: c.WithLabelValues("error"), timedOut: c.WithLabelValues("timeout"),
+		called: c.WithLabelValues("canceled"), unreached: c.WithLabelValues("unreached"),
+	}
+}
+
+// observe makes the sessions of a cluster count. It comes after the cluster's host
+// selection policy is set, nil being the driver's default.
+func (r *requests) observe(cluster *gocql.ClusterConfig) {
+	cluster.QueryObserver, cluster.BatchObserver = r, r
+	policy := cluster.PoolConfig.HostSelectionPolicy
+	if policy == nil {
+		policy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
+	}
+	cluster.PoolConfig.HostSelectionPolicy = countingPolicy{policy, r.unreached}
+}
+
+// ObserveQuery is told of each query.
+func (r *requests) ObserveQuery(_ context.Context, q gocql.ObservedQuery) { r.count(q.Err) }
+
+// ObserveBatch is told of each batch.
+func (r *requests) ObserveBatch(_ context.Context, b gocql.ObservedBatch) { r.count(b.Err) }
+
+func (r *requests) count(err error) {
+	switch {
+	case err == nil:
+		r.ok.Inc()
+	case errors.Is(err, context.Canceled):
+		r.called.Inc()
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, gocql.ErrTimeoutNoResponse):
+		r.timedOut.Inc()
+	default:
+		r.failed.Inc()
+	}
+}
+
+// countingPolicy counts the requests for which no host could be asked: none is
+// up, or none has a connection. The driver looks for a host's connection after it
+// was picked and tells no observer if there is none; but it marks each host that
+// it has asked and that failed.
+type countingPolicy struct {
+	gocql.HostSelectionPolicy
+	unreached prometheus.Counter
+}
+
+// Pick returns the hosts for a request.
+func (p countingPolicy) Pick(q gocql.ExecutableQuery) gocql.NextHost {
+	next := p.HostSelectionPolicy.Pick(q)
+	asked, over := false, false
+	return func() gocql.SelectedHost {
+		if h := next(); h != nil {
+			return countedHost{h, &asked}
+		}
+		if !asked && !over {
+			p.unreached.Inc()
+		}
+		over = true
+		return nil
+	}
+}
+
+// AddHosts adds many at once, which the driver uses where a policy has it.
+func (p countingPolicy) AddHosts(hosts []*gocql.HostInfo) {
+	if many, ok := p.HostSelectionPolicy.(interface{ AddHosts([]*gocql.HostInfo) }); ok {
+		many.AddHosts(hosts)
+		return
+	}
+	for _, h := range hosts {
+		p.AddHost(h)
+	}
+}
+
+// countedHost notes that its host was asked and failed.
+type countedHost struct {
+	gocql.SelectedHost
+	asked *bool
+}
+
+// Mark is called with the outcome of an attempt that failed.
+func (h countedHost) Mark(err error) {
+	*h.asked = true
+	h.SelectedHost.Mark(err)
+}

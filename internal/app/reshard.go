@@ -1,0 +1,174 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
+)
+
+// Resharding changes into how many shards a relay is divided.
+type Resharding struct {
+	Name      string // of the relay
+	To        int
+	Agreement relay.Agreement
+	Control   share.Control
+
+	Agreed int // 0 if none ever was
+	state  share.State
+	alive  []string
+
+	// Made, if not nil, is told of each step that was made; an error ends everything
+	// there, as a kill would.
+	Made func(step string) error
+}
+
+var (
+	// ErrInstancesRun says that instances have to be stopped first.
+	ErrInstancesRun = errors.New("instances of the relay run")
+	// ErrSomebodyElse says that there are two who change the number.
+	ErrSomebodyElse = errors.New("somebody else has changed the number of shards meanwhile")
+)
+
+// Resharding is the change to so many shards, of the configured relay.
+func (c *Config) Resharding(session *gocql.Session, client *kgo.Client, to int) *Resharding {
+	return &Resharding{
+		Name: c.Relay.Name, To: to,
+		Agreement: relay.Agreement{Session: session, Keyspace: c.Scylla.Keyspace, Name: c.Relay.Name},
+		Control:   share.Control{Client: client, Name: GroupOf(c.Relay.Name), Replication: c.Relay.TopicReplication},
+	}
+}
+
+// GroupOf is the name of the group of instances that share a relay.
+func GroupOf(name string) string { return "outbox.relay." + name }
+
+// Look finds out how things are.
+func (r *Resharding) Look(ctx context.Context) (err error) {
+	if r.Agreed, err = r.Agreement.Shards(ctx); err != nil {
+		return err
+	}
+	if r.state, err = r.Control.State(ctx); err != nil {
+		return err
+	}
+	r.alive, err = r.Agreement.Alive(ctx)
+	return err
+}
+
+// From is the number of shards so far, 0 if the relay was never shared.
+func (r *Resharding) From() int {
+	if r.Agreed > 0 {
+		return r.Agreed
+	}
+	return r.state.Partitions
+}
+
+// IsDone says that there is nothing to do.
+func (r *Resharding) IsDone() bool { return r.Agreed == r.To && r.state.Partitions == r.To }
+
+// Refuse says who has to be stopped first. Instances that have the new number, as
+// after a change that was begun beside them, need not.
+func (r *Resharding) Refuse() error {
+	if r.state.Partitions == r.To || len(r.state.Members)+len(r.alive) == 0 {
+		return nil
+	}
+	who := append([]string(nil), r.alive...)
+	if len(who) == 0 {
+		who = append(who, r.state.Members...)
+	}
+	return cli.WithHint(fmt.Errorf("%w: %s", ErrInstancesRun, strings.Join(who, ", ")),
+		"stop all instances of relay %s and run this again; one that was killed stays in the broker's group for relay.session_timeout", r.Name)
+}
+
+func (r *Resharding) Preview(w io.Writer) {
+	fmt.Fprintf(w, "relay %s\n", r.Name)
+	number := func(n int, of string) string {
+		if n == 0 {
+			return "none"
+		}
+		return cli.Plural(n, of)
+	}
+	fmt.Fprintf(w, "  agreed on           %s (relay_sharing)\n", number(r.Agreed, "shard"))
+	fmt.Fprintf(w, "  control topic       %s (%s)\n", number(r.state.Partitions, "partition"), r.Control.Topic())
+	fmt.Fprintf(w, "  instances that run  %d in the broker's group, %d heard of in the database\n", len(r.state.Members), len(r.alive))
+	switch n := r.state.Partitions; {
+	case r.IsDone():
+		fmt.Fprintf(w, "it is divided into %s already\n", cli.Plural(r.To, "shard"))
+	case n == 0:
+		fmt.Fprintf(w, "to do: agree on %d, make the topic\n", r.To)
+	case n == r.To:
+		fmt.Fprintf(w, "to do: agree on %d\n", r.To)
+	case n < r.To:
+		fmt.Fprintf(w, "to do: agree on %d, add %s to the topic\n", r.To, cli.Plural(r.To-n, "partition"))
+	default:
+		fmt.Fprintf(w, "to do: agree on %d, delete the topic, in which there is nothing, and make it with %s\n", r.To, cli.Plural(r.To, "partition"))
+	}
+}
+
+func (r *Resharding) step(name string) error {
+	if r.Made == nil {
+		return nil
+	}
+	return r.Made(name)
+}
+
+// Run makes the change.
+//
+// First it is agreed on the new number, so an instance of the old one that begins now
+// carries nothing any more: it asks when it is in the group. One that was there before
+// is seen in the group after that, and then all stays as it was. Only then the topic is
+// touched. Wherever this ends, instances of the old number refuse from the first step
+// on, and those of the new one until the last.
+func (r *Resharding) Run(ctx context.Context, by string) error {
+	if r.Agreed != r.To {
+		now, err := r.Agreement.Change(ctx, r.Agreed, r.To, by)
+		if err != nil {
+			return fmt.Errorf("%w; run this again", err)
+		}
+		if now != r.To {
+			return fmt.Errorf("%w, to %d: run this again", ErrSomebodyElse, now)
+		}
+		if err := r.step("agreed"); err != nil {
+			return err
+		}
+	}
+	state, err := r.Control.State(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; run this again", err)
+	}
+	if len(state.Members) > 0 && state.Partitions != r.To {
+		err := fmt.Errorf("%w: one began meanwhile, from %s", ErrInstancesRun, strings.Join(state.Members, ", "))
+		_, back := r.Agreement.Change(ctx, r.To, r.Agreed, by)
+		return cli.WithHint(errors.Join(err, back), "stop all instances of relay %s and run this again", r.Name)
+	}
+	err = r.stillAgreed(ctx)
+	if err == nil {
+		err = r.Control.Divide(ctx, r.To, func(step string) error {
+			if err := r.step(step); err != nil {
+				return err
+			}
+			return r.stillAgreed(ctx)
+		})
+	}
+	if err != nil && !errors.Is(err, ErrSomebodyElse) {
+		err = fmt.Errorf("it is agreed on %d shards, and no instance works before the topic has as many partitions: %w; run this again", r.To, err)
+	}
+	return err
+}
+
+// stillAgreed returns an error if somebody else has agreed on another number: the topic
+// is then theirs to divide.
+func (r *Resharding) stillAgreed(ctx context.Context) error {
+	now, err := r.Agreement.Shards(ctx)
+	if err == nil && now != r.To {
+		err = fmt.Errorf("%w, to %d: run this again", ErrSomebodyElse, now)
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
+)
+
+// Services are orders and messages, which the order API offers, and the admin API in part.
+type Services struct {
+	orders   *orders.Service
+	messages *messages.API
+	hints    *relayhint.Sender // nil for none
+}
+
+// newServices returns the services on the session. Whoever asked for them closes them.
+func (c *Config) newServices(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*Services, error) {
+	consistency, _, err := c.Scylla.Consistencies()
+	if err != nil {
+		return nil, err
+	}
+	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
+	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace, log); err != nil {
+		return nil, err
+	}
+	s := new(Services)
+	if len(c.HTTP.HintAddrs) > 0 {
+		s.hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.HTTP.HintAddrs, Key: []byte(c.HTTP.HintKey), Logger: log})
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("http.hint_addrs and http.hint_key: %w", err))
+		}
+		conf.Committed = s.hints.Committed
+	}
+	if s.orders, err = orders.New(session, conf); err != nil {
+		return nil, errors.Join(cli.Usage(err), s.Close())
+	}
+	if s.messages, err = c.newMessages(session, consistency, conf.Committed, reg, log); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// routes are what operators do with orders and messages.
+func (s *Services) routes() []func(huma.API) {
+	return []func(huma.API){s.orders.Register, s.messages.RegisterKept, s.messages.RegisterMany}
+}
+
+// Close ends what the services run beside themselves.
+func (s *Services) Close() error {
+	if s == nil || s.hints == nil {
+		return nil
+	}
+	return s.hints.Close()
+}
+
+// repairWindow is how old an order may be whose missing event is written again:
+// the default, or less where the outbox keeps its rows for less. An event that
+// has outlived its row is not missing; to write it again would publish it twice.
+// It waits for a database that has just gone away again.
+func repairWindow(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger) (time.Duration, error) {
+	var seconds int64
+	for wait := time.Second; ; wait = min(2*wait, maxConnectWait) {
+		err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
+			keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
+		if errors.Is(err, gocql.ErrNotFound) {
+			return 0, cli.WithHint(fmt.Errorf("keyspace %s has no table %s", keyspace, outbox.DefaultTableName), "outbox schema migrate makes it")
+		}
+		if err == nil {
+			break
+		}
+		log.Warn("cannot read how long the outbox keeps its rows; trying again", "wait", wait, "err", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	if seconds == 0 {
+		return orders.DefaultRepairWindow, nil
+	}
+	kept := time.Duration(seconds) * time.Second
+	return max(min(orders.DefaultRepairWindow, kept*6/7), orders.DefaultRepairAfter), nil
+}

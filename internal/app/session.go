@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+)
+
+// Serving is how a command that runs until SIGTERM begins and ends: with a logger,
+// and after f, in reverse, what f left in teardown.
+func Serving(
+	cmd *cobra.Command, c *Config, f func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error,
+) (err error) {
+	log, err := c.Log.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	teardown := daemon.Teardown{Logger: log}
+	defer func() { err = errors.Join(err, teardown.Run()) }()
+	return f(cmd.Context(), log, &teardown)
+}
+
+// inSession calls f with a session once the database is there. A ctx that ends
+// before is no error.
+func (c *Config) inSession(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown, f func(*gocql.Session) error) error {
+	session, err := c.Scylla.SessionOnceUp(ctx, c.Scylla.Keyspace, log)
+	if err != nil {
+		return Stopped(ctx, err)
+	}
+	teardown.AddFunc("scylla session", func() { sessions.Close(session) })
+	return f(session)
+}
+
+// withRegistry is serving with a check of what can be said before the database is
+// there (nil for none), and a registry in which what is asked of the database is
+// counted. f asks for the session.
+func withRegistry(
+	cmd *cobra.Command, c *Config, check func(*slog.Logger) error,
+	f func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
+) error {
+	return Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
+		if check != nil {
+			if err := check(log); err != nil {
+				return cli.Usage(err)
+			}
+		}
+		reg := NewRegistry()
+		c.Scylla.Requests = NewRequests(reg)
+		c.Scylla.Nodes = sessions.NewNodes(log, reg)
+		return f(ctx, reg, log, teardown)
+	})
+}
+
+// Connect returns clients of the database and of a broker that answers. disconnect
+// closes both; it is nil with an error.
+func (c *Config) Connect(ctx context.Context) (session *gocql.Session, client *kgo.Client, disconnect func(), err error) {
+	if session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
+		return nil, nil, nil, err
+	}
+	if client, err = c.Kafka.Client(); err == nil {
+		err = Reachable(ctx, client, c.Kafka.Seeds)
+		if err == nil {
+			return session, client, func() { client.Close(); sessions.Close(session) }, nil
+		}
+		client.Close()
+	}
+	sessions.Close(session)
+	return nil, nil, nil, err
+}
+
+// Reachable says quickly that no broker answers; the client itself would try for ever.
+func Reachable(ctx context.Context, client *kgo.Client, seeds []string) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	if err := client.Ping(ctx); err != nil {
+		return cli.WithHint(fmt.Errorf("connect to Kafka at %s: %w", strings.Join(seeds, ", "), err),
+			"is it running there, and reachable? Check SASL and TLS; --kafka-seeds or OUTBOX_KAFKA_SEEDS names other brokers")
+	}
+	return nil
+}
+
+// reachTimeout is how long a tool waits for the first answer of the broker.
+const reachTimeout = 10 * time.Second

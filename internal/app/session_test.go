@@ -1,0 +1,42 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
+)
+
+// A database that is there and has no keyspace is waited for as one that is away is;
+// what to do about it is said all the same.
+func TestSession_SaysWhatToDoWhileItWaits(t *testing.T) {
+	t.Parallel()
+	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 1, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = node.Close() })
+	c, err := configOf(t, "", nil, "--scylla-hosts", node.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var log logtest.Buffer
+	var w AdminServer
+	c.Scylla.Waits = func(err error) { w.waits(err); stop() }
+	if _, err := c.Scylla.SessionOnceUp(ctx, c.Scylla.Keyspace, slog.New(slog.NewTextHandler(&log, nil))); err == nil {
+		t.Fatal("sessionOnceUp() has a session without a keyspace")
+	}
+	for where, text := range map[string]string{"/readyz": w.problem(), "the log": log.String()} {
+		if !strings.Contains(text, "keyspace outbox does not exist") || !strings.Contains(text, "outbox schema migrate makes it") {
+			t.Errorf("%s says %q, want what is missing and what makes it", where, text)
+		}
+	}
+	if strings.Contains(log.String(), "not reachable") {
+		t.Errorf("the log says of a database that answers: %s", log.String())
+	}
+}

@@ -1,0 +1,308 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
+)
+
+// sharingSettings are in the table of settings.
+var sharingSettings = []setting{
+	{SectionRelay, "shards", 0, "number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance", false},
+	{SectionRelay, "session_timeout", share.DefaultSessionTimeout, "with relay.shards: time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed", false},
+	{SectionRelay, "rebalance_timeout", share.DefaultRebalanceTimeout, "with relay.shards: how long an instance may take to give up shards; longer than relay.drain_timeout and 15s and a fifth of relay.session_timeout together", false},
+}
+
+// relayStopMargin is how much longer than DrainTimeout a relay may take to end: it
+// saves its checkpoints, and says that it stopped.
+const relayStopMargin = 15 * time.Second
+
+// CheckSharing returns what is wrong with the settings of sharing.
+func (r *RelayConfig) CheckSharing() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if r.Shards < 0 || r.Shards > share.MaxShards {
+		bad("relay.shards %d: write a number from 1 to %d, or 0 for an instance that is alone", r.Shards, share.MaxShards)
+	}
+	if r.SessionTimeout < share.MinSessionTimeout || r.SessionTimeout > share.MaxSessionTimeout {
+		bad("relay.session_timeout %s: write a time from %s to %s", r.SessionTimeout, share.MinSessionTimeout, share.MaxSessionTimeout)
+	}
+	if least := r.DrainTimeout + relayStopMargin + r.SessionTimeout/5; r.Shards > 0 && r.RebalanceTimeout <= least {
+		bad("relay.rebalance_timeout %s: write more than %s, which is relay.drain_timeout and %s and a fifth of relay.session_timeout: else the broker gives shards to another instance while they are drained",
+			r.RebalanceTimeout, least, relayStopMargin)
+	}
+	if least := r.SessionTimeout / 2; r.Shards > 0 && r.RebalanceTimeout < least {
+		bad("relay.rebalance_timeout %s: write %s or more, half of relay.session_timeout: shards are worked on no longer than it after a heartbeat", r.RebalanceTimeout, least)
+	}
+	return errors.Join(errs...)
+}
+
+// Sharing is the relays of a process that shares the tables with others: for each
+// shard that it owns those of all tables.
+type Sharing struct {
+	c       *Config
+	confs   []relay.Config // of the tables, whole
+	session *gocql.Session
+	reg     prometheus.Registerer
+	log     *slog.Logger
+	hints   *hintFan // nil without hints
+	Member  *share.Member
+	rows    relay.Membership
+	agreed  relay.Agreement
+	backs   []relay.ReadBacks // of the tables
+
+	mu      sync.Mutex
+	running map[int]*relays // by shard
+	waiting bool            // for a relay that is alone
+}
+
+// NewSharing makes it; reg receives the metrics of the relays too, as long as they run.
+func (c *Config) NewSharing(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints *hintFan) (*Sharing, error) {
+	s := &Sharing{c: c, confs: confs, session: session, reg: reg, log: log, hints: hints, running: make(map[int]*relays), backs: make([]relay.ReadBacks, len(confs))}
+	s.rows = relay.Membership{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name, Version: cli.Version, Status: s.status, Logger: log}
+	s.agreed = relay.Agreement{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name}
+	for i := range confs {
+		s.rows.Tables = append(s.rows.Tables, TableName(&confs[i]))
+		// What is wrong with a configuration is to be known before a shard is owned.
+		conf := confs[i]
+		conf.Session, conf.Shard = session, relay.Shard{Count: c.Relay.Shards}
+		if _, err := relay.New(conf); err != nil {
+			return nil, cli.Usage(fmt.Errorf("table %s: %w", TableName(&conf), err))
+		}
+	}
+	var err error
+	s.Member, err = share.New(share.Config{
+		Brokers: c.Kafka.Seeds, Kafka: append([]kgo.Opt(nil), confs[0].Kafka...),
+		Name: GroupOf(c.Relay.Name), Shards: c.Relay.Shards, Replication: c.Relay.TopicReplication,
+		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.RebalanceTimeout, StopTimeout: c.Relay.DrainTimeout + relayStopMargin,
+		Fatal: func(err error) bool {
+			var usage cli.UsageError
+			return errors.As(err, &usage) || relay.Classify(err) == relay.Fatal
+		},
+		Logger: log, Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"relay": c.Relay.Name}, reg),
+	})
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("relay.name, relay.shards, relay.topic_replication: %w", err))
+	}
+	return s, nil
+}
+
+// Run shares until ctx ends.
+func (s *Sharing) Run(ctx context.Context) error {
+	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beating sync.WaitGroup
+	beating.Go(func() { s.rows.Beat(beats) })
+	defer beating.Wait()
+	defer stop()
+	if err := s.awaitSharers(ctx); err != nil {
+		return Stopped(ctx, err)
+	}
+	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is made
+		return Stopped(ctx, err)
+	}
+	var count *share.CountError
+	err := s.Member.Run(ctx, s.Carry)
+	if !errors.As(err, &count) {
+		return err
+	}
+	if agreed, askErr := s.agreed.Shards(ctx); askErr == nil && agreed == count.Shards {
+		return cli.Usage(cli.WithHint(fmt.Errorf("relay.shards is %d, to which a change of relay %s from %d shards was begun and not finished: %w", count.Shards, s.c.Relay.Name, count.Partitions, err),
+			"finish it: outbox relay reshard --to %d; or go back: outbox relay reshard --to %d", count.Shards, count.Partitions))
+	}
+	return s.refusal(count.Partitions, err)
+}
+
+// agree returns an error if another number of shards than the configured one was
+// agreed on, however long the database is away.
+func (s *Sharing) agree(ctx context.Context, ask func(context.Context) (int, error)) error {
+	for said := false; ; said = true {
+		n, err := ask(ctx)
+		switch {
+		case err == nil && (n == 0 || n == s.c.Relay.Shards):
+			return nil
+		case err == nil:
+			return s.refusal(n, nil)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case relay.Classify(err) == relay.Fatal:
+			return cli.WithHint(err, "outbox schema migrate makes the table relay_sharing, on which the relay's user needs SELECT and MODIFY")
+		case !said:
+			s.log.Warn("cannot tell into how many shards the relay is divided; trying again", "err", err)
+		}
+		select {
+		case <-time.After(relay.DefaultHeartbeat):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// refusal says that the relay is divided into another number of shards.
+func (s *Sharing) refusal(n int, why error) error {
+	err := fmt.Errorf("relay.shards is %d, and relay %s is divided into %d shards", s.c.Relay.Shards, s.c.Relay.Name, n)
+	if why != nil {
+		err = fmt.Errorf("%w: %w", err, why)
+	}
+	return cli.Usage(cli.WithHint(err, "set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --to %d", n, s.c.Relay.Shards))
+}
+
+// awaitSharers waits for a relay of the name that is alone, however long the database
+// is away. Where the user may not read or write relay_instances nothing can be told; the
+// log says so, as it does for one that is alone (relay.GiveWay).
+func (s *Sharing) awaitSharers(ctx context.Context) error {
+	wait := func(on bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiting = on
+	}
+	wait(true)
+	defer wait(false)
+	for said := false; ; said = true {
+		err := s.rows.AwaitSharers(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case relay.Classify(err) == relay.Fatal:
+			s.log.Warn("cannot tell whether a relay of this name runs alone; if one does, everything is published twice", "err", err)
+			return nil
+		case !said:
+			s.log.Warn("cannot tell whether a relay of this name runs alone; trying again", "err", err)
+		}
+		select {
+		case <-time.After(relay.DefaultHeartbeat):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Carry carries a shard of all tables.
+func (s *Sharing) Carry(ctx context.Context, h *share.Hold) error {
+	// Not before the group has this instance: whoever changes the number looks there
+	// when he has written the new one.
+	if err := s.agree(ctx, func(ctx context.Context) (int, error) { return s.agreed.AgreeOn(ctx, s.c.Relay.Shards) }); err != nil {
+		return err
+	}
+	confs := slices.Clone(s.confs)
+	for i := range confs {
+		confs[i].Shard = relay.Shard{Index: h.Shard(), Count: s.c.Relay.Shards}
+		confs[i].Fence, confs[i].ReadBacks = h.Check, &s.backs[i]
+		if s.hints != nil {
+			b := s.hints.branch()
+			defer s.hints.drop(b)
+			confs[i].Hints = b
+		}
+	}
+	all, err := s.c.NewRelays(confs, s.session, s.log, s.reg)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.running[h.Shard()] = all
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, h.Shard())
+	}()
+	return all.Run(ctx)
+}
+
+// Commits are what to tell, by table, when an event was stored.
+func (s *Sharing) Commits() []func(gocql.UUID) {
+	out := make([]func(gocql.UUID), len(s.confs))
+	for i := range out {
+		out[i] = func(id gocql.UUID) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, r := range s.running {
+				r.all[i].Committed(id)
+			}
+		}
+	}
+	return out
+}
+
+// Reading says that all shards are carried here, and that each tail has read once.
+func (s *Sharing) Reading() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range s.running {
+		if !all.Reading() {
+			return false
+		}
+	}
+	return len(s.running) == s.c.Relay.Shards
+}
+
+// status is what other instances are told.
+func (s *Sharing) status() (relay.Sharing, []string) {
+	st := s.Member.Status()
+	var begin []string // shards whose relays have not begun
+	s.mu.Lock()
+	waiting := s.waiting
+	for _, shard := range st.Owned {
+		if s.running[shard] == nil {
+			begin = append(begin, strconv.Itoa(shard))
+		}
+	}
+	s.mu.Unlock()
+	var problems []string
+	switch {
+	case waiting:
+		problems = append(problems, "a relay of this name that is alone is waited for, or it is not known yet whether one runs")
+	case !st.Joined && st.Err != nil:
+		problems = append(problems, fmt.Sprintf("no heartbeat is acknowledged by the broker, so no shard is carried here: %v", st.Err))
+	case !st.Joined:
+		problems = append(problems, "joining the group of instances that share")
+	}
+	if len(begin) > 0 {
+		problems = append(problems, "owned and not carried yet: shard "+strings.Join(begin, ", "))
+	}
+	return relay.Sharing{Shards: st.Shards, Owned: st.Owned, Joined: st.Joined}, problems
+}
+
+// Readiness shows what this instance owns, and the status of its relays, on /readyz.
+// An instance that is in the group and owns nothing stands by, and is ready.
+func (s *Sharing) Readiness() daemon.Readiness {
+	return func() (bool, any) {
+		sharing, problems := s.status()
+		detail := struct {
+			Ready    bool           `json:"ready"`
+			Problems []string       `json:"problems"`
+			Shards   int            `json:"shards"`
+			Owned    []int          `json:"owned_shards"`
+			StandBy  bool           `json:"stands_by"`
+			Lease    float64        `json:"lease_seconds"`
+			Relays   map[string]any `json:"relays"`
+		}{
+			len(problems) == 0, append([]string{}, problems...), sharing.Shards, sharing.Owned, sharing.Joined && len(sharing.Owned) == 0,
+			s.Member.Status().Lease.Seconds(), make(map[string]any),
+		}
+		s.mu.Lock()
+		running := maps.Clone(s.running)
+		s.mu.Unlock()
+		for shard, all := range running {
+			ready, d := all.Readiness()()
+			detail.Ready = detail.Ready && ready
+			detail.Relays[relay.Shard{Index: shard, Count: sharing.Shards}.String()] = d
+		}
+		return detail.Ready, detail
+	}
+}

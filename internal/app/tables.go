@@ -1,0 +1,143 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-viper/mapstructure/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// TablesKey is the key of the list of tables. Lists of tables have no flag and
+// no environment variable.
+const TablesKey = "relay.tables"
+
+// tableConfig is one of several outbox tables.
+type tableConfig struct {
+	Keyspace      string            `koanf:"keyspace"`
+	Table         string            `koanf:"table"`
+	Preset        string            `koanf:"preset"`
+	Columns       map[string]string `koanf:"columns"`
+	AggregateType string            `koanf:"aggregate_type"`
+	EventType     string            `koanf:"event_type"`
+	Unordered     bool              `koanf:"unordered"`
+	Topic         string            `koanf:"topic"`
+	Topics        map[string]string `koanf:"topics"`
+	Source        string            `koanf:"source"`
+}
+
+// tablesFrom reads the list of tables as the file has it. A key that no table
+// has is an error that names it.
+func tablesFrom(list any) ([]tableConfig, error) {
+	if list == nil {
+		return nil, nil
+	}
+	var out []tableConfig
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &out, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true})
+	if err == nil {
+		err = d.Decode(list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: each table has keyspace, table, preset, columns, aggregate_type, event_type, unordered, topic, topics, source", TablesKey, err)
+	}
+	seen := make(map[string]bool)
+	for i, t := range out {
+		if name := t.Keyspace + "." + t.Table; seen[name] {
+			return nil, fmt.Errorf("%s: table %d, %s, is listed twice: list it once", TablesKey, i+1, name)
+		}
+		seen[t.Keyspace+"."+t.Table] = true
+	}
+	return out, nil
+}
+
+// mapping is what the table's columns hold.
+func (t *tableConfig) mapping() outbox.Mapping {
+	return outbox.Mapping{Preset: t.Preset, Columns: t.Columns, AggregateType: t.AggregateType, Type: t.EventType, Unordered: t.Unordered}
+}
+
+// RelayConfigs are the configurations of the relays of all tables, one each,
+// but for the session, logger, registry and hints.
+func (c *Config) RelayConfigs() ([]relay.Config, error) {
+	base, err := c.RelayConfig()
+	base.TableKeyspace = base.Keyspace
+	if err != nil || len(c.Relay.Tables) == 0 {
+		return []relay.Config{base}, err
+	}
+	out := make([]relay.Config, len(c.Relay.Tables))
+	seen, sources := make(map[string]bool), make(map[string]string)
+	for i := range c.Relay.Tables {
+		t := &c.Relay.Tables[i]
+		conf := base
+		conf.TableKeyspace, conf.Table = cmp.Or(t.Keyspace, base.Keyspace), cmp.Or(t.Table, base.Table)
+		name := TableName(&conf)
+		if seen[name] {
+			return nil, cli.Usage(fmt.Errorf("%s: %s is listed twice: list it once", TablesKey, name))
+		}
+		seen[name] = true
+		conf.Mapping = t.mapping()
+		// Read-back tells the records of one table from those of another by their source.
+		if conf.Source = t.Source; conf.Source == "" {
+			conf.Source = base.Source
+			if name != base.Keyspace+"."+base.Table {
+				conf.Source += "/" + name
+			}
+		}
+		if other := sources[conf.Source]; other != "" {
+			return nil, cli.Usage(fmt.Errorf("%s: %s and %s have the same source %q, so events of one with an id of the other would count as published: leave source out, or give each its own",
+				TablesKey, other, name, conf.Source))
+		}
+		sources[conf.Source] = name
+		if t.Topic != "" || t.Preset == outbox.PresetDebezium {
+			conf.TopicTemplate, conf.Topics = t.Topic, nil
+		}
+		if len(t.Topics) > 0 {
+			conf.Topics = maps.Clone(t.Topics)
+		}
+		out[i] = conf
+	}
+	return out, nil
+}
+
+// TableName is the table with its keyspace.
+func TableName(c *relay.Config) string { return c.TableKeyspace + "." + c.Table }
+
+// tableNames are the tables of the relays.
+func tableNames(confs []relay.Config) []string {
+	out := make([]string, len(confs))
+	for i := range confs {
+		out[i] = TableName(&confs[i])
+	}
+	return out
+}
+
+// plain returns whether the table has the columns of outbox_messages.
+func (t *tableConfig) plain() bool {
+	return cmp.Or(t.Preset, outbox.PresetDefault) == outbox.PresetDefault && len(t.Columns) == 0 && t.AggregateType == "" && t.EventType == ""
+}
+
+// Only returns the configuration of the table that a tool reads: that of
+// scylla.keyspace and relay.table. The tools know the columns of outbox_messages.
+func (c *Config) Only(tool string) (relay.Config, error) {
+	all, err := c.RelayConfigs()
+	if err != nil {
+		return relay.Config{}, err
+	}
+	if len(c.Relay.Tables) == 0 {
+		return all[0], nil
+	}
+	name := c.Scylla.Keyspace + "." + c.Relay.Table
+	i := slices.IndexFunc(all, func(r relay.Config) bool { return TableName(&r) == name })
+	if i < 0 {
+		return relay.Config{}, cli.Usage(fmt.Errorf("%s is not in %s: name one of its tables with --scylla-keyspace and --relay-table", name, TablesKey))
+	}
+	if !c.Relay.Tables[i].plain() {
+		return relay.Config{}, cli.Usage(errors.New(tool + " reads only tables with the columns of outbox_messages; " + name + " is mapped to others"))
+	}
+	return all[i], nil
+}

@@ -1,0 +1,180 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	_ "github.com/scylla-outbox/scylla-outbox/dlq/archive/cloud"
+	"github.com/scylla-outbox/scylla-outbox/dlq/watch"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/notify"
+)
+
+const (
+	SectionNotifications Section = "notifications"
+	SectionRetention     Section = "retention"
+)
+
+type notificationsConfig struct {
+	Targets        []string      `koanf:"targets"`
+	WebhookSecrets []string      `koanf:"webhook_secrets"`
+	ConsoleURL     string        `koanf:"console_url"`
+	Interval       time.Duration `koanf:"interval"`
+	GroupWindow    time.Duration `koanf:"group_window"`
+	Samples        int           `koanf:"samples"`
+	Backlog        int           `koanf:"backlog"`
+	RatePerMinute  float64       `koanf:"rate_per_minute"`
+	ResolutionRate float64       `koanf:"resolution_rate"`
+	ParkedAge      time.Duration `koanf:"parked_age"`
+	Repeat         time.Duration `koanf:"repeat"`
+}
+
+type retentionConfig struct {
+	Archive  string        `koanf:"archive"`
+	Resolved time.Duration `koanf:"resolved"`
+	Failed   time.Duration `koanf:"failed"`
+	Keep     time.Duration `koanf:"keep"`
+	Interval time.Duration `koanf:"interval"`
+	Rate     float64       `koanf:"rate"`
+}
+
+var upkeepSettings = []setting{
+	{SectionNotifications, "targets", []string{}, "targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME refer to a URL stored there", true},
+	{SectionNotifications, "webhook_secrets", []string{}, "secrets that sign webhooks, whsec_ and base64, all of them while one is replaced; file: and env: too", true},
+	{SectionNotifications, "console_url", "", "where the console is, for links in notifications", false},
+	{SectionNotifications, "interval", watch.DefaultInterval, "how often the dead letters are checked", false},
+	{SectionNotifications, "group_window", watch.DefaultGroupWindow, "minimum interval between notifications for the same error class and event type; -1ns disables them", false},
+	{SectionNotifications, "samples", watch.DefaultSamples, "dead letters that a notification names; -1 is none", false},
+	{SectionNotifications, "backlog", watch.DefaultBacklog, "how many dead letters may be open; -1 is no limit", false},
+	{SectionNotifications, "rate_per_minute", float64(watch.DefaultRatePerMinute), "how many events may become dead letters per minute; -1 is no limit", false},
+	{SectionNotifications, "resolution_rate", watch.DefaultResolutionRate, "share of a day's dead letters that must be resolved, 0 to 1; -1 is no limit", false},
+	{SectionNotifications, "parked_age", watch.DefaultParkedAge, "how long an event may be parked behind a dead letter; -1ns is no limit", false},
+	{SectionNotifications, "repeat", watch.DefaultRepeat, "interval between repeated notifications of a lasting condition; -1ns is never", false},
+
+	{SectionRetention, "archive", "", "where old dead letters go: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty keeps all in the database", false},
+	{SectionRetention, "resolved", archive.DefaultResolved, "how long resolved dead letters stay in the database; -1ns is for good", false},
+	{SectionRetention, "failed", archive.DefaultFailed, "how long failed dead letters stay in the database, unless others wait behind them; -1ns is for good", false},
+	{SectionRetention, "keep", archive.DefaultKeep, "how long the archive keeps them; -1ns is for good", false},
+	{SectionRetention, "interval", archive.DefaultInterval, "how often the database is swept", false},
+	{SectionRetention, "rate", float64(archive.DefaultRate), "dead letters per second that a sweep reads at most", false},
+}
+
+// upkeep is what some process does for all: telling people of dead letters, moving
+// old ones to the archive, and keeping their lists short.
+type upkeep struct {
+	store   *dlq.Store
+	log     *slog.Logger
+	watcher *watch.Watcher
+	sweeper *archive.Sweeper // nil without an archive
+}
+
+// NewUpkeep makes it; what it opens teardown closes.
+func (c *Config) NewUpkeep(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, teardown *daemon.Teardown) (*upkeep, error) {
+	opts, err := c.DLQOptions()
+	if err != nil {
+		return nil, err
+	}
+	store, err := dlq.Open(session, c.Scylla.Keyspace, append(opts, dlq.WithLogger(log))...)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	n := &c.Notifications
+	targets, err := notify.ParseTargets(n.Targets, n.WebhookSecrets)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("notifications.targets: %w", err))
+	}
+	u := &upkeep{store: store, log: log}
+	if u.watcher, err = watch.New(watch.Config{
+		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL, Interval: n.Interval, GroupWindow: n.GroupWindow,
+		Samples: n.Samples, Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ResolutionRate: n.ResolutionRate, ParkedAge: n.ParkedAge,
+		Repeat: n.Repeat, Logger: log, Registerer: reg,
+	}); err != nil {
+		return nil, cli.Usage(err)
+	}
+	if c.Retention.Archive == "" {
+		return u, nil
+	}
+	a, err := archive.Open(ctx, c.Retention.Archive)
+	if err != nil {
+		return nil, fmt.Errorf("retention.archive: %w", err)
+	}
+	teardown.Add("archive", a.Close)
+	conf := c.Sweep(store, a)
+	conf.RowTTL = func(ctx context.Context, table string) (time.Duration, error) { return RowTTL(ctx, session, table) }
+	conf.Logger, conf.Registerer = log, reg
+	if u.sweeper, err = archive.NewSweeper(conf); err != nil {
+		return nil, cli.Usage(err)
+	}
+	return u, nil
+}
+
+// Sweep is the configuration of a sweeper.
+func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
+	r := &c.Retention
+	return archive.Config{
+		Store: store, Archive: a, Owner: self.Unique(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep, Interval: r.Interval, Rate: r.Rate,
+		RowTTL: c.rowTTLOnce,
+	}
+}
+
+// Run runs beside something else, whose end it waits for: nothing waits for it.
+func (u *upkeep) Run(ctx context.Context, beside func(context.Context) error) error {
+	own, cancel := context.WithCancel(ctx)
+	g, gctx := errgroup.WithContext(own)
+	g.Go(func() error { return u.watcher.Run(gctx) })
+	g.Go(func() error { u.tidy(gctx); return nil })
+	if u.sweeper != nil {
+		g.Go(func() error { return u.sweeper.Run(gctx) })
+	}
+	err := beside(ctx)
+	cancel()
+	return errors.Join(err, g.Wait())
+}
+
+// RowTTL is how long a table keeps its rows; 0 is for good.
+func RowTTL(ctx context.Context, session *gocql.Session, table string) (time.Duration, error) {
+	keyspace, name := tableParts(table)
+	var seconds int
+	err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, name).
+		WithContext(ctx).Scan(&seconds)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return 0, nil // it may be made again from a backup
+	}
+	return time.Duration(seconds) * time.Second, err
+}
+
+// tidyEvery is how often the lists of dead letters are tidied, and tidyFirst within
+// what time of the start for the first time: processes that start together do not
+// all do it at once, and one that is started often does it too.
+const tidyEvery, tidyFirst = time.Hour, 10 * time.Minute
+
+// tidy tidies the lists until ctx ends.
+func (u *upkeep) tidy(ctx context.Context) {
+	for wait := mathrand.N(tidyFirst); ; wait = tidyEvery {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		gone, err := u.store.Tidy(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			u.log.Warn("the lists of dead letters are not tidied; again in an hour", "err", err)
+		case gone > 0:
+			u.log.Debug("hours without a dead letter taken off the lists", "hours", gone)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+const SectionVerify Section = "verify"
+
+const (
+	// VerifyDuty is the name of the dlq.Duty to verify, and verifyTTL how long a process
+	// that died keeps others from it.
+	VerifyDuty = "verify"
+	VerifyTTL  = 2 * time.Minute
+)
+
+// repairPatience is how long the verifier waits for the relay's answers.
+const repairPatience = 10 * time.Minute
+
+type VerifyConfig struct {
+	RowsPerSecond int      `koanf:"rows_per_second"`
+	Repair        bool     `koanf:"repair"`
+	Topics        []string `koanf:"topics"`
+}
+
+var verifySettings = []setting{
+	{SectionVerify, "rows_per_second", audit.DefaultVerifyRate, "rows of the outbox that outbox admin verifies in a second, all the time; 0 turns it off", false},
+	{SectionVerify, "repair", false, "let the relay publish events that are missing from their topics", false},
+	{SectionVerify, "topics", []string{}, "topics that may hold events too, such as those of an earlier relay.topics", false},
+}
+
+// Verifier returns what verifies the relay's tables until its context ends.
+func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
+	if c.Verify.RowsPerSecond < 0 {
+		return nil, cli.Usage(errors.New("verify.rows_per_second must not be negative; 0 turns it off"))
+	}
+	if c.Verify.RowsPerSecond == 0 {
+		return func(context.Context) {}, nil
+	}
+	confs, err := c.RelayConfigs()
+	if err != nil {
+		return nil, err
+	}
+	conf := audit.VerifierConfig{
+		Kafka: c.Kafka.Client, Rate: c.Verify.RowsPerSecond, Window: c.Relay.ConfidenceWindow + VerifyMargin, Logger: log, Registerer: reg,
+	}
+	for i := range confs {
+		if len(c.Relay.Tables) > 0 && !c.Relay.Tables[i].plain() {
+			log.Info("table is not verified: it has not the columns of outbox_messages", "table", TableName(&confs[i]))
+			continue
+		}
+		confs[i].Session = session
+		conf.Tables = append(conf.Tables, c.VerifierTable(confs[i], letters))
+	}
+	if len(conf.Tables) == 0 {
+		return func(context.Context) {}, nil
+	}
+	if conf.Duty, err = letters.Duty(VerifyDuty, self.Unique(), VerifyTTL); err != nil {
+		return nil, err
+	}
+	return audit.NewVerifier(conf).Run, nil
+}
+
+func (c *Config) VerifierTable(conf relay.Config, letters *dlq.Store) audit.VerifierTable {
+	name := TableName(&conf)
+	t := audit.VerifierTable{
+		Scan:     &audit.Scan{Session: conf.Session, Table: name, Topic: TopicsOf(conf)},
+		Keyspace: conf.TableKeyspace, Table: conf.Table, Topics: append([]string{}, c.Verify.Topics...),
+		Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
+		DeadLetters: func(ctx context.Context, began time.Time, events []gocql.UUID, each func(audit.Letter)) error {
+			return LettersOf(ctx, letters, name, events, began, each)
+		},
+	}
+	for _, topic := range conf.Topics {
+		t.Topics = append(t.Topics, topic)
+	}
+	if !c.Verify.Repair {
+		return t
+	}
+	requests := relay.NewRepairs(conf.Session, conf.Keyspace, conf.Name, name)
+	t.Repair = func(ctx context.Context, missing []audit.Row) (published []gocql.UUID, err error) {
+		deadline := time.Now().Add(repairPatience)
+		for from := 0; from < len(missing); from += RepairAtOnce {
+			var part []relay.Repair
+			for _, m := range missing[from:min(from+RepairAtOnce, len(missing))] {
+				part = append(part, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event, Sequence: m.Seq})
+			}
+			answers, err := requests.Publish(ctx, part, deadline)
+			if err != nil {
+				return published, err
+			}
+			for _, a := range answers {
+				if a.State == relay.RepairPublished {
+					published = append(published, a.EventID)
+				}
+			}
+		}
+		return published, nil
+	}
+	return t
+}

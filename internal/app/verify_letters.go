@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+)
+
+// verifyLookups bounds the dead letters that are looked up one by one: those
+// that are no longer open.
+const verifyLookups = 10_000
+
+// verifySkew is how far the clock of a relay may be behind this one.
+const verifySkew = time.Minute
+
+// LettersOf says of events that are in no topic which dead letters of the table
+// they have. What was published from a letter since began need not be in what was
+// read of the topics.
+func LettersOf(ctx context.Context, store *dlq.Store, table string, events []gocql.UUID, began time.Time, each func(audit.Letter)) error {
+	wanted := make(map[gocql.UUID]bool, len(events))
+	for _, id := range events {
+		wanted[id] = true
+	}
+	if err := store.Chains(ctx, table, func(e dlq.ChainEntry) error {
+		if wanted[e.EventID] {
+			delete(wanted, e.EventID)
+			each(openLetter(e.EventID, e.Status, e.ErrorClass))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	n := 0
+	for _, id := range events {
+		if !wanted[id] {
+			continue
+		}
+		if n++; n > verifyLookups {
+			return nil // so many are missing that a few closed letters do not matter
+		}
+		l, err := store.Read(ctx, id)
+		switch {
+		case errors.Is(err, dlq.ErrNotFound), err == nil && l.Table != table:
+		case err != nil:
+			return err
+		case l.Status.Open(): // it was made meanwhile
+			each(openLetter(id, l.Status, l.ErrorClass))
+		default:
+			if letter, ok := ClosedLetter(&l, began.Add(-verifySkew)); ok {
+				each(letter)
+			}
+		}
+	}
+	return nil
+}
+
+func openLetter(id gocql.UUID, s dlq.Status, class string) audit.Letter {
+	state := audit.LetterOpen
+	if s == dlq.Parked {
+		state = audit.LetterParked
+	}
+	return audit.Letter{Event: id, State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
+}
+
+// ClosedLetter is the letter of an event that was closed, false if it says that
+// the event went to its topic before since: then it is missing.
+func ClosedLetter(l *dlq.Letter, since time.Time) (audit.Letter, bool) {
+	switch l.Outcome.Kind {
+	case dlq.OutcomeDiscarded, dlq.OutcomeByHand:
+		detail := fmt.Sprintf("dead letter, %s at %s", l.Outcome.Kind, l.ResolvedAt.UTC().Format(time.RFC3339))
+		if l.Outcome.Note != "" {
+			detail += ": " + cli.Clean(l.Outcome.Note, 120)
+		}
+		return audit.Letter{Event: l.EventID, State: audit.LetterClosed, Detail: detail}, true
+	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased:
+		if !l.ResolvedAt.Before(since) {
+			return audit.Letter{Event: l.EventID, State: audit.LetterLate}, true
+		}
+	case "":
+		// Retention, or an operator by force, put it away before anybody settled it: the
+		// event is in no topic, and that is known.
+		detail := "dead letter, archived and never published"
+		switch {
+		case l.Archive != "":
+			detail += fmt.Sprintf(": outbox dlq archive show %s", l.EventID)
+		case !l.PurgedAt.IsZero():
+			detail += fmt.Sprintf(": purged at %s", l.PurgedAt.UTC().Format(time.RFC3339))
+		}
+		return audit.Letter{Event: l.EventID, State: audit.LetterClosed, Detail: detail}, true
+	}
+	return audit.Letter{}, false
+}

@@ -1,0 +1,77 @@
+// Package clitest checks the command lines in documents against a program's commands.
+package clitest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// CheckDocuments reports every command line in the Markdown files below dir, except
+// CHANGELOG.md, whose command or flag root does not have. calls is a regular expression of
+// how documents call the program, such as `outbox|go run ./cmd/outbox`. Fewer than least
+// command lines are an error: the expression is wrong.
+func CheckDocuments(t *testing.T, dir, calls string, least int, root *cobra.Command) {
+	t.Helper()
+	written := regexp.MustCompile("(?m)(?:`|^(?:    |\\$ )?(?:[A-Z_]+=\\S+ )*)(?:" + calls + ") ([a-z][^`\n#]*)")
+	found := 0
+	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() && e.Name() == ".git" {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(file) != ".md" || e.Name() == "CHANGELOG.md" {
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, m := range written.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if problem := misspelt(root, strings.Fields(m[1])); problem != "" {
+				t.Errorf("%s: %s %s: %s", file, root.Name(), m[1], problem)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < least {
+		t.Errorf("found %d command lines of %s, want at least %d: the expression is wrong", found, root.Name(), least)
+	}
+}
+
+// misspelt returns which part of a command line, without the program, root does not have,
+// or nothing. A word may be several, a|b.
+func misspelt(root *cobra.Command, words []string) string {
+	cmds := []*cobra.Command{root}
+	for i, word := range words {
+		if strings.HasPrefix(word, "-") || !cmds[0].HasSubCommands() {
+			for _, flag := range words[i:] {
+				name, ok := strings.CutPrefix(flag, "--")
+				name, _, _ = strings.Cut(strings.TrimRight(name, ".,;:)]"), "=")
+				if ok && name != "" && name != "help" && cmds[0].Flag(name) == nil {
+					return "it has no flag --" + name
+				}
+			}
+			return ""
+		}
+		var next []*cobra.Command
+		for name := range strings.SplitSeq(word, "|") {
+			at := slices.IndexFunc(cmds[0].Commands(), func(c *cobra.Command) bool { return c.Name() == strings.TrimRight(name, ".,;:)") })
+			if at < 0 {
+				return "there is no " + name
+			}
+			next = append(next, cmds[0].Commands()[at])
+		}
+		cmds = next
+	}
+	return ""
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+)
+
+// The exit statuses.
+const (
+	ExitOK     = 0
+	ExitFailed = 1 // what was asked for did not succeed
+	ExitUsage  = 2 // the command line or the configuration is wrong
+	ExitWaits  = 3 // it was asked for, and the time to wait for it is up; or nothing could be checked
+)
+
+// Execute runs a command line and returns the exit status. Errors go to errOut.
+func Execute(root *cobra.Command, args []string, errOut io.Writer) int {
+	ctx, stop := daemon.Signals(context.Background())
+	defer stop()
+	root.SetArgs(args)
+	began := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	if !began && HintOf(err) == "" { // no such command, or not with these arguments
+		err = Usage(WithHint(err, "%s --help shows how it is used", cmd.CommandPath()))
+	}
+	var quiet QuietError
+	if errors.As(err, &quiet) {
+		return ExitFailed
+	}
+	var waits WaitsError
+	if errors.As(err, &waits) {
+		return ExitWaits
+	}
+	fmt.Fprintln(errOut, root.Name()+": "+strings.TrimSpace(err.Error())) // drivers end theirs with a line end
+	if text := HintOf(err); text != "" {
+		fmt.Fprintln(errOut, "hint: "+text)
+	}
+	if errors.As(err, new(UsageError)) {
+		return ExitUsage
+	}
+	return ExitFailed
+}
+
+// Usage returns err as an error of usage: the exit status is exitUsage.
+func Usage(err error) error { return UsageError{err} }
+
+// Hint is an error with a sentence on what to do about it.
+type Hint struct {
+	err  error
+	Text string
+}
+
+func (h Hint) Error() string { return h.err.Error() }
+
+func (h Hint) Unwrap() error { return h.err }
+
+func WithHint(err error, format string, args ...any) error {
+	return Hint{err, fmt.Sprintf(format, args...)}
+}
+
+// HintOf is what to do about an error, as far as it is known.
+func HintOf(err error) string {
+	var h Hint
+	switch {
+	case errors.As(err, &h):
+		return h.Text
+	case cqlcode.Of(err) == gocql.ErrCodeInvalid: // as for a table or a column that is not there
+		return "if a table or a column is missing, outbox schema migrate adds it; outbox schema status shows what is missing"
+	}
+	return ""
+}
+
+// UsageError is a wrong command line or configuration.
+type UsageError struct{ err error }
+
+func (u UsageError) Error() string { return u.err.Error() }
+
+func (u UsageError) Unwrap() error { return u.err }
+
+// QuietError fails the command after it has said itself what is wrong.
+type QuietError struct{}
+
+func (QuietError) Error() string { return "failed" }
+
+// WaitsError is no failure: what was asked for is not done yet, and the command has
+// said so itself.
+type WaitsError struct{}
+
+func (WaitsError) Error() string { return "not done yet" }
+
+// OneOf checks the value of a flag that has a few allowed ones.
+func OneOf(flag, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return Usage(fmt.Errorf("--%s %q: use %s", flag, value, strings.Join(allowed, " or ")))
+}
+
+// Version is set by the linker.
+var Version = "dev"
+
+// Plural is n of what, whose plural ends in s.
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// NewRoot returns the command of a program, without subcommands: results go to out,
+// everything else to errOut, and a wrong flag is an error of usage.
+func NewRoot(name, short, long string, out, errOut io.Writer) *cobra.Command {
+	root := &cobra.Command{Use: name, Short: short, Long: long, SilenceErrors: true, SilenceUsage: true}
+	root.SetOut(out)
+	root.SetErr(errOut)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return Usage(WithHint(err, "%s --help lists the flags", c.CommandPath()))
+	})
+	return root
+}
+
+// NewVersionCommand returns the command that prints Version.
+func NewVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), Version)
+			return err
+		},
+	}
+}

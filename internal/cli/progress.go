@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// Progress shows how a long task goes: one line that is redrawn on a terminal,
+// a line every ten seconds elsewhere.
+type Progress struct {
+	w        io.Writer
+	Terminal bool
+	Total    func() int64 // 0 while it is not known
+	done     func() int64
+	detail   func() string // more to show at the end of the line; may be nil
+	columns  func() int    // of the terminal; 0 while they are not known
+}
+
+func NewProgress(w io.Writer, total int64, done func() int64, detail func() string) *Progress {
+	p := &Progress{w: w, Total: func() int64 { return total }, done: done, detail: detail}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.Terminal = true
+		p.columns = func() int {
+			columns, _, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				return 0
+			}
+			return columns
+		}
+	}
+	return p
+}
+
+// Run draws until ctx ends, then once more.
+func (p *Progress) Run(ctx context.Context) {
+	every := 10 * time.Second
+	if p.Terminal {
+		every = 200 * time.Millisecond
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	began, lastAt, last, rate := time.Now(), time.Now(), int64(0), 0.0
+	draw := func(end bool) {
+		now, n := time.Now(), p.done()
+		if d := now.Sub(lastAt).Seconds(); d > 0.05 {
+			// A moving average, so that the figure can be read.
+			rate = 0.7*rate + 0.3*float64(n-last)/d
+			lastAt, last = now, n
+		}
+		if end {
+			rate = float64(n) / max(now.Sub(began).Seconds(), 1e-9)
+		}
+		p.Draw(n, rate, end)
+	}
+	for {
+		select {
+		case <-tick.C:
+			draw(false)
+		case <-ctx.Done():
+			draw(true)
+			return
+		}
+	}
+}
+
+const barWidth = 30
+
+func (p *Progress) Draw(n int64, rate float64, end bool) {
+	text, total := fmt.Sprintf("%d", n), p.Total()
+	if total > 0 {
+		text += fmt.Sprintf("/%d", total)
+	}
+	text += fmt.Sprintf("  %.0f/s", rate)
+	if p.detail != nil {
+		text += "  " + p.detail()
+	}
+	bar := barWidth
+	if p.Terminal && !end && p.columns() > 0 {
+		// A line that wraps cannot be drawn over: each time it would leave a part behind.
+		text = cut(text, p.columns()-1)
+		bar = min(bar, p.columns()-1-utf8.RuneCountInString(text)-len("[] "))
+	}
+	line := text
+	if total > 0 && bar > 0 {
+		filled := int(min(n, total) * int64(bar) / total)
+		line = fmt.Sprintf("[%s%s] %s", strings.Repeat("█", filled), strings.Repeat("·", bar-filled), text)
+	}
+	switch {
+	case !p.Terminal:
+		fmt.Fprintln(p.w, line)
+	case end:
+		fmt.Fprintf(p.w, "\r\x1b[K%s\n", line)
+	default:
+		fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	}
+}
+
+// cut is as much of text as fits into so many columns.
+func cut(text string, columns int) string {
+	if r := []rune(text); len(r) > columns {
+		return string(r[:max(columns, 0)])
+	}
+	return text
+}

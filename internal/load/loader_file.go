@@ -1,0 +1,70 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+)
+
+// loadWorkers is how many requests a load has under way.
+const loadWorkers = 32
+
+func NewLoader(api string, rate float64, problem func(int, error)) *Loader {
+	return &Loader{
+		api:      api,
+		client:   &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: loadWorkers}},
+		workers:  loadWorkers,
+		rate:     rate,
+		Attempts: DefaultAttempts,
+		Run:      uuid.New(),
+		problem:  problem,
+	}
+}
+
+// Finished is how many lines have been dealt with.
+func (l *Loader) Finished() int64 { return l.Created.Load() + l.Cancelled.Load() + l.rejected.Load() }
+
+// LoadFile loads a file and shows the progress.
+func (l *Loader) LoadFile(ctx context.Context, path string, p *cli.Progress) (LoadSummary, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return LoadSummary{}, NoFile(err)
+	}
+	defer f.Close()
+	r, err := Gunzip(f)
+	if err != nil {
+		return LoadSummary{}, fmt.Errorf("%s: %w", path, err)
+	}
+	began := time.Now()
+	err = Showing(ctx, p, func() error { return l.Load(ctx, r) })
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = context.Cause(ctx)
+		}
+		err = fmt.Errorf("load %s: stopped after %d lines: %w", path, l.Finished(), err)
+	}
+	return l.Summary(time.Since(began)), err
+}
+
+// Showing runs f while p draws.
+func Showing(ctx context.Context, p *cli.Progress, f func() error) error {
+	drawing, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { p.Run(drawing); close(done) }()
+	err := f()
+	stop()
+	<-done
+	return err
+}
+
+// NoFile says what kind of file is wanted.
+func NoFile(err error) error {
+	return cli.WithHint(err, "name a file of JSON lines; see outbox load --help")
+}

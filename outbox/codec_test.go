@@ -1,0 +1,395 @@
+package outbox
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// cells is a Row as scylla-cdc-go gives it.
+type cells map[string]any
+
+func (c cells) GetValue(column string) (any, bool) { v, ok := c[column]; return v, ok }
+
+func ptr[T any](v T) *T { return &v }
+
+func testCells(e Event) cells {
+	c := cells{
+		"aggregate_id": ptr(e.AggregateID), "seq": ptr(e.Sequence), "event_id": ptr(e.ID),
+		"aggregate_type": ptr(e.AggregateType), "event_type": ptr(e.Type), "payload": e.Payload,
+		"content_type": ptr(DefaultContentType), "headers": e.Headers,
+		"created_at": ptr(e.CreatedAt), "deliver_at": (*time.Time)(nil),
+	}
+	if !e.DeliverAt.IsZero() {
+		c["deliver_at"] = ptr(e.DeliverAt)
+	}
+	return c
+}
+
+func TestFromRow(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	e.DeliverAt = e.CreatedAt.Add(time.Hour)
+	got, err := FromRow(testCells(e))
+	if err != nil || !equal(got, e) {
+		t.Errorf("FromRow() = %+v, %v, want %+v", got, err, e)
+	}
+
+	tests := []struct {
+		column string
+		value  any
+		want   string // "" means no error
+	}{
+		{"event_id", (*gocql.UUID)(nil), "event_id is null"},
+		{"event_id", nil, "event_id is null"},
+		{"event_id", ptr(gocql.UUID{}), "event_id is null or zero"},
+		{"seq", ptr(int64(0)), "seq is 0"},
+		{"seq", ptr(7), "seq has type *int, want int64"},
+		{"created_at", (*time.Time)(nil), ""},
+		{"event_type", ptr(""), "event_type is null or empty"},
+		{"payload", []byte(nil), ""},
+		{"content_type", (*string)(nil), ""},
+		{"headers", map[string]string(nil), ""},
+	}
+	for _, tt := range tests {
+		c := testCells(e)
+		c[tt.column] = tt.value
+		_, err := FromRow(c)
+		var bad *RowError
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s = %v: FromRow() error = %v, want nil", tt.column, tt.value, err)
+		case tt.want != "" && (!errors.As(err, &bad) || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%s = %v: FromRow() error = %v, want %q", tt.column, tt.value, err, tt.want)
+		}
+	}
+	for column := range testCells(e) {
+		c := testCells(e)
+		delete(c, column)
+		if _, err := FromRow(c); err == nil || !strings.Contains(err.Error(), column+" is missing") {
+			t.Errorf("FromRow() without %s = %v, want it named", column, err)
+		}
+	}
+}
+
+// columnTypes are the types of Columns.
+var columnTypes = func() []gocql.TypeInfo {
+	n := func(t gocql.Type) gocql.TypeInfo { return gocql.NewNativeType(4, t, "") }
+	return []gocql.TypeInfo{
+		n(gocql.TypeUUID), n(gocql.TypeBigInt), n(gocql.TypeUUID), n(gocql.TypeVarchar), n(gocql.TypeVarchar), n(gocql.TypeBlob),
+		n(gocql.TypeVarchar),
+		gocql.CollectionType{NativeType: gocql.NewNativeType(4, gocql.TypeMap, ""), Key: n(gocql.TypeVarchar), Elem: n(gocql.TypeVarchar)},
+		n(gocql.TypeTimestamp), n(gocql.TypeTimestamp),
+	}
+}()
+
+// throughCQL marshals e as Append would and scans the bytes back.
+func throughCQL(t *testing.T, s *Scanner, e Event) (Event, error) {
+	t.Helper()
+	args := defaultLayout.values(&e)
+	dest := s.Dest()
+	if len(args) != len(columnTypes) || len(dest) != len(columnTypes) || len(strings.Split(Columns, ",")) != len(columnTypes) {
+		t.Fatalf("%d arguments and %d destinations for %d columns", len(args), len(dest), len(columnTypes))
+	}
+	for i, typ := range columnTypes {
+		var data []byte
+		if args[i] != gocql.UnsetValue {
+			var err error
+			if data, err = gocql.Marshal(typ, args[i]); err != nil {
+				t.Fatalf("marshal column %d: %v", i, err)
+			}
+		}
+		if err := gocql.Unmarshal(typ, data, dest[i]); err != nil {
+			t.Fatalf("unmarshal column %d: %v", i, err)
+		}
+	}
+	return s.Event()
+}
+
+func TestScanner_ReadsWhatAppendWrites(t *testing.T) {
+	t.Parallel()
+	full := testEvent()
+	full.DeliverAt = full.CreatedAt.Add(time.Hour)
+	full.ContentType = "application/avro"
+	bare := testEvent()
+	bare.Headers, bare.Payload = nil, nil
+
+	var s Scanner
+	first, err := throughCQL(t, &s, full)
+	if err != nil || !equal(first, full) {
+		t.Errorf("scan = %+v, %v, want %+v", first, err, full)
+	}
+	// The second row must neither inherit from the first nor change it.
+	second, err := throughCQL(t, &s, bare)
+	if err != nil || !equal(second, bare) {
+		t.Errorf("scan = %+v, %v, want %+v", second, err, bare)
+	}
+	if !equal(first, full) {
+		t.Errorf("first event became %+v", first)
+	}
+	s.Dest()
+	if _, err := s.Event(); err == nil {
+		t.Error("a row of nulls became an event")
+	}
+}
+
+func TestHeaderMap_RefusesGarbage(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{
+		"\x00", "\x00\x00\x00\x01", "\xff\xff\xff\xff", "\x7f\xff\xff\xff\x00\x00\x00\x00",
+		"\x00\x00\x00\x01\x00\x00\x00\x01a\x00\x00\x00\x05b", "\x00\x00\x00\x00x",
+	} {
+		var m headerMap
+		if err := m.UnmarshalCQL(nil, []byte(data)); err == nil {
+			t.Errorf("UnmarshalCQL(%q) = nil, want an error", data)
+		}
+	}
+}
+
+// kafkaHeader is made like kgo.RecordHeader.
+type kafkaHeader struct {
+	Key   string
+	Value []byte
+}
+
+func TestHeaders_RoundTrip(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	hs := AppendHeaders[kafkaHeader](nil, &e, "/outbox/orders")
+	want := []kafkaHeader{
+		{"ce_id", []byte("018f0102-0304-7006-8708-090a0b0c0d0e")},
+		{"ce_source", []byte("/outbox/orders")},
+		{"ce_specversion", []byte("1.0")},
+		{"ce_type", []byte("OrderCreated")},
+		{"ce_subject", []byte("abcd0102-0304-4006-8708-090a0b0c0dff")},
+		{"ce_time", []byte("2011-10-14T12:00:00.005Z")},
+		{"ce_sequence", []byte("7")},
+		{"ce_aggregatetype", []byte("order")},
+		{"content-type", []byte("application/json")},
+		{"a", []byte("ü")},
+		{"traceparent", []byte("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")},
+	}
+	if len(hs) != len(want) {
+		t.Fatalf("AppendHeaders() = %q, want %q", hs, want)
+	}
+	for i := range want {
+		if hs[i].Key != want[i].Key || string(hs[i].Value) != string(want[i].Value) {
+			t.Errorf("header %d = %s %q, want %s %q", i, hs[i].Key, hs[i].Value, want[i].Key, want[i].Value)
+		}
+	}
+	got, source, err := FromRecord(e.Key(), e.Payload, hs)
+	if err != nil || !equal(got, e) || source != "/outbox/orders" {
+		t.Errorf("FromRecord() = %+v, %q, %v, want %+v", got, source, err, e)
+	}
+	// Appending to one value must not run into the next.
+	_ = append(hs[0].Value, "XXXX"...)
+	if string(hs[4].Value) != "abcd0102-0304-4006-8708-090a0b0c0dff" {
+		t.Errorf("ce_subject became %q", hs[4].Value)
+	}
+}
+
+// An edited event says which event of the outbox it stands for.
+// A row that nobody validated may hold headers that the relay sets. With two ce_id
+// a reader would take the event for another, or for one that it has seen.
+func TestHeaders_LeaveOutWhatTheRelaySets(t *testing.T) {
+	t.Parallel()
+	for _, own := range []map[string]string{
+		{"ce_id": "forged"},
+		{"ce_id": "forged", "CE_Type": "forged", "content-type": "forged", "Content-Type": "forged", "ce_later": "forged"},
+	} {
+		e := testEvent()
+		e.Headers = own
+		plain := e
+		plain.Headers = nil
+		if got, want := AppendHeaders[Header](nil, &e, "/s"), AppendHeaders[Header](nil, &plain, "/s"); !slices.EqualFunc(got, want, func(a, b Header) bool {
+			return a.Key == b.Key && string(a.Value) == string(b.Value)
+		}) {
+			t.Errorf("with own headers %v: %q, want %q", own, got, want)
+		}
+		own["kept"] = "1"
+		if hs := AppendHeaders[Header](nil, &e, "/s"); hs[len(hs)-1].Key != "kept" {
+			t.Errorf("with own headers %v: the last is %q, want kept", own, hs[len(hs)-1])
+		}
+	}
+}
+
+// A table without a column for the content type may have it among its headers.
+func TestFromRow_ContentTypeAmongTheHeaders(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	row := testCells(e)
+	row["headers"] = map[string]string{"content-type": "application/avro"}
+	for column, want := range map[*string]string{nil: "application/avro", ptr("text/plain"): "text/plain"} {
+		row["content_type"] = column
+		got, err := FromRow(row)
+		if err != nil || got.ContentType != want {
+			t.Errorf("FromRow() content type = %q, %v, want %q", got.ContentType, err, want)
+		}
+	}
+}
+
+func TestHeaders_NameTheOriginalOfAnEdit(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	e.EditOf = "018f0102-0304-7006-8708-090a0b0c0dff"
+	hs := AppendHeaders[kafkaHeader](nil, &e, "/outbox/orders")
+	if !slices.ContainsFunc(hs, func(h kafkaHeader) bool { return h.Key == "ce_originalid" && string(h.Value) == e.EditOf }) {
+		t.Errorf("AppendHeaders() = %q", hs)
+	}
+	if got, _, err := FromRecord(e.Key(), e.Payload, hs); err != nil || !equal(got, e) || got.EditOf != e.EditOf {
+		t.Errorf("FromRecord() = %+v, %v, want %+v", got, err, e)
+	}
+}
+
+func TestHeaders_CarryAPartitionKey(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	e.Headers = map[string]string{HeaderPartitionKey: "customer-42"}
+	if err := e.Validate(); err != nil {
+		t.Fatalf("Validate() = %v", err)
+	}
+	if string(e.Key()) != "customer-42" {
+		t.Errorf("Key() = %q, want the partition key", e.Key())
+	}
+	hs := AppendHeaders[Header](nil, &e, "/s")
+	if got, _, err := FromRecord(e.Key(), e.Payload, hs); err != nil || !equal(got, e) {
+		t.Errorf("FromRecord() = %+v, %v, want %+v", got, err, e)
+	}
+	if _, _, err := FromRecord([]byte(e.AggregateID.String()), e.Payload, hs); err == nil || !strings.Contains(err.Error(), HeaderPartitionKey) {
+		t.Errorf("FromRecord() with the aggregate's id as key = %v, want an error that names %s", err, HeaderPartitionKey)
+	}
+	for _, bad := range []string{"", "a\nb", strings.Repeat("k", MaxNameBytes+1)} {
+		e.Headers[HeaderPartitionKey] = bad
+		if err := e.Validate(); err == nil || !strings.Contains(err.Error(), HeaderPartitionKey) {
+			t.Errorf("Validate() with partition key %q = %v", bad, err)
+		}
+	}
+}
+
+func TestFromRecord_NamesTheHeader(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	good := AppendHeaders[Header](nil, &e, "/s")
+	change := func(key, value string) []Header {
+		out := append([]Header(nil), good...)
+		for i := range out {
+			if out[i].Key == key {
+				out[i].Value = []byte(value)
+			}
+		}
+		return out
+	}
+	tests := []struct {
+		key     string
+		headers []Header
+		want    string
+	}{
+		{string(e.Key()), nil, "ce_id is missing"},
+		{string(e.Key()), good[1:], "ce_id is missing"},
+		{string(e.Key()), append(good[:len(good):len(good)], good[0]), "ce_id is there twice"},
+		{string(e.Key()), change("ce_id", ""), "ce_id is empty"},
+		{string(e.Key()), change("ce_aggregatetype", ""), "ce_aggregatetype is empty"},
+		{string(e.Key()), change("ce_sequence", "0"), "ce_sequence"},
+		{string(e.Key()), append(good[:len(good):len(good)], good[6]), "ce_sequence"},
+		{string(e.Key()), change("ce_time", "yesterday"), "ce_time"},
+		{string(e.Key()), change("ce_type", ""), "ce_type is empty"},
+		{string(e.Key()), change("ce_specversion", "0.3"), "ce_specversion"},
+		{"other", good, "ce_subject"},
+	}
+	for _, tt := range tests {
+		_, _, err := FromRecord([]byte(tt.key), e.Payload, tt.headers)
+		if !errors.Is(err, ErrNotAnEvent) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("FromRecord() error = %v, want ErrNotAnEvent naming %q", err, tt.want)
+		}
+	}
+	future := append(good[:len(good):len(good)], Header{"ce_dataschema", []byte("/v9")})
+	if got, _, err := FromRecord(e.Key(), e.Payload, future); err != nil || !maps.Equal(got.Headers, e.Headers) {
+		t.Errorf("an attribute of a later version: headers %q, %v", got.Headers, err)
+	}
+}
+
+func FuzzHeaders(f *testing.F) {
+	f.Add("018f0102-0304-7006-8708-090a0b0c0d0e", "7", "2011-10-14T12:00:00.005Z", "T", "order", "k", "v")
+	f.Add("", "", "", "", "", "", "")
+	f.Fuzz(func(t *testing.T, id, seq, at, typ, aggregate, key, value string) {
+		hs := []Header{
+			{HeaderID, []byte(id)},
+			{HeaderSource, []byte("/s")},
+			{HeaderSpecVersion, []byte("1.0")},
+			{HeaderType, []byte(typ)},
+			{HeaderSubject, []byte(id)},
+			{HeaderTime, []byte(at)},
+			{HeaderSequence, []byte(seq)},
+			{HeaderAggregateType, []byte(aggregate)},
+			{key, []byte(value)},
+		}
+		e, source, err := FromRecord([]byte(strings.ToLower(id)), nil, hs)
+		if err != nil {
+			if !errors.Is(err, ErrNotAnEvent) {
+				t.Fatalf("FromRecord() error = %v, want ErrNotAnEvent", err)
+			}
+			return
+		}
+		if e.Validate() != nil {
+			return // a foreign record may hold what Append would refuse
+		}
+		// What was read once is written and read the same from then on.
+		again, _, err := FromRecord(e.Key(), nil, AppendHeaders[Header](nil, &e, source))
+		if err != nil || !equal(e, again) {
+			t.Fatalf("read %+v, then %+v, %v", e, again, err)
+		}
+	})
+}
+
+func FuzzRow(f *testing.F) {
+	f.Add(int64(1), int64(1318593600005), int64(0), "order", "OrderCreated", []byte("{}"), "traceparent", "00", "a", "b")
+	f.Fuzz(func(t *testing.T, seq, created, deliver int64, aggregate, typ string, payload []byte, k1, v1, k2, v2 string) {
+		e := Event{
+			ID: testID, AggregateID: testAggregate, Sequence: seq, AggregateType: aggregate, Type: typ, Payload: payload,
+			Headers: map[string]string{k1: v1, k2: v2}, CreatedAt: time.UnixMilli(created).UTC(),
+		}
+		if deliver != 0 {
+			e.DeliverAt = time.UnixMilli(deliver).UTC()
+		}
+		if e.Validate() != nil {
+			return
+		}
+		var s Scanner
+		got, err := throughCQL(t, &s, e)
+		if err != nil || !equal(got, e) {
+			t.Fatalf("wrote %+v, read %+v, %v", e, got, err)
+		}
+	})
+}
+
+func FuzzHeaderMap(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x01a\x00\x00\x00\x01b"))
+	f.Add([]byte("\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var m, again headerMap
+		if m.UnmarshalCQL(nil, data) != nil {
+			return
+		}
+		b, err := m.MarshalCQL(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.UnmarshalCQL(nil, b); err != nil || !maps.Equal(m, again) {
+			t.Fatalf("read %q, then %q, %v", m, again, err)
+		}
+	})
+}
+
+func BenchmarkAppendHeaders(b *testing.B) {
+	e := testEvent()
+	b.ReportAllocs()
+	dst := make([]Header, 0, 16)
+	for b.Loop() {
+		dst = AppendHeaders(dst[:0], &e, "/outbox/orders")
+	}
+}

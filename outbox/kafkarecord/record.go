@@ -1,0 +1,106 @@
+// Package kafkarecord reads events back from the records of their topics, for those
+// who show them or react to them. What a record lacks is empty: records of other
+// programs are events too.
+package kafkarecord
+
+import (
+	"encoding/json"
+	"mime"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// Event is a record as its readers see it. One of Data, Text and Base64 is its
+// payload.
+type Event struct {
+	Topic         string            `json:"topic"`
+	Partition     int32             `json:"partition"`
+	Offset        int64             `json:"offset"`
+	At            time.Time         `json:"at" doc:"When it came to its topic"`
+	Key           string            `json:"key,omitempty"`
+	ID            string            `json:"event_id,omitempty"`
+	Source        string            `json:"-"` // who published it: of one source ids are unique
+	Type          string            `json:"event_type,omitempty"`
+	AggregateID   string            `json:"aggregate_id,omitempty"`
+	AggregateType string            `json:"aggregate_type,omitempty"`
+	Sequence      int64             `json:"sequence,omitempty"`
+	Time          string            `json:"time,omitempty" doc:"When it happened"`
+	ContentType   string            `json:"content_type,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	Data          json.RawMessage   `json:"data,omitempty" doc:"The payload if it is JSON"`
+	Text          *string           `json:"data_text,omitempty" doc:"The payload if it is another text"`
+	Base64        []byte            `json:"data_base64,omitempty" doc:"The payload if it is neither"`
+}
+
+// Decode reads a record. Its payload is not copied, and is JSON or text only if it is
+// UTF-8. Other text that is not is made so.
+func Decode(r *kgo.Record) Event {
+	e := Event{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: At(r), Key: valid(r.Key)}
+	for _, h := range r.Headers {
+		v := valid(h.Value)
+		switch h.Key {
+		case outbox.HeaderID:
+			e.ID = v
+		case outbox.HeaderType:
+			e.Type = v
+		case outbox.HeaderSubject:
+			e.AggregateID = v
+		case outbox.HeaderAggregateType:
+			e.AggregateType = v
+		case outbox.HeaderSequence:
+			e.Sequence, _ = strconv.ParseInt(v, 10, 64) // 0 is what one without has
+		case outbox.HeaderTime:
+			e.Time = v
+		case outbox.HeaderContentType:
+			e.ContentType = v
+		case outbox.HeaderSource:
+			e.Source = v
+		case outbox.HeaderSpecVersion:
+		default:
+			if e.Headers == nil {
+				e.Headers = make(map[string]string)
+			}
+			e.Headers[valid([]byte(h.Key))] = v
+		}
+	}
+	t, _, _ := mime.ParseMediaType(e.ContentType)
+	switch {
+	case (t == "" || strings.HasSuffix(t, "json")) && utf8.Valid(r.Value) && json.Valid(r.Value):
+		e.Data = r.Value
+	case utf8.Valid(r.Value):
+		s := string(r.Value)
+		e.Text = &s
+	default:
+		e.Base64 = r.Value
+	}
+	return e
+}
+
+// At is when a record came to its topic: zero if that is a year that JSON has no form
+// for, as a producer may say.
+func At(r *kgo.Record) time.Time {
+	t := r.Timestamp.UTC()
+	if y := t.Year(); y < 1 || y > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
+func valid(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+
+// Payload are the bytes of the payload.
+func (e *Event) Payload() []byte {
+	switch {
+	case e.Data != nil:
+		return e.Data
+	case e.Text != nil:
+		return []byte(*e.Text)
+	}
+	return e.Base64
+}

@@ -1,0 +1,55 @@
+package outbox
+
+import (
+	"encoding/binary"
+	"testing"
+)
+
+// An aggregate's token is the same by its id's text, in bytes, and by its row.
+func TestTable_Token(t *testing.T) {
+	t.Parallel()
+	big := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+	for _, tt := range []struct {
+		typ  string
+		row  any
+		text string
+		key  []byte
+	}{
+		{"uuid", ptr(testAggregate), testAggregate.String(), testAggregate[:]},
+		{"text", ptr("Bestellung Nr. ä"), "Bestellung Nr. ä", []byte("Bestellung Nr. ä")},
+		{"text", ptr(testAggregate.String()), testAggregate.String(), []byte(testAggregate.String())},
+		{"bigint", ptr(int64(-9_000_000_000)), "-9000000000", big(-9_000_000_000)},
+		{"int", ptr(-7), "-7", binary.BigEndian.AppendUint32(nil, uint32(0xfffffff9))},
+		{"timeuuid", ptr(testID), testID.String(), testID[:]},
+	} {
+		table, err := Mapping{Preset: PresetDebezium}.Table("shop", "box", columns("aggregateid "+tt.typ+" is "+KindPartitionKey,
+			"id timeuuid is "+KindClustering, "aggregatetype text", "type text", "payload text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := KeyToken(tt.key)
+		if got := table.TextToken(tt.text); got != want {
+			t.Errorf("%s: TextToken(%s) = %d, want %d", tt.typ, tt.text, got, want)
+		}
+		if got := table.BytesToken([]byte(tt.text)); got != want {
+			t.Errorf("%s: BytesToken(%s) = %d, want %d", tt.typ, tt.text, got, want)
+		}
+		if got, ok := table.RowToken(cells{"aggregateid": tt.row}); got != want || !ok {
+			t.Errorf("%s: RowToken() = %d, %t, want %d", tt.typ, got, ok, want)
+		}
+		if _, ok := table.RowToken(cells{}); ok {
+			t.Errorf("%s: RowToken() of a row without the column", tt.typ)
+		}
+		if !table.ByAggregate() {
+			t.Errorf("%s: ByAggregate() = false", tt.typ)
+		}
+	}
+	apart, err := Mapping{Preset: PresetDebezium, Unordered: true}.Table("shop", "box", columns("id uuid is "+KindPartitionKey, "aggregatetype text", "aggregateid text", "type text", "payload text"))
+	if err != nil || apart.ByAggregate() {
+		t.Errorf("a table by events: ByAggregate() = true, %v", err)
+	}
+	typed, err := Mapping{Preset: PresetDebezium}.Table("shop", "box", columns("aggregatetype text is "+KindPartitionKey, "aggregateid text is "+KindPartitionKey, "id uuid is "+KindClustering, "type text", "payload text"))
+	if err != nil || typed.ByAggregate() {
+		t.Errorf("a table by type and aggregate: ByAggregate() = true, %v", err)
+	}
+}
