@@ -58,7 +58,8 @@ func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
 	t.Parallel()
 	tests := read(t, filepath.Join(root, "deploy/prometheus/alerts_test.yml"))
 	runbook := read(t, filepath.Join(root, "docs/operators/runbook.md"))
-	alerts := regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(read(t, filepath.Join(root, "deploy/prometheus/alerts.yml")), -1)
+	rules := read(t, filepath.Join(root, "deploy/prometheus/alerts.yml"))
+	alerts := regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(rules, -1)
 	if len(alerts) == 0 {
 		t.Fatal("found no alert at all: the pattern is wrong")
 	}
@@ -70,6 +71,9 @@ func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
 		}
 		if !strings.Contains(runbook, "\n### "+a[1]+"\n") {
 			t.Errorf("runbook.md has no section on %s", a[1])
+		}
+		if !strings.Contains(rules, "/docs/operators/runbook.md#"+strings.ToLower(a[1])+"\n") {
+			t.Errorf("%s has no runbook_url of its section", a[1])
 		}
 	}
 }
