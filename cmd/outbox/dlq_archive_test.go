@@ -12,8 +12,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 )
 
 func (b *dlqBundle) id(s string) gocql.UUID {
@@ -169,7 +169,7 @@ func TestVerify_ArchivedLettersAreNotMissing(t *testing.T) {
 	} {
 		tt.l.Status = dlq.Archived
 		got, ok := app.ClosedLetter(&tt.l, time.Now().Add(-time.Minute))
-		if ok != tt.ok || ok && (got.State != audit.LetterClosed || !strings.Contains(got.Detail, tt.detail)) {
+		if ok != tt.ok || ok && (got.State != verify.LetterClosed || !strings.Contains(got.Detail, tt.detail)) {
 			t.Errorf("%s: %+v, %v", name, got, ok)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 )
 
 // verifySlow is how old the last full pass of the verification may be.
@@ -28,7 +28,7 @@ func checkVerification(c *app.Config, ctx context.Context, session *gocql.Sessio
 	if err != nil {
 		return []finding{{check, false, err.Error(), "see the message"}}
 	}
-	tables, err := audit.ReadPasses(ctx, duty)
+	tables, err := verify.ReadPasses(ctx, duty)
 	if err != nil {
 		return []finding{{check, false, err.Error(), "this user needs SELECT on " + c.Scylla.Keyspace + ".dead_letter_duties"}}
 	}
@@ -42,7 +42,7 @@ func checkVerification(c *app.Config, ctx context.Context, session *gocql.Sessio
 }
 
 // passFinding judges the passes over a table.
-func passFinding(check string, p *audit.PassState, now time.Time) finding {
+func passFinding(check string, p *verify.PassState, now time.Time) finding {
 	last := p.LastPass
 	if last.IsZero() {
 		last = p.Began

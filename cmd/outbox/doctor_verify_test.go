@@ -12,7 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 )
 
 // doctor reports missing events, and a table that is not verified to its end.
@@ -20,15 +20,15 @@ func TestDoctor_Verification(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for name, tt := range map[string]struct {
-		state audit.PassState
+		state verify.PassState
 		ok    bool
 		says  string
 	}{
-		"missing":       {audit.PassState{Began: now, LastPass: now, Missing: 3}, false, "3 events"},
-		"good":          {audit.PassState{Began: now, LastPass: now, Verified: now}, true, "is missing"},
-		"first pass":    {audit.PassState{Began: now, Ranges: 256, Done: 7}, true, "7 of 256"},
-		"never ended":   {audit.PassState{Began: now.Add(-3 * verifySlow / 2)}, false, "no full pass"},
-		"no longer end": {audit.PassState{Began: now, LastPass: now.Add(-3 * verifySlow / 2)}, false, "no full pass"},
+		"missing":       {verify.PassState{Began: now, LastPass: now, Missing: 3}, false, "3 events"},
+		"good":          {verify.PassState{Began: now, LastPass: now, Verified: now}, true, "is missing"},
+		"first pass":    {verify.PassState{Began: now, Ranges: 256, Done: 7}, true, "7 of 256"},
+		"never ended":   {verify.PassState{Began: now.Add(-3 * verifySlow / 2)}, false, "no full pass"},
+		"no longer end": {verify.PassState{Began: now, LastPass: now.Add(-3 * verifySlow / 2)}, false, "no full pass"},
 	} {
 		if f := passFinding("check", &tt.state, now); f.OK != tt.ok || !strings.Contains(f.Detail, tt.says) || f.OK != (f.Mend == "") {
 			t.Errorf("%s: %+v", name, f)

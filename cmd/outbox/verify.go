@@ -15,9 +15,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -70,7 +70,7 @@ interruption.`,
 			if err != nil {
 				return err
 			}
-			return verify(c, cmd, f)
+			return runVerify(c, cmd, f)
 		},
 	}
 	fl := cmd.Flags()
@@ -79,7 +79,7 @@ interruption.`,
 	fl.BoolVar(&f.wait, "wait", false, "wait until what was written before --until (default now) is old enough to be checked")
 	fl.StringSliceVar(&f.topics, "more-topics", nil, "read these topics too, such as those of an earlier configuration")
 	fl.IntVar(&f.rate, "rate", app.VerifyRate, "rows per second at most; 0 means as fast as it goes")
-	fl.IntVar(&f.parallel, "parallel", audit.DefaultParallel, "token ranges read at the same time")
+	fl.IntVar(&f.parallel, "parallel", verify.DefaultParallel, "token ranges read at the same time")
 	fl.BoolVar(&f.fromFirst, "from-first", false, "nothing has expired or been deleted: an aggregate that does not begin with 1 has a gap")
 	fl.BoolVar(&f.repair, "repair", false, "let the running relay publish what is missing")
 	fl.DurationVar(&f.repairWait, "repair-wait", 10*time.Minute, "how long to wait for its answers")
@@ -90,7 +90,7 @@ interruption.`,
 }
 
 // window returns which events are to be checked, and how long to wait first.
-func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w audit.Window, wait time.Duration, err error) {
+func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w verify.Window, wait time.Duration, err error) {
 	w.FromFirst, w.Until = f.fromFirst, now
 	if !f.wait {
 		w.Until = now.Add(-confidence - app.VerifyMargin)
@@ -126,7 +126,7 @@ func timeOrAge(s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-func verify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
+func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	if err := cli.OneOf("output", f.output, "text", "json"); err != nil {
 		return err
 	}
@@ -162,13 +162,13 @@ func verify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 		}
 	}
 	began := time.Now()
-	v := &audit.Verification{
-		Scan: &audit.Scan{
+	v := &verify.Verification{
+		Scan: &verify.Scan{
 			Session: session, Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: app.TopicsOf(conf), Rate: f.rate, Parallel: f.parallel,
 		},
 		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka.Client,
 		Topics: f.topics, Window: window, State: f.state,
-		DeadLetters: func(ctx context.Context, events []gocql.UUID, each func(audit.Letter)) error {
+		DeadLetters: func(ctx context.Context, events []gocql.UUID, each func(verify.Letter)) error {
 			return app.LettersOf(ctx, letters, app.TableName(&conf), events, began, each)
 		},
 	}
@@ -195,9 +195,9 @@ func verify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	switch {
 	case err != nil:
 		return err
-	case repairs.verdict(counts) == audit.VerdictProblems:
+	case repairs.verdict(counts) == verify.VerdictProblems:
 		return cli.QuietError{}
-	case repairs.verdict(counts) == audit.VerdictNothingChecked:
+	case repairs.verdict(counts) == verify.VerdictNothingChecked:
 		return cli.WaitsError{}
 	}
 	return nil
@@ -206,7 +206,7 @@ func verify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 // verifyError says what to do about an error.
 func verifyError(ctx context.Context, err error, state string) error {
 	switch {
-	case errors.Is(err, audit.ErrOtherState):
+	case errors.Is(err, verify.ErrOtherState):
 		return cli.WithHint(err, "remove it to begin anew, or name another file with --resume")
 	case ctx.Err() != nil && state != "":
 		return cli.WithHint(fmt.Errorf("interrupted: %w", err), "the same command goes on from %s", state)
@@ -219,7 +219,7 @@ func verifyError(ctx context.Context, err error, state string) error {
 }
 
 // verifyProgress draws the ranges that are scanned, and then the records that are read.
-func verifyProgress(w io.Writer, v *audit.Verification) *cli.Progress {
+func verifyProgress(w io.Writer, v *verify.Verification) *cli.Progress {
 	detail := func() string {
 		p := v.Progress()
 		if p.Reading {
@@ -238,15 +238,15 @@ type verified struct {
 	Since   time.Time `json:"since,omitzero"`
 	Until   time.Time `json:"until"`
 	Resumed bool      `json:"resumed"`
-	audit.Counts
-	Repair  *repairs      `json:"repair,omitempty"`
-	Verdict audit.Verdict `json:"verdict"`
-	OK      bool          `json:"ok"`
+	verify.Counts
+	Repair  *repairs       `json:"repair,omitempty"`
+	Verdict verify.Verdict `json:"verdict"`
+	OK      bool           `json:"ok"`
 }
 
 // printVerifiedJSON prints one object: every finding, then the summary. The
 // findings are written as they are found, because there may be many.
-func printVerifiedJSON(w io.Writer, v *audit.Verification, repairs *repairs) (audit.Counts, error) {
+func printVerifiedJSON(w io.Writer, v *verify.Verification, repairs *repairs) (verify.Counts, error) {
 	var err error
 	put := func(lead string, x any) {
 		b, e := json.Marshal(x)
@@ -256,7 +256,7 @@ func printVerifiedJSON(w io.Writer, v *audit.Verification, repairs *repairs) (au
 		err = errors.Join(err, e)
 	}
 	lead := `{"findings":[`
-	counts := v.Ledger().Check(v.Window, func(f audit.Finding) {
+	counts := v.Ledger().Check(v.Window, func(f verify.Finding) {
 		if err == nil {
 			put(lead, f)
 		}
@@ -266,7 +266,7 @@ func printVerifiedJSON(w io.Writer, v *audit.Verification, repairs *repairs) (au
 		_, err = io.WriteString(w, lead)
 	}
 	verdict := repairs.verdict(counts)
-	b, e := json.Marshal(verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, repairs, verdict, verdict == audit.VerdictOK})
+	b, e := json.Marshal(verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, repairs, verdict, verdict == verify.VerdictOK})
 	if err = errors.Join(err, e); err == nil {
 		_, err = fmt.Fprintf(w, "],%s\n", b[1:])
 	}
@@ -274,10 +274,10 @@ func printVerifiedJSON(w io.Writer, v *audit.Verification, repairs *repairs) (au
 }
 
 // printVerified prints the first findings of each kind and a summary.
-func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.Counts, error) {
-	shown := make(map[audit.Kind]int)
+func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verify.Counts, error) {
+	shown := make(map[verify.Kind]int)
 	var out strings.Builder
-	c := v.Ledger().Check(v.Window, func(f audit.Finding) {
+	c := v.Ledger().Check(v.Window, func(f verify.Finding) {
 		if shown[f.Kind]++; shown[f.Kind] > app.VerifyShown {
 			return
 		}
@@ -293,7 +293,7 @@ func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.
 		}
 		out.WriteByte('\n')
 	})
-	for _, k := range []audit.Kind{audit.Missing, audit.Double, audit.Disorder, audit.Gap, audit.UnreadableRow, audit.Unknown, audit.Dead, audit.Parked, audit.Closed} {
+	for _, k := range []verify.Kind{verify.Missing, verify.Double, verify.Disorder, verify.Gap, verify.UnreadableRow, verify.Unknown, verify.Dead, verify.Parked, verify.Closed} {
 		if more := shown[k] - app.VerifyShown; more > 0 {
 			fmt.Fprintf(&out, "%-10s  and %d more; -o json lists them all\n", k, more)
 		}
@@ -329,13 +329,13 @@ func printVerified(w io.Writer, v *audit.Verification, repairs *repairs) (audit.
 }
 
 // printVerdict prints the last line.
-func printVerdict(out *strings.Builder, c audit.Counts, verdict audit.Verdict) {
+func printVerdict(out *strings.Builder, c verify.Counts, verdict verify.Verdict) {
 	switch {
-	case verdict == audit.VerdictProblems:
+	case verdict == verify.VerdictProblems:
 		out.WriteString("verdict: problems found\n")
-	case verdict == audit.VerdictOK && c.Young > 0:
+	case verdict == verify.VerdictOK && c.Young > 0:
 		fmt.Fprintf(out, "verdict: ok; %d events are too young and were not checked\n", c.Young)
-	case verdict == audit.VerdictOK:
+	case verdict == verify.VerdictOK:
 		out.WriteString("verdict: ok\n")
 	case c.Young > 0:
 		fmt.Fprintf(out, "verdict: nothing checked: all %d events are too young; --wait waits for them\n", c.Young)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -61,8 +61,8 @@ func TestVerifier_Repairs(t *testing.T) {
 	ended := make(chan error, 2)
 	go func() { ended <- r.Run(ctx) }()
 	reg := prometheus.NewRegistry()
-	v := audit.NewVerifier(audit.VerifierConfig{
-		Tables: []audit.VerifierTable{table}, Kafka: c.Kafka.Client, Rate: 100_000, Window: 10 * time.Millisecond, Interval: 100 * time.Millisecond,
+	v := verify.NewVerifier(verify.VerifierConfig{
+		Tables: []verify.VerifierTable{table}, Kafka: c.Kafka.Client, Rate: 100_000, Window: 10 * time.Millisecond, Interval: 100 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: reg,
 	})
 	go func() { v.Run(ctx); ended <- nil }()

@@ -9,8 +9,8 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -121,7 +121,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	behind := b.add(4, a, 0) // without a letter of its own
 	stdout, stderr, code = b.verify("--until", "0s", "-o", "json")
 	var got struct {
-		Findings []audit.Finding `json:"findings"`
+		Findings []verify.Finding `json:"findings"`
 		verified
 	}
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
@@ -129,7 +129,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	}
 	missing := make(map[gocql.UUID]bool)
 	for _, f := range got.Findings {
-		if f.Kind == audit.Missing {
+		if f.Kind == verify.Missing {
 			missing[f.Event] = true
 		}
 	}

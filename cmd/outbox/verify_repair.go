@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -33,7 +33,7 @@ type leftEvent struct {
 }
 
 // verdict returns the verdict after the repair.
-func (r *repairs) verdict(c audit.Counts) audit.Verdict {
+func (r *repairs) verdict(c verify.Counts) verify.Verdict {
 	if r != nil && len(r.Left) == 0 {
 		c.Missing, c.Published = 0, c.Published+c.Missing
 	}
@@ -55,10 +55,10 @@ func (r *repairs) Print(out *strings.Builder) {
 }
 
 // repair asks the relay for all that is missing and waits for its answers.
-func repair(c *app.Config, cmd *cobra.Command, v *audit.Verification, requests *relay.Repairs, patience time.Duration) (*repairs, error) {
+func repair(c *app.Config, cmd *cobra.Command, v *verify.Verification, requests *relay.Repairs, patience time.Duration) (*repairs, error) {
 	var missing []relay.Repair
-	v.Ledger().Check(v.Window, func(f audit.Finding) {
-		if f.Kind == audit.Missing {
+	v.Ledger().Check(v.Window, func(f verify.Finding) {
+		if f.Kind == verify.Missing {
 			missing = append(missing, relay.Repair{Aggregate: f.Aggregate, EventID: f.Event, Sequence: f.Seq})
 		}
 	})

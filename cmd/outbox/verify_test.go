@@ -19,9 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -133,7 +133,7 @@ func TestVerify_SaysWhatIsWrongAndFails(t *testing.T) {
 
 	stdout, _, code = b.verify("--until", "0s", "-o", "json")
 	var got struct {
-		Findings []audit.Finding `json:"findings"`
+		Findings []verify.Finding `json:"findings"`
 		verified
 	}
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.ExitFailed {
@@ -156,7 +156,7 @@ func TestVerify_YoungEventsAreNotChecked(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.ExitWaits {
 			t.Fatalf("exit status %d, want %d, %v: %s%s", code, cli.ExitWaits, err, stdout, stderr)
 		}
-		if got.OK || got.Verdict != audit.VerdictNothingChecked || got.Young != young || got.Pending != pending || got.Rows != 0 {
+		if got.OK || got.Verdict != verify.VerdictNothingChecked || got.Young != young || got.Pending != pending || got.Rows != 0 {
 			t.Errorf("%+v, want %d young, %d pending", got, young, pending)
 		}
 	}

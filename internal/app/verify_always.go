@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -35,7 +35,7 @@ type VerifyConfig struct {
 }
 
 var verifySettings = []setting{
-	{SectionVerify, "rows_per_second", audit.DefaultVerifyRate, "rows of the outbox that outbox admin verifies in a second, all the time; 0 turns it off", false},
+	{SectionVerify, "rows_per_second", verify.DefaultVerifyRate, "rows of the outbox that outbox admin verifies in a second, all the time; 0 turns it off", false},
 	{SectionVerify, "repair", false, "let the relay publish events that are missing from their topics", false},
 	{SectionVerify, "topics", []string{}, "topics that may hold events too, such as those of an earlier relay.topics", false},
 }
@@ -52,7 +52,7 @@ func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg promet
 	if err != nil {
 		return nil, err
 	}
-	conf := audit.VerifierConfig{
+	conf := verify.VerifierConfig{
 		Kafka: c.Kafka.Client, Rate: c.Verify.RowsPerSecond, Window: c.Relay.ConfidenceWindow + VerifyMargin, Logger: log, Registerer: reg,
 	}
 	for i := range confs {
@@ -69,16 +69,16 @@ func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg promet
 	if conf.Duty, err = letters.Duty(VerifyDuty, self.Unique(), VerifyTTL); err != nil {
 		return nil, err
 	}
-	return audit.NewVerifier(conf).Run, nil
+	return verify.NewVerifier(conf).Run, nil
 }
 
-func (c *Config) VerifierTable(conf relay.Config, letters *dlq.Store) audit.VerifierTable {
+func (c *Config) VerifierTable(conf relay.Config, letters *dlq.Store) verify.VerifierTable {
 	name := TableName(&conf)
-	t := audit.VerifierTable{
-		Scan:     &audit.Scan{Session: conf.Session, Table: name, Topic: TopicsOf(conf)},
+	t := verify.VerifierTable{
+		Scan:     &verify.Scan{Session: conf.Session, Table: name, Topic: TopicsOf(conf)},
 		Keyspace: conf.TableKeyspace, Table: conf.Table, Topics: append([]string{}, c.Verify.Topics...),
 		Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
-		DeadLetters: func(ctx context.Context, began time.Time, events []gocql.UUID, each func(audit.Letter)) error {
+		DeadLetters: func(ctx context.Context, began time.Time, events []gocql.UUID, each func(verify.Letter)) error {
 			return LettersOf(ctx, letters, name, events, began, each)
 		},
 	}
@@ -89,7 +89,7 @@ func (c *Config) VerifierTable(conf relay.Config, letters *dlq.Store) audit.Veri
 		return t
 	}
 	requests := relay.NewRepairs(conf.Session, conf.Keyspace, conf.Name, name)
-	t.Repair = func(ctx context.Context, missing []audit.Row) (published []gocql.UUID, err error) {
+	t.Repair = func(ctx context.Context, missing []verify.Row) (published []gocql.UUID, err error) {
 		deadline := time.Now().Add(repairPatience)
 		for from := 0; from < len(missing); from += RepairAtOnce {
 			var part []relay.Repair

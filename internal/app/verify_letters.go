@@ -9,8 +9,8 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 )
 
 // verifyLookups bounds the dead letters that are looked up one by one: those
@@ -23,7 +23,7 @@ const verifySkew = time.Minute
 // LettersOf says of events that are in no topic which dead letters of the table
 // they have. What was published from a letter since began need not be in what was
 // read of the topics.
-func LettersOf(ctx context.Context, store *dlq.Store, table string, events []gocql.UUID, began time.Time, each func(audit.Letter)) error {
+func LettersOf(ctx context.Context, store *dlq.Store, table string, events []gocql.UUID, began time.Time, each func(verify.Letter)) error {
 	wanted := make(map[gocql.UUID]bool, len(events))
 	for _, id := range events {
 		wanted[id] = true
@@ -61,27 +61,27 @@ func LettersOf(ctx context.Context, store *dlq.Store, table string, events []goc
 	return nil
 }
 
-func openLetter(id gocql.UUID, s dlq.Status, class string) audit.Letter {
-	state := audit.LetterOpen
+func openLetter(id gocql.UUID, s dlq.Status, class string) verify.Letter {
+	state := verify.LetterOpen
 	if s == dlq.Parked {
-		state = audit.LetterParked
+		state = verify.LetterParked
 	}
-	return audit.Letter{Event: id, State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
+	return verify.Letter{Event: id, State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
 }
 
 // ClosedLetter is the letter of an event that was closed, false if it says that
 // the event went to its topic before since: then it is missing.
-func ClosedLetter(l *dlq.Letter, since time.Time) (audit.Letter, bool) {
+func ClosedLetter(l *dlq.Letter, since time.Time) (verify.Letter, bool) {
 	switch l.Outcome.Kind {
 	case dlq.OutcomeDiscarded, dlq.OutcomeByHand:
 		detail := fmt.Sprintf("dead letter, %s at %s", l.Outcome.Kind, l.ResolvedAt.UTC().Format(time.RFC3339))
 		if l.Outcome.Note != "" {
 			detail += ": " + cli.Clean(l.Outcome.Note, 120)
 		}
-		return audit.Letter{Event: l.EventID, State: audit.LetterClosed, Detail: detail}, true
+		return verify.Letter{Event: l.EventID, State: verify.LetterClosed, Detail: detail}, true
 	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased:
 		if !l.ResolvedAt.Before(since) {
-			return audit.Letter{Event: l.EventID, State: audit.LetterLate}, true
+			return verify.Letter{Event: l.EventID, State: verify.LetterLate}, true
 		}
 	case "":
 		// Retention, or an operator by force, put it away before anybody settled it: the
@@ -93,7 +93,7 @@ func ClosedLetter(l *dlq.Letter, since time.Time) (audit.Letter, bool) {
 		case !l.PurgedAt.IsZero():
 			detail += fmt.Sprintf(": purged at %s", l.PurgedAt.UTC().Format(time.RFC3339))
 		}
-		return audit.Letter{Event: l.EventID, State: audit.LetterClosed, Detail: detail}, true
+		return verify.Letter{Event: l.EventID, State: verify.LetterClosed, Detail: detail}, true
 	}
-	return audit.Letter{}, false
+	return verify.Letter{}, false
 }

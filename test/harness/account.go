@@ -15,15 +15,15 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 )
 
 // Account holds the topics against the database.
 type Account struct {
 	t        testing.TB
 	session  *gocql.Session
-	ledger   *audit.Ledger
-	consumer *audit.Consumer
+	ledger   *verify.Ledger
+	consumer *verify.Consumer
 }
 
 // Report is the result of Check. All but Events, Orders and Duplicates are to be 0.
@@ -57,16 +57,16 @@ func NewAccount(t testing.TB, cqlAddr, kafkaAddr string, topics ...string) *Acco
 	cluster.Keyspace = "outbox"
 	cluster.Timeout, cluster.ConnectTimeout = Patience, Patience
 	cluster.Logger = log.New(io.Discard, "", 0)
-	a := &Account{t: t, ledger: audit.NewLedger()}
+	a := &Account{t: t, ledger: verify.NewLedger()}
 	if a.session, err = cluster.CreateSession(); err != nil {
 		t.Fatalf("connect to the database: %v", err)
 	}
 	t.Cleanup(a.session.Close)
-	client, err := kgo.NewClient(append(audit.FollowFromStart(topics...), kgo.SeedBrokers(kafkaAddr))...)
+	client, err := kgo.NewClient(append(verify.FollowFromStart(topics...), kgo.SeedBrokers(kafkaAddr))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.consumer = audit.NewConsumer(client, a.ledger, topics...)
+	a.consumer = verify.NewConsumer(client, a.ledger, topics...)
 	done := make(chan struct{})
 	go func() { a.consumer.Run(context.Background()); close(done) }()
 	t.Cleanup(func() { client.Close(); <-done })
@@ -98,7 +98,7 @@ func (a *Account) Check() Report {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	scan := audit.Scan{
+	scan := verify.Scan{
 		Session: a.session, Table: "outbox_messages", Ranges: 32,
 		Topic: func(eventType, _ string) (string, error) { return eventType, nil },
 	}
@@ -128,9 +128,9 @@ func (a *Account) Check() Report {
 }
 
 // hold holds the records against the rows, and names the first that do not agree.
-func (a *Account) hold() (audit.Counts, []string) {
+func (a *Account) hold() (verify.Counts, []string) {
 	var findings []string
-	c := a.ledger.Check(audit.Window{FromFirst: true}, func(f audit.Finding) {
+	c := a.ledger.Check(verify.Window{FromFirst: true}, func(f verify.Finding) {
 		if len(findings) == findingsShown {
 			return
 		}
@@ -148,7 +148,7 @@ func (a *Account) hold() (audit.Counts, []string) {
 // in the outbox counts for a reader of the order even if the row is behind.
 func (a *Account) checkOrders(r *Report) {
 	a.t.Helper()
-	events := make(map[gocql.UUID][]audit.Row)
+	events := make(map[gocql.UUID][]verify.Row)
 	for e := range a.ledger.Rows() {
 		events[e.Aggregate] = append(events[e.Aggregate], e)
 	}

@@ -15,7 +15,7 @@ var serviceMutants = []mutant{
 		old: "if conf.Duty, err =", new: "if _, err =",
 	},
 	{
-		name: "a range with events that are not confirmed counts as verified", file: "internal/audit/verifier_state.go", pkg: "./internal/audit", run: "ContinuesAfterARestart",
+		name: "a range with events that are not confirmed counts as verified", file: "internal/verify/verifier_state.go", pkg: "./internal/verify", run: "ContinuesAfterARestart",
 		old: "len(p.suspects) > 0 || ", new: "",
 	},
 	{

@@ -3,15 +3,15 @@ package main
 // verifyMutants break the checks of completeness: outbox verify and the verifier.
 var verifyMutants = []mutant{
 	{
-		name: "verify: a check of no event is ok", file: "internal/audit/check.go", pkg: "./cmd/outbox", run: "TestVerify_YoungEventsAreNotChecked",
+		name: "verify: a check of no event is ok", file: "internal/verify/check.go", pkg: "./cmd/outbox", run: "TestVerify_YoungEventsAreNotChecked",
 		old: "	case c.Published+c.Dead+c.Parked+c.Closed == 0:\n", new: "	case false:\n",
 	},
 	{
-		name: "verify: young events are not reported", file: "internal/audit/check.go", pkg: "./internal/audit", run: "TestCheck_FindsWhatIsWrong",
+		name: "verify: young events are not reported", file: "internal/verify/check.go", pkg: "./internal/verify", run: "TestCheck_FindsWhatIsWrong",
 		old: "		c.counts.Young++\n", new: "",
 	},
 	{
-		name: "verify: an unreadable row whose dead letter is settled is a problem", file: "internal/audit/check.go", pkg: "./cmd/outbox", run: "TestVerify_DeadLetters",
+		name: "verify: an unreadable row whose dead letter is settled is a problem", file: "internal/verify/check.go", pkg: "./cmd/outbox", run: "TestVerify_DeadLetters",
 		old: "		letter, ok := c.l.letters[id]\n		if !ok {", new: "		letter, ok := c.l.letters[id]\n		if ok = false; !ok {",
 	},
 	{
@@ -19,35 +19,35 @@ var verifyMutants = []mutant{
 		old: "w.Until.Add(confidence+app.VerifyMargin).Sub(now)", new: "w.Until.Sub(now)",
 	},
 	{
-		name: "verifier: a suspect is not confirmed", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_Segments",
+		name: "verifier: a suspect is not confirmed", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_Segments",
 		old: "	if err := p.topics.more(ctx, p.add); err != nil {", new: "	if err := error(nil); err != nil {",
 	},
 	{
-		name: "verifier: what the relay has not passed is missing", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_LeavesAlone",
+		name: "verifier: what the relay has not passed is missing", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_LeavesAlone",
 		old: "max(r.Written, r.Deliver) >= p.limit,", new: "false,",
 	},
 	{
-		name: "verifier: what a topic has deleted is missing", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_Retention",
+		name: "verifier: what a topic has deleted is missing", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_Retention",
 		old: "	case r.Written < horizon:\n", new: "	case r.Written < horizon-horizon:\n",
 	},
 	{
-		name: "verifier: dead letters are missing", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_LeavesAlone",
+		name: "verifier: dead letters are missing", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_LeavesAlone",
 		old: "			delete(missing, l.Event)\n", new: "",
 	},
 	{
-		name: "verifier: aborted records count", file: "internal/audit/verifier_topics.go", pkg: "./internal/audit", run: "TestVerifier_Aborted",
+		name: "verifier: aborted records count", file: "internal/verify/verifier_topics.go", pkg: "./internal/verify", run: "TestVerifier_Aborted",
 		old: "kgo.FetchIsolationLevel(kgo.ReadCommitted())", new: "kgo.FetchIsolationLevel(kgo.ReadUncommitted())",
 	},
 	{
-		name: "verifier: the relay's answer to a repair is believed", file: "internal/audit/verifier.go", pkg: "./internal/audit", run: "TestVerifier_Repairs",
+		name: "verifier: the relay's answer to a repair is believed", file: "internal/verify/verifier.go", pkg: "./internal/verify", run: "TestVerifier_Repairs",
 		old: "		if !p.set.has(id) {", new: "		if false {",
 	},
 	{
-		name: "verifier: a wrong relay.topics publishes everything again", file: "internal/audit/verifier.go", pkg: "./internal/audit", run: "TestVerifier_Repairs",
+		name: "verifier: a wrong relay.topics publishes everything again", file: "internal/verify/verifier.go", pkg: "./internal/verify", run: "TestVerifier_Repairs",
 		old: "p.lostAll > 100 && int64(p.lostAll) > p.checked/100 {", new: "false {",
 	},
 	{
-		name: "verifier: a segment has no bound", file: "internal/audit/verifier_pass.go", pkg: "./internal/audit", run: "TestVerifier_Segments",
+		name: "verifier: a segment has no bound", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_Segments",
 		old: "	if p.set.n >= p.v.cfg.maxEvents {", new: "	if false {",
 	},
 	{
@@ -55,7 +55,7 @@ var verifyMutants = []mutant{
 		old: "r.state == backfillRunning", new: "r.state == backfillReplaced",
 	},
 	scenario("TestVerifier_FindsLateRows", mutant{
-		name: "verifier: nothing is repaired", file: "internal/audit/verifier.go",
+		name: "verifier: nothing is repaired", file: "internal/verify/verifier.go",
 		old: "	if p.t.Repair == nil || len(missing) == 0 {", new: "	if true || len(missing) == 0 {",
 	}),
 	unit("TestRepair_OfAnEventThatItsTopicHasLost", mutant{

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -26,7 +26,7 @@ const (
 
 // verifier is the one of outbox admin, with verify.repair on.
 type verifier struct {
-	*audit.Verifier
+	*verify.Verifier
 	session *session
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -43,22 +43,22 @@ func (w *world) startVerifier(every time.Duration) {
 	conf := w.relay().config
 	conf.Session = v.session.Session
 	requests := relay.NewRepairs(v.session.Session, keyspace, relay.DefaultName, keyspace+"."+events)
-	v.Verifier = audit.NewVerifier(audit.VerifierConfig{
+	v.Verifier = verify.NewVerifier(verify.VerifierConfig{
 		Kafka: func(more ...kgo.Opt) (*kgo.Client, error) {
 			return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(brokerAddr), w.kafka.dialer(w.net, verifierName)}, more...)...)
 		},
 		Window: conf.ConfidenceWindow + verifyMargin, Interval: every, Logger: w.log.With("process", verifierName), Registerer: prometheus.NewRegistry(),
-		Tables: []audit.VerifierTable{{
-			Scan: &audit.Scan{
+		Tables: []verify.VerifierTable{{
+			Scan: &verify.Scan{
 				Session: v.session.Session, Table: keyspace + "." + events, Ranges: 16,
 				Topic: func(eventType, _ string) (string, error) { return eventType, nil },
 			},
 			Keyspace: keyspace, Table: events,
 			Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
-			DeadLetters: func(ctx context.Context, began time.Time, ids []gocql.UUID, each func(audit.Letter)) error {
+			DeadLetters: func(ctx context.Context, began time.Time, ids []gocql.UUID, each func(verify.Letter)) error {
 				return lettersOf(ctx, letters, began, ids, each)
 			},
-			Repair: func(ctx context.Context, missing []audit.Row) (published []gocql.UUID, err error) {
+			Repair: func(ctx context.Context, missing []verify.Row) (published []gocql.UUID, err error) {
 				var asked []relay.Repair
 				for _, m := range missing {
 					asked = append(asked, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event, Sequence: m.Seq})
@@ -81,7 +81,7 @@ func (w *world) startVerifier(every time.Duration) {
 
 // lettersOf calls each for those of the events whose dead letter is open, was settled
 // without a record, or was published since began.
-func lettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []gocql.UUID, each func(audit.Letter)) error {
+func lettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []gocql.UUID, each func(verify.Letter)) error {
 	for _, id := range ids {
 		l, err := letters.Read(ctx, id)
 		if err != nil {
@@ -92,7 +92,7 @@ func lettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []g
 		}
 		replayed := slices.Contains([]dlq.OutcomeKind{dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased}, l.Outcome.Kind)
 		if l.Status.Open() || !replayed || !l.ResolvedAt.Before(began.Add(-time.Minute)) {
-			each(audit.Letter{Event: id})
+			each(verify.Letter{Event: id})
 		}
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 )
 
 // reconciliation is the topics held against the outbox.
@@ -31,8 +31,8 @@ func (r reconciliation) ok() bool { return r.Lost == 0 && r.Duplicates == 0 && r
 // reconcile holds what was consumed against what was scanned. Latencies are
 // those of events written at or after since. A number that an aggregate lacks,
 // or a row that is no event, is an event lost.
-func reconcile(l *audit.Ledger, since time.Time) reconciliation {
-	c := l.Check(audit.Window{}, nil)
+func reconcile(l *verify.Ledger, since time.Time) reconciliation {
+	c := l.Check(verify.Window{}, nil)
 	var ms []float64
 	for d := range l.Latencies(since) {
 		ms = append(ms, d.Seconds()*1000)

@@ -19,11 +19,11 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -74,8 +74,8 @@ type dev struct {
 	hints       net.PacketConn // where the relay takes hints in, nil for nowhere
 	carriers    app.Carriers
 	stopRelay   func() error
-	ledger      *audit.Ledger
-	consumer    *audit.Consumer
+	ledger      *verify.Ledger
+	consumer    *verify.Consumer
 }
 
 func newRunCommand() *cobra.Command {
@@ -356,7 +356,7 @@ func (d *dev) runOnce(ctx context.Context) error {
 // settle scans the outbox and waits until its events are in the topics, or
 // none has come in for devStall.
 func (d *dev) settle(ctx context.Context) error {
-	scan := audit.Scan{Session: d.session, Table: d.conf.Relay.Table, Topic: sameTopic, Skip: isMessage, Ranges: devRanges}
+	scan := verify.Scan{Session: d.session, Table: d.conf.Relay.Table, Topic: sameTopic, Skip: isMessage, Ranges: devRanges}
 	if err := scan.Into(ctx, d.ledger); err != nil {
 		return err
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/audit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/react"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -58,12 +58,12 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	}
 	teardown.Add("relay", d.stopRelay)
 
-	client, err := d.conf.Kafka.Client(audit.FollowFromStart(app.OrderEvents...)...)
+	client, err := d.conf.Kafka.Client(verify.FollowFromStart(app.OrderEvents...)...)
 	if err != nil {
 		return err
 	}
-	d.ledger = audit.NewLedger()
-	d.consumer = audit.NewConsumer(client, d.ledger, app.OrderEvents...)
+	d.ledger = verify.NewLedger()
+	d.consumer = verify.NewConsumer(client, d.ledger, app.OrderEvents...)
 	auditing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() { d.consumer.Run(auditing); close(ended) }()
