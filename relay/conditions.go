@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/cpu"
-	"github.com/shirou/gopsutil/v4/mem"
-
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cgroup"
 )
 
 // conditions say why conditional letters wait: by the name of each condition that
@@ -25,21 +23,9 @@ func (c conditions) first(names []string) string {
 	return ""
 }
 
-// Load is how busy the machine is, in percent.
-type Load struct{ CPU, Memory float64 }
-
-// machineLoad is Load since it was last asked.
-func machineLoad(ctx context.Context) (Load, error) {
-	busy, err := cpu.PercentWithContext(ctx, 0, false)
-	if err != nil || len(busy) == 0 {
-		return Load{}, fmt.Errorf("read how busy the processors are: %w", err)
-	}
-	m, err := mem.VirtualMemoryWithContext(ctx)
-	if err != nil {
-		return Load{}, fmt.Errorf("read how much memory is used: %w", err)
-	}
-	return Load{CPU: busy[0], Memory: m.UsedPercent}, nil
-}
+// Load is how busy the relay's container is, or the machine where the container has
+// no limit, in percent.
+type Load = cgroup.Load
 
 // conditions finds out which conditions do not hold now.
 func (p *publisher) conditions(ctx context.Context) conditions {

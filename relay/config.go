@@ -296,11 +296,11 @@ type Config struct {
 	StrategyPoll time.Duration
 	// The conditions of conditional letters: ConditionBroker is how long no call
 	// may have failed, ConditionDatabase how long a read may take, ConditionCPU and
-	// ConditionMemory how busy the machine may be, in percent. Defaults
+	// ConditionMemory the greatest Load, in percent. Defaults
 	// DefaultConditionBroker and so on.
 	ConditionBroker, ConditionDatabase time.Duration
 	ConditionCPU, ConditionMemory      float64
-	// Load says how busy the machine is. Nil asks the operating system.
+	// Load measures how busy the container is. Nil reads Linux's control groups.
 	Load func(context.Context) (Load, error)
 	// ClaimFor is how long a replay may take before another worker may take the
 	// dead letter over. Default DefaultClaimFor.

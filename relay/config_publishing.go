@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cgroup"
 )
 
 // Defaults of what Config says about publishing, failures and dead letters.
@@ -89,7 +90,7 @@ func (c *Config) publishingDefaults() {
 	def(&c.ConditionCPU, DefaultConditionCPU)
 	def(&c.ConditionMemory, DefaultConditionMemory)
 	if c.Load == nil {
-		c.Load = machineLoad
+		c.Load = cgroup.New("/").Load
 	}
 	c.rules, c.rulesErr = dlq.NewStrategyRules(c.Rules)
 }

@@ -96,8 +96,8 @@ var publishingSettings = []setting{
 	{SectionRelay, "strategy_poll", relay.DefaultStrategyPoll, "how often windows and conditions of waiting dead letters are evaluated", false},
 	{SectionRelay, "condition_broker", relay.DefaultConditionBroker, "condition broker_healthy: how long no call to the broker may have failed", false},
 	{SectionRelay, "condition_database", relay.DefaultConditionDatabase, "condition database_latency: how long a read may take", false},
-	{SectionRelay, "condition_cpu", float64(relay.DefaultConditionCPU), "condition cpu: how busy the machine's processors may be, in percent", false},
-	{SectionRelay, "condition_memory", float64(relay.DefaultConditionMemory), "condition memory: how much of the machine's memory may be used, in percent", false},
+	{SectionRelay, "condition_cpu", float64(relay.DefaultConditionCPU), "condition cpu: maximum CPU use, in percent of the container's limit, or of the machine without one", false},
+	{SectionRelay, "condition_memory", float64(relay.DefaultConditionMemory), "condition memory: maximum memory use, in percent of the container's limit, or of the machine without one", false},
 }
 
 func durations(ds []time.Duration) []string {

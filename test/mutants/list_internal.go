@@ -3,6 +3,14 @@ package main
 // internalMutants break what the packages share.
 var internalMutants = []mutant{
 	{
+		name: "cgroup: page cache counts as used memory", file: "internal/cgroup/cgroup.go", pkg: "./internal/cgroup", run: "IsAShare",
+		old: "return used - reclaimable, err", new: "return used + 0*reclaimable, err",
+	},
+	{
+		name: "cgroup: a limit larger than the machine is measured", file: "internal/cgroup/cgroup.go", pkg: "./internal/cgroup", run: "IsAShare",
+		old: "limit > 0 && limit < most {", new: "limit > 0 {",
+	},
+	{
 		name: "an empty parameter is one that was left out", file: "internal/params/params.go", pkg: "./internal/params", run: "Judge",
 		old: "case values[0] == \"\" && !mayBeEmpty(p.Schema):", new: "case false:",
 	},
