@@ -9,8 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/orders"
-	"github.com/scylla-outbox/scylla-outbox/watch"
 )
 
 // Every operation of the order API declares who may use it, those of messages and event
@@ -22,7 +22,7 @@ func TestServer_EveryOperationDeclaresItsSecurity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := watch.New(watch.Config{})
+	hub, err := stream.New(stream.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
@@ -103,7 +103,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, h, p := ask(viewer, "GET", one+"/preview?change=confirm", ""); code != 200 || p["allowed"] != true || h.Get("ETag") != `"1"` {
 		t.Errorf("preview = %d %v", code, p)
 	}
-	if code, _, o := ask(secret, "POST", one+"/confirm", "", "If-Match", `"1"`, api.ReasonHeader, "asked%20by%20phone"); code != 200 || o["status"] != "confirmed" {
+	if code, _, o := ask(secret, "POST", one+"/confirm", "", "If-Match", `"1"`, admin.ReasonHeader, "asked%20by%20phone"); code != 200 || o["status"] != "confirmed" {
 		t.Errorf("confirm = %d %v", code, o)
 	}
 	if code, _, p := ask(secret, "POST", one+"/confirm", ""); code != 409 || p["detail"] != "The order is already confirmed." || p["current_status"] != "confirmed" {
@@ -112,7 +112,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, c := ask(viewer, "GET", two+"/content", ""); code != 200 || c["payload_text"] != "1" {
 		t.Errorf("content = %d %v", code, c)
 	}
-	if code, _, m := ask(secret, "POST", two+"/release", "", api.ReasonHeader, "the%20customer%20waits"); code != 200 || m["state"] != "scheduled" || m["deliver_at"] == message["deliver_at"] {
+	if code, _, m := ask(secret, "POST", two+"/release", "", admin.ReasonHeader, "the%20customer%20waits"); code != 200 || m["state"] != "scheduled" || m["deliver_at"] == message["deliver_at"] {
 		t.Errorf("release = %d %v", code, m)
 	}
 	if code, _, _ := ask(secret, "DELETE", two, ""); code != 204 {
@@ -152,7 +152,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", many, strings.Replace(body, "false", "true", 1)); code != 200 || p["preview"].(map[string]any)["messages"] != 3.0 || p["result"] != nil {
 		t.Errorf("dry run of many = %d %v", code, p)
 	}
-	if code, _, p := ask(secret, "POST", many, body, api.ReasonHeader, "INC-7"); code != 200 || p["result"].(map[string]any)["changed"] != 3.0 || p["next"] != nil {
+	if code, _, p := ask(secret, "POST", many, body, admin.ReasonHeader, "INC-7"); code != 200 || p["result"].(map[string]any)["changed"] != 3.0 || p["next"] != nil {
 		t.Errorf("release of many = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", a.Addr+"/v1/scheduled/cancel", `{"filter":{}}`); code != 422 {

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -115,7 +115,7 @@ func TestAdmin_TokenIsLetIn(t *testing.T) {
 	if err := b.session.Query("SELECT status FROM outbox.relay_instances WHERE scope = 'keyspace'").Scan(&said); err != nil {
 		t.Fatal(err)
 	}
-	var status api.RelayStatus
+	var status admin.RelayStatus
 	d := json.NewDecoder(strings.NewReader(said))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&status); err != nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
@@ -88,8 +88,8 @@ func reshard(c *app.Config, cmd *cobra.Command, f *reshardFlags) error {
 		return err
 	}
 	by := f.by()
-	change := api.Change{Actor: by.Name, Action: "reshard-relay", Target: r.Name, Detail: fmt.Sprintf(`{"from":%d,"to":%d}`, r.From(), r.To), Reason: by.Reason}
-	if err := api.Audited(ctx, session, c.Scylla.Keyspace, log, change, func(ctx context.Context) error { return r.Run(ctx, by.Name) }); err != nil {
+	change := admin.Change{Actor: by.Name, Action: "reshard-relay", Target: r.Name, Detail: fmt.Sprintf(`{"from":%d,"to":%d}`, r.From(), r.To), Reason: by.Reason}
+	if err := admin.Audited(ctx, session, c.Scylla.Keyspace, log, change, func(ctx context.Context) error { return r.Run(ctx, by.Name) }); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "relay %s is divided into %s: set relay.shards to %d in all instances, and start them\n", r.Name, cli.Plural(r.To, "shard"), r.To)

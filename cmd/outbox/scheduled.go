@@ -13,7 +13,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq/api"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
@@ -211,8 +211,8 @@ func (f *scheduledFlags) change(ctx context.Context, keyspace string, session *g
 		return err
 	}
 	by := f.by()
-	change := api.Change{Actor: by.Name, Action: f.action, Detail: string(detail), Reason: by.Reason}
-	return api.AuditedSaying(ctx, session, keyspace, log, change, func(ctx context.Context) (string, error) {
+	change := admin.Change{Actor: by.Name, Action: f.action, Detail: string(detail), Reason: by.Reason}
+	return admin.AuditedSaying(ctx, session, keyspace, log, change, func(ctx context.Context) (string, error) {
 		err := toTheEnd(ctx, many, func(many messages.Many) (messages.Rest, error) {
 			_, done, rest, err := f.one(service, ctx, many, messages.MaxMany, f.rate)
 			report.Changed.Changed += done.Changed

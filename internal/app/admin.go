@@ -11,10 +11,10 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/scylla-outbox/scylla-outbox/console"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/console"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
@@ -88,7 +88,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 			return nil, err
 		}
 	}
-	server, err := api.New(conf)
+	server, err := admin.New(conf)
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +121,8 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 
 // apiConfig is what the configuration says of the admin API. Who may use it, the
 // letters, the archive and the services beside it are for who starts it.
-func (c *Config) apiConfig(session *gocql.Session) (conf api.Config, err error) {
-	conf = api.Config{
+func (c *Config) apiConfig(session *gocql.Session) (conf admin.Config, err error) {
+	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
 		NodesDown: c.Scylla.Nodes.Down, DrainDelay: c.Admin.DrainDelay, Kafka: c.Kafka.Client, Relay: c.Relay.Name, Tables: c.outboxTables(),
 	}
@@ -166,13 +166,13 @@ func (c *AdminConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listene
 }
 
 // outboxTables are the outbox tables of the configuration's relay.
-func (c *Config) outboxTables() (out []api.Table) {
+func (c *Config) outboxTables() (out []admin.Table) {
 	confs, err := c.RelayConfigs()
 	if err != nil { // the relay would not run with it; what is known without it is shown nevertheless
-		return []api.Table{{Keyspace: c.Scylla.Keyspace, Name: c.Relay.Table}}
+		return []admin.Table{{Keyspace: c.Scylla.Keyspace, Name: c.Relay.Table}}
 	}
 	for i := range confs {
-		out = append(out, api.Table{Keyspace: confs[i].TableKeyspace, Name: confs[i].Table, Mapping: confs[i].Mapping})
+		out = append(out, admin.Table{Keyspace: confs[i].TableKeyspace, Name: confs[i].Table, Mapping: confs[i].Mapping})
 	}
 	return out
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/messages"
-	"github.com/scylla-outbox/scylla-outbox/watch"
 )
 
 // No default opens a topic that the project itself does not use, and the topics of the
@@ -22,7 +22,7 @@ func TestMessages_ReservedTopics(t *testing.T) {
 			}
 		}
 	}
-	if slices.Contains(messages.DefaultTopics(), watch.DefaultTopics()[0]) {
+	if slices.Contains(messages.DefaultTopics(), stream.DefaultTopics()[0]) {
 		t.Error("messages may be sent to a topic of orders by default")
 	}
 	for name, tt := range map[string]struct {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
-	"github.com/scylla-outbox/scylla-outbox/watch"
 )
 
 // orderAPI is a running order API.
@@ -31,7 +31,7 @@ type orderAPI struct {
 type orderServer struct {
 	*orders.Server
 	Services *Services
-	hub      *watch.Hub
+	hub      *stream.Hub
 	// Watching ends when the server takes no more requests, and with it all that is
 	// being watched, so that the server need not wait for that.
 	Watching context.Context
@@ -64,7 +64,7 @@ func (c *Config) NewOrderServer(ctx context.Context, session *gocql.Session, reg
 		NodesDown:  c.Scylla.Nodes.Down,
 		DrainDelay: c.HTTP.DrainDelay, DrainTimeout: c.HTTP.ShutdownTimeout, Stopping: stopWatching, Proxies: proxies,
 		Logger: log, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register},
-		Problems: slices.Concat(messages.Problems(), watch.Problems()),
+		Problems: slices.Concat(messages.Problems(), stream.Problems()),
 	})
 	if err != nil {
 		stopWatching()

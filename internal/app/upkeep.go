@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	_ "github.com/scylla-outbox/scylla-outbox/dlq/archive/cloud"
-	"github.com/scylla-outbox/scylla-outbox/dlq/watch"
+	"github.com/scylla-outbox/scylla-outbox/dlq/notifications"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
@@ -54,14 +54,14 @@ var upkeepSettings = []setting{
 	{SectionNotifications, "targets", []string{}, "targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME refer to a URL stored there", true},
 	{SectionNotifications, "webhook_secrets", []string{}, "secrets that sign webhooks, whsec_ and base64, all of them while one is replaced; file: and env: too", true},
 	{SectionNotifications, "console_url", "", "where the console is, for links in notifications", false},
-	{SectionNotifications, "interval", watch.DefaultInterval, "how often the dead letters are checked", false},
-	{SectionNotifications, "group_window", watch.DefaultGroupWindow, "minimum interval between notifications for the same error class and event type; -1ns disables them", false},
-	{SectionNotifications, "samples", watch.DefaultSamples, "dead letters that a notification names; -1 is none", false},
-	{SectionNotifications, "backlog", watch.DefaultBacklog, "how many dead letters may be open; -1 is no limit", false},
-	{SectionNotifications, "rate_per_minute", float64(watch.DefaultRatePerMinute), "how many events may become dead letters per minute; -1 is no limit", false},
-	{SectionNotifications, "resolution_rate", watch.DefaultResolutionRate, "share of a day's dead letters that must be resolved, 0 to 1; -1 is no limit", false},
-	{SectionNotifications, "parked_age", watch.DefaultParkedAge, "how long an event may be parked behind a dead letter; -1ns is no limit", false},
-	{SectionNotifications, "repeat", watch.DefaultRepeat, "interval between repeated notifications of a lasting condition; -1ns is never", false},
+	{SectionNotifications, "interval", notifications.DefaultInterval, "how often the dead letters are checked", false},
+	{SectionNotifications, "group_window", notifications.DefaultGroupWindow, "minimum interval between notifications for the same error class and event type; -1ns disables them", false},
+	{SectionNotifications, "samples", notifications.DefaultSamples, "dead letters that a notification names; -1 is none", false},
+	{SectionNotifications, "backlog", notifications.DefaultBacklog, "how many dead letters may be open; -1 is no limit", false},
+	{SectionNotifications, "rate_per_minute", float64(notifications.DefaultRatePerMinute), "how many events may become dead letters per minute; -1 is no limit", false},
+	{SectionNotifications, "resolution_rate", notifications.DefaultResolutionRate, "share of a day's dead letters that must be resolved, 0 to 1; -1 is no limit", false},
+	{SectionNotifications, "parked_age", notifications.DefaultParkedAge, "how long an event may be parked behind a dead letter; -1ns is no limit", false},
+	{SectionNotifications, "repeat", notifications.DefaultRepeat, "interval between repeated notifications of a lasting condition; -1ns is never", false},
 
 	{SectionRetention, "archive", "", "where old dead letters go: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty keeps all in the database", false},
 	{SectionRetention, "resolved", archive.DefaultResolved, "how long resolved dead letters stay in the database; -1ns is for good", false},
@@ -76,7 +76,7 @@ var upkeepSettings = []setting{
 type upkeep struct {
 	store   *dlq.Store
 	log     *slog.Logger
-	watcher *watch.Watcher
+	watcher *notifications.Watcher
 	sweeper *archive.Sweeper // nil without an archive
 }
 
@@ -96,7 +96,7 @@ func (c *Config) NewUpkeep(ctx context.Context, session *gocql.Session, reg prom
 		return nil, cli.Usage(fmt.Errorf("notifications.targets: %w", err))
 	}
 	u := &upkeep{store: store, log: log}
-	if u.watcher, err = watch.New(watch.Config{
+	if u.watcher, err = notifications.New(notifications.Config{
 		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL, Interval: n.Interval, GroupWindow: n.GroupWindow,
 		Samples: n.Samples, Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ResolutionRate: n.ResolutionRate, ParkedAge: n.ParkedAge,
 		Repeat: n.Repeat, Logger: log, Registerer: reg,

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/watch"
+	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 )
 
 // watchConfig is what may be watched.
@@ -19,18 +19,18 @@ type watchConfig struct {
 
 // watchSettings are in the table of settings.
 var watchSettings = []setting{
-	{SectionWatch, "topics", watch.DefaultTopics(), "topics that clients may read as event streams, with * for any characters; those that begin with _ never", false},
-	{SectionWatch, "buffer", watch.DefaultBuffer, "events that may wait for one client before it is disconnected", false},
-	{SectionWatch, "max_subscriptions", watch.DefaultMaxSubscriptions, "subscriptions of all clients, at most; one client has half of them at most", false},
+	{SectionWatch, "topics", stream.DefaultTopics(), "topics that clients may read as event streams, with * for any characters; those that begin with _ never", false},
+	{SectionWatch, "buffer", stream.DefaultBuffer, "events that may wait for one client before it is disconnected", false},
+	{SectionWatch, "max_subscriptions", stream.DefaultMaxSubscriptions, "subscriptions of all clients, at most; one client has half of them at most", false},
 }
 
 // newHub returns what shows events to watchers.
-func (c *Config) newHub(reg prometheus.Registerer, log *slog.Logger) (*watch.Hub, error) {
+func (c *Config) newHub(reg prometheus.Registerer, log *slog.Logger) (*stream.Hub, error) {
 	opts, err := c.Kafka.Options()
 	if err != nil {
 		return nil, err
 	}
-	h, err := watch.New(watch.Config{
+	h, err := stream.New(stream.Config{
 		Kafka: append(opts, kgo.SeedBrokers(c.Kafka.Seeds...)), Topics: c.Watch.Topics, Buffer: c.Watch.Buffer,
 		MaxSubscriptions: c.Watch.MaxSubscriptions, Logger: log, Registerer: reg,
 	})

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -288,8 +288,8 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 func TestAudit_OfARelay(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	change := api.Change{Actor: "ann", Action: "reshard-relay", Target: "orders", Detail: `{"from":2,"to":3}`, Reason: "more hosts"}
-	if err := api.Audited(t.Context(), w.session, schema.DefaultKeyspace, slog.New(slog.DiscardHandler), change, func(context.Context) error { return nil }); err != nil {
+	change := admin.Change{Actor: "ann", Action: "reshard-relay", Target: "orders", Detail: `{"from":2,"to":3}`, Reason: "more hosts"}
+	if err := admin.Audited(t.Context(), w.session, schema.DefaultKeyspace, slog.New(slog.DiscardHandler), change, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	b := w.open(access.Viewer, "/audit")

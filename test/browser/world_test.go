@@ -18,13 +18,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/console"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/dlq/api"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/console"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -117,9 +117,9 @@ func start(t *testing.T) *world {
 // serve runs the API with the console at an address.
 func (w *world) serve(addr string) {
 	w.t.Helper()
-	server, err := api.New(api.Config{
+	server, err := admin.New(admin.Config{
 		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders",
-		Tables:  []api.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
+		Tables:  []admin.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
 		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany},
 		Console: console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
 		Archive: w.keeper,

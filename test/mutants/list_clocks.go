@@ -43,8 +43,8 @@ var clockMutants = []mutant{
 		old: "RetryPolicy(neverAgain{}).DefaultTimestamp(false)",
 		new: "RetryPolicy(neverAgain{})",
 	}),
-	clocks("dlq/api", mutant{
-		name: "the audit's outcome may be covered by its intention", file: "dlq/api/audit.go",
+	clocks("internal/admin", mutant{
+		name: "the audit's outcome may be covered by its intention", file: "internal/admin/audit.go",
 		old: "a.stmt.finish, written+1, state",
 		new: "a.stmt.finish, written-1, state",
 	}),

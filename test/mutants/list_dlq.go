@@ -3,15 +3,15 @@ package main
 // dlqMutants break what is done with dead letters.
 var dlqMutants = []mutant{
 	{
-		name: "a change whose caller hung up was refused", file: "dlq/api/routes.go", pkg: "./dlq/api", run: "ChangesAreAudited",
+		name: "a change whose caller hung up was refused", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "ChangesAreAudited",
 		old: "status == httpapi.StatusHungUp || said.OutcomeUnknown", new: "said.OutcomeUnknown",
 	},
 	{
-		name: "a body that the audit reads may come for ever", file: "dlq/api/routes.go", pkg: "./dlq/api", run: "IsBounded",
+		name: "a body that the audit reads may come for ever", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "IsBounded",
 		old: "_ = w.SetReadDeadline(time.Now().Add(bodyTimeout))", new: "",
 	},
 	{
-		name: "the deadline of a body that the audit has read goes on", file: "dlq/api/routes.go", pkg: "./dlq/api", run: "HasNoDeadlineLeft",
+		name: "the deadline of a body that the audit has read goes on", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "HasNoDeadlineLeft",
 		old: "	if w.asked != nil {\n		return nil\n", new: "	if false {\n		return nil\n",
 	},
 	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
@@ -62,32 +62,32 @@ var dlqMutants = []mutant{
 		old: "		if l.Status == Parked {", new: "		if l.Status == Archived {",
 	},
 	{
-		name: "api: what the audit cannot have is done all the same", file: "dlq/api/audit.go", pkg: "./dlq/api", run: "TestAudit_NothingIsDone",
+		name: "api: what the audit cannot have is done all the same", file: "internal/admin/audit.go", pkg: "./internal/admin", run: "TestAudit_NothingIsDone",
 		old: "		log.Warn(\"not done: the audit cannot be written\", \"err\", err)\n		return why\n",
 		new: "		log.Warn(\"not done: the audit cannot be written\", \"err\", err, \"why\", why)\n",
 	},
 	{
-		name: "api: what the library refuses has no type", file: "dlq/api/server.go", pkg: "./dlq/api", run: "RefusalsHaveTypes",
+		name: "api: what the library refuses has no type", file: "internal/admin/server.go", pkg: "./internal/admin", run: "RefusalsHaveTypes",
 		old: "conf.Transformers = append(conf.Transformers, httpapi.Typed)", new: "",
 	},
 	{
-		name: "api: a job that discards is an operator's", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestAccess_",
+		name: "api: a job that discards is an operator's", file: "internal/admin/jobs.go", pkg: "./internal/admin", run: "TestAccess_",
 		old: "		if a.action == action {\n			return a.role", new: "		if a.action == action {\n			return access.Operator",
 	},
 	{
-		name: "api: a job that purges is an operator's", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestAccess_",
+		name: "api: a job that purges is an operator's", file: "internal/admin/jobs.go", pkg: "./internal/admin", run: "TestAccess_",
 		old: "	return access.Admin // what takes", new: "	return access.Operator // what takes",
 	},
 	{
-		name: "api: a dry run of a job makes it", file: "dlq/api/jobs.go", pkg: "./dlq/api", run: "TestArchives_PurgeListAndRestore",
+		name: "api: a dry run of a job makes it", file: "internal/admin/jobs.go", pkg: "./internal/admin", run: "TestArchives_PurgeListAndRestore",
 		old: "	if b.DryRun {\n", new: "	if b.DryRun && b.Rate > 0 {\n",
 	},
 	{
-		name: "api: If-Match goes no further than the header", file: "dlq/api/actions.go", pkg: "./dlq/api", run: "TestAct_OneOfMany|TestAct_Refused",
+		name: "api: If-Match goes no further than the header", file: "internal/admin/actions.go", pkg: "./internal/admin", run: "TestAct_OneOfMany|TestAct_Refused",
 		old: "		by.Version = version\n", new: "",
 	},
 	{
-		name: "api: letters are purged to nowhere where there is no archive", file: "dlq/api/preview.go", pkg: "./dlq/api", run: "TestArchives_Refused",
+		name: "api: letters are purged to nowhere where there is no archive", file: "internal/admin/preview.go", pkg: "./internal/admin", run: "TestArchives_Refused",
 		old: "b.Action == dlq.ActionPurge && !b.NoArchive) {", new: "false) {",
 	},
 	{

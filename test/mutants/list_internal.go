@@ -31,7 +31,7 @@ var internalMutants = []mutant{
 		old: "if err != nil || seen == c.seen {", new: "if err != nil || seen != c.seen || seen == c.seen {",
 	},
 	{
-		name: "dlq/api: an error repeats what was sent", file: "internal/httpapi/discreet.go", pkg: "./dlq/api", run: "ErrorsDoNotRepeat",
+		name: "internal/admin: an error repeats what was sent", file: "internal/httpapi/discreet.go", pkg: "./internal/admin", run: "ErrorsDoNotRepeat",
 		old: "e.Value, e.Location = nil, jsonform.Plain(e.Location)", new: "e.Location = jsonform.Plain(e.Location)",
 	},
 	{

@@ -3,7 +3,7 @@ package main
 // readerMutants break what reads the topics: watching and reacting.
 var readerMutants = []mutant{
 	{
-		name: "a problem of a WebSocket is a plain text", file: "watch/refusal.go", pkg: "./watch", run: "RefusalsAreProblems",
+		name: "a problem of a WebSocket is a plain text", file: "internal/stream/refusal.go", pkg: "./internal/stream", run: "RefusalsAreProblems",
 		old: "if status >= http.StatusBadRequest {", new: "if status >= 600 {",
 	},
 	{
@@ -23,39 +23,39 @@ var readerMutants = []mutant{
 		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
 	},
 	{
-		name: "a watcher that is slow stays", file: "watch/hub.go", pkg: "./watch", run: "SlowOne",
+		name: "a watcher that is slow stays", file: "internal/stream/hub.go", pkg: "./internal/stream", run: "SlowOne",
 		old: "		close(sub.dropped)\n", new: "",
 	},
 	{
-		name: "who comes back misses what came while it caught up", file: "watch/subscription.go", pkg: "./watch", run: "ResumesWithout",
+		name: "who comes back misses what came while it caught up", file: "internal/stream/subscription.go", pkg: "./internal/stream", run: "ResumesWithout",
 		old: "			if at, _ := s.at.at(name, partition); at < until {", new: "			if at, _ := s.at.at(name, partition); at < min(until, 0) {",
 	},
 	{
-		name: "the end of a transaction is waited for as an event", file: "watch/subscription.go", pkg: "./watch", run: "BehindATransaction",
+		name: "the end of a transaction is waited for as an event", file: "internal/stream/subscription.go", pkg: "./internal/stream", run: "BehindATransaction",
 		old: "kgo.KeepControlRecords(), ", new: "",
 	},
 	{
-		name: "a topic that is made anew is not read", file: "watch/hub.go", pkg: "./watch", run: "MadeAnew",
+		name: "a topic that is made anew is not read", file: "internal/stream/hub.go", pkg: "./internal/stream", run: "MadeAnew",
 		old: "	h.client.PurgeTopicsFromConsuming(name)\n", new: "",
 	},
 	{
-		name: "who comes back sees again what it saw", file: "watch/subscription.go", pkg: "./watch", run: "Resumes",
+		name: "who comes back sees again what it saw", file: "internal/stream/subscription.go", pkg: "./internal/stream", run: "Resumes",
 		old: "			at, ok := from.at(name, partition)\n			if ok {", new: "			at, ok := from.at(name, partition)\n			at = max(0, at-1)\n			if ok {",
 	},
 	{
-		name: "a topic that comes later is followed from when it is noticed", file: "watch/follow.go", pkg: "./watch", run: "Follow_TopicsThatComeLater",
+		name: "a topic that comes later is followed from when it is noticed", file: "internal/stream/follow.go", pkg: "./internal/stream", run: "Follow_TopicsThatComeLater",
 		old: "		s.at[name] = map[int32]int64{}\n", new: "		_ = name\n",
 	},
 	{
-		name: "a topic that came while a follower was away is followed from now on", file: "watch/position.go", pkg: "./watch", run: "Follow_Resumes",
+		name: "a topic that came while a follower was away is followed from now on", file: "internal/stream/position.go", pkg: "./internal/stream", run: "Follow_Resumes",
 		old: "			out[name] = make(map[int32]int64)\n", new: "",
 	},
 	{
-		name: "a page elsewhere may watch", file: "watch/socket.go", pkg: "./watch", run: "Foreign",
+		name: "a page elsewhere may watch", file: "internal/stream/socket.go", pkg: "./internal/stream", run: "Foreign",
 		old: "Subprotocols: []string{protocol}}", new: "Subprotocols: []string{protocol}, InsecureSkipVerify: true}",
 	},
 	{
-		name: "partitions that come later are not watched", file: "watch/hub.go", pkg: "./watch", run: "ComesLater",
+		name: "partitions that come later are not watched", file: "internal/stream/hub.go", pkg: "./internal/stream", run: "ComesLater",
 		old: "		if _, known := t.next[partition]; !known && o.Err == nil {", new: "		if _, known := t.next[partition]; !known && o.Err == nil && t.refs == 0 {",
 	},
 }

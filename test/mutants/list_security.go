@@ -7,7 +7,7 @@ var securityMutants = []mutant{
 		old: `	mux.HandleFunc("GET /readyz", s.readyz)`, new: `	mux.HandleFunc("GET /readyz", s.readyz); mux.HandleFunc("GET /metrics", s.healthz)`,
 	},
 	{
-		name: "admin: the API serves metrics too", file: "dlq/api/server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/admin",
+		name: "admin: the API serves metrics too", file: "internal/admin/server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/admin",
 		old: `	mux.HandleFunc("GET /readyz", s.readyz)`, new: `	mux.HandleFunc("GET /readyz", s.readyz); mux.HandleFunc("GET /metrics", s.readyz)`,
 	},
 	{
@@ -39,19 +39,19 @@ var securityMutants = []mutant{
 		old: `(holder == "" || p.mu.by[holder] < p.each)`, new: "true",
 	},
 	{
-		name: "watch: a subscription is counted as nobody's", file: "watch/subscription.go", pkg: "./watch", run: "PrincipalHasHalf",
+		name: "watch: a subscription is counted as nobody's", file: "internal/stream/subscription.go", pkg: "./internal/stream", run: "PrincipalHasHalf",
 		old: `access.Holder(ctx, "")`, new: `access.Holder(context.Background(), "")`,
 	},
 	{
-		name: "dlq/api: an expensive read is counted as nobody's", file: "dlq/api/server.go", pkg: "./dlq/api", run: "PrincipalHasHalf",
+		name: "internal/admin: an expensive read is counted as nobody's", file: "internal/admin/server.go", pkg: "./internal/admin", run: "PrincipalHasHalf",
 		old: `s.heavy.Wait(ctx, access.Holder(ctx, ""))`, new: `s.heavy.Wait(ctx, "")`,
 	},
 	{
-		name: "dlq/api: an aborted request is a database that is away", file: "dlq/api/problem.go", pkg: "./dlq/api", run: "AbortedRequest",
+		name: "internal/admin: an aborted request is a database that is away", file: "internal/admin/problem.go", pkg: "./internal/admin", run: "AbortedRequest",
 		old: "case httpapi.HungUp(ctx, err):", new: "case httpapi.HungUp(ctx, nil):",
 	},
 	{
-		name: "watch: an aborted request is a broker that is away", file: "watch/http.go", pkg: "./watch", run: "AbortedRequest",
+		name: "watch: an aborted request is a broker that is away", file: "internal/stream/http.go", pkg: "./internal/stream", run: "AbortedRequest",
 		old: "if httpapi.HungUp(ctx, err) {", new: "if httpapi.HungUp(ctx, nil) {",
 	},
 	{

@@ -7,7 +7,7 @@ var serviceMutants = []mutant{
 		old: "case n != c.Relay.Shards:", new: "case n < 0:",
 	},
 	{
-		name: "/readyz of the admin API names no silent node", file: "dlq/api/server.go", pkg: "./dlq/api", run: "ReadinessNamesNodes",
+		name: "/readyz of the admin API names no silent node", file: "internal/admin/server.go", pkg: "./internal/admin", run: "ReadinessNamesNodes",
 		old: "ready.NodesDown = s.cfg.NodesDown()", new: "_ = s.cfg.NodesDown()",
 	},
 	{
@@ -130,7 +130,7 @@ var serviceMutants = []mutant{
 		old: "if minutes == maxMinutes {", new: "if minutes < 0 {",
 	},
 	{
-		name: "the audit does not say what was asked of many", file: "dlq/api/routes.go", pkg: "./cmd/outbox", run: "Admin_OrdersAndMessages",
+		name: "the audit does not say what was asked of many", file: "internal/admin/routes.go", pkg: "./cmd/outbox", run: "Admin_OrdersAndMessages",
 		old: "e.Detail = string(seen.asked)", new: "e.Detail = \"\"",
 	},
 	{

@@ -1,0 +1,129 @@
+package notifications
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/notify"
+)
+
+// Defaults of Config.
+const (
+	DefaultInterval       = 30 * time.Second
+	DefaultGroupWindow    = 5 * time.Minute
+	DefaultSamples        = 3
+	DefaultBacklog        = 10_000
+	DefaultRatePerMinute  = 100
+	DefaultResolutionRate = 0.5
+	DefaultParkedAge      = time.Hour
+	DefaultRepeat         = 4 * time.Hour
+)
+
+// Config of a Watcher. Zero means default; a limit of -1 turns its rule off.
+type Config struct {
+	// Store is required, and Owner, which names the process.
+	Store *dlq.Store
+	Owner string
+	// Targets are those of package notify, Notifiers other ones; names are metric
+	// labels and must differ.
+	Targets   map[string]notify.Target
+	Notifiers map[string]dlq.Notifier
+	// ConsoleURL is where the console is, such as https://host/console; notices link
+	// there.
+	ConsoleURL string
+	// Interval is how often the store is looked at.
+	Interval time.Duration
+	// GroupWindow is how long new letters of one error class and event type are
+	// gathered before they are told again; -1 tells of no new letters. Samples is how
+	// many of them a notice names; -1 is none.
+	GroupWindow time.Duration
+	Samples     int
+	// Backlog is how many letters may be open.
+	Backlog int
+	// RatePerMinute is how many events may die per minute, over a whole minute.
+	RatePerMinute float64
+	// ResolutionRate is the share, from 0 to 1, of letters that must be resolved: of
+	// those that died from 25 hours to one hour ago, if they are at least 20.
+	ResolutionRate float64
+	// ParkedAge is how long a letter may be parked.
+	ParkedAge time.Duration
+	// Repeat is after how long a notice that still holds is sent again; -1 is never.
+	Repeat time.Duration
+	// Delivery is how notices are delivered; its Targets are not used.
+	Delivery notify.Config
+	// Logger and Registerer may be nil.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+func or[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+func (c Config) withDefaults() Config {
+	or(&c.Interval, DefaultInterval)
+	or(&c.GroupWindow, DefaultGroupWindow)
+	or(&c.Samples, DefaultSamples)
+	or(&c.Backlog, DefaultBacklog)
+	or(&c.RatePerMinute, DefaultRatePerMinute)
+	or(&c.ResolutionRate, DefaultResolutionRate)
+	or(&c.ParkedAge, DefaultParkedAge)
+	or(&c.Repeat, DefaultRepeat)
+	or(&c.Logger, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Store == nil || c.Owner == "" {
+		bad("a store and an owner are required")
+	}
+	if c.Interval < time.Second {
+		bad("interval %s: must be at least a second", c.Interval)
+	}
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{{"group window", c.GroupWindow}, {"parked age", c.ParkedAge}, {"repeat", c.Repeat}} {
+		if d.v != -1 && d.v < time.Second {
+			bad("%s %s: must be at least a second, or -1 for off", d.name, d.v)
+		}
+	}
+	if c.Backlog < -1 || c.Samples < -1 || c.Samples > maxSamples {
+		bad("backlog %d, samples %d: must not be below -1, and samples not above %d", c.Backlog, c.Samples, maxSamples)
+	}
+	if c.RatePerMinute < 0 && c.RatePerMinute != -1 {
+		bad("rate %v per minute: must not be negative, but for -1 for off", c.RatePerMinute)
+	}
+	if c.ResolutionRate != -1 && (c.ResolutionRate < 0 || c.ResolutionRate > 1) {
+		bad("resolution rate %v: write a share from 0 to 1, such as 0.5, or -1 for off", c.ResolutionRate)
+	}
+	if c.ConsoleURL != "" {
+		if u, err := url.Parse(c.ConsoleURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			bad("console URL %q: write it as https://host/console", c.ConsoleURL)
+		}
+	}
+	for name := range c.Notifiers {
+		if _, twice := c.Targets[name]; twice {
+			bad("%s is both a target and a notifier", name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const maxSamples = 20

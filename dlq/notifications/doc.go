@@ -1,0 +1,7 @@
+// Package notifications notifies people about dead letters: new ones, and a backlog, a
+// rate, a resolution rate or an age of blocked events beyond its limit.
+//
+// A Watcher polls the store. Of several processes one is on duty; what was notified is
+// stored in the database, so that neither a restart nor a change of duty repeats it. It
+// has no part in relaying: nothing waits for it.
+package notifications

@@ -1,0 +1,68 @@
+package notifications
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+type metrics struct {
+	letters                            *prometheus.GaugeVec
+	rate, resolution, oldest, parked   prometheus.Gauge
+	onDuty, backlogLimit, rateLimit    prometheus.Gauge
+	resolutionLimit, parkedLimit, took prometheus.Gauge
+	died, errors                       prometheus.Counter
+	notices                            *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		if reg != nil {
+			reg.MustRegister(g)
+		}
+		return g
+	}
+	const duty = " NaN while another process is on duty."
+	m := &metrics{
+		letters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dlq_letters", Help: "Open dead letters by status, of all tables; none while another process is on duty.",
+		}, []string{"status"}),
+		rate:            gauge("dlq_ingestion_per_minute", "Events that became dead letters, per minute, over the last looks that cover a minute."+duty),
+		resolution:      gauge("dlq_resolution_ratio", "Share of resolved letters among those that died from 25 hours to one hour ago; NaN of fewer than 20."+duty),
+		oldest:          gauge("dlq_oldest_open_seconds", "How long the open dead letter has waited that died first."+duty),
+		parked:          gauge("dlq_oldest_parked_seconds", "How long the parked dead letter has waited that died first."+duty),
+		onDuty:          gauge("dlq_watch_on_duty", "1 while this process watches the dead letters for all."),
+		took:            gauge("dlq_watch_seconds", "How long the last look at the dead letters took."),
+		backlogLimit:    gauge("dlq_backlog_limit", "notifications.backlog; -1 for off."),
+		rateLimit:       gauge("dlq_ingestion_limit_per_minute", "notifications.rate_per_minute; -1 for off."),
+		resolutionLimit: gauge("dlq_resolution_ratio_limit", "notifications.resolution_rate; -1 for off."),
+		parkedLimit:     gauge("dlq_parked_limit_seconds", "notifications.parked_age; -1 for off."),
+		died: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dlq_ingested_total", Help: "Events that became dead letters while this process was on duty.",
+		}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dlq_watch_errors_total", Help: "Looks at the dead letters that failed; the next one looks again.",
+		}),
+		notices: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dlq_notices_total", Help: "Notices sent, by rule."}, []string{"rule"}),
+	}
+	for _, r := range []dlq.Rule{dlq.RuleNew, dlq.RuleBacklog, dlq.RuleRate, dlq.RuleResolution, dlq.RuleParked} {
+		m.notices.WithLabelValues(string(r))
+	}
+	if reg != nil {
+		reg.MustRegister(m.letters, m.died, m.errors, m.notices)
+	}
+	m.off()
+	return m
+}
+
+// off is for a process that is not on duty: what it knew grows stale.
+func (m *metrics) off() {
+	m.onDuty.Set(0)
+	m.letters.Reset()
+	for _, g := range []prometheus.Gauge{m.rate, m.resolution, m.oldest, m.parked} {
+		g.Set(math.NaN())
+	}
+}

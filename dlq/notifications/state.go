@@ -1,0 +1,168 @@
+package notifications
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// state is what the next process on duty needs, so that it tells nothing twice.
+type state struct {
+	// Mark is up to when deaths have been counted.
+	Mark time.Time `json:"mark"`
+	// Seen are those counted of the last minutes, in which more may yet turn up. If
+	// there were too many to keep, all that died up to SeenUntil count as seen.
+	Seen      []gocql.UUID        `json:"seen,omitempty"`
+	SeenUntil time.Time           `json:"seen_until,omitzero"`
+	Groups    map[string]*group   `json:"groups,omitempty"`
+	Alerts    map[dlq.Rule]*alert `json:"alerts,omitempty"`
+	died      map[gocql.UUID]time.Time
+}
+
+// group are new letters of one error class and event type.
+type group struct {
+	Class, Type string
+	Count       int
+	AtLeast     bool `json:",omitempty"`
+	Told        time.Time
+	Samples     []dlq.Sample `json:",omitempty"`
+}
+
+// alert is where a rule with a limit stands.
+type alert struct {
+	Firing bool
+	Since  time.Time
+	Told   time.Time
+	// Good counts the looks in a row at which it was well over.
+	Good int `json:",omitempty"`
+}
+
+const (
+	// keptSeen is how many ids are kept; a row of the database should stay small.
+	keptSeen = 1000
+	// maxSeen and maxGroups bound the memory.
+	maxSeen   = 100_000
+	maxGroups = 200
+	// forgetGroup is after how long a group that is quiet is forgotten.
+	forgetGroup = 24 * time.Hour
+	// goodLooks is how many looks in a row must be good before it is over.
+	goodLooks = 2
+)
+
+func newState(mark time.Time) *state {
+	return &state{Mark: mark, Groups: make(map[string]*group), Alerts: make(map[dlq.Rule]*alert), died: make(map[gocql.UUID]time.Time)}
+}
+
+func parseState(text string) (*state, error) {
+	st := newState(time.Time{})
+	if err := json.Unmarshal([]byte(text), st); err != nil {
+		return nil, err
+	}
+	for _, id := range st.Seen {
+		st.died[id] = st.Mark
+	}
+	return st, nil
+}
+
+// text is the state as it is kept.
+func (st *state) text() (string, error) {
+	ids := slices.SortedFunc(maps.Keys(st.died), func(a, b gocql.UUID) int {
+		return cmp.Or(st.died[b].Compare(st.died[a]), slices.Compare(a[:], b[:]))
+	})
+	kept := *st // this process knows more
+	kept.Seen = ids
+	if len(ids) > keptSeen {
+		kept.Seen, kept.SeenUntil = nil, st.Mark
+	}
+	b, err := json.Marshal(&kept)
+	return string(b), err
+}
+
+// isNew tells whether a letter has not been counted, and counts it.
+func (st *state) isNew(l *dlq.Letter) bool {
+	if _, ok := st.died[l.EventID]; ok || !l.FirstFailedAt.After(st.SeenUntil) {
+		return false
+	}
+	st.died[l.EventID] = l.FirstFailedAt
+	return true
+}
+
+// settle forgets letters that died before since: lists are not read that far back
+// any more.
+func (st *state) settle(since time.Time) {
+	maps.DeleteFunc(st.died, func(_ gocql.UUID, at time.Time) bool { return at.Before(since) })
+	if len(st.died) > maxSeen {
+		clear(st.died)
+		st.SeenUntil = st.Mark
+	}
+}
+
+// add counts a new letter of a group.
+func (st *state) add(l *dlq.Letter, sample *dlq.Sample, samples int) {
+	key := l.ErrorClass + "\x00" + l.EventType
+	g := st.Groups[key]
+	if g == nil {
+		if len(st.Groups) >= maxGroups {
+			key = ""
+			if g = st.Groups[key]; g == nil {
+				g = &group{Class: "others"}
+			}
+		} else {
+			g = &group{Class: l.ErrorClass, Type: l.EventType}
+		}
+		st.Groups[key] = g
+	}
+	g.Count++
+	if len(g.Samples) < samples {
+		g.Samples = append(g.Samples, *sample)
+	}
+}
+
+// due are the groups to be told of now, those with most letters first.
+func (st *state) due(now time.Time, window time.Duration) []*group {
+	var out []*group
+	for key, g := range st.Groups {
+		switch {
+		case g.Count > 0 && now.Sub(g.Told) >= window:
+			out = append(out, g)
+		case g.Count == 0 && now.Sub(g.Told) > forgetGroup:
+			delete(st.Groups, key)
+		}
+	}
+	slices.SortFunc(out, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Type, b.Type))
+	})
+	return out
+}
+
+// step is one look at a rule with a limit: bad says that the limit is passed, good
+// that it is well kept; between the two it stays as it was. It tells what is to be
+// told.
+func (a *alert) step(now time.Time, bad, good bool, repeat time.Duration) (tell, resolved bool) {
+	switch {
+	case bad:
+		a.Good = 0
+		if !a.Firing {
+			a.Firing, a.Since, a.Told = true, now, now
+			return true, false
+		}
+		if repeat > 0 && now.Sub(a.Told) >= repeat {
+			a.Told = now
+			return true, false
+		}
+	case good && a.Firing:
+		if a.Good++; a.Good >= goodLooks {
+			a.Firing, a.Good = false, 0
+			return true, true
+		}
+	default:
+		a.Good = 0
+	}
+	return false, false
+}

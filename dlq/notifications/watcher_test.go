@@ -1,0 +1,427 @@
+package notifications
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// bundle is a store with watchers on it, which tell told, by one clock.
+type bundle struct {
+	*testing.T
+	store *dlq.Store
+	now   atomic.Int64 // Unix milliseconds
+	mu    sync.Mutex
+	told  []dlq.Notice
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	b := &bundle{T: t}
+	b.now.Store(time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC).UnixMilli())
+	_, session := scyllatest.Start(t)
+	var err error
+	b.store, err = dlq.Open(session, schema.DefaultKeyspace, dlq.WithClock(b.clock), dlq.WithTimeouts(30*time.Second, time.Minute))
+	b.must(err)
+	return b
+}
+
+func (b *bundle) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bundle) clock() time.Time        { return time.UnixMilli(b.now.Load()).UTC() }
+func (b *bundle) advance(d time.Duration) { b.now.Add(d.Milliseconds()) }
+
+// watcher is a process; change may be nil.
+func (b *bundle) watcher(owner string, change func(*Config)) *Watcher {
+	b.Helper()
+	c := Config{
+		Store: b.store, Owner: owner, Now: b.clock, Registerer: prometheus.NewRegistry(), ConsoleURL: "https://ops.example/console",
+		Interval: time.Hour, // of a claim; tests look by themselves
+		Notifiers: map[string]dlq.Notifier{"test": dlq.NotifierFunc(func(_ context.Context, n dlq.Notice) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.told = append(b.told, n)
+			return nil
+		})},
+	}
+	if change != nil {
+		change(&c)
+	}
+	w, err := New(c)
+	b.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = w.dispatch.Run(ctx) // returns nil
+	}()
+	b.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+// look looks and returns what was told, once it has been delivered.
+func (b *bundle) look(w *Watcher) []dlq.Notice {
+	b.Helper()
+	before := sent(b, w)
+	b.mu.Lock()
+	b.told = nil
+	b.mu.Unlock()
+	b.must(w.Look(b.Context()))
+	want := int(sent(b, w) - before)
+	for deadline := time.Now().Add(5 * time.Minute); ; {
+		b.mu.Lock()
+		told := b.told
+		b.mu.Unlock()
+		if len(told) >= want {
+			return told
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("%d of %d notices were delivered", len(told), want)
+		}
+		time.Sleep(time.Millisecond) // polls to the deadline
+	}
+}
+
+// sent is how many notices a watcher has queued.
+func sent(b *bundle, w *Watcher) (n float64) {
+	return b.metric(w, "dlq_notices_total")
+}
+
+// metric is the sum of a metric over its labels.
+func (b *bundle) metric(w *Watcher, name string) (sum float64) {
+	b.Helper()
+	families, err := w.conf.Registerer.(*prometheus.Registry).Gather()
+	b.must(err)
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// bury stores n letters that die now, or a while ago.
+func (b *bundle) bury(n int, change func(i int, l *dlq.Letter)) (ids []gocql.UUID) {
+	b.Helper()
+	for i := range n {
+		l := &dlq.Letter{
+			Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: fmt.Sprint("a", i), AggregateType: "order", EventType: "OrderCreated",
+			Sequence: int64(i + 1), ErrorClass: "record_too_large", ErrorText: "payload: canary", Payload: []byte("canary"), Status: dlq.Manual, FirstFailedAt: b.clock(),
+		}
+		if change != nil {
+			change(i, l)
+		}
+		_, err := b.store.Bury(b.Context(), l)
+		b.must(err)
+		ids = append(ids, l.EventID)
+	}
+	return ids
+}
+
+func titles(told []dlq.Notice) (out []string) {
+	for _, n := range told {
+		t := n.Title
+		if n.Resolved {
+			t = "over: " + t
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+func (b *bundle) want(told []dlq.Notice, want ...string) {
+	b.Helper()
+	got := titles(told)
+	ok := len(got) == len(want)
+	for i := range want {
+		ok = ok && strings.Contains(got[i], want[i])
+	}
+	if !ok {
+		b.Fatalf("told %q, want %q", got, want)
+	}
+}
+
+func TestWatcher_NewLettersAreGroupedAndNotRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	off := func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.ParkedAge = -1, -1, -1, -1 }
+	w := b.watcher("one", off)
+	b.bury(3, nil) // before anybody watched: no news
+	b.advance(time.Hour)
+	b.want(b.look(w))
+
+	ids := b.bury(5, nil)
+	b.bury(1, func(_ int, l *dlq.Letter) { l.EventType = "OrderCancelled" })
+	b.bury(2, func(_ int, l *dlq.Letter) { l.Status, l.ErrorClass = dlq.Parked, "behind" })
+	b.advance(30 * time.Second)
+	told := b.look(w)
+	b.want(told, "5 new dead letters, OrderCreated: record_too_large", "1 new dead letter, OrderCancelled: record_too_large")
+	n := told[0]
+	if n.Rule != dlq.RuleNew || n.Count != 5 || len(n.Samples) != DefaultSamples || n.URL != "https://ops.example/console/letters" ||
+		!strings.HasPrefix(n.Samples[0].URL, n.URL+"/") {
+		t.Errorf("notice %+v", n)
+	}
+	if s := fmt.Sprintf("%+v", told); strings.Contains(s, "canary") {
+		t.Errorf("the event's payload is told: %s", s)
+	}
+	if !strings.Contains(n.Text, n.Samples[0].EventID.String()) {
+		t.Errorf("text %q", n.Text)
+	}
+	// What died shortly before and was stored late counts too; nothing counts twice.
+	b.bury(2, func(_ int, l *dlq.Letter) { l.FirstFailedAt = b.clock().Add(-time.Minute) })
+	b.advance(30 * time.Second)
+	b.want(b.look(w)) // within the window
+	b.advance(DefaultGroupWindow)
+	b.want(b.look(w), "2 new dead letters, OrderCreated")
+	b.advance(DefaultGroupWindow)
+	b.want(b.look(w))
+
+	// A second process is told nothing, and goes on when the first is gone.
+	b.bury(4, nil)
+	two := b.watcher("two", off)
+	b.want(b.look(two))
+	w.leave(t.Context())
+	b.want(b.look(two), "4 new dead letters, OrderCreated")
+	b.want(b.look(w))
+	if got := b.metric(w, "dlq_watch_on_duty") + b.metric(two, "dlq_watch_on_duty"); got != 1 {
+		t.Errorf("%v watchers are on duty", got)
+	}
+	// Nor does a restart tell anything again.
+	two.leave(t.Context())
+	three := b.watcher("three", off)
+	b.want(b.look(three))
+	_ = ids
+}
+
+func TestWatcher_ManyGroupsAreAFewNotices(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.RatePerMinute = -1 })
+	b.want(b.look(w))
+	b.bury(25, func(i int, l *dlq.Letter) { l.EventType = fmt.Sprint("Type", i) })
+	b.advance(time.Second)
+	told := b.look(w)
+	if len(told) != maxNotices+1 || !strings.Contains(told[maxNotices].Title, "15 new dead letters, others in 15 more groups") {
+		t.Errorf("told %q", titles(told))
+	}
+}
+
+func TestWatcher_BacklogWithHysteresis(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.Backlog, c.GroupWindow, c.RatePerMinute = 10, -1, -1 })
+	ids := b.bury(10, nil)
+	b.want(b.look(w))
+	more := b.bury(1, nil)
+	b.want(b.look(w), "11 dead letters are open, more than 10")
+	b.advance(time.Minute)
+	b.want(b.look(w)) // told already
+	settle := func(ids []gocql.UUID) {
+		for _, id := range ids {
+			b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "eve"}))
+		}
+	}
+	settle(more)
+	b.want(b.look(w)) // 10: no longer over the limit, not yet well below
+	more = b.bury(1, nil)
+	b.want(b.look(w)) // and over it again: still the same
+	b.advance(DefaultRepeat)
+	told := b.look(w)
+	b.want(told, "11 dead letters are open")
+	if !told[0].Critical || told[0].Value != 11 || told[0].Limit != 10 {
+		t.Errorf("notice %+v", told[0])
+	}
+	key := told[0].Key
+	settle(append(more, ids[:2]...))
+	b.want(b.look(w)) // 8: once is not enough
+	// The process on duty changes; where the rule stands does not.
+	w.leave(t.Context())
+	w = b.watcher("two", func(c *Config) { c.Backlog, c.GroupWindow, c.RatePerMinute = 10, -1, -1 })
+	told = b.look(w)
+	b.want(told, "over: 8 dead letters are open, the limit is 10")
+	if told[0].Key != key {
+		t.Errorf("key %s, want %s", told[0].Key, key)
+	}
+	b.want(b.look(w))
+	if got := b.metric(w, "dlq_letters"); got != 8 {
+		t.Errorf("dlq_letters = %v, want 8", got)
+	}
+}
+
+func TestWatcher_Rate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.RatePerMinute, c.GroupWindow = 10, -1 })
+	b.want(b.look(w))
+	b.bury(6, nil)
+	b.advance(30 * time.Second)
+	b.want(b.look(w)) // six in half a minute are no more than ten in a whole one
+	b.bury(6, nil)
+	b.advance(30 * time.Second)
+	b.want(b.look(w), "12 events a minute become dead letters, more than 10")
+	b.advance(30 * time.Second)
+	b.want(b.look(w))
+	b.advance(30 * time.Second)
+	b.want(b.look(w), "over: 0 events a minute become dead letters, the limit is 10")
+}
+
+func TestWatcher_ResolutionRate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
+	ids := b.bury(20, nil)
+	b.want(b.look(w)) // too young to be resolved
+	b.advance(3 * time.Hour)
+	for _, id := range ids[:9] {
+		b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "eve"}))
+	}
+	b.want(b.look(w), "only 45 % of a day's dead letters are resolved, less than 50 %")
+	for _, id := range ids[9:11] {
+		b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "eve"}))
+	}
+	b.want(b.look(w))
+	b.want(b.look(w), "over: 55 % of a day's dead letters are resolved")
+}
+
+// That too few died to tell is not said as if they were resolved.
+func TestWatcher_ResolutionRateOfFew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
+	b.bury(20, nil)
+	b.want(b.look(w)) // too young to be resolved
+	b.advance(3 * time.Hour)
+	b.want(b.look(w), "only 0 % of a day's dead letters are resolved, less than 50 %")
+	b.bury(3, nil)
+	b.advance(25 * time.Hour)
+	b.want(b.look(w))
+	told := b.look(w)
+	b.want(told, "over: fewer than 20 events of a day became dead letters")
+	if told[0].Value != 0 || !strings.Contains(told[0].Text, "0 of 3 that died") {
+		t.Errorf("notice %+v", told[0])
+	}
+}
+
+// What stands in events is one word of the commands that notices name.
+func TestWatcher_CommandsAreSafeToPaste(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.RatePerMinute, c.ResolutionRate = -1, -1 })
+	b.want(b.look(w))
+	b.bury(1, func(_ int, l *dlq.Letter) {
+		l.EventType, l.AggregateID, l.Status, l.ErrorClass = "It's; reboot", "$(reboot)", dlq.Parked, "refused"
+	})
+	b.bury(1, func(_ int, l *dlq.Letter) { l.EventType = "It's; reboot" })
+	b.advance(DefaultParkedAge + time.Minute)
+	text := ""
+	for _, n := range b.look(w) {
+		text += n.Text + "\n"
+	}
+	for _, want := range []string{`--event-type 'It'\''s; reboot'`, `--aggregate '$(reboot)'`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("notices say %q, want %q in them", text, want)
+		}
+	}
+}
+
+func TestWatcher_ParkedForTooLong(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
+	ids := b.bury(2, func(i int, l *dlq.Letter) {
+		l.AggregateID, l.Sequence = "order-1", int64(i+1)
+		if i == 1 {
+			l.Status, l.ErrorClass = dlq.Parked, "behind"
+		}
+	})
+	b.want(b.look(w))
+	b.advance(DefaultParkedAge + time.Minute)
+	told := b.look(w)
+	b.want(told, "parked behind a dead letter for 1h1m0s")
+	if !strings.Contains(told[0].Text, "--aggregate order-1") || len(told[0].Samples) != 1 || told[0].Samples[0].EventID != ids[1] {
+		t.Errorf("notice %+v", told[0])
+	}
+	for _, id := range ids {
+		b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "eve"}))
+	}
+	b.want(b.look(w))
+	b.want(b.look(w), "over: no event is parked")
+}
+
+// A notifier that blocks, panics or fails costs neither the others nor the looks.
+func TestWatcher_NotifiersAreIsolated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release := make(chan struct{})
+	w := b.watcher("one", func(c *Config) {
+		c.Notifiers["blocks"] = dlq.NotifierFunc(func(context.Context, dlq.Notice) error { <-release; return nil })
+		c.Notifiers["panics"] = dlq.NotifierFunc(func(context.Context, dlq.Notice) error { panic("boo") })
+		c.Backlog, c.RatePerMinute, c.Delivery.DrainTimeout = 1, -1, time.Millisecond
+	})
+	b.Cleanup(func() { close(release) })
+	b.want(b.look(w))
+	for i := range 3 {
+		b.bury(1, nil)
+		b.advance(DefaultGroupWindow)
+		if told := b.look(w); len(told) == 0 {
+			t.Fatalf("look %d told nothing", i)
+		}
+	}
+}
+
+func TestWatcher_RunStops(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	for deadline := time.Now().Add(5 * time.Minute); b.metric(w, "dlq_watch_on_duty") == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("Run() does not look")
+		}
+		time.Sleep(time.Millisecond) // polls to the deadline
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run() = %v", err)
+	}
+	two := b.watcher("two", nil)
+	b.look(two)
+	if b.metric(two, "dlq_watch_on_duty") != 1 {
+		t.Error("the duty was not left")
+	}
+}
+
+func TestConfig_Validate(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]func(*Config){
+		"interval": func(c *Config) { c.Interval = 1 }, "group window": func(c *Config) { c.GroupWindow = -2 }, "parked age": func(c *Config) { c.ParkedAge = 1 },
+		"backlog": func(c *Config) { c.Backlog = -2 }, "rate": func(c *Config) { c.RatePerMinute = -3 }, "resolution": func(c *Config) { c.ResolutionRate = 50 },
+		"console": func(c *Config) { c.ConsoleURL = "ops" }, "store": func(c *Config) { c.Store = nil },
+	} {
+		c := Config{Store: &dlq.Store{}, Owner: "x"}
+		f(&c)
+		if _, err := New(c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// TestAccess_EachRoleByEachOperation walks all operations that there are: one that
+// is added has to say here who may use it.
+func TestAccess_EachRoleByEachOperation(t *testing.T) {
+	t.Parallel()
+	needs := map[string]access.Role{
+		"GET /v1/me": access.Viewer, "GET /v1/dlq/letters": access.Viewer, "GET /v1/dlq/letters/{event_id}": access.Viewer,
+		"GET /v1/dlq/stats": access.Viewer, "GET /v1/dlq/groups": access.Viewer, "GET /v1/dlq/audit": access.Viewer,
+		"GET /v1/dlq/jobs": access.Viewer, "GET /v1/dlq/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer,
+		"GET /v1/dlq/archives": access.Viewer, "GET /v1/dlq/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "POST /v1/dlq/preview": access.Viewer,
+		"GET /v1/reactions": access.Viewer, "POST /v1/reactions/repeat": access.Operator, "GET /v1/deliveries": access.Viewer, "GET /v1/deliveries/{id}": access.Viewer, "POST /v1/deliveries/{id}/repeat": access.Operator,
+		"POST /v1/dlq/letters/{event_id}/replay": access.Operator, "POST /v1/dlq/letters/{event_id}/release": access.Operator,
+		"POST /v1/dlq/letters/{event_id}/park": access.Operator, "POST /v1/dlq/letters/{event_id}/resolve": access.Operator,
+		"POST /v1/dlq/letters/{event_id}/discard": access.Admin, "POST /v1/dlq/letters/{event_id}/edit": access.Admin,
+		"POST /v1/dlq/jobs": access.Operator, "POST /v1/dlq/jobs/{id}/pause": access.Operator,
+		"POST /v1/dlq/jobs/{id}/resume": access.Operator, "POST /v1/dlq/jobs/{id}/cancel": access.Admin,
+	}
+	b := setup(t, nil)
+	seen := 0
+	for path, item := range b.api.OpenAPI().Paths {
+		for method, op := range map[string]any{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
+			if fmt.Sprint(op) == "<nil>" {
+				continue
+			}
+			name := method + " " + path
+			need, known := needs[name]
+			if !known {
+				t.Errorf("%s: this test does not know who may use it", name)
+				continue
+			}
+			seen++
+			url := strings.NewReplacer("{event_id}", "01a2005c-395d-72e3-8401-994110828553", "{id}", "01a2005c-395d-11e3-8401-994110828553").Replace(path)
+			body := ""
+			if method == "POST" {
+				body = `{}`
+			}
+			for _, role := range append(access.Roles, "") {
+				if strings.HasSuffix(path, "/live") && role.May(need) {
+					continue // it does not end; TestLive looks at it
+				}
+				a := b.ask(t, role, method, url, body)
+				switch {
+				case role == "" && a.code != http.StatusUnauthorized:
+					t.Errorf("%s by nobody = %d, want 401", name, a.code)
+				case role != "" && !role.May(need) && a.code != http.StatusForbidden:
+					t.Errorf("%s by %s = %d, want 403", name, role, a.code)
+				case role.May(need) && (a.code == http.StatusForbidden || a.code == http.StatusUnauthorized || a.code >= 500):
+					t.Errorf("%s by %s = %d: %s", name, role, a.code, a.body)
+				}
+				if a.header.Get("Content-Security-Policy") == "" || a.header.Get(access.RequestIDHeader) == "" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+					t.Errorf("%s by %q: headers missing: %v", name, role, a.header)
+				}
+			}
+		}
+	}
+	if seen != len(needs) {
+		t.Errorf("saw %d operations of %d", seen, len(needs))
+	}
+	// A job that discards is a discard; and what takes letters out of the database,
+	// or brings them back, is for administrators too.
+	for _, action := range dlq.JobActions {
+		need := access.Admin
+		switch action {
+		case dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve:
+			need = access.Operator
+		}
+		for _, role := range access.Roles {
+			a := b.ask(t, role, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"action":%q,"filter":{},"dry_run":true}`, action))
+			if forbidden := a.code == http.StatusForbidden; forbidden == role.May(need) {
+				t.Errorf("a job to %s by %s = %d: %s", action, role, a.code, a.body)
+			}
+		}
+		// Nor does a job go on that somebody else has paused; to stop one is an operator's.
+		job, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: action}, dlq.Actor{Name: "mara"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, role := range access.Roles {
+			path := "/v1/dlq/jobs/" + job.ID.String()
+			if a := b.ask(t, role, "POST", path+"/pause", `{}`); (a.code == http.StatusOK) != role.May(access.Operator) {
+				t.Errorf("pausing a job to %s by %s = %d: %s", action, role, a.code, a.body)
+			}
+			a := b.ask(t, role, "POST", path+"/resume", `{}`)
+			if forbidden := a.code == http.StatusForbidden; forbidden == role.May(need) || !forbidden && a.code != http.StatusOK {
+				t.Errorf("resuming a job to %s by %s = %d: %s", action, role, a.code, a.body)
+			}
+		}
+	}
+	for _, open := range []string{"/healthz", "/readyz", "/openapi.json"} {
+		if a := b.ask(t, "", "GET", open, ""); a.code != http.StatusOK {
+			t.Errorf("%s by nobody = %d: %s", open, a.code, a.body)
+		}
+	}
+}

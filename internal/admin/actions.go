@@ -1,0 +1,113 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// actionKind is a change of one letter. Who may make it is decided by whether it
+// can be taken back: what is discarded is never published.
+type actionKind struct {
+	action  dlq.Action
+	role    access.Role
+	summary string
+	do      func(*dlq.Store, context.Context, gocql.UUID, dlq.Actor) error
+}
+
+var actions = []actionKind{
+	{dlq.ActionReplay, access.Operator, "Publish it next, in the order of its aggregate", (*dlq.Store).Replay},
+	{dlq.ActionRelease, access.Operator, "Let later events of its aggregate pass it", (*dlq.Store).Release},
+	{dlq.ActionPark, access.Operator, "Put it aside until somebody says otherwise", (*dlq.Store).Park},
+	{dlq.ActionResolve, access.Operator, "Close it: it was settled elsewhere", (*dlq.Store).ResolveByHand},
+	{dlq.ActionDiscard, access.Admin, "Close it, never to be published", (*dlq.Store).Discard},
+}
+
+type actionInput struct {
+	EventID string `path:"event_id" format:"uuid"`
+	IfMatch string `header:"If-Match" maxLength:"50" doc:"The ETag of the letter as you have seen it; otherwise nothing is changed (412)"`
+	Body    struct {
+		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Why; kept in the letter's history and in the audit"`
+		DryRun bool   `json:"dry_run,omitempty" doc:"Only say what it would do"`
+	}
+}
+
+type actionOutput struct {
+	ETag string `header:"ETag" doc:"The letter's version"`
+	Body struct {
+		Action  dlq.Action   `json:"action"`
+		DryRun  bool         `json:"dry_run"`
+		Preview *dlq.Preview `json:"preview,omitempty" doc:"What it would do, of a dry run"`
+		Letter  Summary      `json:"letter" doc:"The letter as it is now"`
+	}
+}
+
+func (s *Server) registerActions() {
+	for _, a := range actions {
+		huma.Register(s.api, s.describe(a.role, huma.Operation{
+			OperationID: string(a.action) + "-letter", Method: http.MethodPost, Path: "/v1/dlq/letters/{event_id}/" + string(a.action), Summary: a.summary,
+		}, 404, 409, 412), func(ctx context.Context, in *actionInput) (*actionOutput, error) { return s.act(ctx, &a, in) })
+	}
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "preview", Method: http.MethodPost, Path: "/v1/dlq/preview", Summary: "Say what an action would do to letters, without doing it",
+	}, 404, 409), s.preview)
+}
+
+func (s *Server) act(ctx context.Context, a *actionKind, in *actionInput) (*actionOutput, error) {
+	id, err := eventID(ctx, "path.event_id", in.EventID)
+	if err != nil {
+		return nil, err
+	}
+	version, err := ifMatch(ctx, in.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	out := new(actionOutput)
+	out.Body.Action, out.Body.DryRun = a.action, in.Body.DryRun
+	if in.Body.DryRun {
+		l, err := s.letters.Read(ctx, id)
+		if err == nil && version != 0 && version != l.Version {
+			err = &dlq.VersionError{EventID: id, Want: version, Have: l.Version}
+		}
+		if err == nil {
+			err = s.letters.Check(a.action, &l)
+		}
+		if err != nil {
+			return nil, s.toProblem(ctx, err, false)
+		}
+		p, _, err := s.letters.Preview(ctx, a.action, []dlq.Letter{l})
+		if err != nil {
+			return nil, s.toProblem(ctx, err, false)
+		}
+		out.Body.Preview = &p
+		return s.with(ctx, out, &l, false)
+	}
+	err = s.audit.change(ctx, entry{Action: string(a.action), Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+		by.Version = version
+		return "", a.do(s.letters, ctx, id, by)
+	})
+	if err != nil {
+		return nil, s.toProblem(ctx, err, true)
+	}
+	s.live.changed(id)
+	l, err := s.letters.Read(ctx, id)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, true)
+	}
+	return s.with(ctx, out, &l, true)
+}
+
+// with adds the letter to an answer; changed says that the request has changed it.
+func (s *Server) with(ctx context.Context, out *actionOutput, l *dlq.Letter, changed bool) (*actionOutput, error) {
+	some, err := s.summaries(ctx, []dlq.Letter{*l})
+	if err != nil {
+		return nil, s.toProblem(ctx, err, changed)
+	}
+	out.ETag, out.Body.Letter = etag(l.Version), some[0]
+	return out, nil
+}

@@ -1,0 +1,301 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// auditBody is the answer of the audit.
+type auditBody struct {
+	Lines []auditLine `json:"lines"`
+	Next  string      `json:"next"`
+}
+
+func (b *bundle) auditLines(t *testing.T, query string) []auditLine {
+	t.Helper()
+	var a auditBody
+	b.ask(t, access.Viewer, "GET", "/v1/dlq/audit?"+query, "").into(t, http.StatusOK, &a)
+	return a.Lines
+}
+
+func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
+	t.Parallel()
+	for action, want := range map[dlq.Action]dlq.Status{
+		dlq.ActionReplay: dlq.Pending, dlq.ActionRelease: dlq.Manual, dlq.ActionPark: dlq.Manual, dlq.ActionResolve: dlq.Resolved, dlq.ActionDiscard: dlq.Resolved,
+	} {
+		t.Run(string(action), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, func(c *Config) { c.Proxies = behind(t) })
+			l := testLetter("a", 1)
+			if action == dlq.ActionPark {
+				l.Status, l.Strategy = dlq.Pending, dlq.StrategyImmediate
+			}
+			b.bury(t, l, time.Time{})
+			path := "/v1/dlq/letters/" + l.EventID.String() + "/" + string(action)
+
+			var dry struct {
+				DryRun  bool         `json:"dry_run"`
+				Preview *dlq.Preview `json:"preview"`
+				Letter  Summary      `json:"letter"`
+			}
+			b.ask(t, access.Admin, "POST", path, `{"dry_run":true,"reason":"to see"}`).into(t, http.StatusOK, &dry)
+			if !dry.DryRun || dry.Preview == nil || dry.Preview.Letters != 1 || dry.Letter.Version != 1 {
+				t.Errorf("dry run: %+v", dry)
+			}
+			if lines := b.auditLines(t, ""); len(lines) != 0 {
+				t.Errorf("a dry run is in the audit: %+v", lines)
+			}
+
+			var got struct {
+				Letter Summary `json:"letter"`
+			}
+			a := b.ask(t, access.Admin, "POST", path, `{"reason":"mended"}`, "If-Match", `"1"`, access.RequestIDHeader, "r-1", "X-Forwarded-For", "203.0.113.5").into(t, http.StatusOK, &got)
+			if got.Letter.Status != want || got.Letter.Version != 2 || a.header.Get("ETag") != `"2"` || got.Letter.Released != (action == dlq.ActionRelease) {
+				t.Errorf("after %s: %s", action, a.body)
+			}
+			h, err := b.store.History(t.Context(), l.EventID)
+			if err != nil || len(h) != 2 || h[1].By != "a-admin" || h[1].Why != "mended" {
+				t.Errorf("history %+v, %v", h, err)
+			}
+			lines := b.auditLines(t, "")
+			if len(lines) != 1 {
+				t.Fatalf("audit: %+v", lines)
+			}
+			if x := lines[0]; x.Actor != "a-admin" || x.Role != access.Admin || x.Action != string(action) || x.Target != l.EventID.String() || x.Reason != "mended" ||
+				x.RequestID != "r-1" || x.State != auditDone || x.Finished == nil || x.Remote != "203.0.113.5" || time.Since(x.At) > time.Minute {
+				t.Errorf("audit: %+v", x)
+			}
+		})
+	}
+}
+
+// behind is what stands before the API: this machine.
+func behind(t *testing.T) access.Proxies {
+	t.Helper()
+	p, err := access.NewProxies([]string{"127.0.0.1"}, access.XForwardedFor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestAct_Refused(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	l := b.bury(t, testLetter("a", 1), time.Time{})
+	parked := testLetter("a", 2)
+	parked.Status = dlq.Parked
+	b.bury(t, parked, time.Time{})
+	claimed := testLetter("b", 1)
+	claimed.Status = dlq.Pending
+	b.bury(t, claimed, time.Time{})
+	if _, err := b.store.Claim(t.Context(), claimed.EventID, "relay-1", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	path := func(l *dlq.Letter, action string) string {
+		return "/v1/dlq/letters/" + l.EventID.String() + "/" + action
+	}
+
+	p := b.ask(t, access.Admin, "POST", path(parked, "replay"), `{}`).problemIn(t, http.StatusConflict)
+	if p.LetterStatus != dlq.Parked || !strings.Contains(p.Hint, "act on the first") || p.Type != problemRefused || p.RequestID == "" {
+		t.Errorf("a parked letter: %+v", p)
+	}
+	p = b.ask(t, access.Admin, "POST", path(claimed, "discard"), `{}`).problemIn(t, http.StatusConflict)
+	if p.LetterStatus != dlq.Processing || p.ClaimedUntil == nil || p.Hint == "" {
+		t.Errorf("a claimed letter: %+v", p)
+	}
+	a := b.ask(t, access.Admin, "POST", path(l, "discard"), `{}`, "If-Match", `"7"`)
+	if a.problemIn(t, http.StatusPreconditionFailed); a.header.Get("ETag") != `"1"` {
+		t.Errorf("412 with ETag %q, want the letter's", a.header.Get("ETag"))
+	}
+	b.ask(t, access.Admin, "POST", path(l, "discard"), `{"dry_run":true}`, "If-Match", `"7"`).problemIn(t, http.StatusPreconditionFailed)
+	b.ask(t, access.Admin, "POST", path(testLetter("x", 1), "discard"), `{}`).problemIn(t, http.StatusNotFound)
+	for _, odd := range []string{"7", `W/"1"`, `"x"`, `""`, `"0"`} {
+		if p := b.ask(t, access.Admin, "POST", path(l, "discard"), `{}`, "If-Match", odd).problemIn(t, http.StatusUnprocessableEntity); p.Errors[0].Location != "header.If-Match" {
+			t.Errorf("If-Match %s: %+v", odd, p)
+		}
+	}
+	if l := b.mustRead(t, l); l.Status != dlq.Manual || l.Version != 1 {
+		t.Errorf("a refused change changed the letter: %+v", l)
+	}
+	states := make(map[string]int)
+	for _, x := range b.auditLines(t, "") {
+		states[x.State]++
+		if x.Outcome == "" {
+			t.Errorf("the audit does not say why: %+v", x)
+		}
+	}
+	if states[auditRefused] != 4 || len(states) != 1 {
+		t.Errorf("audit by state: %v, want 4 refused", states)
+	}
+}
+
+func (b *bundle) mustRead(t *testing.T, l *dlq.Letter) dlq.Letter {
+	t.Helper()
+	got, err := b.store.Read(t.Context(), l.EventID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// Of many who saw the same version one changes the letter.
+func TestAct_OneOfManyAtTheSameVersion(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	l := b.bury(t, testLetter("a", 1), time.Time{})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	codes := make(map[int]int)
+	for i := range 8 {
+		wg.Go(func() {
+			action := []string{"replay", "release"}[i%2]
+			a := b.ask(t, access.Operator, "POST", "/v1/dlq/letters/"+l.EventID.String()+"/"+action, fmt.Sprintf(`{"reason":"%d"}`, i), "If-Match", `"1"`)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[a.code]++
+		})
+	}
+	wg.Wait()
+	if codes[http.StatusOK] != 1 || codes[http.StatusPreconditionFailed] != 7 {
+		t.Errorf("answers by status: %v, want one 200 and seven 412", codes)
+	}
+	if l := b.mustRead(t, l); l.Version != 2 {
+		t.Errorf("version %d, want 2", l.Version)
+	}
+}
+
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	first := b.bury(t, testLetter("a", 1), time.Time{})
+	for i := range 3 {
+		f := testLetter("a", int64(i+2))
+		f.Status, f.ErrorClass = dlq.Parked, "behind"
+		b.bury(t, f, time.Time{})
+	}
+	b.bury(t, testLetter("b", 1), time.Time{})
+	var p previewBody
+	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{},"rate":4}`).into(t, http.StatusOK, &p)
+	if p.Letters != 2 || p.Aggregates != 2 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 || p.ByClass["record_too_large"] != 2 || p.LookedAt != 5 || p.Truncated || p.Estimated != 0.5 {
+		t.Errorf("preview of a filter: %+v", p)
+	}
+	p = previewBody{}
+	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", fmt.Sprintf(`{"action":"discard","ids":["%[1]s","%[1]s","01a2005c-395d-72e3-8401-994110828553"]}`, first.EventID)).into(t, http.StatusOK, &p)
+	if p.Letters != 1 || p.Missing != 1 || p.Followers != 3 || p.LookedAt != 1 {
+		t.Errorf("preview of ids: %+v", p)
+	}
+	p = previewBody{}
+	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["manual"]},"limit":1}`).into(t, http.StatusOK, &p)
+	if p.Letters != 1 || p.Truncated {
+		t.Errorf("preview with a limit: %+v", p)
+	}
+}
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	l := b.bury(t, testLetter("a", 1), time.Time{})
+	var dry struct {
+		DryRun  bool         `json:"dry_run"`
+		Preview *previewBody `json:"preview"`
+		ID      string       `json:"id"`
+	}
+	b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"dry_run":true}`).into(t, http.StatusOK, &dry)
+	if !dry.DryRun || dry.Preview == nil || dry.Preview.Letters != 1 || dry.ID != "" {
+		t.Errorf("dry run: %+v", dry)
+	}
+	if jobs, err := b.store.OpenJobs(t.Context()); err != nil || len(jobs) != 0 {
+		t.Errorf("a dry run made a job: %v, %v", jobs, err)
+	}
+	var made JobBody
+	var ids []string
+	for i := range 3 {
+		a := b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"action":"replay","ids":["%s"],"rate":5,"canary":true,"reason":"job %d"}`, l.EventID, i)).into(t, http.StatusAccepted, &made)
+		if a.header.Get("Location") != "/v1/dlq/jobs/"+made.ID || made.State != dlq.JobQueued || made.Actor != "a-operator" || made.Rate != 5 || !made.Canary || made.IDs != 1 {
+			t.Errorf("made: %s", a.body)
+		}
+		ids = append(ids, made.ID)
+	}
+	var page struct {
+		Jobs []JobBody `json:"jobs"`
+		Next string    `json:"next"`
+	}
+	var listed []string
+	for cursor := ""; ; cursor = page.Next {
+		page.Next = ""
+		b.ask(t, access.Viewer, "GET", "/v1/dlq/jobs?limit=2&cursor="+cursor, "").into(t, http.StatusOK, &page)
+		for _, j := range page.Jobs {
+			listed = append(listed, j.ID)
+		}
+		if page.Next == "" {
+			break
+		}
+	}
+	if fmt.Sprint(listed) != fmt.Sprint([]string{ids[2], ids[1], ids[0]}) {
+		t.Errorf("listed %v of %v", listed, ids)
+	}
+	job := "/v1/dlq/jobs/" + ids[0]
+	for _, step := range []struct {
+		what  string
+		role  access.Role
+		code  int
+		state dlq.JobState
+	}{
+		{"pause", access.Operator, 200, dlq.JobPaused},
+		{"resume", access.Operator, 200, dlq.JobQueued},
+		{"cancel", access.Operator, 403, dlq.JobQueued},
+		{"cancel", access.Admin, 200, dlq.JobCancelled},
+		{"pause", access.Operator, 409, dlq.JobCancelled},
+	} {
+		a := b.ask(t, step.role, "POST", job+"/"+step.what, `{"reason":"why"}`)
+		var j JobBody
+		b.ask(t, access.Viewer, "GET", job, "").into(t, http.StatusOK, &j)
+		if a.code != step.code || j.State != step.state {
+			t.Errorf("%s by %s = %d and %s, want %d and %s", step.what, step.role, a.code, j.State, step.code, step.state)
+		}
+	}
+	b.ask(t, access.Viewer, "GET", "/v1/dlq/jobs/01a2005c-395d-11e3-8401-994110828553", "").problemIn(t, http.StatusNotFound)
+	got := make(map[string]int)
+	for _, x := range b.auditLines(t, "") {
+		got[x.Action+" "+x.State]++
+		if x.Target == "" {
+			t.Errorf("no job in the audit: %+v", x)
+		}
+	}
+	if fmt.Sprint(got) != "map[cancel-job done:1 create-job done:3 pause-job done:1 pause-job refused:1 resume-job done:1]" {
+		t.Errorf("audit: %v", got)
+	}
+}
+
+// A change that was made, and what it made could not be read, is not told as one to
+// ask for again.
+func TestChange_MadeAndNotReadBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	l := b.bury(t, testLetter("a", 1), time.Time{})
+	job, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.fault("dead_letter_holds", engine.OpRead, 0)
+	b.fault("dead_letter_jobs", engine.OpRead, 1)
+	for _, path := range []string{"letters/" + l.EventID.String() + "/replay", "jobs/" + job.ID.String() + "/pause"} {
+		if p := b.ask(t, access.Operator, "POST", "/v1/dlq/"+path, `{"reason":"why"}`).problemIn(t, http.StatusServiceUnavailable); !p.OutcomeUnknown {
+			t.Errorf("%s: %+v, want it to say that the change may have been made", path, p)
+		}
+	}
+	for _, x := range b.auditLines(t, "") {
+		if x.State != auditDone {
+			t.Errorf("audit: %+v, want it done", x)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+type archivesInput struct {
+	Limit  int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	Since  time.Time `query:"since" doc:"Objects of this day (UTC) or later"`
+	Cursor string    `query:"cursor" maxLength:"1000" doc:"next of the answer before"`
+}
+
+// ArchiveObject is an object of the archive. It is exported for huma alone.
+type ArchiveObject struct {
+	Object    string             `json:"object" doc:"Its name, which a restore takes"`
+	Letters   int                `json:"letters"`
+	Bytes     int64              `json:"bytes" doc:"Its size, compressed"`
+	SHA256    string             `json:"sha256"`
+	From      time.Time          `json:"from" doc:"When the first of its letters died first"`
+	To        time.Time          `json:"to" doc:"When the last of its letters died first"`
+	ByStatus  map[dlq.Status]int `json:"by_status" doc:"What the letters were before"`
+	CreatedAt time.Time          `json:"created_at"`
+	By        string             `json:"by"`
+	Expires   *time.Time         `json:"expires_at,omitempty" doc:"When it is removed"`
+}
+
+type archivesOutput struct {
+	Body struct {
+		Configured bool            `json:"configured" doc:"This server has an archive; without one there are no objects"`
+		Objects    []ArchiveObject `json:"objects" doc:"The oldest first"`
+		Next       string          `json:"next,omitempty"`
+	}
+}
+
+func (s *Server) registerArchives() {
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "list-archives", Method: http.MethodGet, Path: "/v1/dlq/archives",
+		Summary: "List the objects of the archive", Description: "A job with the action restore brings their letters back; one with the action archive sweeps now.",
+	}), s.archives)
+}
+
+func (s *Server) archives(ctx context.Context, in *archivesInput) (*archivesOutput, error) {
+	out := new(archivesOutput)
+	out.Body.Objects = []ArchiveObject{}
+	if s.cfg.Archive == nil {
+		return out, nil
+	}
+	out.Body.Configured = true
+	var after string
+	if in.Cursor != "" {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &after); err != nil {
+			return nil, err
+		}
+	}
+	err := s.heavily(ctx, func() error {
+		return s.cfg.Archive.Archive().ListAfter(ctx, after, in.Since, func(m archive.Manifest) error {
+			if n := len(out.Body.Objects); n == in.Limit {
+				out.Body.Next = cursorOf(out.Body.Objects[n-1].Object)
+				return dlq.ErrStop
+			}
+			out.Body.Objects = append(out.Body.Objects, s.objectOf(&m))
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, s.ofArchive(ctx, err)
+	}
+	return out, nil
+}
+
+func (s *Server) objectOf(m *archive.Manifest) ArchiveObject {
+	return ArchiveObject{
+		Object: m.Object, Letters: m.Letters, Bytes: m.Bytes, SHA256: m.SHA256, From: m.From, To: m.To, ByStatus: m.ByStatus,
+		CreatedAt: m.CreatedAt, By: m.By, Expires: when(s.cfg.Archive.Expires(m)),
+	}
+}
+
+// eventsOf are the events of an object.
+func (s *Server) eventsOf(ctx context.Context, object string) ([]string, error) {
+	m, err := s.cfg.Archive.Archive().Manifest(ctx, object)
+	if err != nil {
+		return nil, s.ofArchive(ctx, err)
+	}
+	return m.Events, nil
+}
+
+// planned is the preview of a sweep.
+func (s *Server) planned(ctx context.Context, b *previewBody) error {
+	plan, more, err := s.cfg.Archive.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	b.Action, b.Truncated, b.Expired = dlq.ActionArchive, more, plan.Expired
+	b.ByStatus, b.Refused = plan.Archived, map[dlq.Status]int{}
+	b.ByClass, b.ByTopic = map[string]int{}, map[string]int{}
+	for _, n := range plan.Archived {
+		b.Letters += n
+	}
+	if plan.Held > 0 {
+		b.Refused[dlq.Failed] = plan.Held
+	}
+	b.LookedAt = b.Letters + plan.Held
+	return nil
+}
+
+// ofArchive is the problem of an error of the archive.
+func (s *Server) ofArchive(ctx context.Context, err error) error {
+	if errors.Is(err, archive.ErrNotFound) {
+		return newProblem(ctx, http.StatusNotFound, problemNotFound, "The archive has no such object.")
+	}
+	if ctx.Err() == nil {
+		s.log.ErrorContext(ctx, "the archive cannot be read", "err", err)
+	}
+	p := newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The archive cannot be read; the log says why.")
+	p.Header().Set("Retry-After", retryAfter)
+	return p
+}

@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+const (
+	// auditSpan is how far back the audit is read unless the request says.
+	auditSpan = 30 * 24 * time.Hour
+	// auditDays and auditLines bound what one request reads; it then answers with
+	// what it has, and where to go on.
+	auditDays  = 400
+	auditLines = 5000
+	// auditChunk is how many lines are read at once.
+	auditChunk = 500
+)
+
+type auditInput struct {
+	Since  time.Time `query:"since" doc:"Lines of then or later; 30 days ago if it is not given"`
+	Until  time.Time `query:"until" doc:"Lines before"`
+	Actor  string    `query:"actor" maxLength:"300"`
+	Action []string  `query:"action" nullable:"false" maxItems:"50" doc:"Lines of these actions, such as release-messages; several by commas"`
+	Limit  int       `query:"limit" minimum:"1" maximum:"500" default:"100"`
+	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the answer before"`
+}
+
+type auditOutput struct {
+	Body struct {
+		Lines []auditLine `json:"lines" doc:"The newest first"`
+		Next  string      `json:"next,omitempty" doc:"The cursor of those that follow; absent if there are none. An answer may have few lines and a cursor, where it had to pass over many."`
+	}
+}
+
+func (s *Server) registerAudit() {
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/dlq/audit", Summary: "List the changes that were asked for through this API, or by outbox relay reshard and outbox scheduled",
+	}), s.listAudit)
+}
+
+// auditPlace is where a listing goes on: after this line.
+type auditPlace struct {
+	ID    gocql.UUID `json:"id"`
+	Since time.Time  `json:"since"` // the first request's, so that pages agree
+}
+
+func (s *Server) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
+	since, until := in.Since, in.Until
+	if until.IsZero() {
+		until = s.cfg.Now().Add(24 * time.Hour) // clocks differ
+	}
+	if since.IsZero() {
+		since = s.cfg.Now().Add(-auditSpan)
+		if !in.Until.IsZero() && since.After(in.Until) {
+			since = in.Until.Add(-auditSpan)
+		}
+	}
+	if err := span(ctx, "query.", since, until); err != nil {
+		return nil, err
+	}
+	to := gocql.MaxTimeUUID(until.Add(-time.Millisecond))
+	var after gocql.UUID
+	if in.Cursor != "" {
+		var at auditPlace
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &at); err != nil {
+			return nil, err
+		}
+		if at.ID.Version() != 1 {
+			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
+		}
+		after, since, to = at.ID, at.Since, at.ID
+	}
+	out := new(auditOutput)
+	out.Body.Lines = []auditLine{}
+	err := s.heavily(ctx, func() error { return s.walkAudit(ctx, in, since, to, after, out) })
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	return out, nil
+}
+
+// walkAudit reads from the line to back to since, day by day.
+func (s *Server) walkAudit(ctx context.Context, in *auditInput, since time.Time, to, after gocql.UUID, out *auditOutput) error {
+	from := gocql.MinTimeUUID(since)
+	looked, days := 0, 0
+	for day := dayOf(to.Time()); !day.Before(dayOf(since)); day = day.AddDate(0, 0, -1) {
+		upTo := to
+		if last := gocql.MaxTimeUUID(day.AddDate(0, 0, 1).Add(-time.Millisecond)); last.Time().Before(to.Time()) {
+			upTo = last
+		}
+		for {
+			lines, err := s.audit.day(ctx, day, from, upTo, auditChunk)
+			if err != nil {
+				return err
+			}
+			for _, l := range lines {
+				id, err := gocql.ParseUUID(l.ID)
+				if err != nil {
+					return err
+				}
+				upTo = id
+				if id == after {
+					continue
+				}
+				looked++
+				full := len(out.Body.Lines) == in.Limit
+				if full || looked > auditLines {
+					// The line before this one was the last that was dealt with.
+					out.Body.Next = cursorOf(auditPlace{ID: after, Since: since})
+					return nil
+				}
+				after = id
+				if (in.Actor == "" || in.Actor == l.Actor) && (len(in.Action) == 0 || slices.Contains(in.Action, l.Action)) {
+					out.Body.Lines = append(out.Body.Lines, l)
+				}
+			}
+			if len(lines) < auditChunk {
+				break
+			}
+		}
+		if days++; days == auditDays && day.After(dayOf(since)) {
+			out.Body.Next = cursorOf(auditPlace{ID: gocql.MinTimeUUID(day), Since: since})
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+type biographyInput struct {
+	ID        string `path:"id" minLength:"1" maxLength:"1000" doc:"The event's id, as the header ce_id has it; or the UUID that stands for it, as dead letters have it"`
+	Aggregate string `query:"aggregate" maxLength:"1000" doc:"Its aggregate's id, by which its outbox row is found; without one the row is found by a dead letter or by a record"`
+}
+
+// biographyBody is what is known of an event.
+type biographyBody struct {
+	EventID     string `json:"event_id" doc:"As it was asked for"`
+	AggregateID string `json:"aggregate_id,omitempty"`
+	EventType   string `json:"event_type,omitempty"`
+	Sequence    int64  `json:"sequence,omitempty"`
+	Captured    string `json:"captured,omitempty" enum:"tail,sweep,key,backfill" doc:"Which part of the relay found it first; key is a look-up in the outbox table"`
+	Attempts    int    `json:"attempts,omitempty" doc:"How often the relay handed it to its Kafka client, or tried to, up to what is known; what that client repeats by itself is not counted"`
+	Breaker     string `json:"breaker,omitempty" enum:"closed,half-open,open" doc:"The relay's breaker when its record was handed to the Kafka client; of a dead letter without a record, when it died last"`
+	LetterID    string `json:"letter_id,omitempty" format:"uuid" doc:"The id of its dead letter: a UUID also where the table has none"`
+	Letter      bool   `json:"letter" doc:"It has a dead letter"`
+	EditOf      string `json:"edit_of,omitempty" format:"uuid" doc:"The event that somebody edited; this one is published in its place"`
+	EditedTo    string `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
+	Steps       []step `json:"steps" doc:"What happened, oldest first"`
+	// Gaps are what is not known, and why.
+	Gaps []string `json:"gaps" doc:"What is not known, and why"`
+}
+
+// step is something that happened to an event, and who says so.
+type step struct {
+	Kind      string     `json:"kind" enum:"stored,captured,published,dead_letter,letter,edited"`
+	What      string     `json:"what"`
+	At        *time.Time `json:"at,omitempty"`
+	Source    string     `json:"source" doc:"Where that was read"`
+	Detail    string     `json:"detail,omitempty"`
+	Topic     string     `json:"topic,omitempty"`
+	Partition *int32     `json:"partition,omitempty"`
+	Offset    *int64     `json:"offset,omitempty"`
+}
+
+type biographyOutput struct{ Body biographyBody }
+
+func (s *Server) registerBiography() {
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "get-event", Method: http.MethodGet, Path: "/v1/events/{id}", Summary: "Tell what became of an event",
+		Description: "From its outbox row, its record and its dead letter. The topics are read from about when the event was stored, up to a bound; what was not found or not looked at stands in gaps.",
+	}, 404), s.getBiography)
+}
+
+// biographyTimeout bounds the search for an event.
+const biographyTimeout = 20 * time.Second
+
+func (s *Server) getBiography(ctx context.Context, in *biographyInput) (*biographyOutput, error) {
+	id := outbox.IDOf(in.ID) // a table's ids may be text or numbers
+	work, cancel := context.WithTimeout(ctx, biographyTimeout)
+	defer cancel()
+	b := biographer{s: s, id: id, text: in.ID, at: timeOf(id)}
+	b.body = biographyBody{EventID: in.ID, AggregateID: in.Aggregate, Steps: []step{}, Gaps: []string{}}
+	if err := s.heavily(work, func() error { return b.write(work) }); err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	if len(b.body.Steps) == 0 {
+		p := newProblem(ctx, http.StatusNotFound, problemNotFound, "Nothing is known of this event.")
+		if u, err := gocql.ParseUUID(in.ID); err == nil && u.String() != in.ID {
+			b.gap("As it is published a UUID is written %s.", u)
+		}
+		p.Hint = strings.Join(b.body.Gaps, " ")
+		return nil, p
+	}
+	b.order()
+	return &biographyOutput{b.body}, nil
+}
+
+// order puts the steps in the order of their times. When an event was captured
+// nobody notes: it was between its storing and all else.
+func (b *biographer) order() {
+	steps := b.body.Steps
+	slices.SortStableFunc(steps, func(x, y step) int {
+		// Whatever the clocks say, and however finely, an event is stored first.
+		return cmp.Or(stepOrder(x.Kind)-stepOrder(y.Kind), before(x.At, y.At), publishedLast(x.Kind)-publishedLast(y.Kind))
+	})
+	if b.captured == nil {
+		return
+	}
+	at := slices.IndexFunc(steps, func(s step) bool { return s.Kind != "stored" })
+	if at < 0 {
+		at = len(steps)
+	}
+	b.body.Steps = slices.Insert(steps, at, *b.captured)
+}
+
+// stepOrder puts what is stored before all else.
+func stepOrder(kind string) int {
+	if kind == "stored" {
+		return 0
+	}
+	return 1
+}
+
+// publishedLast orders steps of the same time.
+func publishedLast(kind string) int {
+	if kind == "published" {
+		return 1
+	}
+	return 0
+}
+
+// before orders steps; those without a time come last.
+func before(x, y *time.Time) int {
+	switch {
+	case x == nil && y == nil:
+		return 0
+	case x == nil:
+		return 1
+	case y == nil:
+		return -1
+	}
+	return x.Compare(*y)
+}
+
+// timeOf is when an id was made, if it says so: UUIDv7 and v1 do.
+func timeOf(id gocql.UUID) time.Time {
+	switch id.Version() {
+	case 1:
+		return id.Time().UTC()
+	case 7:
+		var ms int64
+		for _, b := range id[:6] {
+			ms = ms<<8 | int64(b)
+		}
+		return time.UnixMilli(ms).UTC()
+	}
+	return time.Time{}
+}
+
+// biographer gathers what is known of one event.
+type biographer struct {
+	s    *Server
+	id   gocql.UUID
+	text string // the id as it was asked for
+	body biographyBody
+	// at is about when the event was stored; zero if that is not known.
+	at     time.Time
+	letter *dlq.Letter
+	// aggregateType is that of the record.
+	aggregateType string
+	out           bool // where its record is, or that there is none, is known
+	// captured is the step that says who found it.
+	captured *step
+	noRow    []string // why its outbox row was not found
+}
+
+func (b *biographer) tell(st step) { b.body.Steps = append(b.body.Steps, st) }
+func (b *biographer) gap(format string, args ...any) {
+	b.body.Gaps = append(b.body.Gaps, fmt.Sprintf(format, args...))
+}
+
+// write asks the dead letter first: it knows where the rest is.
+func (b *biographer) write(ctx context.Context) error {
+	if err := b.lookAtLetter(ctx); err != nil {
+		return err
+	}
+	stored := b.lookAtRows(ctx)
+	if !b.out {
+		b.lookAtTopics(ctx)
+		if !stored && b.out { // the record says what the row is found by
+			stored = b.lookAtRows(ctx)
+		}
+	}
+	if !stored {
+		b.body.Gaps = append(b.body.Gaps, b.noRow...)
+	}
+	return nil
+}
+
+func (b *biographer) lookAtLetter(ctx context.Context) error {
+	of := b.id
+	l, err := b.s.letters.Read(ctx, of)
+	if errors.Is(err, dlq.ErrNotFound) {
+		if of, err = b.s.letters.OriginalOf(ctx, b.id); errors.Is(err, dlq.ErrNotFound) {
+			return nil
+		}
+		if err == nil {
+			b.body.EditOf = of.String()
+			l, err = b.s.letters.Read(ctx, of)
+		}
+	}
+	if errors.Is(err, dlq.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.letter = &l
+	if b.body.Letter = b.body.EditOf == ""; b.body.Letter {
+		b.body.LetterID = of.String()
+	}
+	b.body.AggregateID, b.body.EventType, b.body.Sequence = l.AggregateID, l.EventType, l.Sequence
+	if l.WrittenAt > 0 {
+		b.at = time.UnixMicro(l.WrittenAt).UTC()
+	}
+	history, err := b.s.letters.History(ctx, of)
+	if err != nil {
+		return err
+	}
+	source := "dead letter " + of.String()
+	for _, c := range history {
+		st := step{Kind: "letter", What: string(c.Action), At: when(c.At), Source: source}
+		var parts []string
+		for _, p := range []string{c.Why, c.Outcome} {
+			if p != "" {
+				parts = append(parts, p)
+			}
+		}
+		if c.By != "" {
+			parts = append(parts, "by "+c.By)
+		}
+		if c.From != c.To {
+			parts = append(parts, "now "+string(c.To))
+		}
+		st.Detail = strings.Join(parts, "; ")
+		switch c.Action {
+		case dlq.ActionBury:
+			st.Kind, st.What = "dead_letter", "became a dead letter"
+			if state := l.Metadata["breaker"]; state != "" {
+				st.Detail += "; the breaker was " + state + " when it died last"
+			}
+		case dlq.ActionEdit:
+			st.Kind = "edited"
+		}
+		b.tell(st)
+	}
+	b.body.Attempts, b.body.Breaker = l.Attempts, l.Metadata["breaker"]
+	b.foundBy(l.Metadata["captured"], source)
+	if l.EditedID != (gocql.UUID{}) && l.EditedID != b.id {
+		b.body.EditedTo = l.EditedID.String()
+		b.gap("What is published in its place has an id of its own: see edited_to.")
+		b.out = true // there is no record with this id
+	} else if o := l.Outcome; o.Topic != "" {
+		b.out = true
+		b.tell(step{
+			Kind: "published", What: "published", At: when(l.ResolvedAt), Source: source, Topic: o.Topic, Partition: &o.Partition, Offset: &o.Offset,
+			Detail: fmt.Sprintf("%s: %s, partition %d, offset %d; %s", o.Kind, o.Topic, o.Partition, o.Offset, b.lookAtPlace(ctx, o.Topic, o.Partition, o.Offset)),
+		})
+	}
+	if b.captured == nil {
+		b.gap("Who found it is not known: its dead letter was written by a relay of an earlier version.")
+	}
+	return nil
+}
+
+// foundBy tells which part of the relay found the event, empty if that is not said.
+func (b *biographer) foundBy(captured, source string) {
+	st := step{Kind: "captured", Source: source}
+	switch captured {
+	case outbox.CapturedTail:
+		st.What, st.Detail = "captured by the tail", "it read the event's row in the CDC log soon after it was stored"
+	case outbox.CapturedSweep:
+		st.What, st.Detail = "captured by the sweep", "it read the event's row in the CDC log after the confidence window; the tail had not handed it on"
+	case outbox.CapturedKey:
+		st.What, st.Detail = "captured by a look-up in the outbox table", "a later event of its aggregate was there first, or outbox verify asked for it"
+	case outbox.CapturedBackfill:
+		st.What, st.Detail = "captured by a backfill", "a scan of the outbox table found it"
+	default:
+		return
+	}
+	b.body.Captured, b.captured = captured, &st
+}

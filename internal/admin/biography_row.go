@@ -1,0 +1,142 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// maxRows is how many rows of a partition are looked at.
+const maxRows = 10_000
+
+// lookAtRows looks for the event's row in the outbox tables, by what is known of
+// the event so far. What goes wrong with a table is kept in noRow.
+func (b *biographer) lookAtRows(ctx context.Context) bool {
+	b.noRow = nil
+	missing := func(format string, args ...any) { b.noRow = append(b.noRow, fmt.Sprintf(format, args...)) }
+	looked := false
+	for _, table := range b.s.cfg.Tables {
+		if b.letter != nil && b.letter.Table != table.String() {
+			continue
+		}
+		found, err := b.lookAtTable(ctx, table)
+		unknown, byUnknown := errors.AsType[*outbox.UnknownKeyError](err)
+		switch {
+		case found:
+			return true
+		case byUnknown && b.body.AggregateID == "":
+			missing("Its row was not looked for in %s, because the aggregate is not known: name it with ?aggregate=.", table)
+		case byUnknown:
+			missing("Its row was not looked for in %s: rows are found by column %s there, %s.", table, unknown.Column, unknown.Problem)
+		case errors.Is(err, errManyRows):
+			missing("Only the first %d rows of its partition of %s were looked at.", maxRows, table)
+		case err != nil:
+			missing("%s was not looked at: %v.", table, err)
+		default:
+			looked = true
+		}
+	}
+	if looked {
+		missing("It has no outbox row: it was never stored, or its time to live is over.")
+	}
+	if b.letter != nil && b.noRow == nil {
+		missing("Its outbox row was not looked for: table %s is none that this server knows.", b.letter.Table)
+	}
+	return false
+}
+
+var errManyRows = errors.New("too many rows")
+
+// lookAtTable looks for the event's row in a table.
+func (b *biographer) lookAtTable(ctx context.Context, of Table) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.s.cfg.Timeout)
+	defer cancel()
+	columns, err := outbox.ReadColumns(ctx, b.s.cfg.Session, of.Keyspace, of.Name)
+	if err != nil {
+		return false, err
+	}
+	if len(columns) == 0 {
+		return false, errors.New("there is no such table")
+	}
+	table, err := of.Mapping.Table(of.Keyspace, of.Name, columns)
+	if err != nil {
+		return false, err
+	}
+	table = table.Outline()
+	e := b.sought()
+	stmt, args, err := table.SelectPartition(&e)
+	if err != nil || stmt == "" {
+		return false, err
+	}
+	iter := b.s.cfg.Session.Query(stmt+" LIMIT ?", append(args, maxRows)...).WithContext(ctx).Consistency(b.s.cfg.Consistency).Idempotent(true).Iter()
+	scanner := table.Scanner()
+	var written, ttl int64
+	rows, found := 0, false
+	for !found && iter.Scan(append([]any{&written, &ttl}, scanner.Dest()...)...) {
+		rows++
+		// A row that is no event has what could be read of it, its id too.
+		row, bad := scanner.Event()
+		if found = row.ID == e.ID; found {
+			b.stored(&row, table.String(), written, ttl, bad)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return false, fmt.Errorf("read its rows: %w", err)
+	}
+	if !found && rows == maxRows {
+		return false, errManyRows
+	}
+	return found, nil
+}
+
+// sought is what is known of the event whose row is looked for.
+func (b *biographer) sought() outbox.Event {
+	e := outbox.Event{Sequence: b.body.Sequence, Type: b.body.EventType, AggregateType: b.aggregateType}
+	e.ID, e.IDText = idOf(cmp.Or(b.body.EditOf, b.text)) // of an edit the row is that of the original
+	if b.letter != nil {
+		e.ID, e.IDText, e.AggregateType = b.letter.EventID, b.letter.Metadata["id_text"], b.letter.AggregateType
+	}
+	if b.body.AggregateID != "" {
+		e.AggregateID, e.AggregateText = idOf(b.body.AggregateID)
+	}
+	return e
+}
+
+// idOf is the id that a text stands for, and the text unless that is a UUID.
+func idOf(text string) (gocql.UUID, string) {
+	id := outbox.IDOf(text)
+	if id.String() == text {
+		return id, ""
+	}
+	return id, text
+}
+
+// stored tells of the event's row; bad says why it is no event.
+func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64, bad error) {
+	b.body.AggregateID, b.body.EventType, b.body.Sequence = row.AggregateString(), row.Type, row.Sequence
+	st := step{Kind: "stored", What: "stored", Source: "outbox row in " + table}
+	if written > 0 {
+		b.at = time.UnixMicro(written).UTC().Truncate(time.Millisecond) // a record's time has no more
+		st.At = when(b.at)
+	}
+	if st.Detail = row.Type; row.Sequence > 0 {
+		st.Detail += fmt.Sprintf(", number %d", row.Sequence)
+	}
+	st.Detail += fmt.Sprintf(" of %s %s", row.AggregateType, row.AggregateString())
+	if !row.CreatedAt.IsZero() {
+		st.Detail += "; it happened at " + row.CreatedAt.UTC().Format(time.RFC3339Nano)
+	}
+	if ttl > 0 {
+		st.Detail += "; the row lives until " + b.s.cfg.Now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339)
+	}
+	if bad != nil {
+		st.Detail += fmt.Sprintf("; it is no event: %v", bad)
+	}
+	b.tell(st)
+}

@@ -1,0 +1,254 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+)
+
+const (
+	// topicsMargin is how much earlier than the event its record is looked for,
+	// because clocks differ.
+	topicsMargin = time.Minute
+	// topicsRecords and topicsTime bound how much of the topics is read.
+	topicsRecords = 100_000
+	topicsTime    = 8 * time.Second
+)
+
+// lookAtTopics looks for the event's record, from about when it was stored. What
+// goes wrong is a gap: the rest of the biography is known without the broker.
+func (b *biographer) lookAtTopics(ctx context.Context) {
+	cfg := &b.s.cfg
+	if cfg.Kafka == nil {
+		b.gap("The topics were not looked at, because this server knows no broker.")
+		return
+	}
+	if b.at.IsZero() {
+		b.gap("The topics were not looked at: neither its id nor anything else says when it was stored.")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicsTime)
+	defer cancel()
+	if err := b.searchTopics(ctx); err != nil {
+		b.gap("Its record was not found: %v.", err)
+	}
+}
+
+// topics are those that the relay has ever published to.
+func (b *biographer) topics(ctx context.Context) (topics []string, err error) {
+	cfg := &b.s.cfg
+	for _, table := range cfg.Tables {
+		iter := cfg.Session.Query("SELECT topic FROM "+cfg.Keyspace+".relay_topics WHERE relay = ? AND table_name = ?", cfg.Relay, table.String()).
+			WithContext(ctx).Consistency(cfg.Consistency).Idempotent(true).Iter()
+		var topic string
+		for iter.Scan(&topic) {
+			if !slices.Contains(topics, topic) {
+				topics = append(topics, topic)
+			}
+		}
+		if err := iter.Close(); err != nil {
+			return nil, fmt.Errorf("read which topics relay %s has used: %w", cfg.Relay, err)
+		}
+	}
+	return topics, nil
+}
+
+func (b *biographer) searchTopics(ctx context.Context) error {
+	topics, err := b.topics(ctx)
+	if err != nil {
+		return err
+	}
+	if len(topics) == 0 {
+		return fmt.Errorf("relay %s has published to no topic yet", b.s.cfg.Relay)
+	}
+	client, err := b.s.cfg.Kafka(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxBytes(8<<20), kgo.DisableFetchSessions())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	from := b.at.Add(-topicsMargin)
+	starts, err := admin.ListOffsetsAfterMilli(ctx, from.UnixMilli(), topics...)
+	if err != nil {
+		return fmt.Errorf("ask the broker where the records of that time begin: %w", err)
+	}
+	ends, err := admin.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return fmt.Errorf("ask the broker where the topics end: %w", err)
+	}
+	read := make(map[string]map[int32]kgo.Offset)
+	left := make(map[string]map[int32]int64) // up to which offset
+	parts := 0
+	starts.Each(func(o kadm.ListedOffset) {
+		end, ok := ends.Lookup(o.Topic, o.Partition)
+		if !ok || o.Err != nil || end.Err != nil || o.Offset < 0 || o.Offset >= end.Offset {
+			return
+		}
+		if read[o.Topic] == nil {
+			read[o.Topic], left[o.Topic] = make(map[int32]kgo.Offset), make(map[int32]int64)
+		}
+		read[o.Topic][o.Partition], left[o.Topic][o.Partition] = kgo.NewOffset().At(o.Offset), end.Offset
+		parts++
+	})
+	client.AddConsumePartitions(read)
+	for records := 0; parts > 0; {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return fmt.Errorf("the time was up after %d records since %s", records, from.Format(time.RFC3339))
+		}
+		var failed error
+		fetches.EachError(func(_ string, _ int32, err error) { failed = err })
+		if failed != nil {
+			return fmt.Errorf("read the topics: %w", failed)
+		}
+		for _, r := range fetches.Records() {
+			if b.is(r) {
+				b.found(r)
+				return nil
+			}
+			records++
+			if end, open := left[r.Topic][r.Partition]; open && r.Offset >= end-1 {
+				delete(left[r.Topic], r.Partition)
+				parts--
+			}
+		}
+		if records > topicsRecords {
+			return fmt.Errorf("it is not among the first %d records since %s, and more are not read", records, from.Format(time.RFC3339))
+		}
+	}
+	return fmt.Errorf("it is not in %d topics since %s", len(topics), from.Format(time.RFC3339))
+}
+
+// is tells whether the record is of the event.
+func (b *biographer) is(r *kgo.Record) bool {
+	for _, h := range r.Headers {
+		if h.Key == outbox.HeaderID {
+			return string(h.Value) == b.text || outbox.IDOf(h.Value) == b.id
+		}
+	}
+	return false
+}
+
+// found tells of the event's record.
+func (b *biographer) found(r *kgo.Record) {
+	b.out = true
+	if e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers); err == nil {
+		b.body.AggregateID, b.body.EventType, b.body.Sequence = e.AggregateString(), e.Type, e.Sequence
+		b.body.EditOf, b.aggregateType = e.EditOf, e.AggregateType
+	}
+	b.tell(step{
+		Kind: "published", What: "published", At: when(kafkarecord.At(r)), Source: placeOf(r), Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset,
+		Detail: fmt.Sprintf("%d bytes, key %q; %s", len(r.Value), string(r.Key), b.wayOf(r)),
+	})
+}
+
+func placeOf(r *kgo.Record) string {
+	return fmt.Sprintf("record in %s, partition %d, offset %d", r.Topic, r.Partition, r.Offset)
+}
+
+// wayOf takes from the record what it says of its event's way, and returns how it
+// went out, in words.
+func (b *biographer) wayOf(r *kgo.Record) string {
+	said := make(map[string]string)
+	for _, h := range r.Headers {
+		switch h.Key {
+		case outbox.HeaderCaptured, outbox.HeaderAttempts, outbox.HeaderBreaker, outbox.HeaderBackfill:
+			said[h.Key] = string(h.Value)
+		}
+	}
+	_, scanned := said[outbox.HeaderBackfill]
+	if by := said[outbox.HeaderCaptured]; by != "" {
+		b.foundBy(by, placeOf(r))
+	} else if scanned {
+		b.foundBy(outbox.CapturedBackfill, placeOf(r))
+	}
+	if scanned && b.captured != nil {
+		b.captured.Detail = "the CDC log did not have it any more; a scan of the outbox table did"
+	}
+	// A record of an earlier version has none of these, but for the backfill's.
+	if delete(said, outbox.HeaderBackfill); len(said) == 0 {
+		what := "in which attempt it went out and how the breaker was"
+		if b.captured == nil && b.letter == nil {
+			what = "who found it, " + what
+		}
+		b.gap("Its record does not say %s: a relay of an earlier version wrote it.", what)
+		return b.attemptsOfLetter()
+	}
+	b.body.Attempts, b.body.Breaker = 1, cmp.Or(said[outbox.HeaderBreaker], "closed")
+	if n, err := strconv.Atoi(said[outbox.HeaderAttempts]); err == nil {
+		b.body.Attempts = n
+	}
+	return fmt.Sprintf("attempt %d, the breaker was %s", b.body.Attempts, b.body.Breaker)
+}
+
+// attemptsOfLetter takes what the letter knows where the record of its replay does
+// not tell, and returns it in words.
+func (b *biographer) attemptsOfLetter() string {
+	if b.letter == nil {
+		return "attempts not known"
+	}
+	b.body.Attempts, b.body.Breaker = b.letter.Attempts+1, ""
+	return fmt.Sprintf("attempt %d", b.body.Attempts)
+}
+
+// lookAtPlace reads the record of a replay, and returns how it went out, in words.
+func (b *biographer) lookAtPlace(ctx context.Context, topic string, partition int32, offset int64) string {
+	r, err := b.recordAt(ctx, topic, partition, offset)
+	switch {
+	case err != nil:
+		b.gap("How the breaker was when it went out is not known: %v.", err)
+	case r == nil || !b.is(r):
+		b.gap("How the breaker was when it went out is not known: its record is not in its topic any more.")
+	default:
+		return b.wayOf(r)
+	}
+	return b.attemptsOfLetter()
+}
+
+// recordAt reads the record at an offset, nil if there is none.
+func (b *biographer) recordAt(ctx context.Context, topic string, partition int32, offset int64) (*kgo.Record, error) {
+	if b.s.cfg.Kafka == nil {
+		return nil, errors.New("the topics were not looked at, because this server knows no broker")
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicsTime)
+	defer cancel()
+	client, err := b.s.cfg.Kafka(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(1<<20), kgo.DisableFetchSessions(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}}))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return nil, fmt.Errorf("ask the broker where %s ends: %w", topic, err)
+	}
+	if end, ok := ends.Lookup(topic, partition); !ok || end.Offset <= offset {
+		return nil, nil //nolint:nilnil // there is none, which is no error
+	}
+	for {
+		fetches := client.PollRecords(ctx, 1)
+		if err := fetches.Err0(); err != nil {
+			return nil, fmt.Errorf("read %s, partition %d: %w", topic, partition, err)
+		}
+		for _, r := range fetches.Records() {
+			if r.Offset != offset {
+				return nil, nil //nolint:nilnil // removed
+			}
+			return r, nil
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package admin
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// The audit has the outcome of a change during which the clock is set back.
+func TestClocks_AuditHasTheOutcome(t *testing.T) {
+	t.Parallel()
+	clock := new(scyllatest.Clock)
+	clock.Set(2 * time.Minute)
+	b := setup(t, func(c *Config) { c.Now = clock.Now })
+	a := newAudit(&b.cfg, b.metrics)
+	a.session = clock.Connect(t, b.node)
+	ctx := access.With(t.Context(), access.Principal{Name: "ada", Role: access.Admin})
+	if err := a.change(ctx, entry{Action: "replay", Target: "x"}, func(context.Context, dlq.Actor) (string, error) {
+		clock.Set(0)
+		return "y", nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var state, target string
+	if err := b.session.Query("SELECT state, target FROM admin_audit").Scan(&state, &target); err != nil || state != auditDone || target != "y" {
+		t.Errorf("the audit has %q of %q, %v, want %q of y", state, target, err, auditDone)
+	}
+}

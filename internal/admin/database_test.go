@@ -1,0 +1,169 @@
+package admin
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+const testTable = "outbox.outbox_messages"
+
+// bundle is a server on a node in memory, over a real HTTP connection.
+type bundle struct {
+	*Server
+	node    *scyllafake.Server
+	session *gocql.Session
+	store   *dlq.Store
+	tokens  map[access.Role]string
+	http    *httptest.Server
+	log     *logtest.Buffer
+}
+
+func setup(t testing.TB, change func(*Config)) *bundle {
+	t.Helper()
+	node, session := scyllatest.Start(t)
+	store, err := dlq.Open(session, schema.DefaultKeyspace, dlq.WithTimeouts(30*time.Second, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bundle{node: node, session: session, store: store, tokens: make(map[access.Role]string), log: new(logtest.Buffer)}
+	var conf access.Config
+	for _, r := range access.Roles {
+		secret, hash := access.NewToken()
+		b.tokens[r] = secret
+		conf.Tokens = append(conf.Tokens, access.Token{Name: "a-" + string(r), Role: r, Hash: hash})
+	}
+	conf.RequestsPerSecond, conf.RequestsBurst = 1e6, 1e6
+	gate, err := access.New(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{
+		Session: b.session, Keyspace: schema.DefaultKeyspace, Letters: b.store, Gate: gate, LiveInterval: 20 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(b.log, nil)), Timeout: 30 * time.Second,
+	}
+	if change != nil {
+		change(&c)
+	}
+	if b.Server, err = New(c); err != nil {
+		t.Fatal(err)
+	}
+	b.http = httptest.NewServer(b.Handler())
+	t.Cleanup(b.http.Close)
+	t.Cleanup(b.live.close)
+	return b
+}
+
+// fault makes operations of a kind on a table time out, all after the first so many.
+func (b *bundle) fault(table string, kind engine.OpKind, skip int) {
+	b.node.Faults().MustAdd(faults.Rule{
+		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}}, Skip: skip, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)},
+	})
+}
+
+// answer is what a request got.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// ask makes a request as a role; empty for nobody.
+func (b *bundle) ask(t testing.TB, role access.Role, method, path, body string, headers ...string) answer {
+	t.Helper()
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, b.http.URL+path, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if role != "" {
+		req.Header.Set("Authorization", "Bearer "+b.tokens[role])
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	a := answer{code: resp.StatusCode, header: resp.Header}
+	if a.body, err = io.ReadAll(resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// into reads a JSON answer with the expected status.
+func (a answer) into(t testing.TB, code int, v any) answer {
+	t.Helper()
+	if a.code != code {
+		t.Fatalf("answer %d, want %d: %s", a.code, code, a.body)
+	}
+	if v != nil {
+		if err := json.Unmarshal(a.body, v); err != nil {
+			t.Fatalf("%v: %s", err, a.body)
+		}
+	}
+	return a
+}
+
+// problemIn reads a problem document with the expected status, which has a type as all have.
+func (a answer) problemIn(t testing.TB, code int) problem {
+	t.Helper()
+	var p problem
+	a.into(t, code, &p)
+	if ct := a.header.Get("Content-Type"); ct != "application/problem+json" || p.Status != code || p.Detail == "" || !strings.HasPrefix(p.Type, "urn:scylla-outbox:problem:") {
+		t.Fatalf("no problem document: %s %s", ct, a.body)
+	}
+	return p
+}
+
+// testLetter is a letter of aggregate a with number seq.
+func testLetter(a string, seq int64) *dlq.Letter {
+	return &dlq.Letter{
+		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
+		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{"traceparent": "00-1"},
+		CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(), WrittenAt: 1_700_000_000_123_456, Topic: "OrderCreated", Status: dlq.Manual,
+		ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "record of 1234567 bytes is too large", ErrorChain: []string{"produce", "too large"},
+		Attempts: 1, Strategy: dlq.StrategyManual, Metadata: map[string]string{"breaker": "closed", "host": "h1"},
+	}
+}
+
+// bury buries a letter that first died then; the zero time means now.
+func (b *bundle) bury(t testing.TB, l *dlq.Letter, at time.Time) *dlq.Letter {
+	t.Helper()
+	s := b.store
+	if !at.IsZero() {
+		var err error
+		if s, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(func() time.Time { return at })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Bury(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

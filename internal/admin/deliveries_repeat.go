@@ -1,0 +1,231 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+)
+
+// maxRepeats is how many deliveries one request repeats at most. Where a filter matches
+// more, the answer has a cursor.
+const maxRepeats = 1000
+
+type repeatInput struct {
+	ID   string `path:"id" format:"uuid"`
+	Body struct {
+		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Why; kept with the delivery and in the audit"`
+		DryRun bool   `json:"dry_run,omitempty" doc:"Only say whether it can be repeated"`
+	}
+}
+
+type repeatOutput struct {
+	Body struct {
+		DryRun   bool          `json:"dry_run"`
+		Delivery delivery.View `json:"delivery" doc:"The delivery as it is now"`
+	}
+}
+
+type repeatManyInput struct {
+	Body repeatManyBody
+}
+
+type repeatManyBody struct {
+	IDs    []string        `json:"ids,omitempty" nullable:"false" minItems:"1" maxItems:"1000" doc:"The deliveries; or filter says which"`
+	Filter *deliveryFilter `json:"filter,omitempty" doc:"Those that match: the 1,000 newest of them"`
+	Cursor string          `json:"cursor,omitempty" maxLength:"500" doc:"Of a filter: preview.next of the answer before"`
+	Reason string          `json:"reason,omitempty" maxLength:"2000" doc:"Why; kept with the deliveries and in the audit"`
+	DryRun bool            `json:"dry_run,omitempty" doc:"Only say what it would do"`
+}
+
+type deliveryFilter struct {
+	Rule   string    `json:"rule,omitempty" maxLength:"60"`
+	Plugin string    `json:"plugin,omitempty" maxLength:"200"`
+	State  string    `json:"state,omitempty" enum:"failed,delivered" doc:"failed unless it says otherwise"`
+	Event  string    `json:"event_id,omitempty" maxLength:"500"`
+	Since  time.Time `json:"since,omitzero" doc:"Deliveries that began then or later"`
+	Until  time.Time `json:"until,omitzero" doc:"Deliveries that began before"`
+}
+
+// RepeatPreview is what repeating deliveries would do. It is exported for huma alone.
+type RepeatPreview struct {
+	delivery.Tally
+	Pending    int        `json:"pending" doc:"Left alone, because they are tried again by themselves"`
+	Missing    int        `json:"missing" doc:"Named, and there no longer"`
+	Next       string     `json:"next,omitempty" doc:"The cursor of those that follow, where a filter matches more than 1,000; absent if there are none"`
+	Oldest     *time.Time `json:"oldest,omitempty" doc:"When the oldest of them began"`
+	Newest     *time.Time `json:"newest,omitempty"`
+	NotRunning []string   `json:"not_running,omitempty" doc:"Rules among them that no process runs now: their deliveries wait until one does"`
+}
+
+type repeatManyOutput struct {
+	Body struct {
+		DryRun  bool             `json:"dry_run"`
+		Preview RepeatPreview    `json:"preview" doc:"What was found, before anything was changed"`
+		Result  *delivery.Asking `json:"result,omitempty" doc:"What was done; absent of a dry run"`
+	}
+}
+
+func (s *Server) registerRepeats() {
+	huma.Register(s.api, s.describe(access.Operator, huma.Operation{
+		OperationID: "repeat-delivery", Method: http.MethodPost, Path: "/v1/deliveries/{id}/repeat", Summary: "Have a delivery made again that was delivered or failed",
+		Description: "The process that runs the rule sees it within a second. The rule is not asked again whether the event is for it.",
+	}, 404, 409), s.repeatDelivery)
+	huma.Register(s.api, s.describe(access.Operator, huma.Operation{
+		OperationID: "repeat-deliveries", Method: http.MethodPost, Path: "/v1/reactions/repeat", Summary: "Have many deliveries made again",
+		Description: "Names deliveries, or says which by a filter; of a filter, up to 1,000 at once: ask again with preview.next as cursor. " +
+			"The rules are not asked again whether the events are for them. Asking twice is harmless: what is under way is left alone.",
+	}), s.repeatDeliveries)
+}
+
+func (s *Server) repeatDelivery(ctx context.Context, in *repeatInput) (*repeatOutput, error) {
+	id, err := eventID(ctx, "path.id", in.ID)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.cfg.Deliveries.Read(ctx, id)
+	switch {
+	case err != nil:
+		return nil, s.toProblem(ctx, err, false)
+	case d.State == delivery.Pending:
+		return nil, s.toProblem(ctx, delivery.ErrPending, false)
+	}
+	out := new(repeatOutput)
+	if out.Body.DryRun = in.Body.DryRun; !in.Body.DryRun {
+		err = s.audit.change(ctx, entry{Action: "repeat-delivery", Target: id.String(), Detail: `{"rule":"` + d.Rule + `"}`, Reason: in.Body.Reason},
+			func(ctx context.Context, by dlq.Actor) (string, error) {
+				d, err = s.cfg.Deliveries.Repeat(ctx, id, by.Name, by.Reason)
+				return "", err
+			})
+		if err != nil {
+			return nil, s.toProblem(ctx, err, true)
+		}
+		s.live.repeated(ctx)
+	}
+	out.Body.Delivery = delivery.ViewOf(d)
+	return out, nil
+}
+
+func (s *Server) repeatDeliveries(ctx context.Context, in *repeatManyInput) (*repeatManyOutput, error) {
+	ids, p, err := s.meant(ctx, &in.Body)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	out := new(repeatManyOutput)
+	out.Body.DryRun, out.Body.Preview = in.Body.DryRun, *p
+	if in.Body.DryRun {
+		return out, nil
+	}
+	said := in.Body
+	said.IDs, said.Reason = said.IDs[:min(len(said.IDs), auditIDs)], ""
+	detail, err := json.Marshal(struct {
+		repeatManyBody
+		Deliveries int `json:"deliveries"`
+	}{said, p.Deliveries})
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	err = s.audit.change(ctx, entry{Action: "repeat-deliveries", Detail: string(detail), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+		result, err := s.cfg.Deliveries.RepeatAll(ctx, ids, by.Name, by.Reason)
+		out.Body.Result = &result
+		return "", err
+	})
+	if err != nil {
+		return nil, s.toProblem(ctx, err, true)
+	}
+	s.live.repeated(ctx)
+	return out, nil
+}
+
+// meant are the deliveries that a request is about, those that are pending left out.
+func (s *Server) meant(ctx context.Context, b *repeatManyBody) ([]gocql.UUID, *RepeatPreview, error) {
+	p := &RepeatPreview{Tally: *delivery.NewTally()}
+	var ids []gocql.UUID
+	add := func(d *delivery.Delivery) {
+		if d.State == delivery.Pending {
+			p.Pending++
+			return
+		}
+		ids = append(ids, d.ID)
+		p.Add(d)
+		at := d.CreatedAt
+		if p.Oldest == nil || at.Before(*p.Oldest) {
+			p.Oldest = &at
+		}
+		if p.Newest == nil || at.After(*p.Newest) {
+			p.Newest = &at
+		}
+	}
+	err := s.heavily(ctx, func() error {
+		switch {
+		case (b.Filter == nil) == (b.IDs == nil):
+			return invalid(ctx, "body", "say which deliveries: by ids, or by filter")
+		case b.Filter != nil:
+			return s.matching(ctx, b, p, add)
+		case b.Cursor != "":
+			return invalid(ctx, "body.cursor", "only a filter has one")
+		}
+		named, err := idsOf(ctx, b.IDs)
+		if err != nil {
+			return err
+		}
+		found, err := s.cfg.Deliveries.ReadAll(ctx, named)
+		for _, d := range found {
+			add(d)
+		}
+		p.Missing = len(named) - len(found)
+		return err
+	})
+	if err != nil || p.Deliveries == 0 {
+		return ids, p, err
+	}
+	p.NotRunning, err = s.notRunning(ctx, p.ByRule)
+	return ids, p, err
+}
+
+// matching calls add with the deliveries of a filter.
+func (s *Server) matching(ctx context.Context, b *repeatManyBody, p *RepeatPreview, add func(*delivery.Delivery)) error {
+	f := b.Filter
+	if err := span(ctx, "body.filter.", f.Since, f.Until); err != nil {
+		return err
+	}
+	filter := delivery.Filter{Rule: f.Rule, Plugin: f.Plugin, State: delivery.State(f.State), Event: f.Event, Since: f.Since, Until: f.Until}
+	if f.State == "" {
+		filter.State = delivery.Failed
+	}
+	if b.Cursor != "" {
+		if err := readPlace(ctx, "body.cursor", b.Cursor, &filter.After); err != nil {
+			return err
+		}
+	}
+	var last delivery.Place
+	return s.cfg.Deliveries.List(ctx, filter, func(d *delivery.Delivery) error {
+		if p.Deliveries+p.Pending == maxRepeats {
+			p.Next = cursorOf(last)
+			return delivery.ErrStop
+		}
+		last = d.Place()
+		add(d)
+		return nil
+	})
+}
+
+// notRunning are those rules that no process runs.
+func (s *Server) notRunning(ctx context.Context, rules map[string]int) (out []string, err error) {
+	known, err := s.readReactions(ctx)
+	for rule := range rules {
+		if !slices.ContainsFunc(known, func(r reactionBody) bool { return r.Rule == rule && r.State == delivery.Running }) {
+			out = append(out, rule)
+		}
+	}
+	slices.Sort(out)
+	return out, err
+}

@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// maxEdit bounds the body of an edit: a payload of a megabyte in base64, and headers.
+const maxEdit = 4 << 20
+
+type editInput struct {
+	EventID string `path:"event_id" format:"uuid"`
+	IfMatch string `header:"If-Match" maxLength:"50" doc:"The ETag of the letter as you have seen it; required"`
+	Body    editBody
+}
+
+type editBody struct {
+	PayloadText   *string            `json:"payload_text,omitempty" doc:"The new payload, as text; with neither form it stays as it is"`
+	PayloadBase64 *string            `json:"payload_base64,omitempty" doc:"The new payload, as base64"`
+	ContentType   *string            `json:"content_type,omitempty" maxLength:"500" doc:"Absent: it stays as it is"`
+	Headers       *map[string]string `json:"headers,omitempty" doc:"All the headers that it is to have; absent: they stay as they are"`
+	Reason        string             `json:"reason,omitempty" maxLength:"2000"`
+	DryRun        bool               `json:"dry_run,omitempty" doc:"Only say what it would change and whether it could be published"`
+}
+
+type editOutput struct {
+	ETag string `header:"ETag" doc:"The letter's version"`
+	Body struct {
+		DryRun   bool           `json:"dry_run"`
+		Diff     dlq.Difference `json:"diff"`
+		Problems []string       `json:"problems" doc:"What keeps it from being published; only of a dry run, otherwise they are the error"`
+		Schema   bool           `json:"schema" doc:"The event type has a JSON Schema, which the payload was held against"`
+		NewID    string         `json:"new_event_id,omitempty" format:"uuid" doc:"The id under which it is published in place of the original"`
+	}
+}
+
+func (s *Server) registerEdit() {
+	huma.Register(s.api, s.describe(access.Admin, huma.Operation{
+		OperationID: "edit-letter", Method: http.MethodPost, Path: "/v1/dlq/letters/{event_id}/edit", MaxBodyBytes: maxEdit,
+		Summary:     "Change payload or headers, and have that published under a new id in its place",
+		Description: "The letter keeps the event as it was. An edit may be edited again until it is published.",
+	}, 404, 409, 412, 428), s.edit)
+}
+
+// content is the letter's content after the edit.
+func (b *editBody) content(ctx context.Context, l *dlq.Letter) (dlq.Edit, error) {
+	e := l.Content()
+	switch {
+	case b.PayloadText != nil && b.PayloadBase64 != nil:
+		return e, invalid(ctx, "body.payload_base64", "send the payload as text or as base64, not both")
+	case b.PayloadText != nil:
+		e.Payload = []byte(*b.PayloadText)
+	case b.PayloadBase64 != nil:
+		p, err := base64.StdEncoding.DecodeString(*b.PayloadBase64)
+		if err != nil {
+			return e, invalid(ctx, "body.payload_base64", err.Error())
+		}
+		e.Payload = p
+	}
+	if b.ContentType != nil {
+		e.ContentType = *b.ContentType
+	}
+	if b.Headers != nil {
+		e.Headers = *b.Headers
+	}
+	return e, nil
+}
+
+func (s *Server) edit(ctx context.Context, in *editInput) (*editOutput, error) {
+	id, err := eventID(ctx, "path.event_id", in.EventID)
+	if err != nil {
+		return nil, err
+	}
+	if in.IfMatch == "" {
+		return nil, newProblem(ctx, http.StatusPreconditionRequired, problemNoVersion, "Say which version of the letter you edited: send its ETag as If-Match.")
+	}
+	version, err := ifMatch(ctx, in.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.letters.Read(ctx, id)
+	if err == nil && version != 0 && version != l.Version {
+		err = &dlq.VersionError{EventID: id, Want: version, Have: l.Version}
+	}
+	if err == nil {
+		err = s.letters.Check(dlq.ActionEdit, &l)
+	}
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	content, err := in.Body.content(ctx, &l)
+	if err != nil {
+		return nil, err
+	}
+	out := new(editOutput)
+	out.ETag = etag(l.Version)
+	out.Body.DryRun, out.Body.Diff, out.Body.Schema = in.Body.DryRun, dlq.Diff(l.Content(), content), s.cfg.Schemas.Has(l.EventType)
+	out.Body.Problems = s.wrong(&l, content)
+	if in.Body.DryRun {
+		return out, nil
+	}
+	if len(out.Body.Problems) > 0 {
+		p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The edited event could not be published; errors says why.")
+		for _, text := range out.Body.Problems {
+			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: "body", Message: text})
+		}
+		return nil, p
+	}
+	detail, err := json.Marshal(out.Body.Diff)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	if len(detail) > maxAudited {
+		detail = []byte(`{"left_out":"the difference is ` + strconv.Itoa(len(detail)) + ` bytes; the letter keeps both contents"}`)
+	}
+	err = s.audit.change(ctx, entry{Action: string(dlq.ActionEdit), Target: id.String(), Reason: in.Body.Reason, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
+		var made gocql.UUID
+		made, err := s.letters.Edit(ctx, id, content, by, l.Version)
+		out.Body.NewID = made.String()
+		return "", err
+	})
+	if errors.Is(err, dlq.ErrInvalidEdit) {
+		return nil, invalid(ctx, "body", err.Error())
+	}
+	if err != nil {
+		return nil, s.toProblem(ctx, err, true)
+	}
+	s.live.changed(id)
+	if l, err = s.letters.Read(ctx, id); err != nil {
+		return nil, s.toProblem(ctx, err, true)
+	}
+	out.ETag = etag(l.Version)
+	return out, nil
+}
+
+// maxAudited bounds what the audit keeps of an edit's difference.
+const maxAudited = 16 << 10
+
+// wrong says what keeps an edit from being published.
+func (s *Server) wrong(l *dlq.Letter, e dlq.Edit) []string {
+	out := []string{}
+	if err := e.Fits(l); err != nil {
+		out = append(out, err.Error())
+	}
+	var schema *dlq.SchemaError
+	if err := s.cfg.Schemas.Validate(l.EventType, e.Payload); errors.As(err, &schema) {
+		out = append(out, schema.Problems...)
+	} else if err != nil {
+		out = append(out, err.Error())
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+func mustID(t *testing.T, text string) gocql.UUID {
+	t.Helper()
+	id, err := gocql.ParseUUID(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "OrderCreated.json"), []byte(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	schemas, err := dlq.LoadSchemas(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := setup(t, func(c *Config) { c.Schemas = schemas })
+	l := b.bury(t, testLetter("a", 1), time.Time{})
+	path := "/v1/dlq/letters/" + l.EventID.String() + "/edit"
+	var got struct {
+		DryRun   bool           `json:"dry_run"`
+		Diff     dlq.Difference `json:"diff"`
+		Problems []string       `json:"problems"`
+		Schema   bool           `json:"schema"`
+		NewID    string         `json:"new_event_id"`
+	}
+
+	p := b.ask(t, access.Admin, "POST", path, `{"payload_text":"{\"n\":2}"}`).problemIn(t, http.StatusPreconditionRequired)
+	if p.Type != problemNoVersion {
+		t.Errorf("without a version: %+v", p)
+	}
+	b.ask(t, access.Admin, "POST", path, `{"payload_text":"{\"n\":2}"}`, "If-Match", `"9"`).problemIn(t, http.StatusPreconditionFailed)
+	b.ask(t, access.Admin, "POST", path, `{"payload_text":"{\"n\":\"two\"}","dry_run":true}`, "If-Match", `"1"`).into(t, 200, &got)
+	if !got.DryRun || !got.Schema || len(got.Problems) != 1 || !strings.Contains(got.Problems[0], "n") || got.NewID != "" || !strings.Contains(got.Diff.Payload, "two") {
+		t.Errorf("a dry run of what does not fit: %+v", got)
+	}
+	p = b.ask(t, access.Admin, "POST", path, `{"payload_text":"{\"n\":\"two\"}"}`, "If-Match", `"1"`).problemIn(t, http.StatusUnprocessableEntity)
+	if len(p.Errors) != 1 {
+		t.Errorf("what does not fit: %+v", p)
+	}
+	p = b.ask(t, access.Admin, "POST", path, `{}`, "If-Match", `"1"`).problemIn(t, http.StatusUnprocessableEntity)
+	if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "changes nothing") {
+		t.Errorf("what changes nothing: %+v", p)
+	}
+	if l := b.mustRead(t, l); l.Version != 1 || len(b.auditLines(t, "")) != 0 {
+		t.Errorf("version %d and an audit, after nothing was changed", l.Version)
+	}
+
+	got.Problems = nil
+	a := b.ask(t, access.Admin, "POST", path, `{"payload_text":"{\"n\":2}","headers":{"x":"y"},"reason":"was a text"}`, "If-Match", `"1"`).into(t, 200, &got)
+	if got.NewID == "" || len(got.Problems) != 0 || len(got.Diff.Headers) != 2 || a.header.Get("ETag") != `"2"` {
+		t.Errorf("edited: %s", a.body)
+	}
+	var whole letterBody
+	b.ask(t, access.Viewer, "GET", strings.TrimSuffix(path, "/edit"), "").into(t, 200, &whole)
+	if whole.EditedTo != got.NewID || *whole.PayloadText != `{"n":1}` || whole.Edit == nil || *whole.Edit.PayloadText != `{"n":2}` || whole.Edit.Headers["x"] != "y" ||
+		whole.Edit.By != "a-admin" || whole.Edit.Reason != "was a text" || whole.Status != dlq.Pending {
+		t.Errorf("the letter after it: %+v, edit %+v", whole, whole.Edit)
+	}
+	lines := b.auditLines(t, "")
+	if len(lines) != 1 || lines[0].Action != "edit" || lines[0].State != auditDone || !strings.Contains(lines[0].Detail, "n") {
+		t.Errorf("audit: %+v", lines)
+	}
+	b.ask(t, access.Admin, "POST", fmt.Sprintf("/v1/dlq/letters/%s/edit", gocql.MustRandomUUID()), `{"payload_text":"1"}`, "If-Match", `"1"`).problemIn(t, http.StatusNotFound)
+}

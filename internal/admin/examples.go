@@ -1,0 +1,98 @@
+package admin
+
+import (
+	_ "embed"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// example is what an operation is asked, and what it answers with a status.
+type example struct {
+	Request json.RawMessage            `json:"request,omitempty"`
+	Answers map[string]json.RawMessage `json:"answers"`
+}
+
+// examplesJSON has the examples by operation. A test asks them, and holds the answers
+// to what is answered; with -update it writes them down.
+//
+//go:embed examples.json
+var examplesJSON []byte
+
+func readExamples() map[string]example {
+	var all map[string]example
+	if err := json.Unmarshal(examplesJSON, &all); err != nil {
+		panic("api: examples.json: " + err.Error()) // it is in the binary
+	}
+	return all
+}
+
+// addExamples puts the examples where this API's own operations are described.
+func addExamples(doc *huma.OpenAPI) {
+	all := readExamples()
+	for _, path := range doc.Paths {
+		for _, op := range []*huma.Operation{path.Get, path.Post} {
+			if op == nil {
+				continue
+			}
+			e, ok := all[op.OperationID]
+			if !ok {
+				continue
+			}
+			if op.RequestBody != nil {
+				for _, media := range op.RequestBody.Content {
+					media.Example = e.Request
+				}
+			}
+			for code, answer := range e.Answers {
+				if r := op.Responses[code]; r != nil && r.Content["application/json"] != nil {
+					r.Content["application/json"].Example = answer
+				}
+			}
+		}
+	}
+}
+
+// exampleProblem is one of the problems that a response with the status may be.
+func exampleProblem(status int) map[string]any {
+	p := map[string]any{"title": http.StatusText(status), "status": status, "request_id": "D2ULQnVMrSJgy1sF"}
+	says := func(kind, detail string) { p["type"], p["detail"] = kind, detail }
+	switch status {
+	case http.StatusBadRequest:
+		says(problemMalformed, "validation failed")
+		p["errors"] = []map[string]any{{"location": "body", "message": "body is not JSON: it ends too early, at byte 43"}}
+	case http.StatusUnauthorized:
+		says(problemNoToken, "Send a token: Authorization: Bearer …")
+	case http.StatusForbidden:
+		says(problemForbidden, "This needs the role operator; mara has the role viewer.")
+	case http.StatusNotFound:
+		says(problemNotFound, "There is no dead letter of this event.")
+	case http.StatusConflict:
+		says(problemRefused, "The delivery is pending: it is tried again by itself.")
+	case http.StatusPreconditionFailed:
+		says(problemChanged, "Somebody changed the letter meanwhile; look at it again. It is at version 4.")
+	case http.StatusRequestEntityTooLarge:
+		says(problemTooLarge, "request body is too large limit=1048576 bytes")
+	case http.StatusUnsupportedMediaType:
+		says(problemMedia, "Send the body as JSON, with the header Content-Type: application/json.")
+	case http.StatusUnprocessableEntity:
+		says(problemInvalid, "The request has bad fields; errors names each of them.")
+		p["errors"] = []map[string]any{{"location": "body.ids[0]", "message": "write an id such as " + exampleID}}
+	case http.StatusPreconditionRequired:
+		says(problemNoVersion, "Say which version of the letter you edited: send its ETag as If-Match.")
+	case http.StatusTooManyRequests:
+		says(problemRate, "Too many requests with this token.")
+	case http.StatusServiceUnavailable:
+		says(problemUnavailable, "The database cannot be reached; ask again later.")
+	default:
+		panic("api: no example of a problem with status " + http.StatusText(status)) // of an operation that was just added
+	}
+	if status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge { // huma's own
+		delete(p, "request_id")
+	}
+	return p
+}
+
+// exampleID is an id as events have it.
+const exampleID = "01a2005c-395d-72e3-8401-994110828553"

@@ -1,0 +1,250 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+)
+
+// asking is an operation with an example: where it is asked, and what.
+type asking struct {
+	operation, method, path, request string
+	code                             int
+}
+
+// exampleWorld makes what the examples are of, and says how each is asked, in order.
+func exampleWorld(t *testing.T) (*bundle, []asking) {
+	t.Helper()
+	b, keeper := setupArchive(t)
+	const order = "01a2005c-395d-72e1-8345-2406e2489440"
+	n := 0
+	letter := func(aggregate string, seq int64, change func(*dlq.Letter)) string {
+		n++
+		l := testLetter(aggregate, seq)
+		l.EventID = mustID(t, fmt.Sprintf("%s%02d", exampleID[:len(exampleID)-2], n))
+		l.Payload = []byte(`{"order_id":"` + aggregate + `","total":"6.78"}`)
+		l.Headers = map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+		if change != nil {
+			change(l)
+		}
+		return b.bury(t, l, time.Time{}).EventID.String()
+	}
+	first := letter(order, 1, nil)
+	letter(order, 2, func(l *dlq.Letter) {
+		l.Status, l.ErrorClass, l.ErrorCode, l.ErrorText, l.ErrorChain = dlq.Parked, "behind", "", "an earlier event of its aggregate is a dead letter", nil
+	})
+	other := func() string { return letter(fmt.Sprintf("01a2005c-395d-72e1-8345-2406e24894%02d", 50+n), 1, nil) }
+	gone := other()
+	by := dlq.Actor{Name: "mara", Reason: "INC-311 never existed"}
+	if err := b.store.Discard(t.Context(), mustID(t, gone), by); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := keeper.Purge(t.Context(), []gocql.UUID{mustID(t, gone)}, false, by); err != nil || left[0] != nil {
+		t.Fatal(left, err)
+	}
+	d := b.deliver(t, "01a2005c-395d-72e3-8401-994110828601", delivery.Failed)
+	b.deliver(t, "01a2005c-395d-72e3-8401-994110828602", delivery.Failed)
+	d.Tried(time.Now(), 1204*time.Millisecond, d.Error)
+	if err := b.cfg.Deliveries.Save(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	b.reports(t, "big", "shop-1/42", delivery.Running, 0)
+	status := `{"state":"running","ready":true,"problems":[],"host":"relay-1","version":"1.0.0","breaker":{"state":"closed"},"streams":4,"behind_seconds":2.1,` +
+		`"groups":[{"part":1,"parts":1,"from_token":"-9223372036854775808","streams":4,"behind_seconds":2.1,"oldest_unacknowledged_seconds":0}],` +
+		`"lag":[{"name":"0xabcd","behind_seconds":2.1}],"stalled_topics":[],"tail":{"on":true,"streams":4,"groups":1,"interval_ms":20},"rates":{"published":812.5,"failures":0,"found":{"tail":812.5}}}`
+	if err := b.session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'orders', 'outbox.outbox_messages', 'relay-1/7', ?, ?)",
+		time.Now(), status).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	const letters, reason = "/v1/dlq/letters/", `"reason":"INC-311 the broker takes large records now"`
+	get := func(op, path string) asking { return asking{op, "GET", path, "", 200} }
+	out := []asking{
+		get("get-me", "/v1/me"), get("list-letters", "/v1/dlq/letters?aggregate="+order), get("get-letter", letters+first), get("get-stats", "/v1/dlq/stats"),
+		get("list-groups", "/v1/dlq/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/dlq/archives"), get("list-relays", "/v1/relays"),
+		get("list-reactions", "/v1/reactions"), get("list-deliveries", "/v1/deliveries?event_id="+d.EventID), get("get-delivery", "/v1/deliveries/"+d.ID.String()),
+		{"preview", "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
+		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},
+		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,` + reason + `}`, 202},
+		{"repeat-delivery", "POST", "/v1/deliveries/" + d.ID.String() + "/repeat", `{"reason":"INC-500 the receiver is back"}`, 200},
+		{"repeat-deliveries", "POST", "/v1/reactions/repeat", `{"filter":{"rule":"big","since":"2026-01-02T00:00:00Z"},"reason":"INC-500 the receiver is back"}`, 200},
+		{"edit-letter", "POST", letters + other() + "/edit", `{"payload_text":"{\"total\":\"6.79\"}","reason":"INC-312 the total was wrong"}`, 200},
+	}
+	for _, a := range actions {
+		out = append(out, asking{string(a.action) + "-letter", "POST", letters + other() + "/" + string(a.action), `{` + reason + `}`, 200})
+	}
+	out = append(out, get("get-job", "/v1/dlq/jobs/JOB"), get("list-jobs", "/v1/dlq/jobs"))
+	for _, st := range steerings {
+		out = append(out, asking{st.name + "-job", "POST", "/v1/dlq/jobs/JOB/" + st.name, `{"reason":"INC-313 the broker is being restarted"}`, 200})
+	}
+	return b, append(out, get("list-audit", "/v1/dlq/audit?limit=1"))
+}
+
+// Each example is what the API answers: it is asked here, and what it answers has all
+// that the example has, each of the same kind. Every operation has one, of what is
+// asked and of each answer, and they are valid by their schemas.
+func TestOpenAPI_ExamplesAreTrue(t *testing.T) {
+	t.Parallel()
+	b, all := exampleWorld(t)
+	have := readExamples()
+	if *update {
+		clear(have)
+	}
+	job, asked := "", make(map[string]string)
+	for _, ask := range all {
+		a := b.ask(t, access.Admin, ask.method, strings.ReplaceAll(ask.path, "JOB", job), ask.request, "If-Match", `"1"`)
+		if a.code != ask.code {
+			t.Fatalf("%s = %d, want %d: %s", ask.operation, a.code, ask.code, a.body)
+		}
+		var is any
+		a.into(t, ask.code, &is)
+		if ask.operation == "create-job" && ask.code == 202 {
+			job = is.(map[string]any)["id"].(string)
+		}
+		e, code := have[ask.operation], fmt.Sprint(ask.code)
+		if *update {
+			if e.Answers == nil {
+				e.Answers = make(map[string]json.RawMessage)
+			}
+			e.Request, e.Answers[code] = json.RawMessage(ask.request), marshal(t, shorten(is))
+			have[ask.operation] = e
+			continue
+		}
+		asked[ask.operation] = ask.request // of two, the last
+		var says any
+		if err := json.Unmarshal(e.Answers[code], &says); err != nil {
+			t.Errorf("%s has no example of %s: %v", ask.operation, code, err)
+			continue
+		}
+		known := membersOf(is)
+		for at, kind := range membersOf(says) {
+			if known[at] != kind {
+				t.Errorf("the example of what %s answers has %s, %s; the answer has %q there: %s", ask.operation, at, kind, known[at], a.body)
+			}
+		}
+	}
+	if *update {
+		text, err := json.MarshalIndent(have, "", " ")
+		if err == nil {
+			err = os.WriteFile("examples.json", append(text, '\n'), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log("written; test again, so that they are in the binary")
+		return
+	}
+	for op, want := range asked {
+		if got := compact(t, have[op].Request); string(got) != want {
+			t.Errorf("the example of what %s is asked is %s, want %s; go test ./internal/admin -run Examples -update", op, got, want)
+		}
+	}
+	valid(t, b.api.OpenAPI())
+}
+
+// valid holds all examples to their schemas, and finds what has none.
+func valid(t *testing.T, doc *huma.OpenAPI) {
+	t.Helper()
+	n := 0
+	check := func(where string, media *huma.MediaType, mode huma.ValidateMode) {
+		n++
+		var plain any
+		if err := json.Unmarshal(marshal(t, media.Example), &plain); err != nil || plain == nil {
+			t.Errorf("%s has no example, %v", where, err)
+			return
+		}
+		var result huma.ValidateResult
+		huma.Validate(doc.Components.Schemas, media.Schema, huma.NewPathBuffer(nil, 0), mode, plain, &result)
+		for _, err := range result.Errors {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	for name, r := range doc.Components.Responses {
+		check(name, r.Content["application/problem+json"], huma.ModeReadFromServer)
+	}
+	for _, item := range doc.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post} {
+			if op == nil {
+				continue
+			}
+			if op.RequestBody != nil {
+				check(op.OperationID+" is asked", op.RequestBody.Content["application/json"], huma.ModeWriteToServer)
+			}
+			for code, r := range op.Responses {
+				if media := r.Content["application/json"]; media != nil {
+					check(op.OperationID+" answers "+code, media, huma.ModeReadFromServer)
+				}
+			}
+		}
+	}
+	if n < 50 {
+		t.Errorf("only %d examples", n)
+	}
+}
+
+// membersOf are the members of a value, and of what kind each is.
+func membersOf(v any) map[string]string {
+	out := make(map[string]string)
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		out[at] = fmt.Sprintf("%T", v)
+		switch v := v.(type) {
+		case map[string]any:
+			for name, w := range v {
+				walk(at+"."+name, w)
+			}
+		case []any:
+			for _, w := range v {
+				walk(at+"[]", w)
+			}
+		}
+	}
+	walk("", v)
+	return out
+}
+
+// shorten leaves one of each list of objects.
+func shorten(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = shorten(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = shorten(v[i])
+		}
+		if len(v) > 0 {
+			if _, object := v[0].(map[string]any); object {
+				return v[:1]
+			}
+		}
+	}
+	return v
+}
+
+func marshal(t *testing.T, v any) json.RawMessage {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func compact(t *testing.T, b json.RawMessage) []byte {
+	t.Helper()
+	if len(b) == 0 {
+		return nil
+	}
+	return marshal(t, b)
+}

@@ -1,0 +1,141 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+const (
+	// maxGrouped is how many letters are put into groups, those that died last.
+	maxGrouped = 5000
+	// maxGroups is how many groups are shown.
+	maxGroups = 200
+)
+
+type groupsInput struct {
+	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; open ones if it is empty"`
+	ErrorClass string    `query:"error_class" maxLength:"200"`
+	EventType  string    `query:"event_type" maxLength:"500"`
+	Since      time.Time `query:"since"`
+	Until      time.Time `query:"until"`
+}
+
+// groupBody are letters that died of the same.
+type groupBody struct {
+	ErrorClass string             `json:"error_class"`
+	ErrorCode  string             `json:"error_code,omitempty"`
+	ErrorText  string             `json:"error_text,omitempty" doc:"The message, with # for what has digits: ids, numbers, addresses"`
+	EventType  string             `json:"event_type"`
+	Topic      string             `json:"topic"`
+	Count      int                `json:"count"`
+	ByStatus   map[dlq.Status]int `json:"by_status"`
+	First      time.Time          `json:"first_failed_at"`
+	Last       time.Time          `json:"last_failed_at"`
+	Sample     string             `json:"sample_event_id" format:"uuid" doc:"The letter of the group that died last"`
+
+	sample gocql.UUID
+}
+
+type groupsOutput struct {
+	Body struct {
+		Groups   []*groupBody `json:"groups" doc:"The largest first"`
+		LookedAt int          `json:"looked_at" doc:"Letters that were put into groups"`
+		Sampled  bool         `json:"sampled" doc:"There are older letters that were not looked at, so counts are of a sample"`
+		Left     int          `json:"groups_left_out,omitempty" doc:"Groups beyond those shown"`
+	}
+}
+
+func (s *Server) registerGroups() {
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "list-groups", Method: http.MethodGet, Path: "/v1/dlq/groups", Summary: "Put letters into groups of equal failures",
+	}), s.groups)
+}
+
+type groupKey struct{ failure, class, event, topic string }
+
+func (s *Server) groups(ctx context.Context, in *groupsInput) (*groupsOutput, error) {
+	if err := span(ctx, "query.", in.Since, in.Until); err != nil {
+		return nil, err
+	}
+	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Since: in.Since, Until: in.Until}
+	if len(f.Status) == 0 {
+		f.Status = dlq.OpenStatuses
+	}
+	out := new(groupsOutput)
+	b := &out.Body
+	b.Groups = []*groupBody{}
+	by := make(map[groupKey]*groupBody)
+	err := s.heavily(ctx, func() error {
+		err := s.letters.List(ctx, f, func(l *dlq.Letter) error {
+			if b.LookedAt == maxGrouped {
+				b.Sampled = true
+				return dlq.ErrStop
+			}
+			b.LookedAt++
+			k := groupKey{l.FailureKey, l.ErrorClass, l.EventType, l.Topic}
+			g := by[k]
+			if g == nil {
+				g = &groupBody{ErrorClass: l.ErrorClass, EventType: l.EventType, Topic: l.Topic, ByStatus: make(map[dlq.Status]int), Last: l.FirstFailedAt.UTC(), sample: l.EventID}
+				by[k] = g
+				b.Groups = append(b.Groups, g)
+			}
+			g.Count++
+			g.ByStatus[l.Status]++
+			g.First = l.FirstFailedAt.UTC() // they come from new to old
+			if l.LastFailedAt.After(g.Last) {
+				g.Last = l.LastFailedAt.UTC()
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(b.Groups, func(a, b *groupBody) int { return b.Count - a.Count })
+		if len(b.Groups) > maxGroups {
+			b.Left = len(b.Groups) - maxGroups
+			b.Groups = b.Groups[:maxGroups]
+		}
+		return s.name(ctx, b.Groups)
+	})
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	return out, nil
+}
+
+// name gives each group the error of its sample.
+func (s *Server) name(ctx context.Context, groups []*groupBody) error {
+	ids := make([]gocql.UUID, len(groups))
+	for i, g := range groups {
+		ids[i] = g.sample
+	}
+	texts, err := s.letters.ErrorTexts(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		g.Sample = g.sample.String()
+		g.ErrorCode, g.ErrorText = texts[g.sample].Code, withoutNumbers(texts[g.sample].Text)
+	}
+	return nil
+}
+
+// withoutNumbers is a message as dlq.FailureKey compares it.
+func withoutNumbers(text string) string {
+	words := strings.Fields(text)
+	for i, w := range words {
+		if strings.ContainsAny(w, "0123456789") {
+			words[i] = "#"
+		}
+	}
+	return strings.Join(words, " ")
+}

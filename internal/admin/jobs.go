@@ -1,0 +1,295 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// JobBody is a bulk operation. It is exported for huma alone, like Summary.
+type JobBody struct {
+	ID         string          `json:"id" format:"uuid"`
+	Action     dlq.Action      `json:"action"`
+	Filter     *dlq.Filter     `json:"filter,omitempty"`
+	IDs        int             `json:"ids,omitempty" doc:"How many letters it names"`
+	Limit      int             `json:"limit,omitempty"`
+	Rate       float64         `json:"rate,omitempty" doc:"Letters per second; absent for as fast as it goes"`
+	BatchSize  int             `json:"batch_size"`
+	Canary     bool            `json:"canary"`
+	Force      bool            `json:"force,omitempty" doc:"Of a purge: failed and manual letters too"`
+	NoArchive  bool            `json:"no_archive,omitempty" doc:"Of a purge: the letters go to no archive"`
+	Actor      string          `json:"actor"`
+	Reason     string          `json:"reason,omitempty"`
+	State      dlq.JobState    `json:"state" enum:"queued,running,paused,done,cancelled,failed"`
+	Version    int64           `json:"version"`
+	Progress   dlq.Progress    `json:"progress"`
+	Failed     int             `json:"failed" doc:"Letters that died again"`
+	Error      string          `json:"error,omitempty" doc:"Why it paused by itself, or failed"`
+	RunBy      string          `json:"run_by,omitempty"`
+	CreatedAt  time.Time       `json:"created_at"`
+	StartedAt  *time.Time      `json:"started_at,omitempty"`
+	FinishedAt *time.Time      `json:"finished_at,omitempty" doc:"From then on the report is final"`
+	History    []dlq.JobChange `json:"history"`
+}
+
+func jobOf(j *dlq.Job) JobBody {
+	b := JobBody{
+		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive,
+		Actor: j.Actor.Name, Reason: j.Actor.Reason, State: j.State, Version: j.Version, Progress: j.Progress, Failed: j.Progress.Failed(), Error: j.Error,
+		RunBy: j.ClaimedBy, CreatedAt: j.Created(), StartedAt: when(j.Started), FinishedAt: when(j.Finished), History: j.History,
+	}
+	if len(j.IDs) == 0 && j.Action != dlq.ActionArchive {
+		f := j.Filter
+		b.Filter = &f
+	}
+	if b.History == nil {
+		b.History = []dlq.JobChange{}
+	}
+	return b
+}
+
+type jobOutput struct {
+	ETag string `header:"ETag" doc:"The job's version"`
+	Body JobBody
+}
+
+func jobOutputOf(j *dlq.Job) *jobOutput { return &jobOutput{ETag: etag(j.Version), Body: jobOf(j)} }
+
+type newJobInput struct {
+	Body newJobBody
+}
+
+type newJobBody struct {
+	JobTarget
+	BatchSize int    `json:"batch_size,omitempty" minimum:"0" maximum:"1000" doc:"Letters between two saves of the progress; 0 means 100, of a purge 1000"`
+	Canary    bool   `json:"canary,omitempty" doc:"Of a replay: begin with 1, 2, 5 and 20 letters, and pause if one dies of the same error again"`
+	Reason    string `json:"reason,omitempty" maxLength:"2000"`
+	DryRun    bool   `json:"dry_run,omitempty" doc:"Only say what it would do (200)"`
+}
+
+type newJobOutput struct {
+	Status   int
+	Location string `header:"Location" doc:"The job"`
+	Body     any    // a JobBody, or of a dry run a dryJobBody
+}
+
+// dryJobBody is the answer to a dry run: there is no job.
+type dryJobBody struct {
+	DryRun  bool        `json:"dry_run" doc:"Always true"`
+	Preview previewBody `json:"preview" doc:"What it would do"`
+}
+
+type jobsInput struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	Cursor string `query:"cursor" maxLength:"500" doc:"next of the answer before"`
+}
+
+type jobsOutput struct {
+	Body struct {
+		Jobs []JobBody `json:"jobs" doc:"The newest first"`
+		Next string    `json:"next,omitempty"`
+	}
+}
+
+type jobInput struct {
+	ID string `path:"id" format:"uuid"`
+}
+
+type steerInput struct {
+	ID   string `path:"id" format:"uuid"`
+	Body struct {
+		Reason string `json:"reason,omitempty" maxLength:"2000"`
+	}
+}
+
+// steering is a change of a job.
+type steering struct {
+	name, summary string
+	role          access.Role
+	do            func(*dlq.Store, context.Context, gocql.UUID, dlq.Actor) error
+	// goesOn says that the job changes letters because of it, so it takes the role
+	// that its action takes.
+	goesOn bool
+}
+
+// Cancelling is for administrators: what is left of a job has to be begun anew.
+// Any operator may stop any job.
+var steerings = []steering{
+	{"pause", "Stop it between two letters", access.Operator, (*dlq.Store).PauseJob, false},
+	{"resume", "Let it go on; one that discards, purges, restores or sweeps needs the role admin", access.Operator, (*dlq.Store).ResumeJob, true},
+	{"cancel", "End it; what it did stays done", access.Admin, (*dlq.Store).CancelJob, false},
+}
+
+func (s *Server) registerJobs() {
+	huma.Register(s.api, s.describe(access.Operator, huma.Operation{
+		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/dlq/jobs", DefaultStatus: http.StatusAccepted,
+		Summary:     "Act on many letters, or sweep old ones into the archive",
+		Description: "A runner takes the job. Discarding, purging, restoring and sweeping need the role admin.",
+		Responses: map[string]*huma.Response{
+			"200": s.answer("What it would do, of a dry run", reflect.TypeFor[dryJobBody]()),
+			"202": s.answer("The job", reflect.TypeFor[JobBody]()),
+		},
+	}, 404, 409), s.createJob)
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/dlq/jobs", Summary: "List jobs",
+	}), s.listJobs)
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/dlq/jobs/{id}", Summary: "Get a job, with its progress",
+	}, 404), s.getJob)
+	for _, st := range steerings {
+		huma.Register(s.api, s.describe(st.role, huma.Operation{
+			OperationID: st.name + "-job", Method: http.MethodPost, Path: "/v1/dlq/jobs/{id}/" + st.name, Summary: st.summary,
+		}, 404, 409), func(ctx context.Context, in *steerInput) (*jobOutput, error) { return s.steer(ctx, &st, in) })
+	}
+}
+
+// answer describes a body of an operation that has more than one.
+func (s *Server) answer(what string, body reflect.Type) *huma.Response {
+	schema := s.api.OpenAPI().Components.Schemas.Schema(body, true, "")
+	return &huma.Response{Description: what, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
+}
+
+func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput, error) {
+	b := &in.Body
+	if err := permitJob(ctx, b.Action); err != nil {
+		return nil, err
+	}
+	if b.Canary && b.Action != dlq.ActionReplay {
+		return nil, invalid(ctx, "body.canary", "only a replay has one")
+	}
+	spec, err := s.specOf(ctx, &b.JobTarget)
+	if err != nil {
+		return nil, err
+	}
+	out := new(newJobOutput)
+	if b.DryRun {
+		p, err := s.previewOf(ctx, &spec)
+		if err != nil {
+			return nil, s.toProblem(ctx, err, false)
+		}
+		out.Status, out.Body = http.StatusOK, dryJobBody{DryRun: true, Preview: p}
+		return out, nil
+	}
+	spec.BatchSize, spec.Canary = b.BatchSize, b.Canary
+	if err := spec.Validate(); err != nil {
+		return nil, invalid(ctx, "body", err.Error())
+	}
+	said := *b
+	if n := len(said.IDs); n > auditIDs {
+		said.IDs = said.IDs[:auditIDs:auditIDs]
+	}
+	said.Reason = ""
+	detail, err := json.Marshal(said)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	var job *dlq.Job
+	err = s.audit.change(ctx, entry{Action: "create-job", Detail: string(detail), Reason: b.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+		var err error
+		if job, err = s.letters.CreateJob(ctx, spec, by); err != nil {
+			return "", err
+		}
+		return job.ID.String(), nil
+	})
+	if err != nil {
+		return nil, s.toProblem(ctx, err, true)
+	}
+	made := jobOf(job)
+	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/dlq/jobs/"+made.ID, made
+	return out, nil
+}
+
+// permitJob refuses a caller who may not have a job do the action.
+func permitJob(ctx context.Context, action dlq.Action) error {
+	p, _ := access.From(ctx)
+	if err := access.Permit(p, roleOf(action)); err != nil {
+		return newProblem(ctx, http.StatusForbidden, problemForbidden, err.Error())
+	}
+	return nil
+}
+
+// roleOf is who may make a job of an action, or let it go on.
+func roleOf(action dlq.Action) access.Role {
+	for _, a := range actions {
+		if a.action == action {
+			return a.role
+		}
+	}
+	return access.Admin // what takes letters out of the database, or brings them back
+}
+
+// auditIDs is how many ids of a job the audit repeats; the job has them all.
+const auditIDs = 100
+
+func (s *Server) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
+	var after gocql.UUID
+	if in.Cursor != "" {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &after); err != nil {
+			return nil, err
+		}
+		if after.Version() != 1 {
+			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
+		}
+	}
+	jobs, err := s.letters.Jobs(ctx, after, in.Limit+1)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	out := new(jobsOutput)
+	out.Body.Jobs = []JobBody{}
+	for i, j := range jobs {
+		if i == in.Limit {
+			out.Body.Next = cursorOf(jobs[i-1].ID)
+			break
+		}
+		out.Body.Jobs = append(out.Body.Jobs, jobOf(j))
+	}
+	return out, nil
+}
+
+func (s *Server) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
+	id, err := eventID(ctx, "path.id", in.ID)
+	if err != nil {
+		return nil, err
+	}
+	j, err := s.letters.Job(ctx, id)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	return jobOutputOf(j), nil
+}
+
+func (s *Server) steer(ctx context.Context, st *steering, in *steerInput) (*jobOutput, error) {
+	id, err := eventID(ctx, "path.id", in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if st.goesOn {
+		j, err := s.letters.Job(ctx, id)
+		if err != nil {
+			return nil, s.toProblem(ctx, err, false)
+		}
+		if err := permitJob(ctx, j.Action); err != nil {
+			return nil, err
+		}
+	}
+	err = s.audit.change(ctx, entry{Action: st.name + "-job", Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+		return "", st.do(s.letters, ctx, id, by)
+	})
+	if err != nil {
+		return nil, s.toProblem(ctx, err, true)
+	}
+	j, err := s.letters.Job(ctx, id)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, true)
+	}
+	return jobOutputOf(j), nil
+}

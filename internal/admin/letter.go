@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"encoding/base64"
+	"time"
+	"unicode/utf8"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// Summary is a letter in a list. It is exported for huma alone, which describes no
+// embedded type that is not.
+type Summary struct {
+	EventID       string     `json:"event_id" format:"uuid"`
+	Table         string     `json:"table" doc:"The outbox table, keyspace.table"`
+	AggregateID   string     `json:"aggregate_id"`
+	AggregateType string     `json:"aggregate_type"`
+	EventType     string     `json:"event_type"`
+	Sequence      int64      `json:"sequence,omitempty" doc:"The event's number in its aggregate; absent in tables without numbers"`
+	Topic         string     `json:"topic" doc:"Where the event would have gone; empty if that is not known"`
+	Status        dlq.Status `json:"status" enum:"pending,parked,processing,failed,manual,resolved,archived"`
+	Version       int64      `json:"version" doc:"Counts the letter's changes"`
+	Released      bool       `json:"released" doc:"Later events of the aggregate do not wait for it"`
+	ErrorClass    string     `json:"error_class"`
+	Attempts      int        `json:"attempts" doc:"Attempts to publish, over all its life"`
+	Replays       int        `json:"replays" doc:"Replays that failed"`
+	Repeats       int        `json:"failure_repeats,omitempty" doc:"How often in a row it died of the same error"`
+	FirstFailedAt time.Time  `json:"first_failed_at"`
+	LastFailedAt  *time.Time `json:"last_failed_at,omitempty"`
+	CreatedAt     *time.Time `json:"created_at,omitempty" doc:"When the event happened"`
+	DeliverAt     *time.Time `json:"deliver_at,omitempty"`
+	Strategy      string     `json:"strategy,omitempty" doc:"Who replays it, and when"`
+	Rule          string     `json:"rule,omitempty" doc:"The rule that chose the strategy"`
+	NextAttempt   *time.Time `json:"next_attempt,omitempty" doc:"Before then it is not replayed by itself"`
+	WaitsFor      string     `json:"waits_for,omitempty" doc:"What it waits for, in words"`
+	ClaimedBy     string     `json:"claimed_by,omitempty"`
+	ClaimedUntil  *time.Time `json:"claimed_until,omitempty"`
+}
+
+func summaryOf(l *dlq.Letter, holds []dlq.Hold, now time.Time) Summary {
+	return Summary{
+		EventID: l.EventID.String(), Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType,
+		Sequence: l.Sequence, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,
+		Attempts: l.Attempts, Replays: l.Replays, Repeats: l.FailureRepeats, FirstFailedAt: l.FirstFailedAt.UTC(), LastFailedAt: when(l.LastFailedAt),
+		CreatedAt: when(l.CreatedAt), DeliverAt: when(l.DeliverAt), Strategy: l.Strategy, Rule: l.Rule, NextAttempt: when(l.NextAttempt),
+		WaitsFor: l.WaitsFor(holds, now), ClaimedBy: l.ClaimedBy, ClaimedUntil: when(l.ClaimedUntil),
+	}
+}
+
+// letterBody is all of a letter.
+type letterBody struct {
+	Summary
+	// The payload in the two forms; of a null one neither is there.
+	PayloadText   *string           `json:"payload_text,omitempty" doc:"The payload, if it is UTF-8"`
+	PayloadBase64 *string           `json:"payload_base64,omitempty" doc:"The payload, unchanged to the byte; absent if it is null"`
+	PayloadBytes  int               `json:"payload_bytes"`
+	ContentType   string            `json:"content_type"`
+	Headers       map[string]string `json:"headers"`
+	WrittenAt     *time.Time        `json:"written_at,omitempty" doc:"The write time of the event's CDC row"`
+	ErrorCode     string            `json:"error_code,omitempty"`
+	ErrorText     string            `json:"error_text,omitempty"`
+	ErrorChain    []string          `json:"error_chain,omitempty" doc:"The messages that the error wraps, outermost first"`
+	Metadata      map[string]string `json:"metadata,omitempty" doc:"What the relay knew when it died last"`
+	Raw           map[string]string `json:"raw,omitempty" doc:"What could be read of a row that is no event, in CQL's text form"`
+	Outcome       *outcomeBody      `json:"outcome,omitempty"`
+	ResolvedAt    *time.Time        `json:"resolved_at,omitempty"`
+	EditedTo      string            `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place, since somebody edited it"`
+	Edit          *contentBody      `json:"edit,omitempty" doc:"What is published in place of the payload and the headers above"`
+	History       []dlq.Change      `json:"history" doc:"Its changes, oldest first"`
+	Position      int               `json:"position,omitempty" doc:"Its place among the open letters of its aggregate, from 1; absent if it is not open"`
+	ChainLength   int               `json:"chain_length,omitempty" doc:"How many open letters its aggregate has"`
+	Followers     []follower        `json:"followers" doc:"The first of those parked behind it"`
+	FollowerCount int               `json:"follower_count" doc:"How many are parked behind it"`
+	May           []dlq.Action      `json:"may" doc:"The actions that can begin where it stands, whatever the role"`
+}
+
+// contentBody is what is published of an edited letter.
+type contentBody struct {
+	PayloadText   *string           `json:"payload_text,omitempty"`
+	PayloadBase64 *string           `json:"payload_base64,omitempty"`
+	ContentType   string            `json:"content_type"`
+	Headers       map[string]string `json:"headers"`
+	By            string            `json:"by"`
+	Reason        string            `json:"reason,omitempty"`
+	At            time.Time         `json:"at"`
+}
+
+func contentOf(e *dlq.Edited) *contentBody {
+	if e == nil {
+		return nil
+	}
+	b := &contentBody{ContentType: e.ContentType, Headers: e.Headers, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At.UTC()}
+	if b.Headers == nil {
+		b.Headers = map[string]string{}
+	}
+	b.PayloadText, b.PayloadBase64 = forms(e.Payload)
+	return b
+}
+
+// outcomeBody is how a letter ended.
+type outcomeBody struct {
+	Kind      dlq.OutcomeKind `json:"kind"`
+	Topic     string          `json:"topic,omitempty"`
+	Partition *int32          `json:"partition,omitempty"`
+	Offset    *int64          `json:"offset,omitempty"`
+	Note      string          `json:"note,omitempty"`
+}
+
+func outcomeOf(o *dlq.Outcome) *outcomeBody {
+	if o.Kind == "" {
+		return nil
+	}
+	out := &outcomeBody{Kind: o.Kind, Topic: o.Topic, Note: o.Note}
+	if o.Topic != "" {
+		out.Partition, out.Offset = &o.Partition, &o.Offset
+	}
+	return out
+}
+
+// follower is a letter behind another one.
+type follower struct {
+	EventID   string     `json:"event_id" format:"uuid"`
+	EventType string     `json:"event_type"`
+	Sequence  int64      `json:"sequence,omitempty"`
+	Status    dlq.Status `json:"status"`
+}
+
+// maxFollowers is how many followers a letter's page shows.
+const maxFollowers = 100
+
+// forms are the two forms of a payload: text if it is UTF-8, and base64; none of a
+// null one.
+func forms(p []byte) (text, coded *string) {
+	if p == nil {
+		return nil, nil
+	}
+	c := base64.StdEncoding.EncodeToString(p)
+	if utf8.Valid(p) {
+		t := string(p)
+		text = &t
+	}
+	return text, &c
+}
+
+// chain sets where the letter stands among those of its aggregate.
+func (b *letterBody) chain(l *dlq.Letter, chain []dlq.ChainEntry) {
+	b.Followers = []follower{}
+	b.ChainLength = len(chain)
+	for i, e := range chain {
+		if e.EventID == l.EventID {
+			b.Position = i + 1
+			continue
+		}
+		if b.Position == 0 || e.Status != dlq.Parked {
+			continue
+		}
+		b.FollowerCount++
+		if len(b.Followers) < maxFollowers {
+			b.Followers = append(b.Followers, follower{e.EventID.String(), e.EventType, e.Sequence, e.Status})
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+type meOutput struct {
+	Body struct {
+		Name string      `json:"name"`
+		Role access.Role `json:"role" enum:"viewer,operator,admin"`
+	}
+}
+
+// The inputs spell the filter out: huma looks into no embedded type that is not
+// exported.
+
+type listInput struct {
+	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; several by commas"`
+	ErrorClass string    `query:"error_class" maxLength:"200" doc:"Letters of this error class, such as record_too_large"`
+	EventType  string    `query:"event_type" maxLength:"500"`
+	Aggregate  string    `query:"aggregate" maxLength:"1000" doc:"Letters of this aggregate id"`
+	Since      time.Time `query:"since" doc:"Letters that died first then or later (RFC 3339)"`
+	Until      time.Time `query:"until" doc:"Letters that died first before"`
+	Limit      int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	Cursor     string    `query:"cursor" maxLength:"500" doc:"next of the answer before"`
+}
+
+type listOutput struct {
+	Body struct {
+		Letters []Summary `json:"letters" doc:"Those that died last come first"`
+		Next    string    `json:"next,omitempty" doc:"The cursor of those that follow; absent if there are none"`
+	}
+}
+
+type letterInput struct {
+	EventID string `path:"event_id" format:"uuid"`
+}
+
+type letterOutput struct {
+	ETag string `header:"ETag" doc:"The letter's version"`
+	Body letterBody
+}
+
+type statsOutput struct{ Body statsBody }
+
+// statsBody is how many letters there are.
+type statsBody struct {
+	At          time.Time            `json:"at" doc:"When it was counted"`
+	Total       int64                `json:"total"`
+	Open        int64                `json:"open"`
+	ByStatus    map[dlq.Status]int64 `json:"by_status"`
+	OpenByClass map[string]int64     `json:"open_by_error_class"`
+	OpenByType  map[string]int64     `json:"open_by_event_type"`
+	Oldest      *time.Time           `json:"oldest,omitempty" doc:"When the open letter died that waits longest"`
+}
+
+// same tells whether nothing but the time has changed.
+func (b *statsBody) same(c *statsBody) bool {
+	if b.Total != c.Total || b.Open != c.Open || (b.Oldest == nil) != (c.Oldest == nil) || b.Oldest != nil && !b.Oldest.Equal(*c.Oldest) {
+		return false
+	}
+	return equalCounts(b.ByStatus, c.ByStatus) && equalCounts(b.OpenByClass, c.OpenByClass) && equalCounts(b.OpenByType, c.OpenByType)
+}
+
+func equalCounts[K comparable](a, b map[K]int64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Server) registerLetters() {
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "get-me", Method: http.MethodGet, Path: "/v1/me", Summary: "Who the token is of",
+	}), s.me)
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "list-letters", Method: http.MethodGet, Path: "/v1/dlq/letters", Summary: "List dead letters",
+	}), s.list)
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "get-letter", Method: http.MethodGet, Path: "/v1/dlq/letters/{event_id}", Summary: "Get a dead letter, with all that is known of it",
+	}, 404), s.letter)
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "get-stats", Method: http.MethodGet, Path: "/v1/dlq/stats", Summary: "Count dead letters",
+	}), s.getStats)
+}
+
+func (s *Server) me(ctx context.Context, _ *struct{}) (*meOutput, error) {
+	p, _ := access.From(ctx)
+	out := new(meOutput)
+	out.Body.Name, out.Body.Role = p.Name, p.Role
+	return out, nil
+}
+
+func statusesOf(names []string) (out []dlq.Status) {
+	for _, n := range names {
+		if st := dlq.Status(n); !slices.Contains(out, st) {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// span checks two times of a request.
+func span(ctx context.Context, prefix string, since, until time.Time) error {
+	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
+		return invalid(ctx, prefix+"since", "it is not before until")
+	}
+	return nil
+}
+
+func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	f := dlq.Filter{
+		Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Aggregate: in.Aggregate, Since: in.Since, Until: in.Until,
+	}
+	if err := span(ctx, "query.", in.Since, in.Until); err != nil {
+		return nil, err
+	}
+	if in.Cursor != "" {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &f.After); err != nil {
+			return nil, err
+		}
+		if f.After.FirstFailedAt.IsZero() {
+			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
+		}
+	}
+	letters := make([]dlq.Letter, 0, in.Limit)
+	more := false
+	err := s.heavily(ctx, func() error {
+		return s.letters.List(ctx, f, func(l *dlq.Letter) error {
+			if len(letters) == in.Limit {
+				more = true
+				return dlq.ErrStop
+			}
+			letters = append(letters, *l)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	out := new(listOutput)
+	if out.Body.Letters, err = s.summaries(ctx, letters); err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	if more {
+		out.Body.Next = cursorOf(letters[len(letters)-1].Position())
+	}
+	return out, nil
+}
+
+// summaries are letters as lists show them, with what holds them back.
+func (s *Server) summaries(ctx context.Context, letters []dlq.Letter) ([]Summary, error) {
+	holds := make(map[string][]dlq.Hold)
+	out := make([]Summary, 0, len(letters))
+	for i := range letters {
+		l := &letters[i]
+		if _, known := holds[l.Table]; !known && l.Status == dlq.Pending {
+			var err error
+			if holds[l.Table], err = s.letters.Holds(ctx, l.Table); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, summaryOf(l, holds[l.Table], s.cfg.Now()))
+	}
+	return out, nil
+}
+
+func (s *Server) letter(ctx context.Context, in *letterInput) (*letterOutput, error) {
+	id, err := eventID(ctx, "path.event_id", in.EventID)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.wholeLetter(ctx, id)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	return out, nil
+}
+
+// wholeLetter is a letter with its history and its place in its aggregate.
+func (s *Server) wholeLetter(ctx context.Context, id gocql.UUID) (*letterOutput, error) {
+	l, err := s.letters.Read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	some, err := s.summaries(ctx, []dlq.Letter{l})
+	if err != nil {
+		return nil, err
+	}
+	b := letterBody{
+		Summary: some[0], ContentType: l.ContentType, Headers: l.Headers, ErrorCode: l.ErrorCode, ErrorText: l.ErrorText,
+		ErrorChain: l.ErrorChain, Metadata: l.Metadata, Raw: l.Raw, Outcome: outcomeOf(&l.Outcome), ResolvedAt: when(l.ResolvedAt),
+		History: []dlq.Change{}, Followers: []follower{}, May: []dlq.Action{},
+	}
+	if b.Headers == nil {
+		b.Headers = map[string]string{}
+	}
+	if l.WrittenAt != 0 {
+		b.WrittenAt = when(time.UnixMicro(l.WrittenAt))
+	}
+	b.PayloadText, b.PayloadBase64 = forms(l.Payload)
+	b.PayloadBytes = len(l.Payload)
+	if l.EditedID != (gocql.UUID{}) {
+		b.EditedTo, b.Edit = l.EditedID.String(), contentOf(l.Edit)
+	}
+	if h, err := s.letters.History(ctx, id); err != nil && !errors.Is(err, dlq.ErrNotFound) {
+		return nil, err
+	} else if len(h) > 0 {
+		b.History = h
+	}
+	if l.Status.Open() {
+		chain, err := s.letters.Chain(ctx, l.Table, l.AggregateID)
+		if err != nil {
+			return nil, err
+		}
+		b.chain(&l, chain)
+	}
+	for _, a := range append(actions[:len(actions):len(actions)], actionKind{action: dlq.ActionEdit}) {
+		if s.letters.Check(a.action, &l) == nil {
+			b.May = append(b.May, a.action)
+		}
+	}
+	return &letterOutput{ETag: etag(l.Version), Body: b}, nil
+}
+
+func (s *Server) getStats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
+	b, err := s.stats.get(ctx)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	return &statsOutput{b}, nil
+}
+
+// statsTimeout bounds a count of all letters.
+const statsTimeout = 30 * time.Second
+
+func (s *Server) readStats(ctx context.Context) (statsBody, error) {
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	b := statsBody{At: s.cfg.Now().UTC()}
+	st, err := s.letters.Stats(ctx)
+	if err != nil {
+		return b, err
+	}
+	b.Open, b.ByStatus, b.OpenByClass, b.OpenByType, b.Oldest = st.Open, st.ByStatus, st.OpenByClass, st.OpenByType, when(st.Oldest)
+	for _, n := range st.ByStatus {
+		b.Total += n
+	}
+	return b, nil
+}

@@ -1,0 +1,269 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// patience is how long a test waits for what must come.
+const patience = time.Minute
+
+// sse is an open stream.
+type sse struct {
+	t      *testing.T
+	resp   *http.Response
+	r      *bufio.Reader
+	cancel context.CancelFunc
+}
+
+func (b *bundle) listen(t *testing.T) *sse {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.http.URL+"/v1/dlq/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+b.tokens[access.Viewer])
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); resp.Body.Close() })
+	return &sse{t, resp, bufio.NewReader(resp.Body), cancel}
+}
+
+// next returns the next event of the name for which ok is true.
+func (s *sse) next(name string, ok func(data []byte) bool) {
+	s.t.Helper()
+	var event string
+	for {
+		line, err := s.r.ReadString('\n')
+		if err != nil {
+			s.t.Fatalf("no event %s came: %v", name, err)
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if after, is := strings.CutPrefix(line, "event: "); is {
+			event = after
+		}
+		if data, is := strings.CutPrefix(line, "data: "); is && event == name && ok([]byte(data)) {
+			return
+		}
+	}
+}
+
+func TestLive_TellsWhatChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	s := b.listen(t)
+	if s.resp.StatusCode != 200 || s.resp.Header.Get("Content-Type") != "text/event-stream" || s.resp.Header.Get("Content-Security-Policy") == "" {
+		t.Fatalf("stream: %d %v", s.resp.StatusCode, s.resp.Header)
+	}
+	open := func(n int64) func([]byte) bool {
+		return func(data []byte) bool {
+			var st statsBody
+			return json.Unmarshal(data, &st) == nil && st.Open == n
+		}
+	}
+	s.next("stats", open(0))
+	l := b.bury(t, testLetter("a", 1), time.Time{})
+	has := func(id string) func([]byte) bool {
+		return func(data []byte) bool { return strings.Contains(string(data), id) }
+	}
+	s.next("letters", has(l.EventID.String()))
+	b.ask(t, access.Admin, "POST", "/v1/dlq/letters/"+l.EventID.String()+"/discard", `{}`).into(t, 200, nil)
+	s.next("letters", has(l.EventID.String()))
+	late := b.listen(t) // it hears at once what is
+	late.next("stats", open(0))
+
+	j, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionReplay}, dlq.Actor{Name: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := func(want dlq.JobState) func([]byte) bool {
+		return func(data []byte) bool {
+			var got JobBody
+			return json.Unmarshal(data, &got) == nil && got.ID == j.ID.String() && got.State == want
+		}
+	}
+	s.next("job", state(dlq.JobQueued))
+	if err := b.store.CancelJob(t.Context(), j.ID, dlq.Actor{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	s.next("job", state(dlq.JobCancelled))
+	err = b.session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', 't', 'i', ?, ?)",
+		time.Now(), `{"state":"running","breaker":{"state":"open"}}`).Exec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.next("relays", has(`"breaker":{"state":"open"}`))
+}
+
+// A reader that takes nothing is dropped; the others go on, and nobody waits for it.
+func TestLive_SlowReadersAreDropped(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.MaxListeners = 2 })
+	slow, err := b.live.join("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick := b.listen(t)
+	a := b.ask(t, access.Viewer, "GET", "/v1/dlq/live", "")
+	if a.problemIn(t, http.StatusServiceUnavailable); a.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After for one listener too many")
+	}
+	for i := range 3 * liveQueue {
+		b.live.tell(t.Context(), "test", false, i)
+	}
+	end := time.After(patience)
+	for open := true; open; {
+		select {
+		case _, open = <-slow.events:
+		case <-end:
+			t.Fatal("the slow reader was not dropped")
+		}
+	}
+	if slow.why != "too slow" || testutil.ToFloat64(b.metrics.dropped) < 1 {
+		t.Errorf("it ended because %q, %v dropped", slow.why, testutil.ToFloat64(b.metrics.dropped))
+	}
+	b.live.leave(slow, "again")
+	_ = quick
+}
+
+// The looking stops with the last listener, and begins with the next.
+func TestLive_LooksWhileSomebodyListens(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	for range 3 {
+		s := b.listen(t)
+		s.next("stats", func([]byte) bool { return true })
+		s.cancel()
+		for end := time.Now().Add(patience); ; {
+			b.live.mu.Lock()
+			n, looking := len(b.live.listeners), b.live.stop != nil
+			b.live.mu.Unlock()
+			if n == 0 && !looking {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d listeners, looking %v, after the only one left", n, looking)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	s := b.listen(t)
+	s.next("stats", func([]byte) bool { return true })
+	b.live.close()
+	if _, err := io.ReadAll(s.r); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the stream of a server that stops ended with %v", err)
+	}
+	b.ask(t, access.Viewer, "GET", "/v1/dlq/live", "").problemIn(t, http.StatusServiceUnavailable)
+}
+
+// HEAD asks what there is: it takes no place among those who listen.
+func TestLive_HeadDoesNotListen(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.MaxListeners = 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, b.http.URL+"/v1/dlq/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+b.tokens[access.Viewer])
+	own := new(http.Transport) // whose connection stays open
+	defer own.CloseIdleConnections()
+	resp, err := own.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	s := b.listen(t)
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" || s.resp.StatusCode != 200 {
+		t.Errorf("HEAD = %d %v, and then GET = %d", resp.StatusCode, resp.Header, s.resp.StatusCode)
+	}
+}
+
+// A server gives requests a time to come and to be answered; a stream lasts longer.
+func TestLive_OutlivesTheServersTimeouts(t *testing.T) {
+	t.Parallel()
+	const short = 3 * time.Second // no shorter, for the machine may stand still before the first event
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, nil)
+			srv := httptest.NewUnstartedServer(b.Handler())
+			srv.EnableHTTP2 = http2
+			srv.Config.ReadTimeout, srv.Config.WriteTimeout = short, short
+			srv.StartTLS()
+			defer srv.Close()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/v1/dlq/live", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+b.tokens[access.Viewer])
+			resp, err := srv.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.Proto != name {
+				t.Fatalf("it is %s", resp.Proto)
+			}
+			s := &sse{t: t, resp: resp, r: bufio.NewReader(resp.Body)}
+			s.next("stats", func([]byte) bool { return true })
+			time.Sleep(short + time.Second)
+			id := b.bury(t, testLetter("a", 1), time.Time{}).EventID.String()
+			s.next("letters", func(data []byte) bool { return strings.Contains(string(data), id) })
+		})
+	}
+}
+
+// A job whose row somebody has removed does not look like a database that is away.
+func TestLive_JobIsGone(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	ctx := t.Context()
+	job, err := b.store.CreateJob(ctx, dlq.JobSpec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := viewed{l: b.live}
+	if err := v.lookAtJobs(ctx, ctx); err != nil || len(v.jobs) != 1 {
+		t.Fatalf("lookAtJobs() = %v, sees %v", err, v.jobs)
+	}
+	if err := b.session.Query("DELETE FROM dead_letter_jobs WHERE id = ?", job.ID).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := v.lookAtJobs(ctx, ctx); err != nil || len(v.jobs) != 0 {
+			t.Errorf("lookAtJobs() of a job that is gone = %v, sees %v", err, v.jobs)
+		}
+	}
+}
+
+// Who looked for listeners that have all left keeps nothing from those that came since.
+func TestLive_OneThatIsStoppedTakesNoChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	v := viewed{l: newLive(b.Server)}
+	v.l.own[gocql.TimeUUID()] = struct{}{}
+	if err := v.lookAtLetters(t.Context(), over); err != nil || len(v.l.own) != 1 {
+		t.Errorf("lookAtLetters() of one that is stopped = %v, and leaves %d of 1 changes", err, len(v.l.own))
+	}
+}

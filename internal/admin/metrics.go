@@ -1,0 +1,50 @@
+package admin
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the server's. All labels are bounded.
+type metrics struct {
+	requests  *prometheus.HistogramVec
+	listeners prometheus.Gauge
+	dropped   prometheus.Counter
+	unaudited prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "dlq_api_request_duration_seconds",
+			Help:    "Duration of HTTP requests, by operation and status code; streams until they end.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"operation", "code"}),
+		listeners: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dlq_api_listeners", Help: "Streams of what changes that are open.",
+		}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dlq_api_listeners_dropped_total", Help: "Streams that were ended because their reader was too slow.",
+		}),
+		unaudited: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dlq_api_audit_unfinished_total", Help: "Changes whose outcome could not be written to the audit; it has them as intended.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.listeners, m.dropped, m.unaudited} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register admin API metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// observe measures each operation.
+func (s *Server) observe(ctx huma.Context, next func(huma.Context)) {
+	start := time.Now()
+	next(ctx)
+	s.metrics.requests.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())).Observe(time.Since(start).Seconds())
+}

@@ -1,0 +1,131 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+)
+
+// problem is an RFC 9457 problem document with this API's own members.
+type problem struct {
+	httpapi.Problem
+	LetterStatus dlq.Status `json:"letter_status,omitempty" doc:"Where the letter stands that could not be changed"`
+	Hint         string     `json:"hint,omitempty" doc:"What would help"`
+	ClaimedUntil *time.Time `json:"claimed_until,omitempty" doc:"Until when the relay has the letter"`
+	// OutcomeUnknown: the change may be made, or become so later.
+	OutcomeUnknown bool   `json:"outcome_unknown,omitempty" doc:"The change may have been made; look before asking again"`
+	RequestID      string `json:"request_id,omitempty" doc:"The request, as the log and the audit name it"`
+}
+
+// Problem types. They identify the kind of problem and are no addresses.
+const (
+	problemInvalid     = httpapi.TypeInvalid
+	problemNotFound    = "urn:scylla-outbox:problem:not-found"
+	problemRefused     = "urn:scylla-outbox:problem:refused"
+	problemChanged     = "urn:scylla-outbox:problem:changed-meanwhile"
+	problemNoVersion   = "urn:scylla-outbox:problem:version-missing"
+	problemUnavailable = httpapi.TypeUnavailable
+	problemBusy        = "urn:scylla-outbox:problem:too-many-listeners"
+
+	problemMalformed = httpapi.TypeMalformed
+	problemMedia     = httpapi.TypeMedia
+	problemTooLarge  = httpapi.TypeTooLarge
+	problemTooSlow   = httpapi.TypeTooSlow
+	problemRate      = httpapi.TypeRate
+	problemNoToken   = httpapi.TypeUnauthorized
+	problemForbidden = httpapi.TypeForbidden
+	problemNoPath    = httpapi.TypeNoPath
+	problemMethod    = httpapi.TypeMethod
+	problemStopping  = httpapi.TypeStopping
+	problemInternal  = httpapi.TypeInternal
+)
+
+// retryAfter is what a caller is told to wait when the database is away.
+const retryAfter = "2"
+
+func newProblem(ctx context.Context, status int, typ, detail string) *problem {
+	return &problem{Problem: httpapi.New(status, typ, detail), RequestID: access.RequestIDOf(ctx)}
+}
+
+// invalid is the problem of one bad field, in huma's way to name it. What the caller
+// sent is not repeated.
+func invalid(ctx context.Context, location, message string) *problem {
+	p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The request has bad fields; errors names each of them.")
+	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
+	return p
+}
+
+// toProblem is the one place where errors become HTTP. changing says that the
+// request was to change something.
+func (s *Server) toProblem(ctx context.Context, err error, changing bool) error {
+	var p *problem
+	var refused *dlq.RefusedError
+	var version *dlq.VersionError
+	var job *dlq.JobStateError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, dlq.ErrNotFound):
+		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no dead letter of this event.")
+	case errors.Is(err, delivery.ErrNotFound):
+		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such delivery, or no longer.")
+	case errors.Is(err, delivery.ErrPending):
+		return newProblem(ctx, http.StatusConflict, problemRefused, "The delivery is pending: it is tried again by itself.")
+	case errors.Is(err, dlq.ErrArchive):
+		return s.ofArchive(ctx, err)
+	case errors.Is(err, dlq.ErrNoJob):
+		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
+	case errors.As(err, &version):
+		p = newProblem(ctx, http.StatusPreconditionFailed, problemChanged, "Somebody changed the letter meanwhile; look at it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
+		p.Header().Set("ETag", etag(version.Have))
+		return p
+	case errors.As(err, &refused):
+		p = newProblem(ctx, http.StatusConflict, problemRefused, refused.Error())
+		p.LetterStatus, p.Hint = refused.Status, refused.Hint
+		if refused.Status == dlq.Processing {
+			p.ClaimedUntil = when(refused.ClaimedUntil)
+		}
+		return p
+	case errors.As(err, &job):
+		return newProblem(ctx, http.StatusConflict, problemRefused, job.Error())
+	case httpapi.HungUp(ctx, err):
+		p = newProblem(ctx, httpapi.StatusHungUp, "about:blank", "The client has closed the request.")
+		p.OutcomeUnknown = changing
+		return p
+	case defect(err):
+		s.log.ErrorContext(ctx, "request failed", "err", err)
+		return newProblem(ctx, http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
+	}
+	if ctx.Err() == nil {
+		s.log.WarnContext(ctx, "request failed", "err", err)
+	}
+	p = newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached; ask again later.")
+	if changing {
+		p.Detail, p.OutcomeUnknown = "The database cannot be reached. The change may have been made; look before asking again.", true
+	}
+	p.Header().Set("Retry-After", retryAfter)
+	return p
+}
+
+// defect tells whether an error says that this program, or what it was set up
+// with, is wrong, rather than that the database is away.
+func defect(err error) bool {
+	switch cqlcode.Of(err) {
+	case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:
+		return true
+	}
+	var json *json.UnmarshalTypeError
+	return errors.Is(err, gocql.ErrSessionClosed) || errors.As(err, &json)
+}

@@ -1,0 +1,92 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+)
+
+// reactionBody is a rule of package react, as the processes have it that run it.
+type reactionBody struct {
+	Rule  string `json:"rule"`
+	State string `json:"state" enum:"running,silent,stopped" doc:"running if it is so in any process; silent if a process that has not stopped says nothing any more"`
+	// Definition is that of the process that spoke last.
+	delivery.Definition
+	Instances []reactionInstance `json:"instances" doc:"The processes that run it, or did in the last 12 hours"`
+}
+
+type reactionInstance struct {
+	Instance string    `json:"instance" doc:"The process: its host and number"`
+	At       time.Time `json:"at" doc:"When it spoke last"`
+	Silent   bool      `json:"silent" doc:"It has not said anything for 10 s, and not that it stopped"`
+	delivery.Progress
+}
+
+type reactionsOutput struct {
+	Body struct {
+		Rules []reactionBody `json:"rules" doc:"By name"`
+	}
+}
+
+func (s *Server) registerReactions() {
+	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+		OperationID: "list-reactions", Method: http.MethodGet, Path: "/v1/reactions", Summary: "List the rules of outbox react, their plugins, and how they go",
+	}), s.listReactions)
+}
+
+func (s *Server) listReactions(ctx context.Context, _ *struct{}) (*reactionsOutput, error) {
+	rules, err := s.readReactions(ctx)
+	if err != nil {
+		return nil, s.toProblem(ctx, err, false)
+	}
+	out := new(reactionsOutput)
+	out.Body.Rules = rules
+	return out, nil
+}
+
+func (s *Server) readReactions(ctx context.Context) ([]reactionBody, error) {
+	reports, err := s.cfg.Deliveries.Reports(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Of a rule, who spoke last comes first: the definition is theirs.
+	slices.SortFunc(reports, func(a, b delivery.Report) int {
+		return cmp.Or(strings.Compare(a.Rule, b.Rule), b.At.Compare(a.At), strings.Compare(a.Instance, b.Instance))
+	})
+	out := []reactionBody{}
+	for _, r := range reports {
+		if len(out) == 0 || out[len(out)-1].Rule != r.Rule {
+			out = append(out, reactionBody{Rule: r.Rule, State: delivery.Stopped, Definition: r.Definition})
+		}
+		rule := &out[len(out)-1]
+		one := reactionInstance{Instance: r.Instance, At: r.At, Progress: r.Progress, Silent: r.State != delivery.Stopped && s.cfg.Now().Sub(r.At) > silentAfter}
+		switch {
+		case one.Silent && rule.State == delivery.Stopped:
+			rule.State = "silent"
+		case !one.Silent && one.State == delivery.Running:
+			rule.State = delivery.Running
+		}
+		rule.Instances = append(rule.Instances, one)
+	}
+	for i := range out {
+		slices.SortFunc(out[i].Instances, func(a, b reactionInstance) int { return strings.Compare(a.Instance, b.Instance) })
+	}
+	return out, nil
+}
+
+// sameReactions tells whether nobody said anything in between.
+func sameReactions(a, b []reactionBody) bool {
+	return slices.EqualFunc(a, b, func(x, y reactionBody) bool {
+		return x.Rule == y.Rule && x.State == y.State && slices.EqualFunc(x.Instances, y.Instances, func(p, q reactionInstance) bool {
+			return p.Instance == q.Instance && p.At.Equal(q.At) && p.Silent == q.Silent
+		})
+	})
+}

@@ -1,0 +1,22 @@
+package admin
+
+import (
+	"net/http"
+	"testing"
+)
+
+// /readyz names the nodes of the database that do not answer, without a role.
+func TestServer_ReadinessNamesNodes(t *testing.T) {
+	t.Parallel()
+	var down []string
+	b := setup(t, func(c *Config) { c.NodesDown = func() []string { return down } })
+	for _, want := range []string{
+		`{"status":"ready"}` + "\n",
+		`{"status":"ready","database_nodes_down":["10.0.0.2"]}` + "\n",
+	} {
+		if a := b.ask(t, "", "GET", "/readyz", ""); a.code != http.StatusOK || string(a.body) != want {
+			t.Errorf("/readyz = %d %s, want %s", a.code, a.body, want)
+		}
+		down = []string{"10.0.0.2"}
+	}
+}

@@ -1,0 +1,20 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+)
+
+type remoteKey struct{}
+
+// withRemote remembers where a request came from, for the audit.
+func withRemote(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), remoteKey{}, r.RemoteAddr)))
+	})
+}
+
+func remoteOf(ctx context.Context) string {
+	remote, _ := ctx.Value(remoteKey{}).(string)
+	return remote
+}

@@ -1,0 +1,257 @@
+package admin
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+)
+
+// ReasonHeader is where a change by an operation of Routes says why it is made:
+// UTF-8, percent-encoded, since a header takes no more.
+const ReasonHeader = "Audit-Reason"
+
+const maxReason = 2000
+
+// registerRoutes adds the operations of others. Each needs the role that
+// access.Needs gives it, or else a viewer to read and an operator for the rest;
+// those that change something are audited.
+func (s *Server) registerRoutes() {
+	g := huma.NewGroup(s.api)
+	g.UseSimpleModifier(s.describeRoute)
+	g.UseMiddleware(s.audited)
+	for _, register := range s.cfg.Routes {
+		register(g)
+	}
+}
+
+// describeRoute is called more than once for an operation.
+func (s *Server) describeRoute(op *huma.Operation) {
+	if _, ok := op.Extensions["x-role"]; !ok {
+		role := access.Operator
+		if op.Method == http.MethodGet {
+			role = access.Viewer
+		}
+		*op = access.Needs(role, *op)
+	}
+	if op.Responses == nil {
+		op.Responses = make(map[string]*huma.Response)
+	}
+	for _, code := range []int{401, 403, 429, 503} {
+		if name := strconv.Itoa(code); op.Responses[name] == nil {
+			op.Responses[name] = s.refusal(code)
+		}
+	}
+	op.Tags = []string{strings.Split(op.Path, "/")[2]}
+	if op.Method != http.MethodGet && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == ReasonHeader }) {
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name: ReasonHeader, In: "header", Description: "Why, for the audit: up to 2,000 characters of UTF-8, percent-encoded",
+			Schema: &huma.Schema{Type: huma.TypeString}, Example: "INC-311%20asked%20by%20the%20customer",
+		})
+	}
+}
+
+// audited writes down that a change is asked for, has it made, and writes down
+// what was answered. A change that the audit cannot take is not made.
+func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
+	if ctx.Method() == http.MethodGet || ctx.Method() == http.MethodHead {
+		next(ctx)
+		return
+	}
+	reason, err := url.PathUnescape(ctx.Header(ReasonHeader))
+	if err != nil || !utf8.ValidString(reason) || utf8.RuneCountInString(reason) > maxReason {
+		answerProblem(ctx, invalid(ctx.Context(), "header."+ReasonHeader, "must be at most 2,000 characters of UTF-8, percent-encoded"))
+		return
+	}
+	seen := &watched{humaContext: ctx}
+	e := entry{Action: ctx.Operation().OperationID, Target: ctx.Param("id"), Reason: reason}
+	whole := ctx.Operation().Metadata[httpapi.AuditBody] == true
+	if whole {
+		dry, err := seen.read()
+		switch {
+		case err != nil:
+			answerProblem(ctx, unread(ctx.Context(), err))
+			return
+		case dry:
+			next(seen)
+			return
+		}
+		e.Detail = string(seen.asked)
+	}
+	begun := false
+	err = s.audit.changeSaying(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
+		begun = true
+		next(seen)
+		if err = seen.outcome(); err == nil && whole {
+			said = seen.result()
+		}
+		return "", said, err
+	})
+	if begun {
+		return // it has been answered
+	}
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
+		p = newProblem(ctx.Context(), http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
+	}
+	answerProblem(ctx, p)
+}
+
+// answerProblem answers an operation of others with what all problems have: its
+// description knows no member of this API's own. The request's id is a header.
+func answerProblem(ctx huma.Context, p *problem) {
+	httpapi.Answer(ctx, &p.Problem)
+}
+
+// humaContext is embedded under a name of its own: the interface has a method Context.
+type humaContext = huma.Context
+
+// watched keeps the beginning of what is answered, and what was asked once it is read.
+type watched struct {
+	humaContext
+	body  bytes.Buffer
+	asked []byte
+}
+
+// maxAsked bounds the body of a request that the audit has, and bodyTimeout how long
+// it may take to come.
+const (
+	maxAsked    = 8 << 10
+	bodyTimeout = 5 * time.Second
+)
+
+var errTooLarge = errors.New("too large")
+
+// read reads the request's body, which the operation then gets; dry says that it asks
+// for a dry run.
+func (w *watched) read() (dry bool, err error) {
+	_ = w.SetReadDeadline(time.Now().Add(bodyTimeout)) // as huma does; not every context has deadlines
+	b, err := io.ReadAll(io.LimitReader(w.humaContext.BodyReader(), maxAsked+1))
+	if err == nil && len(b) > maxAsked {
+		err = errTooLarge
+	}
+	w.asked = b
+	var said struct {
+		DryRun bool `json:"dry_run"`
+	}
+	return jsonv2.Unmarshal(b, &said) == nil && said.DryRun, err // names as they are written, and none twice
+}
+
+// unread is the problem of a body that could not be read.
+func unread(ctx context.Context, err error) *problem {
+	slow, ok := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, errTooLarge):
+		return newProblem(ctx, http.StatusRequestEntityTooLarge, problemTooLarge, fmt.Sprintf("The body has more than the %d bytes that this operation takes.", maxAsked))
+	case ok && slow.Timeout():
+		return newProblem(ctx, http.StatusRequestTimeout, problemTooSlow, "The request body came too slowly.")
+	}
+	return newProblem(ctx, http.StatusBadRequest, problemMalformed, "The request body broke off, or is not framed as HTTP wants it.")
+}
+
+// SetReadDeadline implements huma.Context. Where the body is read already a deadline
+// for it would go on while the request is served, and end its context and those of all
+// that come after it on the same connection (internal/httpapi, readInTime).
+func (w *watched) SetReadDeadline(t time.Time) error {
+	if w.asked != nil {
+		return nil
+	}
+	return w.humaContext.SetReadDeadline(t)
+}
+
+// BodyReader implements huma.Context.
+func (w *watched) BodyReader() io.Reader {
+	if w.asked != nil {
+		return bytes.NewReader(w.asked)
+	}
+	return w.humaContext.BodyReader()
+}
+
+// result is what the answer says came of the change.
+func (w *watched) result() string {
+	var said struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if json.Unmarshal(w.body.Bytes(), &said) != nil {
+		return ""
+	}
+	return string(said.Result)
+}
+
+// maxWatched is more than a problem has.
+const maxWatched = 64 << 10
+
+// Unwrap returns the context below, as humago asks for it.
+func (w *watched) Unwrap() huma.Context { return w.humaContext }
+
+// BodyWriter implements huma.Context.
+func (w *watched) BodyWriter() io.Writer { return io.MultiWriter(w.humaContext.BodyWriter(), w) }
+
+// Write keeps what there is room for, and takes all.
+func (w *watched) Write(b []byte) (int, error) {
+	w.body.Write(b[:min(len(b), max(0, maxWatched-w.body.Len()))])
+	return len(b), nil
+}
+
+// outcome is what the answer says of the change: nil that it was made, a *problem
+// that it was refused, another error that nobody knows.
+func (w *watched) outcome() error {
+	status := w.Status()
+	if status < 400 {
+		return nil
+	}
+	var said struct {
+		Type           string
+		Detail         string
+		OutcomeUnknown bool `json:"outcome_unknown"`
+	}
+	if json.Unmarshal(w.body.Bytes(), &said) != nil || said.Detail == "" {
+		said.Detail = http.StatusText(status)
+	}
+	// What a caller has begun that did not wait for the end may have been made.
+	if status == http.StatusInternalServerError || status == httpapi.StatusHungUp || said.OutcomeUnknown {
+		return errors.New(said.Detail)
+	}
+	return newProblem(w.Context(), status, said.Type, said.Detail)
+}
+
+// schemaNames gives types their names in the description. Where two have one
+// name, the later one gets its package's before it.
+func schemaNames() func(reflect.Type, string) string {
+	taken := make(map[string]reflect.Type)
+	return func(t reflect.Type, hint string) string {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		name := huma.DefaultSchemaNamer(t, hint)
+		if t.Kind() != reflect.Struct {
+			return name
+		}
+		if owner, ok := taken[name]; ok && owner != t {
+			from := cmp.Or(path.Base(t.PkgPath()), "other") // one without a name has no package
+			name = strings.ToUpper(from[:1]) + from[1:] + name
+		}
+		taken[name] = t
+		return name
+	}
+}

@@ -1,0 +1,206 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+)
+
+type thingInput struct {
+	ID string `path:"id"`
+}
+
+// Problem has the name of a schema that the admin API has, too.
+type Problem struct {
+	huma.ErrorModel
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
+}
+
+// things are the routes of another package: what is asked for by id decides what
+// a change is answered.
+func things(made *[]string) func(huma.API) {
+	answers := map[string]error{
+		"refused": &Problem{ErrorModel: huma.ErrorModel{Status: 409, Title: "Conflict", Detail: "The thing is shipped."}},
+		"stale":   &Problem{ErrorModel: huma.ErrorModel{Status: 412, Detail: "The thing is at version 2."}},
+		"away":    &Problem{ErrorModel: huma.ErrorModel{Status: 503, Detail: "Nothing was stored."}},
+		"unknown": &Problem{ErrorModel: huma.ErrorModel{Status: 503, Detail: "It may be stored."}, OutcomeUnknown: true},
+		"gone":    &Problem{ErrorModel: huma.ErrorModel{Status: httpapi.StatusHungUp, Detail: "The caller has gone."}},
+		"defect":  errors.New("a defect"),
+	}
+	return func(h huma.API) {
+		huma.Register(h, huma.Operation{OperationID: "get-thing", Method: http.MethodGet, Path: "/v1/things/{id}", Summary: "Get"},
+			func(context.Context, *thingInput) (*struct{ Body Problem }, error) {
+				return &struct{ Body Problem }{}, nil
+			})
+		huma.Register(h, huma.Operation{OperationID: "change-thing", Method: http.MethodPost, Path: "/v1/things/{id}/change", Summary: "Change"},
+			func(_ context.Context, in *thingInput) (*struct{}, error) {
+				*made = append(*made, in.ID)
+				return nil, answers[in.ID]
+			})
+		huma.Register(h, access.Needs(access.Admin, huma.Operation{OperationID: "drop-thing", Method: http.MethodDelete, Path: "/v1/things/{id}", Summary: "Drop"}),
+			func(_ context.Context, in *thingInput) (*struct{}, error) {
+				*made = append(*made, "drop "+in.ID)
+				return nil, nil
+			})
+	}
+}
+
+func withThings(t *testing.T) (*bundle, *[]string) {
+	t.Helper()
+	made := new([]string)
+	return setup(t, func(c *Config) { c.Routes = []func(huma.API){things(made)} }), made
+}
+
+// Who may use another package's operations is decided as for the API's own.
+func TestRoutes_EachRole(t *testing.T) {
+	t.Parallel()
+	b, made := withThings(t)
+	for _, tt := range []struct {
+		method, path string
+		need         access.Role
+	}{
+		{"GET", "/v1/things/a", access.Viewer},
+		{"POST", "/v1/things/a/change", access.Operator},
+		{"DELETE", "/v1/things/a", access.Admin},
+	} {
+		for _, role := range append(access.Roles, "") {
+			before := len(*made)
+			a := b.ask(t, role, tt.method, tt.path, "")
+			switch {
+			case role == "" && a.code != 401, role != "" && !role.May(tt.need) && a.code != 403, role.May(tt.need) && a.code > 204:
+				t.Errorf("%s %s by %q = %d %s", tt.method, tt.path, role, a.code, a.body)
+			case !role.May(tt.need) && len(*made) != before:
+				t.Errorf("%s %s by %q was made", tt.method, tt.path, role)
+			}
+		}
+	}
+	if lines := b.auditLines(t, ""); len(lines) != 3 {
+		t.Errorf("%d lines in the audit, want those of two operators' changes and an admin's: %+v", len(lines), lines)
+	}
+}
+
+// Each change stands in the audit with what was answered.
+func TestRoutes_ChangesAreAudited(t *testing.T) {
+	t.Parallel()
+	b, made := withThings(t)
+	b.ask(t, access.Viewer, "GET", "/v1/things/a", "")
+	for id, want := range map[string]struct {
+		code           int
+		state, outcome string
+	}{
+		"good":    {204, auditDone, ""},
+		"refused": {409, auditRefused, "The thing is shipped."},
+		"stale":   {412, auditRefused, "The thing is at version 2."},
+		"away":    {503, auditRefused, "Nothing was stored."},
+		"unknown": {503, auditUnknown, "It may be stored."},
+		"gone":    {httpapi.StatusHungUp, auditUnknown, "The caller has gone."},
+		"defect":  {500, auditUnknown, "unexpected error occurred"},
+	} {
+		a := b.ask(t, access.Operator, "POST", "/v1/things/"+id+"/change", "", ReasonHeader, "gr%C3%BC%C3%9Fe%20"+id)
+		if a.code != want.code {
+			t.Errorf("%s = %d %s", id, a.code, a.body)
+		}
+		l := b.auditLines(t, "")[0]
+		if l.Action != "change-thing" || l.Target != id || l.Reason != "grüße "+id || l.Actor != "a-operator" || l.State != want.state || l.Outcome != want.outcome || l.Finished == nil {
+			t.Errorf("%s: audit %+v", id, l)
+		}
+	}
+	if n := len(b.auditLines(t, "")); n != 7 {
+		t.Errorf("%d lines, want 7: reading is not audited", n)
+	}
+	*made = nil
+	for _, reason := range []string{"%zz", "%ff", strings.Repeat("a", maxReason+1)} {
+		if p := b.ask(t, access.Operator, "POST", "/v1/things/good/change", "", ReasonHeader, reason).problemIn(t, 422); p.RequestID != "" {
+			t.Errorf("the refusal has a member that the operation's description does not know: %+v", p)
+		}
+	}
+	// What the audit cannot have is not done.
+	b.fault("admin_audit", engine.OpWrite, 0)
+	if p := b.ask(t, access.Operator, "POST", "/v1/things/good/change", "").problemIn(t, 503); p.OutcomeUnknown {
+		t.Errorf("%+v", p)
+	}
+	if len(*made) != 0 {
+		t.Errorf("made %v although the audit has none of it", *made)
+	}
+}
+
+// The description has the operations, and types of one name as two.
+func TestRoutes_AreDescribed(t *testing.T) {
+	t.Parallel()
+	b, _ := withThings(t)
+	raw, err := b.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Tags       []string
+			Role       string `json:"x-role"`
+			Parameters []struct{ Name string }
+			Responses  map[string]any
+		}
+		Components struct{ Schemas map[string]any }
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	op := doc.Paths["/v1/things/{id}/change"]["post"]
+	if op.Role != "operator" || len(op.Tags) != 1 || op.Tags[0] != "things" || len(op.Parameters) != 2 || op.Responses["403"] == nil {
+		t.Errorf("change-thing is described as %+v", op)
+	}
+	if get := doc.Paths["/v1/things/{id}"]["get"]; get.Role != "viewer" || len(get.Parameters) != 1 {
+		t.Errorf("get-thing is described as %+v", get)
+	}
+	if doc.Components.Schemas["Problem"] == nil || doc.Components.Schemas["AdminProblem"] == nil {
+		t.Error("two types named Problem are not two schemas")
+	}
+	page := b.ask(t, "", "GET", "/docs", "")
+	if page.code != 200 || !strings.Contains(string(page.body), "swagger-ui") || !strings.Contains(page.header.Get("Content-Security-Policy"), "script-src 'self'") {
+		t.Errorf("/docs = %d %v", page.code, page.header)
+	}
+	if a := b.ask(t, "", "GET", "/docs/none", ""); a.code != 404 || a.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("/docs/none = %d", a.code)
+	}
+}
+
+// slowBody is a context whose body never comes, unless somebody bounds the wait for it.
+type slowBody struct {
+	humaContext
+	deadline time.Time
+}
+
+func (c *slowBody) SetReadDeadline(t time.Time) error { c.deadline = t; return nil }
+func (c *slowBody) BodyReader() io.Reader             { return c }
+
+func (c *slowBody) Read([]byte) (int, error) {
+	if c.deadline.IsZero() {
+		return 0, errors.New("it would be waited for ever")
+	}
+	return 0, os.ErrDeadlineExceeded
+}
+
+// What the audit reads of a request is bounded in time and size, and told apart.
+func TestRoutes_WhatTheAuditReadsIsBounded(t *testing.T) {
+	t.Parallel()
+	_, err := (&watched{humaContext: &slowBody{}}).read()
+	if p := unread(t.Context(), err); p.Status != http.StatusRequestTimeout {
+		t.Errorf("a body that does not come: %v, %d", err, p.Status)
+	}
+	for want, err := range map[int]error{http.StatusRequestEntityTooLarge: errTooLarge, http.StatusBadRequest: io.ErrUnexpectedEOF} {
+		if p := unread(t.Context(), err); p.Status != want {
+			t.Errorf("%v is %d, want %d", err, p.Status, want)
+		}
+	}
+}

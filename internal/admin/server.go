@@ -1,0 +1,269 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/params"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
+)
+
+// Server is the API. Its Handler answers as it is; Serve also stops well.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	letters *dlq.Store
+	audit   *audit
+	metrics *metrics
+	live    *live
+	handler http.Handler
+	api     huma.API
+	heavy   *access.Places // of expensive reads
+	stats   *remembered[statsBody]
+	leaving atomic.Bool // /readyz says so
+}
+
+// maxHeavy is how many reads of many letters are made at the same time, those of one
+// principal half of them; others wait.
+const maxHeavy = 4
+
+// New returns a Server. It listens nowhere yet.
+func New(cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Deliveries == nil {
+		var err error
+		cfg.Deliveries, err = delivery.Open(delivery.Config{Session: cfg.Session, Keyspace: cfg.Keyspace, Consistency: cfg.Consistency, Timeout: cfg.Timeout, Now: cfg.Now})
+		if err != nil {
+			return nil, err
+		}
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, letters: cfg.Letters, metrics: m, heavy: access.NewPlaces(maxHeavy),
+		audit: newAudit(&cfg, m),
+	}
+	s.stats = newRemembered(cfg.LiveInterval, s.readStats)
+	s.live = newLive(s)
+	mux := http.NewServeMux()
+	s.register(mux)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	apidocs.Register(mux, http.HandlerFunc(nothing))
+	if cfg.Console != nil {
+		mux.Handle("/console/", cfg.Console)
+		mux.Handle("GET /{$}", http.RedirectHandler("/console/", http.StatusFound))
+		mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusFound))
+	}
+	browsers := access.Browsers{Logger: cfg.Logger, Refuse: func(w http.ResponseWriter, r *http.Request, e *access.Error) {
+		p := newProblem(r.Context(), e.Status, e.Type(), e.Detail)
+		e.Header(p.Header())
+		httpapi.Write(w, p)
+	}}
+	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, nowhere)))))))
+	return s, nil
+}
+
+// register adds the operations.
+func (s *Server) register(mux *http.ServeMux) {
+	conf := huma.DefaultConfig("Dead letters", "1.0.0")
+	conf.Info.Description = "Looks at dead letters and changes them, shows the relays, and tells what became of single events."
+	// No $schema member in every answer, and no pages that load scripts from elsewhere.
+	conf.CreateHooks = nil
+	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
+	conf.DocsPath, conf.SchemasPath = "", ""
+	httpapi.BrokenBodies(&conf)
+	conf.Transformers = append(conf.Transformers, httpapi.Typed)
+	httpapi.Discreet(&conf)
+	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
+	access.Describe(&conf)
+	s.api = humago.New(mux, conf)
+	whole := httpapi.WholeBodies(func(ctx huma.Context, detail string) {
+		httpapi.Answer(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemTooLarge, detail))
+	})
+	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma, whole, params.Judge(s.api))
+	s.registerLetters()
+	s.registerActions()
+	s.registerEdit()
+	s.registerGroups()
+	s.registerJobs()
+	s.registerArchives()
+	s.registerAudit()
+	s.registerRelays()
+	s.registerLive()
+	s.registerBiography()
+	s.registerDeliveries()
+	s.registerRepeats()
+	s.registerReactions()
+	addExamples(s.api.OpenAPI())
+	s.registerRoutes()
+	httpapi.DescribeDiscreet(s.api.OpenAPI())
+}
+
+// Handler returns the routes, for a caller who has an HTTP server.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// OpenAPI is the API's description as JSON.
+func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
+
+// Serve answers on l until ctx ends and for DrainDelay more, with /readyz at 503 at
+// once; then it takes no new requests, ends the streams, lets other requests finish
+// within DrainTimeout, and returns nil. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	return httpapi.Server{
+		Name: "admin API", DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
+		Leaving: func() { s.leaving.Store(true) }, Stopping: s.live.close, Logger: s.log,
+	}.Serve(ctx, l, s.handler)
+}
+
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	body, bad := s.ready(r.Context())
+	if bad != nil {
+		httpapi.Write(w, bad)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body) // a caller that hung up misses nothing
+}
+
+// Readiness reports whether /readyz answers with 200, and the body of the answer.
+func (s *Server) Readiness() (bool, any) {
+	body, bad := s.ready(context.Background())
+	if bad != nil {
+		return false, bad
+	}
+	return true, body
+}
+
+// readyBody is the body of a good /readyz.
+type readyBody struct {
+	Status    string   `json:"status"`
+	NodesDown []string `json:"database_nodes_down,omitempty"`
+}
+
+func (s *Server) ready(ctx context.Context) (readyBody, *problem) {
+	if s.leaving.Load() {
+		return readyBody{}, newProblem(ctx, http.StatusServiceUnavailable, problemStopping, "The server is stopping.")
+	}
+	asked, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	var day time.Time
+	if err := s.audit.query(asked, s.audit.stmt.ready, dayOf(s.cfg.Now())).Scan(&day); err != nil && !none(err) {
+		s.log.Warn("not ready", "err", err)
+		p := newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached.")
+		p.Header().Set("Retry-After", retryAfter)
+		return readyBody{}, p
+	}
+	ready := readyBody{Status: "ready"}
+	if s.cfg.NodesDown != nil {
+		ready.NodesDown = s.cfg.NodesDown()
+	}
+	return ready, nil
+}
+
+// recovering answers 500 where a handler panics, and says where in the log.
+func (s *Server) recovering(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { //nolint:errorlint // it is the value itself, by its contract
+				panic(v)
+			}
+			s.log.ErrorContext(r.Context(), "request panicked", "path", r.URL.Path, "err", v, "stack", string(debug.Stack()))
+			httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details."))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// nowhere answers what has no route.
+func nowhere(w http.ResponseWriter, r *http.Request, status int, header http.Header) {
+	p := nothingAt(r, status)
+	switch {
+	case status == http.StatusMethodNotAllowed:
+		p.Detail = "This path takes " + header.Get("Allow") + "."
+		p.Header().Set("Allow", header.Get("Allow"))
+	case header.Get("Location") != "":
+		p.Header().Set("Location", header.Get("Location"))
+	}
+	httpapi.Write(w, p)
+}
+
+func nothing(w http.ResponseWriter, r *http.Request) {
+	httpapi.Write(w, nothingAt(r, http.StatusNotFound))
+}
+
+func nothingAt(r *http.Request, status int) *problem {
+	typ := problemNoPath
+	if status == http.StatusMethodNotAllowed {
+		typ = problemMethod
+	}
+	return newProblem(r.Context(), status, typ, "There is nothing at this path; /openapi.json says what is where.")
+}
+
+// heavily runs a read of many letters when few others run.
+func (s *Server) heavily(ctx context.Context, f func() error) error {
+	give, err := s.heavy.Wait(ctx, access.Holder(ctx, ""))
+	if err != nil {
+		return err
+	}
+	defer give()
+	return f()
+}
+
+// describe adds the error responses to an operation, and who may use it.
+func (s *Server) describe(role access.Role, op huma.Operation, codes ...int) huma.Operation {
+	if op.Responses == nil {
+		op.Responses = make(map[string]*huma.Response)
+	}
+	if op.Method != http.MethodGet {
+		codes = append(codes, 400, 413, 415)
+	}
+	for _, code := range append([]int{401, 403, 422, 429, 503}, codes...) {
+		op.Responses[strconv.Itoa(code)] = s.refusal(code)
+	}
+	op.Tags = []string{strings.Split(op.Path, "/")[2]}
+	return access.Needs(role, op)
+}
+
+// refusal describes a response that is a problem. All operations share one for each
+// status.
+func (s *Server) refusal(code int) *huma.Response {
+	parts := s.api.OpenAPI().Components
+	if parts.Responses == nil {
+		parts.Responses = make(map[string]*huma.Response)
+	}
+	name := "Problem" + strconv.Itoa(code)
+	if parts.Responses[name] == nil {
+		r := httpapi.Describe[problem](s.api, "", code)[strconv.Itoa(code)]
+		for _, media := range r.Content {
+			media.Example = exampleProblem(code)
+		}
+		parts.Responses[name] = r
+	}
+	return &huma.Response{Ref: "#/components/responses/" + name}
+}

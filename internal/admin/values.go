@@ -1,0 +1,89 @@
+package admin
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// when is a time as answers have it: none for the zero time.
+func when(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// etag is a version as the header ETag has it.
+func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+
+// ifMatch reads a header If-Match; 0 means that any version will do.
+func ifMatch(ctx context.Context, header string) (int64, error) {
+	if header == "" || header == "*" {
+		return 0, nil
+	}
+	text, err := strconv.Unquote(header)
+	if err == nil {
+		var v int64
+		if v, err = strconv.ParseInt(text, 10, 64); err == nil && v > 0 {
+			return v, nil
+		}
+	}
+	return 0, invalid(ctx, "header.If-Match", `write the letter's ETag, such as "3", quotes and all`)
+}
+
+// cursorOf is a place in a listing as callers have it: opaque to them.
+func cursorOf(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("api: a cursor of plain fields cannot be marshalled: " + err.Error())
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// readCursor reads what cursorOf wrote into v. Anything else is the caller's mistake.
+func readCursor(ctx context.Context, location, cursor string, v any) error {
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		return invalid(ctx, location, "it is none that this API gave; start without one")
+	}
+	return nil
+}
+
+// eventID reads an id that huma has found to look like one.
+func eventID(ctx context.Context, location, text string) (gocql.UUID, error) {
+	id, err := gocql.ParseUUID(text)
+	if err != nil {
+		return id, invalid(ctx, location, "write an id such as 01a2005c-395d-72e3-8401-994110828553")
+	}
+	return id, nil
+}
+
+// idsOf reads the ids of a body. One that is there twice is one.
+func idsOf(ctx context.Context, texts []string) (out []gocql.UUID, err error) {
+	seen := make(map[gocql.UUID]bool, len(texts))
+	for i, text := range texts {
+		id, err := eventID(ctx, fmt.Sprintf("body.ids[%d]", i), text)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[id] {
+			seen[id] = true
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// none tells whether an error says that there is no such row.
+func none(err error) bool { return errors.Is(err, gocql.ErrNotFound) }

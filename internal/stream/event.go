@@ -1,0 +1,45 @@
+package stream
+
+import (
+	"encoding/json"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+)
+
+// shared is one record for all its watchers: it is made an event, and JSON, once.
+// Without a record it tells that a topic was deleted.
+type shared struct {
+	anew   string // that topic's name
+	record *kgo.Record
+	typ    string // header ce_type
+	about  string // header ce_subject
+
+	once sync.Once
+	json []byte
+}
+
+func newShared(r *kgo.Record) *shared {
+	s := &shared{record: r}
+	for i := range r.Headers {
+		switch r.Headers[i].Key {
+		case outbox.HeaderType:
+			s.typ = string(r.Headers[i].Value)
+		case outbox.HeaderSubject:
+			s.about = string(r.Headers[i].Value)
+		}
+	}
+	return s
+}
+
+// JSON is the event as it is sent. It is safe for concurrent use.
+func (s *shared) JSON() []byte {
+	s.once.Do(func() {
+		e := kafkarecord.Decode(s.record)
+		s.json, _ = json.Marshal(&e) // texts, numbers and valid JSON are always marshalled
+	})
+	return s.json
+}

@@ -1,0 +1,40 @@
+package stream
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+)
+
+// refusal makes problem documents of the plain texts with which the WebSocket
+// library refuses a request.
+type refusal struct {
+	http.ResponseWriter
+	status int // of an error; 0 for none
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *refusal) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		r.status = status // Write has the text
+		return
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (r *refusal) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		return r.ResponseWriter.Write(b)
+	}
+	httpapi.Write(r.ResponseWriter, newProblem(r.status, ofHandshake(r.status), strings.TrimSpace(string(b))+"."))
+	return len(b), nil
+}
+
+// Hijack implements http.Hijacker.
+func (r *refusal) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(r.ResponseWriter).Hijack()
+}

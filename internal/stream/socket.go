@@ -1,0 +1,239 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+)
+
+const (
+	// maxRequest bounds what a watcher may send at once.
+	maxRequest = 64 << 10
+	// maxOfOne bounds the subscriptions of one connection.
+	maxOfOne = 20
+)
+
+// wsRequest is what a watcher sends.
+type wsRequest struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+	Filter
+	Resume string `json:"resume"`
+}
+
+// wsMessage is what it gets.
+type wsMessage struct {
+	Type     string          `json:"type"`
+	ID       string          `json:"id,omitempty"`
+	Position string          `json:"position,omitempty"`
+	Event    json.RawMessage `json:"event,omitempty"`
+	Gaps     []Gap           `json:"gaps,omitempty"`
+	Status   int             `json:"status,omitempty"`
+	Detail   string          `json:"detail,omitempty"`
+}
+
+// socket serves one WebSocket until either side ends it.
+func (h *Hub) socket(hctx huma.Context) {
+	r, w := humago.Unwrap(hctx)
+	holder, err := h.authenticate(hctx.Context(), r)
+	if err != nil {
+		httpapi.Answer(hctx, notLetIn(err))
+		return
+	}
+	leave, ok := h.sockets.Take(holder)
+	if !ok {
+		httpapi.Answer(hctx, toProblem(ErrFull))
+		return
+	}
+	defer leave()
+	// Accept refuses pages of another origin.
+	conn, err := websocket.Accept(&refusal{ResponseWriter: w}, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
+	if err != nil {
+		return // it has answered
+	}
+	defer conn.CloseNow() //nolint:errcheck // after Close it has nothing to say
+	conn.SetReadLimit(maxRequest)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	c := &connection{hub: h, holder: holder, conn: conn, subs: make(map[string]context.CancelFunc)}
+	var all sync.WaitGroup
+	all.Go(func() { c.keepAlive(ctx, cancel) })
+	all.Go(func() {
+		select {
+		case <-h.ended:
+			_ = conn.Close(websocket.StatusGoingAway, "the server is stopping")
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	for {
+		kind, body, err := conn.Read(ctx)
+		if err != nil {
+			break
+		}
+		if kind != websocket.MessageText || !c.request(ctx, body) {
+			_ = conn.Close(websocket.StatusUnsupportedData, "send JSON texts")
+			break
+		}
+	}
+	cancel()
+	c.watching.Wait()
+	all.Wait()
+}
+
+// connection is one WebSocket with its subscriptions. Writes may come from
+// several goroutines: the library puts them one after the other.
+type connection struct {
+	hub      *Hub
+	holder   string // of its places
+	conn     *websocket.Conn
+	watching sync.WaitGroup
+
+	mu   sync.Mutex
+	subs map[string]context.CancelFunc
+}
+
+// keepAlive pings; a watcher that does not answer is gone.
+func (c *connection) keepAlive(ctx context.Context, gone func()) {
+	t := time.NewTicker(c.hub.cfg.Heartbeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		ping, cancel := context.WithTimeout(ctx, c.hub.cfg.WriteTimeout)
+		err := c.conn.Ping(ping)
+		cancel()
+		if err != nil {
+			gone()
+			return
+		}
+	}
+}
+
+func (c *connection) send(ctx context.Context, m *wsMessage) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.hub.cfg.WriteTimeout)
+	defer cancel()
+	return c.conn.Write(ctx, websocket.MessageText, b)
+}
+
+// request does what the watcher asks; false means that it is not understood at all.
+func (c *connection) request(ctx context.Context, body []byte) bool {
+	var q wsRequest
+	if json.Unmarshal(body, &q) != nil {
+		return false
+	}
+	refuse := func(status int, detail string) {
+		// If it cannot be told the connection is gone, which its reader notices.
+		_ = c.send(ctx, &wsMessage{Type: "error", ID: q.ID, Status: status, Detail: detail})
+	}
+	switch q.Type {
+	case "ping":
+		_ = c.send(ctx, &wsMessage{Type: "pong", ID: q.ID})
+	case "unsubscribe":
+		c.mu.Lock()
+		stop := c.subs[q.ID]
+		if stop != nil {
+			c.subs[q.ID] = nil // its last word answers the first who asks for it
+		}
+		c.mu.Unlock()
+		if stop == nil {
+			refuse(http.StatusNotFound, "There is no subscription with that id.")
+			return true
+		}
+		stop()
+	case "subscribe":
+		var from Position
+		if q.Resume != "" {
+			var err error
+			if from, err = ParsePosition(q.Resume); err != nil {
+				refuse(http.StatusUnprocessableEntity, "resume "+err.Error()+".")
+				return true
+			}
+		}
+		sub, stop := context.WithCancel(ctx)
+		c.mu.Lock()
+		_, twice := c.subs[q.ID]
+		full := len(c.subs) >= maxOfOne
+		if !twice && !full && q.ID != "" {
+			c.subs[q.ID] = stop
+		}
+		c.mu.Unlock()
+		switch {
+		case q.ID == "":
+			refuse(http.StatusUnprocessableEntity, "id is missing: name the subscription.")
+		case twice:
+			refuse(http.StatusConflict, "There is a subscription with that id.")
+		case full:
+			refuse(http.StatusTooManyRequests, "The connection has as many subscriptions as it may.")
+		default:
+			c.watching.Go(func() { defer stop(); c.watch(ctx, sub, &q, from) })
+			return true
+		}
+		stop()
+	default:
+		refuse(http.StatusUnprocessableEntity, "type is none of subscribe, unsubscribe and ping.")
+	}
+	return true
+}
+
+// watch sends the events of one subscription until sub ends, or ctx, the connection.
+func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position) {
+	s, err := c.hub.subscribe(sub, c.holder, q.Filter, from)
+	switch {
+	case err == nil:
+	case sub.Err() != nil: // it was asked for while the subscription began
+		c.end(ctx, &wsMessage{Type: "unsubscribed", ID: q.ID, Position: q.Resume})
+		return
+	default:
+		status, detail := statusOf(err)
+		c.end(ctx, &wsMessage{Type: "error", ID: q.ID, Status: status, Detail: detail})
+		return
+	}
+	m := &wsMessage{Type: "subscribed", ID: q.ID, Position: s.at.String(), Gaps: s.Gaps}
+	for err == nil {
+		if err = c.send(ctx, m); err != nil {
+			// A watcher that takes nothing is as good as gone, with all it watches.
+			_ = c.conn.CloseNow()
+			s.Close()
+			return
+		}
+		var event []byte
+		if event, err = s.Next(sub); err == nil {
+			m = &wsMessage{Type: "event", ID: q.ID, Position: s.at.String(), Event: event}
+		}
+	}
+	last := &wsMessage{Type: "unsubscribed", ID: q.ID, Position: s.at.String()}
+	switch {
+	case errors.Is(err, ErrSlow):
+		last.Type, last.Detail = "dropped", ErrSlow.Error()
+	case errors.Is(err, ErrAnew), errors.Is(err, ErrGone), errors.As(err, new(*FilterError)):
+		last.Detail = err.Error()
+	}
+	s.Close() // who has heard that it is over may have its place
+	c.end(ctx, last)
+}
+
+// end says the last word of a subscription. Who has heard it may use the id at once, and
+// whatever is asked about the id meanwhile is answered after it.
+func (c *connection) end(ctx context.Context, last *wsMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.subs, last.ID)
+	_ = c.send(ctx, last)
+}

@@ -1,0 +1,395 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// Filter says what a watcher wants to see. It must have one of its members.
+type Filter struct {
+	// Topics are the topics, at most MaxTopics; empty for all that may be watched,
+	// also those that come later, which then needs Types or Aggregate.
+	Topics []string `json:"topics,omitempty" maxItems:"20"`
+	// Types are event types; empty for all.
+	Types []string `json:"event_types,omitempty"`
+	// Aggregate is an aggregate's id; empty for all.
+	Aggregate string `json:"aggregate_id,omitempty"`
+}
+
+// FilterError says what is wrong with a filter.
+type FilterError struct{ Field, Problem string }
+
+// Error names the field.
+func (e *FilterError) Error() string { return e.Field + " " + e.Problem }
+
+func (f *Filter) matches(s *shared) bool {
+	return (len(f.Types) == 0 || slices.Contains(f.Types, s.typ)) && (f.Aggregate == "" || f.Aggregate == s.about)
+}
+
+func (c *Config) check(f *Filter) error {
+	if len(f.Topics) > MaxTopics {
+		return &FilterError{"topics", fmt.Sprintf("must name at most %d; leave them out to follow all by event_types or aggregate_id", MaxTopics)}
+	}
+	if len(f.Topics) == 0 && len(f.Types) == 0 && f.Aggregate == "" {
+		return &FilterError{"topics", "must name one, unless there are event_types or an aggregate_id"}
+	}
+	for i, t := range f.Topics {
+		if !c.allowed(t) {
+			return &FilterError{"topics", fmt.Sprintf("must be such as may be watched; number %d is not", i+1)}
+		}
+		if slices.Contains(f.Topics[:i], t) {
+			return &FilterError{"topics", fmt.Sprintf("must be named once each; number %d was before", i+1)}
+		}
+	}
+	if len(f.Types) > 100 {
+		return &FilterError{"event_types", "must be at most 100"}
+	}
+	return nil
+}
+
+// Gap is what a watcher who came back has missed, because it is no longer in the
+// topic: the offsets from From to before To.
+type Gap struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	From      int64  `json:"from"`
+	To        int64  `json:"to"`
+}
+
+// Subscription is what one watcher sees. Its methods must be called by one
+// goroutine at a time, Close once.
+type Subscription struct {
+	hub    *Hub
+	give   func() // gives its place back
+	filter Filter
+	// Gaps are what is missing since the position that the watcher came with.
+	Gaps []Gap
+
+	all   bool          // follows whatever may be watched
+	grown chan struct{} // a topic has come that may be watched
+
+	live    chan *shared
+	dropped chan struct{} // closed when it was too slow
+	slow    bool          // the same, guarded by the hub's lock
+
+	// What follows is Next's.
+	at      Position
+	behind  *kgo.Client // reads what came before live; nil when that is done
+	until   Position    // where live begins; nil while not attached
+	waiting []*kgo.Record
+	torn    bool // cut off from the hub, to be joined again where it is
+}
+
+// Subscribe begins to watch: from resume on where it says, otherwise what comes
+// from now on. A topic that is not there yet is watched from its first event.
+// Errors are a *FilterError, ErrFull, ErrClosed, or the broker's.
+//
+// The subscription is counted as the principal's of ctx, if there is one.
+func (h *Hub) Subscribe(ctx context.Context, f Filter, resume Position) (*Subscription, error) {
+	return h.subscribe(ctx, access.Holder(ctx, ""), f, resume)
+}
+
+// subscribe is Subscribe for a holder of places.
+func (h *Hub) subscribe(ctx context.Context, holder string, f Filter, resume Position) (*Subscription, error) {
+	if err := h.cfg.check(&f); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	closed := h.closed
+	h.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	give, ok := h.places.Take(holder)
+	if !ok {
+		return nil, ErrFull
+	}
+	s := &Subscription{hub: h, give: give, filter: f, live: make(chan *shared, h.cfg.Buffer), dropped: make(chan struct{}), at: Position{}}
+	if len(f.Topics) == 0 {
+		if err := s.follow(ctx); err != nil {
+			s.leave(nil)
+			return nil, err
+		}
+		resume = resume.ofAll(s.filter.Topics)
+	}
+	if err := h.begin(ctx, s.filter.Topics, true); err != nil {
+		s.leave(nil)
+		return nil, err
+	}
+	if err := s.resume(ctx, resume); err != nil {
+		s.leave(s.filter.Topics)
+		return nil, err
+	}
+	h.metrics.watchers.Inc()
+	return s, nil
+}
+
+// resume prepares the reading of what came since a position.
+func (s *Subscription) resume(ctx context.Context, from Position) error {
+	starts, err := s.hub.offsets(ctx, s.hub.adm.ListStartOffsets, s.filter.Topics)
+	if err != nil && len(from) > 0 {
+		return err
+	}
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for _, name := range s.filter.Topics {
+		for partition, next := range s.hub.topics[name].next {
+			at, ok := from.at(name, partition)
+			if ok {
+				start, known := starts.Lookup(name, partition)
+				switch {
+				case known && start.Err == nil && at < start.Offset:
+					s.Gaps = append(s.Gaps, Gap{name, partition, at, start.Offset})
+					at = start.Offset
+				case at > next: // the topic was made anew
+					s.Gaps = append(s.Gaps, Gap{name, partition, at, at})
+					at = next
+				}
+			} else if at = next; from[name] != nil {
+				// A partition that came while the watcher was away.
+				if start, known := starts.Lookup(name, partition); known && start.Err == nil {
+					at = start.Offset
+				}
+			}
+			s.at.set(name, partition, at)
+		}
+	}
+	if s.attach(0) {
+		s.until = nil
+		return nil
+	}
+	s.behind, err = s.hub.reader(s.at)
+	return err
+}
+
+// reader reads topics from a position on. Where that is out of a topic, it says so
+// and reads nothing more: going on elsewhere would pass events over without a word.
+func (h *Hub) reader(from Position) (*kgo.Client, error) {
+	offsets := map[string]map[int32]kgo.Offset{}
+	for name, ps := range from {
+		for p, at := range ps {
+			if offsets[name] == nil {
+				offsets[name] = map[int32]kgo.Offset{}
+			}
+			offsets[name][p] = kgo.NewOffset().At(at)
+		}
+	}
+	client, err := kgo.NewClient(append(slices.Clone(h.cfg.Kafka), kgo.ConsumePartitions(offsets), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.KeepControlRecords(), kgo.FetchMaxBytes(1<<20), kgo.FetchMaxPartitionBytes(256<<10))...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	return client, nil
+}
+
+// attach begins the live events if at most so many were missed, which are then
+// still to be read. Called with the hub locked.
+func (s *Subscription) attach(missed int64) bool {
+	var gap int64
+	until := Position{}
+	for _, name := range s.filter.Topics {
+		for partition, next := range s.hub.topics[name].next {
+			at, ok := s.at.at(name, partition)
+			if !ok {
+				at = next // it has come since, and is not handed out yet
+				s.at.set(name, partition, next)
+			}
+			until.set(name, partition, next)
+			gap += max(0, next-at)
+		}
+	}
+	if gap > missed {
+		return false
+	}
+	for _, name := range s.filter.Topics {
+		s.hub.topics[name].subs[s] = struct{}{}
+	}
+	s.until = until
+	return true
+}
+
+// Close ends the watching.
+func (s *Subscription) Close() {
+	s.detach()
+	if s.behind != nil {
+		s.behind.Close()
+	}
+	s.leave(s.filter.Topics)
+	s.hub.metrics.watchers.Dec()
+}
+
+// detach ends the live events; false means that it was too slow for them before.
+func (s *Subscription) detach() bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for _, name := range s.filter.Topics {
+		if t := s.hub.topics[name]; t != nil {
+			delete(t.subs, s)
+		}
+	}
+	return !s.slow
+}
+
+func (s *Subscription) leave(topics []string) {
+	for _, t := range topics {
+		s.hub.end(t)
+	}
+	s.hub.mu.Lock()
+	delete(s.hub.all, s)
+	s.hub.mu.Unlock()
+	s.give()
+}
+
+// Position is where the watcher is after what Next returned last.
+func (s *Subscription) Position() Position { return s.at.clone() }
+
+// Next returns the next event that the filter lets through, as JSON. Errors are
+// ErrSlow, ErrClosed, ErrAnew, ErrGone, a *FilterError where more topics have come than can be
+// followed, or ctx's; after ctx's Next may be called again.
+func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
+	for {
+		x, err := s.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if x == nil {
+			continue // it follows more than before
+		}
+		if x.anew != "" {
+			s.at[x.anew] = map[int32]int64{}
+			continue
+		}
+		r := x.record
+		if at, ok := s.at.at(r.Topic, r.Partition); ok && r.Offset < at {
+			continue
+		}
+		s.at.set(r.Topic, r.Partition, r.Offset+1)
+		if s.filter.matches(x) {
+			s.hub.metrics.sent.Inc()
+			return x.JSON(), nil
+		}
+	}
+}
+
+func (s *Subscription) next(ctx context.Context) (*shared, error) {
+	select {
+	case <-s.grown:
+		if err := s.grow(ctx); err != nil {
+			return nil, err
+		}
+	default:
+	}
+	if s.torn {
+		if err := s.join(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if s.behind != nil {
+		if x, err := s.missed(ctx); x != nil || err != nil {
+			return x, err
+		}
+	}
+	select { // what was read before it became too slow still counts
+	case x := <-s.live:
+		return x, nil
+	default:
+	}
+	select {
+	case x := <-s.live:
+		return x, nil
+	case <-s.grown:
+		if err := s.grow(ctx); err != nil {
+			return nil, err
+		}
+		return nil, nil
+	case <-s.dropped:
+		select {
+		case x := <-s.live:
+			return x, nil
+		default:
+			return nil, ErrSlow
+		}
+	case <-s.hub.ended:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// missed returns the next of what came before the live events; nil when that is all.
+func (s *Subscription) missed(ctx context.Context) (*shared, error) {
+	for {
+		for len(s.waiting) > 0 {
+			r := s.waiting[0]
+			s.waiting = s.waiting[1:]
+			until, ok := s.until.at(r.Topic, r.Partition)
+			switch at, _ := s.at.at(r.Topic, r.Partition); {
+			case s.until != nil && (!ok || r.Offset >= until):
+				// Of what was before nothing is left: not all offsets have a record.
+				s.at.set(r.Topic, r.Partition, max(at, until))
+			case r.Attrs.IsControl(): // the end of a transaction, which nobody sees
+				s.at.set(r.Topic, r.Partition, max(at, r.Offset+1))
+			default:
+				return newShared(r), nil
+			}
+		}
+		if s.caughtUp() {
+			s.behind.Close()
+			s.behind, s.waiting = nil, nil
+			return nil, nil
+		}
+		fetches := s.behind.PollRecords(ctx, 1000)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		select {
+		case <-s.hub.ended:
+			return nil, ErrClosed
+		default:
+		}
+		var lost error
+		fetches.EachError(func(_ string, _ int32, err error) {
+			switch {
+			case errors.Is(err, kerr.UnknownTopicID):
+				lost = ErrAnew // its client would ask for what was deleted for ever
+			case errors.Is(err, kerr.OffsetOutOfRange):
+				lost = cmp.Or(lost, ErrGone)
+			case !errors.Is(err, context.Canceled):
+				s.hub.cfg.Logger.Warn("cannot read what a watcher missed; trying again", "err", err)
+			}
+		})
+		if lost != nil {
+			return nil, lost
+		}
+		s.waiting = fetches.Records()
+	}
+}
+
+// caughtUp says that all before the live events was read. It begins the live
+// ones as soon as what is missing until then leaves half of their buffer free.
+func (s *Subscription) caughtUp() bool {
+	if s.until == nil {
+		s.hub.mu.Lock()
+		attached := !s.hub.closed && s.attach(int64(s.hub.cfg.Buffer/2))
+		s.hub.mu.Unlock()
+		if !attached {
+			return false
+		}
+	}
+	for name, ps := range s.until {
+		for partition, until := range ps {
+			if at, _ := s.at.at(name, partition); at < until {
+				return false
+			}
+		}
+	}
+	return true
+}
