@@ -29,16 +29,16 @@ const (
 func newJobMetrics(reg prometheus.Registerer) *jobMetrics {
 	m := &jobMetrics{
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dlq_jobs_open", Help: "Jobs on dead letters that are not finished, by action and state, as this process last saw them; every runner sees all.",
+			Name: "outbox_dead_letter_jobs_open", Help: "Jobs on dead letters that are not finished, by action and state, as this process last saw them; every runner sees all.",
 		}, []string{"action", "state"}),
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dlq_jobs_finished_total", Help: "Jobs whose report this process made final, by action and state.",
+			Name: "outbox_dead_letter_jobs_finished_total", Help: "Jobs whose report this process made final, by action and state.",
 		}, []string{"action", "state"}),
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dlq_job_letters_total", Help: "Letters that jobs of this process have done, by action and outcome; what became of a replay counts when it is known.",
+			Name: "outbox_dead_letter_job_items_total", Help: "Letters that jobs of this process have done, by action and outcome; what became of a replay counts when it is known.",
 		}, []string{"action", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "dlq_job_duration_seconds", Help: "How long jobs took from their beginning to their report, pauses included.",
+			Name: "outbox_dead_letter_job_duration_seconds", Help: "How long jobs took from their beginning to their report, pauses included.",
 			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600},
 		}, []string{"action"}),
 	}

@@ -44,7 +44,7 @@ func TestRunner_Metrics(t *testing.T) {
 	if n := testutil.ToFloat64(r.metrics.finished.WithLabelValues("replay", "done")); n != 1 {
 		t.Errorf("%v replays are done, want 1", n)
 	}
-	if n := testutil.CollectAndCount(r.metrics.duration, "dlq_job_duration_seconds"); n != len(JobActions) {
+	if n := testutil.CollectAndCount(r.metrics.duration, "outbox_dead_letter_job_duration_seconds"); n != len(JobActions) {
 		t.Errorf("%d histograms of durations, want one for each action", n)
 	}
 	if jobs, err = b.OpenJobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].ID != waiting.ID {

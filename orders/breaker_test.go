@@ -133,7 +133,7 @@ func TestService_ShedsLoad(t *testing.T) {
 	for range 20 {
 		refused(h, "3600")
 	}
-	if shed := labelled(t, reg, "orders_shed_total"); shed["queue_full"] != 20 || shed["waited_too_long"] != 0 {
+	if shed := labelled(t, reg, "outbox_orders_shed_total"); shed["queue_full"] != 20 || shed["waited_too_long"] != 0 {
 		t.Errorf("shed: %v, want 20 for a full queue", shed)
 	}
 	b.node.Faults().Thaw()
@@ -155,7 +155,7 @@ func TestService_ShedsLoad(t *testing.T) {
 		wg.Go(func() { refused(newHandler(t, s, ServerConfig{}), "1") })
 	}
 	wg.Wait()
-	if shed := labelled(t, impatient, "orders_shed_total"); shed["queue_full"] != 0 || shed["waited_too_long"] != 3 {
+	if shed := labelled(t, impatient, "outbox_orders_shed_total"); shed["queue_full"] != 0 || shed["waited_too_long"] != 3 {
 		t.Errorf("shed: %v, want 3 after a wait", shed)
 	}
 	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 5 {

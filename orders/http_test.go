@@ -388,10 +388,10 @@ func TestHTTP_Metrics(t *testing.T) {
 	request(t, h, "POST", "/v1/orders", "{}")
 	r := request(t, promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), "GET", "/metrics", "")
 	for _, want := range []string{
-		`orders_http_request_duration_seconds_count{code="422",operation="create-order"} 1`,
-		`orders_write_attempts_total{outcome="unknown",step="batch"} 0`,
-		`orders_repairs_total{repaired="event"} 0`,
-		`orders_unknown_outcomes_total 0`,
+		`outbox_orders_http_request_duration_seconds_count{code="422",operation="create-order"} 1`,
+		`outbox_orders_write_attempts_total{outcome="unknown",step="batch"} 0`,
+		`outbox_orders_repairs_total{repaired="event"} 0`,
+		`outbox_orders_unknown_outcomes_total 0`,
 	} {
 		if !strings.Contains(r.text, want) {
 			t.Errorf("metrics lack %q", want)

@@ -37,23 +37,23 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "orders_write_attempts_total",
+			Name: "outbox_orders_write_attempts_total",
 			Help: "Attempts of the steps of a change, by what is known of their outcome.",
 		}, []string{"step", "outcome"}),
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "orders_repairs_total",
+			Name: "outbox_orders_repairs_total",
 			Help: "Halves of a change that a reader completed, by what was missing.",
 		}, []string{"repaired"}),
 		unknown: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "orders_unknown_outcomes_total",
+			Name: "outbox_orders_unknown_outcomes_total",
 			Help: "Requests answered with 503 whose change may be stored.",
 		}),
 		lostRaces: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "orders_lost_races_total",
+			Name: "outbox_orders_lost_races_total",
 			Help: "Conditional inserts of an event that found another's event in its place.",
 		}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "orders_http_request_duration_seconds",
+			Name:    "outbox_orders_http_request_duration_seconds",
 			Help:    "Duration of HTTP requests, by operation and status code.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20},
 		}, []string{"operation", "code"}),

@@ -23,17 +23,17 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"rule", "plugin"})
 	}
 	m := &metrics{
-		records:    count("react_records_total", "Records that a rule read."),
-		deliveries: count("react_deliveries_total", "Deliveries that ended.", "result"),
-		errors:     count("react_attempt_errors_total", "Attempts to deliver that failed."),
-		undecided:  count("react_undecided_total", "Events for which a rule's expression could not be evaluated; each is a failed delivery too."),
-		repeats:    count("react_repeats_total", "Deliveries that somebody asked to repeat and that were begun."),
-		unsaved:    count("react_store_errors_total", "Reads and writes of deliveries that failed and are tried again."),
-		waiting:    level("react_waiting", "Events that wait in memory, those that are tried again included."),
-		oldest:     level("react_oldest_waiting_seconds", "How long the event has waited in memory that has waited longest."),
-		stuck:      level("react_stuck", "Calls of a plugin that are past their time and have not returned."),
+		records:    count("outbox_react_records_total", "Records that a rule read."),
+		deliveries: count("outbox_react_deliveries_total", "Deliveries that ended.", "result"),
+		errors:     count("outbox_react_attempt_errors_total", "Attempts to deliver that failed."),
+		undecided:  count("outbox_react_undecided_total", "Events for which a rule's expression could not be evaluated; each is a failed delivery too."),
+		repeats:    count("outbox_react_repeats_total", "Deliveries that somebody asked to repeat and that were begun."),
+		unsaved:    count("outbox_react_store_errors_total", "Reads and writes of deliveries that failed and are tried again."),
+		waiting:    level("outbox_react_waiting", "Events that wait in memory, those that are tried again included."),
+		oldest:     level("outbox_react_oldest_waiting_seconds", "How long the event has waited in memory that has waited longest."),
+		stuck:      level("outbox_react_stuck", "Calls of a plugin that are past their time and have not returned."),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "react_attempt_seconds", Help: "How long attempts to deliver took.", Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60},
+			Name: "outbox_react_attempt_seconds", Help: "How long attempts to deliver took.", Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"rule", "plugin"}),
 	}
 	for _, c := range []prometheus.Collector{m.records, m.deliveries, m.errors, m.undecided, m.repeats, m.unsaved, m.waiting, m.oldest, m.stuck, m.seconds} {

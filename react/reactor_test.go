@@ -44,7 +44,7 @@ func TestReactor_EachEventOnceToWhomItIsFor(t *testing.T) {
 		if got := b.committed("big", "a") + b.committed("big", "b"); got != 27 {
 			t.Errorf("%d records are committed, want 27", got)
 		}
-		if got := r.metric("react_deliveries_total", "big", "delivered"); got != 10 {
+		if got := r.metric("outbox_react_deliveries_total", "big", "delivered"); got != 10 {
 			t.Errorf("delivered = %v", got)
 		}
 		// A topic that is made later is read from its start.
@@ -87,7 +87,7 @@ func TestReactor_TriesAgainAndGivesUp(t *testing.T) {
 		if gap := p.at["asks"][1].Sub(p.at["asks"][0]); gap != 90*time.Second {
 			t.Errorf("who asked for 90 s was left alone for %s", gap)
 		}
-		if got := r.metric("react_deliveries_total", "r", "failed"); got != 2 {
+		if got := r.metric("outbox_react_deliveries_total", "r", "failed"); got != 2 {
 			t.Errorf("failed = %v, want 2", got)
 		}
 		failed := 0
@@ -143,18 +143,18 @@ func TestReactor_RulesAreIsolated(t *testing.T) {
 		}
 		b.sleep(time.Hour)
 		for rule, want := range map[string]float64{"panics": 200, "handles-by-panic": 200, "times-out": 200} {
-			if got := r.metric("react_deliveries_total", rule, "failed"); got != want {
+			if got := r.metric("outbox_react_deliveries_total", rule, "failed"); got != want {
 				t.Errorf("%s: %v failed, want %v", rule, got, want)
 			}
 		}
 		// Each of its places is lost, and it reads no further than its queue.
-		if got := r.metric("react_stuck", "hangs"); got != 2 {
+		if got := r.metric("outbox_react_stuck", "hangs"); got != 2 {
 			t.Errorf("stuck = %v, want its 2 places", got)
 		}
-		if got := r.metric("react_waiting", "hangs"); got != 8 {
+		if got := r.metric("outbox_react_waiting", "hangs"); got != 8 {
 			t.Errorf("waiting = %v, want its queue of 8", got)
 		}
-		if got := r.metric("react_oldest_waiting_seconds", "hangs"); got < 3600 {
+		if got := r.metric("outbox_react_oldest_waiting_seconds", "hangs"); got < 3600 {
 			t.Errorf("the oldest waits for %v s, want an hour", got)
 		}
 		if got := b.committed("hangs", "a"); got != 0 {
@@ -255,7 +255,7 @@ func TestReactor_BytesThatWaitAreBounded(t *testing.T) {
 			b.produce("a", "e"+strconv.Itoa(i), "thing-"+strconv.Itoa(i), "Made", payload)
 		}
 		b.sleep(time.Minute)
-		if got, most := r.metric("react_waiting", "r"), float64(maxWaitingBytes/900_000+1+takeAtOnce); got < 10 || got > most {
+		if got, most := r.metric("outbox_react_waiting", "r"), float64(maxWaitingBytes/900_000+1+takeAtOnce); got < 10 || got > most {
 			t.Errorf("%v events wait, want some and at most %v", got, most)
 		}
 		open.Store(true)
@@ -276,8 +276,8 @@ func TestReactor_UndecidedIsSeen(t *testing.T) {
 		b.produce("a", "y", "y", "Made", `{}`)
 		b.produce("a", "z", "z", "Made", `{"total": "11"}`)
 		b.sleep(10 * time.Second)
-		if fmt.Sprint(p.got) != "[x]" || r.metric("react_undecided_total", "r") != 2 || r.metric("react_deliveries_total", "r", "failed") != 2 {
-			t.Errorf("the plugin got %v, %v undecided", p.got, r.metric("react_undecided_total", "r"))
+		if fmt.Sprint(p.got) != "[x]" || r.metric("outbox_react_undecided_total", "r") != 2 || r.metric("outbox_react_deliveries_total", "r", "failed") != 2 {
+			t.Errorf("the plugin got %v, %v undecided", p.got, r.metric("outbox_react_undecided_total", "r"))
 		}
 		for _, d := range b.store.rows {
 			if d.State == delivery.Failed && (d.Attempts != 0 || !strings.HasPrefix(d.Error, "when: no such")) {
@@ -306,7 +306,7 @@ func TestReactor_Repeats(t *testing.T) {
 		broken.Store(false)
 		b.store.repeatAll()
 		b.sleep(5 * time.Second)
-		if p.times("bad") != 2 || p.times("good") != 2 || len(b.store.asked) != 0 || r.metric("react_repeats_total", "r") != 2 {
+		if p.times("bad") != 2 || p.times("good") != 2 || len(b.store.asked) != 0 || r.metric("outbox_react_repeats_total", "r") != 2 {
 			t.Errorf("bad came %d times, good %d; %d are still asked for", p.times("bad"), p.times("good"), len(b.store.asked))
 		}
 		for id, st := range b.store.states("r") {
@@ -365,7 +365,7 @@ func TestReactor_WithoutTheDatabase(t *testing.T) {
 		b.store.fail(errTest)
 		b.many("a", 0, 20)
 		b.sleep(time.Minute)
-		if got := b.committed("r", "a"); got != 0 || p.count() == 0 || r.metric("react_store_errors_total", "r") == 0 {
+		if got := b.committed("r", "a"); got != 0 || p.count() == 0 || r.metric("outbox_react_store_errors_total", "r") == 0 {
 			t.Errorf("%d committed, %d delivered", got, p.count())
 		}
 		b.store.fail(nil)

@@ -175,7 +175,7 @@ func TestReactor_RestartGoesOn(t *testing.T) {
 				t.Errorf("e%d came %d times, want %d", i, got, want)
 			}
 		}
-		if got := r.metric("react_deliveries_total", "r", "failed"); got != 1 || b.committed("r", "a") != 65 {
+		if got := r.metric("outbox_react_deliveries_total", "r", "failed"); got != 1 || b.committed("r", "a") != 65 {
 			t.Errorf("%v failed, %d committed", got, b.committed("r", "a"))
 		}
 	})

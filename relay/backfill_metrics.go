@@ -16,23 +16,23 @@ func registerBackfill(reg prometheus.Registerer, r *Relay) {
 			return 0
 		}))
 	}
-	gauge("relay_backfill_running", "1 while the outbox table is scanned for events that the CDC log may not have.", func(b *backfill) float64 {
+	gauge("outbox_relay_backfill_running", "1 while the outbox table is scanned for events that the CDC log may not have.", func(b *backfill) float64 {
 		if b.status().Running {
 			return 1
 		}
 		return 0
 	})
-	gauge("relay_backfill_ranges", "Token ranges of the scan, zero without one.", func(b *backfill) float64 { return float64(b.status().Ranges) })
-	gauge("relay_backfill_ranges_done", "Ranges of the scan whose events are all acknowledged.", func(b *backfill) float64 { return float64(b.status().Done) })
-	gauge("relay_backfill_rows", "Rows that the scan has read, those before a restart included.", func(b *backfill) float64 { return float64(b.status().Rows) })
-	gauge("relay_backfill_published", "Events that the scan has handed on, those before a restart included.", func(b *backfill) float64 { return float64(b.status().Published) })
-	gauge("relay_backfill_unreadable", "Rows that the scan found to be no events; they become dead letters.", func(b *backfill) float64 { return float64(b.status().Unreadable) })
-	gauge("relay_cdc_log_ttl_seconds", "How long the CDC log keeps its rows, 0 for ever.", func(b *backfill) float64 {
+	gauge("outbox_relay_backfill_ranges", "Token ranges of the scan, zero without one.", func(b *backfill) float64 { return float64(b.status().Ranges) })
+	gauge("outbox_relay_backfill_ranges_done", "Ranges of the scan whose events are all acknowledged.", func(b *backfill) float64 { return float64(b.status().Done) })
+	gauge("outbox_relay_backfill_rows", "Rows that the scan has read, those before a restart included.", func(b *backfill) float64 { return float64(b.status().Rows) })
+	gauge("outbox_relay_backfill_published", "Events that the scan has handed on, those before a restart included.", func(b *backfill) float64 { return float64(b.status().Published) })
+	gauge("outbox_relay_backfill_unreadable", "Rows that the scan found to be no events; they become dead letters.", func(b *backfill) float64 { return float64(b.status().Unreadable) })
+	gauge("outbox_relay_cdc_log_ttl_seconds", "How long the CDC log keeps its rows, 0 for ever.", func(b *backfill) float64 {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.facts.cdcTTL.Seconds()
 	})
-	gauge("relay_cdc_log_left_seconds", "Time until the CDC log has lost what the oldest checkpoint stands before; the relay then scans the outbox table, if it has the columns of outbox_messages. A year if the log keeps its rows for ever.", func(b *backfill) float64 {
+	gauge("outbox_relay_cdc_log_left_seconds", "Time until the CDC log has lost what the oldest checkpoint stands before; the relay then scans the outbox table, if it has the columns of outbox_messages. A year if the log keeps its rows for ever.", func(b *backfill) float64 {
 		b.mu.Lock()
 		ttl := b.facts.cdcTTL
 		b.mu.Unlock()

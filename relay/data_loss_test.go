@@ -24,13 +24,13 @@ func TestPublisher_ReportsRecordsThatTheBrokerLost(t *testing.T) {
 		b.submit(all[0], nil)
 		b.drain(time.Minute)
 		if n := count(b.publisher.metrics.dataLoss); n != 0 {
-			t.Errorf("relay_broker_data_loss_total = %v, want 0", n)
+			t.Errorf("outbox_relay_broker_data_loss_total = %v, want 0", n)
 		}
 		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.OutOfOrderSequenceNumber})
 		b.submit(all[1], nil)
 		b.drain(time.Minute)
 		if n := count(b.publisher.metrics.dataLoss); n != 1 {
-			t.Errorf("relay_broker_data_loss_total = %v, want 1", n)
+			t.Errorf("outbox_relay_broker_data_loss_total = %v, want 1", n)
 		}
 		checkOrder(t, b.consume("OrderUpdated"), all)
 	})

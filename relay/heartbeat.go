@@ -104,7 +104,7 @@ type heartbeatShard struct {
 // It looks at the relay as Status does and takes no part in its work: a database
 // that is away, or slow, keeps nothing back but the heartbeat. By the same rows it
 // notices another process that runs a relay of the same name on the same table: the
-// log, Status.Others and relay_other_instances then say so.
+// log, Status.Others and outbox_relay_other_instances then say so.
 func (r *Relay) Heartbeat(ctx context.Context, version string, every time.Duration) {
 	b := newBeating(r, version)
 	tick := time.NewTicker(cmp.Or(every, DefaultHeartbeat))

@@ -23,25 +23,25 @@ type publishingMetrics struct {
 func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 	m := publishingMetrics{
 		breaker: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "relay_breaker_state", Help: "1 for the state in which the breaker before the broker is.",
+			Name: "outbox_relay_breaker_state", Help: "1 for the state in which the breaker before the broker is.",
 		}, []string{"state"}),
 		breakerChanges: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "relay_breaker_changes_total", Help: "Times that the breaker came into a state.",
+			Name: "outbox_relay_breaker_changes_total", Help: "Times that the breaker came into a state.",
 		}, []string{"state"}),
-		breakerFailures: counter("relay_breaker_failures_total", "Calls that failed as the breaker counts them: what was sent together is one call."),
+		breakerFailures: counter("outbox_relay_breaker_failures_total", "Calls that failed as the breaker counts them: what was sent together is one call."),
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "relay_dead_letters_written_total", Help: "Events that became dead letters, by error class.",
+			Name: "outbox_relay_dead_letters_written_total", Help: "Events that became dead letters, by error class.",
 		}, []string{"class"}),
-		buryErrors: counter("relay_dead_letter_errors_total", "Times that a dead letter could not be written; it is written later, and no checkpoint passes it before."),
+		buryErrors: counter("outbox_relay_dead_letter_errors_total", "Times that a dead letter could not be written; it is written later, and no checkpoint passes it before."),
 		replays: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "relay_dead_letter_replays_total",
+			Name: "outbox_relay_dead_letter_replays_total",
 			Help: "Replays of dead letters by the strategy under which they waited and how they ended: published, found (it was in its topic), failed, or called_off because the breaker opened.",
 		}, []string{"strategy", "result"}),
 		letterSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "relay_dead_letter_seconds", Help: "From an event's first failure to the end of the replay that published it.",
+			Name: "outbox_relay_dead_letter_seconds", Help: "From an event's first failure to the end of the replay that published it.",
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600},
 		}),
-		canaryStops: counter("relay_dead_letter_canary_stops_total", "Times that the replay of equal dead letters was stopped because a canary died of the same error again."),
+		canaryStops: counter("outbox_relay_dead_letter_canary_stops_total", "Times that the replay of equal dead letters was stopped because a canary died of the same error again."),
 	}
 	for _, s := range []BreakerState{BreakerClosed, BreakerHalfOpen, BreakerOpen} {
 		m.breakerChanges.WithLabelValues(s.String())

@@ -37,7 +37,7 @@ func TestReadback_WaitsForLeadersHoweverLong(t *testing.T) {
 				r, stop := w.run()
 				time.Sleep(3 * readBackPatience)
 				if n := waitedFor(r); n < 1 {
-					t.Errorf("relay_readback_partitions_waiting = %v, want some", n)
+					t.Errorf("outbox_relay_readback_partitions_waiting = %v, want some", n)
 				}
 				if !r.Status().ReadingBack {
 					t.Error("the start went on although it could read no partition")

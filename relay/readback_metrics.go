@@ -17,17 +17,17 @@ type readBackMetrics struct {
 func newReadBackMetrics(reg prometheus.Registerer) readBackMetrics {
 	m := readBackMetrics{
 		partitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "relay_readback_partitions",
+			Name: "outbox_relay_readback_partitions",
 			Help: "Partitions at the start, by result: read; denied, because the relay may not read the topic; unread, because nobody answers for them: their events wait; corrupt, because a batch cannot be decoded. What was published since the last checkpoint to those denied or corrupt is published again.",
 		}, []string{"result"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "relay_readback_partitions_waiting", Help: "1 for each partition that cannot be read back yet, to which nothing is published. Partition -1 is all of the topic.",
+			Name: "outbox_relay_readback_partitions_waiting", Help: "1 for each partition that cannot be read back yet, to which nothing is published. Partition -1 is all of the topic.",
 		}, []string{"topic", "partition"}),
 		events: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "relay_readback_events", Help: "Events that the start found in the topics.",
+			Name: "outbox_relay_readback_events", Help: "Events that the start found in the topics.",
 		}),
 		seconds: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "relay_readback_seconds", Help: "How long the start read the topics back.",
+			Name: "outbox_relay_readback_seconds", Help: "How long the start read the topics back.",
 		}),
 	}
 	for _, result := range []string{"read", "denied", "unread", "corrupt"} {

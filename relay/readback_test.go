@@ -191,7 +191,7 @@ func TestReadback_WithoutTheRight(t *testing.T) {
 		}
 		ms := p.readback.metrics.readBack
 		if n := level(ms.partitions.WithLabelValues("denied")); n != 9 {
-			t.Errorf("relay_readback_partitions{result=denied} = %v, want 9", n)
+			t.Errorf("outbox_relay_readback_partitions{result=denied} = %v, want 9", n)
 		}
 		c.cfg.Kafka = []kgo.Opt{kgo.Dialer(c.net.DialContext), kgo.SASL(plain.Auth{User: "admin", Pass: "a"}.AsMechanism())}
 		if n := c.check(); n == 0 {
@@ -299,7 +299,7 @@ func TestReadback_GatesAPartitionNobodyLeads(t *testing.T) {
 			t.Errorf("went on after %s, want some more than %s", took, readBackPatience)
 		}
 		if n := level(p.readback.metrics.readBack.partitions.WithLabelValues("unread")); n != 1 {
-			t.Errorf("relay_readback_partitions{result=unread} = %v, want 1", n)
+			t.Errorf("outbox_relay_readback_partitions{result=unread} = %v, want 1", n)
 		}
 		gone.Remove()
 		time.Sleep(10 * time.Second)

@@ -157,7 +157,7 @@ func TestShardMetrics_LeaveWithTheirRelay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n, err := testutil.GatherAndCount(reg, "relay_hint_datagrams_total"); err != nil || n == 0 {
+		if n, err := testutil.GatherAndCount(reg, "outbox_relay_hint_datagrams_total"); err != nil || n == 0 {
 			t.Errorf("%d metrics of hints, %v; want those of both shards", n, err)
 		}
 		twin := newShardMetrics(reg, Shard{3, 16})

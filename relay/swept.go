@@ -83,7 +83,7 @@ func (t *tailTrack) swept(o *offer) sweptCause {
 
 func newSwept(reg prometheus.Registerer) (out [sweptCauses]prometheus.Counter) {
 	swept := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "relay_events_swept_total",
+		Name: "outbox_relay_events_swept_total",
 		Help: "Events that the sweep handed on first, by why the tail had not: there is none (tail_off), it began later (before_start), it waited for room or for the sweep (held_back), " +
 			"it could not read (failing), it was not sure of what is before them (left), or their rows became visible when it had read on (late).",
 	}, []string{"cause"})

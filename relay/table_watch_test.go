@@ -102,10 +102,10 @@ func TestRelay_SaysThatATableThatCannotBeScannedHasLost(t *testing.T) {
 			ttl := fill.facts.cdcTTL
 			fill.mu.Unlock()
 			if ttl != time.Hour {
-				t.Errorf("relay_cdc_log_ttl_seconds is that of %s, want 1h", ttl)
+				t.Errorf("outbox_relay_cdc_log_ttl_seconds is that of %s, want 1h", ttl)
 			}
 			if left := fill.left(time.Now()); left < 55*time.Minute {
-				t.Errorf("relay_cdc_log_left_seconds is that of %s, want nearly 1h", left)
+				t.Errorf("outbox_relay_cdc_log_left_seconds is that of %s, want nearly 1h", left)
 			}
 			if err := stop(); err != nil {
 				t.Errorf("Run() error = %v", err)

@@ -16,17 +16,17 @@ const (
 
 func (m *metrics) registerTail(reg prometheus.Registerer) {
 	queries := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "relay_tail_queries_total", Help: "Queries of the tail, of all streams of a group (regular), of those with hints (hinted), or of those with rows that are held for their order (again).",
+		Name: "outbox_relay_tail_queries_total", Help: "Queries of the tail, of all streams of a group (regular), of those with hints (hinted), or of those with rows that are held for their order (again).",
 	}, []string{"kind"})
 	m.tailQueries[readAll] = queries.WithLabelValues("regular")
 	m.tailQueries[readHinted] = queries.WithLabelValues("hinted")
 	m.tailQueries[readAgain] = queries.WithLabelValues("again")
-	m.tailRows = counter("relay_tail_rows_total", "Log rows that the tail read for the first time.")
-	m.tailAgain = counter("relay_tail_rows_again_total", "Log rows that the tail read again, because readings overlap.")
-	m.tailLeft = counter("relay_tail_left_total", "Events that the tail left to the sweep, not being sure of what is before them.")
-	m.tailErrors = counter("relay_tail_errors_total", "Queries of the tail that failed.")
+	m.tailRows = counter("outbox_relay_tail_rows_total", "Log rows that the tail read for the first time.")
+	m.tailAgain = counter("outbox_relay_tail_rows_reread_total", "Log rows that the tail read again, because readings overlap.")
+	m.tailLeft = counter("outbox_relay_tail_left_total", "Events that the tail left to the sweep, not being sure of what is before them.")
+	m.tailErrors = counter("outbox_relay_tail_errors_total", "Queries of the tail that failed.")
 	m.tailSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "relay_tail_query_seconds", Help: "From a query of the tail to the first row of the answer.",
+		Name: "outbox_relay_tail_query_seconds", Help: "From a query of the tail to the first row of the answer.",
 		Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
 	})
 	reg.MustRegister(queries, m.tailRows, m.tailAgain, m.tailLeft, m.tailErrors, m.tailSeconds)

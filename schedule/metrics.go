@@ -18,16 +18,16 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		released: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "schedule_released_total", Help: "Scheduled messages that were handed to the outbox.",
+			Name: "outbox_schedule_released_total", Help: "Scheduled messages that were handed to the outbox.",
 		}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "schedule_failures_total", Help: "Looks at scheduled messages, and releases, that failed and are tried again.",
+			Name: "outbox_schedule_failures_total", Help: "Looks at scheduled messages, and releases, that failed and are tried again.",
 		}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "schedule_pending_messages", Help: "Scheduled messages in memory because their time has nearly come.",
+			Name: "outbox_schedule_pending_messages", Help: "Scheduled messages in memory because their time has nearly come.",
 		}),
 		late: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "schedule_lateness_seconds", Help: "Time from when a message was due to its event in the outbox.",
+			Name: "outbox_schedule_lateness_seconds", Help: "Time from when a message was due to its event in the outbox.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600},
 		}),
 	}
@@ -42,10 +42,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 // watch adds what is asked of s when somebody looks.
 func (m *metrics) watch(reg prometheus.Registerer, s *Scheduler) error {
 	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "schedule_overdue_seconds", Help: "For how long the oldest scheduled message that is due waits for the outbox; 0 if none does, or another scheduler works; not a number if the database does not say.",
+		Name: "outbox_schedule_overdue_seconds", Help: "For how long the oldest scheduled message that is due waits for the outbox; 0 if none does, or another scheduler works; not a number if the database does not say.",
 	}, func() float64 { return s.overdue(time.Now()) })
 	working := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "schedule_working", Help: "1 if this scheduler has the lease.",
+		Name: "outbox_schedule_working", Help: "1 if this scheduler has the lease.",
 	}, func() float64 {
 		if s.working() {
 			return 1

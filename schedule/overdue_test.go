@@ -22,7 +22,7 @@ func TestScheduler_TellsWhatIsOverdue(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	stop := start(t, b.scheduler(t, func(c *Config) { c.Registerer = reg }))
 	defer stop()
-	overdue := func() float64 { return gauge(t, reg, "schedule_overdue_seconds") }
+	overdue := func() float64 { return gauge(t, reg, "outbox_schedule_overdue_seconds") }
 	eventually(t, "it is overdue", func() bool { return overdue() >= 90 })
 	b.node.Faults().Clear()
 	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
@@ -57,22 +57,22 @@ func TestScheduler_StaysOverdueWhileTheDatabaseIsAway(t *testing.T) {
 	s := b.scheduler(t, func(c *Config) { c.Registerer, c.Lease = reg, 3*time.Second })
 	stop := start(t, s)
 	defer stop()
-	eventually(t, "it is overdue", func() bool { return gauge(t, reg, "schedule_overdue_seconds") >= 90 })
+	eventually(t, "it is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") >= 90 })
 	b.node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	least := gauge(t, reg, "schedule_overdue_seconds")
+	least := gauge(t, reg, "outbox_schedule_overdue_seconds")
 	for gone := false; !gone; time.Sleep(5 * time.Millisecond) {
 		gone = !s.working()
-		if got := gauge(t, reg, "schedule_overdue_seconds"); got < least {
+		if got := gauge(t, reg, "outbox_schedule_overdue_seconds"); got < least {
 			t.Fatalf("%v s overdue while the database is away, and %v before", got, least)
 		}
 	}
 	eventually(t, "memory is empty", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.known) == 0 })
-	if got := gauge(t, reg, "schedule_overdue_seconds"); !(got >= least) {
+	if got := gauge(t, reg, "outbox_schedule_overdue_seconds"); !(got >= least) {
 		t.Errorf("%v s overdue when the lease has ended, and %v before", got, least)
 	}
 	b.node.Faults().Clear()
 	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
-	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "schedule_overdue_seconds") == 0 })
+	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 }
 
 // What cannot be known is not said to be nothing.
@@ -81,20 +81,20 @@ func TestScheduler_DoesNotKnowWhatIsOverdue(t *testing.T) {
 	b := setup(t)
 	reg := prometheus.NewRegistry()
 	s := b.scheduler(t, func(c *Config) { c.Registerer, c.Lease = reg, 3*time.Second })
-	if got := gauge(t, reg, "schedule_overdue_seconds"); !math.IsNaN(got) {
+	if got := gauge(t, reg, "outbox_schedule_overdue_seconds"); !math.IsNaN(got) {
 		t.Errorf("%v s overdue before the database was asked", got)
 	}
 	stop := start(t, s)
 	defer stop()
-	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "schedule_overdue_seconds") == 0 })
+	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 	b.node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	eventually(t, "nobody knows", func() bool { return math.IsNaN(gauge(t, reg, "schedule_overdue_seconds")) })
+	eventually(t, "nobody knows", func() bool { return math.IsNaN(gauge(t, reg, "outbox_schedule_overdue_seconds")) })
 	eventually(t, "the lease is over", func() bool { return !s.working() })
-	if got := gauge(t, reg, "schedule_overdue_seconds"); !math.IsNaN(got) {
+	if got := gauge(t, reg, "outbox_schedule_overdue_seconds"); !math.IsNaN(got) {
 		t.Errorf("%v s overdue without a lease and a database", got)
 	}
 	b.node.Faults().Clear()
-	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "schedule_overdue_seconds") == 0 })
+	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 }
 
 // After looks that failed nothing counts as known before all that is due was read:
@@ -104,7 +104,7 @@ func TestScheduler_LooksAtEverythingAfterAFailure(t *testing.T) {
 	b := setup(t)
 	reg := prometheus.NewRegistry()
 	defer start(t, b.scheduler(t, func(c *Config) { c.Registerer, c.Sweep = reg, time.Hour }))()
-	overdue := func() float64 { return gauge(t, reg, "schedule_overdue_seconds") }
+	overdue := func() float64 { return gauge(t, reg, "outbox_schedule_overdue_seconds") }
 	eventually(t, "nothing is overdue", func() bool { return overdue() == 0 })
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "schedule_buckets", Kinds: []engine.OpKind{engine.OpRead}}, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
 	eventually(t, "nobody knows", func() bool { return math.IsNaN(overdue()) })
@@ -129,5 +129,5 @@ func TestScheduler_OneThatStandsByOwesNothing(t *testing.T) {
 	eventually(t, "one works", func() bool { return b.count(t, "schedule_leases") == 1 })
 	reg := prometheus.NewRegistry()
 	defer start(t, b.scheduler(t, func(c *Config) { c.Registerer = reg }))()
-	eventually(t, "it stands by", func() bool { return gauge(t, reg, "schedule_overdue_seconds") == 0 })
+	eventually(t, "it stands by", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 }

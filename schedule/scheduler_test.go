@@ -379,8 +379,8 @@ func TestScheduler_ShowsThatItWorks(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
 	s := setup(t).scheduler(t, func(c *Config) { c.Registerer = reg })
-	if got := gauge(t, reg, "schedule_working"); got != 0 {
-		t.Errorf("without the lease schedule_working is %v", got)
+	if got := gauge(t, reg, "outbox_schedule_working"); got != 0 {
+		t.Errorf("without the lease outbox_schedule_working is %v", got)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -388,15 +388,15 @@ func TestScheduler_ShowsThatItWorks(t *testing.T) {
 		defer close(ended)
 		s.keepLease(ctx)
 	}()
-	eventually(t, "it has the lease", func() bool { return s.working() && gauge(t, reg, "schedule_working") == 1 })
+	eventually(t, "it has the lease", func() bool { return s.working() && gauge(t, reg, "outbox_schedule_working") == 1 })
 	s.forgetAll()
-	if got := gauge(t, reg, "schedule_working"); got != 1 {
-		t.Errorf("with the lease schedule_working is %v", got)
+	if got := gauge(t, reg, "outbox_schedule_working"); got != 1 {
+		t.Errorf("with the lease outbox_schedule_working is %v", got)
 	}
 	stop()
 	<-ended
-	if got := gauge(t, reg, "schedule_working"); got != 0 {
-		t.Errorf("after it gave the lease back schedule_working is %v", got)
+	if got := gauge(t, reg, "outbox_schedule_working"); got != 0 {
+		t.Errorf("after it gave the lease back outbox_schedule_working is %v", got)
 	}
 }
 

@@ -27,10 +27,10 @@ var listenerCommands = map[string]struct {
 	metric string
 	more   []string
 }{
-	"relay":     {metric: "relay_streams"},
-	"react":     {metric: "react_", more: []string{"--config", "RULES"}},
-	"dlq watch": {metric: "dlq_"},
-	"orders":    {apis: []string{"--http-addr"}, metric: "orders_unknown_outcomes_total"},
+	"relay":     {metric: "outbox_relay_streams"},
+	"react":     {metric: "outbox_react_", more: []string{"--config", "RULES"}},
+	"dlq watch": {metric: "outbox_dead_letter_"},
+	"orders":    {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
 	"admin":     {apis: []string{"--admin-api-addr"}, metric: "dlq_jobs", more: []string{"--config", "TOKENS"}},
 }
 

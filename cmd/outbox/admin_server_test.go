@@ -67,7 +67,7 @@ func TestRelay_SaysThatItWaitsForItsDatabase(t *testing.T) {
 	if code, _ := get("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz says %d of a process that waits", code)
 	}
-	if _, text := get("/metrics"); !strings.Contains(text, "scylla_requests_total{result=\"unreached\"}") || strings.Contains(text, "scylla_requests_total{result=\"unreached\"} 0") {
+	if _, text := get("/metrics"); !strings.Contains(text, "outbox_scylla_requests_total{result=\"unreached\"}") || strings.Contains(text, "outbox_scylla_requests_total{result=\"unreached\"} 0") {
 		t.Error("/metrics has nothing of the database")
 	}
 	stop()

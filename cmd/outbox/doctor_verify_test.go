@@ -58,7 +58,7 @@ func TestVerifier_OneOfSeveral(t *testing.T) {
 		ended = make(chan struct{})
 		go func() { defer close(ended); run(ctx) }()
 		return func() float64 { // a pass fails: the relay never ran
-			n, err := testutil.GatherAndCount(reg, "verify_errors_total")
+			n, err := testutil.GatherAndCount(reg, "outbox_verify_errors_total")
 			if err != nil {
 				t.Error(err)
 			}

@@ -67,11 +67,11 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 					t.Fatalf("a statement while a node is away: %v", err)
 				}
 			}
-			want := "# HELP scylla_node_down 1 while a node of the database does not answer or refuses connections, by its address; 0 while it answers.\n# TYPE scylla_node_down gauge\n"
+			want := "# HELP outbox_scylla_node_down 1 while a node of the database does not answer or refuses connections, by its address; 0 while it answers.\n# TYPE outbox_scylla_node_down gauge\n"
 			for i, value := range []string{"0", "1", "0"} {
-				want += `scylla_node_down{node="` + db.NodeAddr(i).String() + `"} ` + value + "\n"
+				want += `outbox_scylla_node_down{node="` + db.NodeAddr(i).String() + `"} ` + value + "\n"
 			}
-			if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "scylla_node_down"); err != nil {
+			if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "outbox_scylla_node_down"); err != nil {
 				t.Error(err)
 			}
 			a := &app.AdminServer{Nodes: c.Scylla.Nodes}

@@ -125,7 +125,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		if code, _, text := asked(t, "GET", "http://"+addr+"/metrics", "", ""); code != 503 || strings.Contains(text, "scylla_") {
 			t.Errorf("%s: /metrics at the address of the API = %d %.200s", name, code, text)
 		}
-		if _, _, text := asked(t, "GET", "http://"+listeners[name]+"/metrics", "", ""); !strings.Contains(text, `scylla_requests_total{result="unreached"}`) {
+		if _, _, text := asked(t, "GET", "http://"+listeners[name]+"/metrics", "", ""); !strings.Contains(text, `outbox_scylla_requests_total{result="unreached"}`) {
 			t.Errorf("%s: /metrics of one that waits has nothing of the database: %.200s", name, text)
 		}
 		until(t, listeners[name], 503, "ScyllaDB is waited for: connect to ScyllaDB at "+cql)

@@ -98,7 +98,7 @@ relay:
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() != "relay_streams" {
+		if f.GetName() != "outbox_relay_streams" {
 			continue
 		}
 		var tables []string
@@ -106,7 +106,7 @@ relay:
 			tables = append(tables, m.GetLabel()[0].GetValue())
 		}
 		if !slices.Equal(tables, []string{"outbox.outbox_messages", "shop.events"}) {
-			t.Errorf("relay_streams is of tables %q", tables)
+			t.Errorf("outbox_relay_streams is of tables %q", tables)
 		}
 	}
 	_, detail := all.Readiness()()

@@ -169,7 +169,7 @@ func shardsWithMetrics(t *testing.T, reg *prometheus.Registry) (n int) {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() == "relay_streams" {
+		if f.GetName() == "outbox_relay_streams" {
 			n += len(f.GetMetric())
 		}
 	}

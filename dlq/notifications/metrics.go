@@ -28,25 +28,25 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	const duty = " NaN while another process is on duty."
 	m := &metrics{
 		letters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dlq_letters", Help: "Open dead letters by status, of all tables; none while another process is on duty.",
+			Name: "outbox_dead_letters", Help: "Open dead letters by status, of all tables; none while another process is on duty.",
 		}, []string{"status"}),
-		rate:            gauge("dlq_ingestion_per_minute", "Events that became dead letters, per minute, over the last looks that cover a minute."+duty),
-		resolution:      gauge("dlq_resolution_ratio", "Share of resolved letters among those that died from 25 hours to one hour ago; NaN of fewer than 20."+duty),
-		oldest:          gauge("dlq_oldest_open_seconds", "How long the open dead letter has waited that died first."+duty),
-		parked:          gauge("dlq_oldest_parked_seconds", "How long the parked dead letter has waited that died first."+duty),
-		onDuty:          gauge("dlq_watch_on_duty", "1 while this process watches the dead letters for all."),
-		took:            gauge("dlq_watch_seconds", "How long the last look at the dead letters took."),
-		backlogLimit:    gauge("dlq_backlog_limit", "notifications.backlog; -1 for off."),
-		rateLimit:       gauge("dlq_ingestion_limit_per_minute", "notifications.rate_per_minute; -1 for off."),
-		resolutionLimit: gauge("dlq_resolution_ratio_limit", "notifications.resolution_rate; -1 for off."),
-		parkedLimit:     gauge("dlq_parked_limit_seconds", "notifications.parked_age; -1 for off."),
+		rate:            gauge("outbox_dead_letter_ingestion_per_minute", "Events that became dead letters, per minute, over the last looks that cover a minute."+duty),
+		resolution:      gauge("outbox_dead_letter_resolution_ratio", "Share of resolved letters among those that died from 25 hours to one hour ago; NaN of fewer than 20."+duty),
+		oldest:          gauge("outbox_dead_letter_oldest_open_seconds", "How long the open dead letter has waited that died first."+duty),
+		parked:          gauge("outbox_dead_letter_oldest_blocked_seconds", "How long the parked dead letter has waited that died first."+duty),
+		onDuty:          gauge("outbox_notifications_on_duty", "1 while this process watches the dead letters for all."),
+		took:            gauge("outbox_notifications_seconds", "How long the last look at the dead letters took."),
+		backlogLimit:    gauge("outbox_dead_letter_backlog_limit", "notifications.backlog; -1 for off."),
+		rateLimit:       gauge("outbox_dead_letter_ingestion_limit_per_minute", "notifications.rate_per_minute; -1 for off."),
+		resolutionLimit: gauge("outbox_dead_letter_resolution_ratio_limit", "notifications.resolution_rate; -1 for off."),
+		parkedLimit:     gauge("outbox_dead_letter_blocked_limit_seconds", "notifications.parked_age; -1 for off."),
 		died: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dlq_ingested_total", Help: "Events that became dead letters while this process was on duty.",
+			Name: "outbox_dead_letter_ingested_total", Help: "Events that became dead letters while this process was on duty.",
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dlq_watch_errors_total", Help: "Looks at the dead letters that failed; the next one looks again.",
+			Name: "outbox_notifications_errors_total", Help: "Looks at the dead letters that failed; the next one looks again.",
 		}),
-		notices: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dlq_notices_total", Help: "Notices sent, by rule."}, []string{"rule"}),
+		notices: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outbox_dead_letter_notifications_total", Help: "Notices sent, by rule."}, []string{"rule"}),
 	}
 	for _, r := range []dlq.Rule{dlq.RuleNew, dlq.RuleBacklog, dlq.RuleRate, dlq.RuleResolution, dlq.RuleParked} {
 		m.notices.WithLabelValues(string(r))

@@ -100,7 +100,7 @@ func (b *bundle) look(w *Watcher) []dlq.Notice {
 
 // sent is how many notices a watcher has queued.
 func sent(b *bundle, w *Watcher) (n float64) {
-	return b.metric(w, "dlq_notices_total")
+	return b.metric(w, "outbox_dead_letter_notifications_total")
 }
 
 // metric is the sum of a metric over its labels.
@@ -201,7 +201,7 @@ func TestWatcher_NewLettersAreGroupedAndNotRepeated(t *testing.T) {
 	w.leave(t.Context())
 	b.want(b.look(two), "4 new dead letters, OrderCreated")
 	b.want(b.look(w))
-	if got := b.metric(w, "dlq_watch_on_duty") + b.metric(two, "dlq_watch_on_duty"); got != 1 {
+	if got := b.metric(w, "outbox_notifications_on_duty") + b.metric(two, "outbox_notifications_on_duty"); got != 1 {
 		t.Errorf("%v watchers are on duty", got)
 	}
 	// Nor does a restart tell anything again.
@@ -261,8 +261,8 @@ func TestWatcher_BacklogWithHysteresis(t *testing.T) {
 		t.Errorf("key %s, want %s", told[0].Key, key)
 	}
 	b.want(b.look(w))
-	if got := b.metric(w, "dlq_letters"); got != 8 {
-		t.Errorf("dlq_letters = %v, want 8", got)
+	if got := b.metric(w, "outbox_dead_letters"); got != 8 {
+		t.Errorf("outbox_dead_letters = %v, want 8", got)
 	}
 }
 
@@ -394,7 +394,7 @@ func TestWatcher_RunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	for deadline := time.Now().Add(5 * time.Minute); b.metric(w, "dlq_watch_on_duty") == 0; {
+	for deadline := time.Now().Add(5 * time.Minute); b.metric(w, "outbox_notifications_on_duty") == 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("Run() does not look")
 		}
@@ -406,7 +406,7 @@ func TestWatcher_RunStops(t *testing.T) {
 	}
 	two := b.watcher("two", nil)
 	b.look(two)
-	if b.metric(two, "dlq_watch_on_duty") != 1 {
+	if b.metric(two, "outbox_notifications_on_duty") != 1 {
 		t.Error("the duty was not left")
 	}
 }

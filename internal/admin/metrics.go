@@ -20,18 +20,18 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "dlq_api_request_duration_seconds",
+			Name:    "outbox_admin_request_duration_seconds",
 			Help:    "Duration of HTTP requests, by operation and status code; streams until they end.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"operation", "code"}),
 		listeners: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "dlq_api_listeners", Help: "Streams of what changes that are open.",
+			Name: "outbox_admin_listeners", Help: "Streams of what changes that are open.",
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dlq_api_listeners_dropped_total", Help: "Streams that were ended because their reader was too slow.",
+			Name: "outbox_admin_listeners_dropped_total", Help: "Streams that were ended because their reader was too slow.",
 		}),
 		unaudited: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dlq_api_audit_unfinished_total", Help: "Changes whose outcome could not be written to the audit; it has them as intended.",
+			Name: "outbox_admin_audit_unfinished_total", Help: "Changes whose outcome could not be written to the audit; it has them as intended.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.listeners, m.dropped, m.unaudited} {

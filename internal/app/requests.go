@@ -9,7 +9,7 @@ import (
 )
 
 // RequestsMetric counts the requests to the database.
-const RequestsMetric = "scylla_requests_total"
+const RequestsMetric = "outbox_scylla_requests_total"
 
 // requests counts what a session asks of the database. Each page of an answer
 // and each attempt counts, and what found no node that could be asked, of which the

@@ -21,15 +21,15 @@ func newMetrics(service string) *metrics {
 	m := &metrics{
 		service: service,
 		state: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: service + "_breaker_state",
+			Name: "outbox_" + service + "_breaker_state",
 			Help: "The breaker before the database: 0 closed, 1 half-open, 2 open.",
 		}),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: service + "_breaker_changes_total",
+			Name: "outbox_" + service + "_breaker_changes_total",
 			Help: "Changes of the breaker before the database, by the state it came to.",
 		}, []string{"to"}),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: service + "_shed_total",
+			Name: "outbox_" + service + "_shed_total",
 			Help: "Requests refused with 429 because too many were there at once, by why.",
 		}, []string{"reason"}),
 	}

@@ -54,7 +54,7 @@ type Nodes struct {
 // NewNodes returns a Nodes with its metrics in reg, nil for none.
 func NewNodes(log *slog.Logger, reg prometheus.Registerer) *Nodes {
 	n := &Nodes{log: log, began: time.Now(), byHost: map[string]*node{}, down: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "scylla_node_down", Help: "1 while a node of the database does not answer or refuses connections, by its address; 0 while it answers.",
+		Name: "outbox_scylla_node_down", Help: "1 while a node of the database does not answer or refuses connections, by its address; 0 while it answers.",
 	}, []string{"node"})}
 	if reg != nil {
 		reg.MustRegister(n.down)

@@ -27,12 +27,12 @@ func newVerifierMetrics(reg prometheus.Registerer) *verifierMetrics {
 		return c
 	}
 	return &verifierMetrics{
-		missing:  gauge("verify_missing", "Events of the outbox that are in no topic and have no dead letter, confirmed; 10000 means at least so many."),
-		until:    gauge("verify_verified_until_timestamp_seconds", "Write time up to which the last full pass checked all rows."),
-		lastPass: gauge("verify_last_full_pass_timestamp_seconds", "When the last full pass ended."),
-		duration: gauge("verify_pass_duration_seconds", "How long the last full pass took."),
-		rows:     counter("verify_rows_total", "Rows read, by result: published, pending, unverifiable, dead_letter, missing.", "result"),
-		repaired: counter("verify_repaired_total", "Missing events that were published by a repair and then found in their topics."),
-		errors:   counter("verify_errors_total", "Passes that failed."),
+		missing:  gauge("outbox_verify_missing", "Events of the outbox that are in no topic and have no dead letter, confirmed; 10000 means at least so many."),
+		until:    gauge("outbox_verify_verified_until_timestamp_seconds", "Write time up to which the last full pass checked all rows."),
+		lastPass: gauge("outbox_verify_last_full_pass_timestamp_seconds", "When the last full pass ended."),
+		duration: gauge("outbox_verify_pass_duration_seconds", "How long the last full pass took."),
+		rows:     counter("outbox_verify_rows_total", "Rows read, by result: published, pending, unverifiable, dead_letter, missing.", "result"),
+		repaired: counter("outbox_verify_repaired_total", "Missing events that were published by a repair and then found in their topics."),
+		errors:   counter("outbox_verify_errors_total", "Passes that failed."),
 	}
 }

@@ -82,7 +82,7 @@ func TestVerifier_ContinuesAfterARestart(t *testing.T) {
 		}
 		third := start()
 		if n := testutil.ToFloat64(third.v.metrics.missing.WithLabelValues("k.t")); n != 1 {
-			t.Errorf("verify_missing is %v after a restart, want 1", n)
+			t.Errorf("outbox_verify_missing is %v after a restart, want 1", n)
 		}
 		if at := testutil.ToFloat64(third.v.metrics.lastPass.WithLabelValues("k.t")); int64(at) != saved["k.t"].LastPass.Unix() {
 			t.Errorf("the last full pass is %v after a restart, want %v", at, saved["k.t"].LastPass)

@@ -90,7 +90,7 @@ func (b *bundle) check(v *Verifier, want map[string]int, missing ...outbox.Event
 		b.t.Errorf("pass found %s, missing %v; want %v, missing %v", got, ids, want, names)
 	}
 	if n := testutil.ToFloat64(v.metrics.missing.WithLabelValues("outbox.outbox_messages")); int(n) != len(missing) {
-		b.t.Errorf("verify_missing is %v, want %d", n, len(missing))
+		b.t.Errorf("outbox_verify_missing is %v, want %d", n, len(missing))
 	}
 }
 

@@ -49,7 +49,7 @@ func NewReceiver(key []byte, reg prometheus.Registerer, take func(tokens []int64
 		datagrams: rate.NewLimiter(maxDatagrams, maxDatagrams/10), tokens: rate.NewLimiter(maxTokensPerSecond, maxTokensPerSecond/10),
 	}
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "relay_hint_datagrams_total", Help: "Datagrams with hints from writers, by what became of them.",
+		Name: "outbox_relay_hint_datagrams_total", Help: "Datagrams with hints from writers, by what became of them.",
 	}, []string{"result"})
 	for i, name := range results {
 		r.counts[i] = counts.WithLabelValues(name)

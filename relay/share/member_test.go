@@ -30,8 +30,8 @@ func TestMember_SharesWithWhoJoins(t *testing.T) {
 				t.Errorf("%s: Status() = %+v", i.name, s)
 			}
 		}
-		if n, err := testutil.GatherAndCount(b.reg, "relay_shard_owned"); n != 4 || err != nil {
-			t.Errorf("relay_shard_owned has %d series, %v, want 4", n, err)
+		if n, err := testutil.GatherAndCount(b.reg, "outbox_relay_shard_owned"); n != 4 || err != nil {
+			t.Errorf("outbox_relay_shard_owned has %d series, %v, want 4", n, err)
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestMember_FencesItself(t *testing.T) {
 		}
 		time.Sleep(500 * time.Millisecond)
 		if n := testutil.ToFloat64(a.member.metrics.fences); n != 1 {
-			t.Errorf("relay_shard_fences_total = %g, want 1", n)
+			t.Errorf("outbox_relay_shard_fences_total = %g, want 1", n)
 		}
 		w.until(10*time.Second, "b owns all", func() bool { return w.number("b") == 4 })
 		a.link.heal()
@@ -233,7 +233,7 @@ func TestMember_LosesWhatDoesNotEnd(t *testing.T) {
 		w.join("b", nil)
 		w.until(2*time.Minute, "b owns some", func() bool { return w.number("b") > 0 })
 		if n := testutil.ToFloat64(a.member.metrics.lost); n == 0 {
-			t.Error("relay_shard_losses_total = 0")
+			t.Error("outbox_relay_shard_losses_total = 0")
 		}
 	})
 }
@@ -260,7 +260,7 @@ func TestMember_StartsWorkAgain(t *testing.T) {
 		}
 		close(a.ended)
 		if n := testutil.ToFloat64(a.member.metrics.restarts); n < 3 {
-			t.Errorf("relay_shard_restarts_total = %g, want 3", n)
+			t.Errorf("outbox_relay_shard_restarts_total = %g, want 3", n)
 		}
 	})
 }

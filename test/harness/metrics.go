@@ -20,7 +20,7 @@ func Answered(admin string) (n int) {
 	if err != nil {
 		return 0
 	}
-	for _, m := range families["orders_http_request_duration_seconds"].GetMetric() {
+	for _, m := range families["outbox_orders_http_request_duration_seconds"].GetMetric() {
 		n += int(m.GetHistogram().GetSampleCount())
 	}
 	return n

@@ -189,9 +189,9 @@ func (w *world) count(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.stranded = w.kafka.holdsBack()
-	p.unsaved = p.value(w, "relay_checkpoint_errors_total") > 0
-	w.seen.restarts += int(p.value(w, "relay_reader_restarts_total"))
-	w.seen.scanned += int(p.value(w, "relay_events_found_total", "backfill"))
+	p.unsaved = p.value(w, "outbox_relay_checkpoint_errors_total") > 0
+	w.seen.restarts += int(p.value(w, "outbox_relay_reader_restarts_total"))
+	w.seen.scanned += int(p.value(w, "outbox_relay_events_found_total", "backfill"))
 }
 
 // watch looks at a relay all the while: it must not end, and what it holds in
@@ -208,7 +208,7 @@ func (w *world) watch(ctx context.Context, p *process) {
 		case <-tick.C:
 		}
 		s := p.relay.Status()
-		bytes := p.value(w, "relay_in_flight_bytes")
+		bytes := p.value(w, "outbox_relay_in_flight_bytes")
 		if s.InFlight > p.config.MaxInFlightRecords || int64(bytes) > p.config.MaxInFlightBytes {
 			w.t.Errorf("%s: %d events of %.0f bytes in flight, want at most %d and %d",
 				p.name, s.InFlight, bytes, p.config.MaxInFlightRecords, p.config.MaxInFlightBytes)

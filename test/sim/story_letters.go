@@ -21,7 +21,7 @@ func (s *Story) Problems() []string { return s.w.relay().relay.Status().Problems
 
 // BreakerChanges is how often the breaker of the relay that runs came into a state.
 func (s *Story) BreakerChanges(to relay.BreakerState) int {
-	return int(s.w.relay().value(s.w, "relay_breaker_changes_total", to.String()))
+	return int(s.w.relay().value(s.w, "outbox_relay_breaker_changes_total", to.String()))
 }
 
 // Letters are all dead letters there ever were, the settled ones included,

@@ -168,7 +168,7 @@ func (p *place) startContender(ctx context.Context, c contender, topic string) (
 // awaitTail waits until the relay's tail reads.
 func (p *place) awaitTail(ctx context.Context, relay *bench.Child) error {
 	for end := time.Now().Add(benchPatience); ; {
-		streams, err := bench.Scrape(ctx, relay.Attr("admin"), "relay_tail_streams")
+		streams, err := bench.Scrape(ctx, relay.Attr("admin"), "outbox_relay_tail_streams")
 		if err != nil || streams > 0 {
 			return err
 		}

@@ -266,7 +266,7 @@ func (s *scheduleBench) deliver(ctx context.Context, p *place, relay *bench.Chil
 		if queries, err = bench.Scrape(ctx, relay.Attr("admin"), bench.QueriesMetric); err != nil {
 			return err
 		}
-		hinted, err = bench.Scrape(ctx, relay.Attr("admin"), "relay_tail_queries_total", "hinted")
+		hinted, err = bench.Scrape(ctx, relay.Attr("admin"), "outbox_relay_tail_queries_total", "hinted")
 		return err
 	}
 	if late {
@@ -307,7 +307,7 @@ func (s *scheduleBench) deliver(ctx context.Context, p *place, relay *bench.Chil
 		return d, err
 	}
 	d.Queries = (sent - queries) / float64(n)
-	sent, err = bench.Scrape(ctx, relay.Attr("admin"), "relay_tail_queries_total", "hinted")
+	sent, err = bench.Scrape(ctx, relay.Attr("admin"), "outbox_relay_tail_queries_total", "hinted")
 	d.Hinted = sent - hinted
 	return d, errors.Join(err, profiled())
 }

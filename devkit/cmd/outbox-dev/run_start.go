@@ -237,7 +237,7 @@ func (d *dev) printTour() {
     go run ./cmd/outbox deliveries repeat --scylla-hosts %[4]s --rule orders-in-eur --state delivered --yes
 
   see metrics
-    curl -s %[5]s/metrics | grep -E '^(relay|orders|messages|schedule|react)_'
+    curl -s %[5]s/metrics | grep ^outbox_
 
 Ctrl-C stops it.
 `, d.httpAddr, d.KafkaAddr, strings.Join(app.OrderEvents, " "), d.CQLAddr, d.adminURL)
