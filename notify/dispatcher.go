@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 // Defaults of Config.
@@ -215,7 +217,6 @@ func (w *worker) run(stop, work context.Context) {
 // deliver sends m until it is taken, the attempts are used up or nothing helps.
 // Once stop has ended there is no further attempt.
 func (w *worker) deliver(stop, work context.Context, m Message) {
-	pause := w.conf.Backoff
 	for attempt := 1; ; attempt++ {
 		err := w.attempt(work, m)
 		if err == nil {
@@ -231,13 +232,11 @@ func (w *worker) deliver(stop, work context.Context, m Message) {
 			w.log.Error("a notification was not delivered", "type", m.Type, "id", m.ID, "attempt", attempt, "err", err)
 			return
 		}
-		d := pause/2 + rand.N(pause/2+1)
+		d := again.Backoff(w.conf.Backoff, w.conf.MaxBackoff, attempt)
 		if asked := WaitOf(err); asked > 0 {
 			asked = min(asked, w.conf.MaxBackoff)
-			d = asked + rand.N(asked/10+1)
+			d = min(asked+rand.N(asked/10+1), w.conf.MaxBackoff)
 		}
-		d = min(d, w.conf.MaxBackoff)
-		pause = min(2*pause, w.conf.MaxBackoff)
 		w.log.Debug("a notification was not taken; trying again", "type", m.Type, "attempt", attempt, "wait", d, "err", err)
 		t := time.NewTimer(d)
 		select {

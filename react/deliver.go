@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
@@ -31,7 +29,6 @@ func (r *runner) deliver(p *partition, j *job) (done bool) {
 	if j.err != nil {
 		return r.fail(j, j.err)
 	}
-	pauses := r.pauses(j.Attempts)
 	for {
 		if !sleepUntil(p.ctx, j.NextAttempt) {
 			return false
@@ -54,7 +51,7 @@ func (r *runner) deliver(p *partition, j *job) (done bool) {
 		if notify.IsPermanent(err) || j.Attempts >= r.rule.Attempts {
 			return r.fail(j, err)
 		}
-		pause := pauses.NextBackOff()
+		pause := again.Backoff(r.rule.Backoff, r.rule.MaxBackoff, j.Attempts)
 		if asked := notify.WaitOf(err); asked > 0 {
 			pause = min(asked, r.rule.MaxBackoff)
 		}
@@ -100,17 +97,6 @@ func (r *runner) known(ctx context.Context, j *job) (done, ok bool) {
 	return false, true
 }
 
-// pauses are the waits between attempts, after so many that were made.
-func (r *runner) pauses(made int) *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval, b.Multiplier, b.RandomizationFactor = r.rule.Backoff, r.rule.MaxBackoff, 2, 0.5
-	b.Reset()
-	for range made {
-		b.NextBackOff()
-	}
-	return b
-}
-
 // fail ends a delivery that nothing helps.
 func (r *runner) fail(j *job, err error) bool {
 	j.State, j.Error, j.NextAttempt = delivery.Failed, errorText(err), time.Time{}
@@ -139,9 +125,7 @@ func (r *runner) save(ctx context.Context, j *job) bool {
 // patiently tries something of the database until it succeeds. False means that ctx
 // ended first.
 func (r *runner) patiently(ctx context.Context, do func() error) bool {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval, b.Multiplier = 100*time.Millisecond, 10*time.Second, 2
-	for try := 0; ctx.Err() == nil; try++ {
+	for try := 1; ctx.Err() == nil; try++ {
 		err := do()
 		if err == nil {
 			return true
@@ -150,10 +134,10 @@ func (r *runner) patiently(ctx context.Context, do func() error) bool {
 			return false
 		}
 		r.metrics.unsaved.Inc()
-		if try == 0 {
+		if try == 1 {
 			r.log.Warn("the database does not take or give deliveries; trying again", "err", err)
 		}
-		if !sleepUntil(ctx, time.Now().Add(b.NextBackOff())) {
+		if again.Wait(ctx, again.Backoff(100*time.Millisecond, 10*time.Second, try)) != nil {
 			return false
 		}
 	}

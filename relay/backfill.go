@@ -411,7 +411,7 @@ func (b *backfill) saveFinished(ctx context.Context, before int) error {
 		case err != nil:
 			failures++
 			b.log.Warn("cannot save how far the scan of the outbox table is; trying again", "attempt", failures, "err", err)
-			if err := again.Wait(ctx, backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
+			if err := again.Wait(ctx, again.Backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
 				return err
 			}
 			continue

@@ -196,7 +196,7 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 		p.unstored(letter.EventID, err)
 		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
 		<-p.burying
-		err = again.Wait(p.ctx, backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))
+		err = again.Wait(p.ctx, again.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))
 		p.burying <- struct{}{} // those who have a place leave when the context ends
 		if err != nil {
 			return "", errors.Join(ErrStopping, err)

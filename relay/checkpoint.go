@@ -190,7 +190,7 @@ func (m *progressManager) until(ctx context.Context, do func() error) error {
 		if attempt == 1 {
 			m.log.Warn("the reader waits for a checkpoint", "err", err)
 		}
-		if err := again.Wait(ctx, backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
+		if err := again.Wait(ctx, again.Backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
 			return err
 		}
 	}

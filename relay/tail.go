@@ -91,7 +91,7 @@ func (t *tail) run(ctx context.Context) error {
 		if err != nil {
 			failures++
 			t.failed(ctx, err)
-			if err := again.Wait(ctx, backoff(t.cfg.RetryMin, tailGenerations, failures)); err != nil {
+			if err := again.Wait(ctx, again.Backoff(t.cfg.RetryMin, tailGenerations, failures)); err != nil {
 				return err
 			}
 			continue

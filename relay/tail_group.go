@@ -116,7 +116,7 @@ func (g *tailGroup) run(ctx context.Context) {
 		case err != nil:
 			failures++
 			g.tail.failed(ctx, err)
-			wait = backoff(cfg.RetryMin, tailMaxFailWait, failures)
+			wait = again.Backoff(cfg.RetryMin, tailMaxFailWait, failures)
 			if again.Wait(ctx, wait) != nil { // hints must not keep a database busy that is in trouble
 				return
 			}

@@ -66,7 +66,7 @@ func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 			p.fatal(err)
 			return err
 		}
-		wait := backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt)
+		wait := again.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt)
 		p.log.Warn("topic is not ready; trying again", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
 		if err := again.Wait(ctx, wait); err != nil {
 			return errors.Join(ErrStopping, err)

@@ -1,4 +1,5 @@
-// Package again waits between the attempts of something that is tried again.
+// Package again waits between the attempts of something that is tried again. Its
+// Backoff is the only one of the product.
 package again
 
 import (
@@ -7,21 +8,34 @@ import (
 	"time"
 )
 
-// maxPause bounds the middle of a pause.
+// maxPause bounds a pause.
 const maxPause = time.Second
+
+// Backoff returns the wait after the given number of attempts, from 1: lo after the
+// first, then it doubles up to hi. Jitter takes up to half of it away, so that many
+// that failed together do not return together, and none waits longer than hi.
+func Backoff(lo, hi time.Duration, attempts int) time.Duration {
+	d := lo
+	for ; attempts > 1 && d < hi; attempts-- {
+		d *= 2
+	}
+	d = min(d, hi)
+	return d - rand.N(d/2+1)
+}
 
 // Budget is the time in which something is attempted again. It is for one
 // goroutine.
 type Budget struct {
 	ctx      context.Context
 	deadline time.Time
-	wait     time.Duration
+	first    time.Duration
+	attempts int
 }
 
-// Until returns a budget that ends at deadline, or with ctx. Its first pause is
-// first at the middle, and the middle doubles up to a second.
+// Until returns a budget that ends at deadline, or with ctx. Its pauses are
+// those of Backoff from first up to a second.
 func Until(ctx context.Context, deadline time.Time, first time.Duration) *Budget {
-	return &Budget{ctx: ctx, deadline: deadline, wait: first}
+	return &Budget{ctx: ctx, deadline: deadline, first: first}
 }
 
 // Left is the time in which another attempt may begin.
@@ -30,8 +44,8 @@ func (b *Budget) Left() time.Duration { return time.Until(b.deadline) }
 // Pause waits before another attempt, longer each time and never exactly as long
 // as others do. False means that the time is up, or would be after the wait.
 func (b *Budget) Pause() bool {
-	d := b.wait/2 + rand.N(b.wait)
-	b.wait = min(2*b.wait, maxPause)
+	b.attempts++
+	d := Backoff(b.first, maxPause, b.attempts)
 	if b.Left() < d {
 		return false
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
@@ -76,10 +77,10 @@ func (c scyllaConfig) away(err error) error {
 // database that is not there yet, because services start in any order. Only
 // what waiting cannot mend, such as a wrong configuration, is an error.
 func (c scyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *slog.Logger) (*gocql.Session, error) {
-	for wait, again := time.Second, false; ; wait, again = min(2*wait, maxConnectWait), true {
+	for attempt := 1; ; attempt++ {
 		var s *gocql.Session
 		var err error
-		if again {
+		if attempt > 1 {
 			err = c.Listening(ctx)
 		}
 		if err == nil {
@@ -94,11 +95,10 @@ func (c scyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *s
 		if c.Waits != nil {
 			c.Waits(err)
 		}
+		wait := again.Backoff(time.Second, maxConnectWait, attempt)
 		log.Warn("database not there yet; trying again", "wait", wait, "err", err, "hint", cli.HintOf(err))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := again.Wait(ctx, wait); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -71,7 +72,7 @@ func (s *Services) Close() error {
 // It waits for a database that has just gone away again.
 func repairWindow(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger) (time.Duration, error) {
 	var seconds int64
-	for wait := time.Second; ; wait = min(2*wait, maxConnectWait) {
+	for attempt := 1; ; attempt++ {
 		err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
 			keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
 		if errors.Is(err, gocql.ErrNotFound) {
@@ -80,11 +81,10 @@ func repairWindow(ctx context.Context, session *gocql.Session, keyspace string, 
 		if err == nil {
 			break
 		}
+		wait := again.Backoff(time.Second, maxConnectWait, attempt)
 		log.Warn("cannot read how long the outbox keeps its rows; trying again", "wait", wait, "err", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+		if err := again.Wait(ctx, wait); err != nil {
+			return 0, err
 		}
 	}
 	if seconds == 0 {

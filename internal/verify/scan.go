@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -73,6 +74,7 @@ const (
 	// scanAttempts is how often a range is tried.
 	scanAttempts = 6
 	scanRetryMin = 200 * time.Millisecond
+	scanRetryMax = 5 * time.Second
 )
 
 // Run hands every range but those in done to take, which is called from
@@ -119,7 +121,7 @@ func (s *Scan) rangeCount() int {
 
 // retry reads a range until it succeeds, with back-off.
 func (s *Scan) retry(ctx context.Context, n int, limit *rate.Limiter) (Range, error) {
-	for attempt, wait := 1, scanRetryMin; ; attempt, wait = attempt+1, 2*wait {
+	for attempt := 1; ; attempt++ {
 		r, err := s.read(ctx, n, limit)
 		if err == nil {
 			return r, nil
@@ -130,10 +132,8 @@ func (s *Scan) retry(ctx context.Context, n int, limit *rate.Limiter) (Range, er
 		if attempt == scanAttempts || refused(err) {
 			return r, fmt.Errorf("scan %s: %w", s.Table, err)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return r, context.Cause(ctx)
+		if err := again.Wait(ctx, again.Backoff(scanRetryMin, scanRetryMax, attempt)); err != nil {
+			return r, err
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -156,7 +157,7 @@ func (p *pass) add(id, aggregate gocql.UUID) error {
 // that it was at.
 func (p *pass) readRange(ctx context.Context, n int) error {
 	after, upTo := bounds(n, p.all)
-	for attempt, wait := 1, scanRetryMin; ; attempt, wait = attempt+1, 2*wait {
+	for attempt := 1; ; attempt++ {
 		var own error
 		err := p.rows(ctx, after, upTo, func(r *Row) error {
 			after = max(after, outbox.Token(r.Aggregate)-1)
@@ -169,10 +170,8 @@ func (p *pass) readRange(ctx context.Context, n int) error {
 		case attempt == scanAttempts || refused(err):
 			return fmt.Errorf("scan %s: %w", p.t.name(), err)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := again.Wait(ctx, again.Backoff(scanRetryMin, scanRetryMax, attempt)); err != nil {
+			return err
 		}
 	}
 }

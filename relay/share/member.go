@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 // Work is done on a shard from when this instance owns it until ctx ends. Then it
@@ -144,7 +146,7 @@ func (m *Member) newClient(ctx context.Context) (*kgo.Client, error) {
 // prepare makes the control topic, however long the broker is away.
 func (m *Member) prepare(ctx context.Context) error {
 	admin := kadm.NewClient(m.client)
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, m.cfg.RestartDelay) {
+	for attempt := 1; ; attempt++ {
 		err := m.ensureTopic(ctx, admin)
 		if err == nil {
 			return nil
@@ -156,13 +158,12 @@ func (m *Member) prepare(ctx context.Context) error {
 			return said
 		}
 		m.note(err)
+		wait := again.Backoff(100*time.Millisecond, m.cfg.RestartDelay, attempt)
 		if !errors.Is(err, kerr.TopicAlreadyExists) { // else another instance was quicker
 			m.log.Warn("control topic is not ready; trying again", "topic", m.cfg.topic(), "wait", wait, "err", err)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := again.Wait(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

@@ -3,6 +3,14 @@ package main
 // internalMutants break what the packages share.
 var internalMutants = []mutant{
 	{
+		name: "back-off: a wait has no limit", file: "internal/again/again.go", pkg: "./internal/again", run: "Backoff",
+		old: "d = min(d, hi)", new: "d = max(d, lo)",
+	},
+	{
+		name: "back-off: a wait has no jitter", file: "internal/again/again.go", pkg: "./internal/again", run: "Backoff",
+		old: "return d - rand.N(d/2+1)", new: "return d - 0*rand.N(d/2+1)",
+	},
+	{
 		name: "cgroup: page cache counts as used memory", file: "internal/cgroup/cgroup.go", pkg: "./internal/cgroup", run: "IsAShare",
 		old: "return used - reclaimable, err", new: "return used + 0*reclaimable, err",
 	},
