@@ -62,8 +62,8 @@ func TestMetrics_AreNamedAfterTheServiceAndBounded(t *testing.T) {
 	t.Parallel()
 	_, reg := setup(t, nil)
 	want := []string{
-		"things_breaker_changes_total/closed", "things_breaker_changes_total/half-open", "things_breaker_changes_total/open", "things_breaker_state",
-		"things_in_flight", "things_shed_total/queue_full", "things_shed_total/waited_too_long", "things_waiting",
+		"outbox_things_breaker_changes_total/closed", "outbox_things_breaker_changes_total/half-open", "outbox_things_breaker_changes_total/open", "outbox_things_breaker_state",
+		"outbox_things_in_flight", "outbox_things_shed_total/queue_full", "outbox_things_shed_total/waited_too_long", "outbox_things_waiting",
 	}
 	if got := slices.Sorted(maps.Keys(values(t, reg))); !slices.Equal(got, want) {
 		t.Errorf("metrics are %q, want %q", got, want)
@@ -147,7 +147,7 @@ func TestBreaker_RateOverASlidingMinute(t *testing.T) {
 		call(gocql.ErrTimeoutNoResponse)
 		mustBe("open")
 		v := values(t, reg)
-		if v["things_breaker_state"] != 2 || v["things_breaker_changes_total/open"] != 3 || v["things_breaker_changes_total/closed"] != 1 {
+		if v["outbox_things_breaker_state"] != 2 || v["outbox_things_breaker_changes_total/open"] != 3 || v["outbox_things_breaker_changes_total/closed"] != 1 {
 			t.Errorf("metrics %v, want the breaker open for the third time", v)
 		}
 		for _, want := range []string{"breaker opens", "half-open", "breaker closes", "service=things", gocql.ErrTimeoutNoResponse.Error()} {
@@ -303,7 +303,7 @@ func TestEnter_BoundsPlacesAndQueue(t *testing.T) {
 		if in, waiting := g.Load(); in != 0 || waiting != 0 {
 			t.Errorf("%d places are taken and %d waited for after all left", in, waiting)
 		}
-		if v := values(t, reg); v["things_shed_total/queue_full"] != 2 || v["things_shed_total/waited_too_long"] != 1 || v["things_in_flight"] != 0 {
+		if v := values(t, reg); v["outbox_things_shed_total/queue_full"] != 2 || v["outbox_things_shed_total/waited_too_long"] != 1 || v["outbox_things_in_flight"] != 0 {
 			t.Errorf("metrics %v, want two shed for a full queue and one that waited", v)
 		}
 	})

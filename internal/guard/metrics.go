@@ -9,27 +9,28 @@ import (
 
 // metrics are a guard's. All labels are bounded and start at zero.
 type metrics struct {
-	service string
+	prefix string // of their names
 
 	state   prometheus.Gauge
 	changes *prometheus.CounterVec
 	shed    *prometheus.CounterVec
 }
 
-// newMetrics returns the metrics of a service, whose names begin with its own.
+// newMetrics returns the metrics of a service; their names begin with outbox_ and its name.
 func newMetrics(service string) *metrics {
+	prefix := "outbox_" + service
 	m := &metrics{
-		service: service,
+		prefix: prefix,
 		state: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "outbox_" + service + "_breaker_state",
+			Name: prefix + "_breaker_state",
 			Help: "The breaker before the database: 0 closed, 1 half-open, 2 open.",
 		}),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_" + service + "_breaker_changes_total",
+			Name: prefix + "_breaker_changes_total",
 			Help: "Changes of the breaker before the database, by the state it came to.",
 		}, []string{"to"}),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_" + service + "_shed_total",
+			Name: prefix + "_shed_total",
 			Help: "Requests refused with 429 because too many were there at once, by why.",
 		}, []string{"reason"}),
 	}
@@ -46,10 +47,10 @@ func (m *metrics) register(reg prometheus.Registerer, r *room) error {
 	return errors.Join(
 		reg.Register(m.state), reg.Register(m.changes), reg.Register(m.shed),
 		reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: m.service + "_in_flight", Help: "Places at the database that requests have taken.",
+			Name: m.prefix + "_in_flight", Help: "Places at the database that requests have taken.",
 		}, func() float64 { return float64(r.taken.Load()) })),
 		reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: m.service + "_waiting", Help: "Places at the database that requests wait for.",
+			Name: m.prefix + "_waiting", Help: "Places at the database that requests wait for.",
 		}, func() float64 { return float64(r.waiting.Load()) })),
 	)
 }
