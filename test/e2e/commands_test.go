@@ -25,12 +25,12 @@ func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	t.Helper()
 	addrs := harness.FreeAddrs(t, 5)
 	c := &cluster{t: t, cqlAddr: addrs[0], kafkaAddr: kafkaAddr, api: addrs[2], admin: addrs[3], ordersAdmin: addrs[4]}
-	args := []string{"fake", "--data-dir", t.TempDir(), "--cql-addr", c.cqlAddr, "--tokens", "16"}
+	args := []string{"engines", "--data-dir", t.TempDir(), "--cql-addr", c.cqlAddr, "--tokens", "16"}
 	if kafkaAddr == "" {
 		c.kafkaAddr = addrs[1]
 		args = append(args, "--kafka-addr", c.kafkaAddr)
 	}
-	harness.Start(t, "fake", args...)
+	harness.Start(t, "engines", args...)
 	harness.Reachable(t, c.cqlAddr)
 	harness.Reachable(t, c.kafkaAddr)
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", c.cqlAddr)
