@@ -32,8 +32,9 @@ const repairPoll = 5 * time.Second
 // published after its topic was checked, or the topic has lost it. The first such
 // request is answered with unknown; one that is made after that answer comes from a
 // later check of the topic, and the topic is right. An event that the sweep or a scan
-// has not reached waits for them: they keep its aggregate's order. If the index does not
-// have it afterwards, the request is answered with unknown too.
+// has not reached waits for them: they keep its aggregate's order. So does one that follows
+// an event which the sweep has still to publish. If the index does not have the event
+// afterwards, the request is answered with unknown too.
 type repairer struct {
 	log       *slog.Logger
 	requests  *Repairs
@@ -103,11 +104,12 @@ func (r *repairer) poll(ctx context.Context) error {
 	return nil
 }
 
-// isBeforeScan and isBeforeSweep are why a request waits: the event may be published
-// without it.
+// isBeforeScan, isBeforeSweep and isBehindEarlier are why a request waits: the event may
+// be published without it.
 const (
-	isBeforeScan  = "the scan of the outbox table has not reached it"
-	isBeforeSweep = "the relay has not reached it in the CDC log"
+	isBeforeScan    = "the scan of the outbox table has not reached it"
+	isBeforeSweep   = "the relay has not reached it in the CDC log"
+	isBehindEarlier = "the relay has not reached an earlier event of its aggregate in the CDC log"
 )
 
 // isDeadLetter is why a request waits: the event goes out with the replay of its
@@ -172,6 +174,11 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	if !time.UnixMicro(row.written).Before(passed) {
 		return r.wait(ctx, q, isBeforeSweep)
 	}
+	if behind, err := r.behindEarlier(ctx, q, passed); err != nil {
+		return err
+	} else if behind {
+		return r.wait(ctx, q, isBehindEarlier)
+	}
 	if r.publisher.isLetter(q.EventID) {
 		return r.wait(ctx, q, isDeadLetter)
 	}
@@ -189,7 +196,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		}
 		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
 		r.publisher.forget(q.EventID)
-	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep {
+	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep || q.Detail == isBehindEarlier {
 		// The scan or the sweep may have published it since, and the index forgets.
 		return r.answer(ctx, q, RepairUnknown, "the relay has read past it since the request: verify again")
 	}
@@ -213,6 +220,28 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		event: row.Event, written: row.written, by: byKey, owner: true, anyway: true, missing: true, settled: func() { r.settle(q.ID) },
 	})
 	return err
+}
+
+// errEarlier ends a lookup at an event that is to be published first.
+var errEarlier = errors.New("an earlier event is not published")
+
+// behindEarlier returns whether the sweep has still to publish an event of the aggregate
+// with a smaller number than that of the request.
+func (r *repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Time) (bool, error) {
+	next, _ := r.publisher.expect(q.Aggregate)
+	if next >= q.Sequence {
+		return false, nil
+	}
+	err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, max(next, 1), q.Sequence, func(f storedEvent) error {
+		if r.publisher.fate(&f, passed.UnixMicro()-1, 0) == fateUnpublished {
+			return errEarlier
+		}
+		return nil
+	})
+	if errors.Is(err, errEarlier) {
+		return true, nil
+	}
+	return false, err
 }
 
 // note counts a poll, and notes which requests are new in it.

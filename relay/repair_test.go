@@ -268,3 +268,50 @@ func TestRepair_OfADiscardedEvent(t *testing.T) {
 		}
 	})
 }
+
+// The row of an event is behind the sweep, and that of the event before it is not: a
+// request for the later one waits for the sweep to publish the earlier one.
+func TestRepair_WaitsForEarlierEvents(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.Tail, c.ConfidenceWindow, c.IdleCheckpoint = TailOff, 2*time.Minute, 5*time.Second
+		})
+		defer w.close()
+		_, stop := w.run()
+		time.Sleep(10 * time.Minute)
+		all := events(1, 3, "OrderCreated")
+		for _, e := range all[:2] {
+			w.write(e)
+		}
+		w.writeAt(all[2], time.Now().Add(-5*time.Minute))
+		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		ask := func(wait time.Duration) Repair {
+			t.Helper()
+			q := Repair{Aggregate: all[2].AggregateID, EventID: all[2].ID, Sequence: all[2].Sequence}
+			if err := requests.Ask(t.Context(), &q); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(wait)
+			return w.answers(requests, 0)[q.EventID]
+		}
+		if q := ask(time.Minute); q.State != RepairAsked || q.Detail != isBehindEarlier {
+			t.Errorf("%+v, want the request to wait for the earlier events", q)
+		}
+		for _, q := range w.answers(requests, 5*time.Minute) {
+			if q.State != RepairUnknown {
+				t.Errorf("%+v, want unknown", q)
+			}
+			if err := requests.Forget(t.Context(), q.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if q := ask(time.Minute); q.State != RepairPublished {
+			t.Errorf("%+v, want published", q)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		checkOrder(t, w.consume("OrderCreated"), all)
+	})
+}

@@ -66,6 +66,10 @@ var verifyMutants = []mutant{
 		name: "repair: two proofs of before the publication publish it again", file: "relay/repair.go",
 		old: "ok && r.seen[q.ID] > before {", new: "ok && before >= 0 {",
 	}),
+	unit("TestRepair_WaitsForEarlierEvents", mutant{
+		name: "repair: an event is published before the earlier ones that the sweep has still to publish", file: "relay/repair.go",
+		old: "r.publisher.fate(&f, passed.UnixMicro()-1, 0) == fateUnpublished", new: "r.publisher.fate(&f, passed.UnixMicro()-1, 0) > fateDoubtful",
+	}),
 	unit("TestRepair_OfADiscardedEvent", mutant{
 		name: "repair: a discarded event is published", file: "relay/repair.go",
 		old: "	} else if withheld {", new: "	} else if withheld && err != nil {",

@@ -36,8 +36,7 @@ var lateKinds = []*kind{
 		},
 	},
 	{
-		name: "rows late across a restart", most: 30 * time.Minute,
-		when:      func(p *plan) bool { return readsTopics(p) && p.Window.std() < wideWindow }, // the rows before are published
+		name: "rows late across a restart", most: 30 * time.Minute, when: readsTopics,
 		excluding: []string{"relay restarts", "relay crashes", "database frozen", "database gone", "rows late across a restart"},
 		begin: func(r *rand.Rand, w *world) func() {
 			if !w.relayRuns() {
