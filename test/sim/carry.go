@@ -28,6 +28,9 @@ func (p *plan) settings(s *settings) {
 	s.hints, s.denied = p.Hints, p.Denied
 	s.relay.ConfidenceWindow = p.Window.std()
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
+	// An outage of days would otherwise be thousands of probes, each of which reads the
+	// longer history of its dead letter.
+	s.relay.BreakerOpen = max(relay.DefaultBreakerOpen, p.Pace.std())
 	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog, s.relay.MaxAggregates = p.InFlight, p.Backlog, p.Aggregates
 	s.schema.CDCTTL, s.schema.RowTTL, s.schema.IdempotencyTTL = cmp.Or(p.LogTTL.std(), keep), keep, keep
 	s.relay.MaxRecordBytes, s.relay.SpillLimit = tooLarge/2, p.SpillLimit

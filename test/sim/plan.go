@@ -101,7 +101,7 @@ func newPlan(seed uint64) *plan {
 	}
 	switch rnd.IntN(20) {
 	case 0: // outages of days
-		p.Span, p.Pace = duration(5*24*time.Hour), duration(5*time.Minute)
+		p.Span, p.Pace = duration(3*24*time.Hour), duration(5*time.Minute)
 	case 1, 2, 3:
 		p.Span, p.Pace = duration(12*time.Hour), duration(time.Minute)
 	default:
