@@ -24,6 +24,7 @@ const partitions = 3
 type kafka struct {
 	cluster *kfake.Cluster
 	virtual kfake.VirtualNetwork
+	unread  bool // reading a topic was denied at some time
 
 	mu       sync.Mutex
 	thaw     chan struct{}        // closed to let a frozen broker go on; nil while it is not frozen
@@ -156,6 +157,7 @@ func (k *kafka) leaderless(topic string, partitions []int32, named bool) (stop f
 func (k *kafka) deny(topic string, read bool) (stop func()) {
 	f := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Count: -1, Err: kerr.TopicAuthorizationFailed, When: notTaps}
 	if read {
+		k.unread = true
 		f.Keys = append(f.Keys, kmsg.Metadata, kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch)
 	}
 	return k.cluster.Fault(f).Remove

@@ -225,7 +225,7 @@ func (w *world) checkDuplicates(e *evidence) {
 		copies[r.ID] = append(copies[r.ID], r)
 	}
 	covered := e.lastCovered()
-	readsBack := w.settings.relay.ReadBackMargin >= 0 && !w.settings.denied && !slices.ContainsFunc(w.relays, func(p *process) bool { return p.stranded })
+	readsBack := w.settings.relay.ReadBackMargin >= 0 && !w.kafka.unread && !slices.ContainsFunc(w.relays, func(p *process) bool { return p.stranded })
 	for id, all := range copies {
 		w.seen.duplicates += len(all) - 1
 		saved, ok := covered[id]
