@@ -13,41 +13,41 @@ import (
 // hold; a rule without any is one for all letters.
 type StrategyRule struct {
 	// Name is shown with the letter; required, each name once.
-	Name string `koanf:"name"`
+	Name string `setting:"name"`
 
 	// ErrorClasses, ErrorCodes, EventTypes, AggregateTypes and Tables are what the
 	// letter has one of; * and ? stand for any text, as in path.Match.
-	ErrorClasses   []string `koanf:"error_classes"`
-	ErrorCodes     []string `koanf:"error_codes"`
-	EventTypes     []string `koanf:"event_types"`
-	AggregateTypes []string `koanf:"aggregate_types"`
-	Tables         []string `koanf:"tables"`
+	ErrorClasses   []string `setting:"error_classes"`
+	ErrorCodes     []string `setting:"error_codes"`
+	EventTypes     []string `setting:"event_types"`
+	AggregateTypes []string `setting:"aggregate_types"`
+	Tables         []string `setting:"tables"`
 	// FailedReplays is how many replays have failed at least, and OlderThan how
 	// long ago the letter died first: what escalates goes by them.
-	FailedReplays int           `koanf:"failed_replays"`
-	OlderThan     time.Duration `koanf:"older_than"`
+	FailedReplays int           `setting:"failed_replays"`
+	OlderThan     time.Duration `setting:"older_than"`
 
 	// Strategy is one of StrategyImmediate, StrategyScheduled, StrategyConditional,
 	// StrategyManual and StrategyBreakerClose; required.
-	Strategy string `koanf:"strategy"`
+	Strategy string `setting:"strategy"`
 	// Delays are the waits before the first, second … replay of an immediate or
 	// conditional letter; the last one stands for all after it. Default DefaultDelays.
-	Delays []time.Duration `koanf:"delays"`
+	Delays []time.Duration `setting:"delays"`
 	// Windows are when windows of a scheduled letter begin, as cron expressions
 	// of five fields in TimeZone, an IANA name, and WindowLength how long each
 	// lasts. Defaults DefaultWindows, UTC and DefaultWindowLength.
-	Windows      []string      `koanf:"windows"`
-	TimeZone     string        `koanf:"time_zone"`
-	WindowLength time.Duration `koanf:"window_length"`
+	Windows      []string      `setting:"windows"`
+	TimeZone     string        `setting:"time_zone"`
+	WindowLength time.Duration `setting:"window_length"`
 	// Conditions are those that must hold for a conditional letter; empty means
 	// all of Conditions.
-	Conditions []string `koanf:"conditions"`
+	Conditions []string `setting:"conditions"`
 	// MaxReplays is after how many failed replays a letter is failed, and
 	// SameError after how many equal failures in a row, the first death included,
 	// it is manual. Defaults DefaultMaxReplays and, but for immediate letters,
 	// whose delays end by themselves, DefaultSameError; -1 for none.
-	MaxReplays int `koanf:"max_replays"`
-	SameError  int `koanf:"same_error"`
+	MaxReplays int `setting:"max_replays"`
+	SameError  int `setting:"same_error"`
 }
 
 // Defaults of StrategyRule.

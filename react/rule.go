@@ -43,42 +43,42 @@ type Rule struct {
 	// Name is the rule's: a metric's label, in the log, and part of its consumer
 	// group and its deliveries' ids. A new name is a new rule. Letters, digits, - and _,
 	// at most 60.
-	Name string `koanf:"name"`
+	Name string `setting:"name"`
 	// Topics are names, or patterns with * for any characters.
-	Topics []string `koanf:"topics"`
+	Topics []string `setting:"topics"`
 	// Types are event types, or patterns; empty for all.
-	Types []string `koanf:"types"`
+	Types []string `setting:"types"`
 	// When is a CEL expression over the event that must be true; empty always is. An
 	// event for which it cannot be decided becomes a failed delivery.
-	When string `koanf:"when"`
+	When string `setting:"when"`
 	// To names a target or a plugin of the Config.
-	To string `koanf:"to"`
+	To string `setting:"to"`
 
 	// Title and Text are templates of what a target is told; a plugin in Go has none.
-	Title string `koanf:"title"`
-	Text  string `koanf:"text"`
+	Title string `setting:"title"`
+	Text  string `setting:"text"`
 	// Severity is info, warning or critical; for pagers. Default info.
-	Severity string `koanf:"severity"`
+	Severity string `setting:"severity"`
 
 	// Timeout bounds one attempt. Default 10 s.
-	Timeout time.Duration `koanf:"timeout"`
+	Timeout time.Duration `setting:"timeout"`
 	// Attempts is how often an event is tried at most before its delivery is failed.
 	// Default 8.
-	Attempts int `koanf:"attempts"`
+	Attempts int `setting:"attempts"`
 	// Backoff is the wait after the first attempt; it doubles up to MaxBackoff, and
 	// each is shorter or longer by up to half by chance. Default 1 s and 5 min.
-	Backoff    time.Duration `koanf:"backoff"`
-	MaxBackoff time.Duration `koanf:"max_backoff"`
+	Backoff    time.Duration `setting:"backoff"`
+	MaxBackoff time.Duration `setting:"max_backoff"`
 	// Concurrency is how many events the plugin gets at the same time, in each
 	// process. Default 4.
-	Concurrency int `koanf:"concurrency"`
+	Concurrency int `setting:"concurrency"`
 	// Queue is how many events may wait in memory, those that are tried again
 	// included; beyond it the rule stops reading. Default 1,000.
-	Queue int `koanf:"queue"`
+	Queue int `setting:"queue"`
 	// Order is aggregate or none. Default aggregate.
-	Order string `koanf:"order"`
+	Order string `setting:"order"`
 	// From is now or start: which events a rule takes that is new. Default now.
-	From string `koanf:"from"`
+	From string `setting:"from"`
 }
 
 func (r Rule) withDefaults() Rule {

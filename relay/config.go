@@ -389,6 +389,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// DefaultConfig returns the defaults of the fields that have some.
+func DefaultConfig() Config { return Config{}.withDefaults() }
+
 // def gives a field that has none its default.
 func def[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 

@@ -165,14 +165,14 @@ func TestAdminListener_DefaultPortsDiffer(t *testing.T) {
 		owners[port] = owner
 	}
 	for _, s := range app.Settings {
-		switch v := s.Default.(type) {
+		switch v := s.Value().(type) {
 		case []string:
 			if len(v) == 1 && strings.Contains(v[0], ":") {
-				add(s.Key(), v[0])
+				add(s.Key, v[0])
 			}
 		case string:
-			if strings.HasSuffix(s.Name, "addr") && v != "" && s.Key() != app.AdminAddrKey {
-				add(s.Key(), v)
+			if strings.HasSuffix(s.Key, "addr") && v != "" && s.Key != app.AdminAddrKey {
+				add(s.Key, v)
 			}
 		}
 	}

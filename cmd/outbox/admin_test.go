@@ -153,7 +153,8 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 			t.Errorf("%s: exit status %d: %s", tt.name, code, errOut.String())
 		}
 	}
-	c := app.AdminConfig{APIAddr: "0.0.0.0:0"}
+	var c app.AdminConfig
+	c.APIAddr = "0.0.0.0:0"
 	if _, err := c.Listen(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), access.ErrInClear.Error()) {
 		t.Errorf("listening everywhere without TLS: %v", err)
 	}
@@ -182,8 +183,10 @@ func TestConfig_TokensReadTheSameForBothServers(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"x", "a:viewer", "a:rolle:sha256:00", secret, "a:admin:" + secret} {
+		var conf app.AdminConfig
+		conf.Tokens = []string{bad}
 		for key, gate := range map[string]func(*slog.Logger) (*access.Gate, error){
-			"http.tokens": (&app.HTTPConfig{Tokens: []string{bad}, TokenRate: 1}).Gate, "admin.tokens": (&app.AdminConfig{Tokens: []string{bad}}).Gate,
+			"http.tokens": (&app.HTTPConfig{Tokens: []string{bad}, TokenRate: 1}).Gate, "admin.tokens": conf.Gate,
 		} {
 			if _, err := gate(log); err == nil || !strings.Contains(err.Error(), key) || strings.Contains(err.Error(), secret) {
 				t.Errorf("%s: %q: %v, want it to name the setting and no token", key, bad, err)

@@ -116,7 +116,7 @@ func TestCompose_NamesSettings(t *testing.T) {
 	t.Parallel()
 	for name, service := range readCompose(t).Services {
 		for variable := range service.Environment {
-			if slices.Contains(app.Strangers([]string{variable + "="}), variable) {
+			if slices.Contains(app.Settings.Strangers([]string{variable + "="}), variable) {
 				t.Errorf("%s: %s is the variable of no setting", name, variable)
 			}
 		}

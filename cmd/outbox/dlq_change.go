@@ -108,7 +108,7 @@ It is done by a job, which is kept: an interruption pauses it, and
 	fl.BoolVar(&f.all, "all", false, "all letters that are meant without --status, without any filter")
 	fl.Float64Var(&f.rate, "rate", 0, "letters per second at most; 0 means as fast as it goes")
 	size := dlq.DefaultBatchSize
-	sections := []app.Section{app.SectionScylla}
+	sections := []string{app.SectionScylla}
 	switch c.action {
 	case dlq.ActionPurge:
 		size = dlq.MaxBatchSize

@@ -307,7 +307,7 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 	}
 	f.dlqActor.AddFlags(cmd, "history")
 	f.dlqConfirm.AddFlags(cmd)
-	sections := []app.Section{app.SectionScylla}
+	sections := []string{app.SectionScylla}
 	switch st.what {
 	case "resume":
 		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin', and return at once")

@@ -21,5 +21,5 @@ func checkRate(c *app.Config) finding {
 	}
 	window := r.ConfidenceWindow.Seconds()
 	return finding{check, true, fmt.Sprintf("relay.max_remembered (%d) carries %.0f events/s sustained with the confidence window of %s, some %d MB; for more set it to 1.25 × events per second × %.0f",
-		r.MaxRemembered, float64(int(0.8*float64(r.MaxRemembered)/window)), r.ConfidenceWindow, r.MaxRemembered*rememberedBytes/1e6, window), ""}
+		r.MaxRememberedEvents, float64(int(0.8*float64(r.MaxRememberedEvents)/window)), r.ConfidenceWindow, r.MaxRememberedEvents*rememberedBytes/1e6, window), ""}
 }

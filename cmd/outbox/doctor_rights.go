@@ -178,6 +178,6 @@ func (r *rights) sharing(ctx context.Context, c *app.Config) []finding {
 		return nil
 	}
 	group := app.GroupOf(c.Relay.Name)
-	out := []finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.TopicReplication), r.group(ctx, group)}
+	out := []finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.Replication), r.group(ctx, group)}
 	return append(out, checkControl(c, ctx, r.client)...)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
@@ -48,22 +47,15 @@ func settingsTable() string {
 	var b strings.Builder
 	b.WriteString("| key in the file | environment | default | |\n|---|---|---|---|\n")
 	for _, s := range app.Settings {
-		def := fmt.Sprint(s.Default)
-		switch v := s.Default.(type) {
-		case []string:
-			def = strings.Join(v, ",")
-		case time.Duration:
-			def = v.String()
-			for _, zero := range []string{"m0s", "h0m"} {
-				if strings.HasSuffix(def, zero) {
-					def = def[:len(def)-2]
-				}
-			}
-		}
-		if def != "" {
-			def = "`" + def + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", s.Key(), s.Env(), def, s.Usage)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, code(s.Env()), code(s.Text()), s.Usage)
 	}
 	return b.String()
+}
+
+// code is text in backticks, nothing for none.
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + text + "`"
 }

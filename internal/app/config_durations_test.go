@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// YAML makes a number of 720, and the decoder nanoseconds of a number.
 func TestConfig_DurationWithoutUnitIsRefused(t *testing.T) {
 	t.Parallel()
 	for file, field := range map[string]string{
@@ -22,7 +21,7 @@ func TestConfig_DurationWithoutUnitIsRefused(t *testing.T) {
 			t.Errorf("%s: error = %v, want it to name %s and its missing unit", file, err, field)
 		}
 	}
-	c, err := configOf(t, "notifications:\n  repeat: -1\n  group_window: -1ns\nhttp:\n  drain_delay: 0\nrelay:\n  drain_timeout: 1m30s\n", nil)
+	c, err := configOf(t, "notifications:\n  repeat: off\n  group_window: 0\nhttp:\n  drain_delay: 0\nrelay:\n  drain_timeout: 1m30s\n", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

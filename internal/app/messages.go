@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -23,24 +22,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
-
-// messagesConfig is what messages the order API takes, and from whom.
-type messagesConfig struct {
-	Topics         []string `koanf:"topics"`
-	MaxBytes       int      `koanf:"max_bytes"`
-	MaxBatchBytes  int64    `koanf:"max_batch_bytes"`
-	PerSecond      float64  `koanf:"per_second"`
-	BytesPerSecond float64  `koanf:"bytes_per_second"`
-}
-
-// messageSettings are in the table of settings.
-var messageSettings = []setting{
-	{SectionMessages, "topics", messages.DefaultTopics(), "topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never", false},
-	{SectionMessages, "max_bytes", messages.DefaultMaxMessageBytes, "payload, key and headers of one message, at most", false},
-	{SectionMessages, "max_batch_bytes", messages.DefaultMaxBatchBytes, "body of a batch, at most", false},
-	{SectionMessages, "per_second", 0.0, "messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; 0 for any number", false},
-	{SectionMessages, "bytes_per_second", 0.0, "the same in bytes of payload, key and headers", false},
-}
 
 // newMessages returns the API of messages on the session. committed may be nil.
 func (c *Config) newMessages(session *gocql.Session, cons gocql.Consistency, committed func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
@@ -132,12 +113,8 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 // those of the relays that carry it; nil where it is off, or where none does. confs
 // are those of the relays, commits what tells each of an event that was stored.
 func (c *Config) NewScheduler(session *gocql.Session, confs []relay.Config, commits []func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
-	switch c.Relay.Schedule {
-	case "on":
-	case "off":
+	if c.Relay.Schedule == "off" {
 		return nil, nil
-	default:
-		return nil, cli.Usage(fmt.Errorf("relay.schedule %q: write on or off", c.Relay.Schedule))
 	}
 	var carriers []func(gocql.UUID)
 	for i := range confs {

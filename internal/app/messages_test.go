@@ -14,10 +14,10 @@ import (
 func TestMessages_ReservedTopics(t *testing.T) {
 	t.Parallel()
 	for _, s := range Settings {
-		if s.Name == "topics" && (s.Section == SectionMessages || s.Section == SectionWatch) {
-			for _, topic := range s.Default.([]string) {
+		if s.Key == "messages.topics" || s.Key == "watch.topics" {
+			for _, topic := range s.Value().([]string) {
 				if topic == "" || path.Base(topic) != topic || slices.ContainsFunc([]rune(topic), func(r rune) bool { return r == '*' || r == '?' || r == '[' }) {
-					t.Errorf("%s has the default %q, want names alone", s.Key(), topic)
+					t.Errorf("%s has the default %q, want names alone", s.Key, topic)
 				}
 			}
 		}
@@ -33,7 +33,7 @@ func TestMessages_ReservedTopics(t *testing.T) {
 		"defaults":  {"", []string{"OrderCreated", "OrderUpdated", "OrderCancelled", "outbox.shards"}, []string{"reminders", "billing.paid"}},
 		"renamed":   {"relay:\n  topics: [OrderCreated=shop.created]\n  topic: shop.{event_type}\n", []string{"shop.created", "shop.OrderUpdated", "shop.anything"}, []string{"reminders", "OrderUpdated"}},
 		"one topic": {"relay:\n  topic: events\n", []string{"events"}, []string{"reminders"}},
-		"broken":    {"relay:\n  topics: [nonsense]\n", []string{"OrderCreated", "x.shards"}, []string{"reminders"}},
+		"broken":    {"relay:\n  tables: [{table: a}, {table: a}]\n", []string{"OrderCreated", "x.shards"}, []string{"reminders"}},
 	} {
 		c, err := configOf(t, tt.yaml, nil)
 		if err != nil {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
-	"github.com/go-viper/mapstructure/v2"
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,55 +17,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-const SectionReact Section = "react"
-
-// ReactConfig is how events are handed on.
-type ReactConfig struct {
-	Targets        []string      `koanf:"targets"`
-	WebhookSecrets []string      `koanf:"webhook_secrets"`
-	Group          string        `koanf:"group"`
-	KeepDelivered  time.Duration `koanf:"keep_delivered"`
-	KeepFailed     time.Duration `koanf:"keep_failed"`
-	DrainTimeout   time.Duration `koanf:"drain_timeout"`
-	// Rules say which events; see reactRulesKey.
-	Rules []react.Rule `koanf:"-"`
-}
-
-// reactSettings are in the table of settings.
-var reactSettings = []setting{
-	{SectionReact, "targets", []string{}, "targets of react.rules, name=URL each, as in notifications.targets; log always exists and writes events to the log", true},
-	{SectionReact, "webhook_secrets", []string{}, "secrets that sign their webhooks, as in notifications.webhook_secrets", true},
-	{SectionReact, "group", react.DefaultGroup, "prefix of the names of the rules' consumer groups; a dot and the rule's name follow", false},
-	{SectionReact, "keep_delivered", delivery.DefaultKeepDelivered, "how long a delivered event is remembered: as long it can be repeated, and is not delivered twice", false},
-	{SectionReact, "keep_failed", delivery.DefaultKeepFailed, "how long a failed delivery is kept", false},
-	{SectionReact, "drain_timeout", react.DefaultDrainTimeout, "how long attempts in progress may take after SIGTERM", false},
-}
-
 // ReactRulesKey is the key of the list of rules. Like the list of tables it has no
 // flag and no environment variable.
 const ReactRulesKey = "react.rules"
 
 // LogTarget is the target that is always there.
 const LogTarget = "log"
-
-// reactRulesFrom reads the list as the file has it.
-func reactRulesFrom(list any) ([]react.Rule, error) {
-	if list == nil {
-		return nil, nil
-	}
-	var out []react.Rule
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result: &out, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: durationHook(),
-	})
-	if err == nil {
-		err = d.Decode(list)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: each rule has name, topics, types, when, to, title, text, severity, timeout, attempts, backoff, max_backoff, "+
-			"concurrency, queue, order, from", ReactRulesKey, err)
-	}
-	return out, nil
-}
 
 // Deliveries opens the store of deliveries.
 func (c *Config) Deliveries(session *gocql.Session) (*delivery.Store, error) {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/settings"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -36,7 +36,7 @@ const relayMemory = 150 << 20
 // memoryLimit is relayMemory, and what the settings allow beyond the defaults.
 func (c *RelayConfig) memoryLimit() int64 {
 	return relayMemory + 2*max(0, c.MaxInFlightBytes-relay.DefaultMaxInFlightBytes) +
-		100*max(0, int64(c.MaxRemembered)-relay.DefaultMaxRememberedEvents)
+		100*max(0, int64(c.MaxRememberedEvents)-relay.DefaultMaxRememberedEvents)
 }
 
 // AdminShutdown is how long a scrape under way may take when the process stops.
@@ -141,50 +141,9 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 	if err != nil {
 		return relay.Config{}, err
 	}
-	topics := make(map[string]string, len(c.Relay.Topics))
-	for _, pair := range c.Relay.Topics {
-		event, topic, ok := strings.Cut(pair, "=")
-		if !ok {
-			return relay.Config{}, cli.Usage(fmt.Errorf("relay.topics: %q: write type=topic, such as OrderCreated=orders.created", pair))
-		}
-		topics[event] = topic
-	}
-	conf := relay.Config{
-		Brokers:         c.Kafka.Seeds,
-		Kafka:           opts,
-		Name:            c.Relay.Name,
-		Keyspace:        c.Scylla.Keyspace,
-		Table:           c.Relay.Table,
-		Source:          c.Relay.Source,
-		Topics:          topics,
-		TopicTemplate:   c.Relay.Topic,
-		Partitions:      c.Relay.Partitions,
-		Replication:     c.Relay.TopicReplication,
-		Tail:            c.Relay.Tail,
-		TailMinInterval: c.Relay.TailMinInterval,
-		TailMaxInterval: c.Relay.TailMaxInterval,
-		TailOverlap:     c.Relay.TailOverlap,
-
-		TailReorder:             c.Relay.TailReorder,
-		TailMaxQueriesPerSecond: c.Relay.TailMaxQPS,
-		HintKey:                 []byte(c.Relay.HintKey),
-
-		MaxRememberedEvents: c.Relay.MaxRemembered,
-		ReadBackMargin:      c.Relay.ReadBackMargin,
-		ReadBackQuiet:       c.Relay.ReadBackQuiet,
-
-		Backfill:              c.Relay.Backfill,
-		BackfillRowsPerSecond: c.Relay.BackfillRows,
-
-		ConfidenceWindow:   c.Relay.ConfidenceWindow,
-		BusyDelay:          c.Relay.BusyDelay,
-		IdleDelay:          c.Relay.IdleDelay,
-		MaxInFlightRecords: c.Relay.MaxInFlight,
-		MaxInFlightBytes:   c.Relay.MaxInFlightBytes,
-		MaxRecordBytes:     c.Relay.MaxRecordBytes,
-		DrainTimeout:       c.Relay.DrainTimeout,
-	}
-	return conf, c.Relay.apply(&conf)
+	conf := relay.Config{Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace}
+	settings.Copy(&conf, &c.Relay)
+	return conf, nil
 }
 
 // relayReadiness shows the relay's status on /readyz.

@@ -26,31 +26,10 @@ func checkRelays(confs []relay.Config) error {
 // fieldName is a name of relay.Config in an error; names that users chose are quoted there.
 var fieldName = regexp.MustCompile(`(^|[\s:])([A-Z][A-Za-z]+)`)
 
-// otherNames are the settings of the fields whose names say something else.
-var otherNames = map[string]string{
-	"Brokers":                 "kafka.seeds",
-	"Keyspace":                "scylla.keyspace",
-	"TableKeyspace":           "keyspace",
-	"Mapping":                 TablesKey,
-	"Rules":                   RulesKey,
-	"TopicTemplate":           "relay.topic",
-	"Replication":             "relay.topic_replication",
-	"TailMaxQueriesPerSecond": "relay.tail_max_qps",
-	"MaxRememberedEvents":     "relay.max_remembered",
-	"MaxInFlightRecords":      "relay.max_in_flight",
-}
-
 // settingOf is the setting that a field of relay.Config comes from, empty if none.
 func settingOf(field string) string {
-	if name := otherNames[field]; name != "" {
-		return name
-	}
-	for _, s := range Settings {
-		if s.Section == SectionRelay && strings.EqualFold(strings.ReplaceAll(s.Name, "_", ""), field) {
-			return s.Key()
-		}
-	}
-	return ""
+	key, _ := Settings.Key(SectionRelay, field)
+	return key
 }
 
 // InSettings is an error of relay.Config, with the names of settings in the place of

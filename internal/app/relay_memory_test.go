@@ -10,16 +10,16 @@ import (
 // let it keep more.
 func TestRelayMemory_FollowsTheSettings(t *testing.T) {
 	t.Parallel()
-	c := RelayConfig{MaxInFlightBytes: relay.DefaultMaxInFlightBytes, MaxRemembered: relay.DefaultMaxRememberedEvents}
+	c := RelayConfig{MaxInFlightBytes: relay.DefaultMaxInFlightBytes, MaxRememberedEvents: relay.DefaultMaxRememberedEvents}
 	if got := c.memoryLimit(); got != relayMemory {
 		t.Errorf("memoryLimit() = %d with the defaults, want %d", got, int64(relayMemory))
 	}
 	c.MaxInFlightBytes += 1000
-	c.MaxRemembered += 10
+	c.MaxRememberedEvents += 10
 	if got := c.memoryLimit(); got != relayMemory+2*1000+100*10 {
 		t.Errorf("memoryLimit() = %d, want room for what the settings allow", got)
 	}
-	c.MaxInFlightBytes, c.MaxRemembered = 1, 1
+	c.MaxInFlightBytes, c.MaxRememberedEvents = 1, 1
 	if got := c.memoryLimit(); got != relayMemory {
 		t.Errorf("memoryLimit() = %d with less than the defaults, want %d", got, int64(relayMemory))
 	}

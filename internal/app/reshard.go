@@ -43,7 +43,7 @@ func (c *Config) Resharding(session *gocql.Session, client *kgo.Client, to int) 
 	return &Resharding{
 		Name: c.Relay.Name, To: to,
 		Agreement: relay.Agreement{Session: session, Keyspace: c.Scylla.Keyspace, Name: c.Relay.Name},
-		Control:   share.Control{Client: client, Name: GroupOf(c.Relay.Name), Replication: c.Relay.TopicReplication},
+		Control:   share.Control{Client: client, Name: GroupOf(c.Relay.Name), Replication: c.Relay.Replication},
 	}
 }
 

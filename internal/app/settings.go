@@ -1,151 +1,309 @@
 package app
 
 import (
-	"slices"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/dlq/notifications"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/internal/settings"
+	"github.com/scylla-outbox/scylla-outbox/internal/stream"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
+	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/react"
+	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// Section is a group of settings; a command shows the flags of those it uses.
-type Section string
-
+// The sections: groups of settings. A command has the flags of those that it uses.
 const (
-	SectionScylla   Section = "scylla"
-	SectionKafka    Section = "kafka"
-	SectionHTTP     Section = "http"
-	SectionMessages Section = "messages"
-	SectionWatch    Section = "watch"
-	SectionAdmin    Section = "admin"
-	SectionRelay    Section = "relay"
-	SectionDLQ      Section = "dlq"
-	SectionSchema   Section = "schema"
-	SectionLog      Section = "log"
-
-	// SectionAdminAPI are the settings of the admin API: those of the section
-	// admin that the relay has no use for.
-	SectionAdminAPI Section = "admin API"
+	SectionScylla        = "scylla"
+	SectionKafka         = "kafka"
+	SectionHTTP          = "http"
+	SectionMessages      = "messages"
+	SectionWatch         = "watch"
+	SectionReact         = "react"
+	SectionAdmin         = "admin"
+	SectionAdminAPI      = "admin API" // those of the section admin that only the admin API uses
+	SectionRelay         = "relay"
+	SectionDLQ           = "dlq"
+	SectionSchema        = "schema"
+	SectionLog           = "log"
+	SectionNotifications = "notifications"
+	SectionRetention     = "retention"
+	SectionVerify        = "verify"
 )
 
-// name is the section's in a file.
-func (s Section) name() string {
-	if s == SectionAdminAPI {
-		return string(SectionAdmin)
+// Config is every setting. A field with its tags is the only place of a setting; package
+// settings has their meaning. Defaults that are constants elsewhere are in Defaults.
+type Config struct {
+	Scylla   scyllaConfig   `setting:"scylla"`
+	Kafka    kafkaConfig    `setting:"kafka"`
+	HTTP     HTTPConfig     `setting:"http"`
+	Messages messagesConfig `setting:"messages"`
+	Watch    watchConfig    `setting:"watch"`
+	React    ReactConfig    `setting:"react"`
+	Admin    AdminConfig    `setting:"admin"`
+	Relay    RelayConfig    `setting:"relay"`
+	DLQ      dlqConfig      `setting:"dlq"`
+	Schema   schemaConfig   `setting:"schema"`
+	Log      logConfig      `setting:"log"`
+
+	Notifications notificationsConfig `setting:"notifications"`
+	Retention     retentionConfig     `setting:"retention"`
+	Verify        VerifyConfig        `setting:"verify"`
+}
+
+// scyllaConfig is the database.
+type scyllaConfig struct {
+	Hosts       []string      `setting:"hosts" default:"127.0.0.1:9042" usage:"contact points, host or host:port; the default port is 9042"`
+	Keyspace    string        `setting:"keyspace" default:"outbox" field:"Keyspace" usage:"keyspace of the outbox"`
+	Replication string        `setting:"replication" default:"1" usage:"replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3"`
+	LocalDC     string        `setting:"local_dc" usage:"prefer this data centre; required where there are several"`
+	Consistency string        `setting:"consistency" default:"LOCAL_QUORUM" usage:"consistency of reads and writes"`
+	Timeout     time.Duration `setting:"timeout" default:"5s" usage:"how long one request may take"`
+	Username    string        `setting:"username" usage:"user name; empty means no authentication"`
+	Password    string        `setting:"password" secret:"true" usage:"password"`
+	tlsConfig
+
+	Requests *requests       // counts what is asked of the database; nil does not
+	Nodes    *sessions.Nodes // finds nodes that do not answer; nil lets each session find them by itself
+	pageSize int             // rows in one answer; 0 for the driver's own
+	Waits    func(err error) // told why the database is waited for; nil for nobody
+}
+
+// kafkaConfig is the broker.
+type kafkaConfig struct {
+	Seeds    []string `setting:"seeds" field:"Brokers" default:"127.0.0.1:9092" usage:"first brokers, host:port"`
+	SASL     string   `setting:"sasl" usage:"SASL mechanism: plain, scram-sha-256 or scram-sha-512; empty means none"`
+	Username string   `setting:"username" usage:"SASL user name"`
+	Password string   `setting:"password" secret:"true" usage:"SASL password"`
+	tlsConfig
+}
+
+// tlsConfig is TLS of a client.
+type tlsConfig struct {
+	TLS     bool   `setting:"tls" usage:"use TLS"`
+	TLSCA   string `setting:"tls_ca" usage:"file with the CA certificates (PEM); empty means the system's"`
+	TLSCert string `setting:"tls_cert" usage:"file with the client certificate (PEM)"`
+	TLSKey  string `setting:"tls_key" usage:"file with the client key (PEM)"`
+}
+
+// HTTPConfig is the order API.
+type HTTPConfig struct {
+	Addr            string        `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
+	TLSCert         string        `setting:"tls_cert" usage:"file with the server certificate (PEM), used anew when it is renewed; with tls_key it turns TLS on"`
+	TLSKey          string        `setting:"tls_key" usage:"file with the server key (PEM)"`
+	Tokens          []string      `setting:"tokens" secret:"true" usage:"tokens of the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty permits everybody, on loopback only"`
+	TokenRate       float64       `setting:"token_rate" default:"1000" usage:"requests per second with one token; a burst of twice as many"`
+	Insecure        bool          `setting:"insecure" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
+	Hosts           []string      `setting:"hosts" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`
+	TrustedProxies  []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose forwarded headers are used as the client address: for wrong tokens, and for quotas without tokens; empty trusts none"`
+	ForwardedHeader string        `setting:"forwarded_header" usage:"header with the client address: x-forwarded-for or forwarded (RFC 7239), the one that the proxies write; the other is ignored"`
+	HintAddrs       []string      `setting:"hint_addrs" usage:"relays that receive a hint for each stored order, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none"`
+	HintKey         string        `setting:"hint_key" secret:"true" usage:"key shared with the relays that signs the hints, at least 16 characters"`
+	DrainDelay      time.Duration `setting:"drain_delay" default:"1s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus http.shutdown_timeout"`
+	ShutdownTimeout time.Duration `setting:"shutdown_timeout" usage:"how long requests in progress may take after that"`
+}
+
+// messagesConfig is the messages that the order API accepts.
+type messagesConfig struct {
+	Topics         []string `setting:"topics" usage:"topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never"`
+	MaxBytes       int      `setting:"max_bytes" usage:"payload, key and headers of one message, at most"`
+	MaxBatchBytes  int64    `setting:"max_batch_bytes" usage:"body of a batch, at most"`
+	PerSecond      float64  `setting:"per_second" off:"0" usage:"messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; off for any number"`
+	BytesPerSecond float64  `setting:"bytes_per_second" off:"0" usage:"the same in bytes of payload, key and headers"`
+}
+
+// watchConfig is the event streams.
+type watchConfig struct {
+	Topics           []string `setting:"topics" usage:"topics that clients may read as event streams, with * for any characters; those that begin with _ never"`
+	Buffer           int      `setting:"buffer" usage:"events that may wait for one client before it is disconnected"`
+	MaxSubscriptions int      `setting:"max_subscriptions" usage:"subscriptions of all clients, at most; one client has half of them at most"`
+}
+
+// ReactConfig is the rules by which events are delivered.
+type ReactConfig struct {
+	Targets        []string      `setting:"targets" secret:"true" usage:"targets of react.rules, name=URL each, as in notifications.targets; log always exists and writes events to the log"`
+	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign their webhooks, as in notifications.webhook_secrets"`
+	Group          string        `setting:"group" usage:"prefix of the names of the rules' consumer groups; a dot and the rule's name follow"`
+	KeepDelivered  time.Duration `setting:"keep_delivered" usage:"how long a delivered event is remembered: as long it can be repeated, and is not delivered twice"`
+	KeepFailed     time.Duration `setting:"keep_failed" usage:"how long a failed delivery is kept"`
+	DrainTimeout   time.Duration `setting:"drain_timeout" usage:"how long attempts in progress may take after SIGTERM"`
+	Rules          []react.Rule  `setting:"rules" usage:"which events are delivered where; docs/reactions.md"`
+}
+
+// AdminConfig is the admin listener of each process, and the admin API.
+type AdminConfig struct {
+	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and dev, 9091 for orders, 9093 for react, 9094 for dlq watch, 9096 for admin"`
+	Hosts          []string `setting:"hosts" usage:"host names allowed in requests to admin.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of admin.addr; others may be pages that use DNS rebinding"`
+	Profiles       bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
+	adminAPIConfig `section:"admin API"`
+}
+
+// adminAPIConfig is the admin API, whose settings no other service uses.
+type adminAPIConfig struct {
+	APIAddr         string        `setting:"api_addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
+	DrainDelay      time.Duration `setting:"drain_delay" default:"1s" usage:"how long its requests are still accepted after SIGTERM, while /readyz is 503, as http.drain_delay; requests in progress may take 10s after that"`
+	Tokens          []string      `setting:"tokens" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
+	TLSCert         string        `setting:"tls_cert" usage:"file with its certificate (PEM), used anew when it is renewed; beyond loopback it is needed"`
+	TLSKey          string        `setting:"tls_key" usage:"file with its key (PEM)"`
+	Insecure        bool          `setting:"insecure" usage:"listen beyond loopback without TLS, because something else protects the connection"`
+	TrustedProxies  []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose forwarded headers are used as the client address: for wrong tokens, and in the audit trail; empty trusts none"`
+	ForwardedHeader string        `setting:"forwarded_header" usage:"header with the client address: x-forwarded-for or forwarded (RFC 7239), the one that the proxies write; the other is ignored"`
+	TraceURL        string        `setting:"trace_url" usage:"address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}"`
+	OIDCIssuer      string        `setting:"oidc_issuer" usage:"URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none"`
+	OIDCAudience    string        `setting:"oidc_audience" usage:"required audience of those JWTs: the API's client id"`
+	OIDCRoleClaim   string        `setting:"oidc_role_claim" usage:"claim with the roles; dots lead into objects"`
+	OIDCRolePrefix  string        `setting:"oidc_role_prefix" usage:"prefix of viewer, operator and admin in that claim"`
+}
+
+// RelayConfig is the relay. A field has the name and the default of that of relay.Config.
+type RelayConfig struct {
+	Name                    string             `setting:"name" usage:"name of the relay; each name has checkpoints of its own"`
+	Table                   string             `setting:"table" usage:"outbox table"`
+	Source                  string             `setting:"source" usage:"CloudEvents source (header ce_source)"`
+	TopicTemplate           string             `setting:"topic" usage:"topic of an event; {event_type} and {aggregate_type} are replaced by the event's"`
+	Topics                  map[string]string  `setting:"topics" pairs:"type=topic, such as OrderCreated=orders.created" usage:"topics by event type, type=topic; others follow relay.topic"`
+	Partitions              int32              `setting:"partitions" off:"-1" usage:"partitions of a topic that the relay makes; off leaves it to the broker"`
+	Replication             int16              `setting:"topic_replication" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
+	Tail                    string             `setting:"tail" usage:"on or off: read the log immediately, beside the sweep reader, so that events are published within milliseconds"`
+	TailMinInterval         time.Duration      `setting:"tail_min_interval" usage:"wait between two reads by the tail reader of streams that had rows"`
+	TailMaxInterval         time.Duration      `setting:"tail_max_interval" usage:"wait between two reads by the tail reader of streams that had none"`
+	TailOverlap             time.Duration      `setting:"tail_overlap" usage:"how far back the tail reader reads for rows that became visible late"`
+	TailReorder             time.Duration      `setting:"tail_reorder" off:"-1" usage:"how long the tail reader holds an event of a table without numbers for an earlier one of its aggregate; off holds nothing: only rows that become visible in the order of their times keep it"`
+	TailMaxQueriesPerSecond float64            `setting:"tail_max_qps" usage:"queries of the tail reader per second, at most"`
+	HintAddr                string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
+	HintKey                 string             `setting:"hint_key" secret:"true" usage:"key shared with the writers that signs the hints, at least 16 characters"`
+	ConfidenceWindow        time.Duration      `setting:"confidence_window" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
+	BusyDelay               time.Duration      `setting:"busy_delay" usage:"wait between two reads by the sweep reader of streams that had rows"`
+	IdleDelay               time.Duration      `setting:"idle_delay" usage:"wait between two reads by the sweep reader of streams that had none"`
+	MaxRememberedEvents     int                `setting:"max_remembered" usage:"published events that the sweep reader has not read yet, some 40 bytes of memory each; at the limit the tail reader waits; 1.25 × events per second × confidence window in seconds"`
+	ReadBackMargin          time.Duration      `setting:"read_back_margin" off:"-1" usage:"how much the clocks of writers, relays and brokers may differ: at its start the relay reads its topics back that much further than the oldest checkpoint, so that a crash repeats nothing; off does not read back"`
+	ReadBackQuiet           time.Duration      `setting:"read_back_quiet" usage:"how long nothing may have come to the topics before they count as read back"`
+	Backfill                string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
+	BackfillRowsPerSecond   int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
+	MaxInFlightRecords      int                `setting:"max_in_flight" usage:"events read and not yet acknowledged, at most"`
+	MaxInFlightBytes        int64              `setting:"max_in_flight_bytes" usage:"their bytes, at most"`
+	MaxRecordBytes          int32              `setting:"max_record_bytes" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
+	DrainTimeout            time.Duration      `setting:"drain_timeout" usage:"how long acknowledgements may take after SIGTERM"`
+	Shards                  int                `setting:"shards" usage:"number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance"`
+	SessionTimeout          time.Duration      `setting:"session_timeout" usage:"with relay.shards: time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
+	RebalanceTimeout        time.Duration      `setting:"rebalance_timeout" usage:"with relay.shards: how long an instance may take to give up shards; longer than relay.drain_timeout and 15s and a fifth of relay.session_timeout together"`
+	Schedule                string             `setting:"schedule" default:"on" oneof:"on off" usage:"on: write scheduled messages to the outbox when they are due; one of several relays does. off: do not"`
+	ScheduleRate            int                `setting:"schedule_rate" usage:"scheduled messages written to the outbox per second, at most"`
+	RetryDelays             []time.Duration    `setting:"retry_delays" usage:"wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile"`
+	RetryJitter             float64            `setting:"retry_jitter" off:"-1" usage:"share by which such a wait is longer or shorter at random; off for none"`
+	AttemptTimeout          time.Duration      `setting:"attempt_timeout" usage:"how long the broker may take to acknowledge before that is a failure"`
+	BreakerFailures         int                `setting:"breaker_failures" usage:"failures in a row that open the breaker"`
+	BreakerRate             float64            `setting:"breaker_rate" usage:"share of failures in relay.breaker_window that opens it too"`
+	BreakerWindow           time.Duration      `setting:"breaker_window" usage:"time over which that share is taken"`
+	BreakerMinCalls         int                `setting:"breaker_min_calls" usage:"calls there must be in it before the share counts; what is sent within 50 ms is one call"`
+	BreakerOpen             time.Duration      `setting:"breaker_open" usage:"how long the breaker stays open before it lets probes through"`
+	BreakerProbes           int                `setting:"breaker_probes" usage:"probes that must succeed to close it"`
+	WhenOpen                string             `setting:"when_open" usage:"what happens to events while it is open: spill writes dead letters, which are published when it closes; hold keeps events in the CDC log"`
+	SpillLimit              int                `setting:"spill_limit" off:"-1" usage:"dead letters that an open breaker makes before the relay holds; off holds immediately"`
+	DeadLetters             string             `setting:"dead_letters" usage:"on: an event that cannot be published is written to dead_letter_queue. off: its aggregate is held"`
+	Ordering                string             `setting:"ordering" usage:"strict: later events of an aggregate wait behind its dead letter. relaxed: they pass"`
+	Orderings               map[string]string  `setting:"orderings" pairs:"type=ordering, such as OrderViewed=relaxed" usage:"the same by event type, type=strict or type=relaxed"`
+	ReplayPoll              time.Duration      `setting:"replay_poll" usage:"how often the relay reads operators' changes of dead letters"`
+	ReplayConcurrency       int                `setting:"replay_concurrency" usage:"dead letters that are replayed at the same time"`
+	ReplayRate              float64            `setting:"replay_rate" off:"-1" usage:"dead letters that are replayed per second, at most; off does not bound it"`
+	ReplayCanary            int                `setting:"replay_canary" off:"-1" usage:"more dead letters with equal errors than this are replayed behind canaries: 1, 2, 5, 20, 100, and when one fails with the same error again, the others wait; off sends none"`
+	ClaimFor                time.Duration      `setting:"claim_for" usage:"how long a replay may take, unless it is extended, before another worker may take the dead letter"`
+	StrategyPoll            time.Duration      `setting:"strategy_poll" usage:"how often windows and conditions of waiting dead letters are evaluated"`
+	ConditionBroker         time.Duration      `setting:"condition_broker" usage:"condition broker_healthy: how long no call to the broker may have failed"`
+	ConditionDatabase       time.Duration      `setting:"condition_database" usage:"condition database_latency: how long a read may take"`
+	ConditionCPU            float64            `setting:"condition_cpu" usage:"condition cpu: maximum CPU use, in percent of the container's limit, or of the machine without one"`
+	ConditionMemory         float64            `setting:"condition_memory" usage:"condition memory: maximum memory use, in percent of the container's limit, or of the machine without one"`
+	Tables                  []tableConfig      `setting:"tables" field:"TableKeyspace Mapping" usage:"several outbox tables instead of relay.table; docs/own-tables.md"`
+	Rules                   []dlq.StrategyRule `setting:"rules" usage:"strategies of dead letters; docs/operators/dead-letters.md"`
+}
+
+// dlqConfig is for tools that change dead letters.
+type dlqConfig struct {
+	Schemas string `setting:"schemas" usage:"directory of JSON Schemas, <event type>.json, that the payloads of edited dead letters must fit; empty has none"`
+}
+
+// schemaConfig is the schema of a new keyspace.
+type schemaConfig struct {
+	RowTTL  time.Duration `setting:"row_ttl" usage:"how long outbox rows live; must outlive the longest outage of the relay"`
+	CDCTTL  time.Duration `setting:"cdc_ttl" usage:"how long the CDC log lives"`
+	Tablets string        `setting:"tablets" default:"auto" usage:"auto, vnodes or tablets"`
+}
+
+// logConfig is the log.
+type logConfig struct {
+	Level  string `setting:"level" default:"info" usage:"debug, info, warn or error"`
+	Format string `setting:"format" default:"text" usage:"text or json"`
+}
+
+// notificationsConfig is notifications about dead letters.
+type notificationsConfig struct {
+	Targets        []string      `setting:"targets" secret:"true" usage:"targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME refer to a URL stored there"`
+	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign webhooks, whsec_ and base64, all of them while one is replaced; file: and env: too"`
+	ConsoleURL     string        `setting:"console_url" usage:"where the console is, for links in notifications"`
+	Interval       time.Duration `setting:"interval" usage:"how often the dead letters are checked"`
+	GroupWindow    time.Duration `setting:"group_window" off:"-1" usage:"minimum interval between notifications for the same error class and event type; off disables them"`
+	Samples        int           `setting:"samples" off:"-1" usage:"dead letters that a notification names; off is none"`
+	Backlog        int           `setting:"backlog" off:"-1" usage:"how many dead letters may be open; off is no limit"`
+	RatePerMinute  float64       `setting:"rate_per_minute" off:"-1" usage:"how many events may become dead letters per minute; off is no limit"`
+	ResolutionRate float64       `setting:"resolution_rate" off:"-1" usage:"share of a day's dead letters that must be resolved, 0 to 1; off is no limit"`
+	ParkedAge      time.Duration `setting:"parked_age" off:"-1" usage:"how long an event may be parked behind a dead letter; off is no limit"`
+	Repeat         time.Duration `setting:"repeat" off:"-1" usage:"interval between repeated notifications of a lasting condition; off is never"`
+}
+
+// retentionConfig is the archive of old dead letters.
+type retentionConfig struct {
+	Archive  string        `setting:"archive" usage:"where old dead letters go: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty keeps all in the database"`
+	Resolved time.Duration `setting:"resolved" off:"-1" usage:"how long resolved dead letters stay in the database; off keeps them"`
+	Failed   time.Duration `setting:"failed" off:"-1" usage:"how long failed dead letters stay in the database, unless others wait behind them; off keeps them"`
+	Keep     time.Duration `setting:"keep" off:"-1" usage:"how long the archive keeps them; off keeps them"`
+	Interval time.Duration `setting:"interval" usage:"how often the database is swept"`
+	Rate     float64       `setting:"rate" usage:"dead letters per second that a sweep reads at most"`
+}
+
+// VerifyConfig is the continuous verification.
+type VerifyConfig struct {
+	RowsPerSecond int      `setting:"rows_per_second" off:"0" usage:"rows of the outbox that outbox admin verifies in a second, all the time; off disables it"`
+	Repair        bool     `setting:"repair" usage:"let the relay publish events that are missing from their topics"`
+	Topics        []string `setting:"topics" usage:"topics that may hold events too, such as those of an earlier relay.topics"`
+}
+
+// Defaults returns the default of each setting but those with the tag default. The relay's
+// are those of relay.Config.
+func Defaults() *Config {
+	c := &Config{
+		HTTP:     HTTPConfig{ForwardedHeader: string(access.XForwardedFor), ShutdownTimeout: orders.DefaultDrainTimeout},
+		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes, MaxBatchBytes: messages.DefaultMaxBatchBytes},
+		Watch:    watchConfig{Topics: stream.DefaultTopics(), Buffer: stream.DefaultBuffer, MaxSubscriptions: stream.DefaultMaxSubscriptions},
+		React: ReactConfig{
+			Group: react.DefaultGroup, KeepDelivered: delivery.DefaultKeepDelivered, KeepFailed: delivery.DefaultKeepFailed, DrainTimeout: react.DefaultDrainTimeout,
+		},
+		Admin: AdminConfig{Addr: AdminAddrs["relay"], adminAPIConfig: adminAPIConfig{
+			ForwardedHeader: string(access.XForwardedFor), OIDCRoleClaim: access.DefaultRoleClaim, OIDCRolePrefix: access.DefaultRolePrefix,
+		}},
+		Relay:  RelayConfig{SessionTimeout: share.DefaultSessionTimeout, RebalanceTimeout: share.DefaultRebalanceTimeout, ScheduleRate: schedule.DefaultRate},
+		Schema: schemaConfig{RowTTL: schema.DefaultRowTTL, CDCTTL: schema.DefaultCDCTTL},
+		Notifications: notificationsConfig{
+			Interval: notifications.DefaultInterval, GroupWindow: notifications.DefaultGroupWindow, Samples: notifications.DefaultSamples, Backlog: notifications.DefaultBacklog,
+			RatePerMinute: notifications.DefaultRatePerMinute, ResolutionRate: notifications.DefaultResolutionRate, ParkedAge: notifications.DefaultParkedAge, Repeat: notifications.DefaultRepeat,
+		},
+		Retention: retentionConfig{
+			Resolved: archive.DefaultResolved, Failed: archive.DefaultFailed, Keep: archive.DefaultKeep, Interval: archive.DefaultInterval, Rate: archive.DefaultRate,
+		},
+		Verify: VerifyConfig{RowsPerSecond: verify.DefaultVerifyRate},
 	}
-	return string(s)
+	of := relay.DefaultConfig()
+	settings.Copy(&c.Relay, &of)
+	return c
 }
 
-// setting is one configuration value. Its key in the file is Section.Name, its
-// flag --section-name with dashes, its environment variable
-// OUTBOX_SECTION_NAME. Default's type is the value's.
-type setting struct {
-	Section Section
-	Name    string
-	Default any
-	Usage   string
-	// Secret values come from the file or the environment only: a flag would
-	// show in the process list.
-	Secret bool
-}
-
-// Settings is every configuration value there is: flags, environment, the keys
-// allowed in a file, and the table in docs/settings.md come from it.
-var Settings = slices.Concat(ownSettings, sharingSettings, messageSettings, watchSettings, reactSettings, publishingSettings, upkeepSettings, verifySettings)
-
-var ownSettings = []setting{
-	{SectionScylla, "hosts", []string{"127.0.0.1:9042"}, "contact points, host or host:port; the default port is 9042", false},
-	{SectionScylla, "keyspace", "outbox", "keyspace of the outbox", false},
-	{SectionScylla, "replication", "1", "replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3", false},
-	{SectionScylla, "local_dc", "", "prefer this data centre; required where there are several", false},
-	{SectionScylla, "consistency", "LOCAL_QUORUM", "consistency of reads and writes", false},
-	{SectionScylla, "timeout", 5 * time.Second, "how long one request may take", false},
-	{SectionScylla, "username", "", "user name; empty means no authentication", false},
-	{SectionScylla, "password", "", "password", true},
-	{SectionScylla, "tls", false, "use TLS", false},
-	{SectionScylla, "tls_ca", "", "file with the CA certificates (PEM); empty means the system's", false},
-	{SectionScylla, "tls_cert", "", "file with the client certificate (PEM)", false},
-	{SectionScylla, "tls_key", "", "file with the client key (PEM)", false},
-
-	{SectionKafka, "seeds", []string{"127.0.0.1:9092"}, "first brokers, host:port", false},
-	{SectionKafka, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512; empty means none", false},
-	{SectionKafka, "username", "", "SASL user name", false},
-	{SectionKafka, "password", "", "SASL password", true},
-	{SectionKafka, "tls", false, "use TLS", false},
-	{SectionKafka, "tls_ca", "", "file with the CA certificates (PEM); empty means the system's", false},
-	{SectionKafka, "tls_cert", "", "file with the client certificate (PEM)", false},
-	{SectionKafka, "tls_key", "", "file with the client key (PEM)", false},
-
-	{SectionHTTP, "addr", "127.0.0.1:8080", "address of the order API", false},
-	{SectionHTTP, "tls_cert", "", "file with the server certificate (PEM), used anew when it is renewed; with tls_key it turns TLS on", false},
-	{SectionHTTP, "tls_key", "", "file with the server key (PEM)", false},
-	{SectionHTTP, "tokens", []string{}, "tokens of the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty permits everybody, on loopback only", true},
-	{SectionHTTP, "token_rate", 1000.0, "requests per second with one token; a burst of twice as many", false},
-	{SectionHTTP, "insecure", false, "serve beyond loopback without TLS or without tokens, because something else protects the connection", false},
-	{SectionHTTP, "hosts", []string{}, "host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding", false},
-	{SectionHTTP, "trusted_proxies", []string{}, "CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose forwarded headers are used as the client address: for wrong tokens, and for quotas without tokens; empty trusts none", false},
-	{SectionHTTP, "forwarded_header", string(access.XForwardedFor), "header with the client address: x-forwarded-for or forwarded (RFC 7239), the one that the proxies write; the other is ignored", false},
-	{SectionHTTP, "hint_addrs", []string{}, "relays that receive a hint for each stored order, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none", false},
-	{SectionHTTP, "hint_key", "", "key shared with the relays that signs the hints, at least 16 characters", true},
-	{SectionHTTP, "drain_delay", time.Second, "how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus http.shutdown_timeout", false},
-	{SectionHTTP, "shutdown_timeout", orders.DefaultDrainTimeout, "how long requests in progress may take after that", false},
-
-	{SectionAdmin, "addr", AdminAddrs["relay"], "address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and dev, 9091 for orders, 9093 for react, 9094 for dlq watch, 9096 for admin", false},
-	{SectionAdmin, "hosts", []string{}, "host names allowed in requests to admin.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of admin.addr; others may be pages that use DNS rebinding", false},
-	{SectionAdmin, "profiles", false, "serve Go's profiles there too, under /debug/pprof/", false},
-	{SectionAdminAPI, "api_addr", "127.0.0.1:8090", "address of the admin API and its console", false},
-	{SectionAdminAPI, "drain_delay", time.Second, "how long its requests are still accepted after SIGTERM, while /readyz is 503, as http.drain_delay; requests in progress may take 10s after that", false},
-	{SectionAdminAPI, "tokens", []string{}, "tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer", true},
-	{SectionAdminAPI, "tls_cert", "", "file with its certificate (PEM), used anew when it is renewed; beyond loopback it is needed", false},
-	{SectionAdminAPI, "tls_key", "", "file with its key (PEM)", false},
-	{SectionAdminAPI, "insecure", false, "listen beyond loopback without TLS, because something else protects the connection", false},
-	{SectionAdminAPI, "trusted_proxies", []string{}, "CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose forwarded headers are used as the client address: for wrong tokens, and in the audit trail; empty trusts none", false},
-	{SectionAdminAPI, "forwarded_header", string(access.XForwardedFor), "header with the client address: x-forwarded-for or forwarded (RFC 7239), the one that the proxies write; the other is ignored", false},
-	{SectionAdminAPI, "trace_url", "", "address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}", false},
-	{SectionAdminAPI, "oidc_issuer", "", "URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none", false},
-	{SectionAdminAPI, "oidc_audience", "", "required audience of those JWTs: the API's client id", false},
-	{SectionAdminAPI, "oidc_role_claim", access.DefaultRoleClaim, "claim with the roles; dots lead into objects", false},
-	{SectionAdminAPI, "oidc_role_prefix", access.DefaultRolePrefix, "prefix of viewer, operator and admin in that claim", false},
-
-	{SectionRelay, "name", relay.DefaultName, "name of the relay; each name has checkpoints of its own", false},
-	{SectionRelay, "table", relay.DefaultTable, "outbox table", false},
-	{SectionRelay, "source", relay.DefaultSource, "CloudEvents source (header ce_source)", false},
-	{SectionRelay, "topic", relay.DefaultTopicTemplate, "topic of an event; {event_type} and {aggregate_type} are replaced by the event's", false},
-	{SectionRelay, "topics", []string{}, "topics by event type, type=topic; others follow relay.topic", false},
-	{SectionRelay, "partitions", relay.DefaultPartitions, "partitions of a topic that the relay makes; -1 leaves it to the broker", false},
-	{SectionRelay, "topic_replication", relay.DefaultReplication, "replication of a topic that the relay makes; -1 leaves it to the broker", false},
-	{SectionRelay, "tail", relay.DefaultTail, "on or off: read the log immediately, beside the sweep reader, so that events are published within milliseconds", false},
-	{SectionRelay, "tail_min_interval", relay.DefaultTailMinInterval, "wait between two reads by the tail reader of streams that had rows", false},
-	{SectionRelay, "tail_max_interval", relay.DefaultTailMaxInterval, "wait between two reads by the tail reader of streams that had none", false},
-	{SectionRelay, "tail_overlap", relay.DefaultTailOverlap, "how far back the tail reader reads for rows that became visible late", false},
-	{SectionRelay, "tail_reorder", relay.DefaultTailReorder, "how long the tail reader holds an event of a table without numbers for an earlier one of its aggregate; -1ns holds nothing: only rows that become visible in the order of their times keep it", false},
-	{SectionRelay, "tail_max_qps", relay.DefaultTailMaxQueriesPerSecond, "queries of the tail reader per second, at most", false},
-	{SectionRelay, "hint_addr", "", "UDP address for writers' hints about stored rows, host:port; empty accepts no hints", false},
-	{SectionRelay, "hint_key", "", "key shared with the writers that signs the hints, at least 16 characters", true},
-	{SectionRelay, "confidence_window", relay.DefaultConfidenceWindow, "how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster", false},
-	{SectionRelay, "busy_delay", relay.DefaultBusyDelay, "wait between two reads by the sweep reader of streams that had rows", false},
-	{SectionRelay, "idle_delay", relay.DefaultIdleDelay, "wait between two reads by the sweep reader of streams that had none", false},
-	{SectionRelay, "max_remembered", relay.DefaultMaxRememberedEvents, "published events that the sweep reader has not read yet, some 40 bytes of memory each; at the limit the tail reader waits; 1.25 × events per second × confidence window in seconds", false},
-	{SectionRelay, "read_back_margin", relay.DefaultReadBackMargin, "how much the clocks of writers, relays and brokers may differ: at its start the relay reads its topics back that much further than the oldest checkpoint, so that a crash repeats nothing; -1ns does not read back", false},
-	{SectionRelay, "read_back_quiet", relay.DefaultReadBackQuiet, "how long nothing may have come to the topics before they count as read back", false},
-	{SectionRelay, "backfill", relay.DefaultBackfill, "auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time", false},
-	{SectionRelay, "backfill_rows_per_second", relay.DefaultBackfillRowsPerSecond, "rows that such a scan reads per second, at most; -1 does not bound it", false},
-	{SectionRelay, "max_in_flight", relay.DefaultMaxInFlightRecords, "events read and not yet acknowledged, at most", false},
-	{SectionRelay, "max_in_flight_bytes", relay.DefaultMaxInFlightBytes, "their bytes, at most", false},
-	{SectionRelay, "max_record_bytes", relay.DefaultMaxRecordBytes, "size of a record and of a batch, at most; a topic's max.message.bytes bounds it further", false},
-	{SectionRelay, "drain_timeout", relay.DefaultDrainTimeout, "how long acknowledgements may take after SIGTERM", false},
-
-	{SectionDLQ, "schemas", "", "directory of JSON Schemas, <event type>.json, that the payloads of edited dead letters must fit; empty has none", false},
-
-	{SectionSchema, "row_ttl", schema.DefaultRowTTL, "how long outbox rows live; must outlive the longest outage of the relay", false},
-	{SectionSchema, "cdc_ttl", schema.DefaultCDCTTL, "how long the CDC log lives", false},
-	{SectionSchema, "tablets", "auto", "auto, vnodes or tablets", false},
-
-	{SectionLog, "level", "info", "debug, info, warn or error", false},
-	{SectionLog, "format", "text", "text or json", false},
-}
-
-// Key is the setting's key in a file.
-func (s setting) Key() string { return s.Section.name() + "." + s.Name }
+// Settings are all settings, with their defaults as values.
+var Settings = settings.Of(Defaults())

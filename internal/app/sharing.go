@@ -22,13 +22,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
-// sharingSettings are in the table of settings.
-var sharingSettings = []setting{
-	{SectionRelay, "shards", 0, "number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance", false},
-	{SectionRelay, "session_timeout", share.DefaultSessionTimeout, "with relay.shards: time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed", false},
-	{SectionRelay, "rebalance_timeout", share.DefaultRebalanceTimeout, "with relay.shards: how long an instance may take to give up shards; longer than relay.drain_timeout and 15s and a fifth of relay.session_timeout together", false},
-}
-
 // relayStopMargin is how much longer than DrainTimeout a relay may take to end: it
 // saves its checkpoints, and says that it stopped.
 const relayStopMargin = 15 * time.Second
@@ -89,7 +82,7 @@ func (c *Config) NewSharing(confs []relay.Config, session *gocql.Session, log *s
 	var err error
 	s.Member, err = share.New(share.Config{
 		Brokers: c.Kafka.Seeds, Kafka: append([]kgo.Opt(nil), confs[0].Kafka...),
-		Name: GroupOf(c.Relay.Name), Shards: c.Relay.Shards, Replication: c.Relay.TopicReplication,
+		Name: GroupOf(c.Relay.Name), Shards: c.Relay.Shards, Replication: c.Relay.Replication,
 		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.RebalanceTimeout, StopTimeout: c.Relay.DrainTimeout + relayStopMargin,
 		Fatal: func(err error) bool {
 			var usage cli.UsageError

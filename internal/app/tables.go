@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/go-viper/mapstructure/v2"
-
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -20,40 +18,16 @@ const TablesKey = "relay.tables"
 
 // tableConfig is one of several outbox tables.
 type tableConfig struct {
-	Keyspace      string            `koanf:"keyspace"`
-	Table         string            `koanf:"table"`
-	Preset        string            `koanf:"preset"`
-	Columns       map[string]string `koanf:"columns"`
-	AggregateType string            `koanf:"aggregate_type"`
-	EventType     string            `koanf:"event_type"`
-	Unordered     bool              `koanf:"unordered"`
-	Topic         string            `koanf:"topic"`
-	Topics        map[string]string `koanf:"topics"`
-	Source        string            `koanf:"source"`
-}
-
-// tablesFrom reads the list of tables as the file has it. A key that no table
-// has is an error that names it.
-func tablesFrom(list any) ([]tableConfig, error) {
-	if list == nil {
-		return nil, nil
-	}
-	var out []tableConfig
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &out, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true})
-	if err == nil {
-		err = d.Decode(list)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: each table has keyspace, table, preset, columns, aggregate_type, event_type, unordered, topic, topics, source", TablesKey, err)
-	}
-	seen := make(map[string]bool)
-	for i, t := range out {
-		if name := t.Keyspace + "." + t.Table; seen[name] {
-			return nil, fmt.Errorf("%s: table %d, %s, is listed twice: list it once", TablesKey, i+1, name)
-		}
-		seen[t.Keyspace+"."+t.Table] = true
-	}
-	return out, nil
+	Keyspace      string            `setting:"keyspace"`
+	Table         string            `setting:"table"`
+	Preset        string            `setting:"preset"`
+	Columns       map[string]string `setting:"columns"`
+	AggregateType string            `setting:"aggregate_type"`
+	EventType     string            `setting:"event_type"`
+	Unordered     bool              `setting:"unordered"`
+	Topic         string            `setting:"topic"`
+	Topics        map[string]string `setting:"topics"`
+	Source        string            `setting:"source"`
 }
 
 // mapping is what the table's columns hold.

@@ -22,55 +22,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/notify"
 )
 
-const (
-	SectionNotifications Section = "notifications"
-	SectionRetention     Section = "retention"
-)
-
-type notificationsConfig struct {
-	Targets        []string      `koanf:"targets"`
-	WebhookSecrets []string      `koanf:"webhook_secrets"`
-	ConsoleURL     string        `koanf:"console_url"`
-	Interval       time.Duration `koanf:"interval"`
-	GroupWindow    time.Duration `koanf:"group_window"`
-	Samples        int           `koanf:"samples"`
-	Backlog        int           `koanf:"backlog"`
-	RatePerMinute  float64       `koanf:"rate_per_minute"`
-	ResolutionRate float64       `koanf:"resolution_rate"`
-	ParkedAge      time.Duration `koanf:"parked_age"`
-	Repeat         time.Duration `koanf:"repeat"`
-}
-
-type retentionConfig struct {
-	Archive  string        `koanf:"archive"`
-	Resolved time.Duration `koanf:"resolved"`
-	Failed   time.Duration `koanf:"failed"`
-	Keep     time.Duration `koanf:"keep"`
-	Interval time.Duration `koanf:"interval"`
-	Rate     float64       `koanf:"rate"`
-}
-
-var upkeepSettings = []setting{
-	{SectionNotifications, "targets", []string{}, "targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME refer to a URL stored there", true},
-	{SectionNotifications, "webhook_secrets", []string{}, "secrets that sign webhooks, whsec_ and base64, all of them while one is replaced; file: and env: too", true},
-	{SectionNotifications, "console_url", "", "where the console is, for links in notifications", false},
-	{SectionNotifications, "interval", notifications.DefaultInterval, "how often the dead letters are checked", false},
-	{SectionNotifications, "group_window", notifications.DefaultGroupWindow, "minimum interval between notifications for the same error class and event type; -1ns disables them", false},
-	{SectionNotifications, "samples", notifications.DefaultSamples, "dead letters that a notification names; -1 is none", false},
-	{SectionNotifications, "backlog", notifications.DefaultBacklog, "how many dead letters may be open; -1 is no limit", false},
-	{SectionNotifications, "rate_per_minute", float64(notifications.DefaultRatePerMinute), "how many events may become dead letters per minute; -1 is no limit", false},
-	{SectionNotifications, "resolution_rate", notifications.DefaultResolutionRate, "share of a day's dead letters that must be resolved, 0 to 1; -1 is no limit", false},
-	{SectionNotifications, "parked_age", notifications.DefaultParkedAge, "how long an event may be parked behind a dead letter; -1ns is no limit", false},
-	{SectionNotifications, "repeat", notifications.DefaultRepeat, "interval between repeated notifications of a lasting condition; -1ns is never", false},
-
-	{SectionRetention, "archive", "", "where old dead letters go: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty keeps all in the database", false},
-	{SectionRetention, "resolved", archive.DefaultResolved, "how long resolved dead letters stay in the database; -1ns is for good", false},
-	{SectionRetention, "failed", archive.DefaultFailed, "how long failed dead letters stay in the database, unless others wait behind them; -1ns is for good", false},
-	{SectionRetention, "keep", archive.DefaultKeep, "how long the archive keeps them; -1ns is for good", false},
-	{SectionRetention, "interval", archive.DefaultInterval, "how often the database is swept", false},
-	{SectionRetention, "rate", float64(archive.DefaultRate), "dead letters per second that a sweep reads at most", false},
-}
-
 // upkeep is what some process does for all: telling people of dead letters, moving
 // old ones to the archive, and keeping their lists short.
 type upkeep struct {

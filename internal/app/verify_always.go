@@ -16,8 +16,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-const SectionVerify Section = "verify"
-
 const (
 	// VerifyDuty is the name of the dlq.Duty to verify, and verifyTTL how long a process
 	// that died keeps others from it.
@@ -27,18 +25,6 @@ const (
 
 // repairPatience is how long the verifier waits for the relay's answers.
 const repairPatience = 10 * time.Minute
-
-type VerifyConfig struct {
-	RowsPerSecond int      `koanf:"rows_per_second"`
-	Repair        bool     `koanf:"repair"`
-	Topics        []string `koanf:"topics"`
-}
-
-var verifySettings = []setting{
-	{SectionVerify, "rows_per_second", verify.DefaultVerifyRate, "rows of the outbox that outbox admin verifies in a second, all the time; 0 turns it off", false},
-	{SectionVerify, "repair", false, "let the relay publish events that are missing from their topics", false},
-	{SectionVerify, "topics", []string{}, "topics that may hold events too, such as those of an earlier relay.topics", false},
-}
 
 // Verifier returns what verifies the relay's tables until its context ends.
 func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {

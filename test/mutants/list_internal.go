@@ -11,6 +11,22 @@ var internalMutants = []mutant{
 		old: "return d - rand.N(d/2+1)", new: "return d - 0*rand.N(d/2+1)",
 	},
 	{
+		name: "settings: flags do not win over the environment", file: "internal/settings/load.go", pkg: "./internal/settings", run: "FlagOverEnvironment",
+		old: "if flag == nil || !flag.Changed {", new: "if flag == nil || flag.Changed {",
+	},
+	{
+		name: "settings: an unknown key is ignored", file: "internal/settings/file.go", pkg: "./internal/settings", run: "EveryProblem",
+		old: "r.bad(key, \"unknown key %q%s\", at, r.fields.suggest(at))", new: "_ = key",
+	},
+	{
+		name: "settings: an unknown key of an entry is ignored", file: "internal/settings/file.go", pkg: "./internal/settings", run: "EveryProblem",
+		old: "\t\tcase !ok:", new: "\t\tcase !ok && key == nil:",
+	},
+	{
+		name: "settings: off is the default", file: "internal/settings/parse.go", pkg: "./internal/settings", run: "FlagOverEnvironment",
+		old: "\t\tv.Set(n)\n\t\treturn nil\n\t}\n\tif err := parseScalar", new: "\t\t_ = n\n\t\treturn nil\n\t}\n\tif err := parseScalar",
+	},
+	{
 		name: "cgroup: page cache counts as used memory", file: "internal/cgroup/cgroup.go", pkg: "./internal/cgroup", run: "IsAShare",
 		old: "return used - reclaimable, err", new: "return used + 0*reclaimable, err",
 	},

@@ -1,0 +1,196 @@
+package settings
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// readFile sets the settings of a YAML file. A key that no setting has is an error: a
+// misspelt one would leave a default in force silently.
+func (fs Fields) readFile(path string) []error {
+	in := func(err error) error { return fmt.Errorf("configuration file %s: %w", path, err) }
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return []error{in(err)}
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	var doc, more yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return []error{in(err)}
+	}
+	r := reader{fields: fs}
+	r.section(doc.Content[0], "")
+	if !errors.Is(dec.Decode(&more), io.EOF) {
+		r.errs = append(r.errs, errors.New("more than one document: write one"))
+	}
+	for i, err := range r.errs {
+		r.errs[i] = in(err)
+	}
+	return r.errs
+}
+
+// reader sets the settings of a file, and collects what is wrong with it.
+type reader struct {
+	fields Fields
+	errs   []error
+}
+
+func (r *reader) bad(n *yaml.Node, format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf("line %d: %w", n.Line, fmt.Errorf(format, args...)))
+}
+
+// section reads the mapping n, whose keys follow path.
+func (r *reader) section(n *yaml.Node, path string) {
+	if null(n) {
+		return
+	}
+	r.pairs(n, path, func(name string, key, value *yaml.Node) {
+		at := join(path, name)
+		for _, f := range r.fields {
+			if f.Key == at {
+				if !null(value) { // as if the key were not there
+					r.value(value, f.value, at, f.tag)
+				}
+				return
+			}
+		}
+		for _, f := range r.fields {
+			if strings.HasPrefix(f.Key, at+".") {
+				r.section(value, at)
+				return
+			}
+		}
+		r.bad(key, "unknown key %q%s", at, r.fields.suggest(at))
+	})
+}
+
+// pairs calls f for each pair of the mapping n.
+func (r *reader) pairs(n *yaml.Node, path string, f func(name string, key, value *yaml.Node)) {
+	n = target(n)
+	if n.Kind != yaml.MappingNode {
+		if path == "" {
+			r.bad(n, "write sections with their settings, as in scylla: {hosts: [a]}")
+		} else {
+			r.bad(n, "%s: write keys and values below it", path)
+		}
+		return
+	}
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := target(n.Content[i]), target(n.Content[i+1])
+		switch {
+		case key.Tag == "!!merge":
+			r.bad(key, "%s: merge keys are not supported", join(path, key.Value))
+		case key.Kind != yaml.ScalarNode:
+			r.bad(key, "%s: a key must be text", path)
+		case seen[key.Value]:
+			r.bad(key, "%s is listed twice", join(path, key.Value))
+		default:
+			seen[key.Value] = true
+			f(key.Value, key, value)
+		}
+	}
+}
+
+// value sets v, the setting at path or a part of it, from n.
+func (r *reader) value(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
+	n = target(n)
+	slice := v.Kind() == reflect.Slice
+	switch {
+	case v.Kind() == reflect.Struct:
+		r.object(n, v, path)
+	case slice && n.Kind == yaml.SequenceNode:
+		out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+		for i, x := range n.Content {
+			r.value(x, out.Index(i), fmt.Sprintf("%s[%d]", path, i), tag)
+		}
+		v.Set(out)
+	case slice && v.Type().Elem().Kind() == reflect.Struct:
+		r.bad(n, "%s: write a list", path)
+	case v.Kind() == reflect.Map && n.Kind == yaml.MappingNode:
+		pairs := make(map[string]string)
+		r.pairs(n, path, func(name string, key, value *yaml.Node) {
+			if value.Kind != yaml.ScalarNode {
+				r.bad(key, "%s.%s: write one value", path, name)
+			}
+			pairs[name] = value.Value
+		})
+		v.Set(reflect.ValueOf(pairs))
+	case v.Kind() == reflect.Map && n.Kind == yaml.SequenceNode:
+		entries := make([]string, len(n.Content))
+		for i, x := range n.Content {
+			entries[i] = target(x).Value // empty for what is no text, and so no pair
+		}
+		if err := parseList(v, entries, tag); err != nil {
+			r.bad(n, "%s: %w", path, err)
+		}
+	case n.Kind != yaml.ScalarNode:
+		r.bad(n, "%s: write one value", path)
+	default:
+		if err := parse(v, n.Value, tag); err != nil {
+			r.bad(n, "%s: %w", path, err)
+		}
+	}
+}
+
+// object sets the struct v, an entry of a list.
+func (r *reader) object(n *yaml.Node, v reflect.Value, path string) {
+	fields := make(map[string]int)
+	var names []string
+	for i := range v.NumField() {
+		if name, ok := v.Type().Field(i).Tag.Lookup("setting"); ok {
+			fields[name], names = i, append(names, name)
+		}
+	}
+	r.pairs(n, path, func(name string, key, value *yaml.Node) {
+		i, ok := fields[name]
+		switch {
+		case !ok:
+			r.bad(key, "%s: unknown key %q; there are %s", path, name, strings.Join(names, ", "))
+		case !null(value):
+			r.value(value, v.Field(i), path+"."+name, v.Type().Field(i).Tag)
+		}
+	})
+}
+
+// target is n, or what it is an alias of.
+func target(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func null(n *yaml.Node) bool {
+	n = target(n)
+	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
+}
+
+// suggest names the key that was probably meant: one of the same last part, or
+// of the same section.
+func (fs Fields) suggest(key string) string {
+	section, name, _ := strings.Cut(key, ".")
+	var same []string
+	for _, f := range fs {
+		own, last, _ := strings.Cut(f.Key, ".")
+		if last == name || strings.HasSuffix(key, last) {
+			return fmt.Sprintf("; did you mean %q?", f.Key)
+		}
+		if own == section {
+			same = append(same, f.Key)
+		}
+	}
+	if len(same) > 0 {
+		return "; there are " + strings.Join(same, ", ")
+	}
+	return "; see outbox --help for the settings there are"
+}
