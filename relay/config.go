@@ -401,8 +401,22 @@ var identifier = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 // topicName is what Kafka allows.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// Validate says what New refuses, but for the session: that need not be there yet.
-// Each line of the error begins with the field that is wrong.
+// FieldError is a field of Config with a value that New refuses.
+type FieldError struct {
+	Field string // its name in Config
+	Err   error  // the value, and what is allowed
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// report collects the problem of a field.
+type report func(field, format string, args ...any)
+
+// Validate returns what New refuses, but for the session: that need not be there yet.
+// The error joins a *FieldError for each problem.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	c.Session = new(gocql.Session)
@@ -411,41 +425,43 @@ func (c Config) Validate() error {
 
 func (c Config) validate() error {
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, &FieldError{field, fmt.Errorf(format, args...)})
+	}
 	if c.Session == nil {
-		bad("Session is missing")
+		bad("Session", "missing")
 	}
 	if len(c.Brokers) == 0 {
-		bad("Brokers is empty")
+		bad("Brokers", "empty: name at least one broker")
 	}
 	if err := c.Shard.validate(); err != nil {
-		bad("%w", err)
+		bad("Shard", "%w", err)
 	}
 	if !identifier.MatchString(c.Keyspace) {
-		bad("Keyspace %q is not an unquoted CQL name", c.Keyspace)
+		bad("Keyspace", "%q is not an unquoted CQL name", c.Keyspace)
 	}
 	if !identifier.MatchString(c.Table) {
-		bad("Table %q is not an unquoted CQL name: use lower-case letters, digits and _; the reader of the CDC log does not quote names", c.Table)
+		bad("Table", "%q is not an unquoted CQL name: use lower-case letters, digits and _; the reader of the CDC log does not quote names", c.Table)
 	}
 	if !identifier.MatchString(c.TableKeyspace) {
-		bad("TableKeyspace %q is not an unquoted CQL name: use lower-case letters, digits and _; the reader of the CDC log does not quote names", c.TableKeyspace)
+		bad("TableKeyspace", "%q is not an unquoted CQL name: use lower-case letters, digits and _; the reader of the CDC log does not quote names", c.TableKeyspace)
 	}
 	if err := c.Mapping.Validate(); err != nil {
-		bad("Mapping: %w", err)
+		bad("Mapping", "%w", err)
 	}
 	for _, t := range slices.Sorted(maps.Keys(c.Topics)) {
 		if !validTopic(c.Topics[t]) {
-			bad("Topics: %q (for %s) is no topic name", c.Topics[t], t)
+			bad("Topics", "%q (for %s) is no topic name", c.Topics[t], t)
 		}
 	}
 	if !validTopic(ExpandTopic(c.TopicTemplate, "x", "x")) {
-		bad("TopicTemplate %q makes no topic names: beside ${event_type} and ${aggregate_type} use letters, digits, '.', '_' and '-'", c.TopicTemplate)
+		bad("TopicTemplate", "%q makes no topic names: beside ${event_type} and ${aggregate_type} use letters, digits, '.', '_' and '-'", c.TopicTemplate)
 	}
 	if c.Partitions < -1 {
-		bad("Partitions %d must be positive, or -1", c.Partitions)
+		bad("Partitions", "%d must be positive, or -1", c.Partitions)
 	}
 	if c.Replication < -1 {
-		bad("Replication %d must be positive, or -1", c.Replication)
+		bad("Replication", "%d must be positive, or -1", c.Replication)
 	}
 	c.validateReading(bad)
 	c.validatePublishing(bad)
@@ -457,35 +473,35 @@ func (c Config) validate() error {
 }
 
 // validateReading checks how the log is read.
-func (c Config) validateReading(bad func(format string, args ...any)) {
+func (c Config) validateReading(bad report) {
 	positive := func(name string, d time.Duration) {
 		if d <= 0 {
-			bad("%s %s must be positive", name, d)
+			bad(name, "%s must be positive", d)
 		}
 	}
 	positive("ConfidenceWindow", c.ConfidenceWindow)
 	if c.Tail != TailOn && c.Tail != TailOff {
-		bad("Tail %q must be %s or %s", c.Tail, TailOn, TailOff)
+		bad("Tail", "%q must be %s or %s", c.Tail, TailOn, TailOff)
 	}
 	if c.Hints != nil && len(c.HintKey) < hint.MinKey {
-		bad("HintKey has %d bytes, fewer than %d", len(c.HintKey), hint.MinKey)
+		bad("HintKey", "%d bytes, fewer than %d", len(c.HintKey), hint.MinKey)
 	}
 	positive("TailMinInterval", c.TailMinInterval)
 	if c.TailMaxInterval < c.TailMinInterval {
-		bad("TailMaxInterval %s is below TailMinInterval %s", c.TailMaxInterval, c.TailMinInterval)
+		bad("TailMaxInterval", "%s is below the minimum interval, %s", c.TailMaxInterval, c.TailMinInterval)
 	}
 	positive("TailOverlap", c.TailOverlap)
 	if c.TailReorder > c.TailOverlap {
-		bad("TailReorder %s is above TailOverlap %s", c.TailReorder, c.TailOverlap)
+		bad("TailReorder", "%s is above the overlap, %s", c.TailReorder, c.TailOverlap)
 	}
 	if c.TailMaxQueriesPerSecond <= 0 {
-		bad("TailMaxQueriesPerSecond %g must be positive", c.TailMaxQueriesPerSecond)
+		bad("TailMaxQueriesPerSecond", "%g must be positive", c.TailMaxQueriesPerSecond)
 	}
 	if c.Backfill != BackfillAuto && c.Backfill != BackfillOff {
-		bad("Backfill %q must be %s or %s", c.Backfill, BackfillAuto, BackfillOff)
+		bad("Backfill", "%q must be %s or %s", c.Backfill, BackfillAuto, BackfillOff)
 	}
 	if c.BackfillRowsPerSecond < -1 {
-		bad("BackfillRowsPerSecond %d must be positive, or -1 for no bound", c.BackfillRowsPerSecond)
+		bad("BackfillRowsPerSecond", "%d must be positive, or -1 for no bound", c.BackfillRowsPerSecond)
 	}
 	positive("QueryWindow", c.QueryWindow)
 	positive("ReadBackQuiet", c.ReadBackQuiet)
@@ -503,9 +519,9 @@ func (c Config) validateReading(bad func(format string, args ...any)) {
 }
 
 // validateBounds checks what the relay may hold and ask for.
-func (c Config) validateBounds(bad func(format string, args ...any)) {
+func (c Config) validateBounds(bad report) {
 	if c.RetryMax < c.RetryMin {
-		bad("RetryMax %s is below RetryMin %s", c.RetryMax, c.RetryMin)
+		bad("RetryMax", "%s is below the minimum, %s", c.RetryMax, c.RetryMin)
 	}
 	for _, n := range []struct {
 		name string
@@ -519,7 +535,7 @@ func (c Config) validateBounds(bad func(format string, args ...any)) {
 		{"MaxRememberedEvents", int64(c.MaxRememberedEvents)},
 	} {
 		if n.v <= 0 {
-			bad("%s %d must be positive", n.name, n.v)
+			bad(n.name, "%d must be positive", n.v)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -95,19 +96,19 @@ func (c *Config) publishingDefaults() {
 	c.rules, c.rulesErr = dlq.NewStrategyRules(c.Rules)
 }
 
-func (c *Config) validatePublishing(bad func(format string, args ...any)) {
+func (c *Config) validatePublishing(bad report) {
 	if len(c.RetryDelays) > 100 {
-		bad("RetryDelays has %d entries, more than 100", len(c.RetryDelays))
+		bad("RetryDelays", "%d entries, more than 100", len(c.RetryDelays))
 	}
 	if i := slices.IndexFunc(c.RetryDelays, func(d time.Duration) bool { return d < 0 || d > time.Hour }); i >= 0 {
-		bad("RetryDelays: %s is not between 0 and 1h", c.RetryDelays[i])
+		bad("RetryDelays", "%s is not between 0 and 1h", c.RetryDelays[i])
 	}
 	if c.RetryJitter < -1 || c.RetryJitter > 1 {
-		bad("RetryJitter %g is not between 0 and 1 (-1 for none)", c.RetryJitter)
+		bad("RetryJitter", "%g is not between 0 and 1", c.RetryJitter)
 	}
 	between := func(name string, d, lo, hi time.Duration) {
 		if d < lo || d > hi {
-			bad("%s %s is not between %s and %s", name, d, lo, hi)
+			bad(name, "%s is not between %s and %s", d, lo, hi)
 		}
 	}
 	between("AttemptTimeout", c.AttemptTimeout, 10*time.Millisecond, 10*time.Minute)
@@ -117,7 +118,7 @@ func (c *Config) validatePublishing(bad func(format string, args ...any)) {
 	between("ClaimFor", c.ClaimFor, time.Second, time.Hour)
 	number := func(name string, n, lo, hi int) {
 		if n < lo || n > hi {
-			bad("%s %d is not between %d and %d", name, n, lo, hi)
+			bad(name, "%d is not between %d and %d", n, lo, hi)
 		}
 	}
 	number("BreakerFailures", c.BreakerFailures, 1, 10_000)
@@ -126,7 +127,7 @@ func (c *Config) validatePublishing(bad func(format string, args ...any)) {
 	number("ReplayConcurrency", c.ReplayConcurrency, 1, 1000)
 	number("ReplayCanary", c.ReplayCanary, -1, 1_000_000)
 	if c.ReplayRate != -1 && !(c.ReplayRate >= 0.01 && c.ReplayRate <= 1e6) {
-		bad("ReplayRate %g is not between 0.01 and 1000000 (-1 for no bound)", c.ReplayRate)
+		bad("ReplayRate", "%g is not between 0.01 and 1000000", c.ReplayRate)
 	}
 	between("StrategyPoll", c.StrategyPoll, 100*time.Millisecond, time.Hour)
 	between("ConditionBroker", c.ConditionBroker, time.Millisecond, time.Hour)
@@ -136,32 +137,33 @@ func (c *Config) validatePublishing(bad func(format string, args ...any)) {
 		percent float64
 	}{{"ConditionCPU", c.ConditionCPU}, {"ConditionMemory", c.ConditionMemory}} {
 		if !(x.percent > 0 && x.percent <= 101) {
-			bad("%s %g is not above 0 and at most 101, which always holds", x.name, x.percent)
+			bad(x.name, "%g is not above 0 and at most 101, which always holds", x.percent)
 		}
 	}
 	if c.rulesErr != nil {
-		bad("Rules: %v", c.rulesErr)
+		bad("Rules", "%v", c.rulesErr)
 	}
 	number("SpillLimit", c.SpillLimit, -1, 10_000_000)
 	if !(c.BreakerRate > 0 && c.BreakerRate <= 1) {
-		bad("BreakerRate %g is not above 0 and at most 1", c.BreakerRate)
+		bad("BreakerRate", "%g is not above 0 and at most 1", c.BreakerRate)
 	}
 	if c.DeadLetters != DeadLettersOn && c.DeadLetters != DeadLettersOff {
-		bad("DeadLetters %q must be %s or %s", c.DeadLetters, DeadLettersOn, DeadLettersOff)
+		bad("DeadLetters", "%q must be %s or %s", c.DeadLetters, DeadLettersOn, DeadLettersOff)
 	}
 	if c.WhenOpen != WhenOpenSpill && c.WhenOpen != WhenOpenHold {
-		bad("WhenOpen %q must be %s or %s", c.WhenOpen, WhenOpenSpill, WhenOpenHold)
+		bad("WhenOpen", "%q must be %s or %s", c.WhenOpen, WhenOpenSpill, WhenOpenHold)
 	}
-	ordering := func(name, v string) {
-		if v != OrderingStrict && v != OrderingRelaxed {
-			bad("%s %q must be %s or %s", name, v, OrderingStrict, OrderingRelaxed)
+	if !validOrdering(c.Ordering) {
+		bad("Ordering", "%q must be %s or %s", c.Ordering, OrderingStrict, OrderingRelaxed)
+	}
+	for _, t := range slices.Sorted(maps.Keys(c.Orderings)) {
+		if !validOrdering(c.Orderings[t]) {
+			bad("Orderings", "%s: %q must be %s or %s", t, c.Orderings[t], OrderingStrict, OrderingRelaxed)
 		}
 	}
-	ordering("Ordering", c.Ordering)
-	for t, v := range c.Orderings {
-		ordering("Orderings: "+t+":", v)
-	}
 }
+
+func validOrdering(o string) bool { return o == OrderingStrict || o == OrderingRelaxed }
 
 // relaxed says that events of the type may pass dead letters of their aggregate.
 func (c *Config) relaxed(eventType string) bool {

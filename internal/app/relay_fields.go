@@ -3,8 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -23,24 +21,24 @@ func checkRelays(confs []relay.Config) error {
 	return errors.Join(errs...)
 }
 
-// fieldName is a name of relay.Config in an error; names that users chose are quoted there.
-var fieldName = regexp.MustCompile(`(^|[\s:])([A-Z][A-Za-z]+)`)
-
-// settingOf is the setting that a field of relay.Config comes from, empty if none.
-func settingOf(field string) string {
-	key, _ := Settings.Key(SectionRelay, field)
-	return key
-}
-
-// InSettings is an error of relay.Config, with the names of settings in the place of
-// those of fields.
+// InSettings is an error of relay.Config.Validate or relay.New, with the names of settings
+// in the place of those of fields.
 func InSettings(err error) error {
-	text := fieldName.ReplaceAllStringFunc(err.Error(), func(found string) string {
-		at := strings.IndexFunc(found, func(r rune) bool { return r >= 'A' && r <= 'Z' })
-		if name := settingOf(found[at:]); name != "" {
-			return found[:at] + name
+	switch e := err.(type) {
+	case *relay.FieldError:
+		if key, ok := Settings.Key(SectionRelay, e.Field); ok {
+			return fmt.Errorf("%s: %w", key, e.Err)
 		}
-		return found
-	})
-	return errors.New(text)
+	case interface{ Unwrap() []error }:
+		var errs []error
+		for _, one := range e.Unwrap() {
+			errs = append(errs, InSettings(one))
+		}
+		return errors.Join(errs...)
+	case interface{ Unwrap() error }:
+		if in := e.Unwrap(); errors.As(in, new(*relay.FieldError)) {
+			return InSettings(in)
+		}
+	}
+	return err
 }

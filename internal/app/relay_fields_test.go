@@ -14,16 +14,16 @@ import (
 func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string][]string{
-		"relay:\n  drain_timeout: -5s\n":                           {"relay.drain_timeout -5s must be positive"},
-		"relay:\n  tail: sometimes\n":                              {`relay.tail "sometimes" must be on or off`},
-		"relay:\n  tail_max_qps: -3\n":                             {"relay.tail_max_qps -3 must be positive"},
-		"relay:\n  tail_min_interval: 2s\n":                        {"relay.tail_max_interval 100ms is below relay.tail_min_interval 2s"},
-		"relay:\n  breaker_rate: 3\n  when_open: Tail\n":           {"relay.breaker_rate 3 is not", `relay.when_open "Tail" must be`},
+		"relay:\n  drain_timeout: -5s\n":                           {"relay.drain_timeout: -5s must be positive"},
+		"relay:\n  tail: sometimes\n":                              {`relay.tail: "sometimes" must be on or off`},
+		"relay:\n  tail_max_qps: -3\n":                             {"relay.tail_max_qps: -3 must be positive"},
+		"relay:\n  tail_min_interval: 2s\n":                        {"relay.tail_max_interval: 100ms is below the minimum interval, 2s"},
+		"relay:\n  breaker_rate: 3\n  when_open: Tail\n":           {"relay.breaker_rate: 3 is not", `relay.when_open: "Tail" must be`},
 		"relay:\n  orderings: [OrderViewed=loose]\n":               {`relay.orderings: OrderViewed: "loose" must be strict or relaxed`},
-		"relay:\n  topic: 'a b'\n":                                 {`relay.topic "a b" makes no topic names`},
+		"relay:\n  topic: 'a b'\n":                                 {`relay.topic: "a b" makes no topic names`},
 		"kafka:\n  seeds: []\n":                                    {"kafka.seeds is empty"},
-		"relay:\n  tables: [{table: a, preset: dibezium}]\n":       {"table outbox.a: relay configuration: relay.tables:", "dibezium"},
-		"relay:\n  tables: [{table: a}, {table: b}]\n  tail: no\n": {`relay.tail "no" must be on or off`},
+		"relay:\n  tables: [{table: a, preset: dibezium}]\n":       {"table outbox.a: relay.tables:", "dibezium"},
+		"relay:\n  tables: [{table: a}, {table: b}]\n  tail: no\n": {`relay.tail: "no" must be on or off`},
 	} {
 		c, err := configOf(t, file, nil)
 		if err != nil {
@@ -51,13 +51,13 @@ func checkSettings(c *Config) error {
 }
 
 // Each field that Validate may name is a setting, or nobody can set it from outside.
-func TestSettingOf_EveryField(t *testing.T) {
+func TestSettings_EveryFieldOfTheRelay(t *testing.T) {
 	t.Parallel()
 	inside := strings.Fields(`Session Kafka Logger Registerer Hints Load Shard Fence ReadBacks QueryWindow GenerationDelay FirstAge GapWait
 		BackfillFrom MaxStreamBacklog MaxAggregates RetryMin RetryMax HoldRetry RestartDelay CheckpointInterval IdleCheckpoint StallAfter`)
 	for f := range reflect.TypeFor[relay.Config]().Fields() {
-		if name := settingOf(f.Name); f.IsExported() && name == "" && !slices.Contains(inside, f.Name) {
-			t.Errorf("field %s has no setting: name it, or say that it is not set from outside", f.Name)
+		if _, ok := Settings.Key(SectionRelay, f.Name); f.IsExported() && ok == slices.Contains(inside, f.Name) {
+			t.Errorf("field %s: setting %t, want it in one of the two lists", f.Name, ok)
 		}
 	}
 }

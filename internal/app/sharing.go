@@ -76,7 +76,7 @@ func (c *Config) NewSharing(confs []relay.Config, session *gocql.Session, log *s
 		conf := confs[i]
 		conf.Session, conf.Shard = session, relay.Shard{Count: c.Relay.Shards}
 		if _, err := relay.New(conf); err != nil {
-			return nil, cli.Usage(fmt.Errorf("table %s: %w", TableName(&conf), err))
+			return nil, cli.Usage(fmt.Errorf("table %s: %w", TableName(&conf), InSettings(err)))
 		}
 	}
 	var err error

@@ -23,6 +23,10 @@ var internalMutants = []mutant{
 		old: "\t\tcase !ok:", new: "\t\tcase !ok && key == nil:",
 	},
 	{
+		name: "settings: errors of the relay have the names of its fields", file: "internal/app/relay_fields.go", pkg: "./internal/app", run: "RelayValues",
+		old: "e.Field); ok {", new: "e.Field); !ok {",
+	},
+	{
 		name: "settings: off is the default", file: "internal/settings/parse.go", pkg: "./internal/settings", run: "FlagOverEnvironment",
 		old: "\t\tv.Set(n)\n\t\treturn nil\n\t}\n\tif err := parseScalar", new: "\t\t_ = n\n\t\treturn nil\n\t}\n\tif err := parseScalar",
 	},
