@@ -38,7 +38,7 @@ func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *app.Config, letters []dl
 		fmt.Fprintln(cmd.ErrOrStderr(), "not well: "+text+"; going on, as --force says")
 		return nil
 	}
-	return cli.WithHint(errors.New("nothing was replayed: "+text), "mend it, or say --force: the relay publishes the letters once it can")
+	return cli.WithHint(errors.New("nothing was replayed: "+text), "fix it, or add --force: the relay publishes the dead letters once it can")
 }
 
 // brokerProblems says whether the broker cannot be reached.

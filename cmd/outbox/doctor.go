@@ -27,8 +27,8 @@ type finding struct {
 	Check  string `json:"check"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"`
-	// Mend says what to do about a failure.
-	Mend string `json:"mend,omitempty"`
+	// Fix is what to do about a failure.
+	Fix string `json:"fix,omitempty"`
 }
 
 // checkTimeout bounds one check.
@@ -38,10 +38,10 @@ func newDoctorCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check that ScyllaDB and Kafka are reachable and may be used, and say what to mend",
-		Long: `Check that ScyllaDB and Kafka are reachable and may be used, and say what to mend.
+		Short: "Check ScyllaDB, Kafka and their permissions, and report what to fix",
+		Long: `Check that ScyllaDB and Kafka are reachable and may be used, and report what to fix.
 It leaves nothing behind: the one row it writes is deleted again. Exit status 1
-if something has to be mended.`,
+if a check failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.OneOf("output", output, "text", "json"); err != nil {
@@ -80,11 +80,15 @@ func printFindings(w io.Writer, findings []finding) error {
 			bad++
 		}
 		fmt.Fprintf(w, "%s  %s: %s\n", mark, f.Check, strings.Join(strings.Fields(f.Detail), " ")) // drivers' errors have line ends
-		if f.Mend != "" {
-			fmt.Fprintf(w, "      -> %s\n", f.Mend)
+		if f.Fix != "" {
+			fmt.Fprintf(w, "      -> %s\n", f.Fix)
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d checks, %d to mend\n", len(findings), bad)
+	total := fmt.Sprintf("%d checks passed", len(findings))
+	if bad > 0 {
+		total = fmt.Sprintf("%d of %d checks failed", bad, len(findings))
+	}
+	_, err := fmt.Fprintln(w, total)
 	return err
 }
 
@@ -94,8 +98,8 @@ func checkScylla(c *app.Config, ctx context.Context) (out []finding) {
 	c.Scylla.Nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)
 	session, err := c.Scylla.Session("")
 	if err != nil {
-		mend := "start it, or name other hosts with --scylla-hosts or OUTBOX_SCYLLA_HOSTS; check user, password and TLS"
-		return append(out, finding{"ScyllaDB is reachable", false, err.Error(), mend})
+		fix := "start it, or name other hosts with --scylla-hosts or OUTBOX_SCYLLA_HOSTS; check user, password and TLS"
+		return append(out, finding{"ScyllaDB is reachable", false, err.Error(), fix})
 	}
 	defer sessions.Close(session)
 	out = append(out, finding{"ScyllaDB is reachable", true, c.Scylla.Addresses(), ""})
@@ -144,11 +148,11 @@ func checkCheckpoints(c *app.Config, ctx context.Context, session *gocql.Session
 		err = session.Query("DELETE FROM "+table+" WHERE relay = ? AND table_name = ?", doctorName, c.Relay.Table).WithContext(ctx).DefaultTimestamp(false).Exec()
 	}
 	if err != nil {
-		mend := "the database answers, and takes no writes: look at its disks, its load, and at how many replicas are up"
+		fix := "the database answers, and takes no writes: look at its disks, its load, and at how many replicas are up"
 		if cqlcode.Of(err) == gocql.ErrCodeUnauthorized {
-			mend = "GRANT MODIFY ON " + table + " TO the relay's role"
+			fix = "GRANT MODIFY ON " + table + " TO the relay's role"
 		}
-		return finding{check, false, err.Error(), mend}
+		return finding{check, false, err.Error(), fix}
 	}
 	return finding{check, true, table + " can be written", ""}
 }
@@ -177,7 +181,7 @@ func checkKafka(c *app.Config, ctx context.Context) (out []finding) {
 
 	conf, err := c.RelayConfig()
 	if err != nil {
-		return append(out, finding{"topics", false, err.Error(), "mend the relay settings"})
+		return append(out, finding{"topics", false, err.Error(), "fix the relay settings"})
 	}
 	topics, templates, err := topics(c, ctx, admin)
 	if err != nil {

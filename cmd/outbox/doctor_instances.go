@@ -121,7 +121,7 @@ func checkCarried(c *app.Config, table string, all []instance) finding {
 	if ill := unready(all); len(ill) > 0 {
 		return finding{
 			check, false, strings.TrimPrefix(detail+"; not ready: ", "; ") + strings.Join(ill, "; "),
-			"mend what it says; /readyz of the instance and its log have the rest, and the runbook has what to do",
+			"fix the reported problem; /readyz of the instance and its log have the details, and the runbook the steps",
 		}
 	}
 	return finding{check, true, detail, ""}

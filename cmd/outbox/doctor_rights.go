@@ -21,7 +21,7 @@ import (
 // cluster that itself: no right to list ACLs is needed, and nothing is tried out.
 type rights struct {
 	client *kgo.Client
-	// who and seeds are for the commands that mend.
+	// who and seeds are for the commands that fix.
 	who, seeds string
 }
 

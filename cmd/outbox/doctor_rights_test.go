@@ -36,7 +36,7 @@ func TestDoctor_NamesTheRightThatIsMissing(t *testing.T) {
 		there bool // the topics
 		check string
 		want  string // in what it says; empty if nothing is missing
-		mend  string
+		fix   string
 	}{
 		"all of a relay that is there":     {join(orders(write, read), shards(read), groups(read)), true, "", "", ""},
 		"all of one that makes its topics": {join(orders(write, read, create), shards(read, create), groups(read)), false, "", "", ""},
@@ -70,8 +70,8 @@ func TestDoctor_NamesTheRightThatIsMissing(t *testing.T) {
 				switch {
 				case f.Check == x.check:
 					found = true
-					if f.OK || !strings.Contains(f.Detail, x.want) || !strings.Contains(f.Mend, x.mend) || !strings.Contains(f.Mend, "kafka-acls.sh --bootstrap-server "+broker.ListenAddrs()[0]) {
-						t.Errorf("%+v, want %q and %q", f, x.want, x.mend)
+					if f.OK || !strings.Contains(f.Detail, x.want) || !strings.Contains(f.Fix, x.fix) || !strings.Contains(f.Fix, "kafka-acls.sh --bootstrap-server "+broker.ListenAddrs()[0]) {
+						t.Errorf("%+v, want %q and %q", f, x.want, x.fix)
 					}
 				case !f.OK && (x.check != created || !strings.HasPrefix(f.Check, "topic Order")):
 					t.Errorf("%+v", f)

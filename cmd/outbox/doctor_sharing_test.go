@@ -34,17 +34,17 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	type want struct {
 		ok     bool
 		detail string
-		mends  []string
+		fix    []string
 	}
 	check := func(when string, shards int, check string, w want) {
 		t.Helper()
 		f, found := findings(shards)[check]
-		if !found || f.OK != w.ok || !strings.Contains(f.Detail, w.detail) || f.OK != (f.Mend == "") {
+		if !found || f.OK != w.ok || !strings.Contains(f.Detail, w.detail) || f.OK != (f.Fix == "") {
 			t.Errorf("%s: %s: %+v, want %+v", when, check, f, w)
 		}
-		for _, m := range w.mends {
-			if !strings.Contains(f.Mend, m) {
-				t.Errorf("%s: %s: %q, want %q", when, check, f.Mend, m)
+		for _, m := range w.fix {
+			if !strings.Contains(f.Fix, m) {
+				t.Errorf("%s: %s: %q, want %q", when, check, f.Fix, m)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ import (
 func checkTables(c *app.Config, ctx context.Context, session *gocql.Session) []finding {
 	confs, err := c.RelayConfigs()
 	if err != nil {
-		return []finding{{"tables of the relay", false, err.Error(), "mend the relay settings"}}
+		return []finding{{"tables of the relay", false, err.Error(), "fix the relay settings"}}
 	}
 	out := make([]finding, len(confs))
 	for i := range confs {

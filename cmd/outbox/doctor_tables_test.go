@@ -57,7 +57,7 @@ relay:
 		}
 	}
 	found := checkTables(c, t.Context(), session)
-	want := []struct{ table, detail, mend string }{
+	want := []struct{ table, detail, fix string }{
 		{"good", "", ""},
 		{"nolog", "has no CDC log", "ALTER TABLE shop.nolog WITH cdc"},
 		{"disabled", "CDC is disabled", "ALTER TABLE shop.disabled WITH cdc"},
@@ -73,8 +73,8 @@ relay:
 	}
 	for i, w := range want {
 		f := found[i]
-		if f.Check != "table shop."+w.table || f.OK != (w.detail == "") || !strings.Contains(f.Detail, w.detail) || !strings.Contains(f.Mend, w.mend) {
-			t.Errorf("%+v, want of %s: %q and %q", f, w.table, w.detail, w.mend)
+		if f.Check != "table shop."+w.table || f.OK != (w.detail == "") || !strings.Contains(f.Detail, w.detail) || !strings.Contains(f.Fix, w.fix) {
+			t.Errorf("%+v, want of %s: %q and %q", f, w.table, w.detail, w.fix)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (r *rights) keeps(ctx context.Context, topic string, f finding) finding {
 	case len(losses) > 0:
 		f.OK = false
 		f.Detail += "; acknowledged events can be lost: " + strings.Join(losses, "; ")
-		f.Mend = fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config %s", r.seeds, topic, strings.Join(fix, ","))
+		f.Fix = fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config %s", r.seeds, topic, strings.Join(fix, ","))
 	case replicas < 3:
 		f.Detail += fmt.Sprintf("; %d replica(s): use 3 and min.insync.replicas=2, so that no single broker can lose or stop it", replicas)
 	}

@@ -21,7 +21,7 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 		unclean  string // empty for a broker without this setting
 		denied   bool
 		detail   string
-		mend     string
+		fix      string
 	}{
 		"safe":                     {3, "2", "false", false, "", ""},
 		"one replica is enough":    {3, "1", "false", false, "min.insync.replicas is 1", "--add-config min.insync.replicas=2"},
@@ -56,8 +56,8 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 			})
 			found := checkKafka(c, t.Context())
 			f := found[len(found)-1]
-			if f.Check != "topic bills" || f.OK != (x.mend == "") || !strings.Contains(f.Detail, x.detail) || !strings.HasSuffix(f.Mend, x.mend) || x.detail == "" && f.Detail != "2 partitions" {
-				t.Errorf("%+v, want %q and %q", f, x.detail, x.mend)
+			if f.Check != "topic bills" || f.OK != (x.fix == "") || !strings.Contains(f.Detail, x.detail) || !strings.HasSuffix(f.Fix, x.fix) || x.detail == "" && f.Detail != "2 partitions" {
+				t.Errorf("%+v, want %q and %q", f, x.detail, x.fix)
 			}
 		})
 	}

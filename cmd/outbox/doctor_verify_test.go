@@ -30,7 +30,7 @@ func TestDoctor_Verification(t *testing.T) {
 		"never ended":   {verify.PassState{Began: now.Add(-3 * verifySlow / 2)}, false, "no full pass"},
 		"no longer end": {verify.PassState{Began: now, LastPass: now.Add(-3 * verifySlow / 2)}, false, "no full pass"},
 	} {
-		if f := passFinding("check", &tt.state, now); f.OK != tt.ok || !strings.Contains(f.Detail, tt.says) || f.OK != (f.Mend == "") {
+		if f := passFinding("check", &tt.state, now); f.OK != tt.ok || !strings.Contains(f.Detail, tt.says) || f.OK != (f.Fix == "") {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

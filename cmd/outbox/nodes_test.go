@@ -51,7 +51,7 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			found := checkScylla(c, t.Context())
-			if len(found) < 2 || found[1].OK || !strings.Contains(found[1].Detail, node) || found[1].Mend == "" {
+			if len(found) < 2 || found[1].OK || !strings.Contains(found[1].Detail, node) || found[1].Fix == "" {
 				t.Errorf("doctor found %+v, want %s named", found, node)
 			}
 

@@ -408,13 +408,13 @@ func TestDoctor_Instances(t *testing.T) {
 		"members not heard": {2, []instance{part("a/1", 0), part("a/1", 1)}, true, ""},
 	} {
 		c := &app.Config{Relay: app.RelayConfig{Shards: x.shards}}
-		if got := checkCarried(c, "outbox.outbox_messages", x.all); got.OK != x.ok || !strings.Contains(got.Detail, x.want) || got.OK == (got.Mend != "") {
+		if got := checkCarried(c, "outbox.outbox_messages", x.all); got.OK != x.ok || !strings.Contains(got.Detail, x.want) || got.OK == (got.Fix != "") {
 			t.Errorf("%s: checkCarried() = %+v, want %t, %q", name, got, x.ok, x.want)
 		}
 	}
 }
 
-// A relay that died is to be mended; one that was stopped, or never was, is not.
+// A relay that died is to be fixed; one that was stopped, or never was, is not.
 func TestDoctor_ARelayThatDied(t *testing.T) {
 	t.Parallel()
 	c := &app.Config{Relay: app.RelayConfig{Name: "outbox"}}
@@ -422,7 +422,7 @@ func TestDoctor_ARelayThatDied(t *testing.T) {
 	gone := []instance{
 		{relay: "outbox", name: "a/1", at: at.Add(-time.Hour)}, {relay: "outbox/01-of-02", name: "b/1", at: at}, {relay: "another", name: "c/1", at: at.Add(time.Hour)},
 	}
-	if got := checkHeard(c, nil, gone); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "b/1 has said nothing since 2026-11-22 09:10:02Z") || got[0].Mend == "" {
+	if got := checkHeard(c, nil, gone); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "b/1 has said nothing since 2026-11-22 09:10:02Z") || got[0].Fix == "" {
 		t.Errorf("checkHeard() = %+v", got)
 	}
 	if got := checkHeard(c, nil, gone[2:]); len(got) != 1 || !got[0].OK {
