@@ -31,7 +31,7 @@ var listenerCommands = map[string]struct {
 	"react":     {metric: "outbox_react_", more: []string{"--config", "RULES"}},
 	"dlq watch": {metric: "outbox_dead_letter_"},
 	"orders":    {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
-	"admin":     {apis: []string{"--admin-api-addr"}, metric: "dlq_jobs", more: []string{"--config", "TOKENS"}},
+	"admin":     {apis: []string{"--admin-api-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
 }
 
 // Every command serves metrics, and profiles if they are enabled, on its admin listener
