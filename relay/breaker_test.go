@@ -28,9 +28,9 @@ var errTest = errors.New("test")
 // tell makes a call that ends so.
 func (b *breaker) tell(t *testing.T, err error) {
 	t.Helper()
-	done, denied := b.allow()
+	done, denied := b.Allow()
 	if denied != nil {
-		t.Fatalf("allow() error = %v in state %s", denied, b.status.State)
+		t.Fatalf("Allow() error = %v in state %s", denied, b.status.State)
 	}
 	done(err)
 }
@@ -50,7 +50,7 @@ func TestBreaker_Transitions(t *testing.T) {
 	defer seen.whole()
 	want := func(t *testing.T, b *breaker, s BreakerState, after string) {
 		t.Helper()
-		got := b.look()
+		got := b.Look().State
 		seen.see("the breaker", got.String())
 		if got != s {
 			t.Fatalf("the breaker is %s after %s, want %s", got, after, s)
@@ -71,7 +71,7 @@ func TestBreaker_Transitions(t *testing.T) {
 		if !errors.Is(b.status.Cause, errTest) {
 			t.Errorf("cause = %v, want the last failure", b.status.Cause)
 		}
-		if _, err := b.allow(); err == nil {
+		if _, err := b.Allow(); err == nil {
 			t.Error("an open breaker let a call through")
 		}
 		time.Sleep(30 * time.Second)
@@ -87,13 +87,13 @@ func TestBreaker_Transitions(t *testing.T) {
 		want(t, b, BreakerHalfOpen, "30 s")
 		var probes []func(error)
 		for range 3 {
-			done, err := b.allow()
+			done, err := b.Allow()
 			if err != nil {
 				t.Fatal(err)
 			}
 			probes = append(probes, done)
 		}
-		if _, err := b.allow(); err == nil {
+		if _, err := b.Allow(); err == nil {
 			t.Error("a half-open breaker let a fourth probe through")
 		}
 		for _, done := range probes {
@@ -116,7 +116,7 @@ func TestBreaker_OpensAtARate(t *testing.T) {
 			b.tell(t, errTest)
 			b.tell(t, nil)
 		}
-		if s := b.look(); s != BreakerClosed {
+		if s := b.Look().State; s != BreakerClosed {
 			t.Fatalf("%s after 18 calls, want closed below 20", s)
 		}
 		time.Sleep(2 * time.Minute) // they are forgotten
@@ -125,11 +125,11 @@ func TestBreaker_OpensAtARate(t *testing.T) {
 			b.tell(t, nil)
 		}
 		b.tell(t, nil)
-		if s := b.look(); s != BreakerClosed {
+		if s := b.Look().State; s != BreakerClosed {
 			t.Fatalf("%s after 9 failures of 19 calls, want closed", s)
 		}
 		b.tell(t, errTest)
-		if s := b.look(); s != BreakerOpen {
+		if s := b.Look().State; s != BreakerOpen {
 			t.Fatalf("%s after 10 failures of 20 calls, want open", s)
 		}
 	})
@@ -155,7 +155,7 @@ func TestBreaker_CountsALostConnectionOnce(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		b.drain(time.Minute)
-		if n := count(b.publisher.metrics.breakerChanges.WithLabelValues("open")); n != 0 {
+		if n := count(b.publisher.metrics.breaker.Changes.WithLabelValues("open")); n != 0 {
 			t.Errorf("the breaker opened %v times, want two lost connections to count as two failures at most", n)
 		}
 	})
@@ -205,7 +205,7 @@ func TestBreaker_ClosesWithoutEvents(t *testing.T) {
 		b.drain(time.Minute)
 		b.publisher.mu.Lock()
 		for range 5 {
-			done, err := b.publisher.breaker.allow()
+			done, err := b.publisher.breaker.Allow()
 			if err != nil {
 				t.Error(err)
 				break
@@ -229,7 +229,7 @@ func BenchmarkBreaker(b *testing.B) {
 	b.Run("call", func(b *testing.B) { // the worst case: each event is a call of its own
 		b.ReportAllocs()
 		for b.Loop() {
-			done, err := br.allow()
+			done, err := br.Allow()
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -83,7 +83,7 @@ func (p *publisher) mayWrite(l *lane, it *item) bool {
 			return false
 		}
 		if !behind {
-			it.death = &death{class: classBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.causeOrOpen())}
+			it.death = &death{class: classBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.status.Why())}
 		}
 		return true
 	}

@@ -49,7 +49,7 @@ func (p *publisher) admit() *call {
 		return c
 	}
 	p.call = nil
-	done, err := p.breaker.allow()
+	done, err := p.breaker.Allow()
 	if err != nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (p *publisher) strike(c *call, cause error) {
 		// The breaker has had its say; what is left may be one topic's trouble.
 		p.calls = p.calls[:0]
 	} else if p.breaker.status.State == BreakerClosed {
-		c.done, _ = p.breaker.allow()
+		c.done, _ = p.breaker.Allow()
 	}
 	p.nudge()
 }
@@ -210,7 +210,7 @@ func (p *publisher) nudge() {
 // and answers to what the breaker did. It returns when to look again. Called locked.
 func (p *publisher) look() time.Duration {
 	now := time.Now()
-	p.breaker.look()
+	p.breaker.Look()
 	for _, c := range p.calls {
 		switch {
 		case now.Sub(c.began) < p.cfg.AttemptTimeout:
@@ -231,7 +231,7 @@ func (p *publisher) look() time.Duration {
 	case len(p.calls) > 0:
 		return watchEvery
 	case p.breaker.status.State == BreakerOpen:
-		return p.breaker.reopensIn(p.cfg.BreakerOpen)
+		return p.breaker.reopensIn()
 	case p.breaker.status.State == BreakerHalfOpen:
 		return watchEvery
 	case len(p.flows) > 0:

@@ -82,7 +82,7 @@ func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 						break
 					}
 				}
-				if n := count(r.metrics.breakerChanges.WithLabelValues(BreakerOpen.String())); n != 0 {
+				if n := count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
 					t.Errorf("the breaker opened %v times for one partition", n)
 				}
 				if s := r.Status(); s.InFlight > tt.most || !slices.ContainsFunc(s.Stalled, func(f StalledTopic) bool { return f.Topic == "OrderUpdated" && f.Partition == 0 }) {
@@ -165,7 +165,7 @@ func TestFlow_OneSilentPartitionAloneOpensNoBreaker(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		if n := count(r.metrics.breakerChanges.WithLabelValues(BreakerOpen.String())); n != 0 {
+		if n := count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
 			t.Errorf("the breaker opened %v times for one partition", n)
 		}
 		end()

@@ -6,29 +6,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 )
 
 // publishingMetrics are those of the breaker and of dead letters.
 type publishingMetrics struct {
-	breaker         *prometheus.GaugeVec
-	breakerChanges  *prometheus.CounterVec
-	breakerFailures prometheus.Counter
-	buried          *prometheus.CounterVec
-	buryErrors      prometheus.Counter
-	replays         *prometheus.CounterVec
-	letterSeconds   prometheus.Histogram
-	canaryStops     prometheus.Counter
+	breaker       *circuit.Metrics
+	buried        *prometheus.CounterVec
+	buryErrors    prometheus.Counter
+	replays       *prometheus.CounterVec
+	letterSeconds prometheus.Histogram
+	canaryStops   prometheus.Counter
 }
 
 func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 	m := publishingMetrics{
-		breaker: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outbox_relay_breaker_state", Help: "1 for the state in which the breaker before the broker is.",
-		}, []string{"state"}),
-		breakerChanges: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_relay_breaker_changes_total", Help: "Times that the breaker came into a state.",
-		}, []string{"state"}),
-		breakerFailures: counter("outbox_relay_breaker_failures_total", "Calls that failed as the breaker counts them: what was sent together is one call."),
+		breaker: circuit.NewMetrics("relay", "broker"),
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_dead_letters_written_total", Help: "Events that became dead letters, by error class.",
 		}, []string{"class"}),
@@ -43,9 +36,6 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 		}),
 		canaryStops: counter("outbox_relay_dead_letter_canary_stops_total", "Times that the replay of equal dead letters was stopped because a canary died of the same error again."),
 	}
-	for _, s := range []BreakerState{BreakerClosed, BreakerHalfOpen, BreakerOpen} {
-		m.breakerChanges.WithLabelValues(s.String())
-	}
 	for _, c := range []string{classBreakerOpen, classAttemptsUsed, classTooLarge, classTopicRefused, classUndecodable, classRefused, classBehind, classInterrupted} {
 		m.buried.WithLabelValues(c)
 	}
@@ -54,7 +44,8 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 			m.replays.WithLabelValues(s, r)
 		}
 	}
-	reg.MustRegister(m.breaker, m.breakerChanges, m.breakerFailures, m.buried, m.buryErrors, m.replays, m.letterSeconds, m.canaryStops)
+	reg.MustRegister(m.breaker.Collectors()...)
+	reg.MustRegister(m.buried, m.buryErrors, m.replays, m.letterSeconds, m.canaryStops)
 	return m
 }
 
@@ -62,14 +53,4 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 func (m *publishingMetrics) settled(l *dlq.Letter, result string) {
 	m.replays.WithLabelValues(strategyLabel(l.Strategy), result).Inc()
 	m.letterSeconds.Observe(max(0, time.Since(l.FirstFailedAt)).Seconds())
-}
-
-func (m *publishingMetrics) breakerState(now BreakerState) {
-	for _, s := range []BreakerState{BreakerClosed, BreakerHalfOpen, BreakerOpen} {
-		v := 0.0
-		if s == now {
-			v = 1
-		}
-		m.breaker.WithLabelValues(s.String()).Set(v)
-	}
 }

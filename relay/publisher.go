@@ -198,7 +198,7 @@ func (p *publisher) pump(l *lane) {
 				return
 			}
 			if l.ended != nil {
-				p.endReplay(l, replayEnd{err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.causeOrOpen())})
+				p.endReplay(l, replayEnd{err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.status.Why())})
 			} else if p.mayWrite(l, it) {
 				p.write(l)
 			}

@@ -108,7 +108,7 @@ func waitsForTopic(t *testing.T, fault kfake.Fault) {
 		w.write(all[i])
 	}
 	time.Sleep(5 * time.Second)
-	if n := count(r.metrics.breakerChanges.WithLabelValues(BreakerOpen.String())); n != 0 {
+	if n := count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
 		t.Errorf("the breaker opened %v times, want 0", n)
 	}
 	checkOrder(t, w.consume("OrderUpdated"), all)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -46,7 +47,7 @@ func New(cfg Config) (*Guard, error) {
 	}
 	m := newMetrics(cfg.Name)
 	g := &Guard{
-		breaker: newBreaker(cfg.Breaker, cfg.Logger.With("service", cfg.Name), m),
+		breaker: &breaker{Breaker: circuit.New(cfg.Breaker, cfg.Logger.With("service", cfg.Name), m.breaker, nil)},
 		room:    newRoom(cfg.Load, m), timeout: cfg.Timeout,
 	}
 	if err := m.register(cfg.Registerer, g.room); err != nil {
@@ -92,8 +93,7 @@ func (g *Guard) Enter(ctx context.Context, want int) (places int, leave func(), 
 // Breaker lets time pass and returns the breaker's state, closed, half-open or
 // open, and how long an open one stays so at most.
 func (g *Guard) Breaker() (state string, left time.Duration) {
-	s, left := g.breaker.look()
-	return s.String(), left
+	return g.breaker.Look().State.String(), g.breaker.Left()
 }
 
 // Load is how many places at the database are taken, and how many are waited for.
@@ -107,8 +107,8 @@ func (g *Guard) RetryAfter(err error, least time.Duration) time.Duration {
 	if !errors.Is(err, ErrOpen) {
 		return least
 	}
-	_, left := g.breaker.look()
-	return max(least, left)
+	g.breaker.Look()
+	return max(least, g.breaker.Left())
 }
 
 // FateOf is cqlcode.FateOf, and knows that an open breaker sends nothing, and

@@ -62,7 +62,8 @@ func TestMetrics_AreNamedAfterTheServiceAndBounded(t *testing.T) {
 	t.Parallel()
 	_, reg := setup(t, nil)
 	want := []string{
-		"outbox_things_breaker_changes_total/closed", "outbox_things_breaker_changes_total/half-open", "outbox_things_breaker_changes_total/open", "outbox_things_breaker_state",
+		"outbox_things_breaker_changes_total/closed", "outbox_things_breaker_changes_total/half-open", "outbox_things_breaker_changes_total/open", "outbox_things_breaker_failures_total",
+		"outbox_things_breaker_state/closed", "outbox_things_breaker_state/half-open", "outbox_things_breaker_state/open",
 		"outbox_things_in_flight", "outbox_things_shed_total/queue_full", "outbox_things_shed_total/waited_too_long", "outbox_things_waiting",
 	}
 	if got := slices.Sorted(maps.Keys(values(t, reg))); !slices.Equal(got, want) {
@@ -147,7 +148,7 @@ func TestBreaker_RateOverASlidingMinute(t *testing.T) {
 		call(gocql.ErrTimeoutNoResponse)
 		mustBe("open")
 		v := values(t, reg)
-		if v["outbox_things_breaker_state"] != 2 || v["outbox_things_breaker_changes_total/open"] != 3 || v["outbox_things_breaker_changes_total/closed"] != 1 {
+		if v["outbox_things_breaker_state/open"] != 1 || v["outbox_things_breaker_state/closed"] != 0 || v["outbox_things_breaker_failures_total"] != 30 || v["outbox_things_breaker_changes_total/open"] != 3 || v["outbox_things_breaker_changes_total/closed"] != 1 {
 			t.Errorf("metrics %v, want the breaker open for the third time", v)
 		}
 		for _, want := range []string{"breaker opens", "half-open", "breaker closes", "service=things", gocql.ErrTimeoutNoResponse.Error()} {

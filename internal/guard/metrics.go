@@ -4,15 +4,15 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sony/gobreaker/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 )
 
 // metrics are a guard's. All labels are bounded and start at zero.
 type metrics struct {
 	prefix string // of their names
 
-	state   prometheus.Gauge
-	changes *prometheus.CounterVec
+	breaker *circuit.Metrics
 	shed    *prometheus.CounterVec
 }
 
@@ -20,22 +20,12 @@ type metrics struct {
 func newMetrics(service string) *metrics {
 	prefix := "outbox_" + service
 	m := &metrics{
-		prefix: prefix,
-		state: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: prefix + "_breaker_state",
-			Help: "The breaker before the database: 0 closed, 1 half-open, 2 open.",
-		}),
-		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "_breaker_changes_total",
-			Help: "Changes of the breaker before the database, by the state it came to.",
-		}, []string{"to"}),
+		prefix:  prefix,
+		breaker: circuit.NewMetrics(service, "database"),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "_shed_total",
 			Help: "Requests refused with 429 because too many were there at once, by why.",
 		}, []string{"reason"}),
-	}
-	for _, s := range []gobreaker.State{gobreaker.StateClosed, gobreaker.StateHalfOpen, gobreaker.StateOpen} {
-		m.changes.WithLabelValues(s.String())
 	}
 	m.shed.WithLabelValues(shedFull)
 	m.shed.WithLabelValues(shedWaited)
@@ -44,8 +34,13 @@ func newMetrics(service string) *metrics {
 
 // register registers them, and the gauges of what is in r.
 func (m *metrics) register(reg prometheus.Registerer, r *room) error {
+	for _, c := range m.breaker.Collectors() {
+		if err := reg.Register(c); err != nil {
+			return err
+		}
+	}
 	return errors.Join(
-		reg.Register(m.state), reg.Register(m.changes), reg.Register(m.shed),
+		reg.Register(m.shed),
 		reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: m.prefix + "_in_flight", Help: "Places at the database that requests have taken.",
 		}, func() float64 { return float64(r.taken.Load()) })),
@@ -53,9 +48,4 @@ func (m *metrics) register(reg prometheus.Registerer, r *room) error {
 			Name: m.prefix + "_waiting", Help: "Places at the database that requests wait for.",
 		}, func() float64 { return float64(r.waiting.Load()) })),
 	)
-}
-
-func (m *metrics) breaker(to gobreaker.State) {
-	m.state.Set(float64(to)) // closed 0, half-open 1, open 2
-	m.changes.WithLabelValues(to.String()).Inc()
 }

@@ -103,7 +103,7 @@ var internalMutants = []mutant{
 		old: "s.WriteTimeout,\n", new: "0 * s.WriteTimeout,\n",
 	},
 	{
-		name: "an open breaker asks the database", file: "internal/guard/breaker.go", pkg: "./messages", run: "Breaker",
+		name: "an open breaker asks the database", file: "internal/circuit/circuit.go", pkg: "./messages", run: "Breaker",
 		old: "c.ConsecutiveFailures >= uint32(cfg.Failures) ||", new: "c.ConsecutiveFailures >= 100*uint32(cfg.Failures) ||",
 	},
 	{

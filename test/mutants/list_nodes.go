@@ -24,7 +24,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "nodes: a lost connection is a failure of the database", file: "internal/guard/breaker.go", pkg: "./internal/guard", run: "LostConnections",
-		old: ", cqlcode.Lost(err):", new: ":",
+		old: " || cqlcode.Lost(err)) {", new: ") {",
 	},
 	{
 		name: "nodes: commands observe none", file: "internal/app/clients.go", pkg: "./cmd/outbox", run: "SessionsAreObserved",

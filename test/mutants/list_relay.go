@@ -316,8 +316,8 @@ var relayMutants = []mutant{
 		new: "return false",
 	}),
 	unit("TestBreaker_Transitions", mutant{
-		name: "a half-open breaker lets everything through", file: "relay/breaker.go",
-		old: "uint32(cfg.BreakerProbes),",
+		name: "a half-open breaker lets everything through", file: "internal/circuit/circuit.go",
+		old: "uint32(cfg.Probes),",
 		new: "1 << 30,",
 	}),
 	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
