@@ -43,8 +43,8 @@ func (b *verifyBundle) share(shards int) *sharer {
 // sharer is share before the instance runs.
 func (b *verifyBundle) sharer(shards int) *sharer {
 	b.t.Helper()
-	c, err := configOf(b.t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil,
-		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "5m", "--relay-rebalance-timeout", "5m")
+	c, err := configOf(b.t, "relay: {confidence_window: 3s, topics: [ThingHappened=things]}", nil,
+		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "5m")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestSharing_OneThatIsAloneWaits(t *testing.T) {
 	b := setupVerify(t)
 	one := b.share(2)
 	one.owned(t, 2)
-	c, err := configOf(t, "relay: {confidence_window: 3s, busy_delay: 100ms, idle_delay: 100ms, topics: [ThingHappened=things]}", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
+	c, err := configOf(t, "relay: {confidence_window: 3s, topics: [ThingHappened=things]}", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,14 +347,11 @@ func TestSharing_SaysHowManyShardsThereAre(t *testing.T) {
 func TestConfig_Sharing(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]string{
-		"--relay-shards=-1":                                                        "relay.shards -1: write a number from 1 to 256",
-		"--relay-shards=2 --relay-session-timeout=1ms":                             "relay.session_timeout 1ms: write a time from 1s to 5m0s",
-		"--relay-shards=2 --relay-drain-timeout=50s":                               "relay.rebalance_timeout 1m0s: write more than 1m7s",
-		"--relay-shards=2 --relay-rebalance-timeout=2m":                            "",
-		"--relay-shards=2 --relay-session-timeout=5m --relay-rebalance-timeout=2m": "relay.rebalance_timeout 2m0s: write 2m30s or more",
-		"--relay-drain-timeout=50s":                                                "",
-		"--relay-shards=2 --relay-name=Bestellungen":                               "",
-		"--relay-shards=257 --relay-session-timeout=10m --relay-name=a,b":          "relay.session_timeout 10m0s",
+		"--relay-shards=-1":                                               "relay.shards -1: write a number from 1 to 256",
+		"--relay-shards=2 --relay-session-timeout=1ms":                    "relay.session_timeout 1ms: write a time from 1s to 5m0s",
+		"--relay-drain-timeout=50s":                                       "",
+		"--relay-shards=2 --relay-name=Bestellungen":                      "",
+		"--relay-shards=257 --relay-session-timeout=10m --relay-name=a,b": "relay.session_timeout 10m0s",
 	} {
 		c, err := configOf(t, "", nil, strings.Fields(flags)...)
 		if err != nil {

@@ -143,6 +143,11 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 	}
 	conf := relay.Config{Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace}
 	settings.Copy(&conf, &c.Relay)
+	conf.TailMinInterval = min(relay.DefaultTailMinInterval, conf.TailMaxInterval)
+	// A short confidence window, as in tests, is of no use where its end is noticed late.
+	const least = 100 * time.Millisecond
+	conf.BusyDelay = min(relay.DefaultBusyDelay, max(least, conf.ConfidenceWindow/120))
+	conf.IdleDelay = min(relay.DefaultIdleDelay, max(least, conf.ConfidenceWindow/24))
 	return conf, nil
 }
 

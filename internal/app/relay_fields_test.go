@@ -16,9 +16,7 @@ func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
 	for file, want := range map[string][]string{
 		"relay:\n  drain_timeout: -5s\n":                           {"relay.drain_timeout: -5s must be positive"},
 		"relay:\n  tail: sometimes\n":                              {`relay.tail: "sometimes" must be on or off`},
-		"relay:\n  tail_max_qps: -3\n":                             {"relay.tail_max_qps: -3 must be positive"},
-		"relay:\n  tail_min_interval: 2s\n":                        {"relay.tail_max_interval: 100ms is below the minimum interval, 2s"},
-		"relay:\n  breaker_rate: 3\n  when_open: Tail\n":           {"relay.breaker_rate: 3 is not", `relay.when_open: "Tail" must be`},
+		"relay:\n  attempt_timeout: 1h\n  when_open: Tail\n":       {"relay.attempt_timeout: 1h0m0s is not", `relay.when_open: "Tail" must be`},
 		"relay:\n  orderings: [OrderViewed=loose]\n":               {`relay.orderings: OrderViewed: "loose" must be strict or relaxed`},
 		"relay:\n  topic: 'a b'\n":                                 {`relay.topic: "a b" makes no topic names`},
 		"kafka:\n  seeds: []\n":                                    {"kafka.seeds is empty"},
@@ -54,7 +52,9 @@ func checkSettings(c *Config) error {
 func TestSettings_EveryFieldOfTheRelay(t *testing.T) {
 	t.Parallel()
 	inside := strings.Fields(`Session Kafka Logger Registerer Hints Load Shard Fence ReadBacks QueryWindow GenerationDelay FirstAge GapWait
-		BackfillFrom MaxStreamBacklog MaxAggregates RetryMin RetryMax HoldRetry RestartDelay CheckpointInterval IdleCheckpoint StallAfter`)
+		BackfillFrom MaxStreamBacklog MaxAggregates RetryMin RetryMax HoldRetry RestartDelay CheckpointInterval IdleCheckpoint StallAfter
+		TailMinInterval TailReorder TailMaxQueriesPerSecond ReadBackQuiet BusyDelay IdleDelay StrategyPoll ClaimFor ReplayPoll ReplayConcurrency RetryJitter
+		BreakerRate BreakerWindow BreakerMinCalls BreakerProbes ConditionBroker ConditionDatabase ConditionCPU ConditionMemory`)
 	for f := range reflect.TypeFor[relay.Config]().Fields() {
 		if _, ok := Settings.Key(SectionRelay, f.Name); f.IsExported() && ok == slices.Contains(inside, f.Name) {
 			t.Errorf("field %s: setting %t, want it in one of the two lists", f.Name, ok)

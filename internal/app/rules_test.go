@@ -13,7 +13,6 @@ func TestRules_FromTheFile(t *testing.T) {
 	c, err := configOf(t, `
 relay:
   replay_rate: 0.5
-  condition_cpu: 60
   rules:
     - {name: payments, event_types: [Payment*], strategy: immediate, delays: [10s, 1m]}
     - name: nightly
@@ -34,8 +33,8 @@ relay:
 		t.Fatal(err)
 	}
 	got := confs[0]
-	if len(got.Rules) != 2 || got.ReplayRate != 0.5 || got.ConditionCPU != 60 || got.ConditionMemory != 85 || got.StrategyPoll != 30*time.Second {
-		t.Fatalf("%d rules, rate %g, limits %g and %g, poll %s", len(got.Rules), got.ReplayRate, got.ConditionCPU, got.ConditionMemory, got.StrategyPoll)
+	if len(got.Rules) != 2 || got.ReplayRate != 0.5 {
+		t.Fatalf("%d rules, rate %g", len(got.Rules), got.ReplayRate)
 	}
 	if r := got.Rules[0]; r.Strategy != dlq.StrategyImmediate || len(r.Delays) != 2 || r.Delays[0] != 10*time.Second {
 		t.Errorf("the first rule is %+v", r)

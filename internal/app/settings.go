@@ -166,64 +166,44 @@ type adminAPIConfig struct {
 
 // RelayConfig is the relay. A field has the name and the default of that of relay.Config.
 type RelayConfig struct {
-	Name                    string             `setting:"name" usage:"name of the relay; each name has checkpoints of its own"`
-	Table                   string             `setting:"table" usage:"outbox table"`
-	Source                  string             `setting:"source" usage:"CloudEvents source (header ce_source)"`
-	TopicTemplate           string             `setting:"topic" usage:"topic of an event; {event_type} and {aggregate_type} are replaced by the event's"`
-	Topics                  map[string]string  `setting:"topics" pairs:"type=topic, such as OrderCreated=orders.created" usage:"topics by event type, type=topic; others follow relay.topic"`
-	Partitions              int32              `setting:"partitions" off:"-1" usage:"partitions of a topic that the relay makes; off leaves it to the broker"`
-	Replication             int16              `setting:"topic_replication" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
-	Tail                    string             `setting:"tail" usage:"on or off: read the log immediately, beside the sweep reader, so that events are published within milliseconds"`
-	TailMinInterval         time.Duration      `setting:"tail_min_interval" usage:"wait between two reads by the tail reader of streams that had rows"`
-	TailMaxInterval         time.Duration      `setting:"tail_max_interval" usage:"wait between two reads by the tail reader of streams that had none"`
-	TailOverlap             time.Duration      `setting:"tail_overlap" usage:"how far back the tail reader reads for rows that became visible late"`
-	TailReorder             time.Duration      `setting:"tail_reorder" off:"-1" usage:"how long the tail reader holds an event of a table without numbers for an earlier one of its aggregate; off holds nothing: only rows that become visible in the order of their times keep it"`
-	TailMaxQueriesPerSecond float64            `setting:"tail_max_qps" usage:"queries of the tail reader per second, at most"`
-	HintAddr                string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
-	HintKey                 string             `setting:"hint_key" secret:"true" usage:"key shared with the writers that signs the hints, at least 16 characters"`
-	ConfidenceWindow        time.Duration      `setting:"confidence_window" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
-	BusyDelay               time.Duration      `setting:"busy_delay" usage:"wait between two reads by the sweep reader of streams that had rows"`
-	IdleDelay               time.Duration      `setting:"idle_delay" usage:"wait between two reads by the sweep reader of streams that had none"`
-	MaxRememberedEvents     int                `setting:"max_remembered" usage:"published events that the sweep reader has not read yet, some 40 bytes of memory each; at the limit the tail reader waits; 1.25 × events per second × confidence window in seconds"`
-	ReadBackMargin          time.Duration      `setting:"read_back_margin" off:"-1" usage:"how much the clocks of writers, relays and brokers may differ: at its start the relay reads its topics back that much further than the oldest checkpoint, so that a crash repeats nothing; off does not read back"`
-	ReadBackQuiet           time.Duration      `setting:"read_back_quiet" usage:"how long nothing may have come to the topics before they count as read back"`
-	Backfill                string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
-	BackfillRowsPerSecond   int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
-	MaxInFlightRecords      int                `setting:"max_in_flight" usage:"events read and not yet acknowledged, at most"`
-	MaxInFlightBytes        int64              `setting:"max_in_flight_bytes" usage:"their bytes, at most"`
-	MaxRecordBytes          int32              `setting:"max_record_bytes" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
-	DrainTimeout            time.Duration      `setting:"drain_timeout" usage:"how long acknowledgements may take after SIGTERM"`
-	Shards                  int                `setting:"shards" usage:"number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance"`
-	SessionTimeout          time.Duration      `setting:"session_timeout" usage:"with relay.shards: time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
-	RebalanceTimeout        time.Duration      `setting:"rebalance_timeout" usage:"with relay.shards: how long an instance may take to give up shards; longer than relay.drain_timeout and 15s and a fifth of relay.session_timeout together"`
-	Schedule                string             `setting:"schedule" default:"on" oneof:"on off" usage:"on: write scheduled messages to the outbox when they are due; one of several relays does. off: do not"`
-	ScheduleRate            int                `setting:"schedule_rate" usage:"scheduled messages written to the outbox per second, at most"`
-	RetryDelays             []time.Duration    `setting:"retry_delays" usage:"wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile"`
-	RetryJitter             float64            `setting:"retry_jitter" off:"-1" usage:"share by which such a wait is longer or shorter at random; off for none"`
-	AttemptTimeout          time.Duration      `setting:"attempt_timeout" usage:"how long the broker may take to acknowledge before that is a failure"`
-	BreakerFailures         int                `setting:"breaker_failures" usage:"failures in a row that open the breaker"`
-	BreakerRate             float64            `setting:"breaker_rate" usage:"share of failures in relay.breaker_window that opens it too"`
-	BreakerWindow           time.Duration      `setting:"breaker_window" usage:"time over which that share is taken"`
-	BreakerMinCalls         int                `setting:"breaker_min_calls" usage:"calls there must be in it before the share counts; what is sent within 50 ms is one call"`
-	BreakerOpen             time.Duration      `setting:"breaker_open" usage:"how long the breaker stays open before it lets probes through"`
-	BreakerProbes           int                `setting:"breaker_probes" usage:"probes that must succeed to close it"`
-	WhenOpen                string             `setting:"when_open" usage:"what happens to events while it is open: spill writes dead letters, which are published when it closes; hold keeps events in the CDC log"`
-	SpillLimit              int                `setting:"spill_limit" off:"-1" usage:"dead letters that an open breaker makes before the relay holds; off holds immediately"`
-	DeadLetters             string             `setting:"dead_letters" usage:"on: an event that cannot be published is written to dead_letter_queue. off: its aggregate is held"`
-	Ordering                string             `setting:"ordering" usage:"strict: later events of an aggregate wait behind its dead letter. relaxed: they pass"`
-	Orderings               map[string]string  `setting:"orderings" pairs:"type=ordering, such as OrderViewed=relaxed" usage:"the same by event type, type=strict or type=relaxed"`
-	ReplayPoll              time.Duration      `setting:"replay_poll" usage:"how often the relay reads operators' changes of dead letters"`
-	ReplayConcurrency       int                `setting:"replay_concurrency" usage:"dead letters that are replayed at the same time"`
-	ReplayRate              float64            `setting:"replay_rate" off:"-1" usage:"dead letters that are replayed per second, at most; off does not bound it"`
-	ReplayCanary            int                `setting:"replay_canary" off:"-1" usage:"more dead letters with equal errors than this are replayed behind canaries: 1, 2, 5, 20, 100, and when one fails with the same error again, the others wait; off sends none"`
-	ClaimFor                time.Duration      `setting:"claim_for" usage:"how long a replay may take, unless it is extended, before another worker may take the dead letter"`
-	StrategyPoll            time.Duration      `setting:"strategy_poll" usage:"how often windows and conditions of waiting dead letters are evaluated"`
-	ConditionBroker         time.Duration      `setting:"condition_broker" usage:"condition broker_healthy: how long no call to the broker may have failed"`
-	ConditionDatabase       time.Duration      `setting:"condition_database" usage:"condition database_latency: how long a read may take"`
-	ConditionCPU            float64            `setting:"condition_cpu" usage:"condition cpu: maximum CPU use, in percent of the container's limit, or of the machine without one"`
-	ConditionMemory         float64            `setting:"condition_memory" usage:"condition memory: maximum memory use, in percent of the container's limit, or of the machine without one"`
-	Tables                  []tableConfig      `setting:"tables" field:"TableKeyspace Mapping" usage:"several outbox tables instead of relay.table; docs/own-tables.md"`
-	Rules                   []dlq.StrategyRule `setting:"rules" usage:"strategies of dead letters; docs/operators/dead-letters.md"`
+	Name                  string             `setting:"name" usage:"name of the relay; each name has checkpoints of its own"`
+	Table                 string             `setting:"table" usage:"outbox table"`
+	Source                string             `setting:"source" usage:"CloudEvents source (header ce_source)"`
+	TopicTemplate         string             `setting:"topic" usage:"topic of an event; {event_type} and {aggregate_type} are replaced by the event's"`
+	Topics                map[string]string  `setting:"topics" pairs:"type=topic, such as OrderCreated=orders.created" usage:"topics by event type, type=topic; others follow relay.topic"`
+	Partitions            int32              `setting:"partitions" off:"-1" usage:"partitions of a topic that the relay makes; off leaves it to the broker"`
+	Replication           int16              `setting:"topic_replication" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
+	Tail                  string             `setting:"tail" usage:"on or off: read the log immediately, beside the sweep reader, so that events are published within milliseconds"`
+	TailMaxInterval       time.Duration      `setting:"tail_max_interval" min:"1ms" usage:"wait between two reads by the tail reader of streams that had none"`
+	TailOverlap           time.Duration      `setting:"tail_overlap" usage:"how far back the tail reader reads for rows that became visible late"`
+	HintAddr              string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
+	HintKey               string             `setting:"hint_key" secret:"true" usage:"key shared with the writers that signs the hints, at least 16 characters"`
+	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
+	MaxRememberedEvents   int                `setting:"max_remembered" usage:"published events that the sweep reader has not read yet, some 40 bytes of memory each; at the limit the tail reader waits; 1.25 × events per second × confidence window in seconds"`
+	ReadBackMargin        time.Duration      `setting:"read_back_margin" off:"-1" usage:"how much the clocks of writers, relays and brokers may differ: at its start the relay reads its topics back that much further than the oldest checkpoint, so that a crash repeats nothing; off does not read back"`
+	Backfill              string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
+	BackfillRowsPerSecond int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
+	MaxInFlightRecords    int                `setting:"max_in_flight" usage:"events read and not yet acknowledged, at most"`
+	MaxInFlightBytes      int64              `setting:"max_in_flight_bytes" usage:"their bytes, at most"`
+	MaxRecordBytes        int32              `setting:"max_record_bytes" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
+	DrainTimeout          time.Duration      `setting:"drain_timeout" usage:"how long acknowledgements may take after SIGTERM"`
+	Shards                int                `setting:"shards" usage:"number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance"`
+	SessionTimeout        time.Duration      `setting:"session_timeout" usage:"with relay.shards: time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
+	Schedule              string             `setting:"schedule" default:"on" oneof:"on off" usage:"on: write scheduled messages to the outbox when they are due; one of several relays does. off: do not"`
+	ScheduleRate          int                `setting:"schedule_rate" usage:"scheduled messages written to the outbox per second, at most"`
+	RetryDelays           []time.Duration    `setting:"retry_delays" usage:"wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile"`
+	AttemptTimeout        time.Duration      `setting:"attempt_timeout" usage:"how long the broker may take to acknowledge before that is a failure"`
+	BreakerFailures       int                `setting:"breaker_failures" usage:"failures in a row that open the breaker"`
+	BreakerOpen           time.Duration      `setting:"breaker_open" usage:"how long the breaker stays open before it lets probes through"`
+	WhenOpen              string             `setting:"when_open" usage:"what happens to events while it is open: spill writes dead letters, which are published when it closes; hold keeps events in the CDC log"`
+	SpillLimit            int                `setting:"spill_limit" off:"-1" usage:"dead letters that an open breaker makes before the relay holds; off holds immediately"`
+	DeadLetters           string             `setting:"dead_letters" usage:"on: an event that cannot be published is written to dead_letter_queue. off: its aggregate is held"`
+	Ordering              string             `setting:"ordering" usage:"strict: later events of an aggregate wait behind its dead letter. relaxed: they pass"`
+	Orderings             map[string]string  `setting:"orderings" pairs:"type=ordering, such as OrderViewed=relaxed" usage:"the same by event type, type=strict or type=relaxed"`
+	ReplayRate            float64            `setting:"replay_rate" off:"-1" usage:"dead letters that are replayed per second, at most; off does not bound it"`
+	ReplayCanary          int                `setting:"replay_canary" off:"-1" usage:"more dead letters with equal errors than this are replayed behind canaries: 1, 2, 5, 20, 100, and when one fails with the same error again, the others wait; off sends none"`
+	Tables                []tableConfig      `setting:"tables" field:"TableKeyspace Mapping" usage:"several outbox tables instead of relay.table; docs/own-tables.md"`
+	Rules                 []dlq.StrategyRule `setting:"rules" usage:"strategies of dead letters; docs/operators/dead-letters.md"`
 }
 
 // dlqConfig is for tools that change dead letters.
@@ -289,7 +269,7 @@ func Defaults() *Config {
 		Admin: AdminConfig{Addr: AdminAddrs["relay"], adminAPIConfig: adminAPIConfig{
 			ForwardedHeader: string(access.XForwardedFor), OIDCRoleClaim: access.DefaultRoleClaim, OIDCRolePrefix: access.DefaultRolePrefix,
 		}},
-		Relay:  RelayConfig{SessionTimeout: share.DefaultSessionTimeout, RebalanceTimeout: share.DefaultRebalanceTimeout, ScheduleRate: schedule.DefaultRate},
+		Relay:  RelayConfig{SessionTimeout: share.DefaultSessionTimeout, ScheduleRate: schedule.DefaultRate},
 		Schema: schemaConfig{RowTTL: schema.DefaultRowTTL, CDCTTL: schema.DefaultCDCTTL},
 		Notifications: notificationsConfig{
 			Interval: notifications.DefaultInterval, GroupWindow: notifications.DefaultGroupWindow, Samples: notifications.DefaultSamples, Backlog: notifications.DefaultBacklog,

@@ -36,14 +36,15 @@ func (r *RelayConfig) CheckSharing() error {
 	if r.SessionTimeout < share.MinSessionTimeout || r.SessionTimeout > share.MaxSessionTimeout {
 		bad("relay.session_timeout %s: write a time from %s to %s", r.SessionTimeout, share.MinSessionTimeout, share.MaxSessionTimeout)
 	}
-	if least := r.DrainTimeout + relayStopMargin + r.SessionTimeout/5; r.Shards > 0 && r.RebalanceTimeout <= least {
-		bad("relay.rebalance_timeout %s: write more than %s, which is relay.drain_timeout and %s and a fifth of relay.session_timeout: else the broker gives shards to another instance while they are drained",
-			r.RebalanceTimeout, least, relayStopMargin)
-	}
-	if least := r.SessionTimeout / 2; r.Shards > 0 && r.RebalanceTimeout < least {
-		bad("relay.rebalance_timeout %s: write %s or more, half of relay.session_timeout: shards are worked on no longer than it after a heartbeat", r.RebalanceTimeout, least)
-	}
 	return errors.Join(errs...)
+}
+
+// rebalanceTimeout is how long an instance may take to give up shards: long enough to
+// drain them, because the broker gives them to another one afterwards, and at least half of
+// SessionTimeout, because a lease is no longer than it.
+func (r *RelayConfig) rebalanceTimeout() time.Duration {
+	drained := r.DrainTimeout + relayStopMargin + r.SessionTimeout/5
+	return max(share.DefaultRebalanceTimeout, drained+time.Second, r.SessionTimeout/2)
 }
 
 // Sharing is the relays of a process that shares the tables with others: for each
@@ -83,7 +84,7 @@ func (c *Config) NewSharing(confs []relay.Config, session *gocql.Session, log *s
 	s.Member, err = share.New(share.Config{
 		Brokers: c.Kafka.Seeds, Kafka: append([]kgo.Opt(nil), confs[0].Kafka...),
 		Name: GroupOf(c.Relay.Name), Shards: c.Relay.Shards, Replication: c.Relay.Replication,
-		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.RebalanceTimeout, StopTimeout: c.Relay.DrainTimeout + relayStopMargin,
+		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.rebalanceTimeout(), StopTimeout: c.Relay.DrainTimeout + relayStopMargin,
 		Fatal: func(err error) bool {
 			var usage cli.UsageError
 			return errors.As(err, &usage) || relay.Classify(err) == relay.Fatal

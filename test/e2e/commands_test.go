@@ -37,7 +37,7 @@ func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	c.orders = harness.Start(t, "orders", "orders", "--scylla-hosts", c.cqlAddr, "--http-addr", c.api, "--admin-addr", c.ordersAdmin)
 	c.relay = harness.Start(t, "relay", append([]string{
 		"relay", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--admin-addr", c.admin,
-		"--relay-confidence-window", "30s", "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms",
+		"--relay-confidence-window", "30s",
 	}, more...)...)
 	harness.Ready(t, c.api)
 	harness.Reachable(t, c.admin)

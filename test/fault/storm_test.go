@@ -180,6 +180,6 @@ func startRelay(t *testing.T, cql, kafka, admin string, more ...string) *harness
 	t.Helper()
 	return harness.Start(t, "relay", append([]string{
 		"relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--admin-addr", admin,
-		"--relay-confidence-window", window.String(), "--relay-busy-delay", "100ms", "--relay-idle-delay", "200ms",
+		"--relay-confidence-window", window.String(),
 	}, more...)...)
 }

@@ -27,6 +27,10 @@ var internalMutants = []mutant{
 		old: "e.Field); ok {", new: "e.Field); !ok {",
 	},
 	{
+		name: "settings: shards are given away while they are drained", file: "internal/app/sharing.go", pkg: "./internal/app", run: "RebalanceTimeout",
+		old: "drained+time.Second, ", new: "0*drained, ",
+	},
+	{
 		name: "settings: off is the default", file: "internal/settings/parse.go", pkg: "./internal/settings", run: "FlagOverEnvironment",
 		old: "\t\tv.Set(n)\n\t\treturn nil\n\t}\n\tif err := parseScalar", new: "\t\t_ = n\n\t\treturn nil\n\t}\n\tif err := parseScalar",
 	},

@@ -28,7 +28,7 @@ func (b *benchmark) contenders() []contender {
 	poll := b.poll.String()
 	out := []contender{
 		{name: "relay, hints", hints: true, args: append(window, "--relay-hint-addr", "127.0.0.1:0")},
-		{name: "relay, polling every " + poll, args: append(window, "--relay-tail-max-interval", poll, "--relay-tail-min-interval", min(b.poll, 5*time.Millisecond).String())},
+		{name: "relay, polling every " + poll, args: append(window, "--relay-tail-max-interval", poll)},
 	}
 	if slices.Contains(b.peers, peerTuned) {
 		out = append(out, contender{name: "scylla-cdc-go + franz-go, polling every " + poll, peer: true, args: []string{"--window", "1ms", "--delay", poll}})
