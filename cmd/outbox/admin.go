@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/gocql/gocql"
@@ -35,7 +34,7 @@ issuer says so: admin.oidc_issuer.`,
 			return runAdmin(cmd, c)
 		},
 	}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionAdminAPI, app.SectionDLQ, app.SectionRetention, app.SectionVerify, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionAdminAPI, app.SectionProxies, app.SectionDLQ, app.SectionRetention, app.SectionVerify, app.SectionLog)
 	return cmd
 }
 
@@ -45,8 +44,8 @@ func runAdmin(cmd *cobra.Command, c *app.Config) error {
 		if gate, err = c.Admin.Gate(log); err != nil {
 			return err
 		}
-		_, err = c.Admin.Proxies()
-		return errors.Join(err, app.NotNegative("admin.drain_delay", c.Admin.DrainDelay))
+		_, err = c.HTTP.Proxies()
+		return err
 	}
 	return app.WithReception(cmd, c, check, c.Admin.Listen, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
 		a, err := app.StartAdmin(ctx, c, gate, session, nil, reg, log, listen)

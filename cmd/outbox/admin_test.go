@@ -145,7 +145,7 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 		{"a role that does not exist", []string{"token", "x", "--role", "root"}, `role "root"`},
 		{"an odd name", []string{"token", "a b"}, "name"},
 		{"OIDC without an audience", []string{"admin", "--config", file, "--admin-oidc-issuer", "https://id.example.com"}, "audience"},
-		{"trust in everybody", []string{"admin", "--config", file, "--admin-trusted-proxies", "0.0.0.0/0"}, "admin.trusted_proxies"},
+		{"trust in everybody", []string{"admin", "--config", file, "--http-trusted-proxies", "0.0.0.0/0"}, "http.trusted_proxies"},
 		{"OIDC in the clear", []string{"admin", "--config", file, "--admin-oidc-issuer", "http://id.example.com", "--admin-oidc-audience", "x"}, "https"},
 	} {
 		var out, errOut bytes.Buffer

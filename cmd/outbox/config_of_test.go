@@ -14,7 +14,7 @@ import (
 func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*app.Config, error) {
 	t.Helper()
 	cmd := &cobra.Command{}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionHTTP, app.SectionAdmin, app.SectionAdminAPI, app.SectionRelay, app.SectionSchema, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionHTTP, app.SectionProxies, app.SectionAdmin, app.SectionAdminAPI, app.SectionRelay, app.SectionSchema, app.SectionLog)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func newOrdersCommand() *cobra.Command {
 			return runOrders(cmd, c)
 		},
 	}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionHTTP, app.SectionMessages, app.SectionWatch, app.SectionAdmin, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionHTTP, app.SectionProxies, app.SectionMessages, app.SectionWatch, app.SectionAdmin, app.SectionLog)
 	return cmd
 }
 
@@ -34,7 +34,7 @@ func runOrders(cmd *cobra.Command, c *app.Config) error {
 		_, gate := c.HTTP.Gate(log)
 		_, proxies := c.HTTP.Proxies()
 		_, hosts := c.HTTP.AllowedHosts()
-		return errors.Join(gate, proxies, hosts, app.NotNegative("http.drain_delay", c.HTTP.DrainDelay))
+		return errors.Join(gate, proxies, hosts)
 	}
 	return app.WithReception(cmd, c, check, c.HTTP.Listen, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
 		api, err := app.StartOrders(ctx, c, session, reg, log, listen)

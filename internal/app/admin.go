@@ -124,12 +124,12 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 func (c *Config) apiConfig(session *gocql.Session) (conf admin.Config, err error) {
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
-		NodesDown: c.Scylla.Nodes.Down, DrainDelay: c.Admin.DrainDelay, Kafka: c.Kafka.Client, Relay: c.Relay.Name, Tables: c.outboxTables(),
+		NodesDown: c.Scylla.Nodes.Down, DrainDelay: c.HTTP.DrainDelay, Kafka: c.Kafka.Client, Relay: c.Relay.Name, Tables: c.outboxTables(),
 	}
 	if conf.Consistency, _, err = c.Scylla.Consistencies(); err != nil {
 		return conf, err
 	}
-	if conf.Proxies, err = c.Admin.Proxies(); err != nil {
+	if conf.Proxies, err = c.HTTP.Proxies(); err != nil {
 		return conf, err
 	}
 	if conf.Console, err = c.Admin.console(); err != nil {

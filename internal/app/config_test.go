@@ -14,7 +14,7 @@ import (
 func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*Config, error) {
 	t.Helper()
 	cmd := &cobra.Command{}
-	AddFlags(cmd, SectionScylla, SectionKafka, SectionHTTP, SectionAdmin, SectionAdminAPI, SectionRelay, SectionSchema, SectionLog)
+	AddFlags(cmd, SectionScylla, SectionKafka, SectionHTTP, SectionProxies, SectionAdmin, SectionAdminAPI, SectionRelay, SectionSchema, SectionLog)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}

@@ -62,20 +62,11 @@ func (c *HTTPConfig) AllowedHosts() (*access.Hosts, error) {
 	return h, nil
 }
 
-// Proxies are those whose word on who asked counts.
+// Proxies are the trusted reverse proxies.
 func (c *HTTPConfig) Proxies() (access.Proxies, error) {
-	return newProxies("http", c.TrustedProxies, c.ForwardedHeader)
-}
-
-// Proxies are those of the admin API.
-func (c *AdminConfig) Proxies() (access.Proxies, error) {
-	return newProxies("admin", c.TrustedProxies, c.ForwardedHeader)
-}
-
-func newProxies(section string, networks []string, header string) (access.Proxies, error) {
-	p, err := access.NewProxies(networks, access.ForwardedHeader(header))
+	p, err := access.NewProxies(c.TrustedProxies, access.ForwardedHeader(c.ForwardedHeader))
 	if err != nil {
-		return p, cli.Usage(fmt.Errorf("%[1]s.trusted_proxies and %[1]s.forwarded_header: %[2]w", section, err))
+		return p, cli.Usage(fmt.Errorf("http.trusted_proxies and http.forwarded_header: %w", err))
 	}
 	return p, nil
 }

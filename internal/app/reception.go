@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
-	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,12 +35,4 @@ func WithReception(
 			return f(ctx, session, reg, admin, log, func(context.Context, *slog.Logger) (net.Listener, error) { return r.HandOver(), nil })
 		})
 	})
-}
-
-// NotNegative returns an error if a setting of time is negative.
-func NotNegative(setting string, d time.Duration) error {
-	if d < 0 {
-		return fmt.Errorf("%s %s: must not be negative; 0 is none", setting, d)
-	}
-	return nil
 }

@@ -26,6 +26,7 @@ const (
 	SectionScylla        = "scylla"
 	SectionKafka         = "kafka"
 	SectionHTTP          = "http"
+	SectionProxies       = "http proxies" // those of the section http that the admin API uses too
 	SectionMessages      = "messages"
 	SectionWatch         = "watch"
 	SectionReact         = "react"
@@ -97,19 +98,25 @@ type tlsConfig struct {
 
 // HTTPConfig is the order API.
 type HTTPConfig struct {
-	Addr            string        `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
-	TLSCert         string        `setting:"tls_cert" usage:"file with the server certificate (PEM), used anew when it is renewed; with tls_key it turns TLS on"`
-	TLSKey          string        `setting:"tls_key" usage:"file with the server key (PEM)"`
-	Tokens          []string      `setting:"tokens" secret:"true" usage:"tokens of the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty permits everybody, on loopback only"`
-	TokenRate       float64       `setting:"token_rate" default:"1000" usage:"requests per second with one token; a burst of twice as many"`
-	Insecure        bool          `setting:"insecure" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
-	Hosts           []string      `setting:"hosts" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`
-	TrustedProxies  []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose forwarded headers are used as the client address: for wrong tokens, and for quotas without tokens; empty trusts none"`
-	ForwardedHeader string        `setting:"forwarded_header" usage:"header with the client address: x-forwarded-for or forwarded (RFC 7239), the one that the proxies write; the other is ignored"`
+	Addr        string   `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
+	TLSCert     string   `setting:"tls_cert" usage:"file with the server certificate (PEM), used anew when it is renewed; with tls_key it turns TLS on"`
+	TLSKey      string   `setting:"tls_key" usage:"file with the server key (PEM)"`
+	Tokens      []string `setting:"tokens" secret:"true" usage:"tokens of the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty permits everybody, on loopback only"`
+	TokenRate   float64  `setting:"token_rate" default:"1000" usage:"requests per second with one token; a burst of twice as many"`
+	Insecure    bool     `setting:"insecure" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
+	Hosts       []string `setting:"hosts" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`
+	proxyConfig `section:"http proxies"`
+
 	HintAddrs       []string      `setting:"hint_addrs" usage:"relays that receive a hint for each stored order, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none"`
 	HintKey         string        `setting:"hint_key" secret:"true" usage:"key shared with the relays that signs the hints, at least 16 characters"`
-	DrainDelay      time.Duration `setting:"drain_delay" default:"1s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus http.shutdown_timeout"`
-	ShutdownTimeout time.Duration `setting:"shutdown_timeout" usage:"how long requests in progress may take after that"`
+	ShutdownTimeout time.Duration `setting:"shutdown_timeout" min:"0s" usage:"how long requests in progress may take after that"`
+}
+
+// proxyConfig is what stands before the order API and the admin API.
+type proxyConfig struct {
+	TrustedProxies  []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose forwarded headers are used as the client address: for wrong tokens, the audit trail, and quotas without tokens; empty trusts none"`
+	ForwardedHeader string        `setting:"forwarded_header" usage:"header with the client address: x-forwarded-for or forwarded (RFC 7239), the one that the proxies write; the other is ignored"`
+	DrainDelay      time.Duration `setting:"drain_delay" default:"1s" min:"0s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus http.shutdown_timeout"`
 }
 
 // messagesConfig is the messages that the order API accepts.
@@ -149,19 +156,16 @@ type AdminConfig struct {
 
 // adminAPIConfig is the admin API, whose settings no other service uses.
 type adminAPIConfig struct {
-	APIAddr         string        `setting:"api_addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
-	DrainDelay      time.Duration `setting:"drain_delay" default:"1s" usage:"how long its requests are still accepted after SIGTERM, while /readyz is 503, as http.drain_delay; requests in progress may take 10s after that"`
-	Tokens          []string      `setting:"tokens" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
-	TLSCert         string        `setting:"tls_cert" usage:"file with its certificate (PEM), used anew when it is renewed; beyond loopback it is needed"`
-	TLSKey          string        `setting:"tls_key" usage:"file with its key (PEM)"`
-	Insecure        bool          `setting:"insecure" usage:"listen beyond loopback without TLS, because something else protects the connection"`
-	TrustedProxies  []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose forwarded headers are used as the client address: for wrong tokens, and in the audit trail; empty trusts none"`
-	ForwardedHeader string        `setting:"forwarded_header" usage:"header with the client address: x-forwarded-for or forwarded (RFC 7239), the one that the proxies write; the other is ignored"`
-	TraceURL        string        `setting:"trace_url" usage:"address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}"`
-	OIDCIssuer      string        `setting:"oidc_issuer" usage:"URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none"`
-	OIDCAudience    string        `setting:"oidc_audience" usage:"required audience of those JWTs: the API's client id"`
-	OIDCRoleClaim   string        `setting:"oidc_role_claim" usage:"claim with the roles; dots lead into objects"`
-	OIDCRolePrefix  string        `setting:"oidc_role_prefix" usage:"prefix of viewer, operator and admin in that claim"`
+	APIAddr        string   `setting:"api_addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
+	Tokens         []string `setting:"tokens" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
+	TLSCert        string   `setting:"tls_cert" usage:"file with its certificate (PEM), used anew when it is renewed; beyond loopback it is needed"`
+	TLSKey         string   `setting:"tls_key" usage:"file with its key (PEM)"`
+	Insecure       bool     `setting:"insecure" usage:"listen beyond loopback without TLS, because something else protects the connection"`
+	TraceURL       string   `setting:"trace_url" usage:"address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}"`
+	OIDCIssuer     string   `setting:"oidc_issuer" usage:"URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none"`
+	OIDCAudience   string   `setting:"oidc_audience" usage:"required audience of those JWTs: the API's client id"`
+	OIDCRoleClaim  string   `setting:"oidc_role_claim" usage:"claim with the roles; dots lead into objects"`
+	OIDCRolePrefix string   `setting:"oidc_role_prefix" usage:"prefix of viewer, operator and admin in that claim"`
 }
 
 // RelayConfig is the relay. A field has the name and the default of that of relay.Config.
@@ -260,14 +264,14 @@ type VerifyConfig struct {
 // are those of relay.Config.
 func Defaults() *Config {
 	c := &Config{
-		HTTP:     HTTPConfig{ForwardedHeader: string(access.XForwardedFor), ShutdownTimeout: orders.DefaultDrainTimeout},
+		HTTP:     HTTPConfig{proxyConfig: proxyConfig{ForwardedHeader: string(access.XForwardedFor)}, ShutdownTimeout: orders.DefaultDrainTimeout},
 		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes, MaxBatchBytes: messages.DefaultMaxBatchBytes},
 		Watch:    watchConfig{Topics: stream.DefaultTopics(), Buffer: stream.DefaultBuffer, MaxSubscriptions: stream.DefaultMaxSubscriptions},
 		React: ReactConfig{
 			Group: react.DefaultGroup, KeepDelivered: delivery.DefaultKeepDelivered, KeepFailed: delivery.DefaultKeepFailed, DrainTimeout: react.DefaultDrainTimeout,
 		},
 		Admin: AdminConfig{Addr: AdminAddrs["relay"], adminAPIConfig: adminAPIConfig{
-			ForwardedHeader: string(access.XForwardedFor), OIDCRoleClaim: access.DefaultRoleClaim, OIDCRolePrefix: access.DefaultRolePrefix,
+			OIDCRoleClaim: access.DefaultRoleClaim, OIDCRolePrefix: access.DefaultRolePrefix,
 		}},
 		Relay:  RelayConfig{SessionTimeout: share.DefaultSessionTimeout, ScheduleRate: schedule.DefaultRate},
 		Schema: schemaConfig{RowTTL: schema.DefaultRowTTL, CDCTTL: schema.DefaultCDCTTL},

@@ -41,7 +41,7 @@ func newBenchServeCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&payload, "payload", 512, "bytes of a message's payload")
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionHTTP, app.SectionMessages, app.SectionWatch, app.SectionAdmin, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionHTTP, app.SectionProxies, app.SectionMessages, app.SectionWatch, app.SectionAdmin, app.SectionLog)
 	return cmd
 }
 

@@ -168,7 +168,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	d.conf.Scylla.Hosts = []string{d.CQLAddr}
 	d.conf.Kafka.Seeds = []string{d.KafkaAddr}
-	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay, d.conf.Admin.DrainDelay = d.httpAddr, 0, 0 // nothing stands before them
+	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // nothing stands before them
 	if d.hints, err = d.listenForHints(ctx); err != nil {
 		return err
 	}
