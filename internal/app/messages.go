@@ -34,7 +34,7 @@ func (c *Config) newMessages(session *gocql.Session, cons gocql.Consistency, com
 		return nil, err
 	}
 	service, err := messages.NewService(session, messages.Config{
-		Topics: c.Messages.Topics, Reserved: c.reservedTopics(), MaxMessageBytes: c.Messages.MaxBytes, MaxBatchBytes: c.Messages.MaxBatchBytes,
+		Topics: c.Messages.Topics, Reserved: c.reservedTopics(), MaxMessageBytes: c.Messages.MaxBytes,
 		MessagesPerSecond: c.Messages.PerSecond, BytesPerSecond: c.Messages.BytesPerSecond,
 		Consistency: cons, Letters: messageLetters{letters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
 		Committed: committed, Logger: log, Registerer: reg,
@@ -113,7 +113,7 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 // those of the relays that carry it; nil where it is off, or where none does. confs
 // are those of the relays, commits what tells each of an event that was stored.
 func (c *Config) NewScheduler(session *gocql.Session, confs []relay.Config, commits []func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
-	if c.Relay.Schedule == "off" {
+	if c.Relay.ScheduleRate == 0 {
 		return nil, nil
 	}
 	var carriers []func(gocql.UUID)

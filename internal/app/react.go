@@ -59,7 +59,7 @@ func (c *Config) Reactor(store *delivery.Store, reg prometheus.Registerer, log *
 	}
 	r, err := react.New(react.Config{
 		Kafka: append(opts, kgo.SeedBrokers(c.Kafka.Seeds...)), Deliveries: store, Rules: c.React.Rules, Targets: targets, Group: c.React.Group,
-		DrainTimeout: c.React.DrainTimeout, Logger: log, Registerer: reg,
+		Logger: log, Registerer: reg,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ReactRulesKey, err)

@@ -35,8 +35,7 @@ const relayMemory = 150 << 20
 
 // memoryLimit is relayMemory, and what the settings allow beyond the defaults.
 func (c *RelayConfig) memoryLimit() int64 {
-	return relayMemory + 2*max(0, c.MaxInFlightBytes-relay.DefaultMaxInFlightBytes) +
-		100*max(0, int64(c.MaxRememberedEvents)-relay.DefaultMaxRememberedEvents)
+	return relayMemory + 100*max(0, int64(c.MaxRememberedEvents)-relay.DefaultMaxRememberedEvents)
 }
 
 // AdminShutdown is how long a scrape under way may take when the process stops.

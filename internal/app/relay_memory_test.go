@@ -10,16 +10,15 @@ import (
 // let it keep more.
 func TestRelayMemory_FollowsTheSettings(t *testing.T) {
 	t.Parallel()
-	c := RelayConfig{MaxInFlightBytes: relay.DefaultMaxInFlightBytes, MaxRememberedEvents: relay.DefaultMaxRememberedEvents}
+	c := RelayConfig{MaxRememberedEvents: relay.DefaultMaxRememberedEvents}
 	if got := c.memoryLimit(); got != relayMemory {
 		t.Errorf("memoryLimit() = %d with the defaults, want %d", got, int64(relayMemory))
 	}
-	c.MaxInFlightBytes += 1000
 	c.MaxRememberedEvents += 10
-	if got := c.memoryLimit(); got != relayMemory+2*1000+100*10 {
+	if got := c.memoryLimit(); got != relayMemory+100*10 {
 		t.Errorf("memoryLimit() = %d, want room for what the settings allow", got)
 	}
-	c.MaxInFlightBytes, c.MaxRememberedEvents = 1, 1
+	c.MaxRememberedEvents = 1
 	if got := c.memoryLimit(); got != relayMemory {
 		t.Errorf("memoryLimit() = %d with less than the defaults, want %d", got, int64(relayMemory))
 	}

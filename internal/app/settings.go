@@ -123,16 +123,14 @@ type proxyConfig struct {
 type messagesConfig struct {
 	Topics         []string `setting:"topics" usage:"topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never"`
 	MaxBytes       int      `setting:"max_bytes" usage:"payload, key and headers of one message, at most"`
-	MaxBatchBytes  int64    `setting:"max_batch_bytes" usage:"body of a batch, at most"`
 	PerSecond      float64  `setting:"per_second" off:"0" usage:"messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; off for any number"`
 	BytesPerSecond float64  `setting:"bytes_per_second" off:"0" usage:"the same in bytes of payload, key and headers"`
 }
 
 // watchConfig is the event streams.
 type watchConfig struct {
-	Topics           []string `setting:"topics" usage:"topics that clients may read as event streams, with * for any characters; those that begin with _ never"`
-	Buffer           int      `setting:"buffer" usage:"events that may wait for one client before it is disconnected"`
-	MaxSubscriptions int      `setting:"max_subscriptions" usage:"subscriptions of all clients, at most; one client has half of them at most"`
+	Topics []string `setting:"topics" usage:"topics that clients may read as event streams, with * for any characters; those that begin with _ never"`
+	Buffer int      `setting:"buffer" usage:"events that may wait for one client before it is disconnected"`
 }
 
 // ReactConfig is the rules by which events are delivered.
@@ -142,7 +140,6 @@ type ReactConfig struct {
 	Group          string        `setting:"group" usage:"prefix of the names of the rules' consumer groups; a dot and the rule's name follow"`
 	KeepDelivered  time.Duration `setting:"keep_delivered" usage:"how long a delivered event is remembered: as long it can be repeated, and is not delivered twice"`
 	KeepFailed     time.Duration `setting:"keep_failed" usage:"how long a failed delivery is kept"`
-	DrainTimeout   time.Duration `setting:"drain_timeout" usage:"how long attempts in progress may take after SIGTERM"`
 	Rules          []react.Rule  `setting:"rules" usage:"which events are delivered where; docs/reactions.md"`
 }
 
@@ -179,7 +176,6 @@ type RelayConfig struct {
 	Replication           int16              `setting:"topic_replication" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
 	Tail                  string             `setting:"tail" usage:"on or off: read the log immediately, beside the sweep reader, so that events are published within milliseconds"`
 	TailMaxInterval       time.Duration      `setting:"tail_max_interval" min:"1ms" usage:"wait between two reads by the tail reader of streams that had none"`
-	TailOverlap           time.Duration      `setting:"tail_overlap" usage:"how far back the tail reader reads for rows that became visible late"`
 	HintAddr              string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
 	HintKey               string             `setting:"hint_key" secret:"true" usage:"key shared with the writers that signs the hints, at least 16 characters"`
 	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
@@ -188,13 +184,11 @@ type RelayConfig struct {
 	Backfill              string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
 	BackfillRowsPerSecond int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
 	MaxInFlightRecords    int                `setting:"max_in_flight" usage:"events read and not yet acknowledged, at most"`
-	MaxInFlightBytes      int64              `setting:"max_in_flight_bytes" usage:"their bytes, at most"`
 	MaxRecordBytes        int32              `setting:"max_record_bytes" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
 	DrainTimeout          time.Duration      `setting:"drain_timeout" usage:"how long acknowledgements may take after SIGTERM"`
 	Shards                int                `setting:"shards" usage:"number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance"`
 	SessionTimeout        time.Duration      `setting:"session_timeout" usage:"with relay.shards: time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
-	Schedule              string             `setting:"schedule" default:"on" oneof:"on off" usage:"on: write scheduled messages to the outbox when they are due; one of several relays does. off: do not"`
-	ScheduleRate          int                `setting:"schedule_rate" usage:"scheduled messages written to the outbox per second, at most"`
+	ScheduleRate          int                `setting:"schedule_rate" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`
 	RetryDelays           []time.Duration    `setting:"retry_delays" usage:"wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile"`
 	AttemptTimeout        time.Duration      `setting:"attempt_timeout" usage:"how long the broker may take to acknowledge before that is a failure"`
 	BreakerFailures       int                `setting:"breaker_failures" usage:"failures in a row that open the breaker"`
@@ -233,9 +227,7 @@ type notificationsConfig struct {
 	Targets        []string      `setting:"targets" secret:"true" usage:"targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME refer to a URL stored there"`
 	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign webhooks, whsec_ and base64, all of them while one is replaced; file: and env: too"`
 	ConsoleURL     string        `setting:"console_url" usage:"where the console is, for links in notifications"`
-	Interval       time.Duration `setting:"interval" usage:"how often the dead letters are checked"`
 	GroupWindow    time.Duration `setting:"group_window" off:"-1" usage:"minimum interval between notifications for the same error class and event type; off disables them"`
-	Samples        int           `setting:"samples" off:"-1" usage:"dead letters that a notification names; off is none"`
 	Backlog        int           `setting:"backlog" off:"-1" usage:"how many dead letters may be open; off is no limit"`
 	RatePerMinute  float64       `setting:"rate_per_minute" off:"-1" usage:"how many events may become dead letters per minute; off is no limit"`
 	ResolutionRate float64       `setting:"resolution_rate" off:"-1" usage:"share of a day's dead letters that must be resolved, 0 to 1; off is no limit"`
@@ -249,8 +241,6 @@ type retentionConfig struct {
 	Resolved time.Duration `setting:"resolved" off:"-1" usage:"how long resolved dead letters stay in the database; off keeps them"`
 	Failed   time.Duration `setting:"failed" off:"-1" usage:"how long failed dead letters stay in the database, unless others wait behind them; off keeps them"`
 	Keep     time.Duration `setting:"keep" off:"-1" usage:"how long the archive keeps them; off keeps them"`
-	Interval time.Duration `setting:"interval" usage:"how often the database is swept"`
-	Rate     float64       `setting:"rate" usage:"dead letters per second that a sweep reads at most"`
 }
 
 // VerifyConfig is the continuous verification.
@@ -265,10 +255,10 @@ type VerifyConfig struct {
 func Defaults() *Config {
 	c := &Config{
 		HTTP:     HTTPConfig{proxyConfig: proxyConfig{ForwardedHeader: string(access.XForwardedFor)}, ShutdownTimeout: orders.DefaultDrainTimeout},
-		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes, MaxBatchBytes: messages.DefaultMaxBatchBytes},
-		Watch:    watchConfig{Topics: stream.DefaultTopics(), Buffer: stream.DefaultBuffer, MaxSubscriptions: stream.DefaultMaxSubscriptions},
+		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
+		Watch:    watchConfig{Topics: stream.DefaultTopics(), Buffer: stream.DefaultBuffer},
 		React: ReactConfig{
-			Group: react.DefaultGroup, KeepDelivered: delivery.DefaultKeepDelivered, KeepFailed: delivery.DefaultKeepFailed, DrainTimeout: react.DefaultDrainTimeout,
+			Group: react.DefaultGroup, KeepDelivered: delivery.DefaultKeepDelivered, KeepFailed: delivery.DefaultKeepFailed,
 		},
 		Admin: AdminConfig{Addr: AdminAddrs["relay"], adminAPIConfig: adminAPIConfig{
 			OIDCRoleClaim: access.DefaultRoleClaim, OIDCRolePrefix: access.DefaultRolePrefix,
@@ -276,11 +266,11 @@ func Defaults() *Config {
 		Relay:  RelayConfig{SessionTimeout: share.DefaultSessionTimeout, ScheduleRate: schedule.DefaultRate},
 		Schema: schemaConfig{RowTTL: schema.DefaultRowTTL, CDCTTL: schema.DefaultCDCTTL},
 		Notifications: notificationsConfig{
-			Interval: notifications.DefaultInterval, GroupWindow: notifications.DefaultGroupWindow, Samples: notifications.DefaultSamples, Backlog: notifications.DefaultBacklog,
+			GroupWindow: notifications.DefaultGroupWindow, Backlog: notifications.DefaultBacklog,
 			RatePerMinute: notifications.DefaultRatePerMinute, ResolutionRate: notifications.DefaultResolutionRate, ParkedAge: notifications.DefaultParkedAge, Repeat: notifications.DefaultRepeat,
 		},
 		Retention: retentionConfig{
-			Resolved: archive.DefaultResolved, Failed: archive.DefaultFailed, Keep: archive.DefaultKeep, Interval: archive.DefaultInterval, Rate: archive.DefaultRate,
+			Resolved: archive.DefaultResolved, Failed: archive.DefaultFailed, Keep: archive.DefaultKeep,
 		},
 		Verify: VerifyConfig{RowsPerSecond: verify.DefaultVerifyRate},
 	}

@@ -48,8 +48,8 @@ func (c *Config) NewUpkeep(ctx context.Context, session *gocql.Session, reg prom
 	}
 	u := &upkeep{store: store, log: log}
 	if u.watcher, err = notifications.New(notifications.Config{
-		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL, Interval: n.Interval, GroupWindow: n.GroupWindow,
-		Samples: n.Samples, Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ResolutionRate: n.ResolutionRate, ParkedAge: n.ParkedAge,
+		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL, GroupWindow: n.GroupWindow,
+		Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ResolutionRate: n.ResolutionRate, ParkedAge: n.ParkedAge,
 		Repeat: n.Repeat, Logger: log, Registerer: reg,
 	}); err != nil {
 		return nil, cli.Usage(err)
@@ -75,7 +75,7 @@ func (c *Config) NewUpkeep(ctx context.Context, session *gocql.Session, reg prom
 func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
 	r := &c.Retention
 	return archive.Config{
-		Store: store, Archive: a, Owner: self.Unique(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep, Interval: r.Interval, Rate: r.Rate,
+		Store: store, Archive: a, Owner: self.Unique(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep,
 		RowTTL: c.rowTTLOnce,
 	}
 }

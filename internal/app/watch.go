@@ -18,7 +18,7 @@ func (c *Config) newHub(reg prometheus.Registerer, log *slog.Logger) (*stream.Hu
 	}
 	h, err := stream.New(stream.Config{
 		Kafka: append(opts, kgo.SeedBrokers(c.Kafka.Seeds...)), Topics: c.Watch.Topics, Buffer: c.Watch.Buffer,
-		MaxSubscriptions: c.Watch.MaxSubscriptions, Logger: log, Registerer: reg,
+		Logger: log, Registerer: reg,
 	})
 	if err != nil {
 		return nil, cli.Usage(err)
