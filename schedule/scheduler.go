@@ -8,6 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/lease"
 	"golang.org/x/time/rate"
 )
 
@@ -105,9 +106,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 // keepLease has the lease whenever it can. It counts from before the question.
 func (s *Scheduler) keepLease(ctx context.Context) {
+	l := &lease.Lease{Table: "schedule_leases", Name: "scheduler", Owner: s.cfg.Owner, TTL: s.cfg.Lease, Apply: s.store.change}
 	for {
 		began := time.Now()
-		mine, err := s.store.lease(ctx, s.cfg.Owner, s.cfg.Lease)
+		mine, err := l.Take(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			s.fail("lease", "cannot take the scheduler's lease; trying again", err)
@@ -126,7 +128,7 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 	s.mu.Lock()
 	s.leaseUntil = time.Time{}
 	s.mu.Unlock()
-	if err := s.store.unlease(context.WithoutCancel(ctx), s.cfg.Owner); err != nil {
+	if err := l.Leave(context.WithoutCancel(ctx)); err != nil {
 		s.fail("unlease", "the next scheduler waits until the lease ends", err)
 	}
 }

@@ -3,6 +3,14 @@ package main
 // internalMutants break what the packages share.
 var internalMutants = []mutant{
 	{
+		name: "lease: work continues when the lease may have expired", file: "internal/lease/lease.go", pkg: "./internal/lease", run: "Hold",
+		old: "case err == nil || time.Since(last) > l.TTL*3/4:", new: "case err == nil || time.Since(last) > time.Hour:",
+	},
+	{
+		name: "lease: one is taken from its owner", file: "internal/lease/lease.go", pkg: "./internal/lease", run: "OneOwner",
+		old: "l.Apply(ctx, stmt+\"null\", seconds, l.Owner, l.Name)", new: "true, error(nil)",
+	},
+	{
 		name: "back-off: a wait has no limit", file: "internal/again/again.go", pkg: "./internal/again", run: "Backoff",
 		old: "d = min(d, hi)", new: "d = max(d, lo)",
 	},
