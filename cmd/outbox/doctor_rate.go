@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // rememberedBytes is what an event that the sweep has not read costs in memory: its id,
@@ -16,8 +15,8 @@ const rememberedBytes = 60
 func checkRate(c *app.Config) finding {
 	const check = "event rate"
 	r := c.Relay
-	if r.Tail == relay.TailOff {
-		return finding{check, true, "relay.tail is off, so no limit applies", ""}
+	if r.TailMaxInterval < 0 {
+		return finding{check, true, "relay.tail_max_interval is off, so no limit applies", ""}
 	}
 	window := r.ConfidenceWindow.Seconds()
 	return finding{check, true, fmt.Sprintf("relay.max_remembered (%d) carries %.0f events/s sustained with the confidence window of %s, some %d MB; for more set it to 1.25 × events per second × %.0f",

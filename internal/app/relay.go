@@ -142,7 +142,13 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 	}
 	conf := relay.Config{Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace}
 	settings.Copy(&conf, &c.Relay)
+	if c.Relay.TailMaxInterval < 0 {
+		conf.Tail, conf.TailMaxInterval = relay.TailOff, relay.DefaultTailMaxInterval
+	}
 	conf.TailMinInterval = min(relay.DefaultTailMinInterval, conf.TailMaxInterval)
+	if c.Relay.SpillLimit < 0 {
+		conf.WhenOpen = relay.WhenOpenHold
+	}
 	// A short confidence window, as in tests, is of no use where its end is noticed late.
 	const least = 100 * time.Millisecond
 	conf.BusyDelay = min(relay.DefaultBusyDelay, max(least, conf.ConfidenceWindow/120))

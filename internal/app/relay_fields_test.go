@@ -14,14 +14,13 @@ import (
 func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string][]string{
-		"relay:\n  drain_timeout: -5s\n":                           {"relay.drain_timeout: -5s must be positive"},
-		"relay:\n  tail: sometimes\n":                              {`relay.tail: "sometimes" must be on or off`},
-		"relay:\n  attempt_timeout: 1h\n  when_open: Tail\n":       {"relay.attempt_timeout: 1h0m0s is not", `relay.when_open: "Tail" must be`},
-		"relay:\n  orderings: [OrderViewed=loose]\n":               {`relay.orderings: OrderViewed: "loose" must be strict or relaxed`},
-		"relay:\n  topic: 'a b'\n":                                 {`relay.topic: "a b" makes no topic names`},
-		"kafka:\n  seeds: []\n":                                    {"kafka.seeds is empty"},
-		"relay:\n  tables: [{table: a, preset: dibezium}]\n":       {"table outbox.a: relay.tables:", "dibezium"},
-		"relay:\n  tables: [{table: a}, {table: b}]\n  tail: no\n": {`relay.tail: "no" must be on or off`},
+		"relay:\n  drain_timeout: -5s\n":                               {"relay.drain_timeout: -5s must be positive"},
+		"relay:\n  attempt_timeout: 1h\n  ordering: Strict\n":          {"relay.attempt_timeout: 1h0m0s is not", `relay.ordering: "Strict" must be`},
+		"relay:\n  orderings: [OrderViewed=loose]\n":                   {`relay.orderings: OrderViewed: "loose" must be strict or relaxed`},
+		"relay:\n  topic: 'a b'\n":                                     {`relay.topic: "a b" makes no topic names`},
+		"kafka:\n  seeds: []\n":                                        {"kafka.seeds is empty"},
+		"relay:\n  tables: [{table: a, preset: dibezium}]\n":           {"table outbox.a: relay.tables:", "dibezium"},
+		"relay:\n  tables: [{table: a}, {table: b}]\n  backfill: no\n": {`relay.backfill: "no" must be auto or off`},
 	} {
 		c, err := configOf(t, file, nil)
 		if err != nil {
@@ -58,6 +57,27 @@ func TestSettings_EveryFieldOfTheRelay(t *testing.T) {
 	for f := range reflect.TypeFor[relay.Config]().Fields() {
 		if _, ok := Settings.Key(SectionRelay, f.Name); f.IsExported() && ok == slices.Contains(inside, f.Name) {
 			t.Errorf("field %s: setting %t, want it in one of the two lists", f.Name, ok)
+		}
+	}
+}
+
+// Switched off, the tail reader does not read, and an open breaker makes no dead letter.
+func TestRelayConfig_Off(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string][2]string{
+		"": {"", ""},
+		"relay: {tail_max_interval: off, spill_limit: off}": {relay.TailOff, relay.WhenOpenHold},
+	} {
+		c, err := configOf(t, file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf, err := c.RelayConfig()
+		if err != nil || [2]string{conf.Tail, conf.WhenOpen} != want {
+			t.Errorf("%s: tail %q, when open %q, %v, want %q", file, conf.Tail, conf.WhenOpen, err, want)
+		}
+		if err := checkSettings(c); err != nil {
+			t.Errorf("%s: %v", file, err)
 		}
 	}
 }

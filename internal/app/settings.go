@@ -174,8 +174,7 @@ type RelayConfig struct {
 	Topics                map[string]string  `setting:"topics" pairs:"type=topic, such as OrderCreated=orders.created" usage:"topics by event type, type=topic; others follow relay.topic"`
 	Partitions            int32              `setting:"partitions" off:"-1" usage:"partitions of a topic that the relay makes; off leaves it to the broker"`
 	Replication           int16              `setting:"topic_replication" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
-	Tail                  string             `setting:"tail" usage:"on or off: read the log immediately, beside the sweep reader, so that events are published within milliseconds"`
-	TailMaxInterval       time.Duration      `setting:"tail_max_interval" min:"1ms" usage:"wait between two reads by the tail reader of streams that had none"`
+	TailMaxInterval       time.Duration      `setting:"tail_max_interval" off:"-1" min:"1ms" field:"Tail" usage:"wait between two reads by the tail reader of streams that had no rows; the tail reader publishes events within milliseconds, and off leaves them to the sweep reader"`
 	HintAddr              string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
 	HintKey               string             `setting:"hint_key" secret:"true" usage:"key shared with the writers that signs the hints, at least 16 characters"`
 	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
@@ -193,8 +192,7 @@ type RelayConfig struct {
 	AttemptTimeout        time.Duration      `setting:"attempt_timeout" usage:"how long the broker may take to acknowledge before that is a failure"`
 	BreakerFailures       int                `setting:"breaker_failures" usage:"failures in a row that open the breaker"`
 	BreakerOpen           time.Duration      `setting:"breaker_open" usage:"how long the breaker stays open before it lets probes through"`
-	WhenOpen              string             `setting:"when_open" usage:"what happens to events while it is open: spill writes dead letters, which are published when it closes; hold keeps events in the CDC log"`
-	SpillLimit            int                `setting:"spill_limit" off:"-1" usage:"dead letters that an open breaker makes before the relay holds; off holds immediately"`
+	SpillLimit            int                `setting:"spill_limit" off:"-1" field:"WhenOpen" usage:"dead letters that are written while the breaker is open, and published when it closes; beyond the limit, and with off, the relay keeps events in the CDC log"`
 	DeadLetters           string             `setting:"dead_letters" usage:"on: an event that cannot be published is written to dead_letter_queue. off: its aggregate is held"`
 	Ordering              string             `setting:"ordering" usage:"strict: later events of an aggregate wait behind its dead letter. relaxed: they pass"`
 	Orderings             map[string]string  `setting:"orderings" pairs:"type=ordering, such as OrderViewed=relaxed" usage:"the same by event type, type=strict or type=relaxed"`

@@ -41,7 +41,7 @@ func (b *benchmark) measureDrain(ctx context.Context) error {
 	}
 	drainers := []drainer{
 		{name: "relay, rows just written (tail)"},
-		{name: "relay, older rows (sweep alone)", args: []string{"--relay-tail", "off", "--relay-confidence-window", sweepWindow.String()}},
+		{name: "relay, older rows (sweep alone)", args: []string{"--relay-tail-max-interval", "off", "--relay-confidence-window", sweepWindow.String()}},
 	}
 	if slices.Contains(b.peers, peerTuned) {
 		drainers = append(drainers, drainer{name: "scylla-cdc-go + franz-go", peer: true, args: []string{
