@@ -21,7 +21,7 @@ type OpenLettersError struct {
 // Error says how many there are and what to do.
 func (e *OpenLettersError) Error() string {
 	return fmt.Sprintf("dead letters are off, and %d of %s are open (%d of them released): later events of their aggregates would pass them, and nobody would publish them; "+
-		"set relay.dead_letters=on, or settle them first (outbox dlq list, discard, resolve)", e.Letters, e.Table, e.Released)
+		"turn them on, or settle them first (outbox dlq list, discard, resolve)", e.Letters, e.Table, e.Released)
 }
 
 // refuseLetters ends a start without dead letters where some are open.

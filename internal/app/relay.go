@@ -146,6 +146,9 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 		conf.Tail, conf.TailMaxInterval = relay.TailOff, relay.DefaultTailMaxInterval
 	}
 	conf.TailMinInterval = min(relay.DefaultTailMinInterval, conf.TailMaxInterval)
+	if !c.Relay.WriteDeadLetters {
+		conf.DeadLetters = relay.DeadLettersOff
+	}
 	if c.Relay.SpillLimit < 0 {
 		conf.WhenOpen = relay.WhenOpenHold
 	}

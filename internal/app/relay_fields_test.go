@@ -14,7 +14,6 @@ import (
 func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string][]string{
-		"relay:\n  drain_timeout: -5s\n":                               {"relay.drain_timeout: -5s must be positive"},
 		"relay:\n  attempt_timeout: 1h\n  ordering: Strict\n":          {"relay.attempt_timeout: 1h0m0s is not", `relay.ordering: "Strict" must be`},
 		"relay:\n  orderings: [OrderViewed=loose]\n":                   {`relay.orderings: OrderViewed: "loose" must be strict or relaxed`},
 		"relay:\n  topic: 'a b'\n":                                     {`relay.topic: "a b" makes no topic names`},
@@ -64,17 +63,17 @@ func TestSettings_EveryFieldOfTheRelay(t *testing.T) {
 // Switched off, the tail reader does not read, and an open breaker makes no dead letter.
 func TestRelayConfig_Off(t *testing.T) {
 	t.Parallel()
-	for file, want := range map[string][2]string{
-		"": {"", ""},
-		"relay: {tail_max_interval: off, spill_limit: off}": {relay.TailOff, relay.WhenOpenHold},
+	for file, want := range map[string][3]string{
+		"": {"", "", ""},
+		"relay: {tail_max_interval: off, spill_limit: off, dead_letters: false}": {relay.TailOff, relay.WhenOpenHold, relay.DeadLettersOff},
 	} {
 		c, err := configOf(t, file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		conf, err := c.RelayConfig()
-		if err != nil || [2]string{conf.Tail, conf.WhenOpen} != want {
-			t.Errorf("%s: tail %q, when open %q, %v, want %q", file, conf.Tail, conf.WhenOpen, err, want)
+		if err != nil || [3]string{conf.Tail, conf.WhenOpen, conf.DeadLetters} != want {
+			t.Errorf("%s: tail %q, when open %q, dead letters %q, %v, want %q", file, conf.Tail, conf.WhenOpen, conf.DeadLetters, err, want)
 		}
 		if err := checkSettings(c); err != nil {
 			t.Errorf("%s: %v", file, err)

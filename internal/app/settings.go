@@ -68,7 +68,7 @@ type scyllaConfig struct {
 	Replication string        `setting:"replication" default:"1" usage:"replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3"`
 	LocalDC     string        `setting:"local_dc" usage:"prefer this data centre; required where there are several"`
 	Consistency string        `setting:"consistency" default:"LOCAL_QUORUM" usage:"consistency of reads and writes"`
-	Timeout     time.Duration `setting:"timeout" default:"5s" usage:"how long one request may take"`
+	Timeout     time.Duration `setting:"timeout" default:"5s" min:"1ms" usage:"how long one request may take"`
 	Username    string        `setting:"username" usage:"user name; empty means no authentication"`
 	Password    string        `setting:"password" secret:"true" usage:"password"`
 	tlsConfig
@@ -102,7 +102,7 @@ type HTTPConfig struct {
 	TLSCert     string   `setting:"tls_cert" usage:"file with the server certificate (PEM), used anew when it is renewed; with tls_key it turns TLS on"`
 	TLSKey      string   `setting:"tls_key" usage:"file with the server key (PEM)"`
 	Tokens      []string `setting:"tokens" secret:"true" usage:"tokens of the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty permits everybody, on loopback only"`
-	TokenRate   float64  `setting:"token_rate" default:"1000" usage:"requests per second with one token; a burst of twice as many"`
+	TokenRate   float64  `setting:"token_rate" default:"1000" min:"0.001" usage:"requests per second with one token; a burst of twice as many"`
 	Insecure    bool     `setting:"insecure" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
 	Hosts       []string `setting:"hosts" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`
 	proxyConfig `section:"http proxies"`
@@ -122,7 +122,7 @@ type proxyConfig struct {
 // messagesConfig is the messages that the order API accepts.
 type messagesConfig struct {
 	Topics         []string `setting:"topics" usage:"topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never"`
-	MaxBytes       int      `setting:"max_bytes" usage:"payload, key and headers of one message, at most"`
+	MaxBytes       int      `setting:"max_bytes" min:"1" usage:"payload, key and headers of one message, at most"`
 	PerSecond      float64  `setting:"per_second" off:"0" usage:"messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; off for any number"`
 	BytesPerSecond float64  `setting:"bytes_per_second" off:"0" usage:"the same in bytes of payload, key and headers"`
 }
@@ -130,7 +130,7 @@ type messagesConfig struct {
 // watchConfig is the event streams.
 type watchConfig struct {
 	Topics []string `setting:"topics" usage:"topics that clients may read as event streams, with * for any characters; those that begin with _ never"`
-	Buffer int      `setting:"buffer" usage:"events that may wait for one client before it is disconnected"`
+	Buffer int      `setting:"buffer" min:"1" usage:"events that may wait for one client before it is disconnected"`
 }
 
 // ReactConfig is the rules by which events are delivered.
@@ -178,22 +178,22 @@ type RelayConfig struct {
 	HintAddr              string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
 	HintKey               string             `setting:"hint_key" secret:"true" usage:"key shared with the writers that signs the hints, at least 16 characters"`
 	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
-	MaxRememberedEvents   int                `setting:"max_remembered" usage:"published events that the sweep reader has not read yet, some 40 bytes of memory each; at the limit the tail reader waits; 1.25 × events per second × confidence window in seconds"`
+	MaxRememberedEvents   int                `setting:"max_remembered" min:"1" usage:"published events that the sweep reader has not read yet, some 40 bytes of memory each; at the limit the tail reader waits; 1.25 × events per second × confidence window in seconds"`
 	ReadBackMargin        time.Duration      `setting:"read_back_margin" off:"-1" usage:"how much the clocks of writers, relays and brokers may differ: at its start the relay reads its topics back that much further than the oldest checkpoint, so that a crash repeats nothing; off does not read back"`
 	Backfill              string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
 	BackfillRowsPerSecond int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
-	MaxInFlightRecords    int                `setting:"max_in_flight" usage:"events read and not yet acknowledged, at most"`
-	MaxRecordBytes        int32              `setting:"max_record_bytes" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
-	DrainTimeout          time.Duration      `setting:"drain_timeout" usage:"how long acknowledgements may take after SIGTERM"`
+	MaxInFlightRecords    int                `setting:"max_in_flight" min:"1" usage:"events read and not yet acknowledged, at most"`
+	MaxRecordBytes        int32              `setting:"max_record_bytes" min:"1" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
+	DrainTimeout          time.Duration      `setting:"drain_timeout" min:"1ms" usage:"how long acknowledgements may take after SIGTERM"`
 	Shards                int                `setting:"shards" usage:"number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance"`
 	SessionTimeout        time.Duration      `setting:"session_timeout" usage:"with relay.shards: time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
 	ScheduleRate          int                `setting:"schedule_rate" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`
 	RetryDelays           []time.Duration    `setting:"retry_delays" usage:"wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile"`
-	AttemptTimeout        time.Duration      `setting:"attempt_timeout" usage:"how long the broker may take to acknowledge before that is a failure"`
-	BreakerFailures       int                `setting:"breaker_failures" usage:"failures in a row that open the breaker"`
-	BreakerOpen           time.Duration      `setting:"breaker_open" usage:"how long the breaker stays open before it lets probes through"`
+	AttemptTimeout        time.Duration      `setting:"attempt_timeout" min:"1ms" usage:"how long the broker may take to acknowledge before that is a failure"`
+	BreakerFailures       int                `setting:"breaker_failures" min:"1" usage:"failures in a row that open the breaker"`
+	BreakerOpen           time.Duration      `setting:"breaker_open" min:"1ms" usage:"how long the breaker stays open before it lets probes through"`
 	SpillLimit            int                `setting:"spill_limit" off:"-1" field:"WhenOpen" usage:"dead letters that are written while the breaker is open, and published when it closes; beyond the limit, and with off, the relay keeps events in the CDC log"`
-	DeadLetters           string             `setting:"dead_letters" usage:"on: an event that cannot be published is written to dead_letter_queue. off: its aggregate is held"`
+	WriteDeadLetters      bool               `setting:"dead_letters" default:"true" field:"DeadLetters" usage:"write an event that cannot be published to dead_letter_queue; without it its aggregate is held"`
 	Ordering              string             `setting:"ordering" usage:"strict: later events of an aggregate wait behind its dead letter. relaxed: they pass"`
 	Orderings             map[string]string  `setting:"orderings" pairs:"type=ordering, such as OrderViewed=relaxed" usage:"the same by event type, type=strict or type=relaxed"`
 	ReplayRate            float64            `setting:"replay_rate" off:"-1" usage:"dead letters that are replayed per second, at most; off does not bound it"`

@@ -39,6 +39,10 @@ var internalMutants = []mutant{
 		old: "drained+time.Second, ", new: "0*drained, ",
 	},
 	{
+		name: "settings: dead letters cannot be turned off", file: "internal/app/relay.go", pkg: "./internal/app", run: "RelayConfig_Off",
+		old: "if !c.Relay.WriteDeadLetters {", new: "if c.Relay.Name == \"\" {",
+	},
+	{
 		name: "settings: off is the default", file: "internal/settings/parse.go", pkg: "./internal/settings", run: "FlagOverEnvironment",
 		old: "\t\tv.Set(n)\n\t\treturn nil\n\t}\n\tif err := parseScalar", new: "\t\t_ = n\n\t\treturn nil\n\t}\n\tif err := parseScalar",
 	},
