@@ -54,7 +54,7 @@ func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 		{adminAPI, "", "/debug/pprof/", 404},
 	} {
 		code, text := get(t, x.addr, x.path, x.host)
-		if code != x.want || code == 200 && !strings.Contains(text, "\nrelay_streams") {
+		if code != x.want || code == 200 && !strings.Contains(text, "\noutbox_relay_streams") {
 			t.Errorf("%s of %s for host %q = %d, want %d", x.path, x.addr, x.host, code, x.want)
 		}
 	}
