@@ -4,19 +4,24 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// row is a row of a table of leases; it executes the package's statements.
+// row is a row of a table of leases; it executes the package's statements. Hold does so
+// from a goroutine of its own.
 type row struct {
+	mu    sync.Mutex // guards what follows
 	owner string
 	until time.Time
 	err   error
 }
 
 func (r *row) apply(_ context.Context, stmt string, args ...any) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.err != nil {
 		return false, r.err
 	}
@@ -95,10 +100,13 @@ func TestHold_EndsWithTheLease(t *testing.T) {
 				r := &row{}
 				err := r.lease("one").Hold(t.Context(), func(ctx context.Context) error {
 					time.Sleep(time.Minute + time.Second)
-					if ctx.Err() != nil || r.owner != "one" {
-						t.Fatalf("after a minute: %v, owner %q", ctx.Err(), r.owner)
-					}
+					r.mu.Lock()
+					owner := r.owner
 					tt.change(r)
+					r.mu.Unlock()
+					if ctx.Err() != nil || owner != "one" {
+						t.Errorf("after a minute: %v, owner %q", ctx.Err(), owner)
+					}
 					changed := time.Now()
 					<-ctx.Done()
 					if took := time.Since(changed); took > tt.within {
