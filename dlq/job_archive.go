@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // Archive is where jobs put letters away, and bring them back from; package
@@ -100,7 +100,7 @@ func (w *worker) sweep(ctx context.Context) error {
 	var s Swept
 	err := w.during(ctx, func(ctx context.Context) (err error) {
 		if s, err = w.cfg.Archive.Sweep(ctx); errors.Is(err, ErrBusy) {
-			return errors.Join(err, again.Wait(ctx, sweepAgain))
+			return errors.Join(err, retry.Wait(ctx, sweepAgain))
 		}
 		return err
 	})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"golang.org/x/time/rate"
 )
@@ -140,7 +140,7 @@ func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 				}
 			}
 		}
-		if err := again.Wait(ctx, r.cfg.Poll); err != nil {
+		if err := retry.Wait(ctx, r.cfg.Poll); err != nil {
 			return nil, err
 		}
 	}

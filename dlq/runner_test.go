@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // setupJobs is setup with a clock that goes.
@@ -112,7 +112,7 @@ func (b *bundle) relay(t *testing.T, fail func(*Letter) string) {
 				}
 				_ = b.Done(ctx, q)
 			}
-			_ = again.Wait(ctx, 5*time.Millisecond)
+			_ = retry.Wait(ctx, 5*time.Millisecond)
 		}
 	})
 }

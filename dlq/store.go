@@ -9,7 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -135,6 +135,6 @@ func (s *Store) millis() time.Time { return s.now().UTC().Truncate(time.Millisec
 const firstPause = 20 * time.Millisecond
 
 // again is the time in which something is tried again.
-func (s *Store) again(ctx context.Context) *again.Budget {
-	return again.Until(ctx, time.Now().Add(s.budget), firstPause)
+func (s *Store) again(ctx context.Context) *retry.Budget {
+	return retry.Until(ctx, time.Now().Add(s.budget), firstPause)
 }

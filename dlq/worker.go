@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"golang.org/x/time/rate"
 )
 
@@ -64,7 +64,7 @@ func (w *worker) run(ctx context.Context) error {
 			return w.finish(ctx, JobDone, nil)
 		default:
 			if err = w.follow(ctx); err == nil && !w.followedAll() && !w.mayPlan() {
-				err = w.during(ctx, func(ctx context.Context) error { return again.Wait(ctx, w.cfg.Poll) })
+				err = w.during(ctx, func(ctx context.Context) error { return retry.Wait(ctx, w.cfg.Poll) })
 			}
 		}
 		switch {

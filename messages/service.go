@@ -11,11 +11,11 @@ import (
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -362,9 +362,9 @@ func (s *Service) detach(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // newPause returns what is left of a detached ctx but for one attempt.
-func newPause(ctx context.Context, attempt time.Duration) *again.Budget {
+func newPause(ctx context.Context, attempt time.Duration) *retry.Budget {
 	end, _ := ctx.Deadline()
-	return again.Until(ctx, end.Add(-attempt), 50*time.Millisecond)
+	return retry.Until(ctx, end.Add(-attempt), 50*time.Millisecond)
 }
 
 // maxKey bounds an Idempotency-Key.

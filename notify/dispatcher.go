@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // Defaults of Config.
@@ -232,7 +232,7 @@ func (w *worker) deliver(stop, work context.Context, m Message) {
 			w.log.Error("a notification was not delivered", "type", m.Type, "id", m.ID, "attempt", attempt, "err", err)
 			return
 		}
-		d := again.Backoff(w.conf.Backoff, w.conf.MaxBackoff, attempt)
+		d := retry.Backoff(w.conf.Backoff, w.conf.MaxBackoff, attempt)
 		if asked := WaitOf(err); asked > 0 {
 			asked = min(asked, w.conf.MaxBackoff)
 			d = min(asked+rand.N(asked/10+1), w.conf.MaxBackoff)

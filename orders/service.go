@@ -8,9 +8,9 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -145,7 +145,7 @@ func (s *Service) detach(ctx context.Context) (context.Context, context.CancelFu
 const firstPause = 50 * time.Millisecond
 
 // newBudget returns what is left of the budget of a detached ctx.
-func (s *Service) newBudget(ctx context.Context) *again.Budget {
+func (s *Service) newBudget(ctx context.Context) *retry.Budget {
 	end, _ := ctx.Deadline()
-	return again.Until(ctx, end.Add(-2*s.cfg.AttemptTimeout), firstPause)
+	return retry.Until(ctx, end.Add(-2*s.cfg.AttemptTimeout), firstPause)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
@@ -51,7 +51,7 @@ func (r *runner) deliver(p *partition, j *job) (done bool) {
 		if notify.IsPermanent(err) || j.Attempts >= r.rule.Attempts {
 			return r.fail(j, err)
 		}
-		pause := again.Backoff(r.rule.Backoff, r.rule.MaxBackoff, j.Attempts)
+		pause := retry.Backoff(r.rule.Backoff, r.rule.MaxBackoff, j.Attempts)
 		if asked := notify.WaitOf(err); asked > 0 {
 			pause = min(asked, r.rule.MaxBackoff)
 		}
@@ -137,7 +137,7 @@ func (r *runner) patiently(ctx context.Context, do func() error) bool {
 		if try == 1 {
 			r.log.Warn("the database does not take or give deliveries; trying again", "err", err)
 		}
-		if again.Wait(ctx, again.Backoff(100*time.Millisecond, 10*time.Second, try)) != nil {
+		if retry.Wait(ctx, retry.Backoff(100*time.Millisecond, 10*time.Second, try)) != nil {
 			return false
 		}
 	}
@@ -153,7 +153,7 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 	if d <= 0 {
 		return true
 	}
-	return again.Wait(ctx, d) == nil
+	return retry.Wait(ctx, d) == nil
 }
 
 // attempt calls the plugin when there is a place for it. The place is free again when

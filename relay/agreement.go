@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
@@ -82,7 +82,7 @@ func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
-	if again.Wait(ctx, DefaultHeartbeat*3/2) != nil {
+	if retry.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 		return nil, context.Cause(ctx)
 	}
 	now, err := a.heard(ctx)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -344,7 +344,7 @@ func (b *backfill) run(ctx context.Context) error {
 	}
 	every := min(backfillWatch, part(max(b.facts.cdcTTL, time.Minute), 1./64))
 	said := time.Now()
-	for again.Wait(ctx, every) == nil {
+	for retry.Wait(ctx, every) == nil {
 		now := time.Now()
 		if s := b.status(); s.Running && time.Since(said) >= backfillSays {
 			said = time.Now()
@@ -411,7 +411,7 @@ func (b *backfill) saveFinished(ctx context.Context, before int) error {
 		case err != nil:
 			failures++
 			b.log.Warn("cannot save how far the scan of the outbox table is; trying again", "attempt", failures, "err", err)
-			if err := again.Wait(ctx, again.Backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
+			if err := retry.Wait(ctx, retry.Backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
 				return err
 			}
 			continue

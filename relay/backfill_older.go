@@ -10,7 +10,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
@@ -238,7 +238,7 @@ func (p *publisher) claimPassed(ctx context.Context, find lookup, aggregate gocq
 			continue
 		}
 		p.log.Warn("cannot look up the older rows of an aggregate; trying again", "aggregate_id", aggregate, "attempt", attempt, "err", err)
-		if err := again.Wait(ctx, again.Backoff(p.cfg.RetryMin, time.Second, attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Backoff(p.cfg.RetryMin, time.Second, attempt)); err != nil {
 			return nil, err
 		}
 	}

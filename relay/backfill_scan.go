@@ -8,7 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
@@ -39,7 +39,7 @@ func (b *backfill) scanRange(ctx context.Context, n int) error {
 		failures++
 		b.stuck(err)
 		b.log.Warn("cannot scan the outbox table; trying again", "range", n, "attempt", failures, "err", err)
-		if err := again.Wait(ctx, again.Backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
+		if err := retry.Wait(ctx, retry.Backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -110,7 +110,7 @@ func (b *bundle) drain(limit time.Duration) {
 		if open == blocked {
 			return
 		}
-		if again.Wait(ctx, 10*time.Millisecond) != nil { // the breaker may be open
+		if retry.Wait(ctx, 10*time.Millisecond) != nil { // the breaker may be open
 			b.t.Fatalf("%d events are left after %s", open-blocked, limit)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -196,7 +196,7 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 		p.unstored(letter.EventID, err)
 		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
 		<-p.burying
-		err = again.Wait(p.ctx, again.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))
+		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))
 		p.burying <- struct{}{} // those who have a place leave when the context ends
 		if err != nil {
 			return "", errors.Join(ErrStopping, err)

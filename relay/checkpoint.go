@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 )
@@ -190,7 +190,7 @@ func (m *progressManager) until(ctx context.Context, do func() error) error {
 		if attempt == 1 {
 			m.log.Warn("the reader waits for a checkpoint", "err", err)
 		}
-		if err := again.Wait(ctx, again.Backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
 			return err
 		}
 	}

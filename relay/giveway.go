@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
@@ -100,7 +100,7 @@ func GiveWay(ctx context.Context, version string, relays ...*Relay) error {
 			if attempt == 3 { // the first ones may be a database that is just starting
 				log.Warn("cannot tell whether instances that share this relay run; trying again", "relay", cfg.Name, "err", err)
 			}
-			if err := again.Wait(ctx, cfg.askAgain(attempt)); err != nil {
+			if err := retry.Wait(ctx, cfg.askAgain(attempt)); err != nil {
 				return err
 			}
 			continue
@@ -116,7 +116,7 @@ func GiveWay(ctx context.Context, version string, relays ...*Relay) error {
 			log.Warn("instances of this relay's name share its table, and everything would be published twice beside them: this one, which has no shards, waits until they are stopped",
 				"relay", cfg.Name, "other_instance", strings.Join(sure, ", "))
 		}
-		if err := again.Wait(ctx, DefaultHeartbeat); err != nil {
+		if err := retry.Wait(ctx, DefaultHeartbeat); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -71,7 +71,7 @@ func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error)
 			return err
 		}
 		r.log.Warn(cannot, "attempt", attempt, "err", err)
-		if err := again.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
+		if err := retry.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
 			return err
 		}
 	}

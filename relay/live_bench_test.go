@@ -18,7 +18,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
@@ -122,7 +122,7 @@ func openLoop(ctx context.Context, rate int, f func(i int, at time.Time)) {
 	began := time.Now()
 	for i := 0; ; i++ {
 		at := began.Add(time.Duration(i) * time.Second / time.Duration(rate))
-		if again.Wait(ctx, time.Until(at)) != nil || ctx.Err() != nil {
+		if retry.Wait(ctx, time.Until(at)) != nil || ctx.Err() != nil {
 			return
 		}
 		wg.Go(func() { f(i, at) })

@@ -14,7 +14,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
@@ -126,7 +126,7 @@ func (m *Membership) AwaitSharers(ctx context.Context) error {
 			m.Logger.Warn("a relay of this name carries the table alone, and would publish everything twice beside one that shares: this one waits until it is stopped",
 				"relay", m.Name, "other_instance", strings.Join(sure, ", "))
 		}
-		if again.Wait(ctx, DefaultHeartbeat) != nil {
+		if retry.Wait(ctx, DefaultHeartbeat) != nil {
 			return context.Cause(ctx)
 		}
 	}

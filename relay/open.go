@@ -7,7 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // answerBreaker does what a change of the breaker asks for. Called locked.
@@ -81,7 +81,7 @@ func (p *publisher) attempt(ctx context.Context, f func() error) error {
 		}
 		p.mu.Unlock()
 		if c == nil {
-			if err := again.Wait(ctx, max(p.cfg.BreakerOpen/20, 50*time.Millisecond)); err != nil {
+			if err := retry.Wait(ctx, max(p.cfg.BreakerOpen/20, 50*time.Millisecond)); err != nil {
 				return err
 			}
 			continue

@@ -20,7 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -171,7 +171,7 @@ func start(b *bundle, m *model, store checkpointStore, pace time.Duration) *proc
 				if err := seq.take(ctx, progress, row.time, []storedEvent{{row.event, writeTime(row.time), nil}}); err != nil {
 					return
 				}
-				if again.Wait(ctx, pace) != nil {
+				if retry.Wait(ctx, pace) != nil {
 					return
 				}
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // proofTries is how often partitions are tried that cannot be read; the caller asks again
@@ -114,7 +114,7 @@ func (d *proofs) readAll(ctx context.Context, t *backTopics, topics []string, si
 		if err == nil || attempt == proofTries {
 			return err
 		}
-		if err := again.Wait(ctx, d.cfg.askAgain(attempt)); err != nil {
+		if err := retry.Wait(ctx, d.cfg.askAgain(attempt)); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
@@ -437,7 +437,7 @@ func (p *publisher) restart(l *lane) {
 func (p *publisher) drain(ctx context.Context) (left int) {
 	for {
 		left, blocked := p.remaining()
-		if p.cfg.fenced() || (left == blocked || p.shut()) && !p.replays() || again.Wait(ctx, 10*time.Millisecond) != nil {
+		if p.cfg.fenced() || (left == blocked || p.shut()) && !p.replays() || retry.Wait(ctx, 10*time.Millisecond) != nil {
 			return left
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/gocql/gocql"
 	"golang.org/x/time/rate"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -54,7 +54,7 @@ func newQuiet(cfg *Config, table *outbox.Table, s *streams) *quiet {
 
 // run looks now and then until ctx ends.
 func (q *quiet) run(ctx context.Context) error {
-	for again.Wait(ctx, q.every) == nil {
+	for retry.Wait(ctx, q.every) == nil {
 		if err := q.look(ctx); err != nil && ctx.Err() == nil {
 			q.log.Debug("cannot look whether streams that say nothing have rows; trying again", "err", err)
 		}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 const (
@@ -279,7 +279,7 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 			return nil
 		}
 		quiet = now
-		if err := again.Wait(ctx, r.cfg.ReadBackQuiet); err != nil {
+		if err := retry.Wait(ctx, r.cfg.ReadBackQuiet); err != nil {
 			return err
 		}
 	}
@@ -376,7 +376,7 @@ func (r *readback) pause(ctx context.Context, attempt int, err error) error {
 		r.log.Warn("cannot read the topics back; nothing is published before that", "err", err)
 	}
 	r.stuck(err)
-	return again.Wait(ctx, wait)
+	return retry.Wait(ctx, wait)
 }
 
 func (r *readback) begin(running bool) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // Partitions that cannot be read back at the start are gated: nothing is published to
@@ -110,7 +110,7 @@ func (r *readback) awaited() unreadPartitions {
 func (x *pass) awaitUnread(ctx context.Context) error {
 	unread := x.back.awaited()
 	for attempt := 1; ; attempt++ {
-		if err := again.Wait(ctx, x.cfg.askAgain(attempt)); err != nil {
+		if err := retry.Wait(ctx, x.cfg.askAgain(attempt)); err != nil {
 			return err
 		}
 		n, err := x.back.readable(ctx, &unread)

@@ -13,7 +13,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
@@ -120,7 +120,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 		// Nothing in memory survives: what the scan needs to know is in the topics.
 		r.log.Warn("starting anew, because the CDC log is about to lose what is not published; the outbox table has it")
-		if again.Wait(ctx, r.cfg.RestartDelay) != nil {
+		if retry.Wait(ctx, r.cfg.RestartDelay) != nil {
 			return nil
 		}
 	}
@@ -215,7 +215,7 @@ func (r *Relay) read(ctx context.Context) error {
 // forget lets go of events that the sweep passed, until ctx ends.
 func (r *Relay) forget(ctx context.Context, p *publisher) error {
 	every := max(r.cfg.ConfidenceWindow/4, time.Second)
-	for again.Wait(ctx, every) == nil {
+	for retry.Wait(ctx, every) == nil {
 		if _, opened, upTo := r.streams.handedAll(); opened > 0 {
 			p.pass(upTo, every)
 		}

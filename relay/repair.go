@@ -12,7 +12,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -66,7 +66,7 @@ func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
 // run answers requests until ctx ends.
 func (r *repairer) run(ctx context.Context) error {
 	failing := false
-	for again.Wait(ctx, repairPoll) == nil {
+	for retry.Wait(ctx, repairPoll) == nil {
 		err := r.poll(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			r.log.Warn("cannot look for events to repair; trying again", "err", err)

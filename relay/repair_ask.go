@@ -7,7 +7,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // answerPoll is how often a requester reads the answers.
@@ -66,7 +66,7 @@ func (r *Repairs) Publish(ctx context.Context, events []Repair, deadline time.Ti
 		if len(open) == 0 {
 			return answers, nil
 		}
-		if again.Wait(ctx, answerPoll) != nil {
+		if retry.Wait(ctx, answerPoll) != nil {
 			return nil, fmt.Errorf("interrupted while the relay repairs %d events, which it may still publish: %w", len(open), context.Cause(ctx))
 		}
 	}

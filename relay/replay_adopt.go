@@ -8,7 +8,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // adopt does with a letter as the table says now: somebody else changed it.
@@ -39,7 +39,7 @@ func (r *replayer) adopt(id gocql.UUID) {
 			return
 		}
 		r.log.Warn("cannot read a dead letter; trying again", "event_id", id, "attempt", attempt, "err", err)
-		_ = again.Wait(ctx, r.p.cfg.askAgain(attempt))
+		_ = retry.Wait(ctx, r.p.cfg.askAgain(attempt))
 	}
 }
 

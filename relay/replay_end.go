@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -103,7 +103,7 @@ func (r *replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 			return false
 		}
 		r.log.Warn("cannot "+what+" a dead letter; trying again", "event_id", id, "attempt", attempt, "err", err)
-		_ = again.Wait(ctx, r.p.cfg.askAgain(attempt))
+		_ = retry.Wait(ctx, r.p.cfg.askAgain(attempt))
 	}
 }
 

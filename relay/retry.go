@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // retryWait is the wait before the attempt after the given number of them.
@@ -16,5 +16,5 @@ func (c *Config) retryWait(attempts int) time.Duration {
 // askAgain is the wait before the database or the broker is asked once more for
 // what the relay cannot go on without.
 func (c *Config) askAgain(attempt int) time.Duration {
-	return again.Backoff(c.RetryMin, min(c.RetryMax, 5*time.Second), attempt)
+	return retry.Backoff(c.RetryMin, min(c.RetryMax, 5*time.Second), attempt)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -174,7 +174,7 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 		} else if next == e.Sequence {
 			return nil
 		}
-		if err := again.Wait(ctx, min(again.Backoff(s.retryMin, time.Second, attempt), max(time.Until(deadline), s.retryMin))); err != nil {
+		if err := retry.Wait(ctx, min(retry.Backoff(s.retryMin, time.Second, attempt), max(time.Until(deadline), s.retryMin))); err != nil {
 			return err
 		}
 	}
@@ -271,7 +271,7 @@ func (s *sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 			return fmt.Errorf("look up events of aggregate %s: %w", of.AggregateString(), err)
 		}
 		s.log.Warn("cannot look up earlier events; trying again", "aggregate_id", of.AggregateString(), "attempt", attempt, "err", err)
-		if err := again.Wait(ctx, again.Backoff(s.retryMin, time.Second, attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Backoff(s.retryMin, time.Second, attempt)); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -34,7 +34,7 @@ func (r *Relay) findTable(ctx context.Context) error {
 		if attempt == 3 { // the first ones may be a database that is just starting
 			r.log.Warn("cannot read what columns the outbox table has; trying again", "err", err)
 		}
-		if err := again.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
+		if err := retry.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // tableWatch is how often the options of the outbox table's CDC log are looked at.
@@ -16,7 +16,7 @@ const tableWatch = time.Minute
 // without new rows looks like a table without new events.
 func (r *Relay) watchTable(ctx context.Context) error {
 	good := time.Now()
-	for again.Wait(ctx, tableWatch) == nil {
+	for retry.Wait(ctx, tableWatch) == nil {
 		facts, err := cqlTableFacts(ctx, r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table)
 		if err != nil && !errors.Is(err, errCDCOptions) {
 			continue // the tail and the sweep say that the database is away

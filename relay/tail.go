@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"golang.org/x/time/rate"
 )
 
@@ -91,7 +91,7 @@ func (t *tail) run(ctx context.Context) error {
 		if err != nil {
 			failures++
 			t.failed(ctx, err)
-			if err := again.Wait(ctx, again.Backoff(t.cfg.RetryMin, tailGenerations, failures)); err != nil {
+			if err := retry.Wait(ctx, retry.Backoff(t.cfg.RetryMin, tailGenerations, failures)); err != nil {
 				return err
 			}
 			continue
@@ -118,7 +118,7 @@ func (t *tail) run(ctx context.Context) error {
 		if !t.knowsSwept() {
 			wait = min(wait, 100*time.Millisecond) // until it does nothing can be read
 		}
-		if err := again.Wait(ctx, wait); err != nil {
+		if err := retry.Wait(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -197,7 +197,7 @@ func (t *tail) readGeneration(ctx context.Context, g *generation, groups []*tail
 		if t.knowsHanded(g) {
 			break
 		}
-		if again.Wait(ctx, 20*time.Millisecond) != nil {
+		if retry.Wait(ctx, 20*time.Millisecond) != nil {
 			return
 		}
 	}

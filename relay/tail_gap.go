@@ -9,7 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -96,7 +96,7 @@ func (g *tailGaps) resolve(ctx context.Context, w *tailGap) {
 		if ctx.Err() != nil || g.finished(w, found, err) {
 			return
 		}
-		wait := time.NewTimer(again.Backoff(minTailGapWait, maxTailGapWait, attempt))
+		wait := time.NewTimer(retry.Backoff(minTailGapWait, maxTailGapWait, attempt))
 		select {
 		case <-wait.C:
 		case <-w.poke:

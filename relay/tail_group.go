@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 const (
@@ -116,8 +116,8 @@ func (g *tailGroup) run(ctx context.Context) {
 		case err != nil:
 			failures++
 			g.tail.failed(ctx, err)
-			wait = again.Backoff(cfg.RetryMin, tailMaxFailWait, failures)
-			if again.Wait(ctx, wait) != nil { // hints must not keep a database busy that is in trouble
+			wait = retry.Backoff(cfg.RetryMin, tailMaxFailWait, failures)
+			if retry.Wait(ctx, wait) != nil { // hints must not keep a database busy that is in trouble
 				return
 			}
 			timer.Reset(0)
@@ -130,7 +130,7 @@ func (g *tailGroup) run(ctx context.Context) {
 				g.next = time.Now().Add(wait)
 				timer.Reset(wait)
 			case readHinted:
-				if again.Wait(ctx, tailHintSpacing) != nil {
+				if retry.Wait(ctx, tailHintSpacing) != nil {
 					return
 				}
 			}
@@ -183,7 +183,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	t := g.tail
 	for t.publisher.memoryFull() {
 		t.publisher.tailed.waited.Store(time.Now().UnixMicro())
-		if err := again.Wait(ctx, 100*time.Millisecond); err != nil {
+		if err := retry.Wait(ctx, 100*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -54,7 +54,7 @@ func (l *memLog) read(ctx context.Context, streams *streamList, after int64, who
 	l.queries = append(l.queries, q)
 	all, fails, took, page := l.rows, l.err, l.took, cmp.Or(l.page, tailPage)
 	l.mu.Unlock()
-	if err := again.Wait(ctx, took); err != nil {
+	if err := retry.Wait(ctx, took); err != nil {
 		return false, err
 	}
 	if fails != nil {

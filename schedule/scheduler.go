@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/lease"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"golang.org/x/time/rate"
 )
 
@@ -94,7 +94,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			s.unleased()
 			s.forgetAll()
 		}
-		if again.Wait(ctx, s.cfg.Poll) != nil {
+		if retry.Wait(ctx, s.cfg.Poll) != nil {
 			break
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 		case err == nil:
 			s.leased(false)
 		}
-		if again.Wait(ctx, s.cfg.Lease/4) != nil {
+		if retry.Wait(ctx, s.cfg.Lease/4) != nil {
 			break
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // ErrLockLost says that the lock could not be renewed in time, so that another
@@ -58,7 +58,7 @@ func (l *lock) acquire(ctx context.Context, wait time.Duration) error {
 			}
 			return fmt.Errorf("take the migration lock: held by %s for longer than %s", holder, wait)
 		}
-		if err := again.Wait(ctx, lockPoll*3/4+rand.N(lockPoll/2)); err != nil {
+		if err := retry.Wait(ctx, lockPoll*3/4+rand.N(lockPoll/2)); err != nil {
 			return fmt.Errorf("take the migration lock: %w", err)
 		}
 	}
@@ -71,7 +71,7 @@ func (l *lock) keep(ctx context.Context, cancel context.CancelCauseFunc) {
 	// TTLs count in whole seconds, so the lease may end up to one second early:
 	// with the least TTL of 3 s just when two thirds of it have passed.
 	renewed := time.Now()
-	for again.Wait(ctx, l.ttl/3) == nil {
+	for retry.Wait(ctx, l.ttl/3) == nil {
 		sent := time.Now()
 		applied, err := l.query(ctx, stmt, l.owner, sent, lockName, l.owner).MapScanCAS(map[string]any{})
 		switch {

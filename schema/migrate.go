@@ -11,8 +11,8 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // component is the partition of schema_migrations that this package uses.
@@ -183,7 +183,7 @@ func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error
 		return err
 	}
 	for _, stmt := range statements(text) {
-		err := retry(ctx, func() error {
+		err := retryTransient(ctx, func() error {
 			// ScyllaDB has no ADD IF NOT EXISTS, and a migration may be done again.
 			if there, err := m.hasColumn(ctx, stmt); err != nil || there {
 				return err
@@ -223,7 +223,7 @@ func (m *migrator) hasColumn(ctx context.Context, stmt string) (bool, error) {
 func (m *migrator) record(ctx context.Context, mig migration) error {
 	stmt := "INSERT INTO " + m.options.Keyspace + ".schema_migrations (component, version, name, checksum, applied_at, applied_by)" +
 		" VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS"
-	err := retry(ctx, func() error {
+	err := retryTransient(ctx, func() error {
 		row := map[string]any{}
 		applied, err := m.session.Query(stmt, component, mig.version, mig.name, mig.checksum(), time.Now(), m.options.Owner).
 			WithContext(ctx).Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCAS(row)
@@ -238,14 +238,14 @@ func (m *migrator) record(ctx context.Context, mig migration) error {
 	return nil
 }
 
-// retryPauses are waited between the attempts of retry.
+// retryPauses are the pauses between the attempts of retryTransient.
 var retryPauses = [...]time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second}
 
-// retry calls f again after errors that may pass. f must be idempotent.
-func retry(ctx context.Context, f func() error) error {
+// retryTransient calls f, and repeats it after transient errors. f must be idempotent.
+func retryTransient(ctx context.Context, f func() error) error {
 	err := f()
 	for _, d := range retryPauses {
-		if err == nil || !transient(err) || again.Wait(ctx, d) != nil {
+		if err == nil || !transient(err) || retry.Wait(ctx, d) != nil {
 			return err
 		}
 		err = f()

@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 func mustMigrate(t *testing.T, s *gocql.Session, o Options) {
@@ -337,7 +337,7 @@ func TestLock_IsKeptWhileWorkLasts(t *testing.T) {
 		mustMigrate(t, s, o)
 		m := migrator{session: s, options: o}
 		err := m.locked(t.Context(), func(ctx context.Context) error {
-			if err := again.Wait(ctx, 2*o.LockTTL); err != nil {
+			if err := retry.Wait(ctx, 2*o.LockTTL); err != nil {
 				return err
 			}
 			return newLock(s, o).acquire(ctx, 0)
@@ -374,7 +374,7 @@ func TestLock_LossEndsTheWork(t *testing.T) {
 				begun := time.Now()
 				err := m.locked(t.Context(), func(ctx context.Context) error {
 					f(t, srv, s)
-					return again.Wait(ctx, time.Hour)
+					return retry.Wait(ctx, time.Hour)
 				})
 				if !errors.Is(err, ErrLockLost) {
 					t.Errorf("locked() = %v, want ErrLockLost", err)

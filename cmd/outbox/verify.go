@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -157,7 +157,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	}
 	if wait > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "waiting %s until the events written before %s are old enough\n", wait.Round(time.Second), window.Until.UTC().Format(time.RFC3339))
-		if err := again.Wait(ctx, wait); err != nil {
+		if err := retry.Wait(ctx, wait); err != nil {
 			return fmt.Errorf("interrupted: %w", err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // Answer is what a call came to.
@@ -115,7 +115,7 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	if d <= 0 {
 		return true
 	}
-	return again.Wait(ctx, d) == nil
+	return retry.Wait(ctx, d) == nil
 }
 
 // sum counts the calls that were to be made after the warm-up, and what was

@@ -6,8 +6,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -30,14 +30,14 @@ func showBackfill(ctx context.Context, w io.Writer, r *relay.Relay) (stop func()
 			if r.Status().Backfill.Running {
 				drawing, done := context.WithCancel(ctx)
 				go func() {
-					for r.Status().Backfill.Running && again.Wait(drawing, 200*time.Millisecond) == nil {
+					for r.Status().Backfill.Running && retry.Wait(drawing, 200*time.Millisecond) == nil {
 					}
 					done()
 				}()
 				bar.Run(drawing)
 				done()
 			}
-			if again.Wait(ctx, time.Second) != nil {
+			if retry.Wait(ctx, time.Second) != nil {
 				return
 			}
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
@@ -95,9 +95,9 @@ func (c scyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *s
 		if c.Waits != nil {
 			c.Waits(err)
 		}
-		wait := again.Backoff(time.Second, maxConnectWait, attempt)
+		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
 		log.Warn("database not there yet; trying again", "wait", wait, "err", err, "hint", cli.HintOf(err))
-		if err := again.Wait(ctx, wait); err != nil {
+		if err := retry.Wait(ctx, wait); err != nil {
 			return nil, err
 		}
 	}

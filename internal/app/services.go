@@ -11,8 +11,8 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -81,9 +81,9 @@ func repairWindow(ctx context.Context, session *gocql.Session, keyspace string, 
 		if err == nil {
 			break
 		}
-		wait := again.Backoff(time.Second, maxConnectWait, attempt)
+		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
 		log.Warn("cannot read how long the outbox keeps its rows; trying again", "wait", wait, "err", err)
-		if err := again.Wait(ctx, wait); err != nil {
+		if err := retry.Wait(ctx, wait); err != nil {
 			return 0, err
 		}
 	}

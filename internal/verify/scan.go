@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -132,7 +132,7 @@ func (s *Scan) retry(ctx context.Context, n int, limit *rate.Limiter) (Range, er
 		if attempt == scanAttempts || refused(err) {
 			return r, fmt.Errorf("scan %s: %w", s.Table, err)
 		}
-		if err := again.Wait(ctx, again.Backoff(scanRetryMin, scanRetryMax, attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Backoff(scanRetryMin, scanRetryMax, attempt)); err != nil {
 			return r, err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -170,7 +170,7 @@ func (p *pass) readRange(ctx context.Context, n int) error {
 		case attempt == scanAttempts || refused(err):
 			return fmt.Errorf("scan %s: %w", p.t.name(), err)
 		}
-		if err := again.Wait(ctx, again.Backoff(scanRetryMin, scanRetryMax, attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Backoff(scanRetryMin, scanRetryMax, attempt)); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // Work is done on a shard from when this instance owns it until ctx ends. Then it
@@ -158,11 +158,11 @@ func (m *Member) prepare(ctx context.Context) error {
 			return said
 		}
 		m.note(err)
-		wait := again.Backoff(100*time.Millisecond, m.cfg.RestartDelay, attempt)
+		wait := retry.Backoff(100*time.Millisecond, m.cfg.RestartDelay, attempt)
 		if !errors.Is(err, kerr.TopicAlreadyExists) { // else another instance was quicker
 			m.log.Warn("control topic is not ready; trying again", "topic", m.cfg.topic(), "wait", wait, "err", err)
 		}
-		if err := again.Wait(ctx, wait); err != nil {
+		if err := retry.Wait(ctx, wait); err != nil {
 			return err
 		}
 	}

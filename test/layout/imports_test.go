@@ -48,7 +48,7 @@ var forbidden = map[string][]string{
 
 // allowed are the exceptions: the event is what services and relay share, and the
 // back-off what all do.
-var allowed = map[string]bool{"internal/again": true, "outbox": true, "outbox/kafkarecord": true}
+var allowed = map[string]bool{"internal/retry": true, "outbox": true, "outbox/kafkarecord": true}
 
 func TestImports_RunOneWay(t *testing.T) {
 	t.Parallel()

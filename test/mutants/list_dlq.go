@@ -108,8 +108,8 @@ var dlqMutants = []mutant{
 	}),
 	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
 		name: "a dead letter that cannot be stored keeps its place", file: "relay/bury.go",
-		old: "		<-p.burying\n		err = again.Wait(p.ctx, again.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		p.burying <- struct{}{}",
-		new: "		err = again.Wait(p.ctx, again.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		_ = struct{}{}",
+		old: "		<-p.burying\n		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		p.burying <- struct{}{}",
+		new: "		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		_ = struct{}{}",
 	}),
 	unit("TestReplay_EndsWithItsClaim", mutant{
 		name: "a replay that waits is sent behind its claim", file: "relay/publisher.go",

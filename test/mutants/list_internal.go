@@ -11,11 +11,11 @@ var internalMutants = []mutant{
 		old: "l.Apply(ctx, stmt+\"null\", seconds, l.Owner, l.Name)", new: "true, error(nil)",
 	},
 	{
-		name: "back-off: a wait has no limit", file: "internal/again/again.go", pkg: "./internal/again", run: "Backoff",
+		name: "back-off: a wait has no limit", file: "internal/retry/retry.go", pkg: "./internal/retry", run: "Backoff",
 		old: "d = min(d, hi)", new: "d = max(d, lo)",
 	},
 	{
-		name: "back-off: a wait has no jitter", file: "internal/again/again.go", pkg: "./internal/again", run: "Backoff",
+		name: "back-off: a wait has no jitter", file: "internal/retry/retry.go", pkg: "./internal/retry", run: "Backoff",
 		old: "return d - rand.N(d/2+1)", new: "return d - 0*rand.N(d/2+1)",
 	},
 	{

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 )
 
@@ -93,7 +93,7 @@ func (o *order) hear(format string, args ...any) {
 
 // place hands the order in until it is accepted, or the caller has enough.
 func (w *world) place(ctx context.Context, o *order, rnd *rand.Rand) {
-	_ = again.Wait(ctx, time.Until(o.at))
+	_ = retry.Wait(ctx, time.Until(o.at))
 	n := messages.NewMessage{Topic: "reminders", Payload: []byte(strconv.Itoa(o.number)), DeliverAt: &o.deliverAt}
 	opts := messages.Options{Client: "caller", IdempotencyKey: strconv.Itoa(o.number)}
 	for try := 0; try < 6 && ctx.Err() == nil; try++ {
@@ -114,7 +114,7 @@ func (w *world) place(ctx context.Context, o *order, rnd *rand.Rand) {
 			w.t.Errorf("message %d: Accept() = %v", o.number, err)
 			return
 		}
-		_ = again.Wait(ctx, time.Duration(rnd.Int64N(int64(20*time.Second))))
+		_ = retry.Wait(ctx, time.Duration(rnd.Int64N(int64(20*time.Second))))
 	}
 }
 
@@ -123,7 +123,7 @@ func (w *world) withdraw(ctx context.Context, o *order, rnd *rand.Rand) {
 	if wait := time.Until(o.takeBack); o.takeBack.IsZero() || wait < 0 || wait > 2*busy {
 		return
 	}
-	_ = again.Wait(ctx, time.Until(o.takeBack))
+	_ = retry.Wait(ctx, time.Until(o.takeBack))
 	for try := 0; try < 4 && ctx.Err() == nil; try++ {
 		o.mu.Lock()
 		var id gocql.UUID
@@ -156,7 +156,7 @@ func (w *world) withdraw(ctx context.Context, o *order, rnd *rand.Rand) {
 				o.mu.Unlock()
 			}
 		}
-		_ = again.Wait(ctx, time.Duration(rnd.Int64N(int64(5*time.Second))))
+		_ = retry.Wait(ctx, time.Duration(rnd.Int64N(int64(5*time.Second))))
 	}
 }
 
@@ -166,7 +166,7 @@ func (w *world) hurry(ctx context.Context, o *order, rnd *rand.Rand) {
 	if wait := time.Until(o.hasten); o.hasten.IsZero() || wait < 0 || wait > 2*busy {
 		return
 	}
-	_ = again.Wait(ctx, time.Until(o.hasten))
+	_ = retry.Wait(ctx, time.Until(o.hasten))
 	for try := 0; try < 4 && ctx.Err() == nil; try++ {
 		o.mu.Lock()
 		var id gocql.UUID
@@ -189,7 +189,7 @@ func (w *world) hurry(ctx context.Context, o *order, rnd *rand.Rand) {
 				return
 			}
 		}
-		_ = again.Wait(ctx, time.Duration(rnd.Int64N(int64(5*time.Second))))
+		_ = retry.Wait(ctx, time.Duration(rnd.Int64N(int64(5*time.Second))))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
@@ -27,7 +27,7 @@ func TestScheduler_DiesAtEachMessage(t *testing.T) {
 			simulate(t, 1, func(w *world) {
 				last := w.eachMessage(scheduler, carried, func(ctx context.Context, n int) {
 					w.hand(ctx, &order{number: n, at: time.Now(), deliverAt: time.Now().Add(2 * time.Second)})
-					_ = again.Wait(ctx, 8*time.Second)
+					_ = retry.Wait(ctx, 8*time.Second)
 				})
 				if last < 20 {
 					t.Errorf("a scheduler sent only %d messages", last)

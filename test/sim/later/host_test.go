@@ -8,7 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
@@ -49,7 +49,7 @@ func (h *host) live(ctx context.Context) {
 		}
 		end()
 		s.Close()
-		_ = again.Wait(ctx, time.Duration(h.rnd.Int64N(int64(10*time.Second))))
+		_ = retry.Wait(ctx, time.Duration(h.rnd.Int64N(int64(10*time.Second))))
 	}
 }
 

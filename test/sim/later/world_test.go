@@ -13,7 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
@@ -186,7 +186,7 @@ func (w *world) looking(f func()) {
 	looker.Go(func() {
 		for ctx.Err() == nil {
 			w.look()
-			_ = again.Wait(ctx, every)
+			_ = retry.Wait(ctx, every)
 		}
 	})
 	f()

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/react"
 )
 
@@ -122,10 +122,10 @@ func (p *plugin) verdict(ctx context.Context, rule string) (panics, dies bool, e
 		<-ctx.Done()
 		return false, false, ctx.Err()
 	case rule == "slow":
-		_ = again.Wait(ctx, time.Second)
+		_ = retry.Wait(ctx, time.Second)
 		return false, dies, nil
 	}
-	_ = again.Wait(ctx, takes)
+	_ = retry.Wait(ctx, takes)
 	switch {
 	case k < 55:
 		return false, dies, nil

@@ -15,7 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -127,7 +127,7 @@ func (w *world) minute(troubled bool) {
 // publish publishes n events of few aggregates, at their times.
 func (w *world) publish(ctx context.Context, rnd *rand.Rand, n int) {
 	for i := range n {
-		_ = again.Wait(ctx, time.Duration(rnd.ExpFloat64()*float64(busy*2/3)/float64(n)))
+		_ = retry.Wait(ctx, time.Duration(rnd.ExpFloat64()*float64(busy*2/3)/float64(n)))
 		e := &event{topic: topics[rnd.IntN(len(topics))], aggregate: fmt.Sprint("thing-", rnd.IntN(6))}
 		o := outbox.Event{
 			ID: outbox.NameID(gocql.UUID{1}, fmt.Sprint(i)), AggregateText: e.aggregate, Sequence: int64(i + 1), AggregateType: "thing", Type: "Happened",

@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -34,7 +34,7 @@ type Database struct {
 // Run makes the database fail until ctx ends.
 func (d *Database) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = again.Wait(ctx, d.upTo(d.Calm))
+		_ = retry.Wait(ctx, d.upTo(d.Calm))
 		if d.Each != nil {
 			d.Each()
 		}
@@ -46,7 +46,7 @@ func (d *Database) Run(ctx context.Context) {
 			}
 			d.Node.Faults().MustAdd(r)
 		}
-		_ = again.Wait(ctx, d.upTo(d.Long))
+		_ = retry.Wait(ctx, d.upTo(d.Long))
 		d.Node.Faults().Clear()
 	}
 }

@@ -1,6 +1,6 @@
-// Package again waits between the attempts of something that is tried again. Its
-// Backoff is the only one of the product.
-package again
+// Package retry provides the pauses between attempts. Its Backoff is the only
+// back-off of the product.
+package retry
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// maxPause bounds a pause.
+// maxPause limits the pauses of a Budget.
 const maxPause = time.Second
 
-// Backoff returns the wait after the given number of attempts, from 1: lo after the
-// first, then it doubles up to hi. Jitter takes up to half of it away, so that many
-// that failed together do not return together, and none waits longer than hi.
+// Backoff returns the pause after the given number of attempts, from 1: lo after the
+// first, doubled for each further attempt up to hi. Jitter removes up to half of the
+// pause, so that clients that failed together do not retry together.
 func Backoff(lo, hi time.Duration, attempts int) time.Duration {
 	d := lo
 	for ; attempts > 1 && d < hi; attempts-- {
@@ -23,8 +23,8 @@ func Backoff(lo, hi time.Duration, attempts int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// Budget is the time in which something is attempted again. It is for one
-// goroutine.
+// Budget limits the time for retries of one operation. It is not safe for concurrent
+// use.
 type Budget struct {
 	ctx      context.Context
 	deadline time.Time
@@ -38,11 +38,11 @@ func Until(ctx context.Context, deadline time.Time, first time.Duration) *Budget
 	return &Budget{ctx: ctx, deadline: deadline, first: first}
 }
 
-// Left is the time in which another attempt may begin.
+// Left returns the time in which another attempt may begin.
 func (b *Budget) Left() time.Duration { return time.Until(b.deadline) }
 
-// Pause waits before another attempt, longer each time and never exactly as long
-// as others do. False means that the time is up, or would be after the wait.
+// Pause waits before another attempt and returns true. It returns false, without a
+// wait, if the budget would end before the pause does, and when the context ends.
 func (b *Budget) Pause() bool {
 	b.attempts++
 	d := Backoff(b.first, maxPause, b.attempts)
@@ -52,7 +52,7 @@ func (b *Budget) Pause() bool {
 	return Wait(b.ctx, d) == nil
 }
 
-// Wait returns nil after d, or the cause of ctx's end if that comes first.
+// Wait waits for d and returns nil, or the cause of the end of ctx if that comes first.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
