@@ -21,6 +21,8 @@ again = $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-ab
 
 # The modules of the repository; the root module is the product.
 MODULE  := github.com/scylla-outbox/scylla-outbox
+# The modules that other teams import.
+LIBRARY := outbox outbox/kafkarecord
 # The packages of product and devkit. The library is tested alone, with the gocql of its go.mod.
 packages = go list ./... $(MODULE)/devkit/...
 
@@ -62,7 +64,7 @@ modules:
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
 	go test -short $$($(packages))
-	@$(MAKE) --no-print-directory test-library
+	@for module in $(LIBRARY); do (cd $$module && go test ./...) || exit; done
 
 .PHONY: test-go
 test-go: ## the Go tests, with all their seeds and sizes; the simulations are test-virtual
@@ -72,7 +74,7 @@ test-go: ## the Go tests, with all their seeds and sizes; the simulations are te
 # go.mod, upstream's 1.7.0, and lists at most 20 modules.
 .PHONY: test-library
 test-library: cc ## the library modules, alone: vet, tests under the race detector, number of modules
-	@for module in outbox outbox/kafkarecord; do (cd $$module && echo "module $$module" && go vet ./... && go test -race ./... && \
+	@for module in $(LIBRARY); do (cd $$module && echo "module $$module" && go vet ./... && go test -race ./... && \
 		n=$$(go list -m all | wc -l) && { ((n <= 20)) || { echo "$$module lists $$n modules, more than 20" >&2; exit 1; }; }) || exit; done
 
 # Seeds and sizes of -short, since the detector makes all of it ten times slower; and

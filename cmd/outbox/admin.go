@@ -26,13 +26,7 @@ Who may use it are admin.tokens: 'outbox token NAME --role viewer' prints a toke
 and the entry for the setting, which has only its hash. Or an OpenID Connect
 issuer says so: admin.oidc_issuer.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
-			return runAdmin(cmd, c)
-		},
+		RunE: app.WithConfig(runAdmin),
 	}
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionAdminAPI, app.SectionProxies, app.SectionDLQ, app.SectionRetention, app.SectionVerify, app.SectionLog)
 	return cmd

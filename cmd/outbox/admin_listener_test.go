@@ -212,7 +212,7 @@ func TestAdminListener_AddressesThatDoNotWork(t *testing.T) {
 		{"127.0.0.1:0", []string{"http://x"}, "admin.hosts", true},
 	} {
 		c := &app.Config{Admin: app.AdminConfig{Addr: x.addr, Hosts: x.hosts}}
-		_, err := c.ServeAdmin(t.Context(), app.NewRegistry(), log, teardown)
+		_, err := app.ServeAdmin(t.Context(), c, app.NewRegistry(), log, teardown)
 		var usage cli.UsageError
 		if err == nil || !strings.Contains(err.Error(), x.want) || errors.As(err, &usage) != x.usage {
 			t.Errorf("admin.addr %q: %v, want %s named", x.addr, err, x.want)
@@ -222,7 +222,7 @@ func TestAdminListener_AddressesThatDoNotWork(t *testing.T) {
 		}
 	}
 	c := &app.Config{Admin: app.AdminConfig{Addr: app.AdminOff}}
-	if a, err := c.ServeAdmin(t.Context(), app.NewRegistry(), log, teardown); err != nil || a.Server != nil || a.URL != "off" {
+	if a, err := app.ServeAdmin(t.Context(), c, app.NewRegistry(), log, teardown); err != nil || a.Server != nil || a.URL != "off" {
 		t.Errorf("admin.addr off: %+v, %v", a, err)
 	}
 }

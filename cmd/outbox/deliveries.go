@@ -36,7 +36,7 @@ type deliveriesFilter struct {
 	rule, plugin, state, event string
 }
 
-func (f *deliveriesFilter) AddFlags(cmd *cobra.Command, limit int) {
+func (f *deliveriesFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.rule, "rule", "", "deliveries of this rule")
 	fl.StringVar(&f.plugin, "plugin", "", "deliveries to this target or plugin")
@@ -116,7 +116,7 @@ func newDeliveriesListCommand() *cobra.Command {
 			})
 		},
 	}
-	f.AddFlags(cmd, dlqListed)
+	f.addFlags(cmd, dlqListed)
 	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla)
 	return cmd

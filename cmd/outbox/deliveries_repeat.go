@@ -74,9 +74,9 @@ were not found; 2 the command line or the configuration is wrong.`,
 			return withDeliveries(cmd, func(s *delivery.Store) error { return f.repeat(cmd, s, ids, filter) })
 		},
 	}
-	f.deliveriesFilter.AddFlags(cmd, 0)
-	f.dlqConfirm.AddFlags(cmd)
-	f.dlqActor.AddFlags(cmd, "history")
+	f.deliveriesFilter.addFlags(cmd, 0)
+	f.dlqConfirm.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "history")
 	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
@@ -106,7 +106,7 @@ func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.
 		}
 	}
 	if f.output == "table" || !f.dryRun {
-		out.Preview(cmd.ErrOrStderr())
+		out.preview(cmd.ErrOrStderr())
 	}
 	if out.DryRun = f.dryRun; !f.dryRun && len(some) > 0 {
 		if err := f.confirm(cmd, fmt.Sprintf("repeat %s?", counted(len(some)))); err != nil {
@@ -131,7 +131,7 @@ func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.
 	return err
 }
 
-func (r *repeated) Preview(w io.Writer) {
+func (r *repeated) preview(w io.Writer) {
 	fmt.Fprintf(w, "repeat %s\n", counted(r.Deliveries))
 	counts(w, "by rule", r.ByRule)
 	counts(w, "by plugin", r.ByPlugin)

@@ -48,7 +48,7 @@ type dlqFilter struct {
 	statuses                        []string
 }
 
-func (f *dlqFilter) AddFlags(cmd *cobra.Command, limit int) {
+func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.errorType, "error-type", "", "letters of this error class, such as record_too_large")
 	fl.StringVar(&f.eventType, "event-type", "", "letters of this event type, such as OrderCreated")

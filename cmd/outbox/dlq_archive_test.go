@@ -42,19 +42,19 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	manual := b.bury(1, func(l *dlq.Letter) { l.AggregateID, l.Status = "c", dlq.Manual })
 	in := func(args ...string) []string { return append(args, "--retention-archive", dir) }
 
-	if _, errOut := b.Run(cli.ExitUsage, "purge", "--all", "--yes"); !strings.Contains(errOut, "would be lost") {
+	if _, errOut := b.run(cli.ExitUsage, "purge", "--all", "--yes"); !strings.Contains(errOut, "would be lost") {
 		t.Errorf("purge without an archive said %q", errOut)
 	}
-	if _, errOut := b.Run(cli.ExitUsage, in("purge", "--all")...); !strings.Contains(errOut, "nothing was changed") {
+	if _, errOut := b.run(cli.ExitUsage, in("purge", "--all")...); !strings.Contains(errOut, "nothing was changed") {
 		t.Errorf("purge without a terminal and --yes said %q", errOut)
 	}
-	if out, errOut := b.Run(cli.ExitOK, in("purge", "--all", "--dry-run")...); out != "" || !strings.Contains(errOut, "purge 1 letter of 1 aggregate") {
+	if out, errOut := b.run(cli.ExitOK, in("purge", "--all", "--dry-run")...); out != "" || !strings.Contains(errOut, "purge 1 letter of 1 aggregate") {
 		t.Errorf("purge --dry-run printed %q, %q", out, errOut)
 	}
 	if b.status(done) != dlq.Resolved {
 		t.Fatal("a dry run or a refused purge changed the letter")
 	}
-	if out, _ := b.Run(cli.ExitOK, in("purge", "--all", "--yes", "--actor", "ann", "--reason", "GDPR")...); !strings.Contains(out, "1 changed, 0 refused") {
+	if out, _ := b.run(cli.ExitOK, in("purge", "--all", "--yes", "--actor", "ann", "--reason", "GDPR")...); !strings.Contains(out, "1 changed, 0 refused") {
 		t.Errorf("purge printed %q", out)
 	}
 	for id, want := range map[string]dlq.Status{done: dlq.Archived, open: dlq.Pending, manual: dlq.Manual} {
@@ -66,10 +66,10 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if err != nil || len(history) != 1 || history[0].By != "ann" || history[0].Why != "GDPR" {
 		t.Errorf("history %+v, %v", history, err)
 	}
-	b.Run(cli.ExitFailed, in("purge", open, "--yes", "--force")...)
-	b.Run(cli.ExitFailed, in("purge", manual, "--yes")...)
+	b.run(cli.ExitFailed, in("purge", open, "--yes", "--force")...)
+	b.run(cli.ExitFailed, in("purge", manual, "--yes")...)
 
-	out, _ := b.Run(cli.ExitOK, in("archive", "show", done)...)
+	out, _ := b.run(cli.ExitOK, in("archive", "show", done)...)
 	var rec struct {
 		EventID string `json:"event_id"`
 		Payload string `json:"payload"`
@@ -87,31 +87,31 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 		t.Errorf("archive list printed %s", out)
 	}
 	b.archive(cli.ExitFailed, "show", "2026/01/02/nosuch", "--retention-archive", dir)
-	if _, errOut := b.Run(cli.ExitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 letter") {
+	if _, errOut := b.run(cli.ExitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 letter") {
 		t.Errorf("restore --dry-run said %q", errOut)
 	}
-	b.Run(cli.ExitOK, in("archive", "restore", done, "--yes")...)
+	b.run(cli.ExitOK, in("archive", "restore", done, "--yes")...)
 	if l, err := b.store.Read(t.Context(), b.id(done)); err != nil || l.Status != dlq.Resolved || string(l.Payload) != `{"id":1}` {
 		t.Errorf("restored %+v, %v", l, err)
 	}
 
 	// It is a job like others, which another process with the archive may run.
-	out, _ = b.Run(cli.ExitWaits, in("purge", done, "--yes", "--detach", "-o", "json")...)
+	out, _ = b.run(cli.ExitWaits, in("purge", done, "--yes", "--detach", "-o", "json")...)
 	var c changed
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.Action != dlq.ActionPurge || b.status(done) != dlq.Resolved {
 		t.Fatalf("purge --detach printed %s, %v", out, err)
 	}
-	b.Run(cli.ExitOK, "jobs", "pause", c.Job.ID)
-	b.Run(cli.ExitFailed, "jobs", "resume", c.Job.ID, "--yes")
-	if out, _ := b.Run(cli.ExitOK, in("jobs", "resume", c.Job.ID, "--yes")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
+	b.run(cli.ExitOK, "jobs", "pause", c.Job.ID)
+	b.run(cli.ExitFailed, "jobs", "resume", c.Job.ID, "--yes")
+	if out, _ := b.run(cli.ExitOK, in("jobs", "resume", c.Job.ID, "--yes")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
 		t.Errorf("jobs resume of a purge printed %q", out)
 	}
-	b.Run(cli.ExitOK, in("archive", "restore", "--aggregate", "nobody", "--yes")...)
-	b.Run(cli.ExitOK, in("archive", "restore", done, "--yes")...)
+	b.run(cli.ExitOK, in("archive", "restore", "--aggregate", "nobody", "--yes")...)
+	b.run(cli.ExitOK, in("archive", "restore", done, "--yes")...)
 
 	// For good: only if it is said so.
-	b.Run(cli.ExitOK, "purge", manual, done, "--force", "--no-archive", "--yes")
-	if _, errOut := b.Run(cli.ExitFailed, in("archive", "restore", manual, "--yes")...); !strings.Contains(errOut, "is in no archive") {
+	b.run(cli.ExitOK, "purge", manual, done, "--force", "--no-archive", "--yes")
+	if _, errOut := b.run(cli.ExitFailed, in("archive", "restore", manual, "--yes")...); !strings.Contains(errOut, "is in no archive") {
 		t.Errorf("restore of what is lost said %q", errOut)
 	}
 }
@@ -139,17 +139,17 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "archive")
-	if out, _ := b.Run(cli.ExitOK, "archive", "run", "--retention-archive", dir); !strings.HasPrefix(out, "0 resolved") {
+	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir); !strings.HasPrefix(out, "0 resolved") {
 		t.Errorf("with 30 days: %q", out)
 	}
-	if out, _ := b.Run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.HasPrefix(out, "would move 1 resolved and 0 failed letters") || b.status(id) != dlq.Resolved {
+	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.HasPrefix(out, "would move 1 resolved and 0 failed letters") || b.status(id) != dlq.Resolved {
 		t.Errorf("a dry run: %q, and the letter is %s", out, b.status(id))
 	}
-	if out, _ := b.Run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed letters moved to 1 object") {
+	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed letters moved to 1 object") {
 		t.Errorf("with a day: %q", out)
 	}
-	b.Run(cli.ExitUsage, "archive", "run", "--retention-archive", dir, "--retention-resolved", "1m")
-	b.Run(cli.ExitUsage, "archive", "run")
+	b.run(cli.ExitUsage, "archive", "run", "--retention-archive", dir, "--retention-resolved", "1m")
+	b.run(cli.ExitUsage, "archive", "run")
 	if ttl, err := app.RowTTL(t.Context(), b.session, "outbox.outbox_messages"); err != nil || ttl != 7*24*time.Hour {
 		t.Errorf("rowTTL() = %s, %v, want a week", ttl, err)
 	}

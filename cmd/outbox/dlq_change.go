@@ -100,10 +100,10 @@ It is done by a job, which is kept: an interruption pauses it, and
 			})
 		},
 	}
-	f.dlqFilter.AddFlags(cmd, 0)
-	f.dlqConfirm.AddFlags(cmd)
-	f.dlqActor.AddFlags(cmd, "history")
-	f.dlqRun.AddFlags(cmd, c.action == dlq.ActionReplay)
+	f.dlqFilter.addFlags(cmd, 0)
+	f.dlqConfirm.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "history")
+	f.dlqRun.addFlags(cmd, c.action == dlq.ActionReplay)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.all, "all", false, "all letters that are meant without --status, without any filter")
 	fl.Float64Var(&f.rate, "rate", 0, "letters per second at most; 0 means as fast as it goes")
@@ -139,7 +139,7 @@ var meantWithout = map[dlq.Action]string{
 // dlqConfirm are the flags of what asks before it changes something.
 type dlqConfirm struct{ dryRun, yes bool }
 
-func (f *dlqConfirm) AddFlags(cmd *cobra.Command) {
+func (f *dlqConfirm) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do it without asking")
 }
@@ -148,7 +148,7 @@ func (f *dlqConfirm) AddFlags(cmd *cobra.Command) {
 type dlqActor struct{ reason, actor string }
 
 // AddFlags adds them; keeper is what has it afterwards: history or audit.
-func (f *dlqActor) AddFlags(cmd *cobra.Command, keeper string) {
+func (f *dlqActor) addFlags(cmd *cobra.Command, keeper string) {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why; kept in the "+keeper)
 	cmd.Flags().StringVar(&f.actor, "actor", "", "who; kept in the "+keeper+" (default the user of this machine)")
 }
@@ -231,8 +231,8 @@ type changed struct {
 	Job *jobView `json:"job,omitempty"`
 }
 
-// Refuse counts a letter that was refused.
-func (c *changed) Refuse(err error) {
+// refuse counts a letter that was refused.
+func (c *changed) refuse(err error) {
 	c.Refused++
 	if len(c.Errors) < dlqErrors {
 		c.Errors = append(c.Errors, err.Error())
@@ -292,7 +292,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 	if named {
 		for i := range letters {
 			if err := s.CheckJob(&spec, &letters[i]); err != nil {
-				out.Refuse(err)
+				out.refuse(err)
 			}
 		}
 	}

@@ -73,8 +73,8 @@ difference is shown first.`,
 	fl.StringArrayVar(&f.headers, "header", nil, "set a header, name=value; may be repeated")
 	fl.StringArrayVar(&f.without, "without-header", nil, "remove a header; may be repeated")
 	fl.StringVar(&f.contentType, "content-type", "", "set the content type")
-	f.dlqConfirm.AddFlags(cmd)
-	f.dlqActor.AddFlags(cmd, "history")
+	f.dlqConfirm.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "history")
 	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionDLQ)
 	return cmd

@@ -33,7 +33,7 @@ func TestDLQ_Edit(t *testing.T) {
 	schemas := []string{"--dlq-schemas", dir}
 	edit := func(want int, args ...string) (string, string) {
 		t.Helper()
-		return b.Run(want, append(append([]string{"edit", id}, args...), schemas...)...)
+		return b.run(want, append(append([]string{"edit", id}, args...), schemas...)...)
 	}
 	if _, errOut := edit(cli.ExitUsage); !strings.Contains(errOut, "no terminal to edit on") {
 		t.Errorf("edit without a terminal says %q", errOut)
@@ -69,18 +69,18 @@ func TestDLQ_Edit(t *testing.T) {
 	if err != nil || l.EditedID.String() != v.EditedID || string(l.Edit.Payload) != `{"id":2}` || string(l.Payload) != `{"id":1}` || l.Edit.Headers["k"] != "v" {
 		t.Errorf("the letter is %+v, %v", l, err)
 	}
-	out, _ = b.Run(cli.ExitOK, "show", id)
+	out, _ = b.run(cli.ExitOK, "show", id)
 	for _, want := range []string{v.EditedID, `{"id":1}`, `+  "id": 2`, "typo"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("show lacks %q:\n%s", want, out)
 		}
 	}
-	if shown, _ := b.Run(cli.ExitOK, "show", v.EditedID); shown != out {
+	if shown, _ := b.run(cli.ExitOK, "show", v.EditedID); shown != out {
 		t.Errorf("show of the new id printed %q", shown)
 	}
 	schemas = []string{"--dlq-schemas", filepath.Join(dir, "none")}
 	edit(cli.ExitUsage, "--payload-file", good, "--yes")
-	b.Run(cli.ExitFailed, "edit", gocql.MustRandomUUID().String(), "--payload-file", good, "--yes")
+	b.run(cli.ExitFailed, "edit", gocql.MustRandomUUID().String(), "--payload-file", good, "--yes")
 }
 
 func TestEditWith_AnEditor(t *testing.T) {

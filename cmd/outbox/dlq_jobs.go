@@ -305,8 +305,8 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 			})
 		},
 	}
-	f.dlqActor.AddFlags(cmd, "history")
-	f.dlqConfirm.AddFlags(cmd)
+	f.dlqActor.addFlags(cmd, "history")
+	f.dlqConfirm.addFlags(cmd)
 	sections := []string{app.SectionScylla}
 	switch st.what {
 	case "resume":

@@ -23,10 +23,10 @@ func TestDLQ_Jobs(t *testing.T) {
 	for i := range 5 {
 		b.bury(1, func(l *dlq.Letter) { l.AggregateID = fmt.Sprint("j", i) })
 	}
-	if _, errOut := b.Run(cli.ExitOK, "jobs", "list"); !strings.Contains(errOut, "there are no jobs") {
+	if _, errOut := b.run(cli.ExitOK, "jobs", "list"); !strings.Contains(errOut, "there are no jobs") {
 		t.Errorf("jobs list of nothing says %q", errOut)
 	}
-	out, _ := b.Run(cli.ExitWaits, "discard", "--all", "--yes", "--detach", "-o", "json", "--batch-size", "2")
+	out, _ := b.run(cli.ExitWaits, "discard", "--all", "--yes", "--detach", "-o", "json", "--batch-size", "2")
 	var c changed
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.State != dlq.JobQueued || c.Job.BatchSize != 2 {
 		t.Fatalf("discard --detach printed %s, %v", out, err)
@@ -35,36 +35,36 @@ func TestDLQ_Jobs(t *testing.T) {
 	if got := b.ids(); len(got) != 5 || b.status(got[0]) != dlq.Pending {
 		t.Errorf("a job that nobody runs did something")
 	}
-	b.Run(cli.ExitOK, "jobs", "pause", id)
-	b.Run(cli.ExitFailed, "jobs", "watch", id)
-	b.Run(cli.ExitUsage, "jobs", "resume", id)
-	b.Run(cli.ExitUsage, "jobs", "cancel", id)
-	b.Run(cli.ExitOK, "jobs", "cancel", id, "--dry-run")
-	if out, _ := b.Run(cli.ExitOK, "jobs", "resume", id, "--yes", "--actor", "eve", "--reason", "go"); !strings.Contains(out, "5 of 5, 5 changed") || !strings.Contains(out, "resume by eve: go") {
+	b.run(cli.ExitOK, "jobs", "pause", id)
+	b.run(cli.ExitFailed, "jobs", "watch", id)
+	b.run(cli.ExitUsage, "jobs", "resume", id)
+	b.run(cli.ExitUsage, "jobs", "cancel", id)
+	b.run(cli.ExitOK, "jobs", "cancel", id, "--dry-run")
+	if out, _ := b.run(cli.ExitOK, "jobs", "resume", id, "--yes", "--actor", "eve", "--reason", "go"); !strings.Contains(out, "5 of 5, 5 changed") || !strings.Contains(out, "resume by eve: go") {
 		t.Errorf("jobs resume printed %q", out)
 	}
-	b.Run(cli.ExitFailed, "jobs", "pause", id)
-	if out, _ := b.Run(cli.ExitOK, "jobs", "watch", id); !strings.Contains(out, "job "+id+" is done") {
+	b.run(cli.ExitFailed, "jobs", "pause", id)
+	if out, _ := b.run(cli.ExitOK, "jobs", "watch", id); !strings.Contains(out, "job "+id+" is done") {
 		t.Errorf("jobs watch printed %q", out)
 	}
 	for _, st := range b.ids("--status", "pending") {
 		t.Errorf("letter %s is left", st)
 	}
 	one := b.bury(1, nil)
-	out, _ = b.Run(cli.ExitWaits, "replay", one, "--yes", "--wait", "300ms", "-o", "json")
+	out, _ = b.run(cli.ExitWaits, "replay", one, "--yes", "--wait", "300ms", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Changed != 1 || c.Job.Progress.Waiting != 1 || c.Job.Finished == nil {
 		t.Errorf("replay without a relay printed %s, %v", out, err)
 	}
-	out, _ = b.Run(cli.ExitOK, "jobs", "list", "-o", "json")
+	out, _ = b.run(cli.ExitOK, "jobs", "list", "-o", "json")
 	var jobs []jobView
 	if err := json.Unmarshal([]byte(out), &jobs); err != nil || len(jobs) != 2 || jobs[1].ID != id || jobs[0].Action != dlq.ActionReplay {
 		t.Errorf("jobs list printed %s, %v", out, err)
 	}
-	if out, _ := b.Run(cli.ExitOK, "jobs", "list", "--limit", "1"); strings.Count(out, "\n") != 2 {
+	if out, _ := b.run(cli.ExitOK, "jobs", "list", "--limit", "1"); strings.Count(out, "\n") != 2 {
 		t.Errorf("jobs list --limit 1 printed %q", out)
 	}
 	// A cancelled job is reported by who cancels it, as far as that can be known.
-	if out, _ := b.Run(cli.ExitWaits, "replay", one, "--yes", "--detach", "--force"); !strings.Contains(out, "is queued") {
+	if out, _ := b.run(cli.ExitWaits, "replay", one, "--yes", "--detach", "--force"); !strings.Contains(out, "is queued") {
 		t.Errorf("replay --detach printed %q", out)
 	}
 	made, err := b.store.Jobs(t.Context(), gocql.UUID{}, 1)
@@ -88,19 +88,19 @@ func TestDLQ_Jobs(t *testing.T) {
 	}
 	die()
 	<-died
-	b.Run(cli.ExitWaits, "jobs", "cancel", made[0].ID.String(), "--yes", "--wait", "100ms")
+	b.run(cli.ExitWaits, "jobs", "cancel", made[0].ID.String(), "--yes", "--wait", "100ms")
 	if err := b.store.Discard(t.Context(), b.id(one), dlq.Actor{Name: "eve"}); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := b.Run(cli.ExitOK, "jobs", "cancel", made[0].ID.String(), "--yes"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed by somebody else meanwhile") {
+	if out, _ := b.run(cli.ExitOK, "jobs", "cancel", made[0].ID.String(), "--yes"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed by somebody else meanwhile") {
 		t.Errorf("jobs cancel printed %q", out)
 	}
-	b.Run(cli.ExitOK, "jobs", "show", id, "-o", "yaml")
-	b.Run(cli.ExitFailed, "jobs", "show", gocql.TimeUUID().String())
-	b.Run(cli.ExitUsage, "jobs", "show", "x")
-	b.Run(cli.ExitUsage, "jobs", "list", "--limit", "0")
-	b.Run(cli.ExitUsage, "replay", one, "--batch-size", "0")
-	b.Run(cli.ExitUsage, "replay", one, "--canary", "--wait", "0")
+	b.run(cli.ExitOK, "jobs", "show", id, "-o", "yaml")
+	b.run(cli.ExitFailed, "jobs", "show", gocql.TimeUUID().String())
+	b.run(cli.ExitUsage, "jobs", "show", "x")
+	b.run(cli.ExitUsage, "jobs", "list", "--limit", "0")
+	b.run(cli.ExitUsage, "replay", one, "--batch-size", "0")
+	b.run(cli.ExitUsage, "replay", one, "--canary", "--wait", "0")
 
 	b.bury(2, nil)
 	t.Run("completion", func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	id := b.bury(1, nil)
 	replay := func(want int, args ...string) string {
 		t.Helper()
-		_, errOut := b.Run(want, append([]string{"replay", id, "--yes", "--wait", "0"}, args...)...)
+		_, errOut := b.run(want, append([]string{"replay", id, "--yes", "--wait", "0"}, args...)...)
 		return errOut
 	}
 	for _, tt := range []struct {

@@ -45,7 +45,7 @@ func newDLQListCommand() *cobra.Command {
 			})
 		},
 	}
-	f.AddFlags(cmd, dlqListed)
+	f.addFlags(cmd, dlqListed)
 	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla)
 	return cmd

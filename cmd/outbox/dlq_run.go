@@ -28,7 +28,7 @@ type dlqRun struct {
 	wait   time.Duration
 }
 
-func (f *dlqRun) AddFlags(cmd *cobra.Command, replay bool) {
+func (f *dlqRun) addFlags(cmd *cobra.Command, replay bool) {
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin', and return at once")
 	if replay {
 		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long to wait for what becomes of the letters; 0 does not wait")

@@ -62,8 +62,8 @@ func (b *dlqBundle) bury(seq int64, f func(*dlq.Letter)) string {
 	return l.EventID.String()
 }
 
-// Run runs outbox dlq and checks the exit status.
-func (b *dlqBundle) Run(want int, args ...string) (out, errOut string) {
+// run runs outbox dlq and checks the exit status.
+func (b *dlqBundle) run(want int, args ...string) (out, errOut string) {
 	b.t.Helper()
 	var o, e bytes.Buffer
 	args = append(append([]string{"dlq"}, args...), "--scylla-hosts", b.e.CQLAddr)
@@ -80,7 +80,7 @@ func (b *dlqBundle) Run(want int, args ...string) (out, errOut string) {
 // ids are the event ids of a listing as JSON.
 func (b *dlqBundle) ids(args ...string) (ids []string) {
 	b.t.Helper()
-	out, _ := b.Run(cli.ExitOK, append([]string{"list", "-o", "json"}, args...)...)
+	out, _ := b.run(cli.ExitOK, append([]string{"list", "-o", "json"}, args...)...)
 	var views []letterView
 	if err := json.Unmarshal([]byte(out), &views); err != nil {
 		b.t.Fatalf("list printed %q: %v", out, err)
@@ -108,7 +108,7 @@ func TestDLQ_Commands(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	b.relaySays("running", "closed", -time.Hour)
-	if out, errOut := b.Run(cli.ExitOK, "list"); out != "" || !strings.Contains(errOut, "no dead letter matches") {
+	if out, errOut := b.run(cli.ExitOK, "list"); out != "" || !strings.Contains(errOut, "no dead letter matches") {
 		t.Errorf("list of nothing printed %q, %q", out, errOut)
 	}
 	if got := b.ids(); len(got) != 0 {
@@ -144,17 +144,17 @@ func TestDLQ_Commands(t *testing.T) {
 				t.Errorf("list %v: %v, want %v", tt.args, got, tt.want)
 			}
 		}
-		out, _ := b.Run(cli.ExitOK, "list")
+		out, _ := b.run(cli.ExitOK, "list")
 		if strings.Contains(out, "\x1b") || strings.Count(out, "\n") != 4 || !strings.Contains(out, head) {
 			t.Errorf("list printed %q", out)
 		}
-		if _, errOut := b.Run(cli.ExitOK, "list", "--limit", "2"); !strings.Contains(errOut, "only the newest 2") {
+		if _, errOut := b.run(cli.ExitOK, "list", "--limit", "2"); !strings.Contains(errOut, "only the newest 2") {
 			t.Errorf("list --limit 2 says %q", errOut)
 		}
 	})
 	t.Run("yaml is json", func(t *testing.T) {
-		j, _ := b.Run(cli.ExitOK, "show", other, "-o", "json")
-		y, _ := b.Run(cli.ExitOK, "show", other, "-o", "yaml")
+		j, _ := b.run(cli.ExitOK, "show", other, "-o", "json")
+		y, _ := b.run(cli.ExitOK, "show", other, "-o", "yaml")
 		var fromJSON, fromYAML any
 		if err := errors.Join(yaml.Unmarshal([]byte(j), &fromJSON), yaml.Unmarshal([]byte(y), &fromYAML)); err != nil {
 			t.Fatal(err)
@@ -164,19 +164,19 @@ func TestDLQ_Commands(t *testing.T) {
 		}
 	})
 	t.Run("show", func(t *testing.T) {
-		out, _ := b.Run(cli.ExitOK, "show", head)
+		out, _ := b.run(cli.ExitOK, "show", head)
 		for _, want := range []string{"pending", `{"id":1}`, "cause 2", "traceparent", "behind", next, "bury", "record_too_large: too large"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("show lacks %q:\n%s", want, out)
 			}
 		}
-		if out, _ := b.Run(cli.ExitOK, "show", other); strings.Contains(out, "\x1b") {
+		if out, _ := b.run(cli.ExitOK, "show", other); strings.Contains(out, "\x1b") {
 			t.Errorf("show printed a control character: %q", out)
 		}
-		b.Run(cli.ExitFailed, "show", gocql.MustRandomUUID().String())
+		b.run(cli.ExitFailed, "show", gocql.MustRandomUUID().String())
 	})
 	t.Run("stats", func(t *testing.T) {
-		out, _ := b.Run(cli.ExitOK, "stats", "-o", "json")
+		out, _ := b.run(cli.ExitOK, "stats", "-o", "json")
 		var v statsView
 		if err := json.Unmarshal([]byte(out), &v); err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func TestDLQ_Commands(t *testing.T) {
 		if v.Open != 3 || v.ByStatus[dlq.Parked] != 1 || v.OpenByClass["record_too_large"] != 2 || v.OpenByType["OrderCancelled"] != 1 || !v.Oldest.Equal(day) {
 			t.Errorf("stats: %s", out)
 		}
-		if out, _ := b.Run(cli.ExitOK, "stats"); !strings.Contains(out, "3 open, the oldest since 2026-01-02 12:00:00Z") {
+		if out, _ := b.run(cli.ExitOK, "stats"); !strings.Contains(out, "3 open, the oldest since 2026-01-02 12:00:00Z") {
 			t.Errorf("stats printed %q", out)
 		}
 	})
@@ -202,19 +202,19 @@ func TestDLQ_Commands(t *testing.T) {
 			{"discard", "--all", "--aggregate", "a"},
 			{"replay", "--all", "--rate", "-1"},
 		} {
-			b.Run(cli.ExitUsage, args...)
+			b.run(cli.ExitUsage, args...)
 		}
 	})
 	t.Run("nothing is done without leave", func(t *testing.T) {
 		for _, c := range dlqChanges {
-			if _, errOut := b.Run(cli.ExitUsage, string(c.action), head); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, "nothing was changed") {
+			if _, errOut := b.run(cli.ExitUsage, string(c.action), head); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, "nothing was changed") {
 				t.Errorf("%s without a terminal says %q", c.action, errOut)
 			}
-			_, errOut := b.Run(cli.ExitOK, string(c.action), head, "--dry-run")
+			_, errOut := b.run(cli.ExitOK, string(c.action), head, "--dry-run")
 			if !strings.Contains(errOut, string(c.action)+" 1 letter of 1 aggregate\n") || !strings.Contains(errOut, "parked behind them: 1 letter\n") {
 				t.Errorf("%s --dry-run says %q", c.action, errOut)
 			}
-			out, _ := b.Run(cli.ExitOK, string(c.action), "--aggregate", "a", "--dry-run", "-o", "json")
+			out, _ := b.run(cli.ExitOK, string(c.action), "--aggregate", "a", "--dry-run", "-o", "json")
 			var v changed
 			if err := json.Unmarshal([]byte(out), &v); err != nil || !v.DryRun || v.Changed != 0 || v.Preview.Letters == 0 {
 				t.Errorf("%s --dry-run printed %q, %v", c.action, out, err)
@@ -225,27 +225,27 @@ func TestDLQ_Commands(t *testing.T) {
 		}
 	})
 	t.Run("changes", func(t *testing.T) {
-		b.Run(cli.ExitOK, "park", head, "--yes")
+		b.run(cli.ExitOK, "park", head, "--yes")
 		if s := b.status(head); s != dlq.Manual {
 			t.Errorf("after park: %s", s)
 		}
 		// A parked letter waits for the one before it.
-		if _, errOut := b.Run(cli.ExitFailed, "replay", next, "--yes"); !strings.Contains(errOut, "act on the first") {
+		if _, errOut := b.run(cli.ExitFailed, "replay", next, "--yes"); !strings.Contains(errOut, "act on the first") {
 			t.Errorf("replay of a parked letter says %q", errOut)
 		}
-		out, _ := b.Run(cli.ExitWaits, "replay", "--all", "--yes", "--wait", "0", "--reason", "mended", "--actor", "eve", "-o", "json")
+		out, _ := b.run(cli.ExitWaits, "replay", "--all", "--yes", "--wait", "0", "--reason", "mended", "--actor", "eve", "-o", "json")
 		var v changed
 		if err := json.Unmarshal([]byte(out), &v); err != nil || v.Changed != 2 || v.Preview.Refused[dlq.Parked] != 1 || v.Preview.Followers != 1 {
 			t.Errorf("replay --all printed %s, %v", out, err)
 		}
-		if out, _ := b.Run(cli.ExitOK, "show", head); !strings.Contains(out, "eve") || !strings.Contains(out, "mended") || !strings.Contains(out, "manual -> pending") {
+		if out, _ := b.run(cli.ExitOK, "show", head); !strings.Contains(out, "eve") || !strings.Contains(out, "mended") || !strings.Contains(out, "manual -> pending") {
 			t.Errorf("history after replay: %s", out)
 		}
-		b.Run(cli.ExitOK, "release", head, "-y")
-		b.Run(cli.ExitOK, "resolve", other, "-y", "--reason", "by phone")
-		b.Run(cli.ExitFailed, "resolve", other, "-y")
-		b.Run(cli.ExitFailed, "discard", gocql.MustRandomUUID().String(), "-y")
-		b.Run(cli.ExitOK, "discard", "--aggregate", "a", "-y", "--rate", "1000")
+		b.run(cli.ExitOK, "release", head, "-y")
+		b.run(cli.ExitOK, "resolve", other, "-y", "--reason", "by phone")
+		b.run(cli.ExitFailed, "resolve", other, "-y")
+		b.run(cli.ExitFailed, "discard", gocql.MustRandomUUID().String(), "-y")
+		b.run(cli.ExitOK, "discard", "--aggregate", "a", "-y", "--rate", "1000")
 		for _, id := range []string{head, next, other} {
 			if s := b.status(id); s != dlq.Resolved {
 				t.Errorf("at the end: %s", s)
@@ -263,7 +263,7 @@ func TestDLQ_Commands(t *testing.T) {
 		for i := range 150 {
 			b.bury(1, func(l *dlq.Letter) { l.AggregateID = fmt.Sprint("m", i) })
 		}
-		out, errOut := b.Run(cli.ExitOK, "discard", "--event-type", "OrderCreated", "--limit", "120", "-y")
+		out, errOut := b.run(cli.ExitOK, "discard", "--event-type", "OrderCreated", "--limit", "120", "-y")
 		if !strings.Contains(out, "discard: 120 changed") || !strings.Contains(errOut, "120/120") {
 			t.Errorf("discard printed %q, %q", out, errOut)
 		}

@@ -23,13 +23,7 @@ The relay does so too. Of all processes one at a time is on duty; a process of
 its own is for those who do not want it in the relay's, or who keep the secrets of
 its targets elsewhere. Metrics are at the admin address.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
-			return runWatch(cmd, c)
-		},
+		RunE: app.WithConfig(runWatch),
 	}
 	app.AddFlags(cmd, app.SectionScylla, app.SectionAdmin, app.SectionNotifications, app.SectionRetention, app.SectionLog)
 	return cmd
@@ -37,7 +31,7 @@ its targets elsewhere. Metrics are at the admin address.`,
 
 func runWatch(cmd *cobra.Command, c *app.Config) error {
 	return app.WithAdmin(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
-		u, err := c.NewUpkeep(ctx, session, reg, log, teardown)
+		u, err := app.NewUpkeep(ctx, c, session, reg, log, teardown)
 		if err != nil {
 			return err
 		}

@@ -2,9 +2,6 @@ package main
 
 import (
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
@@ -25,28 +22,14 @@ func TestDocs_CommandsAndSettings(t *testing.T) {
 	}
 	clitest.CheckDocuments(t, "../..", "outbox|go run ./cmd/outbox", 50, newRoot(io.Discard, io.Discard))
 	named := 0
-	err := filepath.WalkDir("../..", func(file string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() && e.Name() == ".git" {
-			return filepath.SkipDir
-		}
-		if filepath.Ext(file) != ".md" || e.Name() == "CHANGELOG.md" {
-			return nil
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		for _, m := range dotted.FindAllStringSubmatch(string(text), -1) {
+	clitest.Documents(t, "../..", func(file, text string) {
+		for _, m := range dotted.FindAllStringSubmatch(text, -1) {
 			named++
 			if !slices.Contains(keys, m[1]) {
 				t.Errorf("%s: %s is no setting", file, m[1])
 			}
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if named < 50 {
 		t.Errorf("found %d settings: the pattern is wrong", named)
 	}

@@ -17,15 +17,9 @@ func newOrdersCommand() *cobra.Command {
 		Use:   "orders",
 		Short: "Serve the API of orders and messages, until SIGTERM",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
-			return runOrders(cmd, c)
-		},
+		RunE:  app.WithConfig(runOrders),
 	}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionHTTP, app.SectionProxies, app.SectionMessages, app.SectionWatch, app.SectionAdmin, app.SectionLog)
+	app.AddFlags(cmd, app.OrdersSections...)
 	return cmd
 }
 

@@ -26,13 +26,7 @@ group, queue, attempts and time-out of its own. Several processes share the work
 'outbox deliveries' shows what became of the events. Metrics are at the admin
 address.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
-			return runReact(cmd, c)
-		},
+		RunE: app.WithConfig(runReact),
 	}
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionReact, app.SectionAdmin, app.SectionLog)
 	return cmd

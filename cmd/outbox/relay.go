@@ -24,22 +24,19 @@ that is interrupted goes on at the next start. --backfill-from asks for one:
 every event written since that time which is not in its topic is published. The
 same time asks once, so the flag may stay where it is.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			var backfillFrom time.Time
 			if from != "" {
+				var err error
 				if backfillFrom, err = time.Parse(time.RFC3339, from); err != nil {
 					return cli.Usage(fmt.Errorf("--backfill-from %q: write a time such as 2026-01-02T15:04:05Z; how long ago would be another time at each start", from))
 				}
 			}
 			return app.RunRelay(cmd, c, backfillFrom)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&from, "backfill-from", "", "publish every event written since this time (RFC 3339) that is not in its topic, once for the same time")
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionRelay, app.SectionNotifications, app.SectionRetention, app.SectionLog)
+	app.AddFlags(cmd, app.RelaySections...)
 	cmd.AddCommand(newReshardCommand())
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -47,7 +48,7 @@ relay:
 	}
 	reg := prometheus.NewRegistry()
 	var log logtest.Buffer
-	all, err := c.NewRelays(confs, b.session, slog.New(slog.NewTextHandler(&log, nil)), reg)
+	all, err := app.NewRelays(c, confs, b.session, slog.New(slog.NewTextHandler(&log, nil)), reg)
 	if err != nil {
 		t.Fatal(err)
 	}

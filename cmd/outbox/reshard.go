@@ -44,20 +44,16 @@ What was asked for is kept in the audit (GET /v1/dlq/audit).
 Exit status: 0 it is divided so; 1 it failed, or instances run; 2 the command line or
 the configuration is wrong.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			if f.to < 1 || f.to > share.MaxShards {
 				return cli.Usage(fmt.Errorf("--to %d: write a number from 1 to %d; an instance that is to be alone (relay.shards 0) needs none", f.to, share.MaxShards))
 			}
 			return reshard(c, cmd, &f)
-		},
+		}),
 	}
 	cmd.Flags().IntVar(&f.to, "to", 0, "the new number of shards")
-	f.dlqConfirm.AddFlags(cmd)
-	f.dlqActor.AddFlags(cmd, "audit")
+	f.dlqConfirm.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "audit")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay, app.SectionLog)
 	return cmd
 }
@@ -73,7 +69,7 @@ func reshard(c *app.Config, cmd *cobra.Command, f *reshardFlags) error {
 		return err
 	}
 	defer disconnect()
-	r := c.Resharding(session, client, f.to)
+	r := app.NewResharding(c, session, client, f.to)
 	if err := r.Look(ctx); err != nil {
 		return err
 	}

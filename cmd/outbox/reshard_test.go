@@ -26,13 +26,13 @@ func (b *verifyBundle) reshard(args ...string) (stdout, stderr string, code int)
 	return out.String(), errOut.String(), code
 }
 
-func (b *verifyBundle) Resharding(to int) *app.Resharding {
+func (b *verifyBundle) resharding(to int) *app.Resharding {
 	b.t.Helper()
 	c, err := configOf(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return c.Resharding(b.session, b.client, to)
+	return app.NewResharding(c, b.session, b.client, to)
 }
 
 // agreed is what relay_sharing says.
@@ -218,7 +218,7 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 func (b *verifyBundle) killedReshard(to, at int) (step string, ended bool) {
 	b.t.Helper()
 	killed := errors.New("killed")
-	r := b.Resharding(to)
+	r := b.resharding(to)
 	r.Made = func(s string) error {
 		step = s
 		if at--; at == 0 {
@@ -247,7 +247,7 @@ func TestReshard_BesideOneThatBegins(t *testing.T) {
 	one := b.share(2)
 	one.owned(t, 2)
 	one.leave()
-	r := b.Resharding(3)
+	r := b.resharding(3)
 	if err := r.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestReshard_TwiceAtOnce(t *testing.T) {
 		if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes"); code != cli.ExitOK {
 			t.Fatalf("status %d\n%s", code, stderr)
 		}
-		r, other := b.Resharding(shards+1), shards+2
+		r, other := b.resharding(shards+1), shards+2
 		r.Made = func(step string) error {
 			if step == at {
 				if _, stderr, code := b.reshard("--to", fmt.Sprint(other), "--yes"); code != cli.ExitOK {

@@ -93,12 +93,12 @@ Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 
 			return changeScheduled(c, cmd, &f, many)
 		},
 	}
-	f.scheduledFilter.AddFlags(cmd)
+	f.scheduledFilter.addFlags(cmd)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.all, "all", false, "all messages that wait")
 	fl.Float64Var(&f.rate, "rate", 0, "this many in a second at most; 0 means as fast as it goes")
-	f.dlqConfirm.AddFlags(cmd)
-	f.dlqActor.AddFlags(cmd, "audit")
+	f.dlqConfirm.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "audit")
 	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionLog)
 	return cmd
@@ -176,7 +176,7 @@ func changeScheduled(c *app.Config, cmd *cobra.Command, f *scheduledFlags, many 
 		return err
 	}
 	if report.Messages > 0 && (f.output == "table" || !f.dryRun) {
-		f.Preview(cmd.ErrOrStderr(), &report.Tally)
+		f.preview(cmd.ErrOrStderr(), &report.Tally)
 	}
 	if report.Messages > 0 && !f.dryRun {
 		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, cli.Plural(report.Messages, "message"))); err != nil {
@@ -253,7 +253,7 @@ func toTheEnd(ctx context.Context, many messages.Many, call func(messages.Many) 
 	}
 }
 
-func (f *scheduledFlags) Preview(w io.Writer, t *messages.Tally) {
+func (f *scheduledFlags) preview(w io.Writer, t *messages.Tally) {
 	fmt.Fprintf(w, "%s %s\n", f.name, cli.Plural(t.Messages, "message"))
 	counts(w, "by topic", othersNamed(t.ByTopic))
 	counts(w, "by client", othersNamed(t.ByClient))

@@ -24,7 +24,7 @@ type scheduledFilter struct {
 	from, until, createdFrom, createdUntil string
 }
 
-func (f *scheduledFilter) AddFlags(cmd *cobra.Command) {
+func (f *scheduledFilter) addFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.topic, "topic", "", "messages for this topic")
 	fl.StringVar(&f.key, "key", "", "messages with this key")
@@ -115,7 +115,7 @@ are not shown: GET /v1/messages/{id}/content and the console do.`,
 			return scheduledTable.Print(cmd, output, found, more)
 		},
 	}
-	f.AddFlags(cmd)
+	f.addFlags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", dlqListed, "this many messages at most, the next to be delivered first; 0 means all")
 	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionLog)

@@ -118,7 +118,7 @@ func TestScheduled_PreviewNamesTheRest(t *testing.T) {
 	}
 	var out bytes.Buffer
 	f := scheduledFlags{scheduledChange: scheduledChange{name: "release"}}
-	if f.Preview(&out, &tally); !strings.Contains(out.String(), "        20  (others)\n") || strings.Contains(out.String(), "(none)") {
+	if f.preview(&out, &tally); !strings.Contains(out.String(), "        20  (others)\n") || strings.Contains(out.String(), "(none)") {
 		t.Errorf("the preview is\n%s", out.String())
 	}
 }

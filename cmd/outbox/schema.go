@@ -114,13 +114,9 @@ func newSchemaPrintCommand() *cobra.Command {
 		Use:   "print",
 		Short: "Print the CQL that migrate would run on an empty cluster; needs no connection",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			return schema.Print(cmd.OutOrStdout(), c.SchemaOptions(nil))
-		},
+		}),
 	}
 	app.AddFlags(cmd, app.SectionScylla, app.SectionSchema)
 	return cmd

@@ -53,7 +53,7 @@ func (b *verifyBundle) sharer(shards int) *sharer {
 		b.t.Fatal(err)
 	}
 	s := &sharer{reg: prometheus.NewRegistry(), ended: make(chan error, 1)}
-	if s.Sharing, err = c.NewSharing(confs, b.session, slog.New(slog.DiscardHandler), s.reg, nil); err != nil {
+	if s.Sharing, err = app.NewSharing(c, confs, b.session, slog.New(slog.DiscardHandler), s.reg, nil); err != nil {
 		b.t.Fatal(err)
 	}
 	return s
@@ -285,7 +285,7 @@ func TestSharing_OneThatIsAloneWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := c.NewRelays(confs, b.session, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	alone, err := app.NewRelays(c, confs, b.session, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

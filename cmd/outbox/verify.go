@@ -65,20 +65,14 @@ Memory is 100 bytes for an event, whatever its payload. With --resume FILE what
 was read is kept there until the end, and the same command goes on after an
 interruption.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
-			return runVerify(c, cmd, f)
-		},
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error { return runVerify(c, cmd, f) }),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.since, "since", "", "leave out what was written before: a time (RFC 3339), or how long ago, such as 24h")
 	fl.StringVar(&f.until, "until", "", "events written after it are not checked; default now, less the confidence window and "+app.VerifyMargin.String())
 	fl.BoolVar(&f.wait, "wait", false, "wait until what was written before --until (default now) is old enough to be checked")
 	fl.StringSliceVar(&f.topics, "more-topics", nil, "read these topics too, such as those of an earlier configuration")
-	fl.IntVar(&f.rate, "rate", app.VerifyRate, "rows per second at most; 0 means as fast as it goes")
+	fl.IntVar(&f.rate, "rate", verifyRate, "rows per second at most; 0 means as fast as it goes")
 	fl.IntVar(&f.parallel, "parallel", verify.DefaultParallel, "token ranges read at the same time")
 	fl.BoolVar(&f.fromFirst, "from-first", false, "nothing has expired or been deleted: an aggregate that does not begin with 1 has a gap")
 	fl.BoolVar(&f.repair, "repair", false, "let the running relay publish what is missing")
@@ -88,6 +82,14 @@ interruption.`,
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay)
 	return cmd
 }
+
+const (
+	// verifyRate is the default of --rate, in rows per second: a fraction of what a node
+	// serves, so that writers keep their latency.
+	verifyRate = 20_000
+	// verifyShown is the number of findings of a kind in the text.
+	verifyShown = 20
+)
 
 // window returns which events are to be checked, and how long to wait first.
 func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w verify.Window, wait time.Duration, err error) {
@@ -278,7 +280,7 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 	shown := make(map[verify.Kind]int)
 	var out strings.Builder
 	c := v.Ledger().Check(v.Window, func(f verify.Finding) {
-		if shown[f.Kind]++; shown[f.Kind] > app.VerifyShown {
+		if shown[f.Kind]++; shown[f.Kind] > verifyShown {
 			return
 		}
 		fmt.Fprintf(&out, "%-10s  event %s  aggregate %s seq %d", f.Kind, f.Event, f.Aggregate, f.Seq)
@@ -294,7 +296,7 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 		out.WriteByte('\n')
 	})
 	for _, k := range []verify.Kind{verify.Missing, verify.Double, verify.Disorder, verify.Gap, verify.UnreadableRow, verify.Unknown, verify.Dead, verify.Parked, verify.Closed} {
-		if more := shown[k] - app.VerifyShown; more > 0 {
+		if more := shown[k] - verifyShown; more > 0 {
 			fmt.Fprintf(&out, "%-10s  and %d more; -o json lists them all\n", k, more)
 		}
 	}
@@ -322,7 +324,7 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 			fmt.Fprintf(&out, "%d %s\n", x.n, x.text)
 		}
 	}
-	repairs.Print(&out)
+	repairs.print(&out)
 	printVerdict(&out, c, repairs.verdict(c))
 	_, err := io.WriteString(w, out.String())
 	return c, err

@@ -40,13 +40,13 @@ func (r *repairs) verdict(c verify.Counts) verify.Verdict {
 	return c.Verdict()
 }
 
-func (r *repairs) Print(out *strings.Builder) {
+func (r *repairs) print(out *strings.Builder) {
 	if r == nil {
 		return
 	}
 	fmt.Fprintf(out, "repair: the relay was asked for %d events and has published %d\n", r.Asked, r.Published)
 	for i, l := range r.Left {
-		if i == app.VerifyShown {
+		if i == verifyShown {
 			fmt.Fprintf(out, "%-10s  and %d more; -o json lists them all\n", "left", len(r.Left)-i)
 			break
 		}

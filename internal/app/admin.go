@@ -35,8 +35,8 @@ func (c *AdminConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 	return g, nil
 }
 
-// adminAPI is a running admin API.
-type adminAPI struct {
+// AdminAPI is a running admin API.
+type AdminAPI struct {
 	Addr  string
 	Ready daemon.Readiness
 	Stop  context.CancelFunc
@@ -46,7 +46,7 @@ type adminAPI struct {
 // StartAdmin starts the admin API on what listen returns; it is there when startAdmin
 // returns. It ends with ctx, or by shutdown. beside are the services of an order API in the same process;
 // nil makes the admin API have its own.
-func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocql.Session, beside *Services, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *adminAPI, err error) {
+func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocql.Session, beside *Services, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *AdminAPI, err error) {
 	opts, err := c.DLQOptions()
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	}()
 	var own *Services
 	if beside == nil {
-		if own, err = c.newServices(ctx, session, reg, log); err != nil {
+		if own, err = newServices(ctx, c, session, reg, log); err != nil {
 			return nil, err
 		}
 		beside = own
@@ -97,7 +97,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 		return nil, err
 	}
 	running, stop := context.WithCancel(ctx)
-	a := &adminAPI{Addr: ln.Addr().String(), Ready: server.Readiness, Stop: stop, done: make(chan error, 1)}
+	a := &AdminAPI{Addr: ln.Addr().String(), Ready: server.Readiness, Stop: stop, done: make(chan error, 1)}
 	jobs := dlq.RunnerConfig{Logger: log, Registerer: reg}
 	if keeper != nil {
 		jobs.Archive = keeper
@@ -178,13 +178,13 @@ func (c *Config) outboxTables() (out []admin.Table) {
 }
 
 // Wait returns what ended the API; nil after a requested stop.
-func (a *adminAPI) Wait() error {
+func (a *AdminAPI) Wait() error {
 	defer a.Stop()
 	return <-a.done
 }
 
 // Shutdown lets the requests under way finish and returns.
-func (a *adminAPI) Shutdown() error {
+func (a *AdminAPI) Shutdown() error {
 	a.Stop()
 	return a.Wait()
 }

@@ -68,7 +68,7 @@ func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready 
 }
 
 // ServeAdmin starts it; it ends with teardown.
-func (c *Config) ServeAdmin(ctx context.Context, reg prometheus.Gatherer, log *slog.Logger, teardown *daemon.Teardown) (*AdminServer, error) {
+func ServeAdmin(ctx context.Context, c *Config, reg prometheus.Gatherer, log *slog.Logger, teardown *daemon.Teardown) (*AdminServer, error) {
 	a := &AdminServer{URL: AdminOff, hosts: c.Scylla.Hosts, Nodes: c.Scylla.Nodes}
 	s, err := c.Admin.serve(ctx, reg, a.Readiness, log)
 	if err != nil {
@@ -110,6 +110,9 @@ func (a *AdminServer) problem() string {
 	return "starting: ScyllaDB at " + strings.Join(a.hosts, ", ") + " is not connected yet"
 }
 
+// Readiness reports the state of the process for /readyz: not ready before [AdminServer.Works],
+// with the reason why the database is not connected; afterwards what the function given to
+// Works returns, with the nodes of the database that do not answer.
 func (a *AdminServer) Readiness() (bool, any) {
 	if f := a.ready.Load(); f != nil {
 		ready, detail := (*f)()
@@ -151,7 +154,7 @@ func withListener(
 	f func(ctx context.Context, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
 	return withRegistry(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
-		admin, err := c.ServeAdmin(ctx, reg, log, teardown)
+		admin, err := ServeAdmin(ctx, c, reg, log, teardown)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ import (
 
 // Addresses are the contact points with their port, as the driver dials them. Where
 // they cannot be parsed they are as configured.
-func (c scyllaConfig) Addresses() string {
+func (c ScyllaConfig) Addresses() string {
 	hosts, port, err := ContactPoints(c.Hosts)
 	if err != nil {
 		return strings.Join(c.Hosts, ", ")
@@ -39,7 +39,7 @@ func (c scyllaConfig) Addresses() string {
 }
 
 // Session connects to the database. keyspace is the session's; empty for none.
-func (c scyllaConfig) Session(keyspace string) (*gocql.Session, error) {
+func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 	// With a keyspace that does not exist the driver only says that it made no
 	// connections, so it is looked for first.
 	cluster, err := c.Cluster("")
@@ -68,7 +68,7 @@ func (c scyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 	return nil, c.away(err)
 }
 
-func (c scyllaConfig) away(err error) error {
+func (c ScyllaConfig) away(err error) error {
 	return cli.WithHint(fmt.Errorf("connect to ScyllaDB at %s: %w", c.Addresses(), err),
 		"is it running there, and reachable? Check user, password and TLS; --scylla-hosts or OUTBOX_SCYLLA_HOSTS names other hosts")
 }
@@ -76,7 +76,7 @@ func (c scyllaConfig) away(err error) error {
 // SessionOnceUp is session for a service: it waits, with back-off, for a
 // database that is not there yet, because services start in any order. Only
 // what waiting cannot mend, such as a wrong configuration, is an error.
-func (c scyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *slog.Logger) (*gocql.Session, error) {
+func (c ScyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *slog.Logger) (*gocql.Session, error) {
 	for attempt := 1; ; attempt++ {
 		var s *gocql.Session
 		var err error
@@ -106,7 +106,7 @@ func (c scyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *s
 // Listening returns nil if one of the hosts takes connections. Who waits for the
 // database asks this first: a session that cannot be made leaves five goroutines behind
 // (gocql 1.19.0), which would be many thousands after a day.
-func (c scyllaConfig) Listening(ctx context.Context) error {
+func (c ScyllaConfig) Listening(ctx context.Context) error {
 	cluster, err := c.Cluster("")
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (c scyllaConfig) Listening(ctx context.Context) error {
 const maxConnectWait = 15 * time.Second
 
 // Consistencies are those of reads and writes, and of lightweight transactions.
-func (c scyllaConfig) Consistencies() (plain, serial gocql.Consistency, err error) {
+func (c ScyllaConfig) Consistencies() (plain, serial gocql.Consistency, err error) {
 	if plain, err = gocql.ParseConsistencyWrapper(c.Consistency); err != nil {
 		return plain, serial, cli.Usage(fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Consistency))
 	}
@@ -145,7 +145,10 @@ func (c scyllaConfig) Consistencies() (plain, serial gocql.Consistency, err erro
 	return plain, gocql.Serial, nil
 }
 
-func (c scyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
+// Cluster returns the driver's configuration for sessions with the keyspace, which may be
+// empty. Its host selection policy belongs to one session, so each session needs a cluster
+// of its own. Errors are of usage, or of files with certificates.
+func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	hosts, port, err := ContactPoints(c.Hosts)
 	if err != nil {
 		return nil, err
@@ -234,7 +237,7 @@ func ContactPoints(in []string) (hosts []string, port int, err error) {
 }
 
 // Options are the Kafka client's options for TLS and SASL.
-func (c kafkaConfig) Options() ([]kgo.Opt, error) {
+func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	if len(c.Seeds) == 0 {
 		return nil, cli.Usage(errors.New("kafka.seeds is empty: name at least one broker"))
 	}
@@ -271,7 +274,7 @@ func (c kafkaConfig) Options() ([]kgo.Opt, error) {
 }
 
 // Client makes a Kafka client with further options. It does not connect yet.
-func (c kafkaConfig) Client(more ...kgo.Opt) (*kgo.Client, error) {
+func (c KafkaConfig) Client(more ...kgo.Opt) (*kgo.Client, error) {
 	opts, err := c.Options()
 	if err != nil {
 		return nil, err

@@ -18,16 +18,16 @@ import (
 // have none.
 func AddFlags(cmd *cobra.Command, sections ...string) {
 	cmd.Flags().String("config", "", "configuration file (YAML); flags win over the environment, the environment over the file")
-	c := Defaults()
+	c := defaults()
 	if addr, ok := AdminAddrs[cmd.Name()]; ok {
 		c.Admin.Addr = addr
 	}
 	settings.Of(c).AddFlags(cmd.Flags(), sections...)
 }
 
-// RulesKey is the key of the list of rules. Like the list of tables it has no
+// rulesKey is the key of the list of rules. Like the list of tables it has no
 // flag and no environment variable.
-const RulesKey = "relay.rules"
+const rulesKey = "relay.rules"
 
 // LoadConfig reads the configuration of a command whose flags AddFlags made:
 // flag over environment over file over default. Every problem is reported at once,
@@ -49,16 +49,28 @@ func LoadConfig(cmd *cobra.Command) (*Config, error) {
 	return c, nil
 }
 
+// WithConfig returns the RunE of a command that takes no arguments: it calls f with the
+// configuration.
+func WithConfig(f func(*cobra.Command, *Config) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		c, err := LoadConfig(cmd)
+		if err != nil {
+			return err
+		}
+		return f(cmd, c)
+	}
+}
+
 // LoadConfigFrom is LoadConfig of a file, an environment and flags. The default of
 // admin.addr is that of its flag.
 func LoadConfigFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (*Config, error) {
-	c := Defaults()
+	c := defaults()
 	if f := flags.Lookup(FlagAdminAddr); f != nil {
 		c.Admin.Addr = f.DefValue
 	}
 	err := settings.Of(c).Load(path, lookup, flags)
 	if _, wrong := dlq.NewStrategyRules(c.Relay.Rules); wrong != nil {
-		err = errors.Join(err, fmt.Errorf("%s: %w", RulesKey, wrong))
+		err = errors.Join(err, fmt.Errorf("%s: %w", rulesKey, wrong))
 	}
 	if err != nil {
 		return nil, cli.Usage(err)

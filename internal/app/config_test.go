@@ -1,32 +1,23 @@
 package app
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli/clitest"
 )
 
+// configOf returns the configuration of a file, an environment and flags.
 func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*Config, error) {
 	t.Helper()
-	cmd := &cobra.Command{}
-	AddFlags(cmd, SectionScylla, SectionKafka, SectionHTTP, SectionProxies, SectionAdmin, SectionAdminAPI, SectionRelay, SectionSchema, SectionLog)
-	if err := cmd.ParseFlags(args); err != nil {
-		t.Fatal(err)
+	flags := func(cmd *cobra.Command) {
+		AddFlags(cmd, append([]string{SectionAdminAPI, SectionRelay, SectionSchema}, OrdersSections...)...)
 	}
-	path := ""
-	if yaml != "" {
-		path = filepath.Join(t.TempDir(), "outbox.yaml")
-		if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
-	return LoadConfigFrom(path, lookup, cmd.Flags())
+	return clitest.Config(t, LoadConfigFrom, flags, yaml, env, args...)
 }
 
 func TestConfig_FlagOverEnvironmentOverFileOverDefault(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
@@ -60,6 +61,15 @@ func (c *Config) Keeper(ctx context.Context, s *dlq.Store) (k *archive.Keeper, c
 		return nil, closeArchive, errors.Join(cli.Usage(err), a.Close())
 	}
 	return archive.NewKeeper(sweeper), a.Close, nil
+}
+
+// Sweep is the configuration of a sweeper.
+func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
+	r := &c.Retention
+	return archive.Config{
+		Store: store, Archive: a, Owner: self.Unique(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep,
+		RowTTL: c.rowTTLOnce,
+	}
 }
 
 // rowTTLOnce is rowTTL by a session of its own.

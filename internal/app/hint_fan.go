@@ -21,7 +21,7 @@ type hintFan struct {
 
 func newHintFan(conn net.PacketConn) *hintFan {
 	f := &hintFan{conn: conn}
-	go f.Run()
+	go f.run()
 	return f
 }
 
@@ -46,7 +46,8 @@ func (f *hintFan) drop(b *branch) {
 	b.end()
 }
 
-func (f *hintFan) Run() {
+// run hands out datagrams until the connection is closed.
+func (f *hintFan) run() {
 	b := make([]byte, 2048)
 	for {
 		n, _, err := f.conn.ReadFrom(b)

@@ -53,7 +53,8 @@ func (c *HTTPConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listener
 	return ln, nil
 }
 
-// hosts are the names that the order API answers to while there are no tokens.
+// AllowedHosts returns the host names that the order API accepts while no tokens are
+// configured. An invalid name in http.hosts is an error of usage.
 func (c *HTTPConfig) AllowedHosts() (*access.Hosts, error) {
 	h, err := access.NewHosts(c.Addr, c.Hosts)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 )
 
 // newMessages returns the API of messages on the session. committed may be nil.
-func (c *Config) newMessages(session *gocql.Session, cons gocql.Consistency, committed func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
+func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, committed func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
 	letters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (c *Config) newMessages(session *gocql.Session, cons gocql.Consistency, com
 		return nil, err
 	}
 	service, err := messages.NewService(session, messages.Config{
-		Topics: c.Messages.Topics, Reserved: c.reservedTopics(), MaxMessageBytes: c.Messages.MaxBytes,
+		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes,
 		MessagesPerSecond: c.Messages.PerSecond, BytesPerSecond: c.Messages.BytesPerSecond,
 		Consistency: cons, Letters: messageLetters{letters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
 		Committed: committed, Logger: log, Registerer: reg,
@@ -47,7 +47,7 @@ func (c *Config) newMessages(session *gocql.Session, cons gocql.Consistency, com
 
 // reservedTopics are patterns of the topics of the relay's own events and of its
 // control topics, as far as the configuration names them.
-func (c *Config) reservedTopics() []string {
+func reservedTopics(c *Config) []string {
 	out := []string{share.ControlTopic("*")}
 	confs, err := c.RelayConfigs()
 	if err != nil { // the relay would not start with it; its defaults remain protected
@@ -112,7 +112,7 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 // NewScheduler returns what hands scheduled messages to the outbox, and tells
 // those of the relays that carry it; nil where it is off, or where none does. confs
 // are those of the relays, commits what tells each of an event that was stored.
-func (c *Config) NewScheduler(session *gocql.Session, confs []relay.Config, commits []func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
+func NewScheduler(c *Config, session *gocql.Session, confs []relay.Config, commits []func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
 	if c.Relay.ScheduleRate == 0 {
 		return nil, nil
 	}

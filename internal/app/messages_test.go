@@ -39,7 +39,7 @@ func TestMessages_ReservedTopics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		patterns := c.reservedTopics()
+		patterns := reservedTopics(c)
 		matches := func(topic string) bool {
 			return slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, topic); return ok })
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// orderAPI is a running order API.
-type orderAPI struct {
+// OrderAPI is a running order API.
+type OrderAPI struct {
 	Addr     string
 	Ready    daemon.Readiness
 	Services *Services
@@ -27,8 +27,8 @@ type orderAPI struct {
 	done     chan error // delivers what ended it, once
 }
 
-// orderServer is the order API before it listens.
-type orderServer struct {
+// OrderServer is the order API before it listens.
+type OrderServer struct {
 	*orders.Server
 	Services *Services
 	hub      *stream.Hub
@@ -38,12 +38,12 @@ type orderServer struct {
 }
 
 // NewOrderServer puts the order API together. Its services must be closed.
-func (c *Config) NewOrderServer(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*orderServer, error) {
-	services, err := c.newServices(ctx, session, reg, log)
+func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*OrderServer, error) {
+	services, err := newServices(ctx, c, session, reg, log)
 	if err != nil {
 		return nil, err
 	}
-	hub, err := c.newHub(reg, log)
+	hub, err := newHub(c, reg, log)
 	if err != nil {
 		return nil, errors.Join(err, services.Close())
 	}
@@ -70,13 +70,13 @@ func (c *Config) NewOrderServer(ctx context.Context, session *gocql.Session, reg
 		stopWatching()
 		return nil, errors.Join(cli.Usage(err), services.Close())
 	}
-	return &orderServer{server, services, hub, watching}, nil
+	return &OrderServer{server, services, hub, watching}, nil
 }
 
 // StartOrders starts the order API on what listen returns; it is there when
 // startOrders returns. It ends with ctx, or by shutdown.
-func StartOrders(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen Listening) (*orderAPI, error) {
-	server, err := c.NewOrderServer(ctx, session, reg, log)
+func StartOrders(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen Listening) (*OrderAPI, error) {
+	server, err := NewOrderServer(ctx, c, session, reg, log)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func StartOrders(ctx context.Context, c *Config, session *gocql.Session, reg pro
 		return nil, errors.Join(err, server.Services.Close())
 	}
 	running, stop := context.WithCancel(ctx)
-	api := &orderAPI{Addr: ln.Addr().String(), Ready: server.Readiness, Services: server.Services, stop: stop, done: make(chan error, 1)}
+	api := &OrderAPI{Addr: ln.Addr().String(), Ready: server.Readiness, Services: server.Services, stop: stop, done: make(chan error, 1)}
 	go func() {
 		err := server.Run(running, ln)
 		stop()
@@ -95,7 +95,7 @@ func StartOrders(ctx context.Context, c *Config, session *gocql.Session, reg pro
 }
 
 // Run serves on ln until ctx ends, and closes the services.
-func (s *orderServer) Run(ctx context.Context, ln net.Listener) error {
+func (s *OrderServer) Run(ctx context.Context, ln net.Listener) error {
 	watched := make(chan error, 1)
 	go func() { watched <- s.hub.Run(s.Watching) }()
 	err := s.Serve(ctx, ln)
@@ -103,13 +103,13 @@ func (s *orderServer) Run(ctx context.Context, ln net.Listener) error {
 }
 
 // Wait returns what ended the API; nil after a requested stop.
-func (a *orderAPI) Wait() error {
+func (a *OrderAPI) Wait() error {
 	defer a.stop()
 	return <-a.done
 }
 
 // Shutdown lets the requests under way finish and returns.
-func (a *orderAPI) Shutdown() error {
+func (a *OrderAPI) Shutdown() error {
 	a.stop()
 	return a.Wait()
 }

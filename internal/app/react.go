@@ -17,9 +17,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// ReactRulesKey is the key of the list of rules. Like the list of tables it has no
+// reactRulesKey is the key of the list of rules. Like the list of tables it has no
 // flag and no environment variable.
-const ReactRulesKey = "react.rules"
+const reactRulesKey = "react.rules"
 
 // LogTarget is the target that is always there.
 const LogTarget = "log"
@@ -43,7 +43,7 @@ func (c *Config) Deliveries(session *gocql.Session) (*delivery.Store, error) {
 // Reactor makes the reactor of the configuration's rules.
 func (c *Config) Reactor(store *delivery.Store, reg prometheus.Registerer, log *slog.Logger) (*react.Reactor, error) {
 	if len(c.React.Rules) == 0 {
-		return nil, cli.WithHint(errors.New("there are no rules"), "%s in the configuration file is their list; docs/reactions.md has an example", ReactRulesKey)
+		return nil, cli.WithHint(errors.New("there are no rules"), "%s in the configuration file is their list; docs/reactions.md has an example", reactRulesKey)
 	}
 	targets, err := notify.ParseTargets(c.React.Targets, c.React.WebhookSecrets)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Config) Reactor(store *delivery.Store, reg prometheus.Registerer, log *
 		Logger: log, Registerer: reg,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", ReactRulesKey, err)
+		return nil, fmt.Errorf("%s: %w", reactRulesKey, err)
 	}
 	return r, nil
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
-	"github.com/scylla-outbox/scylla-outbox/internal/settings"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -41,6 +40,9 @@ func (c *RelayConfig) memoryLimit() int64 {
 // AdminShutdown is how long a scrape under way may take when the process stops.
 const AdminShutdown = 2 * time.Second
 
+// RunRelay runs the relays of all configured tables, with upkeep and scheduler, until the
+// command's context ends. It sets the process's memory limit, unless GOMEMLIMIT does.
+// backfillFrom is the time of relay.Config.BackfillFrom, zero for none.
 func RunRelay(cmd *cobra.Command, c *Config, backfillFrom time.Time) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(c.Relay.memoryLimit())
@@ -57,13 +59,13 @@ func RunRelay(cmd *cobra.Command, c *Config, backfillFrom time.Time) error {
 		return errors.Join(c.Relay.CheckSharing(), checkRelays(confs))
 	}
 	return WithAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
-		return c.Carry(ctx, confs, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
+		return carry(ctx, c, confs, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
 	})
 }
 
 // Carry relays until ctx ends; bar is where a backfill shows how far it is.
-func (c *Config) Carry(
-	ctx context.Context, confs []relay.Config, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger,
+func carry(
+	ctx context.Context, c *Config, confs []relay.Config, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger,
 	teardown *daemon.Teardown,
 ) error {
 	var hints net.PacketConn
@@ -75,22 +77,22 @@ func (c *Config) Carry(
 		}
 		teardown.Add("hints", hints.Close)
 	}
-	carriers, err := c.NewCarriers(confs, session, log, reg, hints)
+	carriers, err := NewCarriers(c, confs, session, log, reg, hints)
 	if err != nil {
 		return err
 	}
-	upkeep, err := c.NewUpkeep(ctx, session, reg, log, teardown)
+	upkeep, err := NewUpkeep(ctx, c, session, reg, log, teardown)
 	if err != nil {
 		return err
 	}
-	scheduler, err := c.NewScheduler(session, confs, carriers.Commits(), reg, log)
+	scheduler, err := NewScheduler(c, session, confs, carriers.Commits(), reg, log)
 	if err != nil {
 		return err
 	}
 	admin.Works(carriers.Readiness())
 	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
 		"confidence_window", c.Relay.ConfidenceWindow, "admin", admin.URL, "hints", hintAddr(hints))
-	if one, ok := carriers.(*relays); ok && len(one.all) == 1 { // several bars would draw over each other
+	if one, ok := carriers.(*Relays); ok && len(one.all) == 1 { // several bars would draw over each other
 		stop := showBackfill(ctx, bar, one.all[0])
 		defer stop()
 	}
@@ -110,20 +112,20 @@ type Carriers interface {
 }
 
 // NewCarriers makes the relays; hints may be nil.
-func (c *Config) NewCarriers(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints net.PacketConn) (Carriers, error) {
+func NewCarriers(c *Config, confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints net.PacketConn) (Carriers, error) {
 	var fan *hintFan
 	if hints != nil {
 		fan = newHintFan(hints)
 	}
 	if c.Relay.Shards > 0 {
-		return c.NewSharing(confs, session, log, reg, fan)
+		return NewSharing(c, confs, session, log, reg, fan)
 	}
 	for i := range confs {
 		if fan != nil {
 			confs[i].Hints = fan.branch()
 		}
 	}
-	return c.NewRelays(confs, session, log, reg)
+	return NewRelays(c, confs, session, log, reg)
 }
 
 // hintAddr is where hints are taken, empty for nowhere.
@@ -132,31 +134,6 @@ func hintAddr(c net.PacketConn) string {
 		return ""
 	}
 	return c.LocalAddr().String()
-}
-
-// RelayConfig is the relay's configuration but for the session, logger and registry.
-func (c *Config) RelayConfig() (relay.Config, error) {
-	opts, err := c.Kafka.Options()
-	if err != nil {
-		return relay.Config{}, err
-	}
-	conf := relay.Config{Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace}
-	settings.Copy(&conf, &c.Relay)
-	if c.Relay.TailMaxInterval < 0 {
-		conf.Tail, conf.TailMaxInterval = relay.TailOff, relay.DefaultTailMaxInterval
-	}
-	conf.TailMinInterval = min(relay.DefaultTailMinInterval, conf.TailMaxInterval)
-	if !c.Relay.WriteDeadLetters {
-		conf.DeadLetters = relay.DeadLettersOff
-	}
-	if c.Relay.SpillLimit < 0 {
-		conf.WhenOpen = relay.WhenOpenHold
-	}
-	// A short confidence window, as in tests, is of no use where its end is noticed late.
-	const least = 100 * time.Millisecond
-	conf.BusyDelay = min(relay.DefaultBusyDelay, max(least, conf.ConfidenceWindow/120))
-	conf.IdleDelay = min(relay.DefaultIdleDelay, max(least, conf.ConfidenceWindow/24))
-	return conf, nil
 }
 
 // relayReadiness shows the relay's status on /readyz.

@@ -16,8 +16,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// relays are the relays of a process, one for each table.
-type relays struct {
+// Relays are the relays of a process, one for each table.
+type Relays struct {
 	names []string // of the tables
 	all   []*relay.Relay
 	// listed says that the configuration lists the tables: metrics and readiness
@@ -27,8 +27,8 @@ type relays struct {
 
 // NewRelays makes the relays. They share the session and the registry; where
 // tables are listed each metric has a table label.
-func (c *Config) NewRelays(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer) (*relays, error) {
-	out := &relays{listed: len(c.Relay.Tables) > 0}
+func NewRelays(c *Config, confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer) (*Relays, error) {
+	out := &Relays{listed: len(c.Relay.Tables) > 0}
 	for _, conf := range confs {
 		name := TableName(&conf)
 		conf.Session, conf.Logger, conf.Registerer = session, log, reg
@@ -46,7 +46,7 @@ func (c *Config) NewRelays(confs []relay.Config, session *gocql.Session, log *sl
 }
 
 // Commits are what to tell, by table, when an event was stored.
-func (r *relays) Commits() []func(gocql.UUID) {
+func (r *Relays) Commits() []func(gocql.UUID) {
 	out := make([]func(gocql.UUID), len(r.all))
 	for i, one := range r.all {
 		out[i] = one.Committed
@@ -55,13 +55,13 @@ func (r *relays) Commits() []func(gocql.UUID) {
 }
 
 // Reading says that each tail has read once.
-func (r *relays) Reading() bool {
+func (r *Relays) Reading() bool {
 	return !slices.ContainsFunc(r.all, func(one *relay.Relay) bool { return one.Status().Tail.LastRead.IsZero() })
 }
 
 // Run runs all of them until ctx ends. A relay ends by itself only if it is
 // wrongly set up; then all do, and the error names its table.
-func (r *relays) Run(ctx context.Context) error {
+func (r *Relays) Run(ctx context.Context) error {
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var beating sync.WaitGroup
 	for _, one := range r.all {
@@ -86,7 +86,7 @@ func (r *relays) Run(ctx context.Context) error {
 }
 
 // Readiness shows the status of all relays on /readyz. They are ready when each is.
-func (r *relays) Readiness() daemon.Readiness {
+func (r *Relays) Readiness() daemon.Readiness {
 	if !r.listed {
 		return relayReadiness(r.all[0])
 	}

@@ -11,20 +11,22 @@ import (
 // RequestsMetric counts the requests to the database.
 const RequestsMetric = "outbox_scylla_requests_total"
 
-// requests counts what a session asks of the database. Each page of an answer
+// Requests counts what a session asks of the database. Each page of an answer
 // and each attempt counts, and what found no node that could be asked, of which the
 // driver's observers are not told.
-type requests struct {
+type Requests struct {
 	ok, failed, timedOut, called, unreached prometheus.Counter
 }
 
-func NewRequests(reg prometheus.Registerer) *requests {
+// NewRequests returns counters that are registered with reg. It panics if reg has them
+// already.
+func NewRequests(reg prometheus.Registerer) *Requests {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: RequestsMetric, Help: "Requests to the database, each page of an answer and each attempt, by how they ended: ok; error, it was refused or its connection broke; " +
 			"timeout, nothing was answered in time; unreached, no node was up and connected; canceled, nobody waited any more.",
 	}, []string{"result"})
 	reg.MustRegister(c)
-	return &requests{
+	return &Requests{
 		ok: c.WithLabelValues("ok"), failed: c.WithLabelValues("error"), timedOut: c.WithLabelValues("timeout"),
 		called: c.WithLabelValues("canceled"), unreached: c.WithLabelValues("unreached"),
 	}
@@ -32,7 +34,7 @@ func NewRequests(reg prometheus.Registerer) *requests {
 
 // observe makes the sessions of a cluster count. It comes after the cluster's host
 // selection policy is set, nil being the driver's default.
-func (r *requests) observe(cluster *gocql.ClusterConfig) {
+func (r *Requests) observe(cluster *gocql.ClusterConfig) {
 	cluster.QueryObserver, cluster.BatchObserver = r, r
 	policy := cluster.PoolConfig.HostSelectionPolicy
 	if policy == nil {
@@ -42,12 +44,12 @@ func (r *requests) observe(cluster *gocql.ClusterConfig) {
 }
 
 // ObserveQuery is told of each query.
-func (r *requests) ObserveQuery(_ context.Context, q gocql.ObservedQuery) { r.count(q.Err) }
+func (r *Requests) ObserveQuery(_ context.Context, q gocql.ObservedQuery) { r.count(q.Err) }
 
 // ObserveBatch is told of each batch.
-func (r *requests) ObserveBatch(_ context.Context, b gocql.ObservedBatch) { r.count(b.Err) }
+func (r *Requests) ObserveBatch(_ context.Context, b gocql.ObservedBatch) { r.count(b.Err) }
 
-func (r *requests) count(err error) {
+func (r *Requests) count(err error) {
 	switch {
 	case err == nil:
 		r.ok.Inc()

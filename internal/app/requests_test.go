@@ -16,7 +16,7 @@ import (
 )
 
 // countedSession is a database, what is counted of a session, and the session.
-func countedSession(t *testing.T, args ...string) (*scyllafake.Server, *requests, *gocql.Session) {
+func countedSession(t *testing.T, args ...string) (*scyllafake.Server, *Requests, *gocql.Session) {
 	t.Helper()
 	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 4, Seed: 1})
 	if err != nil {

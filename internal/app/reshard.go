@@ -39,7 +39,7 @@ var (
 )
 
 // Resharding is the change to so many shards, of the configured relay.
-func (c *Config) Resharding(session *gocql.Session, client *kgo.Client, to int) *Resharding {
+func NewResharding(c *Config, session *gocql.Session, client *kgo.Client, to int) *Resharding {
 	return &Resharding{
 		Name: c.Relay.Name, To: to,
 		Agreement: relay.Agreement{Session: session, Keyspace: c.Scylla.Keyspace, Name: c.Relay.Name},
@@ -87,6 +87,7 @@ func (r *Resharding) Refuse() error {
 		"stop all instances of relay %s and run this again; one that was killed stays in the broker's group for relay.session_timeout", r.Name)
 }
 
+// Preview writes the state that Look has found, and the steps that Run will take.
 func (r *Resharding) Preview(w io.Writer) {
 	fmt.Fprintf(w, "relay %s\n", r.Name)
 	number := func(n int, of string) string {

@@ -27,7 +27,7 @@ type Services struct {
 }
 
 // newServices returns the services on the session. Whoever asked for them closes them.
-func (c *Config) newServices(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*Services, error) {
+func newServices(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*Services, error) {
 	consistency, _, err := c.Scylla.Consistencies()
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (c *Config) newServices(ctx context.Context, session *gocql.Session, reg pr
 	if s.orders, err = orders.New(session, conf); err != nil {
 		return nil, errors.Join(cli.Usage(err), s.Close())
 	}
-	if s.messages, err = c.newMessages(session, consistency, conf.Committed, reg, log); err != nil {
+	if s.messages, err = newMessages(c, session, consistency, conf.Committed, reg, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

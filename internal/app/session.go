@@ -91,5 +91,13 @@ func Reachable(ctx context.Context, client *kgo.Client, seeds []string) error {
 	return nil
 }
 
+// Stopped returns nil if ctx has ended, by a signal, and err otherwise.
+func Stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // reachTimeout is how long a tool waits for the first answer of the broker.
 const reachTimeout = 10 * time.Second

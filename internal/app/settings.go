@@ -41,11 +41,19 @@ const (
 	SectionVerify        = "verify"
 )
 
+// Sections of the settings of a service that several commands run.
+var (
+	// RelaySections are those of the relay.
+	RelaySections = []string{SectionScylla, SectionKafka, SectionAdmin, SectionRelay, SectionNotifications, SectionRetention, SectionLog}
+	// OrdersSections are those of the order API.
+	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionProxies, SectionMessages, SectionWatch, SectionAdmin, SectionLog}
+)
+
 // Config is every setting. A field with its tags is the only place of a setting; package
-// settings has their meaning. Defaults that are constants elsewhere are in Defaults.
+// settings has their meaning. Defaults that are constants elsewhere are in defaults.
 type Config struct {
-	Scylla   scyllaConfig   `setting:"scylla"`
-	Kafka    kafkaConfig    `setting:"kafka"`
+	Scylla   ScyllaConfig   `setting:"scylla"`
+	Kafka    KafkaConfig    `setting:"kafka"`
 	HTTP     HTTPConfig     `setting:"http"`
 	Messages messagesConfig `setting:"messages"`
 	Watch    watchConfig    `setting:"watch"`
@@ -61,8 +69,8 @@ type Config struct {
 	Verify        VerifyConfig        `setting:"verify"`
 }
 
-// scyllaConfig is the database.
-type scyllaConfig struct {
+// ScyllaConfig is the database.
+type ScyllaConfig struct {
 	Hosts       []string      `setting:"hosts" default:"127.0.0.1:9042" usage:"contact points, host or host:port; the default port is 9042"`
 	Keyspace    string        `setting:"keyspace" default:"outbox" field:"Keyspace" usage:"keyspace of the outbox"`
 	Replication string        `setting:"replication" default:"1" usage:"replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3"`
@@ -73,14 +81,14 @@ type scyllaConfig struct {
 	Password    string        `setting:"password" secret:"true" usage:"password"`
 	tlsConfig
 
-	Requests *requests       // counts what is asked of the database; nil does not
+	Requests *Requests       // counts what is asked of the database; nil does not
 	Nodes    *sessions.Nodes // finds nodes that do not answer; nil lets each session find them by itself
 	pageSize int             // rows in one answer; 0 for the driver's own
 	Waits    func(err error) // told why the database is waited for; nil for nobody
 }
 
-// kafkaConfig is the broker.
-type kafkaConfig struct {
+// KafkaConfig is the broker.
+type KafkaConfig struct {
 	Seeds    []string `setting:"seeds" field:"Brokers" default:"127.0.0.1:9092" usage:"first brokers, host:port"`
 	SASL     string   `setting:"sasl" usage:"SASL mechanism: plain, scram-sha-256 or scram-sha-512; empty means none"`
 	Username string   `setting:"username" usage:"SASL user name"`
@@ -145,7 +153,7 @@ type ReactConfig struct {
 
 // AdminConfig is the admin listener of each process, and the admin API.
 type AdminConfig struct {
-	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and dev, 9091 for orders, 9093 for react, 9094 for dlq watch, 9096 for admin"`
+	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9093 for react, 9094 for dlq watch, 9096 for admin"`
 	Hosts          []string `setting:"hosts" usage:"host names allowed in requests to admin.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of admin.addr; others may be pages that use DNS rebinding"`
 	Profiles       bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
 	adminAPIConfig `section:"admin API"`
@@ -248,9 +256,9 @@ type VerifyConfig struct {
 	Topics        []string `setting:"topics" usage:"topics that may hold events too, such as those of an earlier relay.topics"`
 }
 
-// Defaults returns the default of each setting but those with the tag default. The relay's
+// defaults returns the default of each setting but those with the tag default. The relay's
 // are those of relay.Config.
-func Defaults() *Config {
+func defaults() *Config {
 	c := &Config{
 		HTTP:     HTTPConfig{proxyConfig: proxyConfig{ForwardedHeader: string(access.XForwardedFor)}, ShutdownTimeout: orders.DefaultDrainTimeout},
 		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
@@ -278,4 +286,4 @@ func Defaults() *Config {
 }
 
 // Settings are all settings, with their defaults as values.
-var Settings = settings.Of(Defaults())
+var Settings = settings.Of(defaults())

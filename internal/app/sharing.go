@@ -62,13 +62,13 @@ type Sharing struct {
 	backs   []relay.ReadBacks // of the tables
 
 	mu      sync.Mutex
-	running map[int]*relays // by shard
+	running map[int]*Relays // by shard
 	waiting bool            // for a relay that is alone
 }
 
 // NewSharing makes it; reg receives the metrics of the relays too, as long as they run.
-func (c *Config) NewSharing(confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints *hintFan) (*Sharing, error) {
-	s := &Sharing{c: c, confs: confs, session: session, reg: reg, log: log, hints: hints, running: make(map[int]*relays), backs: make([]relay.ReadBacks, len(confs))}
+func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints *hintFan) (*Sharing, error) {
+	s := &Sharing{c: c, confs: confs, session: session, reg: reg, log: log, hints: hints, running: make(map[int]*Relays), backs: make([]relay.ReadBacks, len(confs))}
 	s.rows = relay.Membership{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name, Version: cli.Version, Status: s.status, Logger: log}
 	s.agreed = relay.Agreement{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name}
 	for i := range confs {
@@ -203,7 +203,7 @@ func (s *Sharing) Carry(ctx context.Context, h *share.Hold) error {
 			confs[i].Hints = b
 		}
 	}
-	all, err := s.c.NewRelays(confs, s.session, s.log, s.reg)
+	all, err := NewRelays(s.c, confs, s.session, s.log, s.reg)
 	if err != nil {
 		return err
 	}

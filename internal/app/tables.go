@@ -6,15 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/settings"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// TablesKey is the key of the list of tables. Lists of tables have no flag and
+// tablesKey is the key of the list of tables. Lists of tables have no flag and
 // no environment variable.
-const TablesKey = "relay.tables"
+const tablesKey = "relay.tables"
 
 // tableConfig is one of several outbox tables.
 type tableConfig struct {
@@ -35,6 +37,31 @@ func (t *tableConfig) mapping() outbox.Mapping {
 	return outbox.Mapping{Preset: t.Preset, Columns: t.Columns, AggregateType: t.AggregateType, Type: t.EventType, Unordered: t.Unordered}
 }
 
+// RelayConfig is the relay's configuration but for the session, logger and registry.
+func (c *Config) RelayConfig() (relay.Config, error) {
+	opts, err := c.Kafka.Options()
+	if err != nil {
+		return relay.Config{}, err
+	}
+	conf := relay.Config{Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace}
+	settings.Copy(&conf, &c.Relay)
+	if c.Relay.TailMaxInterval < 0 {
+		conf.Tail, conf.TailMaxInterval = relay.TailOff, relay.DefaultTailMaxInterval
+	}
+	conf.TailMinInterval = min(relay.DefaultTailMinInterval, conf.TailMaxInterval)
+	if !c.Relay.WriteDeadLetters {
+		conf.DeadLetters = relay.DeadLettersOff
+	}
+	if c.Relay.SpillLimit < 0 {
+		conf.WhenOpen = relay.WhenOpenHold
+	}
+	// A short confidence window, as in tests, is of no use where its end is noticed late.
+	const least = 100 * time.Millisecond
+	conf.BusyDelay = min(relay.DefaultBusyDelay, max(least, conf.ConfidenceWindow/120))
+	conf.IdleDelay = min(relay.DefaultIdleDelay, max(least, conf.ConfidenceWindow/24))
+	return conf, nil
+}
+
 // RelayConfigs are the configurations of the relays of all tables, one each,
 // but for the session, logger, registry and hints.
 func (c *Config) RelayConfigs() ([]relay.Config, error) {
@@ -51,7 +78,7 @@ func (c *Config) RelayConfigs() ([]relay.Config, error) {
 		conf.TableKeyspace, conf.Table = cmp.Or(t.Keyspace, base.Keyspace), cmp.Or(t.Table, base.Table)
 		name := TableName(&conf)
 		if seen[name] {
-			return nil, cli.Usage(fmt.Errorf("%s: %s is listed twice: list it once", TablesKey, name))
+			return nil, cli.Usage(fmt.Errorf("%s: %s is listed twice: list it once", tablesKey, name))
 		}
 		seen[name] = true
 		conf.Mapping = t.mapping()
@@ -64,7 +91,7 @@ func (c *Config) RelayConfigs() ([]relay.Config, error) {
 		}
 		if other := sources[conf.Source]; other != "" {
 			return nil, cli.Usage(fmt.Errorf("%s: %s and %s have the same source %q, so events of one with an id of the other would count as published: leave source out, or give each its own",
-				TablesKey, other, name, conf.Source))
+				tablesKey, other, name, conf.Source))
 		}
 		sources[conf.Source] = name
 		if t.Topic != "" || t.Preset == outbox.PresetDebezium {
@@ -108,7 +135,7 @@ func (c *Config) Only(tool string) (relay.Config, error) {
 	name := c.Scylla.Keyspace + "." + c.Relay.Table
 	i := slices.IndexFunc(all, func(r relay.Config) bool { return TableName(&r) == name })
 	if i < 0 {
-		return relay.Config{}, cli.Usage(fmt.Errorf("%s is not in %s: name one of its tables with --scylla-keyspace and --relay-table", name, TablesKey))
+		return relay.Config{}, cli.Usage(fmt.Errorf("%s is not in %s: name one of its tables with --scylla-keyspace and --relay-table", name, tablesKey))
 	}
 	if !c.Relay.Tables[i].plain() {
 		return relay.Config{}, cli.Usage(errors.New(tool + " reads only tables with the columns of outbox_messages; " + name + " is mapped to others"))

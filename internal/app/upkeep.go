@@ -22,9 +22,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/notify"
 )
 
-// upkeep is what some process does for all: telling people of dead letters, moving
+// Upkeep is what some process does for all: telling people of dead letters, moving
 // old ones to the archive, and keeping their lists short.
-type upkeep struct {
+type Upkeep struct {
 	store   *dlq.Store
 	log     *slog.Logger
 	watcher *notifications.Watcher
@@ -32,7 +32,7 @@ type upkeep struct {
 }
 
 // NewUpkeep makes it; what it opens teardown closes.
-func (c *Config) NewUpkeep(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, teardown *daemon.Teardown) (*upkeep, error) {
+func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, teardown *daemon.Teardown) (*Upkeep, error) {
 	opts, err := c.DLQOptions()
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (c *Config) NewUpkeep(ctx context.Context, session *gocql.Session, reg prom
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("notifications.targets: %w", err))
 	}
-	u := &upkeep{store: store, log: log}
+	u := &Upkeep{store: store, log: log}
 	if u.watcher, err = notifications.New(notifications.Config{
 		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL, GroupWindow: n.GroupWindow,
 		Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ResolutionRate: n.ResolutionRate, ParkedAge: n.ParkedAge,
@@ -71,17 +71,8 @@ func (c *Config) NewUpkeep(ctx context.Context, session *gocql.Session, reg prom
 	return u, nil
 }
 
-// Sweep is the configuration of a sweeper.
-func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
-	r := &c.Retention
-	return archive.Config{
-		Store: store, Archive: a, Owner: self.Unique(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep,
-		RowTTL: c.rowTTLOnce,
-	}
-}
-
 // Run runs beside something else, whose end it waits for: nothing waits for it.
-func (u *upkeep) Run(ctx context.Context, beside func(context.Context) error) error {
+func (u *Upkeep) Run(ctx context.Context, beside func(context.Context) error) error {
 	own, cancel := context.WithCancel(ctx)
 	g, gctx := errgroup.WithContext(own)
 	g.Go(func() error { return u.watcher.Run(gctx) })
@@ -112,7 +103,7 @@ func RowTTL(ctx context.Context, session *gocql.Session, table string) (time.Dur
 const tidyEvery, tidyFirst = time.Hour, 10 * time.Minute
 
 // tidy tidies the lists until ctx ends.
-func (u *upkeep) tidy(ctx context.Context) {
+func (u *Upkeep) tidy(ctx context.Context) {
 	for wait := mathrand.N(tidyFirst); ; wait = tidyEvery {
 		select {
 		case <-time.After(wait):

@@ -31,15 +31,8 @@ func TopicsOf(conf relay.Config) func(eventType, aggregateType string) (string, 
 // topicName is what Kafka takes for a topic's name, but for . and ..
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-const (
-	// VerifyMargin is what a relay may need beyond its confidence window.
-	VerifyMargin = 30 * time.Second
-	// VerifyRate is how many rows are read in a second by default: a fraction of
-	// what a node serves, so that the writers do not feel it.
-	VerifyRate = 20_000
-	// VerifyShown is how many findings of a kind are shown as text.
-	VerifyShown = 20
-)
+// VerifyMargin is the time that a relay may need beyond its confidence window.
+const VerifyMargin = 30 * time.Second
 
 // RepairAtOnce is how many events a relay is asked for at a time.
 const RepairAtOnce = 500

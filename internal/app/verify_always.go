@@ -58,6 +58,8 @@ func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg promet
 	return verify.NewVerifier(conf).Run, nil
 }
 
+// VerifierTable returns the verification of one table, whose session conf contains. Missing
+// events are published by the relay if verify.repair is set, and only reported otherwise.
 func (c *Config) VerifierTable(conf relay.Config, letters *dlq.Store) verify.VerifierTable {
 	name := TableName(&conf)
 	t := verify.VerifierTable{

@@ -11,7 +11,7 @@ import (
 )
 
 // newHub returns what shows events to watchers.
-func (c *Config) newHub(reg prometheus.Registerer, log *slog.Logger) (*stream.Hub, error) {
+func newHub(c *Config, reg prometheus.Registerer, log *slog.Logger) (*stream.Hub, error) {
 	opts, err := c.Kafka.Options()
 	if err != nil {
 		return nil, err

@@ -67,6 +67,7 @@ func (h Hint) Error() string { return h.err.Error() }
 
 func (h Hint) Unwrap() error { return h.err }
 
+// WithHint returns err with a hint, the formatted text, which Execute prints below the error.
 func WithHint(err error, format string, args ...any) error {
 	return Hint{err, fmt.Sprintf(format, args...)}
 }

@@ -15,10 +15,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// OutputFlag adds --output (-o) with the default table. CheckOutput checks its value.
 func OutputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "table", "table, json or yaml")
 }
 
+// CheckOutput returns an error of usage unless output is table, json or yaml.
 func CheckOutput(output string) error { return OneOf("output", output, "table", "json", "yaml") }
 
 // PrintAs prints v as json or yaml.

@@ -23,6 +23,9 @@ type Progress struct {
 	columns  func() int    // of the terminal; 0 while they are not known
 }
 
+// NewProgress returns the progress of a task on w: done reports the finished units, of total
+// (0 while unknown), and detail, which may be nil, the end of the line. Run calls done and
+// detail, from its own goroutine.
 func NewProgress(w io.Writer, total int64, done func() int64, detail func() string) *Progress {
 	p := &Progress{w: w, Total: func() int64 { return total }, done: done, detail: detail}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -72,6 +75,8 @@ func (p *Progress) Run(ctx context.Context) {
 
 const barWidth = 30
 
+// Draw draws n units at a rate per second; end draws the last line. It must not be called
+// while Run runs.
 func (p *Progress) Draw(n int64, rate float64, end bool) {
 	text, total := fmt.Sprintf("%d", n), p.Total()
 	if total > 0 {

@@ -41,7 +41,7 @@ type Loader struct {
 	problemMu                    sync.Mutex
 }
 
-// LoadSummary is what a load did.
+// LoadSummary contains the counts of a load.
 type LoadSummary struct {
 	Lines     int64   `json:"lines"`
 	Created   int64   `json:"orders_created"`
@@ -310,6 +310,8 @@ func problemOf(status string, body []byte) error {
 	return errors.New(b.String())
 }
 
+// Summary returns the counts so far, with the given duration. It may be called while Load
+// runs.
 func (l *Loader) Summary(elapsed time.Duration) LoadSummary {
 	return LoadSummary{
 		Lines: l.total.Load(), Created: l.Created.Load(), Cancelled: l.Cancelled.Load(),

@@ -16,6 +16,9 @@ import (
 // loadWorkers is how many requests a load has under way.
 const loadWorkers = 32
 
+// NewLoader returns a loader for the order API at the URL api, without a slash at its end.
+// It sends rate requests per second, or as many as the API answers if rate is 0. problem is
+// called with the number of each rejected line, from one goroutine at a time.
 func NewLoader(api string, rate float64, problem func(int, error)) *Loader {
 	return &Loader{
 		api:      api,

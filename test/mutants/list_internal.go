@@ -39,7 +39,7 @@ var internalMutants = []mutant{
 		old: "drained+time.Second, ", new: "0*drained, ",
 	},
 	{
-		name: "settings: dead letters cannot be turned off", file: "internal/app/relay.go", pkg: "./internal/app", run: "RelayConfig_Off",
+		name: "settings: dead letters cannot be turned off", file: "internal/app/tables.go", pkg: "./internal/app", run: "RelayConfig_Off",
 		old: "if !c.Relay.WriteDeadLetters {", new: "if c.Relay.Name == \"\" {",
 	},
 	{

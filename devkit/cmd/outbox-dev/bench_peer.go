@@ -26,11 +26,7 @@ func newBenchPeerCommand() *cobra.Command {
 		Use:    "peer",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			return app.Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
 				r := bench.Reader{
 					Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: topic,
@@ -38,7 +34,7 @@ func newBenchPeerCommand() *cobra.Command {
 				}
 				return runPeer(ctx, c, &r, log, teardown)
 			})
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&topic, "topic", "", "topic of all events; empty for their type")
@@ -61,7 +57,7 @@ func runPeer(ctx context.Context, c *app.Config, r *bench.Reader, log *slog.Logg
 		return err
 	}
 	teardown.AddFunc("kafka client", r.Client.Close)
-	admin, err := c.ServeAdmin(ctx, reg, log, teardown)
+	admin, err := app.ServeAdmin(ctx, c, reg, log, teardown)
 	if err != nil {
 		return err
 	}

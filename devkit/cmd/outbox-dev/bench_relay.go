@@ -14,14 +14,10 @@ func newBenchRelayCommand() *cobra.Command {
 		Use:    "relay",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			return app.RunRelay(cmd, c, time.Time{})
-		},
+		}),
 	}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionRelay, app.SectionNotifications, app.SectionRetention, app.SectionLog)
+	app.AddFlags(cmd, app.RelaySections...)
 	return cmd
 }

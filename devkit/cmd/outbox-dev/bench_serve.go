@@ -30,18 +30,14 @@ func newBenchServeCommand() *cobra.Command {
 		Use:    "serve",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			return app.Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
 				return benchServe(ctx, c, payload, log, teardown)
 			})
-		},
+		}),
 	}
 	cmd.Flags().IntVar(&payload, "payload", 512, "bytes of a message's payload")
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionHTTP, app.SectionProxies, app.SectionMessages, app.SectionWatch, app.SectionAdmin, app.SectionLog)
+	app.AddFlags(cmd, app.OrdersSections...)
 	return cmd
 }
 
@@ -59,7 +55,7 @@ func benchServe(ctx context.Context, c *app.Config, payload int, log *slog.Logge
 	}
 	teardown.AddFunc("scylla session", func() { sessions.Close(session) })
 	reg := app.NewRegistry()
-	server, err := c.NewOrderServer(ctx, session, reg, log)
+	server, err := app.NewOrderServer(ctx, c, session, reg, log)
 	if err != nil {
 		return err
 	}
@@ -79,7 +75,7 @@ func benchServe(ctx context.Context, c *app.Config, payload int, log *slog.Logge
 		return err
 	}
 	teardown.Add("order API", func() error { return api.Shutdown(app.AdminShutdown) })
-	admin, err := c.ServeAdmin(ctx, reg, log, teardown)
+	admin, err := app.ServeAdmin(ctx, c, reg, log, teardown)
 	if err != nil {
 		return err
 	}

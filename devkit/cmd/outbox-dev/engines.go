@@ -22,11 +22,7 @@ and a Kafka broker (kfake). They are for trying things out and for tests, and
 are never production databases. What was acknowledged survives the death of the
 process; it may not survive that of the machine.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			return app.Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
 				ctx = e.UntilFailed(ctx)
 				if err := e.Start(teardown, log); err != nil {
@@ -37,7 +33,7 @@ process; it may not survive that of the machine.`,
 				log.Info("stopping", "cause", context.Cause(ctx))
 				return e.Failure(ctx)
 			})
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&e.Dir, "data-dir", "", "keep the data here; empty keeps it in memory")

@@ -196,7 +196,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	if d.once {
 		d.conf.Admin.Addr = app.AdminOff
 	}
-	listener, err := d.conf.ServeAdmin(ctx, reg, d.log, teardown)
+	listener, err := app.ServeAdmin(ctx, d.conf, reg, d.log, teardown)
 	if err != nil {
 		return err
 	}

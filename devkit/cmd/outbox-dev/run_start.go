@@ -36,10 +36,10 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 		return err
 	}
 	confs := []relay.Config{conf}
-	if d.carriers, err = d.conf.NewCarriers(confs, d.session, d.log, reg, d.hints); err != nil {
+	if d.carriers, err = app.NewCarriers(d.conf, confs, d.session, d.log, reg, d.hints); err != nil {
 		return err
 	}
-	scheduler, err := d.conf.NewScheduler(d.session, confs, d.carriers.Commits(), reg, d.log)
+	scheduler, err := app.NewScheduler(d.conf, d.session, confs, d.carriers.Commits(), reg, d.log)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (d *dev) divide(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	r := d.conf.Resharding(d.session, client, d.conf.Relay.Shards)
+	r := app.NewResharding(d.conf, d.session, client, d.conf.Relay.Shards)
 	if r.Agreed, err = r.Agreement.Shards(ctx); err != nil {
 		return err
 	}

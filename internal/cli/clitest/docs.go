@@ -1,4 +1,3 @@
-// Package clitest checks the command lines in documents against a program's commands.
 package clitest
 
 import (
@@ -21,6 +20,23 @@ func CheckDocuments(t *testing.T, dir, calls string, least int, root *cobra.Comm
 	t.Helper()
 	written := regexp.MustCompile("(?m)(?:`|^(?:    |\\$ )?(?:[A-Z_]+=\\S+ )*)(?:" + calls + ") ([a-z][^`\n#]*)")
 	found := 0
+	Documents(t, dir, func(file, text string) {
+		for _, m := range written.FindAllStringSubmatch(text, -1) {
+			found++
+			if problem := misspelt(root, strings.Fields(m[1])); problem != "" {
+				t.Errorf("%s: %s %s: %s", file, root.Name(), m[1], problem)
+			}
+		}
+	})
+	if found < least {
+		t.Errorf("found %d command lines of %s, want at least %d: the expression is wrong", found, root.Name(), least)
+	}
+}
+
+// Documents calls f with the path and the text of each Markdown file below dir, except
+// CHANGELOG.md, which names what earlier versions had.
+func Documents(t *testing.T, dir string, f func(file, text string)) {
+	t.Helper()
 	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() && e.Name() == ".git" {
 			return filepath.SkipDir
@@ -29,22 +45,13 @@ func CheckDocuments(t *testing.T, dir, calls string, least int, root *cobra.Comm
 			return nil
 		}
 		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
+		if err == nil {
+			f(file, string(text))
 		}
-		for _, m := range written.FindAllStringSubmatch(string(text), -1) {
-			found++
-			if problem := misspelt(root, strings.Fields(m[1])); problem != "" {
-				t.Errorf("%s: %s %s: %s", file, root.Name(), m[1], problem)
-			}
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if found < least {
-		t.Errorf("found %d command lines of %s, want at least %d: the expression is wrong", found, root.Name(), least)
 	}
 }
 
