@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/doctor"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
@@ -19,14 +20,14 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	const agreed, control = "number of shards", "partitions of topic outbox.relay.outbox.shards"
 	b := setupVerify(t)
 	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName}
-	findings := func(shards int) map[string]finding {
+	findings := func(shards int) map[string]doctor.Finding {
 		t.Helper()
 		c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-topic-replication", "1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := make(map[string]finding)
-		for _, f := range append(checkScylla(c, t.Context()), checkKafka(c, t.Context())...) {
+		out := make(map[string]doctor.Finding)
+		for _, f := range doctor.Check(t.Context(), c) {
 			out[f.Check] = f
 		}
 		return out

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/doctor"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
@@ -50,7 +51,7 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := checkScylla(c, t.Context())
+			found := doctor.Check(t.Context(), c)
 			if len(found) < 2 || found[1].OK || !strings.Contains(found[1].Detail, node) || found[1].Fix == "" {
 				t.Errorf("doctor found %+v, want %s named", found, node)
 			}

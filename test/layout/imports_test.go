@@ -40,6 +40,8 @@ var forbidden = map[string][]string{
 	"internal/trace":               {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/jsonform":            {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"internal/daemon":              {"relay", "orders", "dlq", "schema", "cmd"},
+	"internal/app":                 {"cmd", "devkit"},
+	"internal/doctor":              {"cmd", "devkit"},
 	"internal/settings":            {"relay", "orders", "dlq", "schema", "cmd", "internal/app"},
 	"internal/verify":              {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "devkit/scyllafake"},
 	"devkit/scyllafake":            {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},

@@ -93,11 +93,11 @@ var brokerMutants = []mutant{
 		new: "",
 	}),
 	{
-		name: "doctor accepts records that one broker alone has", file: "cmd/outbox/doctor_topics.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksThatTopicsKeep",
+		name: "doctor accepts records that one broker alone has", file: "internal/doctor/topics.go", pkg: "./internal/doctor", run: "TestDoctor_ChecksThatTopicsKeep",
 		old: "replicas >= 3 && n < 2", new: "replicas >= 3 && n < 1",
 	},
 	{
-		name: "doctor accepts unclean leader elections", file: "cmd/outbox/doctor_topics.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksThatTopicsKeep",
+		name: "doctor accepts unclean leader elections", file: "internal/doctor/topics.go", pkg: "./internal/doctor", run: "TestDoctor_ChecksThatTopicsKeep",
 		old: `== "true" && replicas >= 2`, new: `== "yes" && replicas >= 2`,
 	},
 	unit("TestReadback_ReadsBeyondTheHighWatermark", mutant{

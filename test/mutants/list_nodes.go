@@ -31,7 +31,7 @@ var nodeMutants = []mutant{
 		old: "	nodes.Watch(cluster)\n", new: "	_ = nodes\n",
 	},
 	{
-		name: "nodes: doctor reports no node", file: "cmd/outbox/doctor.go", pkg: "./cmd/outbox", run: "NamesTheNodeThatIsAway",
+		name: "nodes: doctor reports no node", file: "internal/doctor/doctor.go", pkg: "./cmd/outbox", run: "NamesTheNodeThatIsAway",
 		old: "	if down := c.Scylla.Nodes.Probe(ctx); len(down) > 0 {", new: "	if down := c.Scylla.Nodes.Probe(ctx); false {",
 	},
 }

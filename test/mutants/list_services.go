@@ -3,7 +3,7 @@ package main
 // serviceMutants break orders, messages, their schedule and the client.
 var serviceMutants = []mutant{
 	{
-		name: "doctor: another number of shards than the database has passes", file: "cmd/outbox/doctor_sharing.go", pkg: "./cmd/outbox", run: "AnotherNumberOfShards",
+		name: "doctor: another number of shards than the database has passes", file: "internal/doctor/sharing.go", pkg: "./cmd/outbox", run: "AnotherNumberOfShards",
 		old: "case n != c.Relay.Shards:", new: "case n < 0:",
 	},
 	{

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 
 // checkInstances checks that what runs under the relay's name carries each table
 // once and whole: alone, or as one of several that share.
-func checkInstances(c *app.Config, ctx context.Context, session *gocql.Session) []finding {
+func checkInstances(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
 	all, gone, err := heardOf(ctx, session, c.Scylla.Keyspace)
 	if err != nil {
-		return []finding{{"instances of the relay", false, err.Error(), "GRANT SELECT ON " + c.Scylla.Keyspace + ".relay_instances TO the relay's role"}}
+		return []Finding{{"instances of the relay", false, err.Error(), "GRANT SELECT ON " + c.Scylla.Keyspace + ".relay_instances TO the relay's role"}}
 	}
 	return checkHeard(c, all, gone)
 }
 
 // checkHeard checks those that were heard of, alive and gone.
-func checkHeard(c *app.Config, all, gone []instance) []finding {
+func checkHeard(c *app.Config, all, gone []instance) []Finding {
 	alive, silent := byTable(c, all), byTable(c, gone)
 	tables := slices.Sorted(maps.Keys(alive))
 	for t := range silent {
@@ -32,10 +32,10 @@ func checkHeard(c *app.Config, all, gone []instance) []finding {
 		}
 	}
 	if len(tables) == 0 {
-		return []finding{{"instances of the relay", true, "none runs now", ""}}
+		return []Finding{{"instances of the relay", true, "none runs now", ""}}
 	}
 	slices.Sort(tables)
-	out := make([]finding, len(tables))
+	out := make([]Finding, len(tables))
 	for i, t := range tables {
 		if alive[t] == nil {
 			out[i] = checkGone(t, silent[t])
@@ -59,14 +59,14 @@ func byTable(c *app.Config, all []instance) map[string][]instance {
 
 // checkGone checks what is left where no instance of a table runs: one that was not
 // stopped has died, and events wait.
-func checkGone(table string, gone []instance) finding {
+func checkGone(table string, gone []instance) Finding {
 	last := gone[0]
 	for _, g := range gone {
 		if last.at.Before(g.at) {
 			last = g
 		}
 	}
-	return finding{
+	return Finding{
 		"instances of the relay of " + table, false, fmt.Sprintf("none runs; %s has said nothing since %s and did not say that it stops: its process is gone, stands still, or cannot write to the database, and events wait for it",
 			last.name, last.at.UTC().Format("2006-01-02 15:04:05Z")),
 		"start it, if it is gone: outbox relay; the end of its log may say why. One that is there says on /readyz what it waits for",
@@ -74,7 +74,7 @@ func checkGone(table string, gone []instance) finding {
 }
 
 // checkCarried checks the live instances of one table.
-func checkCarried(c *app.Config, table string, all []instance) finding {
+func checkCarried(c *app.Config, table string, all []instance) Finding {
 	check := "instances of the relay of " + table
 	var alone, sharing []string
 	counts := make(map[int]bool)
@@ -94,22 +94,22 @@ func checkCarried(c *app.Config, table string, all []instance) finding {
 	case len(waiting) > 0 && len(alone)*len(sharing) == 0:
 		return checkWaiting(check, waiting, append(alone, sharing...))
 	case len(alone) > 0 && len(sharing) > 0:
-		return finding{
+		return Finding{
 			check, false, fmt.Sprintf("%s carries the table alone, beside those that share it (%s): every event is published twice", strings.Join(alone, ", "), strings.Join(sharing, "; ")),
 			"stop " + strings.Join(alone, ", ") + ", or set relay.shards there too",
 		}
 	case len(alone) > 1:
-		return finding{
+		return Finding{
 			check, false, strings.Join(alone, " and ") + " each carry the whole table: every event is published more than once",
 			"stop all but one, or set relay.shards in all of them",
 		}
 	case c.Relay.Shards > 0 && len(counts) > 0 && !counts[c.Relay.Shards]:
-		return finding{
+		return Finding{
 			check, false, fmt.Sprintf("they share another number of shards than relay.shards, %d: %s", c.Relay.Shards, strings.Join(sharing, "; ")),
 			"set relay.shards to the same number everywhere; outbox relay reshard changes it",
 		}
 	case len(missing) > 0:
-		return finding{
+		return Finding{
 			check, false, fmt.Sprintf("nobody carries shards %v: %s", missing, strings.Join(sharing, "; ")),
 			"wait for relay.session_timeout if one has just gone; else look at /readyz of the instances",
 		}
@@ -119,29 +119,29 @@ func checkCarried(c *app.Config, table string, all []instance) finding {
 		detail = alone[0] + " carries it alone"
 	}
 	if ill := unready(all); len(ill) > 0 {
-		return finding{
+		return Finding{
 			check, false, strings.TrimPrefix(detail+"; not ready: ", "; ") + strings.Join(ill, "; "),
 			"fix the reported problem; /readyz of the instance and its log have the details, and the runbook the steps",
 		}
 	}
-	return finding{check, true, detail, ""}
+	return Finding{check, true, detail, ""}
 }
 
 // checkWaiting tells of instances that publish nothing because those of the other
 // kind do, those with relay.shards or the one without.
-func checkWaiting(check string, waiting []instance, working []string) finding {
+func checkWaiting(check string, waiting []instance, working []string) Finding {
 	var names []string
 	for _, i := range waiting {
 		names = append(names, i.name)
 	}
 	who := strings.Join(names, ", ")
 	if len(working) == 0 {
-		return finding{
+		return Finding{
 			check, false, who + " waits until it is sure that nobody of the other kind runs: nothing is published meanwhile",
 			"wait some seconds; if it goes on, look at its /readyz and its log",
 		}
 	}
-	return finding{
+	return Finding{
 		check, false, fmt.Sprintf("%s waits and publishes nothing, because it would publish everything once more beside %s", who, strings.Join(working, "; ")),
 		"set relay.shards to the same number in all of them, or in none but one that is alone; or stop " + who,
 	}

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"strings"
@@ -54,7 +54,7 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 				broker.KeepControl()
 				return describedTopic(req.(*kmsg.DescribeConfigsRequest), x.minimum, x.unclean, x.denied), nil, true
 			})
-			found := checkKafka(c, t.Context())
+			found := checkKafka(t.Context(), c)
 			f := found[len(found)-1]
 			if f.Check != "topic bills" || f.OK != (x.fix == "") || !strings.Contains(f.Detail, x.detail) || !strings.HasSuffix(f.Fix, x.fix) || x.detail == "" && f.Detail != "2 partitions" {
 				t.Errorf("%+v, want %q and %q", f, x.detail, x.fix)

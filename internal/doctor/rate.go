@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ const rememberedBytes = 60
 
 // checkRate reports the event rate at which the tail never waits for the sweep. It is
 // not a failure: the rate of the events is not known here.
-func checkRate(c *app.Config) finding {
+func checkRate(c *app.Config) Finding {
 	const check = "event rate"
 	r := c.Relay
 	if r.TailMaxInterval < 0 {
-		return finding{check, true, "relay.tail_max_interval is off, so no limit applies", ""}
+		return Finding{check, true, "relay.tail_max_interval is off, so no limit applies", ""}
 	}
 	window := r.ConfidenceWindow.Seconds()
-	return finding{check, true, fmt.Sprintf("relay.max_remembered (%d) carries %.0f events/s sustained with the confidence window of %s, some %d MB; for more set it to 1.25 × events per second × %.0f",
+	return Finding{check, true, fmt.Sprintf("relay.max_remembered (%d) carries %.0f events/s sustained with the confidence window of %s, some %d MB; for more set it to 1.25 × events per second × %.0f",
 		r.MaxRememberedEvents, float64(int(0.8*float64(r.MaxRememberedEvents)/window)), r.ConfidenceWindow, r.MaxRememberedEvents*rememberedBytes/1e6, window), ""}
 }

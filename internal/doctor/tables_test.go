@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"strings"
@@ -56,7 +56,7 @@ relay:
 			t.Fatalf("%s: %v", stmt, err)
 		}
 	}
-	found := checkTables(c, t.Context(), session)
+	found := checkTables(t.Context(), c, session)
 	want := []struct{ table, detail, fix string }{
 		{"good", "", ""},
 		{"nolog", "has no CDC log", "ALTER TABLE shop.nolog WITH cdc"},
@@ -114,7 +114,7 @@ relay:
 		"topic created": "the relay will make it", "topic orders.OrderUpdated": "the relay will make it", "topic orders.OrderCancelled": "the relay will make it",
 		"topics ${event_type}": "events name them", "topics none.${event_type}": "events name them", "Kafka is reachable": "",
 	}
-	for _, f := range checkKafka(c, t.Context()) {
+	for _, f := range checkKafka(t.Context(), c) {
 		detail, ok := want[f.Check]
 		if !ok || !f.OK || !strings.Contains(f.Detail, detail) || strings.Contains(f.Detail, "compacted") != (f.Check == "topic bills") {
 			t.Errorf("%+v, want %q", f, detail)

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -18,22 +18,22 @@ import (
 const verifySlow = 48 * time.Hour
 
 // checkVerification checks the results of the verifier of outbox admin.
-func checkVerification(c *app.Config, ctx context.Context, session *gocql.Session) (out []finding) {
+func checkVerification(ctx context.Context, c *app.Config, session *gocql.Session) (out []Finding) {
 	const check = "continuous verification"
 	letters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
-		return []finding{{check, false, err.Error(), "see the message"}}
+		return []Finding{{check, false, err.Error(), "see the message"}}
 	}
 	duty, err := letters.Duty(app.VerifyDuty, doctorName, app.VerifyTTL)
 	if err != nil {
-		return []finding{{check, false, err.Error(), "see the message"}}
+		return []Finding{{check, false, err.Error(), "see the message"}}
 	}
 	tables, err := verify.ReadPasses(ctx, duty)
 	if err != nil {
-		return []finding{{check, false, err.Error(), "this user needs SELECT on " + c.Scylla.Keyspace + ".dead_letter_duties"}}
+		return []Finding{{check, false, err.Error(), "this user needs SELECT on " + c.Scylla.Keyspace + ".dead_letter_duties"}}
 	}
 	if len(tables) == 0 {
-		return []finding{{check, true, "no pass has begun; outbox admin verifies unless verify.rows_per_second is 0", ""}}
+		return []Finding{{check, true, "no pass has begun; outbox admin verifies unless verify.rows_per_second is 0", ""}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		out = append(out, passFinding(check+" of "+name, tables[name], time.Now()))
@@ -42,21 +42,21 @@ func checkVerification(c *app.Config, ctx context.Context, session *gocql.Sessio
 }
 
 // passFinding judges the passes over a table.
-func passFinding(check string, p *verify.PassState, now time.Time) finding {
+func passFinding(check string, p *verify.PassState, now time.Time) Finding {
 	last := p.LastPass
 	if last.IsZero() {
 		last = p.Began
 	}
 	switch {
 	case p.Missing > 0:
-		return finding{check, false, fmt.Sprintf("%d events are in no topic and have no dead letter", p.Missing), "compare relay.topics of outbox admin with the relay's, then run outbox verify --repair"}
+		return Finding{check, false, fmt.Sprintf("%d events are in no topic and have no dead letter", p.Missing), "compare relay.topics of outbox admin with the relay's, then run outbox verify --repair"}
 	case now.Sub(last) > verifySlow:
-		return finding{
+		return Finding{
 			check, false, "no full pass has ended since " + last.UTC().Format(time.RFC3339),
 			"the log of outbox admin has the reason; if the pass is only slow, raise verify.rows_per_second",
 		}
 	case p.LastPass.IsZero():
-		return finding{check, true, fmt.Sprintf("the first pass is under way: %d of %d ranges", p.Done, p.Ranges), ""}
+		return Finding{check, true, fmt.Sprintf("the first pass is under way: %d of %d ranges", p.Done, p.Ranges), ""}
 	}
-	return finding{check, true, "no event written before " + p.Verified.UTC().Format(time.RFC3339) + " is missing", ""}
+	return Finding{check, true, "no event written before " + p.Verified.UTC().Format(time.RFC3339) + " is missing", ""}
 }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // records: whether it is compacted, and whether the failure of one broker can lose
 // them. A configuration that the user may not read is no failure, and neither is a
 // setting that the broker does not have (Redpanda acknowledges by a majority).
-func (r *rights) keeps(ctx context.Context, topic string, f finding) finding {
+func (r *rights) keeps(ctx context.Context, topic string, f Finding) Finding {
 	admin := kadm.NewClient(r.client)
 	details, err := admin.ListTopics(ctx, topic)
 	if err != nil || details.Error() != nil || len(details[topic].Partitions) == 0 {

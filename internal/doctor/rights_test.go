@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"strings"
@@ -66,7 +66,7 @@ func TestDoctor_NamesTheRightThatIsMissing(t *testing.T) {
 				t.Fatal(err)
 			}
 			found := false
-			for _, f := range checkKafka(c, t.Context()) {
+			for _, f := range checkKafka(t.Context(), c) {
 				switch {
 				case f.Check == x.check:
 					found = true

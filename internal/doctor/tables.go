@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -19,12 +19,12 @@ import (
 
 // checkTables checks each table that the relay carries, as its start would, and that
 // its CDC log can be read.
-func checkTables(c *app.Config, ctx context.Context, session *gocql.Session) []finding {
+func checkTables(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
 	confs, err := c.RelayConfigs()
 	if err != nil {
-		return []finding{{"tables of the relay", false, err.Error(), "fix the relay settings"}}
+		return []Finding{{"tables of the relay", false, err.Error(), "fix the relay settings"}}
 	}
-	out := make([]finding, len(confs))
+	out := make([]Finding, len(confs))
 	for i := range confs {
 		confs[i].Session = session
 		check := "table " + app.TableName(&confs[i])
@@ -36,11 +36,11 @@ func checkTables(c *app.Config, ctx context.Context, session *gocql.Session) []f
 	return out
 }
 
-func checkTable(ctx context.Context, check string, conf *relay.Config) finding {
+func checkTable(ctx context.Context, check string, conf *relay.Config) Finding {
 	const stays = "see the message; the relay does not start with it"
 	name := app.TableName(conf)
 	if err := conf.Validate(); err != nil {
-		return finding{check, false, app.InSettings(err).Error(), stays}
+		return Finding{check, false, app.InSettings(err).Error(), stays}
 	}
 	err := relay.CheckTable(ctx, *conf)
 	if bad, ok := errors.AsType[*outbox.MappingError](err); ok {
@@ -48,20 +48,20 @@ func checkTable(ctx context.Context, check string, conf *relay.Config) finding {
 		if bad.Column != "" {
 			problem = "column " + bad.Column + " " + problem
 		}
-		return finding{check, false, name + ": " + problem, bad.Fix}
+		return Finding{check, false, name + ": " + problem, bad.Fix}
 	}
 	if err != nil {
-		return finding{check, false, err.Error(), stays}
+		return Finding{check, false, err.Error(), stays}
 	}
 	log := name + "_scylla_cdc_log"
 	err = conf.Session.Query("SELECT \"cdc$time\" FROM " + log + " LIMIT 1").WithContext(ctx).Iter().Close()
 	switch {
 	case err == nil:
-		return finding{check, true, log + " can be read", ""}
+		return Finding{check, true, log + " can be read", ""}
 	case cqlcode.Of(err) == gocql.ErrCodeUnauthorized:
-		return finding{check, false, err.Error(), "GRANT SELECT ON " + log + " TO the relay's role"}
+		return Finding{check, false, err.Error(), "GRANT SELECT ON " + log + " TO the relay's role"}
 	}
-	return finding{check, false, err.Error(), "see the message"}
+	return Finding{check, false, err.Error(), "see the message"}
 }
 
 // placeholder is what a topic template has for parts of an event.
@@ -70,7 +70,7 @@ var placeholder = regexp.MustCompile(`\$?\{(event_type|aggregate_type)\}`)
 // topics are the topics of the tables: those that the settings name, and of those that
 // events name the ones that are there. Of the latter the templates are returned for
 // which there is none yet.
-func topics(c *app.Config, ctx context.Context, admin *kadm.Client) (topics, templates []string, err error) {
+func topics(ctx context.Context, c *app.Config, admin *kadm.Client) (topics, templates []string, err error) {
 	confs, err := c.RelayConfigs()
 	if err != nil {
 		return nil, nil, err

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"cmp"
@@ -85,7 +85,7 @@ var (
 )
 
 // topic checks that the topic is there, or may be made, and the rights on it.
-func (r *rights) topic(ctx context.Context, topic string, needs need, partitions int32, replication int16) finding {
+func (r *rights) topic(ctx context.Context, topic string, needs need, partitions int32, replication int16) Finding {
 	check := "topic " + topic
 	req := kmsg.NewPtrMetadataRequest()
 	req.IncludeTopicAuthorizedOperations = true
@@ -103,11 +103,11 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 	case err == nil:
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		all := append([]kmsg.ACLOperation{kmsg.ACLOperationDescribe}, needs.ops...)
-		return finding{check, false, "not allowed: DESCRIBE, and with it " + named(needs.ops) + ": " + err.Error(), r.grant("topic", topic, all...)}
+		return Finding{check, false, "not allowed: DESCRIBE, and with it " + named(needs.ops) + ": " + err.Error(), r.grant("topic", topic, all...)}
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return r.canMake(ctx, topic, needs, partitions, replication)
 	default:
-		return finding{check, false, err.Error(), "see the message"}
+		return Finding{check, false, err.Error(), "see the message"}
 	}
 	t := resp.Topics[0]
 	if no := lacking(t.AuthorizedOperations, needs.ops...); len(no) > 0 {
@@ -115,13 +115,13 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 		for _, op := range no {
 			why = append(why, needs.why[op])
 		}
-		return finding{check, false, fmt.Sprintf("not allowed: %s; %s", named(no), strings.Join(why, "; ")), r.grant("topic", topic, no...)}
+		return Finding{check, false, fmt.Sprintf("not allowed: %s; %s", named(no), strings.Join(why, "; ")), r.grant("topic", topic, no...)}
 	}
-	return finding{check, true, fmt.Sprintf("%d partitions", len(t.Partitions)), ""}
+	return Finding{check, true, fmt.Sprintf("%d partitions", len(t.Partitions)), ""}
 }
 
 // canMake checks that a topic that is not there may be made.
-func (r *rights) canMake(ctx context.Context, topic string, needs need, partitions int32, replication int16) finding {
+func (r *rights) canMake(ctx context.Context, topic string, needs need, partitions int32, replication int16) Finding {
 	check := "topic " + topic
 	made, err := kadm.NewClient(r.client).ValidateCreateTopics(ctx, partitions, replication, nil, topic)
 	if err == nil {
@@ -129,21 +129,21 @@ func (r *rights) canMake(ctx context.Context, topic string, needs need, partitio
 	}
 	switch {
 	case err == nil:
-		return finding{check, true, "not there yet; the relay will make it", ""}
+		return Finding{check, true, "not there yet; the relay will make it", ""}
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return finding{
+		return Finding{
 			check, false, "not there, and not allowed: CREATE: " + err.Error(),
 			"make it by hand, or: " + r.grant("topic", topic, append([]kmsg.ACLOperation{kmsg.ACLOperationCreate}, needs.ops...)...),
 		}
 	}
-	return finding{
+	return Finding{
 		check, false, "not there, and it cannot be made: " + err.Error(),
 		"make it by hand, or set relay.partitions and relay.topic_replication to what the cluster can hold",
 	}
 }
 
 // group checks the right on the consumer group by which instances share.
-func (r *rights) group(ctx context.Context, name string) finding {
+func (r *rights) group(ctx context.Context, name string) Finding {
 	check := "consumer group " + name
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.IncludeAuthorizedOperations = true
@@ -164,20 +164,20 @@ func (r *rights) group(ctx context.Context, name string) finding {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		no = []kmsg.ACLOperation{kmsg.ACLOperationRead}
 	default:
-		return finding{check, false, err.Error(), "see the message; the group's coordinator has to answer before a shard is carried"}
+		return Finding{check, false, err.Error(), "see the message; the group's coordinator has to answer before a shard is carried"}
 	}
 	if len(no) > 0 {
-		return finding{check, false, "not allowed: READ; no instance gets a shard of the relay", r.grant("group", name, no...)}
+		return Finding{check, false, "not allowed: READ; no instance gets a shard of the relay", r.grant("group", name, no...)}
 	}
-	return finding{check, true, "may be joined", ""}
+	return Finding{check, true, "may be joined", ""}
 }
 
 // sharing checks what instances with relay.shards need beside the topics.
-func (r *rights) sharing(ctx context.Context, c *app.Config) []finding {
+func (r *rights) sharing(ctx context.Context, c *app.Config) []Finding {
 	if c.Relay.Shards == 0 {
 		return nil
 	}
 	group := app.GroupOf(c.Relay.Name)
-	out := []finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.Replication), r.group(ctx, group)}
-	return append(out, checkControl(c, ctx, r.client)...)
+	out := []Finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.Replication), r.group(ctx, group)}
+	return append(out, checkControl(ctx, c, r.client)...)
 }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -16,41 +16,41 @@ import (
 
 // checkAgreed holds relay.shards against the number in the database: an instance with
 // another one refuses to work when it is started.
-func checkAgreed(c *app.Config, ctx context.Context, session *gocql.Session) finding {
+func checkAgreed(ctx context.Context, c *app.Config, session *gocql.Session) Finding {
 	const check = "number of shards"
 	name := c.Relay.Name
 	agreement := relay.Agreement{Session: session, Keyspace: c.Scylla.Keyspace, Name: name}
 	n, err := agreement.Shards(ctx)
 	switch {
 	case cqlcode.Of(err) == gocql.ErrCodeUnauthorized:
-		return finding{check, false, err.Error(), "GRANT SELECT and MODIFY ON " + c.Scylla.Keyspace + ".relay_sharing TO the relay's role"}
+		return Finding{check, false, err.Error(), "GRANT SELECT and MODIFY ON " + c.Scylla.Keyspace + ".relay_sharing TO the relay's role"}
 	case err != nil:
-		return finding{check, false, err.Error(), "see the message; an instance with relay.shards carries nothing before it can be read"}
+		return Finding{check, false, err.Error(), "see the message; an instance with relay.shards carries nothing before it can be read"}
 	case c.Relay.Shards == 0 && n == 0:
-		return finding{check, true, fmt.Sprintf("relay.shards is 0, and no instances share relay %s", name), ""}
+		return Finding{check, true, fmt.Sprintf("relay.shards is 0, and no instances share relay %s", name), ""}
 	case c.Relay.Shards == 0:
-		return finding{check, true, fmt.Sprintf("relay.shards is 0, an instance that is alone; those that share relay %s need %d (relay_sharing)", name, n), ""}
+		return Finding{check, true, fmt.Sprintf("relay.shards is 0, an instance that is alone; those that share relay %s need %d (relay_sharing)", name, n), ""}
 	case n == 0:
-		return finding{check, true, fmt.Sprintf("relay.shards is %d; relay %s has none yet, and the first instance settles it", c.Relay.Shards, name), ""}
+		return Finding{check, true, fmt.Sprintf("relay.shards is %d; relay %s has none yet, and the first instance settles it", c.Relay.Shards, name), ""}
 	case n != c.Relay.Shards:
-		return finding{
+		return Finding{
 			check, false, fmt.Sprintf("relay.shards is %d, and relay %s is divided into %s (relay_sharing): an instance with this setting refuses to work", c.Relay.Shards, name, cli.Plural(n, "shard")),
 			fmt.Sprintf("set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --to %d", n, c.Relay.Shards),
 		}
 	}
-	return finding{check, true, fmt.Sprintf("relay.shards and relay_sharing say %d", n), ""}
+	return Finding{check, true, fmt.Sprintf("relay.shards and relay_sharing say %d", n), ""}
 }
 
 // checkControl holds relay.shards against the partitions of the control topic, which
 // differ where a change of the number was begun and not finished. What the broker does
 // not tell is the matter of the check of the topic itself.
-func checkControl(c *app.Config, ctx context.Context, client *kgo.Client) []finding {
+func checkControl(ctx context.Context, c *app.Config, client *kgo.Client) []Finding {
 	control := share.Control{Client: client, Name: app.GroupOf(c.Relay.Name)}
 	s, err := control.State(ctx)
 	if err != nil || s.Partitions == 0 || s.Partitions == c.Relay.Shards {
 		return nil
 	}
-	return []finding{{
+	return []Finding{{
 		"partitions of topic " + control.Topic(), false,
 		fmt.Sprintf("relay.shards is %d, and it has %s: no instance with this setting carries a shard", c.Relay.Shards, cli.Plural(s.Partitions, "partition")),
 		fmt.Sprintf("set relay.shards to %d if relay_sharing says so too; else stop all instances and run: outbox relay reshard --to %d", s.Partitions, c.Relay.Shards),

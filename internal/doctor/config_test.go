@@ -1,0 +1,17 @@
+package doctor
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli/clitest"
+)
+
+// configOf returns the configuration of a file, an environment and flags.
+func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*app.Config, error) {
+	t.Helper()
+	flags := func(cmd *cobra.Command) { app.AddFlags(cmd, app.RelaySections...) }
+	return clitest.Config(t, app.LoadConfigFrom, flags, yaml, env, args...)
+}

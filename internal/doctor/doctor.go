@@ -1,0 +1,148 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// Finding is the result of one check.
+type Finding struct {
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
+	// Fix is the operator's next step after a failed check.
+	Fix string `json:"fix,omitempty"`
+}
+
+// checkTimeout bounds one check.
+const checkTimeout = 10 * time.Second
+
+// Check checks the database, the relay's settings and the broker, in this order, and
+// returns one finding per check. It skips the checks that a failed one makes pointless. It
+// writes one row and deletes it. c.Scylla.Nodes is replaced.
+func Check(ctx context.Context, c *app.Config) []Finding {
+	out := append(checkScylla(ctx, c), checkRate(c))
+	return append(out, checkKafka(ctx, c)...)
+}
+
+// checkScylla goes from the connection to the permissions; what a failed check
+// makes pointless is not tried.
+func checkScylla(ctx context.Context, c *app.Config) (out []Finding) {
+	c.Scylla.Nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)
+	session, err := c.Scylla.Session("")
+	if err != nil {
+		fix := "start it, or name other hosts with --scylla-hosts or OUTBOX_SCYLLA_HOSTS; check user, password and TLS"
+		return append(out, Finding{"ScyllaDB is reachable", false, err.Error(), fix})
+	}
+	defer sessions.Close(session)
+	out = append(out, Finding{"ScyllaDB is reachable", true, c.Scylla.Addresses(), ""})
+
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	out = append(out, checkNodes(ctx, c))
+	report, err := schema.Status(ctx, session, c.SchemaOptions(nil))
+	switch {
+	case err != nil:
+		return append(out, Finding{"schema", false, err.Error(), "this user needs SELECT on system_schema and on keyspace " + c.Scylla.Keyspace})
+	case !report.UpToDate():
+		return append(out, Finding{"schema", false, fmt.Sprintf("keyspace %s is not up to date", c.Scylla.Keyspace), "outbox schema migrate (outbox schema status shows what is missing)"})
+	}
+	out = append(out, Finding{"schema", true, fmt.Sprintf("keyspace %s is up to date, ScyllaDB %s", c.Scylla.Keyspace, cmp.Or(report.Server.Version, "(release unknown)")), ""})
+	out = append(out, checkTables(ctx, c, session)...)
+	out = append(out, checkCheckpoints(ctx, c, session), checkAgreed(ctx, c, session))
+	out = append(out, checkInstances(ctx, c, session)...)
+	out = append(out, checkVerification(ctx, c, session)...)
+	return out
+}
+
+// checkNodes checks that every node that the driver knows answers.
+func checkNodes(ctx context.Context, c *app.Config) Finding {
+	const check = "all nodes of ScyllaDB answer"
+	if down := c.Scylla.Nodes.Probe(ctx); len(down) > 0 {
+		return Finding{
+			check, false, strings.Join(down, ", ") + " accepts no connection or does not answer",
+			"statements go to the other nodes while these have a quorum; start the node, or restart it if it is silent (nodetool status shows its state to the others)",
+		}
+	}
+	return Finding{check, true, "none is silent or refuses connections", ""}
+}
+
+// doctorName is the relay name of the row that checks the permission to write.
+const doctorName = "doctor"
+
+// checkCheckpoints checks that a checkpoint can be written and deleted.
+func checkCheckpoints(ctx context.Context, c *app.Config, session *gocql.Session) Finding {
+	const check = "checkpoints can be saved"
+	table := c.Scylla.Keyspace + ".relay_checkpoints"
+	generation, stream := time.Unix(0, 0), []byte{0}
+	err := session.Query("INSERT INTO "+table+" (relay, table_name, generation, stream_id, updated_at) VALUES (?, ?, ?, ?, ?)",
+		doctorName, c.Relay.Table, generation, stream, time.Now()).WithContext(ctx).DefaultTimestamp(false).Exec()
+	if err == nil {
+		err = session.Query("DELETE FROM "+table+" WHERE relay = ? AND table_name = ?", doctorName, c.Relay.Table).WithContext(ctx).DefaultTimestamp(false).Exec()
+	}
+	if err != nil {
+		fix := "the database answers, and takes no writes: look at its disks, its load, and at how many replicas are up"
+		if cqlcode.Of(err) == gocql.ErrCodeUnauthorized {
+			fix = "GRANT MODIFY ON " + table + " TO the relay's role"
+		}
+		return Finding{check, false, err.Error(), fix}
+	}
+	return Finding{check, true, table + " can be written", ""}
+}
+
+// checkKafka checks that the broker is there and that the topics can be used.
+func checkKafka(ctx context.Context, c *app.Config) (out []Finding) {
+	client, err := c.Kafka.Client(kgo.RequestTimeoutOverhead(checkTimeout))
+	if err != nil {
+		return append(out, Finding{"Kafka is reachable", false, err.Error(), "see the message"})
+	}
+	defer client.Close()
+	if err := app.Reachable(ctx, client, c.Kafka.Seeds); err != nil {
+		return append(out, Finding{
+			"Kafka is reachable", false, err.Error(),
+			"start it, or name other brokers with --kafka-seeds or OUTBOX_KAFKA_SEEDS; check SASL and TLS",
+		})
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	admin := kadm.NewClient(client)
+	meta, err := admin.BrokerMetadata(ctx)
+	if err != nil {
+		return append(out, Finding{"Kafka is reachable", false, err.Error(), "see the message"})
+	}
+	out = append(out, Finding{"Kafka is reachable", true, fmt.Sprintf("%d broker(s) at %s", len(meta.Brokers), strings.Join(c.Kafka.Seeds, ", ")), ""})
+
+	conf, err := c.RelayConfig()
+	if err != nil {
+		return append(out, Finding{"topics", false, err.Error(), "fix the relay settings"})
+	}
+	topics, templates, err := topics(ctx, c, admin)
+	if err != nil {
+		return append(out, Finding{"topics", false, err.Error(), "see the message"})
+	}
+	r := newRights(c, client)
+	for _, t := range topics {
+		f := r.topic(ctx, t, publishing, conf.Partitions, conf.Replication)
+		if f.OK {
+			f = r.keeps(ctx, t, f)
+		}
+		out = append(out, f)
+	}
+	for _, t := range templates {
+		out = append(out, Finding{"topics " + t, true, "events name them, and the relay makes them; what it may do there cannot be told yet", ""})
+	}
+	return append(out, r.sharing(ctx, c)...)
+}

@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+)
+
+// The doctor says what is carried twice, or by nobody.
+func TestDoctor_Instances(t *testing.T) {
+	t.Parallel()
+	part := func(name string, index int) instance {
+		i := instance{relay: relay.Shard{Index: index, Count: 2}.Name("outbox"), name: name}
+		if err := json.Unmarshal([]byte(fmt.Sprintf(`{"shard":{"index":%d,"count":2}}`, index)), &i.said); err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	member := func(name string, owned ...int) instance {
+		return instance{relay: "outbox", name: name, said: said{Sharing: &relay.Sharing{Shards: 2, Owned: owned, Joined: true}}}
+	}
+	alone := func(name string) instance { return instance{relay: "outbox", name: name} }
+	waits, sharerWaits := alone("c/1"), member("b/1")
+	waits.State, sharerWaits.State = "waiting", "waiting"
+	ill, starting := alone("a/1"), alone("a/1")
+	ill.State, ill.Problems = "running", []string{"the breaker is open"}
+	starting.State, starting.Problems = "starting", []string{"starting: the topics are being read back"}
+	for name, x := range map[string]struct {
+		shards int
+		all    []instance
+		ok     bool
+		want   string
+	}{
+		"alone":             {0, []instance{alone("a/1")}, true, "a/1 carries it alone"},
+		"two alone":         {0, []instance{alone("a/1"), alone("b/1")}, false, "a/1 and b/1 each carry the whole table"},
+		"shared":            {2, []instance{member("a/1", 0), member("b/1", 1), part("a/1", 0), part("b/1", 1)}, true, "a/1 carries [0]; b/1 carries [1]"},
+		"asked without":     {0, []instance{member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, true, "a/1 carries [0 1]"},
+		"beside one alone":  {2, []instance{alone("c/1"), member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, false, "c/1 carries the table alone, beside"},
+		"nobody carries":    {2, []instance{member("a/1", 1), part("a/1", 1)}, false, "nobody carries shards [0]"},
+		"nobody stands by":  {2, []instance{member("a/1")}, false, "nobody carries shards [0 1]"},
+		"another number":    {4, []instance{member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, false, "another number of shards than relay.shards, 4"},
+		"not ready":         {0, []instance{ill}, false, "a/1 carries it alone; not ready: a/1: the breaker is open"},
+		"starting":          {0, []instance{starting}, true, "a/1 carries it alone"},
+		"waits for shares":  {0, []instance{waits, member("b/1", 0, 1), part("b/1", 0), part("b/1", 1)}, false, "c/1 waits and publishes nothing"},
+		"waits for one":     {2, []instance{alone("a/1"), sharerWaits}, false, "b/1 waits and publishes nothing, because it would publish everything once more beside a/1"},
+		"waits for nobody":  {0, []instance{waits}, false, "c/1 waits until it is sure"},
+		"members not heard": {2, []instance{part("a/1", 0), part("a/1", 1)}, true, ""},
+	} {
+		c := &app.Config{Relay: app.RelayConfig{Shards: x.shards}}
+		if got := checkCarried(c, "outbox.outbox_messages", x.all); got.OK != x.ok || !strings.Contains(got.Detail, x.want) || got.OK == (got.Fix != "") {
+			t.Errorf("%s: checkCarried() = %+v, want %t, %q", name, got, x.ok, x.want)
+		}
+	}
+}
+
+// A relay that died is to be fixed; one that was stopped, or never was, is not.
+func TestDoctor_ARelayThatDied(t *testing.T) {
+	t.Parallel()
+	c := &app.Config{Relay: app.RelayConfig{Name: "outbox"}}
+	at := time.Date(2026, 11, 22, 9, 10, 2, 0, time.UTC)
+	gone := []instance{
+		{relay: "outbox", name: "a/1", at: at.Add(-time.Hour)}, {relay: "outbox/01-of-02", name: "b/1", at: at}, {relay: "another", name: "c/1", at: at.Add(time.Hour)},
+	}
+	if got := checkHeard(c, nil, gone); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "b/1 has said nothing since 2026-11-22 09:10:02Z") || got[0].Fix == "" {
+		t.Errorf("checkHeard() = %+v", got)
+	}
+	if got := checkHeard(c, nil, gone[2:]); len(got) != 1 || !got[0].OK {
+		t.Errorf("checkHeard() of another relay's = %+v", got)
+	}
+	// Another table's relay that runs does not hide it, and one that took its place does.
+	other := instance{relay: "outbox", table: "shop.events", name: "d/1"}
+	if got := checkHeard(c, []instance{other}, gone); len(got) != 2 || got[0].OK || !got[1].OK {
+		t.Errorf("checkHeard() beside another table's relay = %+v", got)
+	}
+	if got := checkHeard(c, []instance{{relay: "outbox", name: "d/1"}}, gone); len(got) != 1 || !got[0].OK {
+		t.Errorf("checkHeard() of one that was replaced = %+v", got)
+	}
+}
