@@ -48,7 +48,7 @@ func TestHTTP_Access(t *testing.T) {
 	}
 	as("obx_wrong", "GET", "/v1/orders?customer_id=1", "").mustBeProblem(t, 401, problemUnauthorized)
 	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 0 {
-		t.Fatalf("%d orders were stored by who may not", n)
+		t.Fatalf("%d orders were stored without the role", n)
 	}
 	created := as(writer, "POST", "/v1/orders", goodBody)
 	id, _ := created.body["id"].(string)
@@ -58,7 +58,7 @@ func TestHTTP_Access(t *testing.T) {
 	if r := as(reader, "GET", "/v1/orders/"+id, ""); r.status != 200 {
 		t.Errorf("get = %d %s", r.status, r.text)
 	}
-	// The rest needs no token.
+	// Public routes need no token.
 	for _, path := range []string{"/openapi.json", "/docs", "/problems", "/healthz", "/readyz"} {
 		if r := request(t, h, "GET", path, ""); r.status != 200 {
 			t.Errorf("%s = %d without a token", path, r.status)
@@ -85,7 +85,7 @@ func TestHTTP_Access(t *testing.T) {
 	}
 }
 
-// Two callers may have the same idea of a key: what one has made is not the other's.
+// Clients do not share Idempotency-Keys.
 func TestHTTP_IdempotencyKeysAreEachTokensOwn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -126,12 +126,12 @@ func TestHTTP_IdempotencyKeysOfChangesAreEachTokensOwn(t *testing.T) {
 			t.Errorf("by the first: %+v, %v", r, err)
 		}
 		if conflict := (*ConflictError)(nil); client == "till" && !errors.As(err, &conflict) {
-			t.Errorf("by another: %+v, %v, want that it is confirmed already", r, err)
+			t.Errorf("by another client: %+v, %v, want that it is confirmed already", r, err)
 		}
 	}
 }
 
-// No answer may be run, framed, guessed at or kept by a browser.
+// Browsers must not run, frame, sniff or cache a response.
 func TestHTTP_AnswersAreNoPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -156,7 +156,7 @@ func TestHTTP_AnswersAreNoPages(t *testing.T) {
 	}
 }
 
-// A request's id and trace come back and travel with the event.
+// The response contains the id of the request, the event its id and trace.
 func TestHTTP_RequestIDAndTrace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -167,7 +167,7 @@ func TestHTTP_RequestIDAndTrace(t *testing.T) {
 	confirmed := request(t, h, "POST", "/v1/orders/"+id+"/confirm", "")
 	made := confirmed.header.Get("X-Request-Id")
 	if r.header.Get("X-Request-Id") != "req-1" || made == "" {
-		t.Errorf("X-Request-Id = %q and %q, want req-1 and one that was made", r.header.Get("X-Request-Id"), made)
+		t.Errorf("X-Request-Id = %q and %q, want req-1 and a generated one", r.header.Get("X-Request-Id"), made)
 	}
 	uuid, err := gocql.ParseUUID(id)
 	if err != nil {
@@ -182,7 +182,7 @@ func TestHTTP_RequestIDAndTrace(t *testing.T) {
 	}
 }
 
-// Behind a proxy each caller's wrong tokens are its own, not the proxy's.
+// Behind a proxy, wrong tokens count per client, not per proxy.
 func TestHTTP_WrongTokensBehindAProxy(t *testing.T) {
 	t.Parallel()
 	_, hash := access.NewToken()

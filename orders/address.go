@@ -1,8 +1,8 @@
 package orders
 
-// Address is where an order goes, in the order's country.
+// Address is the delivery address of an order, in the country of the order.
 type Address struct {
-	Name     string `json:"name" minLength:"1" maxLength:"100" doc:"Who receives it"`
+	Name     string `json:"name" minLength:"1" maxLength:"100" doc:"Name of the recipient"`
 	Street   string `json:"street" minLength:"1" maxLength:"200" doc:"Street and number"`
 	City     string `json:"city" minLength:"1" maxLength:"100"`
 	Region   string `json:"region,omitempty" nullable:"true" maxLength:"100"`
@@ -29,7 +29,7 @@ const (
 	addressPostcode = "postcode"
 )
 
-// cells is the address as the database has it; what is empty is left out.
+// cells returns the address as a CQL map; empty fields are omitted.
 func (a *Address) cells() map[string]string {
 	m := make(map[string]string, 5)
 	for k, v := range map[string]string{
@@ -42,7 +42,7 @@ func (a *Address) cells() map[string]string {
 	return m
 }
 
-// addressOf is the reverse of cells; nil for none.
+// addressOf is the reverse of cells. It returns nil for an empty map.
 func addressOf(m map[string]string) *Address {
 	if len(m) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// needs describes what role an operation asks for, if it asks for any.
+// needs adds the role that an operation requires, if any, to its description.
 func (a *api) needs(h huma.API, role access.Role, op huma.Operation) huma.Operation {
 	if !a.roles {
 		return op
@@ -20,7 +20,7 @@ func (a *api) needs(h huma.API, role access.Role, op huma.Operation) huma.Operat
 	return access.Needs(role, op)
 }
 
-// admit lets a request in, or answers why not. It comes before the body is read.
+// admit checks the token of a request before the body is read.
 func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 	authorization := access.OrSubprotocol(ctx.Header("Authorization"), ctx.Header("Sec-WebSocket-Protocol"))
 	p, err := a.gate.Authenticate(ctx.Context(), authorization, ctx.RemoteAddr())
@@ -37,8 +37,8 @@ func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
 	httpapi.Answer(ctx, accessProblem(err))
 }
 
-// roleOf is the role that an operation asks for which names none. By the operation's
-// method, not the request's: HEAD is served by what serves GET.
+// roleOf returns the default role of an operation. It uses the method of the
+// operation, not of the request, because GET operations also serve HEAD.
 func roleOf(method string) access.Role {
 	if method == http.MethodGet {
 		return access.Viewer
@@ -46,8 +46,8 @@ func roleOf(method string) access.Role {
 	return access.Operator
 }
 
-// declareSecurity has every operation of the description declare who may use it: a
-// token with a role or, without a gate, everybody.
+// declareSecurity adds the security requirement to every operation of the
+// description: a token with a role or, without a gate, none.
 func (a *api) declareSecurity(h huma.API) {
 	for _, item := range h.OpenAPI().Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
@@ -70,7 +70,7 @@ func (a *api) declareSecurity(h huma.API) {
 func accessProblem(err error) *problem {
 	var e *access.Error
 	if !errors.As(err, &e) {
-		return newProblem(http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
+		return newProblem(http.StatusInternalServerError, problemInternal, "Internal error; the log contains the details.")
 	}
 	p := newProblem(e.Status, e.Type(), e.Detail)
 	e.Header(p.Header())

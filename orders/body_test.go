@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What breaks off on its way, or announces too much, is told to be the caller's
-// fault, and as early as it can be.
+// A body that is cut off or too large is reported as a client error, and as
+// early as possible.
 func TestHTTP_BodiesThatDoNotArrive(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()

@@ -19,8 +19,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 )
 
-// Open, it keeps requests from the database and answers at once; when the
-// database is back it closes by itself.
+// An open breaker answers immediately without a request to the database; it
+// closes when the database is back.
 func TestService_BreakerOpensAndCloses(t *testing.T) {
 	t.Parallel()
 	var log logtest.Buffer
@@ -61,7 +61,7 @@ func TestService_BreakerOpensAndCloses(t *testing.T) {
 		}
 	}
 	if n := asked() - before; n > 0 {
-		t.Errorf("50 requests to an open breaker asked the database %d times", n)
+		t.Errorf("50 requests to an open breaker sent %d statements", n)
 	}
 	if r := request(t, h, "GET", "/readyz", ""); r.status != 503 {
 		t.Errorf("readyz = %d %s, want 503", r.status, r.text)
@@ -77,17 +77,17 @@ func TestService_BreakerOpensAndCloses(t *testing.T) {
 		return err == nil && state == "closed"
 	})
 	if state, _ := s.guard.Breaker(); state != "open" {
-		t.Errorf("before its time the other one is %s", state)
+		t.Errorf("before its time the other breaker is %s", state)
 	}
 	for _, want := range []string{"breaker opens", "half-open", "breaker closes"} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log does not say %q", want)
+			t.Errorf("the log does not contain %q", want)
 		}
 	}
 }
 
-// Without room nothing is spent on a request, not even on what is wrong with it.
-func TestHTTP_NoRoomIsSaidFirst(t *testing.T) {
+// Without capacity, a request is refused before its body is validated.
+func TestHTTP_NoCapacityIsReportedFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) {
 		c.Load = Load{MaxInFlight: 1, MaxWaiting: -1}
@@ -103,8 +103,8 @@ func TestHTTP_NoRoomIsSaidFirst(t *testing.T) {
 	request(t, h, "POST", "/v1/orders", "no JSON").mustBeProblem(t, 400, problemMalformed)
 }
 
-// More than there is room for is refused at once or after a bounded wait, leaves
-// nothing, and when the load is gone all is as before.
+// Requests beyond the capacity are refused immediately or after a bounded wait
+// and store nothing; afterwards the service works as before.
 func TestService_ShedsLoad(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -169,8 +169,8 @@ func TestService_ShedsLoad(t *testing.T) {
 	}
 }
 
-// A caller who has gone is no defect and no database that is away, whether it
-// waited for its turn or for the database.
+// A disconnected client is neither a defect nor an unavailable database,
+// whether it waited for a place or for the database.
 func TestHTTP_ACallerWhoHungUp(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -210,7 +210,7 @@ func TestHTTP_ACallerWhoHungUp(t *testing.T) {
 	}
 }
 
-// labelled is what a metric counts, by its one label.
+// labelled returns the values of a metric by its only label.
 func labelled(t *testing.T, reg *prometheus.Registry, name string) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()

@@ -11,11 +11,12 @@ import (
 // Cancel cancels an order that is placed or confirmed and stores its
 // OrderCancelled event.
 //
-// Of any number of requests that cancel one order, one succeeds and the others
-// get a *ConflictError; there is one event. Other errors are ErrNotFound,
-// *InvalidError, *PreconditionError, *KeyReuseError, *OverloadedError and
-// *UnavailableError; after the last with Unknown set, the same request with the same Idempotency-Key finds
-// out.
+// Of several concurrent requests to cancel an order, one succeeds and the
+// others return a *ConflictError; there is one event. Other errors are
+// ErrNotFound, *InvalidError, *PreconditionError, *KeyReuseError,
+// *OverloadedError and *UnavailableError. After an *UnavailableError with
+// Unknown set, repeat the request with the same Idempotency-Key to learn the
+// outcome.
 func (s *Service) Cancel(ctx context.Context, id gocql.UUID, c Cancellation, opts WriteOptions) (Result, error) {
 	if err := errors.Join(c.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
 		return Result{}, mergeInvalid(err)

@@ -33,15 +33,16 @@ func TestService_Cancel(t *testing.T) {
 		t.Errorf("second Cancel() = %v, want a *ConflictError with the order", err)
 	}
 	if _, err := b.Cancel(t.Context(), gocql.UUID{1}, Cancellation{}, WriteOptions{IdempotencyKey: "x"}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Cancel() of nothing = %v, want ErrNotFound", err)
+		t.Errorf("Cancel() of an unknown order = %v, want ErrNotFound", err)
 	}
 	var bad *InvalidError
 	if _, err := b.Cancel(t.Context(), o.ID, Cancellation{Reason: "\x00"}, WriteOptions{IdempotencyKey: "ü"}); !errors.As(err, &bad) || len(bad.Fields) != 2 {
-		t.Errorf("Cancel() with a bad reason and key = %v, want both named", err)
+		t.Errorf("Cancel() with a bad reason and key = %v, want both fields", err)
 	}
 }
 
-// Of many who cancel at once, one wins, whatever becomes of their statements.
+// Of several concurrent cancellations one wins, whatever the outcome of their
+// statements.
 func TestService_CancelAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, rules := range map[string][]faults.Rule{
@@ -146,8 +147,9 @@ func TestService_CancelThroughFaults(t *testing.T) {
 	}
 }
 
-// A round left undone across a CDC generation blocks its partition. That is an
-// answer for an operator, never a wrong one for the caller.
+// A Paxos round that is incomplete across a CDC generation blocks its
+// partition. The caller must not receive a wrong answer; an operator resolves
+// it.
 func TestService_CancelAcrossAGeneration(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -10,36 +10,37 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// catalogue is every problem that orders have. With those of the other routes it is
-// at /problems and in the description of the API; the examples are made of it.
+// catalogue contains every problem that orders return. /problems and the API
+// description list it together with the problems of the other routes; the
+// examples are generated from it.
 var catalogue = []httpapi.ProblemKind{
-	kind(problemMalformed, 400, "The body is not JSON.", "Mend the body.", false),
-	kind(problemUnauthorized, 401, "There is no token, or it is nobody's.", "Send Authorization: Bearer and a token.", false),
+	kind(problemMalformed, 400, "The body is not JSON.", "Fix the body.", false),
+	kind(problemUnauthorized, 401, "The token is missing or unknown.", "Send Authorization: Bearer and a token.", false),
 	kind(problemForbidden, 403, "The token's role does not allow this.", "Use a token with the role that detail names.", false),
-	kind(problemCrossSite, 403, "A page of another origin asks for a change through a browser.", "Ask from a program, or from this server's own pages.", false),
+	kind(problemCrossSite, 403, "A browser sent a change from a page of another origin.", "Send it from a program, or from a page of this server.", false),
 	kind(problemHost, 403, "The server has no tokens and does not answer to the host name of the request.", "Use localhost, an IP address or a name of http.hosts, or configure http.tokens.", false),
 	kind(problemNotFound, 404, "There is no order with that id.", "Check the id.", false),
-	kind(problemNoPath, 404, "There is nothing at that path.", "See /openapi.json.", false),
-	kind(problemMethod, 405, "The path does not take that method.", "Use one of those that the header Allow names.", false),
-	kind(problemTimeout, 408, "The body came too slowly.", "Send it again.", true),
-	kind(problemCancelled, 409, "The order is cancelled, and nothing changes it any more.", "Read the order.", false),
-	kind(problemShipped, 409, "The order is shipped, and nothing changes it any more.", "Read the order.", false),
-	kind(problemConfirmed, 409, "The order is already confirmed.", "Nothing: it is as you want it.", false),
-	kind(problemUnconfirmed, 409, "Only an order that is confirmed can be shipped.", "Confirm it first.", false),
+	kind(problemNoPath, 404, "No such endpoint.", "See /openapi.json.", false),
+	kind(problemMethod, 405, "The path does not support the method.", "Use a method of the header Allow.", false),
+	kind(problemTimeout, 408, "The body arrived too slowly.", "Retry.", true),
+	kind(problemCancelled, 409, "The order is cancelled and can no longer be changed.", "Read the order.", false),
+	kind(problemShipped, 409, "The order is shipped and can no longer be changed.", "Read the order.", false),
+	kind(problemConfirmed, 409, "The order is already confirmed.", "No action is required.", false),
+	kind(problemUnconfirmed, 409, "Only a confirmed order can be shipped.", "Confirm it first.", false),
 	kind(problemTooOften, 409, fmt.Sprintf("The order was updated until version %d, beyond which it can only be confirmed, shipped or cancelled.", MaxVersion), "Cancel it and create another.", false),
-	kind(problemStale, 412, "If-Match names another version than the order's. The header ETag has the order's.", "Read the order again and decide anew.", false),
+	kind(problemStale, 412, "If-Match does not match the version of the order. The header ETag contains the current version.", "Read the order again and repeat the change if it still applies.", false),
 	kind(problemTooLarge, 413, fmt.Sprintf("The body is larger than %d bytes.", DefaultMaxBodyBytes), "Make it smaller.", false),
-	kind(problemMedia, 415, "The body does not say that it is JSON.", "Send it with Content-Type: application/json.", false),
-	kind(problemInvalid, 422, "Fields, headers or parameters are wrong; errors names each of them.", "Mend what errors names.", false),
+	kind(problemMedia, 415, "The media type of the body is not JSON.", "Send it with Content-Type: application/json.", false),
+	kind(problemInvalid, 422, "Fields, headers or parameters are invalid; errors lists each of them.", "Fix the problems in errors.", false),
 	kind(problemKeyReuse, 422, "The Idempotency-Key belongs to another request.", "Use a new key for a new request, and the same body for a retry.", false),
-	kind(problemNeedsMatch, 428, "The change needs If-Match.", "Send the ETag of the order that you have seen.", false),
-	kind(problemOverload, 429, "There is more to do than the service can do at once. Nothing was begun.", "Ask again after Retry-After.", true),
-	kind(problemRate, 429, "Too many requests came with this token, or too many wrong tokens from this address.", "Ask again after Retry-After.", true),
-	kind(problemInternal, 500, "A defect; the log has the details under the request's id.", "Tell whoever runs the service, with X-Request-Id.", false),
-	kind(problemUnavailable, 503, "The database cannot be reached. The request stored nothing.", "Ask again after Retry-After.", true),
-	kind(problemUnknown, 503, "The change may be stored, or become so within a minute.", "Ask again with the same Idempotency-Key; without one, read the order first.", true),
-	kind(problemIdentity, 503, "It cannot be found out whose token it is.", "Ask again after Retry-After.", true),
-	kind(problemStopping, 503, "The server is stopping.", "Ask another one.", true),
+	kind(problemNeedsMatch, 428, "The change needs If-Match.", "Send the ETag of the order.", false),
+	kind(problemOverload, 429, "The service is overloaded. The request was not started.", "Retry after Retry-After.", true),
+	kind(problemRate, 429, "Too many requests with this token, or too many wrong tokens from this address.", "Retry after Retry-After.", true),
+	kind(problemInternal, 500, "An internal error; the log contains the details under the request id.", "Report it to the operators of the service, with X-Request-Id.", false),
+	kind(problemUnavailable, 503, "The database is unavailable. The request stored nothing.", "Retry after Retry-After.", true),
+	kind(problemUnknown, 503, "The outcome is unknown: the change may be stored, now or within a minute.", "Retry with the same Idempotency-Key; without one, read the order first.", true),
+	kind(problemIdentity, 503, "The token cannot be verified at the moment.", "Retry after Retry-After.", true),
+	kind(problemStopping, 503, "The server is shutting down.", "Retry on another instance.", true),
 }
 
 func kind(typ string, status int, meaning, do string, retry bool) httpapi.ProblemKind {
@@ -49,8 +50,8 @@ func kind(typ string, status int, meaning, do string, retry bool) httpapi.Proble
 // describeProblems describes problems in Markdown.
 func describeProblems(all []httpapi.ProblemKind) string {
 	var b strings.Builder
-	b.WriteString("\n\n## Problems\n\nEvery error is a problem document (RFC 9457) with one of these types. They identify, and lead nowhere; `GET /problems` lists them for programs.\n\n" +
-		"| status | type | meaning | what to do |\n|---|---|---|---|\n")
+	b.WriteString("\n\n## Problems\n\nEvery error is a problem document (RFC 9457) with one of these types. A type is an identifier, not a link; `GET /problems` lists them as JSON.\n\n" +
+		"| status | type | meaning | action |\n|---|---|---|---|\n")
 	for _, p := range all {
 		fmt.Fprintf(&b, "| %d | `%s` | %s | %s |\n", p.Status, p.Type, p.Meaning, p.Do)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// Every type of problem that the code knows stands in the catalogue, once.
+// The catalogue contains every problem type of the code once.
 func TestCatalogue_IsComplete(t *testing.T) {
 	t.Parallel()
 	listed := map[string]int{}
@@ -63,8 +63,8 @@ func TestCatalogue_IsComplete(t *testing.T) {
 	}
 }
 
-// Every example is valid by its schema, and every operation has one of what is
-// asked and of what is answered.
+// Every example is valid by its schema, and every operation has one of the
+// request and one of the response.
 func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	s, err := New(nil, Config{})
@@ -121,11 +121,11 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 		}
 	}
 	if count < 50 {
-		t.Errorf("looked at %d examples", count)
+		t.Errorf("checked %d examples", count)
 	}
 }
 
-// The page needs nothing but this server.
+// The page loads nothing from other servers.
 func TestHTTP_DocsWorkOffline(t *testing.T) {
 	t.Parallel()
 	h := withoutDatabase(t)

@@ -11,16 +11,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 )
 
-// MaxVersion is the version up to which an order may be updated. It bounds the
-// order's partition of the outbox; confirming, shipping and cancelling stay possible.
+// MaxVersion is the version up to which an order can be updated. It bounds the
+// partition of the order in the outbox. Confirming, shipping and cancelling
+// remain possible.
 const MaxVersion = 1000
 
-// edit is a change that is asked for.
+// edit is a requested change.
 type edit struct {
 	kind Change
-	// request is what the hash of an Idempotency-Key covers.
+	// request is hashed for the Idempotency-Key.
 	request any
-	// apply makes the change, all but what every change makes.
+	// apply makes the part of the change that is specific to it.
 	apply func(o *Order, at time.Time) error
 }
 
@@ -39,7 +40,7 @@ func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteO
 
 	me := s.newIdentity(id)
 	if opts.IdempotencyKey != "" {
-		// A key must not be spent on an order that is not there.
+		// An order that does not exist must not use up a key.
 		o, err := s.get(ctx, id)
 		if err != nil {
 			return Result{}, err
@@ -56,18 +57,19 @@ func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteO
 	return Result{Order: o, Replayed: me.retried}, nil
 }
 
-// decide puts the event at the next place of the outbox, where a conditional
-// insert lets one writer win, and then applies it to the order.
+// decide inserts the event at the next sequence number of the outbox by a
+// conditional insert, which one writer wins, and then applies it to the order.
 //
-// Each round begins by reading the last event at SERIAL. That settles the round
-// before: a conditional insert whose answer was lost, ours or another's, is
-// completed by the read if it was decided. Should ours be decided after the read,
-// then the next insert loses to it, and the read after that finds it.
+// Each round first reads the last event at SERIAL, which resolves the previous
+// round: a decided conditional insert with an unknown outcome is completed by
+// the read, whether it was ours or of another writer. If our insert is decided
+// after the read, the next insert conflicts with it and the following read
+// finds it.
 func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOptions) (Order, error) {
 	unknown := me.retried
 	keyed := opts.IdempotencyKey != ""
 	for b := s.newBudget(ctx); ; {
-		head, mine, err := s.look(ctx, &me, keyed || unknown)
+		head, mine, err := s.findChange(ctx, &me, keyed || unknown)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return Order{}, err
@@ -80,9 +82,8 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 		case mine != nil:
 			return *mine, nil // ours was decided
 		}
-		// What is refused from here on is refused for good: an insert of ours
-		// whose answer was lost was for a place that is taken now, or was sent
-		// after these same checks.
+		// A refusal from here on is final: an insert of ours with an unknown outcome
+		// was for a sequence number that is taken now, or followed the same checks.
 		o, err := c.next(head, me, opts)
 		if err != nil {
 			return Order{}, err
@@ -103,7 +104,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 			}
 			s.metrics.lostRaces.Inc()
 			if b.Left() > 0 {
-				continue // somebody was first: look at what they did
+				continue // another writer was first: read its event
 			}
 			err = errCrowded
 		case fateUnknown:
@@ -114,18 +115,18 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 			}
 		}
 		if !b.Pause() {
-			return s.lastLook(ctx, c, me, opts, unknown, err)
+			return s.resolve(ctx, c, me, opts, unknown, err)
 		}
 	}
 }
 
-// errCrowded ends a change that others were always faster than.
-var errCrowded = errors.New("others have changed the order each time")
+// errCrowded ends a change that lost every race to other writers.
+var errCrowded = errors.New("lost every race to concurrent changes")
 
-// look returns the order as it is and, if the change of me is among its events,
-// the order as that change left it. search says that it may be an event before
-// the last one.
-func (s *Service) look(ctx context.Context, me *identity, search bool) (head Order, mine *Order, err error) {
+// findChange returns the current order and, if the change of me is among its
+// events, the order after that change. search includes events before the last
+// one.
+func (s *Service) findChange(ctx context.Context, me *identity, search bool) (head Order, mine *Order, err error) {
 	head, err = s.load(ctx, me.orderID, s.cfg.SerialConsistency, repairNow)
 	switch {
 	case err != nil:
@@ -142,15 +143,16 @@ func (s *Service) look(ctx context.Context, me *identity, search bool) (head Ord
 			return head, &o, err
 		}
 	}
-	// All places up to here are taken by others.
+	// All sequence numbers up to this one are taken by other writers.
 	me.base = head.Version
 	return head, nil, nil
 }
 
-// lastLook settles a change whose time is up, if the database lets it.
-func (s *Service) lastLook(ctx context.Context, c edit, me identity, opts WriteOptions, unknown bool, cause error) (Order, error) {
+// resolve determines the outcome of a change whose budget is used up, if the
+// database answers.
+func (s *Service) resolve(ctx context.Context, c edit, me identity, opts WriteOptions, unknown bool, cause error) (Order, error) {
 	base := me.base
-	head, mine, err := s.look(ctx, &me, true)
+	head, mine, err := s.findChange(ctx, &me, true)
 	switch {
 	case err != nil:
 		return Order{}, s.unavailable(ctx, me.orderID, unknown, cause)
@@ -166,7 +168,7 @@ func (s *Service) lastLook(ctx context.Context, c edit, me identity, opts WriteO
 	return Order{}, s.unavailable(ctx, me.orderID, unknown, cause)
 }
 
-// next returns the order as c leaves head, or why c is refused.
+// next returns the order after c, or the reason why c is refused.
 func (c *edit) next(head Order, me identity, opts WriteOptions) (Order, error) {
 	if opts.IfVersion != nil && !slices.Contains(opts.IfVersion, head.Version) {
 		return Order{}, &PreconditionError{Order: head}
@@ -186,7 +188,7 @@ func (c *edit) next(head Order, me identity, opts WriteOptions) (Order, error) {
 	return o, nil
 }
 
-// allows returns the status to which c leads from o, or why c is refused.
+// allows returns the status of o after c, or the reason why c is refused.
 func (o *Order) allows(c Change) (Status, *ConflictError) {
 	to, ok := o.Status.after(c)
 	if !ok || c == ChangeUpdate && o.Version >= MaxVersion {
@@ -195,12 +197,12 @@ func (o *Order) allows(c Change) (Status, *ConflictError) {
 	return to, nil
 }
 
-// applyDecided applies an event of ours to the order. It is stored whatever
-// becomes of this: who reads the order next applies it.
+// applyDecided applies a decided event of ours to the order. The event is
+// stored even if this fails; the next reader of the order applies it.
 func (s *Service) applyDecided(ctx context.Context, o *Order) {
 	err := s.store.apply(ctx, o)
 	s.metrics.attempt(stepApply, fateOf(err))
 	if err != nil {
-		s.log.WarnContext(ctx, "order is behind its outbox until it is read", "aggregate_id", o.ID, "event_id", o.EventID, "err", err)
+		s.log.WarnContext(ctx, "order row is stale until the next read", "aggregate_id", o.ID, "event_id", o.EventID, "err", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 )
 
-// fate is what a failed statement may have done.
+// fate is the possible outcome of a failed statement.
 type fate = cqlcode.Fate
 
 const (

@@ -23,8 +23,8 @@ const (
 	DefaultRepairWindow   = 6 * 24 * time.Hour
 )
 
-// Breaker is when the database is not asked for a while, and Load what is done
-// at once: a request to orders takes one place.
+// Breaker configures the circuit breaker of the database, and Load the limits
+// of concurrency. A request to orders takes one place.
 type (
 	Breaker = guard.Breaker
 	Load    = guard.Load
@@ -32,9 +32,9 @@ type (
 
 // Config is how a Service behaves. The zero value is usable.
 type Config struct {
-	// Consistency is that of plain reads and writes, and of the commit of
-	// conditional ones. Default LOCAL_QUORUM; LOCAL_QUORUM, QUORUM or ALL. A
-	// weaker write could leave a CDC row on one replica for good.
+	// Consistency is the consistency level of plain reads and writes, and of the
+	// commit of conditional ones: LOCAL_QUORUM, QUORUM or ALL. Default
+	// LOCAL_QUORUM. A weaker write could leave a CDC row on a single replica.
 	Consistency gocql.Consistency
 	// SerialConsistency decides among concurrent cancellations and owners of an
 	// Idempotency-Key. Default SERIAL. LOCAL_SERIAL is faster and right only if
@@ -42,36 +42,37 @@ type Config struct {
 	SerialConsistency gocql.Consistency
 
 	// AttemptTimeout bounds one statement or batch. Default 3 s; positive. It
-	// should exceed the server's write timeout (2 s), which knows more.
+	// should exceed the write timeout of the server (2 s), whose errors are more
+	// precise.
 	AttemptTimeout time.Duration
-	// WriteBudget bounds how long a change is repeated and read back until its
-	// outcome is known. Default 10 s; at least AttemptTimeout.
+	// WriteBudget bounds the retries and reads of a change until its outcome is
+	// known. Default 10 s; at least AttemptTimeout.
 	WriteBudget time.Duration
-	// RetryAfter is what a caller is told to wait when the database is away.
-	// Default 2 s; positive.
+	// RetryAfter is the Retry-After of responses while the database is
+	// unavailable. Default 2 s; positive.
 	RetryAfter time.Duration
 
-	// RepairAfter is how old an order without its event must be before a reader
-	// takes its writer for dead and writes the event. Default 30 s; at least
-	// WriteBudget.
+	// RepairAfter is the minimum age of an order without its event before a reader
+	// assumes that its writer has failed and writes the event. Default 30 s; at
+	// least WriteBudget.
 	RepairAfter time.Duration
-	// RepairWindow is up to what age an order without its event is repaired; an
-	// older one has outlived its outbox row. Default 6 days; below the row TTL of
-	// the outbox table.
+	// RepairWindow is the maximum age of an order whose missing event is written;
+	// the outbox row of an older order has expired. Default 6 days; below the row
+	// TTL of the outbox table.
 	RepairWindow time.Duration
 
-	// Breaker is when the database is not asked for a while.
+	// Breaker configures the circuit breaker of the database.
 	Breaker Breaker
-	// Load bounds what is done at once.
+	// Load bounds concurrent requests.
 	Load Load
 
 	// Logger gets repairs at Info and unknown outcomes at Warn. Default discards.
 	Logger *slog.Logger
-	// Registerer gets the metrics. Default: they are kept nowhere.
+	// Registerer receives the metrics. Default: no metrics are registered.
 	Registerer prometheus.Registerer
-	// Committed is told of each order of which an event was just stored, from
-	// any goroutine and before the caller has its answer, so it must not wait. It
-	// may make a relay look there at once. Default: nobody is told.
+	// Committed is called with each order whose event was just stored, from any
+	// goroutine and before the caller receives its response, so it must not block.
+	// It can prompt a relay to read the event immediately. Default: not called.
 	Committed func(aggregate gocql.UUID)
 	// Now is the clock. Default time.Now.
 	Now func() time.Time

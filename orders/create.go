@@ -9,14 +9,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Create stores an order and its OrderCreated event, both or neither. Repeated with
-// its Idempotency-Key it returns the order as it was created, whatever has become of
-// it, as long as the outbox keeps its first event.
+// Create stores an order and its OrderCreated event, both or neither. Repeated
+// with its Idempotency-Key, it returns the order as it was created, even if it
+// has changed since, while the outbox contains its first event.
 //
-// Errors are *InvalidError, *KeyReuseError, *OverloadedError or *UnavailableError. After the
-// last with Unknown set, the same request with the same Idempotency-Key finds
-// out and completes it; without a key, Get of the error's OrderID tells whether
-// it was stored.
+// Errors are *InvalidError, *KeyReuseError, *OverloadedError or
+// *UnavailableError. After an *UnavailableError with Unknown set, repeat the
+// request with the same Idempotency-Key to complete it; without a key, Get with
+// OrderID of the error reports whether it was stored.
 func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Result, error) {
 	if err := errors.Join(n.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
 		return Result{}, mergeInvalid(err)
@@ -58,9 +58,9 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 	return Result{Order: o, Replayed: id.retried}, nil
 }
 
-// created returns the order as its creation left it, which is what the first
-// request was answered, or ErrNotFound. Once its first event has left the outbox,
-// it is the order as it is now, which its version says.
+// created returns the order as it was created, which is the response to the
+// first request, or ErrNotFound. Once its first event has expired, it returns
+// the current order; its version shows this.
 func (s *Service) created(ctx context.Context, id *identity) (Order, error) {
 	o, err := s.load(ctx, id.orderID, s.cfg.Consistency, repairNow)
 	if err != nil || o.Version == 1 {
@@ -75,18 +75,18 @@ func (s *Service) created(ctx context.Context, id *identity) (Order, error) {
 
 // storeNew executes the batch of a new order until it is known to be stored.
 //
-// No write timeout says what became of the batch: it may have been applied, may
-// be within a minute from the batchlog, or never. So it is executed again, same
-// ids, same content, same timestamp; the relay takes the log rows of both for
-// one event. Success of any attempt is success. Only when attempts keep failing
-// are the rows read back: seeing them proves less, since the row of the CDC log
-// may still be missing and then comes from the batchlog.
+// A write timeout leaves the outcome of the batch unknown: it may be applied
+// now, within a minute by the batchlog, or never. storeNew therefore repeats it
+// with the same ids, content and timestamp; the relay publishes the log rows of
+// both as one event. Success of any attempt is success. It reads the rows back
+// only if attempts keep failing. This proves less: the row of the CDC log may
+// still be missing until the batchlog writes it.
 //
-// began says that an earlier request may have executed it already.
+// began reports whether an earlier request may have executed the batch already.
 func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began bool) error {
-	// A timestamp of our own makes a repetition the same write. The log row of
-	// an earlier request's order would stand where the relay's sweep has been;
-	// it must come in as new.
+	// A client-side timestamp makes a repetition the same write. The log row of an
+	// order of an earlier request would be at a time that the sweep reader has
+	// passed; it needs a new time.
 	eventTime := o.CreatedAt.UnixMicro()
 	if began {
 		eventTime = s.cfg.Now().UnixMicro()
@@ -103,9 +103,9 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 		case f == fateUnknown:
 			unknown = true
 		case f == fateInvalid && eventTime != 0:
-			// ScyllaDB refuses timestamps ahead of its clock by more than 5 s and
-			// those before the current CDC generation, both as invalid, the whole
-			// batch untouched. Its own clock is always right.
+			// ScyllaDB rejects timestamps more than 5 s ahead of its clock and timestamps
+			// before the current CDC generation as invalid and applies nothing of the
+			// batch. A server-side timestamp avoids both.
 			eventTime = 0
 			continue
 		}
@@ -122,14 +122,14 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 	}
 }
 
-// isStored tells whether both rows of a new order can be read. False means
-// that they cannot, or that nobody can tell.
+// isStored reports whether both rows of a new order can be read. It returns
+// false if the read fails.
 func (s *Service) isStored(ctx context.Context, o *Order) bool {
 	got, event, err := s.read(ctx, o.ID, s.cfg.Consistency)
 	return err == nil && got != nil && event != nil && got.Version >= o.Version && event.Sequence >= o.Version
 }
 
-// headers are what of opts travels with the event.
+// headers returns the headers of the event.
 func (opts WriteOptions) headers() map[string]string {
 	return trace.Headers(opts.TraceParent, opts.TraceState, opts.RequestID)
 }

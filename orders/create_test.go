@@ -32,14 +32,14 @@ func TestService_CreateAndGet(t *testing.T) {
 	}
 	e := b.stored(t, r.Order.ID).events[0]
 	if e.Headers["traceparent"] == "" || e.Headers["tracestate"] != "a=b" || e.AggregateType != AggregateType {
-		t.Errorf("event = %+v, want trace context in its headers", e)
+		t.Errorf("event = %+v, want trace context in the headers", e)
 	}
 	if _, err := b.Get(t.Context(), gocql.UUID{1}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Get() of nothing = %v, want ErrNotFound", err)
+		t.Errorf("Get() of an unknown order = %v, want ErrNotFound", err)
 	}
 	var bad *InvalidError
 	if _, err := b.Create(t.Context(), NewOrder{}, WriteOptions{IdempotencyKey: "ü"}); !errors.As(err, &bad) || len(bad.Fields) != 4 {
-		t.Errorf("Create() of nothing = %v, want three fields and the key", err)
+		t.Errorf("Create() of an empty order = %v, want three fields and the key", err)
 	}
 }
 
@@ -58,13 +58,13 @@ func TestService_GuestOrder(t *testing.T) {
 	}
 }
 
-// batchFault is something that becomes of a batch.
+// batchFault is an outcome of a batch.
 type batchFault struct {
 	name   string
 	effect faults.Effect
-	// never: no batch that is hit is ever applied.
+	// never: no affected batch is ever applied.
 	never bool
-	// refused: the database says that it did nothing.
+	// refused: the database reports that it applied nothing.
 	refused bool
 }
 
@@ -86,7 +86,7 @@ var batchFaults = []batchFault{
 	{name: "overloaded", effect: faults.Effect{Failure: faults.Refuse(cqlerr.Overloaded, "busy")}, never: true, refused: true},
 }
 
-// Whatever becomes of one batch, the answer is right and there is one event.
+// After any outcome of one batch, the response is right and there is one event.
 func TestService_CreateThroughOneFault(t *testing.T) {
 	t.Parallel()
 	for _, f := range batchFaults {
@@ -161,7 +161,7 @@ func TestService_CreateThroughLastingFault(t *testing.T) {
 				t.Fatalf("Create() again = %+v, %v, want the same order", again, err)
 			}
 			if u != nil && u.Unknown && again.Order.ID != u.OrderID || u == nil && r.Order.ID != (gocql.UUID{}) && again.Order.ID != r.Order.ID {
-				t.Errorf("Create() again = order %s, the error named %+v, the first answer %s", again.Order.ID, u, r.Order.ID)
+				t.Errorf("Create() again = order %s, want %+v of the error, the first response %s", again.Order.ID, u, r.Order.ID)
 			}
 			if replays > 0 {
 				b.logged(t, again.Order.ID, replays) // the last one
@@ -260,17 +260,17 @@ func TestService_KeyBelongsToItsRequest(t *testing.T) {
 	if err != nil || !r.Replayed || !reflect.DeepEqual(r.Order, first.Order) {
 		t.Errorf("retry after the cancellation = %+v, %v, want %+v", r, err, first.Order)
 	}
-	// Its event has left the outbox: the order as it is now is what there is.
+	// Its event has expired: the current order is returned.
 	if err := b.session.Query("DELETE FROM "+outbox.DefaultTableName+" WHERE aggregate_id = ? AND seq = 1", first.Order.ID).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	r, err = b.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})
 	if err != nil || !r.Replayed || r.Order.ID != first.Order.ID || r.Order.Version != 2 || r.Order.Status != StatusCancelled {
-		t.Errorf("retry without the event = %+v, %v, want the order as it is", r, err)
+		t.Errorf("retry without the event = %+v, %v, want the current order", r, err)
 	}
 }
 
-// The claim of a key that times out is settled by asking again.
+// A retry resolves the claim of a key that timed out.
 func TestService_ClaimThroughFaults(t *testing.T) {
 	t.Parallel()
 	for _, decided := range []bool{true, false} {

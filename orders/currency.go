@@ -7,13 +7,13 @@ import (
 	"golang.org/x/text/currency"
 )
 
-// minorUnits returns how many decimal places amounts in a currency have, by ISO
-// 4217; false means that code is no currency in use. Gold, silver and the
-// like, which have no minor unit, are none.
+// minorUnits returns the number of decimal places of a currency by ISO 4217. It
+// returns false if code is not a currency in use. Precious metals and the like,
+// which have no minor unit, are not currencies.
 //
-// Two tables decide: golang.org/x/text knows what is legal tender but has
-// CLDR's display digits (it gives the Iraqi dinar none), go-money has ISO 4217's
-// digits but also currencies that are gone or never were in the standard.
+// It combines two tables: golang.org/x/text lists legal tender but has the
+// display digits of CLDR (0 for the Iraqi dinar); go-money has the digits of
+// ISO 4217 but also withdrawn and non-standard currencies.
 func minorUnits(code string) (int, bool) {
 	c := iso4217.GetCurrency(code)
 	if c == nil || c.Code != code || !tender[code] {
@@ -22,8 +22,8 @@ func minorUnits(code string) (int, bool) {
 	return c.Fraction, true
 }
 
-// tender are the currencies in use: those of x/text, and those that are newer
-// than its table or that it counts as funds.
+// tender contains the currencies in use: those of x/text, newer ones, and units
+// that x/text counts as funds.
 var tender = func() map[string]bool {
 	m := make(map[string]bool)
 	for it := currency.Query(); it.Next(); {

@@ -41,7 +41,7 @@ func TestNewOrder_PricesInMinorUnits(t *testing.T) {
 		var bad *InvalidError
 		if tt.want == "" {
 			if !errors.As(err, &bad) || bad.Fields[0].Field != "lines[0].unit_price" {
-				t.Errorf("%s %s: %v, want the price refused", tt.price, tt.currency, err)
+				t.Errorf("%s %s: %v, want the price rejected", tt.price, tt.currency, err)
 			}
 			continue
 		}

@@ -15,20 +15,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// bundle is a service on a node in memory.
+// bundle is a service on an in-memory node.
 type bundle struct {
 	*Service
 	node    *scyllafake.Server
 	session *gocql.Session
 }
 
-// testConfig gives nothing up because the machine stood still.
+// testConfig has timeouts that a paused machine does not exceed.
 func testConfig() Config {
 	return Config{AttemptTimeout: 10 * time.Second, WriteBudget: time.Minute, RepairAfter: time.Minute}
 }
 
-// within makes the service meet an effect: an answer that never comes is not
-// waited for as long as one that is slow.
+// within sets the attempt timeout for an effect: short for a lost response,
+// long for a slow one.
 func within(e faults.Effect) func(*Config) {
 	return func(c *Config) {
 		if e.Delay > 0 {
@@ -37,7 +37,7 @@ func within(e faults.Effect) func(*Config) {
 	}
 }
 
-// never is a delay of what has no answer in time.
+// never is a delay beyond every timeout.
 const never = time.Hour
 
 func setup(t testing.TB, change ...func(*Config)) *bundle {
@@ -63,8 +63,8 @@ func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 	return s
 }
 
-// brief is a service that does not try again for long, though each attempt may
-// take its time. No configuration can say so.
+// brief returns a service with a short retry budget and long attempts, which no
+// configuration allows.
 func (b *bundle) brief(t testing.TB, change ...func(*Config)) *Service {
 	t.Helper()
 	s := b.another(t, change...)
@@ -78,14 +78,14 @@ func (b *bundle) fault(kind engine.OpKind, count int, e faults.Effect) (hits fun
 	return func() int { return b.node.Faults().Hits(id) }
 }
 
-// heal ends all faults and waits until connections are back.
+// heal removes all faults and waits until connections are back.
 func (b *bundle) heal(t testing.TB) {
 	t.Helper()
 	b.node.Faults().Clear()
-	b.eventually(t, "the database comes back", func() bool { return b.Ready(t.Context()) == nil })
+	b.eventually(t, "the database is back", func() bool { return b.Ready(t.Context()) == nil })
 }
 
-// eventually waits for something that must become true, however slow the machine is.
+// eventually waits until ok returns true.
 func (*bundle) eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -95,7 +95,7 @@ func (*bundle) eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// stored is all that is stored of an order.
+// stored is the stored state of an order.
 type stored struct {
 	order  *Order
 	events []outbox.Event
@@ -154,8 +154,9 @@ func (b *bundle) logged(t testing.TB, id gocql.UUID, want int) {
 	})
 }
 
-// mustBe checks that an order is stored with just these events, each once, and
-// that order, outbox and CDC log agree. Without types nothing may be stored.
+// mustBe checks that an order is stored with exactly these events, each once,
+// and that order, outbox and CDC log agree. Without types the order must not
+// exist.
 func (b *bundle) mustBe(t testing.TB, id gocql.UUID, types ...string) {
 	t.Helper()
 	s := b.stored(t, id)
@@ -191,7 +192,7 @@ func (b *bundle) mustBe(t testing.TB, id gocql.UUID, types ...string) {
 	b.mustBeListed(t, &want)
 }
 
-// mustBeListed checks that the list of the order's customer has it as it is.
+// mustBeListed checks that the list of the customer contains the current order.
 func (b *bundle) mustBeListed(t testing.TB, o *Order) {
 	t.Helper()
 	if o.CustomerID == nil {
@@ -221,7 +222,7 @@ func (b *bundle) mustBeListed(t testing.TB, o *Order) {
 	}
 }
 
-// cancelled returns o as a cancellation leaves it, as the service makes it.
+// cancelled returns o after a cancellation, as the service computes it.
 func cancelled(o Order, c Cancellation, me identity) Order {
 	at := me.createdAt
 	o.Version++
@@ -230,7 +231,7 @@ func cancelled(o Order, c Cancellation, me identity) Order {
 	return o
 }
 
-// mustCreate creates an order while nothing is wrong.
+// mustCreate creates an order without faults.
 func (b *bundle) mustCreate(t testing.TB) Order {
 	t.Helper()
 	r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{})
@@ -240,13 +241,13 @@ func (b *bundle) mustCreate(t testing.TB) Order {
 	return r.Order
 }
 
-// isUnknown tells whether err says that the outcome is unknown.
+// isUnknown reports whether err is an unknown outcome.
 func isUnknown(err error) bool {
 	var u *UnavailableError
 	return errors.As(err, &u) && u.Unknown
 }
 
-// isRefused tells whether err says that nothing was stored.
+// isRefused reports whether err means that nothing was stored.
 func isRefused(err error) bool {
 	var u *UnavailableError
 	return errors.As(err, &u) && !u.Unknown

@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
-// form bounds a body, whatever its fields are. What this API takes has four levels
-// and eight members at most; the rest is room for naming what is unknown.
+// form bounds the structure of a body. This API accepts at most four levels and
+// eight members; the remaining room is for reporting unknown fields by name.
 var form = jsonform.Bounds{Depth: 8, Members: 32, Items: MaxLines}
 
 const (
@@ -20,8 +20,8 @@ const (
 )
 
 // decode reads a request body. The error is a *jsonform.SyntaxError, or an
-// *InvalidError with every bad field: those of a wrong type, unknown ones and
-// those that valid refuses.
+// *InvalidError with every invalid field: wrong types, unknown fields and
+// values that Validate rejects.
 func decode[T any](body []byte, explain func(map[string]json.RawMessage, *InvalidError) T, valid func(*T) error) (T, error) {
 	if err := jsonform.Check(body, form); err != nil {
 		var none T
@@ -70,7 +70,7 @@ func explainLines(lines []json.RawMessage, bad *InvalidError) []NewLine {
 	out := make([]NewLine, 0, min(len(lines), MaxLines+1))
 	for i, raw := range lines[:min(len(lines), MaxLines+1)] {
 		if bad.Full() {
-			break // what more is wrong is not listed
+			break // further problems are not listed
 		}
 		out = append(out, explainLine(raw, bad, "lines["+strconv.Itoa(i)+"]"))
 	}
@@ -138,7 +138,7 @@ func decodeOrder(body []byte) (NewOrder, error) {
 	return decode(body, explainOrder, (*NewOrder).Validate)
 }
 
-// decodeUpdate refuses null, which could mean to leave a field or to empty it.
+// decodeUpdate rejects null, which could mean to keep a field or to clear it.
 func decodeUpdate(body []byte) (Update, error) {
 	if err := jsonform.Check(body, form); err != nil {
 		return Update{}, err
@@ -148,7 +148,7 @@ func decodeUpdate(body []byte) (Update, error) {
 		var bad InvalidError
 		for _, name := range []string{"country", "address", "lines"} {
 			if raw, ok := fields[name]; ok && jsonform.IsNull(raw) {
-				bad.Add(name, "must not be null; leave it out to keep what is there")
+				bad.Add(name, "must not be null; omit it to keep the current value")
 			}
 		}
 		if err := bad.OrNil(); err != nil {
@@ -158,7 +158,7 @@ func decodeUpdate(body []byte) (Update, error) {
 	return jsonform.Decode(body, explainUpdate, (*Update).Validate)
 }
 
-// optional takes an empty body for an empty object.
+// optional accepts an empty body as an empty object.
 func optional[T any](body []byte, explain func(map[string]json.RawMessage, *InvalidError) T, valid func(*T) error) (T, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		var none T

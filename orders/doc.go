@@ -1,8 +1,8 @@
-// Package orders is the order service: the worked example of a service whose
-// changes and events are stored together.
+// Package orders is the order service: the worked example of a service that
+// stores its changes and their events together.
 //
-// A Service creates, reads and cancels orders in ScyllaDB; a Server offers it
-// over HTTP. Each change writes one event to the outbox table, from where the
-// relay carries it to its topic. See docs/design/orders.md for what
-// happens when the database times out or a process dies half-way.
+// A Service creates, reads and changes orders in ScyllaDB; a Server exposes it
+// over HTTP. Each change writes one event to the outbox table; the relay
+// publishes it. docs/design/orders.md describes database timeouts and processes
+// that fail between two steps.
 package orders

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The curl commands of the quickstart are run as they are, one after the
-// other, against a service; only its address and the order's id are put in.
+// The curl commands of the quickstart run unchanged, in order, against a
+// service; only its address and the id of the order are replaced.
 func TestDocs_QuickstartCurl(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"curl", "bash"} {
@@ -50,7 +50,7 @@ func TestDocs_QuickstartCurl(t *testing.T) {
 	}
 }
 
-// curls are the commands about orders, with their continued lines.
+// curls returns the commands about orders, with their continuation lines.
 func curls(text string) []string {
 	var out []string
 	lines := strings.Split(text, "\n")

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
-// ErrNotFound says that there is no order with that id.
+// ErrNotFound is returned for an unknown order id.
 var ErrNotFound = errors.New("no such order")
 
 // FieldError is one bad field of a request.
@@ -20,15 +20,16 @@ type FieldError = jsonform.FieldError
 // InvalidError lists every bad field of a request, up to a bound.
 type InvalidError = jsonform.InvalidError
 
-// OverloadedError says that there was no room for the request. Nothing was done.
+// OverloadedError reports that the service has no capacity for the request.
+// Nothing was done.
 type OverloadedError = guard.OverloadedError
 
-// ConflictError says that the order's status does not allow the change, or that
-// it was updated MaxVersion times.
+// ConflictError reports that the status of the order does not allow the change,
+// or that the order was updated MaxVersion times.
 type ConflictError struct {
-	// Order is the order as it is.
+	// Order is the current order.
 	Order Order
-	// Change is what was asked for.
+	// Change is the requested change.
 	Change Change
 }
 
@@ -37,13 +38,13 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s order %s: %s", e.Change, e.Order.ID, e.Reason())
 }
 
-// Reason says in a sentence why the change is refused.
+// Reason returns the reason for the refusal as a sentence.
 func (e *ConflictError) Reason() string {
 	switch {
 	case e.Order.Status == StatusCancelled:
 		return "The order is already cancelled."
 	case e.Order.Status == StatusShipped:
-		return "The order is already shipped; nothing changes it any more."
+		return "The order is already shipped and can no longer be changed."
 	case e.Change == ChangeConfirm:
 		return "The order is already confirmed."
 	case e.Change == ChangeShip:
@@ -52,9 +53,9 @@ func (e *ConflictError) Reason() string {
 	return fmt.Sprintf("The order was changed %d times, which is as often as an order can be updated.", e.Order.Version-1)
 }
 
-// PreconditionError says that the order is not at a version that the caller asked for.
+// PreconditionError reports that the order is not at a requested version.
 type PreconditionError struct {
-	// Order is the order as it is.
+	// Order is the current order.
 	Order Order
 }
 
@@ -63,31 +64,31 @@ func (e *PreconditionError) Error() string {
 	return fmt.Sprintf("order %s is at version %d", e.Order.ID, e.Order.Version)
 }
 
-// KeyReuseError says that an Idempotency-Key belongs to another request.
+// KeyReuseError reports that an Idempotency-Key belongs to another request.
 type KeyReuseError struct {
-	// Operation is what the key was first used for.
+	// Operation is the operation of the first request with the key.
 	Operation string
 }
 
-// Error says what the key was used for.
+// Error names the operation that owns the key.
 func (e *KeyReuseError) Error() string {
 	return "this Idempotency-Key was used for another request (" + e.Operation + ")"
 }
 
-// UnavailableError says that the database could not do it in time.
+// UnavailableError reports that the database did not answer in time.
 type UnavailableError struct {
-	// OrderID is the order in question; zero if none has an id yet.
+	// OrderID is the id of the order; zero if it has none yet.
 	OrderID gocql.UUID
-	// Unknown: the change may be stored, or become so later. Otherwise this
+	// Unknown is true if the change may be stored now or later. Otherwise the
 	// request has stored nothing.
 	Unknown bool
-	// RetryAfter is when asking again makes sense.
+	// RetryAfter is the recommended delay before a retry.
 	RetryAfter time.Duration
-	// Err is what the database said last.
+	// Err is the last error of the database.
 	Err error
 }
 
-// Error says what is known.
+// Error reports whether the outcome is known.
 func (e *UnavailableError) Error() string {
 	if e.Unknown {
 		return fmt.Sprintf("order %s: outcome unknown: %v", e.OrderID, e.Err)
@@ -95,5 +96,5 @@ func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("database unavailable: %v", e.Err)
 }
 
-// Unwrap returns what the database said last.
+// Unwrap returns the last error of the database.
 func (e *UnavailableError) Unwrap() error { return e.Err }

@@ -8,15 +8,15 @@ import (
 // etag is the strong entity tag of a version.
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// maxIfMatch bounds an If-Match, and ifMatchForm is what it looks like.
+// maxIfMatch bounds the length of If-Match, and ifMatchForm is its pattern.
 const (
 	maxIfMatch  = 512
 	ifMatchForm = `^(\*|(W/)?"[!#-~]*"(, (W/)?"[!#-~]*")*)$`
 )
 
-// parseIfMatch returns the versions that an If-Match (RFC 9110, 13.1.1) names, nil
-// for none and for "*", which every order fulfils that is there. A tag that this
-// service never gave, and a weak one, matches nothing.
+// parseIfMatch returns the versions in an If-Match header (RFC 9110, 13.1.1).
+// It returns nil for an empty header and for "*", which every existing order
+// matches. Weak tags, and tags that this service does not issue, match nothing.
 func parseIfMatch(header string) ([]int64, error) {
 	rest := strings.TrimSpace(header)
 	if rest == "" || rest == "*" {
@@ -50,5 +50,5 @@ func parseIfMatch(header string) ([]int64, error) {
 }
 
 func errIfMatch() error {
-	return &InvalidError{Fields: []FieldError{{Field: "header.If-Match", Problem: `must be * or an ETag as the order has it, such as "3"`}}}
+	return &InvalidError{Fields: []FieldError{{Field: "header.If-Match", Problem: `must be * or an ETag of the order, such as "3"`}}}
 }

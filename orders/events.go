@@ -31,12 +31,12 @@ type EventSummary struct {
 
 const selectEvents = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
 
-// Events returns the events of an order, the newest first: at most limit of those
-// before a version, or of all if before is zero. The outbox keeps its rows for a
-// time (7 days unless told otherwise), so the oldest may be gone.
+// Events returns the events of an order, newest first: at most limit events
+// before a version, or of all if before is zero. The outbox rows expire (after
+// 7 days by default), so the oldest events may be missing.
 //
-// Zero as limit means DefaultEventsPage. Errors are ErrNotFound,
-// *OverloadedError or *UnavailableError.
+// Limit zero means DefaultEventsPage. Errors are ErrNotFound, *OverloadedError
+// or *UnavailableError.
 func (s *Service) Events(ctx context.Context, id gocql.UUID, before int64, limit int) ([]EventSummary, error) {
 	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Service) Events(ctx context.Context, id gocql.UUID, before int64, limit
 		return nil, s.unavailable(ctx, id, false, err)
 	}
 	if len(events) == 0 {
-		// All are gone, or there is no such order.
+		// All events have expired, or the order does not exist.
 		_, err = s.get(ctx, id)
 	}
 	return events, err

@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform/hostile"
 )
 
-// bytesPerByte is what reading a body may allocate for each byte of it. A list of the
-// most lines that are all wrong is what costs most.
+// bytesPerByte bounds the allocations per byte of a body. A list of the maximum
+// number of invalid lines is the worst case.
 const bytesPerByte = 16
 
 // orderWith is a good order but for its first member, and padded to no size.
@@ -21,12 +21,12 @@ func orderWith(member string) string {
 	return `{` + member + `,"country":"EIRE","currency":"EUR","lines":[{"sku":"a","quantity":1,"unit_price":"1"}]}`
 }
 
-// lineWith is a good order but for a member of its line.
+// lineWith is a valid order except for a member of its line.
 func lineWith(member string) string {
 	return `{"country":"EIRE","currency":"EUR","lines":[{"sku":"a",` + member + `}]}`
 }
 
-// largest is the size of the largest body that is read.
+// largest is the size of the largest accepted body.
 const largest = DefaultMaxBodyBytes - 1
 
 // filled repeats item between open and end up to the size of the largest body.
@@ -59,12 +59,12 @@ var hostileBodies = []struct {
 	{"one name over and over", filled(`{`, `"country":"x"`, `}`), 422, "body.country"},
 	{"a long name twice", `{"` + strings.Repeat("n", 100_000) + `":1,"` + strings.Repeat("n", 100_000) + `":1}`, 422, "body.nnn"},
 	{"a name in other letters", orderWith(`"COUNTRY":"Oman"`), 422, "body.COUNTRY"},
-	{"members without end", `{` + hostile.Members(25_000) + `}`, 422, "body"},
-	{"members without end in a line", lineWith(hostile.Members(25_000)), 422, "body.lines[0]"},
-	{"empty lines without end", filled(`{"lines":[`, `{}`, `]}`), 422, "body.lines"},
-	{"null lines without end", filled(`{"lines":[`, `null`, `]}`), 422, "body.lines"},
-	{"good lines without end", filled(`{"country":"EIRE","currency":"EUR","lines":[`, `{"sku":"a","quantity":1,"unit_price":"1"}`, `]}`), 422, "body.lines"},
-	{"items without end elsewhere", filled(`{"invoice":[`, `0`, `]}`), 422, "body.invoice"},
+	{"endless members", `{` + hostile.Members(25_000) + `}`, 422, "body"},
+	{"endless members in a line", lineWith(hostile.Members(25_000)), 422, "body.lines[0]"},
+	{"endless empty lines", filled(`{"lines":[`, `{}`, `]}`), 422, "body.lines"},
+	{"endless null lines", filled(`{"lines":[`, `null`, `]}`), 422, "body.lines"},
+	{"endless valid lines", filled(`{"country":"EIRE","currency":"EUR","lines":[`, `{"sku":"a","quantity":1,"unit_price":"1"}`, `]}`), 422, "body.lines"},
+	{"endless items elsewhere", filled(`{"invoice":[`, `0`, `]}`), 422, "body.invoice"},
 	{"the most lines, all unknown", `{"lines":[` + strings.Repeat(`{`+hostile.Members(28)+`},`, MaxLines-1) + `{}]}`, 422, "body.lines[0].0"},
 	{"the most lines, all wrong", `{"lines":[` + strings.Repeat(`{"sku":{},"description":[],"quantity":"","unit_price":{}},`, MaxLines-1) + `{}]}`, 422, "body.lines[0].sku"},
 	{"no UTF-8 in a value", orderWith("\"invoice\":\"\xff\xfe\""), 400, "body.invoice"},
@@ -74,12 +74,12 @@ var hostileBodies = []struct {
 	{"half an escaped surrogate", orderWith(`"invoice":"\ud800"`), 400, "body.invoice"},
 	{"UTF-16", "\xff\xfe{\x00}\x00", 400, "body"},
 	{"a byte order mark", "\xef\xbb\xbf{}", 400, "body"},
-	{"escapes without end", orderWith(`"invoice":"` + strings.Repeat(`\u0061`, 40_000) + `"`), 422, "body.invoice"},
-	{"escaped backslashes without end", orderWith(`"invoice":"` + strings.Repeat(`\\`, 120_000) + `"`), 422, "body.invoice"},
+	{"endless escapes", orderWith(`"invoice":"` + strings.Repeat(`\u0061`, 40_000) + `"`), 422, "body.invoice"},
+	{"endless escaped backslashes", orderWith(`"invoice":"` + strings.Repeat(`\\`, 120_000) + `"`), 422, "body.invoice"},
 	{"JSON in a text in a text", orderWith(`"invoice":` + quoted(15)), 422, "body.invoice"},
 	{"escaped control characters", orderWith(`"invoice":"\u0000\u001b"`), 422, "body.invoice"},
-	{"a text that does not end", `{"country":"` + strings.Repeat("x", 200_000), 400, "body"},
-	{"white space without end", strings.Repeat(" ", largest), 400, "body"},
+	{"an unterminated string", `{"country":"` + strings.Repeat("x", 200_000), 400, "body"},
+	{"endless white space", strings.Repeat(" ", largest), 400, "body"},
 	{"zeros", strings.Repeat("\x00", largest), 400, "body"},
 }
 
@@ -109,7 +109,7 @@ func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
 	}
 }
 
-// The other changes read their bodies no more trustingly.
+// The bodies of changes are checked in the same way.
 func TestHTTP_HostileBodiesOfChanges(t *testing.T) {
 	t.Parallel()
 	h := withoutDatabase(t)
@@ -130,8 +130,8 @@ func TestHTTP_HostileBodiesOfChanges(t *testing.T) {
 	}
 }
 
-// Whatever the body of whatever request: no panic, each refusal says where, and
-// the memory is in proportion.
+// For any body of any request: no panic, each refusal has a location, and
+// memory is proportional to the size.
 func FuzzHostileBody(f *testing.F) {
 	decoders := []func([]byte) (any, error){
 		func(b []byte) (any, error) { return decodeOrder(b) },

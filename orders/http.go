@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
 )
 
-// links lead from an order to what can be done with it.
+// links are the URLs of the operations on an order.
 type links struct {
 	Self    string `json:"self" format:"uri-reference"`
 	Confirm string `json:"confirm" format:"uri-reference"`
@@ -38,8 +38,8 @@ type orderBody struct {
 
 type orderOutput struct {
 	Location string `header:"Location" doc:"Where the order is, when it was created"`
-	ETag     string `header:"ETag" doc:"The version of the order that is shown"`
-	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key had made the change, or begun it: the order is shown as that left it, at its ETag, and may have changed since"`
+	ETag     string `header:"ETag" doc:"Version of the order in the body"`
+	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key made or started the change; the body is the order after that request, at the version of ETag, and the order may have changed since"`
 	Body     orderBody
 }
 
@@ -54,18 +54,18 @@ func (out *orderOutput) replayed(yes bool) *orderOutput {
 	return out
 }
 
-// The inputs spell their headers out: huma looks into no embedded type that is
+// The inputs repeat the headers because huma ignores embedded types that are
 // not exported.
 
 type createInput struct {
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has its effect once, and is answered as it was the first time, whatever has become of the order since; Idempotency-Replayed says so. A request that was refused stored nothing and is judged anew. Kept for 7 days. 1 to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`
 }
 
-// Resolve refuses a key that is empty or there twice: its caller believes that the
-// request can be repeated.
+// Resolve rejects an empty or repeated key: its caller assumes that the request
+// can be retried.
 func (*createInput) Resolve(ctx huma.Context) []error { return httpapi.OneKey(ctx) }
 
 type getInput struct {
@@ -74,7 +74,7 @@ type getInput struct {
 
 type changeInput struct {
 	ID             string `path:"id" format:"uuid" doc:"The order's id"`
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has its effect once, and is answered as it was the first time, whatever has become of the order since; Idempotency-Replayed says so. A request that was refused stored nothing and is judged anew. Kept for 7 days. 1 to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	IfMatch        string `header:"If-Match" doc:"The ETag of the version to change; the change is refused with 412 if the order is at another one"`
@@ -87,9 +87,9 @@ func (*changeInput) Resolve(ctx huma.Context) []error { return httpapi.OneKey(ct
 // api are the handlers on a Service.
 type api struct {
 	service *Service
-	// gate is who may come in; nil lets everybody.
+	// gate authenticates requests; nil allows everyone.
 	gate *access.Gate
-	// roles: operations say what role they need.
+	// roles adds the required role to the operations.
 	roles bool
 	// problems are described.
 	problems []httpapi.ProblemKind
@@ -124,7 +124,7 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 	return h
 }
 
-// writing adds the operations that say what an order is.
+// writing adds the operations that set the content of an order.
 func (a *api) writing(h huma.API, maxBody int64) {
 	newOrder := &huma.RequestBody{}
 	huma.Register(h, a.needs(h, access.Operator, huma.Operation{
@@ -138,13 +138,13 @@ func (a *api) writing(h huma.API, maxBody int64) {
 	change(a, h, maxBody, huma.Operation{
 		OperationID: "update-order", Method: http.MethodPatch, Path: "/v1/orders/{id}",
 		Summary: "Change lines, address or country",
-		Description: "Stores an OrderUpdated event and changes the order, as long as it is placed or confirmed. What is left out stays; " +
-			"lines are replaced as a whole and the total is computed from them. If-Match is required.",
+		Description: "Stores an OrderUpdated event and changes the order, which must be placed or confirmed. Omitted fields keep their values; " +
+			"lines replaces all lines, and the total is computed from them. If-Match is required.",
 		Responses: problems(h, 428),
 	}, decodeUpdate, a.service.Update)
 }
 
-// handling adds the operations on orders that are there.
+// handling adds the operations on existing orders.
 func (a *api) handling(h huma.API, maxBody int64) {
 	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
 		OperationID: "get-order", Method: http.MethodGet, Path: "/v1/orders/{id}",
@@ -154,7 +154,7 @@ func (a *api) handling(h huma.API, maxBody int64) {
 	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
 		OperationID: "list-orders", Method: http.MethodGet, Path: "/v1/orders",
 		Summary:     "List a customer's orders",
-		Description: "The newest first, by the time they were placed. Pages go on at next, with the same other parameters.",
+		Description: "Newest first, by placed_at. For the next page, send next as cursor with the same other parameters.",
 		Responses:   problems(h, 422, 429, 500, 503),
 	}), a.list)
 	change(a, h, maxBody, huma.Operation{
@@ -164,13 +164,13 @@ func (a *api) handling(h huma.API, maxBody int64) {
 	}, decodeConfirmation, a.service.Confirm)
 	change(a, h, maxBody, huma.Operation{
 		OperationID: "ship-order", Method: http.MethodPost, Path: "/v1/orders/{id}/ship",
-		Summary:     "Say that an order has left",
-		Description: "Stores an OrderUpdated event with the status shipped. The order must be confirmed. Nothing changes it after that.",
+		Summary:     "Ship an order",
+		Description: "Stores an OrderUpdated event with the status shipped. The order must be confirmed. It can no longer be changed afterwards.",
 	}, decodeShipment, a.service.Ship)
 	change(a, h, maxBody, huma.Operation{
 		OperationID: "cancel-order", Method: http.MethodPost, Path: "/v1/orders/{id}/cancel",
 		Summary:     "Cancel an order",
-		Description: "Stores an OrderCancelled event and cancels the order, which must be placed or confirmed. Of several requests one succeeds; the others get 409.",
+		Description: "Stores an OrderCancelled event and cancels the order, which must be placed or confirmed. Of several concurrent requests one succeeds; the others receive 409.",
 	}, decodeCancellation, a.service.Cancel)
 }
 
@@ -200,7 +200,7 @@ func change[T any](
 		}
 		if needsMatch && in.IfMatch == "" {
 			return nil, newProblem(http.StatusPreconditionRequired, problemNeedsMatch,
-				"Send If-Match with the ETag of the order that you have seen, so that nobody else's change is lost.").about(id)
+				"Send If-Match with the ETag of the order, so that concurrent changes are not lost.").about(id)
 		}
 		r, err := do(ctx, id, v, WriteOptions{
 			Client: clientOf(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, IfVersion: versions,
@@ -214,8 +214,8 @@ func change[T any](
 	describe[T](h, body, needsMatch)
 }
 
-// describe says what a body is. The handlers take bodies as they come and judge
-// them on their own, so huma has described them as bytes.
+// describe sets the schema of a body. The handlers decode and validate bodies
+// themselves, so huma describes them as bytes.
 func describe[T any](h huma.API, body *huma.RequestBody, required bool) {
 	body.Required = required
 	body.Content = map[string]*huma.MediaType{
@@ -255,7 +255,7 @@ func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error)
 	return out, nil
 }
 
-// clientOf is whom the request's token belongs to; empty where there are no tokens.
+// clientOf returns the principal of the request's token; empty without tokens.
 func clientOf(ctx context.Context) string {
 	p, _ := access.From(ctx)
 	return p.Name
@@ -276,7 +276,7 @@ func (a *api) get(ctx context.Context, in *getInput) (*orderOutput, error) {
 // fail maps an error, and logs it if only the log can explain it.
 func (a *api) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) error {
 	if httpapi.HungUp(ctx, err) {
-		return newProblem(httpapi.StatusHungUp, problemBlank, "The caller has gone.")
+		return newProblem(httpapi.StatusHungUp, problemBlank, "The client has disconnected.")
 	}
 	p := toProblem(err, id, keyed)
 	var se huma.StatusError
@@ -286,8 +286,7 @@ func (a *api) fail(ctx context.Context, operation string, err error, id gocql.UU
 	return p
 }
 
-// withHeaders joins what is wrong with the body and with headers, so that one
-// answer names it all.
+// withHeaders joins the problems of the body and of the headers into one error.
 func withHeaders(err error, headers ...error) error {
 	headerErr := errors.Join(headers...)
 	var bad *InvalidError

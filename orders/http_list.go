@@ -14,21 +14,21 @@ import (
 )
 
 type listInput struct {
-	CustomerID string    `query:"customer_id" required:"true" minLength:"1" maxLength:"64" doc:"Whose orders; guests' orders are in no list"`
+	CustomerID string    `query:"customer_id" required:"true" minLength:"1" maxLength:"64" doc:"Customer of the orders; orders of guests are not listed"`
 	From       time.Time `query:"from" doc:"Placed at this time or later"`
 	To         time.Time `query:"to" doc:"Placed before this time"`
 	Limit      int       `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"Orders of a page, at most"`
-	Cursor     string    `query:"cursor" pattern:"^[A-Za-z0-9_-]{32}$" doc:"What the page before gave as next"`
+	Cursor     string    `query:"cursor" pattern:"^[A-Za-z0-9_-]{32}$" doc:"next of the previous page"`
 }
 
-// Resolve refuses parameters that are there but empty: huma takes them for absent,
-// and a list that is bounded by nothing is not what was meant.
+// Resolve rejects empty parameters: huma treats them as absent, so the list
+// would be unbounded.
 func (*listInput) Resolve(ctx huma.Context) []error {
 	var errs []error
 	u := ctx.URL()
 	for name, values := range u.Query() {
 		if slices.Contains(values, "") {
-			errs = append(errs, &huma.ErrorDetail{Location: "query." + jsonform.Clip(name), Message: "must not be empty; leave it out"})
+			errs = append(errs, &huma.ErrorDetail{Location: "query." + jsonform.Clip(name), Message: "must not be empty; omit it"})
 		}
 	}
 	return errs
@@ -46,12 +46,12 @@ type listOutput struct {
 
 type listBody struct {
 	Orders []listedOrder `json:"orders" nullable:"false"`
-	Next   string        `json:"next,omitempty" doc:"The cursor of the page after this one; left out if there is none"`
+	Next   string        `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
 	Links  listLinks     `json:"links"`
 }
 
 type listLinks struct {
-	Next string `json:"next,omitempty" format:"uri-reference" doc:"The page after this one; left out if there is none"`
+	Next string `json:"next,omitempty" format:"uri-reference" doc:"Next page; absent on the last page"`
 }
 
 func (a *api) list(ctx context.Context, in *listInput) (*listOutput, error) {

@@ -26,7 +26,7 @@ import (
 const goodBody = `{"invoice":"536365","customer_id":"17850","country":"United Kingdom","placed_at":"2010-12-01T08:26:00Z","currency":"GBP",` +
 	`"lines":[{"sku":"84029E","description":"RED WOOLLY HOTTIE","quantity":6,"unit_price":"3.39"},{"sku":"71053","quantity":1,"unit_price":2.50}]}`
 
-// reply is a response as a test looks at it.
+// reply is a response in a test.
 type reply struct {
 	status int
 	header http.Header
@@ -55,7 +55,7 @@ func request(t testing.TB, h http.Handler, method, path, body string, header ...
 	return out
 }
 
-// mustBeProblem checks what every problem document has, and its type.
+// mustBeProblem checks the common fields of a problem document, and its type.
 func (r reply) mustBeProblem(t testing.TB, status int, typ string) {
 	t.Helper()
 	if r.status != status || r.header.Get("Content-Type") != "application/problem+json" || r.body["status"] != float64(status) ||
@@ -64,7 +64,7 @@ func (r reply) mustBeProblem(t testing.TB, status int, typ string) {
 	}
 }
 
-// locations are what a problem's errors name.
+// locations returns the locations of the problem's errors.
 func (r reply) locations() []string {
 	var out []string
 	list, _ := r.body["errors"].([]any)
@@ -143,7 +143,7 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 		{"update: without If-Match", "PATCH", "/v1/orders/" + id, `{"country":"EIRE"}`, nil, 428, problemNeedsMatch, nil},
 		{"ship: every field", "POST", "/v1/orders/" + id + "/ship", `{"carrier":1,"tracking":"\u0000","to":1}`, nil, 422, problemInvalid, []string{"body.carrier", "body.to", "body.tracking"}},
 		{"confirm: a field", "POST", "/v1/orders/" + id + "/confirm", `{"by":1}`, nil, 422, problemInvalid, []string{"body.by"}},
-		{"list: of nobody", "GET", "/v1/orders", "", nil, 422, problemInvalid, []string{"query.customer_id"}},
+		{"list: without a customer", "GET", "/v1/orders", "", nil, 422, problemInvalid, []string{"query.customer_id"}},
 		{"list: bad times", "GET", "/v1/orders?customer_id=1&from=x&limit=101", "", nil, 422, problemInvalid, []string{"query.from", "query.limit"}},
 		{"list: empty limit", "GET", "/v1/orders?customer_id=1&limit=", "", nil, 422, problemInvalid, []string{"query.limit"}},
 		{"list: misspelt", "GET", "/v1/orders?customer_id=1&form=2026-01-01T00:00:00Z", "", nil, 422, problemInvalid, []string{"query.form"}},
@@ -166,14 +166,14 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 		})
 	}
 	if r := request(t, h, "GET", "/v1/obx_secret", ""); r.status != 404 || strings.Contains(r.text, "secret") {
-		t.Errorf("a path that is none is repeated: %s", r.text)
+		t.Errorf("the response contains the unknown path: %s", r.text)
 	}
 	if r := request(t, h, "PUT", "/v1/orders", ""); r.header.Get("Allow") != "GET, HEAD, POST" {
 		t.Errorf("Allow = %q, want GET, HEAD, POST", r.header.Get("Allow"))
 	}
 }
 
-// A key that is no key is refused: its caller believes that asking again is safe.
+// An invalid key is rejected: its caller assumes that a retry is safe.
 func TestHTTP_RefusesAKeyThatIsNone(t *testing.T) {
 	t.Parallel()
 	h := withoutDatabase(t)
@@ -225,7 +225,7 @@ func TestHTTP_OrderLifecycle(t *testing.T) {
 		mustBeProblem(t, 422, problemKeyReuse)
 
 	if got := request(t, h, "GET", self, ""); got.status != 200 || got.text != created.text {
-		t.Errorf("get = %d %s, want what create answered, %s", got.status, got.text, created.text)
+		t.Errorf("get = %d %s, want the response of create, %s", got.status, got.text, created.text)
 	}
 
 	cancelled := request(t, h, "POST", self+"/cancel", `{"credit_note":"C1"}`, "Idempotency-Key", "C1")
@@ -237,12 +237,12 @@ func TestHTTP_OrderLifecycle(t *testing.T) {
 	}
 	late := request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", "536365")
 	if late.status != 201 || late.text != created.text || late.header.Get("ETag") != `"1"` || late.header.Get("Location") != self || late.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("create once more = %d %v %s, want the answer of the first, %s", late.status, late.header, late.text, created.text)
+		t.Errorf("create once more = %d %v %s, want the first response, %s", late.status, late.header, late.text, created.text)
 	}
 	conflict := request(t, h, "POST", self+"/cancel", "")
 	conflict.mustBeProblem(t, 409, problemCancelled)
 	if conflict.body["order_id"] != id {
-		t.Errorf("conflict = %s, want the order named", conflict.text)
+		t.Errorf("conflict = %s, want the id of the order", conflict.text)
 	}
 	b.mustBe(t, uuid, EventCreated, EventCancelled)
 
@@ -268,23 +268,24 @@ func TestHTTP_DatabaseDown(t *testing.T) {
 	} {
 		got := request(t, h, r[0], r[1], r[2], r[3:]...)
 		got.mustBeProblem(t, 503, problemUnavailable)
-		// 2 s, or as long as the breaker stays open, at most 5 s, once that many failed.
+		// 2 s or, after that many failures, the remaining time of the open breaker, at
+		// most 5 s.
 		if after, err := strconv.Atoi(got.header.Get("Retry-After")); err != nil || after < 1 || after > 5 || got.body["outcome_unknown"] != nil {
 			t.Errorf("%s %s: %v %s, want Retry-After and nothing stored", r[0], r[1], got.header, got.text)
 		}
 	}
 	if r := request(t, h, "GET", "/healthz", ""); r.status != 200 {
-		t.Errorf("healthz = %d, want 200: the process is well", r.status)
+		t.Errorf("healthz = %d, want 200: the process is healthy", r.status)
 	}
 	b.heal(t)
 	b.mustBe(t, o.ID, EventCreated)
 	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 1 {
-		t.Errorf("%d orders, want the one from before", n)
+		t.Errorf("%d orders, want only the previous one", n)
 	}
 	if n := b.session.Query("SELECT event_id FROM outbox_messages").Iter().NumRows(); n != 1 {
-		t.Errorf("%d events, want the one from before", n)
+		t.Errorf("%d events, want only the previous one", n)
 	}
-	b.eventually(t, "readyz says that the database came back", func() bool { return request(t, h, "GET", "/readyz", "").status == 200 })
+	b.eventually(t, "readyz reports that the database is back", func() bool { return request(t, h, "GET", "/readyz", "").status == 200 })
 }
 
 func TestHTTP_OutcomeUnknown(t *testing.T) {
@@ -298,9 +299,9 @@ func TestHTTP_OutcomeUnknown(t *testing.T) {
 		id, _ := r.body["order_id"].(string)
 		l, _ := r.body["links"].(map[string]any)
 		if r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != true || l["self"] != "/v1/orders/"+id {
-			t.Errorf("%v %s, want the order and where to look", r.header, r.text)
+			t.Errorf("%v %s, want the order and a link to it", r.header, r.text)
 		}
-		if same := strings.Contains(fmt.Sprint(r.body["detail"]), "Ask again with the same Idempotency-Key"); same != (key != nil) {
+		if same := strings.Contains(fmt.Sprint(r.body["detail"]), "Retry with the same Idempotency-Key"); same != (key != nil) {
 			t.Errorf("key %q: detail %q", key, r.body["detail"])
 		}
 	}
@@ -417,7 +418,7 @@ func TestServer_DrainsOnStop(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
 
-	// A request is under way when the server is told to stop.
+	// A request is in flight when the server stops.
 	hits := b.fault(engine.OpLoggedBatch, 1, faults.Effect{Freeze: true})
 	status := make(chan int, 1)
 	go func() {
@@ -449,7 +450,7 @@ func TestServer_DrainsOnStop(t *testing.T) {
 		t.Errorf("Serve() = %v", err)
 	}
 	if got := <-status; got != 201 {
-		t.Errorf("the request under way got %d, want 201", got)
+		t.Errorf("the request in flight got %d, want 201", got)
 	}
 	if r := request(t, srv.Handler(), "GET", "/readyz", ""); r.status != 503 {
 		t.Errorf("readyz = %d after the stop, want 503", r.status)

@@ -14,19 +14,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// opCreate is creating an order, as idempotency_keys names it; what changes an
-// order is named by Change.operation.
+// opCreate is the operation of Create in idempotency_keys; Change.operation
+// returns that of a change.
 const opCreate = "create order"
 
-// identity is what a change is written with. A retry that comes with the same
-// Idempotency-Key gets that of the first attempt, and so writes the same order,
-// the same event and the same times.
+// identity contains the ids and times of a change. A retry with the same
+// Idempotency-Key receives the identity of the first attempt, and so writes the
+// same order, the same event and the same times.
 type identity struct {
 	orderID   gocql.UUID
 	eventID   gocql.UUID
 	createdAt time.Time
-	// base is a version of the order from before the change: its event can only
-	// stand after that.
+	// base is a version of the order before the change: its event can only follow
+	// it.
 	base int64
 	// retried: the key was there already, so an earlier attempt may have
 	// written the change.
@@ -36,8 +36,8 @@ type identity struct {
 const insertKey = "INSERT INTO idempotency_keys (key, operation, request_hash, order_id, event_id, created_at, version)" +
 	" VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
 
-// ownKey is the Idempotency-Key as idempotency_keys has it: behind whose it is. A key
-// has no space in it, so no two clients share one.
+// ownKey returns the Idempotency-Key in the form of idempotency_keys: prefixed
+// by the client. A key contains no space, so two clients never share one.
 func (o *WriteOptions) ownKey() string {
 	if o.Client == "" {
 		return o.IdempotencyKey
@@ -46,10 +46,11 @@ func (o *WriteOptions) ownKey() string {
 }
 
 // claim decides which request owns key and returns the identity of the owner:
-// fresh if this request is the first, the stored one if it is a retry of it.
+// fresh for the first request, the stored one for a retry.
 //
-// The ids stand in the key's row instead of being computed from the key: after
-// the row has expired, a key that is used again must not lead to the old order.
+// The key's row contains the ids; they are not computed from the key. Otherwise
+// a key that is used again after the row has expired would refer to the old
+// order.
 //
 // It returns a *KeyReuseError if the key belongs to another request, and an
 // *UnavailableError with nothing stored if the database did not decide in time.
@@ -64,16 +65,15 @@ func (s *Service) claim(ctx context.Context, key, op string, request any, fresh 
 		s.metrics.attempt(stepClaim, f)
 		switch {
 		case f == fateDone && (applied || row.eventID == fresh.eventID):
-			return fresh, nil // the row may be our own insert, whose answer was lost
+			return fresh, nil // the row may be our own insert with an unknown outcome
 		case f == fateDone && (row.operation != op || !bytes.Equal(row.hash, hash)):
 			return identity{}, &KeyReuseError{Operation: row.operation}
 		case f == fateDone:
 			row.retried = true
 			return row.identity, nil
 		case f != fateUnknown || !b.Pause():
-			// Repeating settles an unknown outcome: a conditional statement
-			// completes what an earlier one on its key has left undone. This
-			// request has not written an order yet in any case.
+			// A retry resolves an unknown outcome: a conditional statement completes an
+			// earlier one on the same key. This request has not written an order yet.
 			return identity{}, s.unavailable(ctx, gocql.UUID{}, false, err)
 		}
 	}
@@ -87,7 +87,7 @@ type keyRow struct {
 	identity
 }
 
-// claim inserts r if its key is free, otherwise it returns the row that is there.
+// claim inserts r if its key is free; otherwise it returns the existing row.
 func (s *store) claim(ctx context.Context, r keyRow) (_ keyRow, _ bool, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *store) claim(ctx context.Context, r keyRow) (_ keyRow, _ bool, err erro
 	return found, false, nil
 }
 
-// requestHash identifies a request by what it asks for, whatever white space
-// or order of fields it was written with.
+// requestHash identifies a request by its content, independent of white space
+// and of the order of fields.
 func requestHash(op string, request any) ([]byte, error) {
 	b, err := json.Marshal(request)
 	if err != nil {
@@ -124,12 +124,12 @@ func requestHash(op string, request any) ([]byte, error) {
 	return sum[:], nil
 }
 
-// newIdentity makes the identity of a request that is nobody's retry.
+// newIdentity returns the identity of a first request.
 func (s *Service) newIdentity(orderID gocql.UUID) identity {
 	return identity{orderID: orderID, eventID: outbox.NewID(), createdAt: millis(s.cfg.Now())}
 }
 
-// changeRequest is what the hash of a change covers.
+// changeRequest is the hashed part of a change.
 type changeRequest struct {
 	OrderID   string  `json:"order_id"`
 	IfVersion []int64 `json:"if_version,omitempty"`

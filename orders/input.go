@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of an order. An order at all of them still fits one batch.
+// Bounds of an order. An order at all of these bounds fits one batch.
 const (
 	MaxLines       = 500
 	MaxQuantity    = 1_000_000
@@ -18,16 +18,16 @@ const (
 	MaxKey         = 255 // characters of an Idempotency-Key
 )
 
-// NewOrder is what a caller asks to store.
+// NewOrder is the input of Create.
 type NewOrder struct {
 	// Invoice is the caller's own reference; optional, not unique.
 	Invoice string `json:"invoice,omitempty" nullable:"true" maxLength:"64" doc:"The caller's own reference; optional, need not be unique"`
 	// CustomerID is nil for a guest.
-	CustomerID *string `json:"customer_id,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"Null or left out for a guest"`
+	CustomerID *string `json:"customer_id,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"Null or absent for a guest"`
 	Country    string  `json:"country" minLength:"1" maxLength:"100"`
-	// Address is where the order goes; optional.
+	// Address is the delivery address; optional.
 	Address *Address `json:"address,omitempty"`
-	// PlacedAt defaults to now. It is kept in UTC, to the millisecond.
+	// PlacedAt defaults to now. It is stored in UTC with millisecond precision.
 	PlacedAt *time.Time `json:"placed_at,omitempty" nullable:"true" doc:"Default: now"`
 	// Currency is an ISO 4217 code in upper case.
 	Currency string    `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217"`
@@ -43,7 +43,7 @@ type NewLine struct {
 	UnitPrice Price `json:"unit_price"`
 }
 
-// Cancellation is what a caller says when cancelling.
+// Cancellation is the input of Cancel.
 type Cancellation struct {
 	// CreditNote is the caller's own reference; optional.
 	CreditNote string `json:"credit_note,omitempty" nullable:"true" maxLength:"64" doc:"The caller's own reference"`
@@ -128,7 +128,7 @@ func checkTime(bad *InvalidError, field string, t *time.Time) {
 	}
 }
 
-// validateKey checks an Idempotency-Key; empty means none.
+// validateKey checks an Idempotency-Key; an empty key is valid.
 func validateKey(key string) error {
 	if len(key) > MaxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return &InvalidError{Fields: []FieldError{{
@@ -139,7 +139,7 @@ func validateKey(key string) error {
 	return nil
 }
 
-// build makes the order of a valid NewOrder; ids and time come from the caller.
+// build returns the order of a valid NewOrder with the given ids and times.
 func (n *NewOrder) build(ids identity) (Order, error) {
 	o := Order{
 		ID: ids.orderID, EventID: ids.eventID, Version: 1, Status: StatusPlaced,
@@ -152,8 +152,8 @@ func (n *NewOrder) build(ids identity) (Order, error) {
 	return o, o.setLines(n.Lines)
 }
 
-// setLines makes o's lines of valid ones, and the total of them. Amounts get the
-// decimal places of the currency.
+// setLines sets the lines of o from valid ones, and their total. Amounts have
+// the decimal places of the currency.
 func (o *Order) setLines(lines []NewLine) error {
 	units, ok := minorUnits(o.Currency)
 	o.Lines, o.Total = make(Lines, len(lines)), Money{}

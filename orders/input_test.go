@@ -116,8 +116,8 @@ func TestDecodeCancellation(t *testing.T) {
 	}
 }
 
-// A body is never both refused by the strict pass and explained by nothing, and
-// whatever is accepted is valid.
+// A body that the strict pass rejects has an explanation, and an accepted body
+// is valid.
 func FuzzDecodeOrder(f *testing.F) {
 	f.Add([]byte(`{"country":"EIRE","currency":"EUR","lines":[{"sku":"a","quantity":1,"unit_price":1.50}]}`))
 	f.Add([]byte(`{"lines":[null,{"sku":1}]}`))

@@ -12,8 +12,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// undetermined sends the event of an update whose conditional insert is decided and
-// invisible, and whose writer dies before it asks again. It returns the event.
+// undetermined sends the event of an update whose conditional insert is decided
+// but invisible, and whose writer fails before it reads again. It returns the
+// event.
 func (b *bundle) undetermined(t *testing.T, o Order) outbox.Event {
 	t.Helper()
 	next := o
@@ -28,7 +29,7 @@ func (b *bundle) undetermined(t *testing.T, o Order) outbox.Event {
 	}
 	b.node.Faults().Clear()
 	if s := b.stored(t, o.ID); len(s.events) != int(o.Version) {
-		t.Fatalf("the event is visible before anybody asks: %+v", s.events)
+		t.Fatalf("the event is visible before any read: %+v", s.events)
 	}
 	return e
 }
@@ -53,9 +54,9 @@ func (b *bundle) written(t *testing.T, id gocql.UUID) map[int64][]time.Time {
 	return out
 }
 
-// An event whose conditional insert timed out is found by the next request, however much
-// later: it is written again, and so with a time at which the relay still reads, before
-// anything follows it.
+// The next request, however late, finds an event whose conditional insert timed
+// out. It writes the event again, with a time that the relay has not passed,
+// before any other event.
 func TestRepair_WritesALateEventAgain(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(s *Service, id gocql.UUID) error{
@@ -65,7 +66,7 @@ func TestRepair_WritesALateEventAgain(t *testing.T) {
 		},
 		"read": func(s *Service, id gocql.UUID) error {
 			if _, _, err := s.store.head(t.Context(), id, s.cfg.SerialConsistency); err != nil {
-				return err // what made it visible
+				return err // this read made it visible
 			}
 			_, err := s.Get(t.Context(), id)
 			return err
@@ -82,7 +83,7 @@ func TestRepair_WritesALateEventAgain(t *testing.T) {
 			}
 			at := b.written(t, o.ID)
 			if n := len(at[2]); n != 2 || at[2][0].After(tomorrow) || at[2][1].Before(tomorrow) {
-				t.Fatalf("the late event has rows of %v in the log, want one from before %s and one after it", at[2], tomorrow)
+				t.Fatalf("the late event has rows of %v in the log, want one before %s and one after it", at[2], tomorrow)
 			}
 			if len(at[3]) > 0 && !at[3][0].After(at[2][1]) {
 				t.Errorf("the next event is of %s, before the late one of %s", at[3][0], at[2][1])
@@ -94,8 +95,8 @@ func TestRepair_WritesALateEventAgain(t *testing.T) {
 	}
 }
 
-// Nothing follows a late event that cannot be written again, and whoever comes next
-// writes it again: the order's row stays behind until then.
+// No event follows a late event that cannot be rewritten; each request tries
+// again, and the row of the order stays stale until then.
 func TestRepair_NothingFollowsALateEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -108,10 +109,10 @@ func TestRepair_NothingFollowsALateEvent(t *testing.T) {
 		t.Errorf("Confirm() = %v, want it refused with nothing stored", err)
 	}
 	if got, err := b.Get(t.Context(), o.ID); err != nil || got.Version != 2 {
-		t.Errorf("Get() = %+v, %v, want what the event contains", got, err)
+		t.Errorf("Get() = %+v, %v, want the content of the event", got, err)
 	}
 	if s := b.stored(t, o.ID); s.order.Version != 1 || len(s.events) != 2 {
-		t.Errorf("stored %+v, want the order behind its event, which is the last", s)
+		t.Errorf("stored %+v, want a stale order and its event as the last one", s)
 	}
 	b.heal(t)
 	before := len(b.written(t, o.ID)[2])
@@ -123,7 +124,7 @@ func TestRepair_NothingFollowsALateEvent(t *testing.T) {
 	}
 }
 
-// What nobody doubts is written once: changes cost no second row.
+// Determined changes are written once: they need no second row.
 func TestRepair_LeavesWhatIsAppliedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

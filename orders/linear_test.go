@@ -20,14 +20,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// seen is what somebody sees of an order, and the state of its model.
+// seen is an observed order, and the state of its model.
 type seen struct {
 	Version int64
 	Status  Status
-	Tag     string // what the last update, shipping or cancelling wrote
+	Tag     string // content of the last update, shipping or cancellation
 }
 
-// asked is an operation on an order, and answer what came of it.
+// asked is an operation on an order, and answer its result.
 type asked struct {
 	Change    Change // empty reads
 	IfVersion int64  // 0 for none
@@ -37,11 +37,11 @@ type asked struct {
 type answer struct {
 	// Kind is ok, conflict, stale, refused (nothing stored) or unknown.
 	Kind string
-	Seen seen // of ok; of conflict and stale the order as it is
+	Seen seen // for ok; for conflict and stale the current order
 }
 
-// order is one order as it should behave: the changes of a status machine, one
-// after the other. What has no answer may have been made, once, or not.
+// orderModel is the specification of one order: a sequential state machine. A
+// change without a response may have happened, once, or not.
 var orderModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{seen{Version: 1, Status: StatusPlaced}} },
 	Step: func(state, input, output any) []any {
@@ -53,7 +53,7 @@ var orderModel = porcupine.NondeterministicModel{
 			return []any{s}
 		}
 		if in.Change == ChangeConfirm {
-			in.Tag = s.Tag // it leaves it as it was
+			in.Tag = s.Tag // the order is unchanged
 		}
 		stale := in.IfVersion != 0 && in.IfVersion != s.Version
 		to, allowed := s.Status.after(in.Change)
@@ -86,7 +86,7 @@ func seenOf(o *Order) seen {
 	return s
 }
 
-// process makes a service that dies before its nth statement; 0 never.
+// process returns a service that fails before its nth statement; 0 never.
 func (b *bundle) process(t testing.TB, n int) *Service {
 	s := b.brief(t, func(c *Config) {
 		c.Breaker = Breaker{Failures: 1 << 20, Rate: 1, MinCalls: 1 << 20}
@@ -120,9 +120,9 @@ func (in asked) do(t testing.TB, s *Service, id gocql.UUID, key string) (Order, 
 	return r.Order, err
 }
 
-// run makes an operation as a caller does, whose service may die after any
-// statement. With a key it is repeated, with another process, until there is an
-// answer: together that is one operation.
+// run executes an operation like a client whose service may fail after any
+// statement. With a key, another process retries until there is a response:
+// together that is one operation.
 func (in asked) run(t testing.TB, b *bundle, rnd *rand.Rand, id gocql.UUID, key string) answer {
 	for try := 0; ; try++ {
 		die := 0
@@ -144,7 +144,7 @@ func (in asked) run(t testing.TB, b *bundle, rnd *rand.Rand, id gocql.UUID, key 
 			t.Errorf("%+v: %v", in, err)
 			return answer{Kind: "unknown"}
 		case key != "" && try < 100:
-			time.Sleep(5 * time.Millisecond) // lost connections are made again meanwhile
+			time.Sleep(5 * time.Millisecond) // lost connections are restored concurrently
 		case die > 0 || away.Unknown || key != "":
 			return answer{Kind: "unknown"}
 		default:
@@ -180,9 +180,9 @@ func (b *bundle) addFaults(probability float64) {
 	}
 }
 
-// Many write each order at once, while statements fail in every way and processes
-// die between any two of them. Every history must be one that some sequence of
-// whole changes explains; every success must be one event, and every refusal none.
+// Several clients write each order concurrently, while statements fail in every
+// way and processes fail between any two of them. Every history must be
+// linearizable; every success is one event, and every refusal none.
 func TestOrder_IsLinearizable(t *testing.T) {
 	t.Parallel()
 	seed := seeds.Of(t)
@@ -250,7 +250,7 @@ func TestOrder_IsLinearizable(t *testing.T) {
 	}
 }
 
-// checkHistory holds what callers were told to what is stored.
+// checkHistory compares the responses with the stored events.
 func (b *bundle) checkHistory(t *testing.T, o Order, history []porcupine.Operation) {
 	t.Helper()
 	first := seenOf(&o)
@@ -272,7 +272,7 @@ func (b *bundle) checkHistory(t *testing.T, o Order, history []porcupine.Operati
 		} else if try > 500 {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond) // lost connections are made again meanwhile
+		time.Sleep(10 * time.Millisecond) // lost connections are restored concurrently
 	}
 	// One event for each version, and the last one is the order.
 	var events []Order
@@ -339,7 +339,7 @@ func (b *bundle) events(t testing.TB, id gocql.UUID) ([]Order, bool) {
 	}
 }
 
-// The model itself refuses what must not happen.
+// The model itself rejects impossible histories.
 func TestOrder_ModelRefusesWhatMustNotBe(t *testing.T) {
 	t.Parallel()
 	update := func(v int64, tag string) asked { return asked{Change: ChangeUpdate, IfVersion: v, Tag: tag} }
@@ -372,6 +372,6 @@ func TestOrder_ModelRefusesWhatMustNotBe(t *testing.T) {
 		{ClientId: 1, Input: asked{}, Output: ok(2, "a"), Call: 8, Return: 9},
 	}
 	if !porcupine.CheckOperations(orderModel.ToModel(), fine) {
-		t.Error("a change that comes late does not pass")
+		t.Error("a late change does not pass")
 	}
 }

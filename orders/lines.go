@@ -7,15 +7,15 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Lines are the positions of an order. In the database they are a
-// frozen<list<frozen<tuple<text, text, int, decimal>>>>, which Lines encode
-// themselves: gocql would go through reflection for each field of each line.
+// Lines are the items of an order. Their column type is
+// frozen<list<frozen<tuple<text, text, int, decimal>>>>. Lines encode
+// themselves because gocql would use reflection for each field of each line.
 type Lines []Line
 
 var errLines = errors.New("orders: lines are not a list<tuple<text, text, int, decimal>>")
 
-// MarshalCQL encodes the lines as native protocol v4 does: a count, then each
-// tuple with its length, in it each field with its own.
+// MarshalCQL encodes the lines in native protocol v4: a count, then each tuple
+// with its length, each field with its own length.
 func (ls Lines) MarshalCQL(gocql.TypeInfo) ([]byte, error) {
 	n := 4
 	for i := range ls {
@@ -41,7 +41,7 @@ func (ls Lines) MarshalCQL(gocql.TypeInfo) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalCQL replaces ls by what data holds; null gives nil.
+// UnmarshalCQL replaces ls by the decoded lines; null gives nil.
 func (ls *Lines) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	*ls = nil
 	if len(data) == 0 {
@@ -84,7 +84,7 @@ func (ls *Lines) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	return nil
 }
 
-// cut takes a value with its length from the front of b.
+// cut returns the first length-prefixed value of b and the remaining bytes.
 func cut(b []byte) (v, rest []byte, ok bool) {
 	if len(b) < 4 {
 		return nil, nil, false

@@ -27,7 +27,7 @@ func testLines(t testing.TB) Lines {
 	}
 }
 
-// The driver's own encoding of tuples is the judge.
+// The reference is the driver's own encoding of tuples.
 func TestLines_CQL(t *testing.T) {
 	t.Parallel()
 	ls := testLines(t)

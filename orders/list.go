@@ -28,38 +28,40 @@ type Summary struct {
 	PlacedAt  time.Time  `json:"placed_at"`
 	Currency  string     `json:"currency" doc:"ISO 4217"`
 	Total     Money      `json:"total" doc:"Sum of quantity times unit price"`
-	Lines     int        `json:"lines" doc:"How many lines it has"`
+	Lines     int        `json:"lines" doc:"Number of lines"`
 	CreatedAt time.Time  `json:"created_at"`
 	UpdatedAt time.Time  `json:"updated_at"`
 }
 
-// ListQuery says which orders are listed.
+// ListQuery selects orders.
 type ListQuery struct {
-	// CustomerID is whose orders; guests' orders are in no list.
+	// CustomerID is the customer of the orders; orders of guests are not listed.
 	CustomerID string
 	// From and To bound the time an order was placed, From included and To not;
 	// nil does not.
 	From, To *time.Time
-	// Limit is the most orders of a page; zero means DefaultPageSize. At most MaxPageSize.
+	// Limit is the maximum page size; zero means DefaultPageSize. At most
+	// MaxPageSize.
 	Limit int
-	// Cursor is Page.Next of the page before, with the same other fields; empty for the first.
+	// Cursor is Page.Next of the previous page, with the same other fields; empty
+	// for the first.
 	Cursor string
 }
 
 // Page is a part of a list.
 type Page struct {
 	Orders []Summary
-	// Next leads to the page after this one; empty if there is none.
+	// Next is the cursor of the next page; empty on the last page.
 	Next string
 }
 
-// List returns a customer's orders by the time they were placed, newest first.
-// Orders that come or go between two pages make no other order come twice or be
-// left out.
+// List returns the orders of a customer by the time they were placed, newest
+// first. Orders that are added or removed between two pages do not cause other
+// orders to be repeated or omitted.
 //
-// A page is what the lists of orders say: an order whose change was decided by a
-// process that died before it applied it is shown as before, until somebody reads
-// the order. Errors are *InvalidError, *OverloadedError and *UnavailableError.
+// List reads the list tables only: an order whose writer failed between
+// deciding and applying a change is returned in its old state until the order
+// is read. Errors are *InvalidError, *OverloadedError and *UnavailableError.
 func (s *Service) List(ctx context.Context, q ListQuery) (Page, error) {
 	start, err := q.start()
 	if err != nil {
@@ -114,12 +116,12 @@ func (q *ListQuery) start() (cursor, error) {
 	}
 	c := cursor{at: endOfTime}
 	if q.To != nil {
-		c.at = millis(q.To.Add(time.Millisecond - 1)) // rounded up: what is before To in its millisecond is listed
+		c.at = millis(q.To.Add(time.Millisecond - 1)) // rounded up: the part of the millisecond before To is included
 	}
 	if q.Cursor != "" {
 		got, err := parseCursor(q.Cursor)
 		if err != nil {
-			bad.Add("query.cursor", "must be what the page before gave as next")
+			bad.Add("query.cursor", "must be next of the previous page")
 		} else if got.at.Before(c.at) {
 			c = got
 		}
@@ -127,8 +129,8 @@ func (q *ListQuery) start() (cursor, error) {
 	return c, bad.OrNil()
 }
 
-// cursor is a place in a list: what is older follows, and at the same time what
-// has a smaller id.
+// cursor is a position in a list: older orders follow, and at the same time
+// those with a smaller id.
 type cursor struct {
 	at time.Time
 	id gocql.UUID

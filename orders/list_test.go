@@ -32,7 +32,7 @@ func (b *bundle) all(t testing.TB, q ListQuery) []Summary {
 	}
 }
 
-// Pages of every size give each order once, newest first, within the bounds.
+// Pages of every size contain each order once, newest first, within the bounds.
 func TestService_List(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -49,7 +49,7 @@ func TestService_List(t *testing.T) {
 		n.PlacedAt = &at
 		switch i % 10 {
 		case 8:
-			other := "somebody else"
+			other := "another customer"
 			n.CustomerID = &other
 		case 9:
 			n.CustomerID = nil
@@ -80,7 +80,7 @@ func TestService_List(t *testing.T) {
 				if (q.From == nil || !o.PlacedAt.Before(*q.From)) && (q.To == nil || o.PlacedAt.Before(*q.To)) {
 					n++
 					if !seen[o.ID] {
-						t.Errorf("%+v: order of %s is left out", q, o.PlacedAt)
+						t.Errorf("%+v: order of %s is missing", q, o.PlacedAt)
 					}
 				}
 			}
@@ -90,12 +90,12 @@ func TestService_List(t *testing.T) {
 		}
 	}
 	if got := b.all(t, ListQuery{CustomerID: "nobody"}); len(got) != 0 {
-		t.Errorf("nobody has %d orders", len(got))
+		t.Errorf("an unknown customer has %d orders", len(got))
 	}
 }
 
-// The list follows the order, also where the writer of a change died before it
-// applied it and a reader of the order did.
+// The list contains a change whose writer failed before applying it once a
+// reader has completed it.
 func TestService_ListIsRolledForward(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

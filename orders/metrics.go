@@ -38,19 +38,19 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_orders_write_attempts_total",
-			Help: "Attempts of the steps of a change, by what is known of their outcome.",
+			Help: "Attempts of the steps of a change, by outcome.",
 		}, []string{"step", "outcome"}),
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_orders_repairs_total",
-			Help: "Halves of a change that a reader completed, by what was missing.",
+			Help: "Incomplete changes that a reader completed, by missing part.",
 		}, []string{"repaired"}),
 		unknown: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_orders_unknown_outcomes_total",
-			Help: "Requests answered with 503 whose change may be stored.",
+			Help: "Requests answered with 503 with an unknown outcome.",
 		}),
 		lostRaces: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_orders_lost_races_total",
-			Help: "Conditional inserts of an event that found another's event in its place.",
+			Help: "Conditional inserts of an event that lost to a concurrent change.",
 		}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outbox_orders_http_request_duration_seconds",

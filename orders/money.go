@@ -12,12 +12,12 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// Money is an exact decimal amount. It keeps the decimal places it was written
-// with: 2.50 stays 2.50. The zero value is 0.
+// Money is an exact decimal amount. It preserves the number of decimal places:
+// 2.50 stays 2.50. The zero value is 0.
 type Money struct{ d decimal.Decimal }
 
-// moneyText is what an amount looks like. Exponents are refused: they would let
-// a few bytes stand for a number of any size.
+// moneyText is the pattern of an amount. It excludes exponents, which would let
+// a few bytes represent a number of any size.
 var moneyText = regexp.MustCompile(`^(0|[1-9][0-9]{0,11})(\.[0-9]{1,6})?$`)
 
 var errMoney = errors.New("want a plain decimal number such as 12.50, not negative, at most 12 digits before and 6 after the point")
@@ -34,7 +34,8 @@ func ParseMoney(s string) (Money, error) {
 	return Money{d}, nil
 }
 
-// Fixed returns m with that many decimal places; false means that it needs more.
+// Fixed returns m with the given number of decimal places. It returns false if
+// m needs more.
 func (m Money) Fixed(places int) (Money, bool) {
 	r := m.d.Truncate(int32(places))
 	if !r.Equal(m.d) {
@@ -62,8 +63,8 @@ func (m Money) String() string { return m.d.StringFixed(max(0, -m.d.Exponent()))
 // MarshalJSON writes a string, so that no reader makes a float of it.
 func (m Money) MarshalJSON() ([]byte, error) { return []byte(`"` + m.String() + `"`), nil }
 
-// UnmarshalJSON reads a string as MarshalJSON writes it. A total has more
-// digits than ParseMoney takes, so only the form is checked.
+// UnmarshalJSON reads a string in the form of MarshalJSON. A total can have
+// more digits than ParseMoney accepts, so only the form is checked.
 func (m *Money) UnmarshalJSON(b []byte) error {
 	if len(b) < 2 || len(b) > 64 || b[0] != '"' || b[len(b)-1] != '"' || !storedMoney.Match(b[1:len(b)-1]) {
 		return errors.New("orders: an amount must be a string with a decimal number")
@@ -99,8 +100,8 @@ func (m *Money) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 		return fmt.Errorf("orders: a decimal of %d bytes", len(data))
 	}
 	scale := int32(binary.BigEndian.Uint32(data))
-	// Beyond this the value was not written here, and writing it out would take
-	// as many bytes as the scale says.
+	// This package does not write such a scale, and formatting it would take as
+	// many bytes as the scale.
 	if scale < 0 || scale > 64 || len(data) > 64 {
 		return fmt.Errorf("orders: a decimal with scale %d and %d bytes is no amount", scale, len(data)-4)
 	}

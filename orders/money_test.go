@@ -52,7 +52,7 @@ func TestMoney_Arithmetic(t *testing.T) {
 
 var decimalType = gocql.NewNativeType(4, gocql.TypeDecimal)
 
-// The driver's own decimal is the judge of the encoding.
+// The reference is the driver's own decimal encoding.
 func TestMoney_CQL(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"0", "1.27", "1.28", "2.55", "2.56", "327.67", "327.68", "999999999999.999999"} {

@@ -6,13 +6,13 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Preview is what a change would do to an order as it is.
+// Preview is the result that a change would have on the current order.
 type Preview struct {
 	Change  Change `json:"change" enum:"update,confirm,ship,cancel"`
-	Allowed bool   `json:"allowed" doc:"It would be made, as long as nobody else is first"`
+	Allowed bool   `json:"allowed" doc:"The change is allowed unless a concurrent change comes first"`
 	Refusal string `json:"refusal,omitempty" doc:"Why it would be refused"`
-	// Status and Version are the order's, and then what they would be; the same if
-	// the change is refused.
+	// Status and Version are the current ones, StatusAfter and VersionAfter those
+	// after the change. They are equal if the change is refused.
 	Status       Status `json:"status" enum:"placed,confirmed,shipped,cancelled"`
 	Version      int64  `json:"version"`
 	StatusAfter  Status `json:"status_after" enum:"placed,confirmed,shipped,cancelled"`
@@ -20,8 +20,8 @@ type Preview struct {
 	EventType    string `json:"event_type,omitempty" doc:"The event that would be published"`
 }
 
-// Preview says what a change would do, by the rules that the change itself is
-// held to, and changes nothing. Errors are those of Get.
+// Preview returns the result that a change would have, by the same rules,
+// without storing anything. Errors are those of Get.
 func (s *Service) Preview(ctx context.Context, id gocql.UUID, c Change) (Preview, error) {
 	o, err := s.Get(ctx, id)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Price is an amount as a caller wrote it: a JSON string or number whose digits
-// are kept as they are, never through a float. Validate judges it.
+// Price is an amount in the notation of the caller: a JSON string or number
+// with its exact digits, never converted to a float. Validate checks it.
 type Price string
 
 var errPrice = errors.New("must be a string or a number")
 
-// UnmarshalJSON takes a string or a number.
+// UnmarshalJSON accepts a string or a number.
 func (p *Price) UnmarshalJSON(b []byte) error {
 	switch {
 	case len(b) > 0 && b[0] == '"':
@@ -33,7 +33,7 @@ func (Price) Schema(huma.Registry) *huma.Schema {
 			{Type: huma.TypeString, Pattern: moneyText.String()},
 			{Type: huma.TypeNumber, Minimum: &zero},
 		},
-		Description: "A decimal number, not negative, with at most 6 decimal places; a string keeps every digit on its way here",
+		Description: "A decimal number, not negative, with at most 6 decimal places; a string preserves every digit",
 		Examples:    []any{"3.39"},
 	}
 }

@@ -17,11 +17,11 @@ type problem struct {
 	httpapi.Problem
 	// OrderID is the order in question, where there is one.
 	OrderID string `json:"order_id,omitempty" format:"uuid" doc:"The order in question"`
-	// OutcomeUnknown: the change may be stored, or become so later.
-	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored, or become so later"`
+	// OutcomeUnknown is true if the change may be stored now or later.
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored now or later"`
 	// CurrentStatus is the order's, where it is why the change is refused.
 	CurrentStatus Status `json:"current_status,omitempty" enum:"placed,confirmed,shipped,cancelled" doc:"The order's status, where it is why the change is refused"`
-	// Links lead on from here.
+	// Links are the operations on the order.
 	Links *links `json:"links,omitempty"`
 }
 
@@ -56,7 +56,7 @@ const (
 	problemInternal     = httpapi.TypeInternal
 )
 
-// problemBlank is the type of what nobody hears.
+// problemBlank is the type of responses to disconnected clients.
 const problemBlank = "about:blank"
 
 func newProblem(status int, typ, detail string) *problem {
@@ -71,7 +71,7 @@ func (p *problem) about(id gocql.UUID) *problem {
 	return p
 }
 
-// at is about for an order that is known, whose version it names.
+// at is about for a known order; it sets the ETag.
 func (p *problem) at(o *Order) *problem {
 	p.Header().Set("ETag", etag(o.Version))
 	return p.about(o.ID)
@@ -92,8 +92,8 @@ func (e *ConflictError) problem() string {
 	return problemTooOften
 }
 
-// toProblem is the one place where the package's errors become HTTP. keyed says
-// whether the request had an Idempotency-Key, which decides about the advice.
+// toProblem maps the errors of the package to HTTP. keyed reports whether the
+// request had an Idempotency-Key; the advice depends on it.
 func toProblem(err error, id gocql.UUID, keyed bool) error {
 	var syntax *jsonform.SyntaxError
 	var invalid *InvalidError
@@ -108,34 +108,34 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 		p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(syntax.Field), Message: syntax.Problem})
 		return p
 	case errors.As(err, &invalid):
-		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The request has bad fields; errors names each of them.")
+		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The request has invalid fields; errors lists each of them.")
 		for _, f := range invalid.Fields {
 			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem})
 		}
 		return p
 	case errors.Is(err, ErrNotFound):
-		return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("There is no order %s.", id))
+		return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("Order %s does not exist.", id))
 	case errors.As(err, &conflict):
 		p := newProblem(http.StatusConflict, conflict.problem(), conflict.Reason()).at(&conflict.Order)
 		p.CurrentStatus = conflict.Order.Status
 		return p
 	case errors.As(err, &stale):
 		return newProblem(http.StatusPreconditionFailed, problemStale, fmt.Sprintf(
-			"The order is at version %d, which If-Match does not name. Read it again and decide anew.", stale.Order.Version)).at(&stale.Order)
+			"The order is at version %d, which If-Match does not contain. Read it again and repeat the change if it still applies.", stale.Order.Version)).at(&stale.Order)
 	case errors.As(err, &reuse):
 		return newProblem(http.StatusUnprocessableEntity, problemKeyReuse, fmt.Sprintf(
 			"This Idempotency-Key belongs to another request (%s). Use a new key for a new request, and the same body for a retry.", reuse.Operation))
 	case errors.As(err, &overloaded):
-		p := newProblem(http.StatusTooManyRequests, problemOverload, "There is more to do than this service can do at once. This request was not begun; ask again later.")
+		p := newProblem(http.StatusTooManyRequests, problemOverload, "The service is overloaded. This request was not started; retry later.")
 		p.RetryAfter(overloaded.RetryAfter)
 		return p
 	case errors.As(err, &unavailable):
-		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached. This request stored nothing; ask again later.")
+		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database is unavailable. This request stored nothing; retry later.")
 		if unavailable.Unknown {
 			p = newProblem(http.StatusServiceUnavailable, problemUnknown,
-				"The outcome is unknown: the change may be stored, or become so later. Look at the order before asking again; with an Idempotency-Key a repeated request is safe.")
+				"The outcome is unknown: the change may be stored now or later. Read the order before retrying; with an Idempotency-Key a retry is safe.")
 			if keyed {
-				p.Detail = "The outcome is unknown: the change may be stored, or become so later. Ask again with the same Idempotency-Key."
+				p.Detail = "The outcome is unknown: the change may be stored now or later. Retry with the same Idempotency-Key."
 			}
 			p.OutcomeUnknown = true
 			p.about(unavailable.OrderID)
@@ -143,7 +143,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 		p.RetryAfter(unavailable.RetryAfter)
 		return p
 	}
-	// What is not named above is a defect; huma answers 500, and the text of
-	// the error stays in the log.
-	return newProblem(http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
+	// Any other error is a defect. The response is 500; the log contains the text
+	// of the error.
+	return newProblem(http.StatusInternalServerError, problemInternal, "Internal error; the log contains the details.")
 }

@@ -19,9 +19,9 @@ import (
 
 var rounds = flag.Int("orders", 40, "orders of the random tests")
 
-// Many callers create and cancel while statements fail in every way. Each
-// repeats its request with the same key until it has an answer. In the end
-// every order stands once with its events, and what callers were told is true.
+// Several clients create and cancel while statements fail in every way. Each
+// retries its request with the same key until it has a response. In the end
+// every order is stored once with its events, and the responses match.
 func TestService_RandomFaults(t *testing.T) {
 	t.Parallel()
 	seed := seeds.Of(t)
@@ -131,8 +131,8 @@ func TestService_RandomFaults(t *testing.T) {
 	}
 }
 
-// insist repeats a request as a good caller does, as long as it is told to,
-// with a pause in which lost connections are made again.
+// insist retries a request like a client, with a pause in which lost
+// connections are restored.
 func insist(f func() (Result, error)) (Result, error) {
 	for range 200 {
 		r, err := f()

@@ -6,7 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// The forms of texts: none has control characters, and what must be there is not
+// The patterns of texts: without control characters and, if required, not
 // blank. Spaces are those of unicode.IsSpace.
 const (
 	textForm     = `^[^\x00-\x1f\x7f-\x9f]*$`
@@ -14,8 +14,8 @@ const (
 	keyForm      = `^[!-~]{0,255}$`
 )
 
-// refine says in the description what struct tags cannot: the handlers judge
-// bodies and headers on their own, so this changes the description alone.
+// refine adds constraints that struct tags cannot express. It changes the
+// description only: the handlers validate bodies and headers themselves.
 func refine(doc *huma.OpenAPI) {
 	schemas := doc.Components.Schemas.Map()
 	for _, name := range []string{"NewOrder", "NewLine", "Address", "Update", "Cancellation", "Shipment"} {
@@ -46,7 +46,7 @@ func refine(doc *huma.OpenAPI) {
 	}
 	for name, path := range doc.Paths {
 		if !strings.HasPrefix(name, "/v1/orders") && !strings.HasPrefix(name, "/v1/messages") {
-			continue // another server's, whose headers are forms of its own
+			continue // an operation of another server, with headers of its own
 		}
 		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch} {
 			if op == nil {
@@ -57,7 +57,7 @@ func refine(doc *huma.OpenAPI) {
 				case "If-Match":
 					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: ifMatchForm, Examples: []any{`"1"`}}
 					if p.Required = op.OperationID == "update-order"; !p.Required {
-						p.Schema.Pattern = `^$|` + ifMatchForm // an empty header is none
+						p.Schema.Pattern = `^$|` + ifMatchForm // an empty header is treated as absent
 					}
 				case "Idempotency-Key":
 					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: keyForm}

@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// repair says when load completes an order that lacks its event.
+// repair determines when load completes an order that lacks its event.
 type repair bool
 
 const (
@@ -19,9 +19,9 @@ const (
 	repairNow repair = true
 )
 
-// load reads an order and makes good what a writer that died has left undone.
-// head says at which consistency the last event is read. It returns ErrNotFound
-// if there is neither order nor event.
+// load reads an order and completes a change that a failed writer left
+// incomplete. head is the consistency of the read of the last event. It returns
+// ErrNotFound if neither the order nor the event exists.
 func (s *Service) load(ctx context.Context, id gocql.UUID, head gocql.Consistency, when repair) (Order, error) {
 	o, e, err := s.read(ctx, id, head)
 	switch {
@@ -47,8 +47,8 @@ func (s *Service) load(ctx context.Context, id gocql.UUID, head gocql.Consistenc
 	return *o, nil
 }
 
-// read reads the order's row and its last event at the same time. What is not
-// there is nil.
+// read reads the row of the order and its last event concurrently. Missing ones
+// are nil.
 func (s *Service) read(ctx context.Context, id gocql.UUID, head gocql.Consistency) (*Order, *outbox.Event, error) {
 	type orderRow struct {
 		o   Order
@@ -79,33 +79,35 @@ func (s *Service) read(ctx context.Context, id gocql.UUID, head gocql.Consistenc
 	return o, &e, nil
 }
 
-// rollForward writes the last event again and applies it to the order's row. The event
-// is decided, so the order is what it contains, whether that can be written now or not.
+// rollForward writes the last event again and applies it to the row of the
+// order. The event is decided, so it is the state of the order even if these
+// writes fail.
 //
-// An order that is behind its event has a writer that never learnt of its event. The
-// read that found the event may be what completed its conditional insert, however long
-// ago that was sent, and the row of the CDC log then has the old time: where the relay
-// has been. The same event, written now, is a row that the relay sees. That comes before
-// the order's row, which is what tells the next reader that it is still to be done.
+// The writer of an order with a stale row never learned of its event. The read
+// that found the event may have completed the conditional insert, possibly long
+// after it was sent. The row of the CDC log then has the old time, which the
+// relay has already passed. Writing the same event now creates a row that the
+// relay reads. This write precedes that of the order's row, whose staleness
+// marks the repair as pending.
 func (s *Service) rollForward(ctx context.Context, e *outbox.Event, when repair) (Order, error) {
 	o, err := fromEvent(e)
 	if err != nil {
 		return Order{}, err
 	}
-	err = s.store.appendAgain(ctx, e)
+	err = s.store.rewriteEvent(ctx, e)
 	s.metrics.attempt(stepRewrite, fateOf(err))
 	switch {
 	case err != nil && when == repairNow:
 		return Order{}, err
 	case err != nil:
-		s.log.WarnContext(ctx, "failed to write the last event of an order again", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
+		s.log.WarnContext(ctx, "failed to rewrite the last event of an order", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
 		return o, nil
 	}
 	s.committed(ctx, &o)
 	err = s.store.apply(ctx, &o)
 	s.metrics.attempt(stepApply, fateOf(err))
 	if err != nil {
-		s.log.WarnContext(ctx, "order is behind its outbox", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
+		s.log.WarnContext(ctx, "order row is stale", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
 		return o, nil
 	}
 	s.metrics.repairs.WithLabelValues(repairOrder).Inc()
@@ -113,9 +115,9 @@ func (s *Service) rollForward(ctx context.Context, e *outbox.Event, when repair)
 	return o, nil
 }
 
-// completeEvent writes the event of an order that has none: half of a batch
-// whose other half never came, as after a change of the CDC generation, which
-// the batchlog cannot get past. Writing it twice is harmless.
+// completeEvent writes the missing event of an order: one half of a batch whose
+// other half was not applied, for example across a change of the CDC
+// generation, which the batchlog cannot replay. Writing it twice is harmless.
 func (s *Service) completeEvent(ctx context.Context, o *Order) error {
 	e, err := o.event(EventCreated, nil)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// A process may die after each step of a change. The steps before it are done
-// here with the service's own store; then another process goes on.
+// A process may fail after each step of a change. These tests execute the steps
+// before the failure with the store of the service; then another process
+// continues.
 
 func TestCrash_AfterTheKeyWasClaimed(t *testing.T) {
 	t.Parallel()
@@ -77,7 +78,7 @@ func TestCrash_OrderWithoutEvent(t *testing.T) {
 			if err := b.store.apply(t.Context(), &o); err != nil {
 				t.Fatal(err)
 			}
-			// While its writer may live, a reader leaves it alone.
+			// A reader does nothing while the writer may be alive.
 			if got, err := b.Get(t.Context(), o.ID); err != nil || got.Version != 1 {
 				t.Fatalf("Get() = %+v, %v", got, err)
 			}
@@ -100,7 +101,8 @@ func TestCrash_OrderWithoutEvent(t *testing.T) {
 	}
 }
 
-// An old order has outlived its outbox rows; its event must not come again.
+// The outbox rows of an old order have expired; its event must not be written
+// again.
 func TestRepair_LeavesOldOrdersAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -125,7 +127,7 @@ func TestRepair_LeavesOldOrdersAlone(t *testing.T) {
 	}
 }
 
-// The other half: the event without the order's row.
+// The other half: the event without the order row.
 func TestCrash_EventWithoutOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -198,7 +200,7 @@ func TestService_CancelHoldsThoughTheRowCannotBeWritten(t *testing.T) {
 	if err != nil || r.Order.Status != StatusCancelled {
 		t.Fatalf("Cancel() = %+v, %v, want success", r, err)
 	}
-	// Readers see it as long as the row stays behind, too.
+	// Readers return the cancelled order while the row is stale, too.
 	if got, err := b.Get(t.Context(), o.ID); err != nil || got.Status != StatusCancelled {
 		t.Errorf("Get() = %+v, %v, want it cancelled", got, err)
 	}
@@ -227,7 +229,7 @@ func TestService_LateBatchDoesNotUndoACancellation(t *testing.T) {
 	b.mustBe(t, o.ID, EventCreated, EventCancelled)
 }
 
-// Nor must a request with the same key that comes to its batch only now.
+// Nor must a delayed batch of a request with the same key.
 func TestService_SlowRetryDoesNotUndoACancellation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A secret in the wrong place is not repeated to whoever reads the answer, or its log.
+// A response or the log must not repeat a secret in the wrong field.
 func TestHTTP_AnswersRepeatNothingThatWasSent(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
@@ -36,10 +36,10 @@ func TestHTTP_AnswersRepeatNothingThatWasSent(t *testing.T) {
 	} {
 		r := request(t, h, tt.method, tt.path, tt.body, tt.header...)
 		if r.status != tt.status || strings.Contains(r.text, secret) || !strings.Contains(strings.Join(r.locations(), " "), tt.location) {
-			t.Errorf("%s: %d %s, want %d that names %s and nothing that was sent", name, r.status, r.text, tt.status, tt.location)
+			t.Errorf("%s: %d %s, want %d with %s and without the sent value", name, r.status, r.text, tt.status, tt.location)
 		}
 	}
 	if r := request(t, h, "GET", "/openapi.json", ""); strings.Contains(r.text, "The value at the given location") {
-		t.Error("the description says that errors have values")
+		t.Error("the description has values of errors")
 	}
 }

@@ -31,9 +31,9 @@ const (
 )
 
 const (
-	// readTimeout bounds how long a request may take to arrive, and writeTimeout that
-	// and the time until its answer has gone: a change takes WriteBudget and two
-	// attempts at most, 16 s by default, and waits for its turn before.
+	// readTimeout bounds the arrival of a request. writeTimeout bounds the time
+	// until its response is sent: a change takes at most WriteBudget and two
+	// attempts, 16 s by default, and waits for a place first.
 	readTimeout  = 15 * time.Second
 	writeTimeout = time.Minute
 )
@@ -43,41 +43,42 @@ type ServerConfig struct {
 	// MaxBodyBytes bounds a request body. Default 256 KiB; at most that, as an
 	// order and its event must fit one batch with their rows in the CDC log.
 	MaxBodyBytes int64
-	// DrainDelay is how long requests are still taken when the server is to stop and
-	// /readyz says so already: as long as a load balancer needs to notice. Default 0:
-	// none are taken from then on.
+	// DrainDelay is the time between shutdown, when /readyz starts to fail, and
+	// the last accepted request: as long as a load balancer needs to notice.
+	// Default 0: new requests are refused immediately.
 	DrainDelay time.Duration
-	// DrainTimeout is how long requests may still run after that.
+	// DrainTimeout bounds the requests in flight after DrainDelay.
 	// Default 30 s; it should exceed the service's WriteBudget.
 	DrainTimeout time.Duration
-	// Stopping is told once, after DrainDelay, that what Routes have running for ever
-	// has to end: it would be waited for. May be nil.
+	// Stopping is called once, after DrainDelay; long-running requests of Routes
+	// must then end, because Serve waits for them. May be nil.
 	Stopping func()
-	// ReadyTimeout bounds the question to the database behind /readyz. Default 2 s.
+	// ReadyTimeout bounds the database query of /readyz. Default 2 s.
 	ReadyTimeout time.Duration
-	// NodesDown returns the nodes of the database that do not answer, for /readyz. May
+	// NodesDown returns the unreachable nodes of the database, for /readyz. May
 	// be nil.
 	NodesDown func() []string
-	// Gate is who may come in: reading needs a viewer, the rest an operator. Nil lets
-	// everybody do everything, which is for loopback alone. /openapi.json, /docs,
-	// /problems, /healthz and /readyz need no token.
+	// Gate authenticates requests: reading requires a viewer, everything else an
+	// operator. Nil allows everyone, which is for loopback only. /openapi.json,
+	// /docs, /problems, /healthz and /readyz need no token.
 	Gate *access.Gate
-	// Hosts are the names, beside IP addresses and localhost, that the server answers
-	// to while there is no Gate: any other name may be a page's that resolves to this
-	// server (DNS rebinding). Nil has none. A Gate makes the list unnecessary.
+	// Hosts are the accepted host names, beside IP addresses and localhost, while
+	// there is no Gate: any other name may be DNS rebinding by a web page. Nil
+	// means none. Ignored with a Gate.
 	Hosts *access.Hosts
-	// Proxies are those whose word on who asked counts: for wrong tokens, for quotas
-	// where there are no tokens, and in the log. Default: none.
+	// Proxies are trusted reverse proxies whose forwarded headers are used as the
+	// client address: for wrong tokens, for quotas without tokens, and in the log.
+	// Default: none.
 	Proxies access.Proxies
-	// Routes are what else is offered at the same address: each is called once
-	// with the API to register its operations with. Problems without a type get one; with a Gate
-	// an operation needs the role that access.Needs gives it, or else a viewer to
-	// read and an operator for the rest.
+	// Routes register further operations on the same server; each is called once
+	// with its API. Problems without a type get one. With a Gate an operation
+	// requires the role of access.Needs, by default a viewer for reads and an
+	// operator for the rest.
 	Routes []func(huma.API)
-	// Problems are those of Routes that orders have none of; /problems and the
-	// description have them too.
+	// Problems are problems of Routes that orders do not return; /problems and the
+	// description include them.
 	Problems []httpapi.ProblemKind
-	// Logger gets start, stop and what the HTTP server complains of. Default discards.
+	// Logger receives start, stop and errors of the HTTP server. Default discards.
 	Logger *slog.Logger
 }
 
@@ -97,7 +98,7 @@ func (c ServerConfig) validate() error {
 		errs = append(errs, fmt.Errorf("max body bytes %d: must be from 1 to %d", c.MaxBodyBytes, DefaultMaxBodyBytes))
 	}
 	if c.DrainDelay < 0 {
-		errs = append(errs, fmt.Errorf("drain delay %s: must not be negative; 0 is none", c.DrainDelay))
+		errs = append(errs, fmt.Errorf("drain delay %s: must not be negative; 0 disables it", c.DrainDelay))
 	}
 	if c.DrainTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("drain timeout %s: must be positive", c.DrainTimeout))
@@ -111,20 +112,20 @@ func (c ServerConfig) validate() error {
 	return nil
 }
 
-// Server offers a Service over HTTP:
+// Server exposes a Service over HTTP:
 //
 //	POST  /v1/orders               create
-//	GET   /v1/orders               list a customer's
+//	GET   /v1/orders               list the orders of a customer
 //	GET   /v1/orders/{id}          read
-//	GET   /v1/orders/{id}/events   its events
-//	GET   /v1/orders/{id}/preview  what a change would do
+//	GET   /v1/orders/{id}/events   list its events
+//	GET   /v1/orders/{id}/preview  preview a change
 //	PATCH /v1/orders/{id}          update
 //	POST  /v1/orders/{id}/confirm  confirm
 //	POST  /v1/orders/{id}/ship     ship
 //	POST  /v1/orders/{id}/cancel   cancel
-//	GET   /openapi.json            the description, OpenAPI 3.1
-//	GET   /docs                    the same as a page to try it on
-//	GET   /problems                the error catalogue
+//	GET   /openapi.json            OpenAPI 3.1
+//	GET   /docs                    API console
+//	GET   /problems                problem types
 //	GET   /healthz /readyz
 //
 // Every error is a problem document (RFC 9457).
@@ -154,7 +155,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	httpapi.DescribeDiscreet(h.OpenAPI())
 	addExamples(h.OpenAPI())
 	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		httpapi.Write(w, newProblem(http.StatusNotFound, problemNoPath, "There is no such page; /docs is one."))
+		httpapi.Write(w, newProblem(http.StatusNotFound, problemNoPath, "No such page. See /docs."))
 	}))
 	mux.HandleFunc("GET /problems", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, "application/json", map[string]any{"problems": problems})
@@ -168,16 +169,16 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	if cfg.Gate == nil {
 		browsers.Hosts = cmp.Or(cfg.Hosts, new(access.Hosts))
 	}
-	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(elsewhere(mux, h.OpenAPI())))))
+	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(withNotFound(mux, h.OpenAPI())))))
 	return s, nil
 }
 
-// Handler returns the routes, for a caller who has an HTTP server.
+// Handler returns the routes, for use in another HTTP server.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Serve answers on l until ctx ends and for DrainDelay more, with /readyz at 503
-// at once; then it takes no new requests, lets those that run finish within
-// DrainTimeout, and returns nil. It closes l.
+// Serve serves on l until ctx ends and for DrainDelay more, with /readyz at 503
+// immediately. It then refuses new requests, waits up to DrainTimeout for those
+// in flight, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return httpapi.Server{
 		Name: "order API", ReadTimeout: readTimeout, WriteTimeout: writeTimeout, DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
@@ -191,12 +192,12 @@ func (s *Server) Drain() { s.draining.Store(true) }
 // health is the body of /healthz and of a good /readyz.
 type health struct {
 	Status string `json:"status"`
-	// Breaker is the state of that before the database, and the rest what is done
-	// and what waits.
+	// Breaker is the state of the circuit breaker of the database; InFlight and
+	// Waiting count requests.
 	Breaker  string `json:"breaker,omitempty"`
 	InFlight *int   `json:"in_flight,omitempty"`
 	Waiting  *int   `json:"waiting,omitempty"`
-	// NodesDown are the nodes of the database that do not answer.
+	// NodesDown are the unreachable nodes of the database.
 	NodesDown []string `json:"database_nodes_down,omitempty"`
 }
 
@@ -224,7 +225,7 @@ func (s *Server) Readiness() (bool, any) {
 
 func (s *Server) ready(ctx context.Context) (health, *problem) {
 	if s.draining.Load() {
-		return health{}, newProblem(http.StatusServiceUnavailable, problemStopping, "The server is stopping.")
+		return health{}, newProblem(http.StatusServiceUnavailable, problemStopping, "The server is shutting down.")
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadyTimeout)
 	defer cancel()
@@ -232,8 +233,8 @@ func (s *Server) ready(ctx context.Context) (health, *problem) {
 		state, left := s.service.guard.Breaker()
 		p := toProblem(&UnavailableError{RetryAfter: max(s.service.cfg.RetryAfter, left), Err: err}, gocql.UUID{}, false)
 		s.cfg.Logger.Warn("not ready", "err", err)
-		bad := p.(*problem) //nolint:forcetypeassert // that is what toProblem makes of it
-		bad.Detail = "The database cannot be reached; the breaker before it is " + state + "."
+		bad := p.(*problem) //nolint:forcetypeassert // toProblem returns this type
+		bad.Detail = "The database is unavailable; its circuit breaker is " + state + "."
 		return health{}, bad
 	}
 	h := s.service.health("ready")
@@ -252,14 +253,14 @@ func (s *Service) health(status string) health {
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a caller that hung up misses nothing
+	_ = json.NewEncoder(w).Encode(v) // a disconnected client needs no response
 }
 
-// elsewhere makes problems of the plain texts with which ServeMux answers what
-// it has no route for. A path that the API has without parameters is that path
-// with any method: /v1/messages/batch is no message.
-func elsewhere(mux *http.ServeMux, api *huma.OpenAPI) http.Handler {
-	routed := httpapi.Elsewhere(mux, nowhere)
+// withNotFound answers requests without a route with problem documents instead
+// of the plain text of ServeMux. A literal path of the API takes precedence
+// over a pattern for any method: /v1/messages/batch is not a message.
+func withNotFound(mux *http.ServeMux, api *huma.OpenAPI) http.Handler {
+	routed := httpapi.Elsewhere(mux, notFound)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if methods := methodsOf(api.Paths[r.URL.Path]); len(methods) > 0 && !slices.Contains(methods, r.Method) {
 			httpapi.Write(w, wrongMethod(strings.Join(methods, ", ")))
@@ -269,22 +270,22 @@ func elsewhere(mux *http.ServeMux, api *huma.OpenAPI) http.Handler {
 	})
 }
 
-// nowhere answers what has no route.
-func nowhere(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
+// notFound answers requests without a route.
+func notFound(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
 	if status == http.StatusMethodNotAllowed {
 		httpapi.Write(w, wrongMethod(header.Get("Allow")))
 		return
 	}
-	httpapi.Write(w, newProblem(status, problemNoPath, "There is nothing at this path; /openapi.json says what is where."))
+	httpapi.Write(w, newProblem(status, problemNoPath, "No such endpoint. See /openapi.json."))
 }
 
 func wrongMethod(allowed string) *problem {
-	p := newProblem(http.StatusMethodNotAllowed, problemMethod, "This path takes "+allowed+".")
+	p := newProblem(http.StatusMethodNotAllowed, problemMethod, "The allowed methods are "+allowed+".")
 	p.Header().Set("Allow", allowed)
 	return p
 }
 
-// methodsOf are the methods of a path of the description; none for nil.
+// methodsOf returns the methods of a path of the description.
 func methodsOf(item *huma.PathItem) []string {
 	if item == nil {
 		return nil

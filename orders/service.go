@@ -17,9 +17,9 @@ import (
 // Service stores orders with their events. It is safe for concurrent use by any
 // number of callers, in any number of processes on one keyspace.
 //
-// A change that has begun is carried to a known outcome within WriteBudget even
-// if the caller's context ends, so that a caller who hangs up does not leave
-// one half-way.
+// A started change continues to a known outcome within WriteBudget even if the
+// caller's context ends, so a client that disconnects leaves no incomplete
+// change.
 type Service struct {
 	cfg     Config
 	store   store
@@ -28,8 +28,8 @@ type Service struct {
 	guard   *guard.Guard
 }
 
-// New returns a Service on the tables in session's keyspace. It reaches no
-// database. The session stays the caller's to close.
+// New returns a Service on the tables in session's keyspace. It does not access
+// the database. The caller closes the session.
 func New(session *gocql.Session, cfg Config) (*Service, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -60,37 +60,36 @@ func New(session *gocql.Session, cfg Config) (*Service, error) {
 	}, nil
 }
 
-// WriteOptions go with a change.
+// WriteOptions are the options of a change.
 type WriteOptions struct {
-	// Client is who asks: Idempotency-Keys are each client's own. Empty for those whom
-	// nobody tells apart, which have theirs together.
+	// Client is the authenticated client; each client has its own
+	// Idempotency-Keys. Empty for unauthenticated clients, which share theirs.
 	Client string
-	// IdempotencyKey makes a repeated request have the effect and the answer of
-	// the first; empty for none. At most MaxKey printable ASCII characters.
+	// IdempotencyKey makes a repeated request have the effect and the response of
+	// the first; optional. At most MaxKey printable ASCII characters.
 	IdempotencyKey string
-	// TraceParent and TraceState are W3C trace context; they travel with the
-	// event. What is malformed is left out, as that standard asks.
+	// TraceParent and TraceState are W3C trace context; the event contains them.
+	// Malformed values are dropped, as that standard requires.
 	TraceParent, TraceState string
-	// RequestID is the id of the request; it travels with the event, and stands in
-	// the log.
+	// RequestID is the id of the request; the event and the log contain it.
 	RequestID string
-	// IfVersion are the versions of the order of which one must be its version
-	// for the change to be made; otherwise it is refused with a
-	// *PreconditionError. Nil asks for none. Create ignores it.
+	// IfVersion are the acceptable versions of the order; any other version
+	// refuses the change with a *PreconditionError. Nil accepts every version.
+	// Create ignores it.
 	IfVersion []int64
 }
 
-// Result is what a change led to.
+// Result is the result of a change.
 type Result struct {
 	Order Order
-	// Replayed: an earlier request with the same Idempotency-Key had made the
-	// change, or begun it.
+	// Replayed is true if an earlier request with the same Idempotency-Key made or
+	// started the change.
 	Replayed bool
 }
 
-// Get returns the order, or ErrNotFound, *OverloadedError or *UnavailableError. If a writer
-// died between storing an event and applying it to the order, Get returns the
-// order with that event applied, and repairs the row.
+// Get returns the order, or ErrNotFound, *OverloadedError or *UnavailableError.
+// If a writer failed between storing an event and applying it to the order, Get
+// returns the order with that event applied, and repairs the row.
 func (s *Service) Get(ctx context.Context, id gocql.UUID) (Order, error) {
 	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
@@ -111,7 +110,7 @@ func (s *Service) get(ctx context.Context, id gocql.UUID) (Order, error) {
 // Ready returns nil if the tables can be read at the service's consistency.
 func (s *Service) Ready(ctx context.Context) error { return s.store.ready(ctx) }
 
-// committed tells that the order's event is stored.
+// committed reports that the event of o is stored.
 func (s *Service) committed(ctx context.Context, o *Order) {
 	s.cfg.Committed(o.ID)
 	if s.log.Enabled(ctx, slog.LevelDebug) {
@@ -119,14 +118,14 @@ func (s *Service) committed(ctx context.Context, o *Order) {
 	}
 }
 
-// unavailable builds the error and leaves a trace of it.
+// unavailable builds the error and logs it.
 func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
 	level := slog.LevelWarn
 	if fateOf(err) == fateInvalid {
-		level = slog.LevelError // the database is wrongly set up: no retry mends it
+		level = slog.LevelError // the database is misconfigured: retries do not help
 	}
 	if (errors.Is(err, guard.ErrOpen) || httpapi.HungUp(ctx, err)) && !unknown {
-		level = slog.LevelDebug // the breaker has said so, once; or nobody waits for it
+		level = slog.LevelDebug // the breaker has logged this once, or the client has disconnected
 	}
 	s.log.Log(ctx, level, "database unavailable", "aggregate_id", id, "outcome_unknown", unknown, "err", err)
 	if unknown {
@@ -135,16 +134,16 @@ func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, 
 	return &UnavailableError{OrderID: id, Unknown: unknown, RetryAfter: s.guard.RetryAfter(err, s.cfg.RetryAfter), Err: err}
 }
 
-// detach gives a change the time it may take, whatever becomes of the caller.
-// It covers the budget, and then an attempt that began within it and a last look.
+// detach returns a context for a change that outlives that of the caller. It
+// covers the budget, a last attempt within it and a last read.
 func (s *Service) detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.cfg.WriteBudget+2*s.cfg.AttemptTimeout)
 }
 
-// firstPause is between the first two attempts of a change.
+// firstPause is the delay between the first two attempts of a change.
 const firstPause = 50 * time.Millisecond
 
-// newBudget returns what is left of the budget of a detached ctx.
+// newBudget returns the remaining budget of a detached ctx.
 func (s *Service) newBudget(ctx context.Context) *retry.Budget {
 	end, _ := ctx.Deadline()
 	return retry.Until(ctx, end.Add(-2*s.cfg.AttemptTimeout), firstPause)

@@ -1,6 +1,6 @@
 package orders
 
-// Status is where an order stands.
+// Status is the state of an order.
 type Status string
 
 // The statuses of an order.
@@ -11,10 +11,10 @@ const (
 	StatusCancelled Status = "cancelled"
 )
 
-// Statuses are all of them, in the order in which an order goes through them.
+// Statuses are all statuses, in the order of the lifecycle.
 var Statuses = []Status{StatusPlaced, StatusConfirmed, StatusShipped, StatusCancelled}
 
-// Change is what a caller may do to an order that is there.
+// Change is a change of an existing order.
 type Change string
 
 // The changes.
@@ -25,11 +25,11 @@ const (
 	ChangeCancel  Change = "cancel"
 )
 
-// Changes are all of them.
+// Changes are all changes.
 var Changes = []Change{ChangeUpdate, ChangeConfirm, ChangeShip, ChangeCancel}
 
-// transitions are the changes that are allowed, and the status that each leads
-// to. What is not here is refused. Nothing leads out of shipped or cancelled.
+// transitions are the allowed changes with the resulting status. Shipped and
+// cancelled are final.
 var transitions = map[Change]map[Status]Status{
 	ChangeUpdate:  {StatusPlaced: StatusPlaced, StatusConfirmed: StatusConfirmed},
 	ChangeConfirm: {StatusPlaced: StatusConfirmed},
@@ -37,14 +37,14 @@ var transitions = map[Change]map[Status]Status{
 	ChangeCancel:  {StatusPlaced: StatusCancelled, StatusConfirmed: StatusCancelled},
 }
 
-// after returns the status to which c leads from s; false means that it is refused.
+// after returns the status after c. It returns false if c is refused.
 func (s Status) after(c Change) (Status, bool) {
 	to, ok := transitions[c][s]
 	return to, ok
 }
 
-// eventType is the type of the event that c writes. Confirming and shipping are
-// updates whose event says so by its status: see docs/design/orders.md.
+// eventType is the type of the event of c. Confirming and shipping write an
+// OrderUpdated with the new status: see docs/design/orders.md.
 func (c Change) eventType() string {
 	if c == ChangeCancel {
 		return EventCancelled
@@ -52,5 +52,5 @@ func (c Change) eventType() string {
 	return EventUpdated
 }
 
-// operation is c as idempotency_keys names it.
+// operation is the operation of c in idempotency_keys.
 func (c Change) operation() string { return string(c) + " order" }

@@ -30,7 +30,7 @@ func (b *bundle) do(t testing.TB, c Change, id gocql.UUID, opts WriteOptions) (R
 	}
 }
 
-// way is how an order comes to a status.
+// way contains the changes that lead to each status.
 var way = map[Status][]Change{
 	StatusPlaced:    nil,
 	StatusConfirmed: {ChangeConfirm},
@@ -38,8 +38,8 @@ var way = map[Status][]Change{
 	StatusCancelled: {ChangeCancel},
 }
 
-// Every change is tried in every status: what the table allows leads where it
-// says, with one event; what it does not is refused and leaves nothing.
+// Every change is tried in every status: an allowed change has the status of
+// the table and one event; a refused one stores nothing.
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -126,7 +126,7 @@ func TestDesign_ShowsTheStates(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatal("the diagram is not the table's; go test ./orders -run Design -update")
+		t.Fatal("the diagram differs from the table; run go test ./orders -run Design -update")
 	}
 	if err := os.WriteFile(design, []byte(before+diagramBegin+diagram()+diagramEnd+after), 0o644); err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// store is the CQL of the service: one method, one statement or batch, one
-// attempt. What an error means is for the caller to judge, with fateOf. The
-// session's keyspace holds the tables.
+// store executes the CQL of the service: each method makes one attempt of one
+// statement or batch. The caller classifies errors by fateOf. The session's
+// keyspace contains the tables.
 type store struct {
 	session *gocql.Session
 	events  outbox.Table
@@ -34,10 +34,10 @@ const (
 	selectIDs   = "SELECT seq, event_id FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq > ?"
 )
 
-// create writes the order, its place in the list of its customer and its event
-// in one logged batch. eventTime is the
-// batch's write timestamp in microseconds; zero lets the server choose. The
-// order's own rows always have that of its version.
+// create writes the order, its list entry and its event in one logged batch.
+// eventTime is the write timestamp of the event in microseconds; zero lets the
+// server choose. The rows of the order always have the write time of its
+// version.
 func (s *store) create(ctx context.Context, o *Order, e outbox.Event, eventTime int64) (err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *store) create(ctx context.Context, o *Order, e outbox.Event, eventTime 
 	return nil
 }
 
-// addOrder adds to b what an order is outside of the outbox.
+// addOrder adds the rows of an order outside of the outbox to b.
 func addOrder(b *gocql.Batch, o *Order) {
 	b.Query(insertOrder, orderValues(o)...)
 	if o.CustomerID != nil {
@@ -70,8 +70,8 @@ func addOrder(b *gocql.Batch, o *Order) {
 	}
 }
 
-// apply writes the order's rows alone, for a version whose event stands in the
-// outbox. It may be repeated at will.
+// apply writes the rows of an order alone, for a version whose event is in the
+// outbox. It can be repeated.
 func (s *store) apply(ctx context.Context, o *Order) (err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -87,7 +87,8 @@ func (s *store) apply(ctx context.Context, o *Order) (err error) {
 	return nil
 }
 
-// appendEvent adds e if no event stands at its place yet, and tells whether it did.
+// appendEvent adds e if its sequence number is free, and reports whether it
+// did.
 func (s *store) appendEvent(ctx context.Context, e outbox.Event) (applied bool, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -105,10 +106,10 @@ func (s *store) appendEvent(ctx context.Context, e outbox.Event) (applied bool, 
 	return applied, nil
 }
 
-// appendAgain writes an event that is in the outbox once more, with the database's time.
-// The row stays as it is and its CDC log gets a new row; the relay publishes an event id
-// once.
-func (s *store) appendAgain(ctx context.Context, e *outbox.Event) (err error) {
+// rewriteEvent writes an event of the outbox again with the time of the
+// database. The row does not change and its CDC log gets a new row; the relay
+// publishes an event id once.
+func (s *store) rewriteEvent(ctx context.Context, e *outbox.Event) (err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return err
@@ -120,12 +121,12 @@ func (s *store) appendAgain(ctx context.Context, e *outbox.Event) (err error) {
 		return err
 	}
 	if err := b.Exec(); err != nil {
-		return fmt.Errorf("write event %s at seq %d of order %s again: %w", e.ID, e.Sequence, e.AggregateID, err)
+		return fmt.Errorf("rewrite event %s at seq %d of order %s: %w", e.ID, e.Sequence, e.AggregateID, err)
 	}
 	return nil
 }
 
-// order reads the order's row; false means there is none.
+// order reads the row of an order. It returns false if it does not exist.
 func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -154,8 +155,8 @@ func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err 
 	return o, true, nil
 }
 
-// head reads the last event of an order; false means there is none. At SERIAL
-// it first completes a conditional insert that was decided but left undone.
+// head reads the last event of an order. It returns false if none exists. At
+// SERIAL it first completes a decided conditional insert.
 func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (_ outbox.Event, _ bool, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -176,7 +177,8 @@ func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 	return outbox.Event{}, false, fmt.Errorf("read the last event of order %s: %w", id, err)
 }
 
-// event reads the event of an order at a version; false means there is none.
+// event reads the event of an order at a version. It returns false if it does
+// not exist.
 func (s *store) event(ctx context.Context, id gocql.UUID, version int64) (_ outbox.Event, _ bool, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -197,8 +199,8 @@ func (s *store) event(ctx context.Context, id gocql.UUID, version int64) (_ outb
 	return outbox.Event{}, false, fmt.Errorf("read event %d of order %s: %w", version, id, err)
 }
 
-// find looks among the events after version for that of the given id; false means
-// that none of them is.
+// find searches the events after version for the given id. It returns false if
+// it is not among them.
 func (s *store) find(ctx context.Context, aggregate, event gocql.UUID, version int64) (_ outbox.Event, _ bool, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -226,11 +228,11 @@ func (s *store) find(ctx context.Context, aggregate, event gocql.UUID, version i
 			}
 		}
 	}
-	return outbox.Event{}, false, fmt.Errorf("look for event %s of order %s: %w", event, aggregate, err)
+	return outbox.Event{}, false, fmt.Errorf("find event %s of order %s: %w", event, aggregate, err)
 }
 
-// ready asks for a row that does not exist, which takes the same replicas and
-// tables as one that does.
+// ready reads a row that does not exist, which uses the same replicas and
+// tables as an existing one.
 func (s *store) ready(ctx context.Context) error {
 	var none gocql.UUID
 	if _, _, err := s.order(ctx, none); err != nil {
@@ -244,9 +246,8 @@ func (s *store) query(ctx context.Context, stmt string, args ...any) *gocql.Quer
 	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(neverAgain{})
 }
 
-// orderValues are the arguments of insertOrder. What an order lacks is left
-// unset rather than null, so that it writes no tombstones; no later version
-// ever takes a value away.
+// orderValues are the arguments of insertOrder. Missing values are unset rather
+// than null, which would write tombstones; no later version removes a value.
 func orderValues(o *Order) []any {
 	var customer, address any = gocql.UnsetValue, gocql.UnsetValue
 	if o.CustomerID != nil {

@@ -15,7 +15,7 @@ const (
 	selectMonths = "SELECT month FROM customer_months WHERE customer_id = ? AND month >= ? AND month <= ? LIMIT ?"
 )
 
-// listedValues are the arguments of insertListed, for an order with a customer.
+// listedValues returns the arguments of insertListed, for an order with a customer.
 func listedValues(o *Order) []any {
 	return []any{
 		*o.CustomerID, monthOf(o.PlacedAt), o.PlacedAt.UnixMilli(), o.ID, o.Version, string(o.Status), unsetIfEmpty(o.Invoice),
@@ -23,8 +23,8 @@ func listedValues(o *Order) []any {
 	}
 }
 
-// months are the last months, up to to, in which the customer has orders, the
-// newest first. Each of them has at least one.
+// months returns the months up to to in which the customer has orders, newest
+// first.
 func (s *store) months(ctx context.Context, customer string, from, to, limit int) (_ []int, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -42,7 +42,8 @@ func (s *store) months(ctx context.Context, customer string, from, to, limit int
 	return out, nil
 }
 
-// listed are orders of a customer in a month, the newest first, that come after start.
+// listed returns orders of a customer in a month that follow start, newest
+// first.
 func (s *store) listed(ctx context.Context, customer string, month int, start cursor, limit int) (_ []Summary, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
@@ -53,7 +54,7 @@ func (s *store) listed(ctx context.Context, customer string, month int, start cu
 		Idempotent(true).RetryPolicy(otherNode{}).Iter()
 	var out []Summary
 	for {
-		var o Summary // a new one: scanning null leaves a text as it is
+		var o Summary // a new one: scanning null leaves a string unchanged
 		if !iter.Scan(&o.PlacedAt, &o.ID, &o.Version, &o.Status, &o.Invoice, &o.Country, &o.Currency, &o.Total, &o.Lines, &o.CreatedAt, &o.UpdatedAt) {
 			break
 		}

@@ -8,27 +8,27 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Update is what a caller wants changed; what is nil stays. Lines are replaced as
-// a whole, and the total follows from them.
+// Update is the input of Update; nil fields keep their values. Lines replace
+// all lines, and the total is computed from them.
 type Update struct {
 	Country *string   `json:"country,omitempty" minLength:"1" maxLength:"100"`
 	Address *Address  `json:"address,omitempty" doc:"Replaces the address as a whole"`
-	Lines   []NewLine `json:"lines,omitempty" minItems:"1" maxItems:"500" nullable:"false" doc:"Replace all lines"`
+	Lines   []NewLine `json:"lines,omitempty" minItems:"1" maxItems:"500" nullable:"false" doc:"Replaces all lines"`
 }
 
-// Confirmation is what a caller says when confirming: nothing yet.
+// Confirmation is the input of Confirm. It has no fields yet.
 type Confirmation struct{}
 
-// Shipment is what a caller says when an order has left.
+// Shipment is the input of Ship.
 type Shipment struct {
-	Carrier  string `json:"carrier,omitempty" nullable:"true" maxLength:"64" doc:"Who brings it"`
+	Carrier  string `json:"carrier,omitempty" nullable:"true" maxLength:"64" doc:"Carrier"`
 	Tracking string `json:"tracking,omitempty" nullable:"true" maxLength:"64" doc:"The carrier's number"`
 	// ShippedAt defaults to now.
 	ShippedAt *time.Time `json:"shipped_at,omitempty" nullable:"true" doc:"Default: now"`
 }
 
-// Validate returns nil or an *InvalidError that names every bad field. Prices
-// are held to the currency when the order is known.
+// Validate returns nil or an *InvalidError with every invalid field. Prices are
+// checked against the currency when the order is known.
 func (u *Update) Validate() error {
 	var bad InvalidError
 	if u.Country == nil && u.Address == nil && u.Lines == nil {
@@ -46,7 +46,7 @@ func (u *Update) Validate() error {
 	return bad.OrNil()
 }
 
-// Validate returns nil: there is nothing to be wrong.
+// Validate returns nil: a Confirmation is always valid.
 func (*Confirmation) Validate() error { return nil }
 
 // Validate returns nil or an *InvalidError that names every bad field.
@@ -61,8 +61,8 @@ func (h *Shipment) Validate() error {
 // Update changes lines, address or country of an order that is placed or
 // confirmed and stores its OrderUpdated event.
 //
-// Errors are those of Cancel; a price that the order's currency cannot have is an
-// *InvalidError, too, and nothing is stored.
+// Errors are those of Cancel. A price that does not fit the currency of the
+// order is an *InvalidError, and nothing is stored.
 func (s *Service) Update(ctx context.Context, id gocql.UUID, u Update, opts WriteOptions) (Result, error) {
 	if err := errors.Join(u.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
 		return Result{}, mergeInvalid(err)
@@ -98,8 +98,8 @@ func (s *Service) Confirm(ctx context.Context, id gocql.UUID, c Confirmation, op
 	}}, opts)
 }
 
-// Ship says that a confirmed order has left. Its event is an OrderUpdated with
-// the status shipped. Nothing changes an order after that. Errors are those of
+// Ship marks a confirmed order as shipped. Its event is an OrderUpdated with
+// the status shipped. The order can no longer be changed. Errors are those of
 // Cancel.
 func (s *Service) Ship(ctx context.Context, id gocql.UUID, h Shipment, opts WriteOptions) (Result, error) {
 	if err := errors.Join(h.Validate(), validateKey(opts.IdempotencyKey)); err != nil {

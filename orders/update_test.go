@@ -28,7 +28,7 @@ func TestService_Update(t *testing.T) {
 	if err != nil || r.Order.Version != 2 || r.Order.Total.String() != "4.50" || r.Order.Lines[0].UnitPrice.String() != "1.50" {
 		t.Fatalf("Update() = %+v, %v", r, err)
 	}
-	// What is left out stays.
+	// Omitted fields keep their values.
 	r, err = b.Update(t.Context(), o.ID, Update{Address: &Address{Name: "B. Murphy", Street: "2 Main St", City: "Cork", Region: "Munster", Postcode: "T12"}}, WriteOptions{})
 	if err != nil || r.Order.Country != country || r.Order.Total.String() != "4.50" || len(r.Order.Lines) != 1 {
 		t.Fatalf("Update() = %+v, %v", r, err)
@@ -64,7 +64,7 @@ func TestService_UpdateHoldsPricesToTheCurrency(t *testing.T) {
 	for _, keyed := range []string{"", "k"} {
 		_, err := b.Update(t.Context(), o.ID, Update{Lines: []NewLine{{SKU: "a", Quantity: 1, UnitPrice: "1.005"}}}, WriteOptions{IdempotencyKey: keyed})
 		if !errors.As(err, &bad) || bad.Fields[0].Field != "lines[0].unit_price" {
-			t.Errorf("Update() = %v, want the price named", err)
+			t.Errorf("Update() = %v, want the field of the price", err)
 		}
 	}
 	b.mustBe(t, o.ID, EventCreated)
@@ -88,7 +88,7 @@ func TestService_StaleVersionIsRefused(t *testing.T) {
 			}
 		}
 		if after := b.stored(t, o.ID); len(after.events) != len(before.events) || after.order.Version != before.order.Version {
-			t.Errorf("%s: a refused change left a trace: %+v", c, after)
+			t.Errorf("%s: a refused change was stored: %+v", c, after)
 		}
 		if _, err := b.do(t, c, o.ID, WriteOptions{IfVersion: []int64{5, before.order.Version}}); err != nil {
 			t.Errorf("%s of the right version: %v", c, err)
@@ -96,7 +96,7 @@ func TestService_StaleVersionIsRefused(t *testing.T) {
 	}
 }
 
-// Of many who change the same version, one wins.
+// Of several changes of the same version, one wins.
 func TestService_OneChangeOfEachVersion(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -126,8 +126,8 @@ func TestService_OneChangeOfEachVersion(t *testing.T) {
 	b.mustBe(t, o.ID, EventCreated, EventUpdated, EventUpdated, EventUpdated)
 }
 
-// A retry finds its change though others came after it, gets the answer of the
-// first, and writes nothing.
+// A retry finds its change behind later ones, returns the first response, and
+// writes nothing.
 func TestService_RetryOfAnEarlierChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -143,7 +143,7 @@ func TestService_RetryOfAnEarlierChange(t *testing.T) {
 	}
 	again, err := b.do(t, ChangeUpdate, o.ID, WriteOptions{IdempotencyKey: "k", IfVersion: []int64{1}})
 	if err != nil || !again.Replayed || again.Order.Version != 2 || again.Order.EventID != first.Order.EventID || again.Order.Status != StatusPlaced {
-		t.Errorf("again = %+v, %v, want version 2 as it was", again, err)
+		t.Errorf("again = %+v, %v, want the original version 2", again, err)
 	}
 	var reuse *KeyReuseError
 	if _, err := b.do(t, ChangeUpdate, o.ID, WriteOptions{IdempotencyKey: "k", IfVersion: []int64{4}}); !errors.As(err, &reuse) {
@@ -152,8 +152,8 @@ func TestService_RetryOfAnEarlierChange(t *testing.T) {
 	b.mustBe(t, o.ID, EventCreated, EventUpdated, EventUpdated, EventUpdated)
 }
 
-// A change whose insert was decided without an answer, and after which another
-// came before its writer looked again, is found where it is and not made twice.
+// A decided insert with a lost response, followed by another change, is found
+// in its place and not repeated.
 func TestService_DecidedUnseenBehindAnother(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -182,7 +182,7 @@ func TestService_DecidedUnseenBehindAnother(t *testing.T) {
 	b.mustBe(t, o.ID, EventCreated, EventUpdated, EventUpdated)
 }
 
-// An order cannot be updated without end, but it can still come to its end.
+// Updates of an order are bounded, but its other changes stay possible.
 func TestService_UpdatesAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -217,14 +217,14 @@ func TestHTTP_Changes(t *testing.T) {
 	stale := request(t, h, "PATCH", self, patch, "If-Match", `"9", W/"1"`)
 	stale.mustBeProblem(t, 412, problemStale)
 	if stale.header.Get("ETag") != `"1"` || stale.body["order_id"] != id {
-		t.Errorf("stale: %v %s, want the ETag there is", stale.header, stale.text)
+		t.Errorf("stale: %v %s, want the current ETag", stale.header, stale.text)
 	}
 	r := request(t, h, "PATCH", self, patch, "If-Match", created.header.Get("ETag"), "Idempotency-Key", "p", "Content-Type", "application/merge-patch+json")
 	if r.status != 200 || r.header.Get("ETag") != `"2"` || r.body["total"] != "1.98" {
 		t.Fatalf("patch = %d %s", r.status, r.text)
 	}
 	if again := request(t, h, "PATCH", self, patch, "If-Match", created.header.Get("ETag"), "Idempotency-Key", "p"); again.text != r.text || again.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("patch again = %d %s, want the first answer", again.status, again.text)
+		t.Errorf("patch again = %d %s, want the first response", again.status, again.text)
 	}
 	unconfirmed := request(t, h, "POST", self+"/ship", "")
 	unconfirmed.mustBeProblem(t, 409, problemUnconfirmed)

@@ -55,7 +55,7 @@ var clockMutants = []mutant{
 	}),
 	{
 		name: "an event that became visible late is not written again", file: "orders/repair.go",
-		old: "err = s.store.appendAgain(ctx, e)",
+		old: "err = s.store.rewriteEvent(ctx, e)",
 		new: "err = nil",
 		pkg: "./orders", run: "^TestRepair_WritesALateEventAgain$",
 	},

@@ -14,7 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// A preview says what the change then does, in every status, and leaves nothing.
+// A preview matches the result of the change, in every status, and stores
+// nothing.
 func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -44,7 +45,7 @@ func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
 				switch {
 				case errors.As(err, &conflict):
 					if said.body["allowed"] != false || said.body["refusal"] != conflict.Reason() || said.body["version_after"] != float64(o.Version) || said.body["event_type"] != nil {
-						t.Errorf("it was refused (%v), the preview said %s", err, said.text)
+						t.Errorf("it was refused (%v), the preview is %s", err, said.text)
 					}
 				case err != nil:
 					t.Fatal(err)
@@ -55,7 +56,7 @@ func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
 					}
 					if said.body["allowed"] != true || said.body["status_after"] != string(r.Order.Status) || said.body["version_after"] != float64(r.Order.Version) ||
 						said.body["event_type"] != events[0].Type {
-						t.Errorf("it is %s at version %d by %s, the preview said %s", r.Order.Status, r.Order.Version, events[0].Type, said.text)
+						t.Errorf("it is %s at version %d by %s, the preview is %s", r.Order.Status, r.Order.Version, events[0].Type, said.text)
 					}
 				}
 			})
@@ -63,7 +64,7 @@ func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
 	}
 }
 
-// Pages of every size give each event once, newest first.
+// Pages of every size contain each event once, newest first.
 func TestEvents_InPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -120,8 +121,8 @@ func TestEvents_InPages(t *testing.T) {
 	request(t, h, "GET", "/v1/orders/"+o.ID.String()+"/preview?change=delete", "").mustBeProblem(t, 422, problemInvalid)
 }
 
-// On another server's API each operation says its role, and what makes orders is
-// not there.
+// On another server's API each operation declares its role, and operations with
+// the content of orders are missing.
 func TestRegister_OnAnotherAPI(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -22,12 +22,12 @@ type eventsOutput struct {
 
 type eventsBody struct {
 	Events []EventSummary `json:"events" nullable:"false" doc:"The newest first"`
-	Next   int64          `json:"next,omitempty" doc:"before of the page after this one; left out if there is none"`
+	Next   int64          `json:"next,omitempty" doc:"Value of before for the next page; absent on the last page"`
 }
 
 type previewInput struct {
 	ID     string `path:"id" format:"uuid" doc:"The order's id"`
-	Change string `query:"change" required:"true" enum:"update,confirm,ship,cancel" doc:"What would be done"`
+	Change string `query:"change" required:"true" enum:"update,confirm,ship,cancel" doc:"Change to preview"`
 }
 
 type previewOutput struct {
@@ -40,12 +40,12 @@ func (a *api) looking(h huma.API) {
 	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
 		OperationID: "list-order-events", Method: http.MethodGet, Path: "/v1/orders/{id}/events",
 		Summary:     "List an order's events",
-		Description: "The newest first, for as long as the outbox keeps them. What became of one, the admin API tells by its id.",
+		Description: "Newest first, until their outbox rows expire. The admin API returns the delivery state of an event by its id.",
 		Responses:   problems(h, 404, 422, 429, 500, 503),
 	}), a.events)
 	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
 		OperationID: "preview-order-change", Method: http.MethodGet, Path: "/v1/orders/{id}/preview",
-		Summary:     "Say what a change would do",
+		Summary:     "Preview a change",
 		Description: "By the same rules as the change itself, without making it. With the ETag as If-Match the change does that or is refused.",
 		Responses:   problems(h, 404, 422, 429, 500, 503),
 	}), a.preview)
@@ -79,10 +79,9 @@ func (a *api) preview(ctx context.Context, in *previewInput) (*previewOutput, er
 	return &previewOutput{ETag: etag(p.Version), Body: p}, nil
 }
 
-// Register adds to another server's API what is done with orders that are there:
-// list, read, events, preview, confirm, ship and cancel, as Server has them. Each
-// operation names the role it needs by access.Needs; to ask for it is the other
-// server's part.
+// Register adds the operations on existing orders to the API of another server:
+// list, read, events, preview, confirm, ship and cancel. Each operation
+// declares its role by access.Needs; the other server enforces it.
 func (s *Service) Register(h huma.API) {
 	a := &api{service: s, roles: true}
 	a.handling(h, DefaultMaxBodyBytes)
