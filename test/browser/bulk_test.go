@@ -29,12 +29,12 @@ func TestBulk_GroupIsReplayed(t *testing.T) {
 	b.sees(".group", "record_too_large")
 	b.sees(".group-count", "9")
 	b.click(".group [data-key=act-replay]")
-	b.sees("dialog", "9 letters of 9 aggregates")
+	b.sees("dialog", "9 dead letters of 9 aggregates")
 	b.confirm("INC-311 the limit was raised")
 	b.sees("main h1", "Replay: open · record_too_large · OrderCreated")
 	b.sees(".title .badge", "done")
 	b.sees(".outcome.o-resolved", "9")
-	b.sees("main", "9 of 9 letters looked at")
+	b.sees("main", "9 of 9 dead letters examined")
 	b.shoot("job-done")
 	for _, id := range ids {
 		w.until(id, "resolved", is(dlq.Resolved))
@@ -46,7 +46,7 @@ func TestBulk_GroupIsReplayed(t *testing.T) {
 		}
 	}
 	b.visit("/groups")
-	b.sees("main", "There is no group, because no letter is open")
+	b.sees("main", "There are no groups, because no dead letter is open")
 }
 
 // What dies between the preview and the yes is not meant: the number that somebody
@@ -58,7 +58,7 @@ func TestBulk_WhatDiesAfterThePreviewIsLeftAlone(t *testing.T) {
 	ids := []gocql.UUID{w.bury(nil), w.bury(nil)}
 	b := w.open(access.Admin, "/groups")
 	b.click(".group [data-key=act-discard]")
-	b.sees("dialog", "Type 2 to discard so many")
+	b.sees("dialog", "Type 2 to confirm")
 	late := w.bury(nil)
 	b.fills("dialog [data-key=reason]", "test data")
 	b.fills("dialog [data-key=typed]", "2")
@@ -83,13 +83,13 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 		ids = append(ids, w.bury(nil))
 	}
 	b := w.open(access.Admin, "/letters?status=manual")
-	b.sees("main", "4 letters, newest first")
+	b.sees("main", "4 dead letters, newest first")
 	for _, id := range ids[:3] {
 		b.click(`[data-key="pick-` + id.String() + `"]`)
 	}
-	b.sees(".selection", "3 letters chosen")
+	b.sees(".selection", "3 dead letters chosen")
 	b.click(".selection [data-key=act-discard]")
-	b.sees("dialog", "Type 3 to discard so many")
+	b.sees("dialog", "Type 3 to confirm")
 	b.fills("dialog [data-key=reason]", "test data")
 	if !eval[bool](b, `document.querySelector("dialog [data-key=yes]").disabled`) {
 		t.Error("it can be confirmed without typing the number")
@@ -100,7 +100,7 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	b.click("dialog [data-key=yes]")
 	b.gone("dialog")
 	b.sees("main h1", "Discard: 3 chosen")
-	b.sees("main", "2.5 letters/s at most")
+	b.sees("main", "2.5 dead letters/s at most")
 	b.sees(".title .badge", "done")
 	for _, id := range ids[:3] {
 		w.until(id, "discarded", func(l *dlq.Letter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })

@@ -28,7 +28,7 @@ func TestLetter_FindPreviewReplayWatch(t *testing.T) {
 	w.until(ids[2], "parked", is(dlq.Parked))
 
 	b := w.open(access.Operator, "/")
-	b.sees(".say-title", "1 letter waits for you")
+	b.sees(".say-title", "1 dead letter needs your decision")
 	b.sees(".bars", "record_too_large")
 	b.sees(".overview", "Relay orders")
 	b.sees(".overview .badge.b-resolved", "closed")
@@ -45,13 +45,13 @@ func TestLetter_FindPreviewReplayWatch(t *testing.T) {
 
 	w.mend()
 	b.click("[data-key=act-replay]")
-	b.sees("dialog", "1 letter")
+	b.sees("dialog", "1 dead letter")
 	b.sees("dialog .preview", "2 events")
 	if eval[bool](b, `!document.querySelector("dialog [data-key=yes]").disabled`) {
 		t.Error("it can be confirmed without a reason")
 	}
 	b.confirm("INC-311 the limit was raised")
-	b.sees(".letter-head .badge", "resolved") // by the stream: the page was not loaded again
+	b.sees(".detail-head .badge", "resolved") // by the stream: the page was not loaded again
 	b.sees(".timeline", "Published")
 	b.sees(".timeline", "INC-311 the limit was raised")
 
@@ -85,12 +85,12 @@ func TestLetter_EditAndReplay(t *testing.T) {
 	w.until(ids[1], "parked", is(dlq.Parked))
 	b := w.open(access.Admin, "/letters/"+ids[0].String())
 	b.click("[data-key=edit]")
-	b.sees("#problems", "Change something")
+	b.sees("#problems", "Nothing is changed")
 	if !eval[bool](b, `document.querySelector("[data-key=ask]").disabled`) {
 		t.Error("what is unchanged can be replayed as edited")
 	}
 	b.fills("[data-key=payload]", `{"order":"shorter","total":12345678901234567890.50`)
-	b.sees("#problems", "This is no JSON any more: line 1")
+	b.sees("#problems", "The payload is not valid JSON: line 1")
 	b.types(`}`)
 	b.sees("#problems", "It can be replayed")
 	b.sees(".d-added", "shorter")
@@ -101,7 +101,7 @@ func TestLetter_EditAndReplay(t *testing.T) {
 	b.fills("dialog [data-key=reason]", "INC-312 the note was too long")
 	b.click("dialog [data-key=yes]")
 	b.gone("dialog")
-	b.sees(".letter-head .badge", "resolved")
+	b.sees(".detail-head .badge", "resolved")
 	b.sees(".timeline", "INC-312 the note was too long")
 	b.sees(".facts", "Published as")
 
@@ -126,17 +126,17 @@ func TestLetter_EditOfWhatChangedMeanwhile(t *testing.T) {
 	w := start(t)
 	id := w.bury(nil)
 	b := w.open(access.Admin, "/letters/"+id.String()+"/edit")
-	b.sees("#problems", "Change something")
+	b.sees("#problems", "Nothing is changed")
 	if err := w.letters.Release(t.Context(), id, dlq.Actor{Name: "jo", Reason: "meanwhile"}); err != nil {
 		t.Fatal(err)
 	}
 	b.fills("[data-key=payload]", `{"n":2}`)
-	b.sees("#problems", "Somebody changed the letter meanwhile")
+	b.sees("#problems", "Another user has changed the dead letter")
 	if got := eval[string](b, `document.querySelector("[data-key=payload]").value`); got != `{"n":2}` {
 		t.Errorf("the text is %s, want what was typed", got)
 	}
 	b.click("[data-key=reread]")
-	b.sees("#problems", "Change something")
+	b.sees("#problems", "Nothing is changed")
 	b.fills("[data-key=payload]", `{"n":3}`)
 	b.sees("#problems", "It can be replayed")
 }
@@ -151,7 +151,7 @@ func TestLetter_EditBeginsWithTheLastEdit(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := w.open(access.Admin, "/letters/"+id.String()+"/edit")
-	b.sees("#problems", "Change something")
+	b.sees("#problems", "Nothing is changed")
 	for field, want := range map[string]string{"payload": `{"n":"mended"}`, "type": "application/json", "hk-0": "mended", "hv-0": "once"} {
 		if got := eval[string](b, `document.querySelector("[data-key=`+field+`]").value`); got != want {
 			t.Errorf("%s is %q, want %q", field, got, want)
@@ -165,17 +165,17 @@ func TestOverview_SaysWhatWaitsForYou(t *testing.T) {
 	w := start(t)
 	first := w.bury(func(l *dlq.Letter) { l.AggregateID = "order-1" })
 	b := w.open(access.Viewer, "/")
-	b.sees(".say-title", "1 letter waits for you")
-	b.sees(".say", "No relay has been heard of")
+	b.sees(".say-title", "1 dead letter needs your decision")
+	b.sees(".say", "No relay has sent a heartbeat")
 	for n := range int64(2) {
 		w.bury(func(l *dlq.Letter) {
 			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "order-1", 2+n, dlq.Parked, "behind"
 		})
 	}
 	w.relay()
-	b.sees(".say", "2 events are parked behind other letters.")
+	b.sees(".say", "2 events are parked behind other dead letters.")
 	b.sees(".overview", "Relay orders")
-	if said := eval[string](b, `document.querySelector(".say").textContent`); strings.Contains(said, "without you") || strings.Contains(said, "No relay") {
+	if said := eval[string](b, `document.querySelector(".say").textContent`); strings.Contains(said, "automatically") || strings.Contains(said, "No relay") {
 		t.Errorf("of letters that all wait for %s the overview says %q", first, said)
 	}
 }
@@ -190,7 +190,7 @@ func TestOverview_BreakerOpens(t *testing.T) {
 	b := w.open(access.Viewer, "/")
 	b.sees(".say-title", "No dead letters are open")
 	b.sees(".overview .badge.b-resolved", "closed")
-	b.sees(".overview", "streams are, by parts of the ring")
+	b.sees(".overview", "streams, by parts of the ring")
 	b.sees(".lag", "of 16 · 1 stream")
 	w.broker.Close()
 	for range 12 {
@@ -269,12 +269,12 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 		return nil
 	})
 	b.sees("table.shards", "pod-a/1")
-	b.sees("table.shards", "nobody")
-	b.sees(".say.bad .say-title", "No instance carries shard 3 of relay orders")
+	b.sees("table.shards", "none")
+	b.sees(".say.bad .say-title", "No instance owns shard 3 of relay orders")
 	b.shoot("shards")
 	// A phone shows who carries which shard as columns, too.
 	b.size(390, 844)
-	b.sees("table.shards", "nobody") // drawn at that size
+	b.sees("table.shards", "none") // drawn at that size
 	if got := eval[string](b, `getComputedStyle(document.querySelector("table.shards td")).display`); got != "table-cell" {
 		t.Errorf("on a phone a cell of the shards is shown as %s", got)
 	}

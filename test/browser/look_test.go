@@ -127,22 +127,22 @@ func TestLook_Accessible(t *testing.T) {
 		{"orders", "/orders?customer=17850", "orders, newest first"},
 		{"orders-nobody", "/orders", "Whose orders?"},
 		{"order", "/orders/" + o, "what became of it"},
-		{"scheduled", "/scheduled", "the next to be delivered first"},
+		{"scheduled", "/scheduled", "next due first"},
 		{"message", "/scheduled/" + m, "It waits for its time"},
-		{"overview", "/", "Why they died"},
+		{"overview", "/", "Causes"},
 		{"groups", "/groups", "topic_not_allowed"},
-		{"letters", "/letters?status=open", "letters, newest first"},
+		{"letters", "/letters?status=open", "dead letters, newest first"},
 		{"letter", "/letters/" + id, "Parked behind it"},
-		{"edit", "/letters/" + id + "/edit", "What is changed"},
+		{"edit", "/letters/" + id + "/edit", "Changes"},
 		{"event", "/events/" + id, ""},
 		{"jobs", "/jobs", "Replay"},
-		{"job", "/jobs/" + job, "What was done to it"},
+		{"job", "/jobs/" + job, "History"},
 		{"reactions", "/reactions", "deliveries, newest first"},
 		{"rule", "/reactions?rule=big-orders&state=failed", "data.total > 1000.0"},
 		{"delivery", "/reactions/" + d, "8 attempts failed"},
 		{"archive", "/archive", "jsonl.zst"},
 		{"audit", "/audit", ""},
-		{"nothing", "/letters?aggregate=none", "No letter matches"},
+		{"nothing", "/letters?aggregate=none", "No dead letter matches"},
 		{"missing", "/nowhere", "No such page"},
 	}
 	for _, look := range []struct {
@@ -168,7 +168,7 @@ func TestLook_Accessible(t *testing.T) {
 		b.shoot(where)
 		b.types("\x1b")
 		b.gone("dialog")
-		for name, at := range map[string][3]string{"repeat": {"/reactions/" + d, "act-repeat", "same delivery id"}, "cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "release-message": {"/scheduled/" + m, "act-release-message", "It goes out at once"}} {
+		for name, at := range map[string][3]string{"repeat": {"/reactions/" + d, "act-repeat", "same delivery id"}, "cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "release-message": {"/scheduled/" + m, "act-release-message", "It is published immediately"}} {
 			b.visit(at[0])
 			b.click("[data-key=" + at[1] + "]")
 			b.sees("dialog", at[2])

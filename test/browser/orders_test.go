@@ -99,7 +99,7 @@ func TestOrder_FindConfirmWatch(t *testing.T) {
 	b.at("/orders?customer=17850")
 	b.click("tbody a")
 	b.sees("main h1", "Order of 22.08 EUR")
-	b.sees(".letter-head .badge", "placed")
+	b.sees(".detail-head .badge", "placed")
 	b.sees("main", "WHITE METAL LANTERN")
 	b.sees(".timeline.events", "OrderCreated")
 	if n := b.count("[data-key=act-ship]"); n != 0 {
@@ -112,7 +112,7 @@ func TestOrder_FindConfirmWatch(t *testing.T) {
 		t.Error("it can be confirmed without a reason")
 	}
 	b.confirm("INC-400 asked by phone, größer")
-	b.sees(".letter-head .badge", "confirmed")
+	b.sees(".detail-head .badge", "confirmed")
 	b.sees(".timeline.events", "version 2, then confirmed")
 	b.sees(`[aria-label="Biography"]`, "OrderUpdated[") // its place in the topic
 	got, err := w.orders.Get(t.Context(), o.ID)
@@ -151,9 +151,9 @@ func TestOrder_RefusedWithItsReason(t *testing.T) {
 	}
 	b.types("\x1b")
 	b.gone("dialog")
-	b.sees(".letter-head .badge", "cancelled")
+	b.sees(".detail-head .badge", "cancelled")
 	b.sees("main", "changed my mind")
-	b.sees(".actions", "Nothing changes it any more")
+	b.sees(".actions", "Its state is final")
 	b.visit("/audit")
 	b.sees("tbody", "refused")
 }
@@ -172,14 +172,14 @@ func TestOrder_ShipAndCancel(t *testing.T) {
 	b.sees("dialog", "cannot be undone")
 	b.fills("[data-key=x-tracking]", "JJFI42")
 	b.confirm("handed to the carrier")
-	b.sees(".letter-head .badge", "shipped")
+	b.sees(".detail-head .badge", "shipped")
 	b.sees(".facts", "JJFI42")
 	b.visit("/orders/" + other.ID.String())
 	b.click("[data-key=act-cancel]")
 	b.sees("dialog .preview", "one OrderCancelled")
 	b.fills("[data-key=x-reason]", "out of stock")
 	b.confirm("INC-402")
-	b.sees(".letter-head .badge", "cancelled")
+	b.sees(".detail-head .badge", "cancelled")
 	b.sees(".facts", "out of stock")
 }
 
@@ -193,20 +193,20 @@ func TestScheduled_FindTakeBack(t *testing.T) {
 	id := w.later("billing.reminders", "customer-42", 30*time.Minute)
 	w.later("newsletter", "customer-42", 2*time.Hour)
 	b := w.open(access.Operator, "/scheduled")
-	b.sees("main", "5 messages, the next to be delivered first")
+	b.sees("main", "5 messages, next due first")
 	b.fills("[data-key=f-key]", "customer-42")
 	b.types("\r")
-	b.sees("main", "2 messages, the next")
+	b.sees("main", "2 messages, next due")
 	b.fills("[data-key=f-topic]", "billing.reminders")
 	b.types("\r")
-	b.sees("main", "1 message, the next")
+	b.sees("main", "1 message, next due")
 	b.click("tbody a")
 	b.sees("main h1", "billing.reminders")
-	b.sees(".letter-head .badge", "scheduled")
+	b.sees(".detail-head .badge", "scheduled")
 	b.click("[data-key=act-take-back]")
 	b.sees("dialog", "It is never published")
 	b.confirm("INC-403 paid")
-	b.sees(".letter-head .badge", "cancelled")
+	b.sees(".detail-head .badge", "cancelled")
 	b.sees(".timeline", "cancelled")
 	v, err := w.messages.Get(t.Context(), id)
 	if err != nil || v.State != messages.Cancelled {
@@ -216,7 +216,7 @@ func TestScheduled_FindTakeBack(t *testing.T) {
 		t.Error("what was taken back can be taken back")
 	}
 	b.visit("/scheduled")
-	b.sees("main", "4 messages, the next")
+	b.sees("main", "4 messages, next due")
 	b.visit("/audit")
 	b.sees("tbody", "INC-403 paid")
 	b.click("tbody a")
@@ -235,7 +235,7 @@ func TestScheduled_SeeAndRelease(t *testing.T) {
 	b.sees(`[aria-label="Payload"] header`, "application/json · 16 bytes")
 	b.sees(`[aria-label="Headers"]`, "x-tenant")
 	b.click("[data-key=act-release-message]")
-	b.sees("dialog", "It goes out at once, not at its time")
+	b.sees("dialog", "It is published immediately instead of at its time")
 	b.sees("dialog .facts", "customer-42")
 	if eval[bool](b, `!document.querySelector("dialog [data-key=yes]").disabled`) {
 		t.Error("it can be released without a reason")
@@ -244,7 +244,7 @@ func TestScheduled_SeeAndRelease(t *testing.T) {
 	b.sees(".timeline", "released by hand")
 	b.gone("[data-key=act-release-message]")
 	w.scheduler()
-	b.sees(".letter-head .badge", "queued")
+	b.sees(".detail-head .badge", "queued")
 	b.sees(`[aria-label="Payload"]`, `"text": "hello"`)
 	if n := b.count("[data-key^=act-]"); n != 0 {
 		t.Error("what is out can be changed")
@@ -268,14 +268,14 @@ func TestScheduled_Many(t *testing.T) {
 	}
 	w.later("newsletter", "customer-1", 2*time.Hour)
 	b := w.open(access.Operator, "/scheduled")
-	b.sees("main", "50 messages, the next to be delivered first")
+	b.sees("main", "50 messages, next due first")
 	if n := b.count("[data-key=act-release-many]"); n != 0 {
 		t.Error("everything that waits can be released by one button")
 	}
 	b.fills("[data-key=f-topic]", "billing.reminders")
 	b.types("\r")
 	b.click("[data-key=act-release-many]")
-	b.sees("dialog", "60 messages. They go out as fast as the relay's rate lets them")
+	b.sees("dialog", "60 messages. They are published immediately, at the rate of the relay")
 	b.sees("dialog .preview", "billing.reminders")
 	b.fills("dialog [data-key=rate]", "0.05")
 	if eval[bool](b, `document.querySelector("dialog [data-key=rate]").checkValidity()`) {
@@ -290,21 +290,21 @@ func TestScheduled_Many(t *testing.T) {
 	b.sees("body", "60 messages released.")
 	b.sees("tbody", "overdue")
 	b.click("[data-key=act-release-many]")
-	b.sees("dialog", "No message that waits and is not due yet is like this.")
+	b.sees("dialog", "No scheduled message that is not due yet matches.")
 	b.click("dialog footer button:not([type=submit])")
 	b.click("[data-key=act-cancel-many]")
 	b.sees("dialog", "60 messages. They are never published.")
 	b.confirm("INC-500 not at all")
-	b.sees("body", "60 messages taken back.")
+	b.sees("body", "60 messages cancelled.")
 	b.visit("/scheduled")
-	b.sees("main", "1 message, the next")
+	b.sees("main", "1 message, next due")
 	b.visit("/audit")
 	b.sees("tbody", "INC-500 wrong delay")
 	b.sees("tbody", "release messages")
 	b.sees("tbody", "cancel messages")
 	for what, rows := range map[string]int{"messages": 2, "letters": 0, "message": 0} {
 		b.visit("/audit?actor=mara-operator&what=" + what)
-		b.sees("main", map[bool]string{true: "Newest first", false: "No change is like this."}[rows > 0])
+		b.sees("main", map[bool]string{true: "Newest first", false: "No change matches."}[rows > 0])
 		if n := b.count("main tbody tr"); n != rows {
 			t.Errorf("the audit of %s has %d changes, want %d", what, n, rows)
 		}
@@ -313,7 +313,7 @@ func TestScheduled_Many(t *testing.T) {
 	b.sees("tbody", "release messages")
 	b.at("/audit")
 	viewer := w.open(access.Viewer, "/scheduled?topic=newsletter")
-	viewer.sees("main", "1 message, the next")
+	viewer.sees("main", "1 message, next due")
 	if n := viewer.count("[data-key$=-many]"); n != 0 {
 		t.Error("a viewer is offered what the API refuses")
 	}
@@ -326,7 +326,7 @@ func TestScheduled_ReleaseRefused(t *testing.T) {
 	id := w.later("billing.reminders", "k", time.Hour)
 	b := w.open(access.Operator, "/scheduled/"+id.String())
 	b.click("[data-key=act-release-message]")
-	b.sees("dialog", "It goes out at once")
+	b.sees("dialog", "It is published immediately")
 	if err := w.messages.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestScheduled_ReleaseRefused(t *testing.T) {
 	b.sees("dialog", "It is too late")
 	b.types("\x1b")
 	b.gone("dialog")
-	b.sees(`[aria-label="Payload"]`, "removed when the message was taken back")
+	b.sees(`[aria-label="Payload"]`, "removed when the message was cancelled")
 }
 
 // A large payload and a long header are cut, and shown whole when that is asked
@@ -394,9 +394,9 @@ func TestRoles_OrdersAndMessages(t *testing.T) {
 	b := w.open(access.Viewer, "/orders?customer=17850")
 	b.sees("main", "1 order, newest first")
 	b.visit("/orders/" + o.ID.String())
-	b.sees(".actions", "Your role may look")
+	b.sees(".actions", "Your role is read-only")
 	b.visit("/scheduled/" + m.String())
-	b.sees(".actions", "Your role may look")
+	b.sees(".actions", "Your role is read-only")
 	if n := b.count("[data-key^=act-]"); n > 0 {
 		t.Errorf("a viewer is offered %d changes", n)
 	}

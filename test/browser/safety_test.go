@@ -29,7 +29,7 @@ func TestSafety_PayloadsDoNotRun(t *testing.T) {
 		l.Metadata, l.Raw = map[string]string{hostile: hostile}, map[string]string{hostile: hostile}
 	}).String()
 	b := w.open(access.Admin, "/letters/"+id)
-	for _, at := range []string{".letter-head h1", ".error-text", ".chain", ".payload", ".pairs", ".facts"} {
+	for _, at := range []string{".detail-head h1", ".error-text", ".chain", ".payload", ".pairs", ".facts"} {
 		b.sees(at, `onerror=`)
 	}
 	b.sees(".chain", `turned \u202etext\u202c and \u0000 zero`)
@@ -116,7 +116,7 @@ func TestSafety_Token(t *testing.T) {
 	b.sees("main h1", "Sign in")
 	b.fills("[data-key=token]", "obx_wrong")
 	b.click("button[type=submit]")
-	b.sees("[role=alert]", "does not know this token")
+	b.sees("[role=alert]", "unknown or has expired")
 	b.fills("[data-key=token]", w.tokens[access.Viewer])
 	b.click("button[type=submit]")
 	b.sees(".crumbs", id)
@@ -135,7 +135,7 @@ func TestSafety_Token(t *testing.T) {
 	// A token that runs out leads to the sign-in, and back to the page.
 	eval[bool](b, `(sessionStorage.setItem("outbox.token", "obx_gone"), true)`)
 	b.click(`.tabs [data-path="/groups"]`)
-	b.sees("[role=alert]", "no longer takes this token")
+	b.sees("[role=alert]", "no longer valid")
 	b.fills("[data-key=token]", w.tokens[access.Operator])
 	b.click("button[type=submit]")
 	b.sees("main h1", "Groups")
@@ -164,7 +164,7 @@ func TestRoles_OfferedAndRefused(t *testing.T) {
 		{access.Admin, []string{"act-replay", "act-release", "act-resolve", "act-discard", "edit"}},
 	} {
 		b := w.open(c.role, "/letters/"+id)
-		b.sees("main", "Why it died")
+		b.sees("main", "Cause")
 		for _, key := range []string{"act-replay", "act-release", "act-park", "act-resolve", "act-discard", "edit"} {
 			want := 0
 			for _, o := range c.offer {
@@ -179,7 +179,7 @@ func TestRoles_OfferedAndRefused(t *testing.T) {
 		if c.role != access.Viewer {
 			continue
 		}
-		b.sees("main", "Your role may look")
+		b.sees("main", "Your role is read-only")
 		for _, key := range []string{"r", "d", "e", "s"} {
 			b.types(key) // the shortcuts of others
 		}
@@ -190,7 +190,7 @@ func TestRoles_OfferedAndRefused(t *testing.T) {
 		b.sees("main", "Your role may not edit")
 		b.visit("/letters")
 		b.click("tbody input")
-		b.sees(".selection", "Your role may look")
+		b.sees(".selection", "Your role is read-only")
 		if n := b.count(".selection [data-key^=act-]"); n > 0 {
 			t.Errorf("a viewer is offered %d actions on many", n)
 		}

@@ -1,4 +1,4 @@
-// Every change goes through here: what it would do, why it is done, yes or no.
+// Every change uses this dialog: preview, reason, confirmation.
 import { h, fill } from "./dom.js";
 import { api } from "./api.js";
 import { dialog, toast } from "./dialog.js";
@@ -7,16 +7,16 @@ import { loading, sentence, tally } from "./parts.js";
 import { may } from "./session.js";
 import { actions } from "./words.js";
 
-// act previews an action and, once it is confirmed with a reason, does it.
-// target is {id, etag} for one letter; {ids}, {filter}, {object} of the archive, or
-// {} for what a sweep finds, which is a job.
-// done is called after it was taken.
+// act previews an action and makes it once it is confirmed with a reason.
+// target is {id, etag} for one dead letter; {ids}, {filter}, {object} of the archive, or
+// {} for a sweep, which is a job.
+// done is called after the API accepted the action.
 export function act(action, target, done) {
   const a = actions[action], one = Boolean(target.id);
-  const body = h("div", { class: "stack" }, loading("what it would do"));
+  const body = h("div", { class: "stack" }, loading("the preview"));
   let preview = null, busy = false;
 
-  const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, cause, what was mended", oninput: update, "data-key": "reason", autofocus: true });
+  const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, cause, fix", oninput: update, "data-key": "reason", autofocus: true });
   const typed = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", oninput: update, "data-key": "typed" });
   const rate = h("input", { type: "number", min: 0, step: "any", placeholder: "no limit", onchange: estimate, "data-key": "rate" });
   const takes = h("p", { class: "small muted", role: "status" });
@@ -24,14 +24,14 @@ export function act(action, target, done) {
   const trouble = h("p", { class: "danger-text", role: "alert" });
   const yes = h("button", { type: "submit", class: `button primary ${a.danger ? "danger" : ""}`, disabled: true, "data-key": "yes" }, a.title);
   const box = dialog({
-    title: one ? `${a.title} this letter` : `${a.title} letters`, content: body,
-    buttons: [h("span", { class: "grow small muted" }, "Kept in the audit with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Cancel"), yes],
+    title: one ? `${a.title} this dead letter` : `${a.title} dead letters`, content: body,
+    buttons: [h("span", { class: "grow small muted" }, "Recorded in the audit trail with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Cancel"), yes],
   });
   box.el.querySelector("form").addEventListener("submit", confirm);
 
   const force = h("input", { type: "checkbox", "data-key": "force", onchange: look });
-  const option = action === "purge" && h("label", { class: "check" }, force, " Failed and manual letters too, whose events are in no topic; what is parked behind them goes on");
-  // What dies after the preview is not meant.
+  const option = action === "purge" && h("label", { class: "check" }, force, " Include failed and manual dead letters, whose events are in no topic; the events parked behind them proceed");
+  // Dead letters written after the preview are not included.
   const letters = one ? { ids: [target.id] } : target.filter ? { filter: { ...target.filter, until: before(target.filter.until) } } : target;
   const wanted = () => ({ action, ...letters, ...(force.checked ? { force: true } : {}) });
   look();
@@ -40,8 +40,8 @@ export function act(action, target, done) {
     try {
       preview = await api.preview(wanted());
     } catch (err) {
-      return fill(body, h("p", { class: "danger-text", role: "alert" }, `There is no preview: ${sentence(err.message)}`), h("p", { class: "muted" }, "Nothing was changed, and without a preview nothing will be."),
-        h("div", null, h("button", { type: "button", class: "button", onclick: () => { fill(body, loading("what it would do")); look(); } }, "Try again")));
+      return fill(body, h("p", { class: "danger-text", role: "alert" }, `The preview failed: ${sentence(err.message)}`), h("p", { class: "muted" }, "Nothing was changed. The action needs a preview."),
+        h("div", null, h("button", { type: "button", class: "button", onclick: () => { fill(body, loading("the preview")); look(); } }, "Try again")));
     }
     fill(body, previewView(preview, a, one), option, form());
     update();
@@ -52,10 +52,10 @@ export function act(action, target, done) {
     if (!something()) return null;
     return [
       h("label", null, "Why", reason),
-      !one && action !== "archive" && h("details", null, h("summary", null, "How fast"), h("div", { class: "row top" },
-        h("label", { class: "grow" }, "Letters per second, at most", rate, takes),
+      !one && action !== "archive" && h("details", null, h("summary", null, "Rate"), h("div", { class: "row top" },
+        h("label", { class: "grow" }, "Dead letters per second, at most", rate, takes),
         action === "replay" && h("label", { class: "check grow" }, canary, " Canary: 1, 2, 5, 20 … and stop if the same error comes back"))),
-      guarded() && h("label", null, `Type ${preview.letters} to ${a.title.toLowerCase()} so many`, typed),
+      guarded() && h("label", null, `Type ${preview.letters} to confirm`, typed),
       trouble,
     ];
   }
@@ -65,7 +65,7 @@ export function act(action, target, done) {
     fill(takes, at > 0 ? `takes about ${span(Math.max(1000, (preview.letters / at) * 1000))}` : "");
   }
 
-  // A sweep may have nothing to do but to remove what has expired.
+  // A sweep may only remove expired objects.
   function something() { return preview?.letters > 0 || preview?.objects_expired > 0; }
 
   function guarded() { return a.danger && preview.letters > 1; }
@@ -88,7 +88,7 @@ export function act(action, target, done) {
         done?.();
       } else {
         const job = await api.startJob({ ...wanted(), reason: why, ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}), ...(action === "replay" ? { canary: canary.checked } : {}) });
-        toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.letters, "letter")}.`);
+        toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.letters, "dead letter")}.`);
         box.close();
         done?.(job);
       }
@@ -102,27 +102,27 @@ export function act(action, target, done) {
 // before is until, or now if that is earlier.
 const before = (until) => (until && new Date(until) < Date.now() ? until : new Date().toISOString());
 
-// previewView says what an action would do.
+// previewView shows the effect of an action.
 function previewView(p, a, one) {
   const refused = Object.entries(p.refused ?? {}).filter(([, n]) => n > 0), none = !p.letters;
   const many = (map) => Object.keys(map ?? {}).length > 1 || !one;
   return [
     none
-      ? p.objects_expired > 0 || h("p", { class: "callout warn" }, one ? "This letter does not stand where this can be done." : "There is no letter with which this can be done.")
-      : h("p", { class: `callout ${a.danger ? "bad" : ""}` }, h("b", null, plural(p.letters, "letter")), p.aggregates > 0 ? ` of ${plural(p.aggregates, "aggregate")}. ` : ". ", one ? a.one : a.many),
+      ? p.objects_expired > 0 || h("p", { class: "callout warn" }, one ? "The status of this dead letter does not allow this action." : "No dead letter has a status that allows this action.")
+      : h("p", { class: `callout ${a.danger ? "bad" : ""}` }, h("b", null, plural(p.letters, "dead letter")), p.aggregates > 0 ? ` of ${plural(p.aggregates, "aggregate")}. ` : ". ", one ? a.one : a.many),
     !none && h("div", { class: "preview" },
       many(p.by_status) && h("div", null, h("h3", null, "Status"), tally(p.by_status)),
       p.action !== "archive" && h("div", null, h("h3", null, "Error"), tally(p.by_error_class, { name: (k) => k || "(none)" })),
       p.action !== "archive" && h("div", null, h("h3", null, "Topic"), tally(p.by_topic, { name: (k) => k || "(not known)" })),
-      h("div", null, h("h3", null, "Parked behind"), h("p", null, p.followers ? `${plural(p.followers, "event")}, then free to go` : "nothing", p.followers && p.followers_of_aggregates < p.aggregates ? h("span", { class: "muted" }, ` (of ${count(p.followers_of_aggregates)} aggregates)`) : null))),
-    refused.length > 0 && h("p", { class: "muted" }, `Left alone, because it cannot be done from where they stand: ${refused.map(([s, n]) => `${count(n)} ${s}`).join(", ")}.`),
+      h("div", null, h("h3", null, "Parked behind"), h("p", null, p.followers ? `${plural(p.followers, "event")}, which then proceed` : "nothing", p.followers && p.followers_of_aggregates < p.aggregates ? h("span", { class: "muted" }, ` (of ${count(p.followers_of_aggregates)} aggregates)`) : null))),
+    refused.length > 0 && h("p", { class: "muted" }, `Skipped, because their status does not allow it: ${refused.map(([s, n]) => `${count(n)} ${s}`).join(", ")}.`),
     p.objects_expired > 0 && h("p", { class: "callout warn" }, `${plural(p.objects_expired, "object")} of the archive ${p.objects_expired === 1 ? "has" : "have"} expired and will be removed.`),
-    p.truncated && h("p", { class: "warn-text" }, `There are more: the preview looked at ${count(p.looked_at)}, and all that match are meant.`),
-    p.missing > 0 && h("p", { class: "muted" }, `${plural(p.missing, "letter")} are gone meanwhile.`),
+    p.truncated && h("p", { class: "warn-text" }, `There are more: the preview examined ${count(p.looked_at)}; the action applies to all that match.`),
+    p.missing > 0 && h("p", { class: "muted" }, `${plural(p.missing, "dead letter")} no longer exist.`),
   ];
 }
 
-// possible are the actions that the role may do on letters of these statuses.
+// possible are the actions that the role may do on dead letters of these statuses.
 export const possible = (all) => Object.keys(actions).filter((name) => may(name) && all.some((s) => actions[name].from.includes(s)));
 
 // buttons are those for what the role may do; all of them, or null.

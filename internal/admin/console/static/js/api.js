@@ -1,7 +1,7 @@
-// Talks to the API beside the console: JSON, a bearer token, problem+json.
+// Client of the API beside the console: JSON, a bearer token, problem+json.
 import { token } from "./session.js";
 
-// Problem is an answer that is not the one asked for; status 0 means none came.
+// Problem is an error response; status 0 means that there was no response.
 class Problem extends Error {
   constructor(status, body) {
     super(body?.detail || body?.title || (status ? `the API answered ${status}` : "the API does not answer"));

@@ -1,4 +1,4 @@
-// A change of one order or message: what it would do, why it is done, yes or no.
+// A change of one order or message: preview, reason, confirmation.
 import { h, fill } from "./dom.js";
 import { dialog, toast } from "./dialog.js";
 import { loading, sentence } from "./parts.js";
@@ -9,14 +9,14 @@ import { loading, sentence } from "./parts.js";
 // done is called after it was made, and when somebody else was first.
 export function ask(change) {
   const { title, word, danger, look, form, make, done } = change;
-  const body = h("div", { class: "stack" }, loading("what it would do"));
+  const body = h("div", { class: "stack" }, loading("the preview"));
   let possible = false, busy = false;
-  const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, who asked, what for", oninput: update, "data-key": "reason", autofocus: true });
+  const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, requester, purpose", oninput: update, "data-key": "reason", autofocus: true });
   const trouble = h("p", { class: "danger-text", role: "alert" });
   const yes = h("button", { type: "submit", class: `button primary ${danger ? "danger" : ""}`, disabled: true, "data-key": "yes" }, word);
   const box = dialog({
     title, content: body,
-    buttons: [h("span", { class: "grow small muted" }, "Kept in the audit with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Leave it"), yes],
+    buttons: [h("span", { class: "grow small muted" }, "Recorded in the audit trail with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Close"), yes],
   });
   box.el.querySelector("form").addEventListener("submit", submit);
   read();
@@ -28,13 +28,13 @@ export function ask(change) {
       fill(body, view, ok && form, ok && h("label", null, "Why", reason), trouble);
       if (ok) reason.focus();
     } catch (err) {
-      fill(body, h("p", { class: "danger-text", role: "alert" }, `There is no preview: ${sentence(err.message)}`), h("p", { class: "muted" }, "Nothing was changed, and without a preview nothing will be."), again("Try again"));
+      fill(body, h("p", { class: "danger-text", role: "alert" }, `The preview failed: ${sentence(err.message)}`), h("p", { class: "muted" }, "Nothing was changed. The action needs a preview."), again("Try again"));
     }
     update();
   }
 
   function again(text) {
-    return h("div", null, h("button", { type: "button", class: "button", "data-key": "look", onclick: () => { fill(trouble); fill(body, loading("what it would do")); read(); } }, text));
+    return h("div", null, h("button", { type: "button", class: "button", "data-key": "look", onclick: () => { fill(trouble); fill(body, loading("the preview")); read(); } }, text));
   }
 
   function update() { yes.disabled = busy || !possible || !reason.value.trim(); }
@@ -49,10 +49,10 @@ export function ask(change) {
       box.close();
       done();
     } catch (err) {
-      // Who was not first looks at what is there now, and decides anew.
+      // After a conflict the user reads the new state and decides again.
       possible = ![409, 412].includes(err.status);
-      fill(trouble, h("b", null, err.body?.outcome_unknown ? "Not known: " : "Refused: "), sentence(err.message), ...err.errors.map((x) => [h("br"), [x.location, x.message].filter(Boolean).join(": ")]));
-      if (!possible) { trouble.append(again("Look again")); done(); }
+      fill(trouble, h("b", null, err.body?.outcome_unknown ? "Unknown: " : "Refused: "), sentence(err.message), ...err.errors.map((x) => [h("br"), [x.location, x.message].filter(Boolean).join(": ")]));
+      if (!possible) { trouble.append(again("Reload")); done(); }
     }
     busy = false; update();
   }

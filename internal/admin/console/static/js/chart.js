@@ -5,7 +5,7 @@ import { clock, count } from "./format.js";
 const W = 460, H = 150, left = 36, right = 8, top = 8, bottom = 22;
 
 // chart draws series of {name, colour, points: [[ms, value]]} over [from, to].
-// label is the sentence that says it to those who do not see it.
+// label is the text for screen readers.
 export function chart({ series, from, to, label, unit = "" }) {
   const most = nice(Math.max(1, ...series.flatMap((s) => s.points.map((p) => p[1]))));
   const x = (t) => left + ((t - from) / Math.max(1, to - from)) * (W - left - right);

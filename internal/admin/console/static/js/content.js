@@ -1,4 +1,4 @@
-// What an event carries, as a dead letter or a message that waits: payload and
+// The content of an event, of a dead letter or a scheduled message: payload and
 // headers, as they are.
 import { h } from "./dom.js";
 import { bytes, count, visible } from "./format.js";
@@ -29,7 +29,7 @@ export function payload(e, state, draw) {
   const body = none ? h("p", { class: "muted" }, "It has no payload (null).") : !size ? h("p", { class: "muted" }, "Its payload is empty.") : h("pre", { class: "code payload", tabindex: "0", "aria-label": "Payload" }, show());
   return panel("Payload", { aside: h("div", { class: "row" }, h("span", { class: "small muted" }, `${visible(e.content_type || "no content type")} · ${bytes(size)}`), size > 0 && views.length > 1 && tabs("How the payload is shown", views, state.view, (v) => { state.view = v; draw(); }),
     size > 0 && copyButton(state.view === "pretty" && text ? prettyText(text) ?? text : text ?? e.payload_base64, "payload")) },
-  body, big && h("p", { class: "row" }, h("span", { class: "muted" }, "It is large; this is its beginning."), h("button", { type: "button", class: "button", "data-key": "whole", onclick: () => { state.whole = true; draw(); } }, "Show all of it")));
+  body, big && h("p", { class: "row" }, h("span", { class: "muted" }, "Only the beginning is shown."), h("button", { type: "button", class: "button", "data-key": "whole", onclick: () => { state.whole = true; draw(); } }, "Show all")));
 }
 
 // beginning is as many lines as may be shown; none if the first is too long.

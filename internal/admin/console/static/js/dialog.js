@@ -1,4 +1,4 @@
-// Dialogs: the browser's own <dialog>, which makes the rest inert and gives the
+// Dialogs: the native <dialog>, which makes the rest inert and restores the
 // focus back, with Tab kept inside. And short messages in the corner.
 import { h } from "./dom.js";
 

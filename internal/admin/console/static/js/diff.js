@@ -1,5 +1,5 @@
 // The difference of two texts by lines: the longest common subsequence, after
-// what is equal at both ends is put aside.
+// the equal lines at both ends are removed.
 import { h } from "./dom.js";
 import { visible } from "./format.js";
 

@@ -42,7 +42,7 @@ export function prettyView(lines) {
   return lines.map((l) => ["  ".repeat(l.indent), l.parts.map(([kind, t]) => (kind ? h("span", { class: `j-${kind}` }, visible(t)) : t)), "\n"]);
 }
 
-// problem says where a text stops being JSON, or null.
+// problem returns where a text stops being JSON, or null.
 export function problem(text) {
   try { JSON.parse(text); return null; } catch (err) {
     const at = /position (\d+)/.exec(err.message);

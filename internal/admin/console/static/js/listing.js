@@ -1,4 +1,4 @@
-// Lists whose filter and page stand in the address, and the choosing of rows.
+// Lists whose filter and page are in the address, and the choosing of rows.
 import { h, fill } from "./dom.js";
 import { plural } from "./format.js";
 import * as keys from "./keys.js";

@@ -1,8 +1,8 @@
 // The stream of what changes: server-sent events over fetch, because EventSource
-// cannot send the token. Says at once when it is lost, and since when.
+// cannot send the token. It reports immediately when it is lost, and since when.
 import { open } from "./api.js";
 
-const silence = 40_000; // the server says something every few seconds
+const silence = 40_000; // the server sends something every few seconds
 // A browser opens six connections to a server at most, for all its tabs. So a
 // page that nobody sees gives its own back; hidden ones after a while.
 const hidden = 15_000;

@@ -17,8 +17,8 @@ import { event } from "./pages/event.js";
 import { groups } from "./pages/groups.js";
 import { job } from "./pages/job.js";
 import { jobs } from "./pages/jobs.js";
-import { letter } from "./pages/letter.js";
-import { letters } from "./pages/letters.js";
+import { deadLetter } from "./pages/deadletter.js";
+import { deadLetters } from "./pages/deadletters.js";
 import { message } from "./pages/message.js";
 import { order } from "./pages/order.js";
 import { orders } from "./pages/orders.js";
@@ -26,7 +26,7 @@ import { overview } from "./pages/overview.js";
 import { reactions } from "./pages/reactions.js";
 import { scheduled } from "./pages/scheduled.js";
 
-const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/letters", "Letters", "l"], ["/jobs", "Jobs", "j"], ["/reactions", "Reactions", "e"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
+const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/reactions", "Reactions", "e"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
 // Where the API has orders and messages, too.
 const ordersNav = [["/orders", "Orders", "r"], ["/scheduled", "Scheduled", "s"]];
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
@@ -48,15 +48,15 @@ async function boot() {
       ordersNav.forEach(goTo);
     }
   } catch (err) {
-    if (err.status === 401) return signIn("The API does not know this token, or it has run out.");
+    if (err.status === 401) return signIn("The token is unknown or has expired.");
     document.title = "Outbox";
-    return fill(main, h("h1", { tabindex: "-1" }, "The API does not answer"), failed(err, boot));
+    return fill(main, h("h1", { tabindex: "-1" }, "The API does not respond"), failed(err, boot));
   }
   frame();
   live.run();
 }
 
-whenUnauthorized(() => { if (framed) signIn("The API no longer takes this token. Nothing was changed."); });
+whenUnauthorized(() => { if (framed) signIn("The token is no longer valid. Nothing was changed."); });
 
 // signIn keeps the address, so that a shared link works after it.
 function signIn(why) {
@@ -69,10 +69,10 @@ function signIn(why) {
   const input = h("input", { type: "password", name: "token", autocomplete: "off", spellcheck: "false", required: true, autofocus: true, "data-key": "token" });
   fill(main, h("form", { class: "panel signin stack", onsubmit: (e) => { e.preventDefault(); keep(input.value.trim()); if (begun) location.reload(); else { fill(main, loading("who you are")); boot(); } } },
     h("h1", { tabindex: "-1" }, "Sign in"),
-    h("p", { class: why ? "danger-text" : "muted", role: why ? "alert" : null }, why ?? "The console needs a token of the API. It stays in this browser tab and is gone when you close it."),
+    h("p", { class: why ? "danger-text" : "muted", role: why ? "alert" : null }, why ?? "The console needs a token of the API. The token is kept in this browser tab until you close it."),
     h("label", null, "Token", input),
     h("div", null, h("button", { class: "button primary", type: "submit" }, "Open the console")),
-    h("p", { class: "small muted" }, "A link may carry it: ", h("code", null, "/console#token=…"), ". It is taken out of the address at once.")));
+    h("p", { class: "small muted" }, "A link may contain it: ", h("code", null, "/console#token=…"), ". It is removed from the address immediately.")));
   input.focus();
 }
 
@@ -95,20 +95,20 @@ function frame() {
     document.body.classList.toggle("stale", live.state === "lost");
     if (live.state !== "lost") return fill(notice);
     if (notice.querySelector(".lost-bar")) return undefined;
-    return fill(notice, h("div", { class: "lost-bar" }, icon("warn"), h("span", { class: "grow" }, h("b", null, `Connection lost at ${clock(live.since)}.`), " What you see is from then and may be wrong by now. ", h("span", { class: "next-try", "aria-live": "off" })),
+    return fill(notice, h("div", { class: "lost-bar" }, icon("warn"), h("span", { class: "grow" }, h("b", null, `Connection lost at ${clock(live.since)}.`), " The page shows the state of that time and may be outdated. ", h("span", { class: "next-try", "aria-live": "off" })),
       h("button", { type: "button", class: "button", "data-key": "retry", onclick: () => live.retry() }, "Try now")));
   };
   live.addEventListener("state", connection);
-  // The server is there and its database is not: what is shown is as old.
+  // The server responds and its database does not: the page is outdated.
   live.addEventListener("database", ({ detail }) => {
     if (live.state !== "live") return;
     document.body.classList.toggle("stale", !detail.reachable);
-    fill(notice, detail.reachable ? null : h("div", { class: "lost-bar" }, icon("warn"), h("span", null, h("b", null, "The database cannot be reached."), ` What you see is from ${clock(Date.now())} and may be wrong by now. The server goes on trying.`)));
+    fill(notice, detail.reachable ? null : h("div", { class: "lost-bar" }, icon("warn"), h("span", null, h("b", null, "The database cannot be reached."), ` The page shows the state of ${clock(Date.now())} and may be outdated. The server keeps retrying.`)));
     if (detail.reachable) live.dispatchEvent(new CustomEvent("again"));
   });
   setInterval(() => {
     const at = notice.querySelector(".next-try");
-    if (at) at.textContent = live.retryAt ? `Old for ${span(Date.now() - live.since)}; next try in ${span(Math.max(0, live.retryAt - Date.now()))}.` : "Trying…";
+    if (at) at.textContent = live.retryAt ? `Outdated for ${span(Date.now() - live.since)}; next attempt in ${span(Math.max(0, live.retryAt - Date.now()))}.` : "Connecting…";
   }, 1000);
   connection();
 
@@ -161,13 +161,13 @@ function goTo([path, name, key]) { keys.shortcut(`g${key}`, `go to ${name.toLowe
 
 function missing(ctx) {
   ctx.title("No such page");
-  fill(ctx.el, h("h1", { tabindex: "-1" }, "No such page"), empty("There is no page at this address.", `${location.pathname} leads nowhere. It may be cut off.`, h("a", { class: "button", href: href("/") }, "To the overview")));
+  fill(ctx.el, h("h1", { tabindex: "-1" }, "No such page"), empty("There is no page at this address.", `${location.pathname} does not exist. The address may be incomplete.`, h("a", { class: "button", href: href("/") }, "To the overview")));
 }
 
 function who() {
   dialog({
     title: "Who you are",
-    content: h("div", { class: "stack tight" }, h("p", null, h("b", null, me.name), ` is ${me.role === "operator" || me.role === "admin" ? "an" : "a"} ${me.role}.`), h("p", { class: "muted" }, sentence(`That role ${roleMeans[me.role] ?? "is not known to the console"}`))),
+    content: h("div", { class: "stack tight" }, h("p", null, h("b", null, me.name), ` is ${me.role === "operator" || me.role === "admin" ? "an" : "a"} ${me.role}.`), h("p", { class: "muted" }, sentence(`That role ${roleMeans[me.role] ?? "is unknown to the console"}`))),
     buttons: [h("span", { class: "grow" }), h("button", { type: "button", class: "button", onclick: leave }, "Sign out of all tabs")],
   });
 }
@@ -194,7 +194,7 @@ function help() {
       h("label", { class: "check" }, h("input", { type: "checkbox", checked: keys.enabled(), onchange: (e) => keys.enable(e.target.checked) }), " Shortcuts are on. Tab and Enter reach everything without them."),
       h("div", { class: "prose small muted" },
         h("p", null, "A dead letter is an event that the relay could not publish. In strict order the later events of its aggregate are parked behind it until it is replayed, released, resolved or discarded."),
-        h("p", null, "Only the relay publishes: an action here changes the letter, and the relay acts on it within a second or so. Every change is shown before it is made, asks why, and stands in the audit. Times are UTC. On a terminal, ", h("code", null, "outbox dlq"), " does the same."))),
+        h("p", null, "Only the relay publishes: an action here changes the dead letter, and the relay acts on it within about a second. Every change shows a preview, asks for a reason, and is recorded in the audit trail. Times are UTC. The command ", h("code", null, "outbox dlq"), " provides the same actions."))),
   });
 }
 
@@ -204,8 +204,8 @@ keys.shortcut("t", "light or dark", switchTheme);
 
 route("/", overview);
 route("/groups", groups);
-route("/letters", letters);
-route("/letters/:id", letter);
+route("/letters", deadLetters);
+route("/letters/:id", deadLetter);
 route("/letters/:id/edit", edit);
 route("/events/:id", event);
 route("/jobs", jobs);

@@ -1,5 +1,5 @@
-// Many messages that wait, by a filter: what releasing them or taking them back would
-// do, and doing it. The results are what ask() takes.
+// Many scheduled messages, by a filter: the preview of releasing or cancelling them,
+// and the request. The results are what ask() takes.
 import { api } from "./api.js";
 import { h } from "./dom.js";
 import { ago, plural, utc, visible } from "./format.js";
@@ -7,24 +7,24 @@ import { facts, tally } from "./parts.js";
 
 const kinds = {
   release: {
-    title: "Release messages now", word: "Release", done: "released", none: "No message that waits and is not due yet is like this.",
-    says: ["They go out as fast as the relay's rate lets them, not at their times. ", "What is published cannot be called back."],
+    title: "Release messages now", word: "Release", done: "released", none: "No scheduled message that is not due yet matches.",
+    says: ["They are published immediately, at the rate of the relay, instead of at their times. ", "A published message cannot be recalled."],
   },
   cancel: {
-    title: "Take messages back", word: "Take them back", danger: true, done: "taken back", none: "No message that waits is like this.",
-    says: ["They are never published. ", "This cannot be undone; their payloads are removed at once."],
+    title: "Cancel messages", word: "Cancel them", danger: true, done: "cancelled", none: "No scheduled message matches.",
+    says: ["They are never published. ", "This cannot be undone; their payloads are removed immediately."],
   },
 };
 
-// changeMany releases (release) or takes back (cancel) what a filter means. What is
-// handed in after it was opened is not meant.
+// changeMany releases (release) or cancels (cancel) the messages of a filter. Messages
+// accepted after it was opened are not included.
 export function changeMany(kind, chosen, done) {
   const k = kinds[kind], rate = h("input", { type: "number", min: 0.1, step: "any", placeholder: "no limit", "data-key": "rate" });
   const filter = Object.fromEntries(Object.entries({ created_until: new Date().toISOString(), ...chosen }).filter(([, v]) => v));
   let changed = 0, gone = 0, from; // of attempts that broke off, too
   return {
     title: k.title, word: k.word, danger: k.danger, done,
-    get said() { return `${plural(changed, "message")} ${k.done}${gone ? `; ${plural(gone, "message")} had gone before` : ""}.`; },
+    get said() { return `${plural(changed, "message")} ${k.done}${gone ? `; ${plural(gone, "message")} had been published before` : ""}.`; },
     form: h("label", null, "Messages per second, at most", rate),
     look: async () => {
       const all = { messages: 0, by_topic: {}, by_client: {} };
@@ -40,10 +40,10 @@ export function changeMany(kind, chosen, done) {
       const name = (s) => visible(s || "(others)");
       return { ok: true, view: [
         h("p", { class: `callout ${k.danger ? "bad" : ""}` }, h("b", null, plural(all.messages, "message"), ". ", k.says[0]), k.says[1]),
-        h("div", { class: "preview" }, h("div", null, h("h3", null, "Topic"), tally(all.by_topic, { name })), h("div", null, h("h3", null, "Handed in by"), tally(all.by_client, { name }))),
+        h("div", { class: "preview" }, h("div", null, h("h3", null, "Topic"), tally(all.by_topic, { name })), h("div", null, h("h3", null, "Client"), tally(all.by_client, { name }))),
         facts([["First due", [utc(all.first), " · ", ago(all.first)]], ["Last due", [utc(all.last), " · ", ago(all.last)]]])] };
     },
-    // One request takes so many; the cursor says where the next one goes on.
+    // One request has a limit; the next one resumes at the cursor.
     make: async (reason) => {
       const limit = Number(rate.value) > 0 ? { rate: Number(rate.value) } : {};
       for (;;) {

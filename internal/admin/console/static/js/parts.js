@@ -12,7 +12,7 @@ export const mark = (states, state) => h("span", { class: `badge b-${states[stat
 export const panel = (title, { aside, id, cls } = {}, ...content) => h("section", { class: `panel ${cls ?? ""}`, "aria-label": title, id },
   h("header", { class: "row between" }, h("h2", null, title), aside), content);
 
-// empty explains why there is nothing, and where to go from here.
+// empty explains why there is nothing, and offers the next step.
 export const empty = (title, says, ...more) => h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", { class: "muted" }, says), more.length ? h("div", { class: "row" }, more) : null);
 
 export const loading = (what) => h("p", { class: "muted loading", "aria-busy": "true" }, `Reading ${what}…`);

@@ -1,4 +1,4 @@
-// Who uses the console: the token of this tab, and what its role may do.
+// The user of the console: the token of this tab and the rights of its role.
 // The token is in sessionStorage and in the Authorization header, never in a
 // cookie, so no other site can act in the user's name.
 
@@ -48,6 +48,6 @@ const needs = {
 };
 
 export const me = { name: "", role: "viewer" };
-// may says whether the role has the right. The API decides by itself; this only
-// keeps what it would refuse off the page.
+// may reports whether the role has the right. The API decides by itself; this only
+// hides what the API would refuse.
 export const may = (action) => (ranks[me.role] ?? 0) >= ranks[needs[action] ?? "admin"];

@@ -7,14 +7,14 @@ import { empty, failed, loading } from "../parts.js";
 import { href } from "../router.js";
 
 const states = {
-  done: "It was made.", refused: "It was not made.", unknown: "The database did not say whether it was made: look at the letter.",
-  intended: "What came of it was not written; the process may have died just then: look at the letter.",
+  done: "The change was made.", refused: "The change was not made.", unknown: "The result is unknown, because the database did not answer: check the dead letter.",
+  intended: "The result was not recorded; the process may have crashed: check the dead letter.",
 };
 
-// kinds are what a change may be of: what it is called here, and its actions.
+// kinds are the kinds of changes: the label and the actions.
 const kinds = {
-  letters: ["Letters, one at a time", "replay,discard,release,park,resolve,edit"],
-  jobs: ["Jobs, for many letters", "create-job,pause-job,resume-job,cancel-job"],
+  letters: ["Dead letters, one at a time", "replay,discard,release,park,resolve,edit"],
+  jobs: ["Jobs, for many dead letters", "create-job,pause-job,resume-job,cancel-job"],
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
   message: ["Scheduled messages, one at a time", "release-message,cancel-message"],
   messages: ["Scheduled messages, many at once", "release-messages,cancel-messages"],
@@ -23,7 +23,7 @@ const kinds = {
 };
 
 const places = { job: "jobs", order: "orders", message: "scheduled", delivery: "reactions" };
-// place is where it can be looked at, and what it is called there; relays have names and the overview.
+// place is the page of the target and its name there; relays are on the overview.
 const place = (e) => {
   const what = /[a-z]+$/.exec(e.action)?.[0];
   return what === "relay" ? ["/", visible(e.target)] : [`/${places[what] ?? "letters"}/${e.target}`, short(e.target)];
@@ -33,8 +33,8 @@ export function audit(ctx) {
   ctx.title("Audit");
   const all = listing("/audit", ["what", "actor"], "changes"), { q } = all;
   const body = h("div", null, loading("the audit"));
-  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change that was asked for through the API and the console, or by outbox relay reshard and outbox scheduled: who, what, why, and what came of it. Times are UTC.")),
-    all.form("Filter changes", "what", all.choice("what", "What", Object.entries(kinds).map(([v, [says]]) => h("option", { value: v }, says))), all.text("actor", "Who", { maxlength: 300, placeholder: "the whole name" })), body));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change that was requested through the API, the console, outbox relay reshard and outbox scheduled: who, what, why, and the result. Times are UTC.")),
+    all.form("Filter changes", "what", all.choice("what", "What", Object.entries(kinds).map(([v, [says]]) => h("option", { value: v }, says))), all.text("actor", "Who", { maxlength: 300, placeholder: "the full name" })), body));
   let page = null;
   const read = async () => {
     try {
@@ -47,17 +47,17 @@ export function audit(ctx) {
   const draw = () => {
     const lines = page.lines;
     fill(body, lines.length || page.next || q.cursor ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),
-      h("thead", null, h("tr", null, ["When", "Who", "What", "On", "Why", "Came of it"].map((t) => h("th", { scope: "col" }, t)))),
+      h("thead", null, h("tr", null, ["When", "Who", "What", "On", "Why", "Result"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, lines.map((e, i) => h("tr", null,
         h("td", { "data-label": "When", class: "nowrap" }, utc(e.at)),
         h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
         h("td", { "data-label": "What" }, e.action.replace("-", " ")),
         h("td", { "data-label": "On" }, on(e, i)),
         h("td", { "data-label": "Why", class: "break" }, visible(e.reason)),
-        h("td", { "data-label": "Came of it", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
-      , all.pager(page, lines.length ? "Newest first" : "None of them here")]
-      : all.filtered ? empty("No change is like this.", "The audit was looked through for the last 30 days.")
-      : empty("Nothing was changed yet.", "The first replay, discard or edit will stand here, with the name of who asked for it and the reason.", h("a", { class: "button", href: href("/letters") }, "To the letters")));
+        h("td", { "data-label": "Result", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
+      , all.pager(page, lines.length ? "Newest first" : "None on this page")]
+      : all.filtered ? empty("No change matches.", "The audit trail of the last 30 days was searched.")
+      : empty("Nothing was changed yet.", "Replays, discards, edits and other changes are listed here, with the user and the reason.", h("a", { class: "button", href: href("/letters") }, "Show dead letters")));
   };
   const on = (e, i) => {
     if (!e.target) return h("span", { class: "muted" }, "–");

@@ -9,18 +9,18 @@ import { problem, prettyText } from "../json.js";
 import { empty, failed, loading, panel, sentence } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
-import { editable } from "./letter.js";
+import { editable } from "./deadletter.js";
 
 export function edit(ctx) {
   const id = ctx.params.id;
   ctx.title(`Edit ${short(id)}`);
-  fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), loading("the letter"));
+  fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), loading("the dead letter"));
   const read = async () => {
     try {
       const l = await api.letter(id, ctx.signal);
-      const back = h("a", { class: "button", href: href(`/letters/${id}`) }, "Back to the letter");
-      if (!may("edit")) return fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), empty("Your role may not edit letters.", "Ask somebody with the role admin.", back));
-      if (!editable(l)) return fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), empty(`The letter is ${l.status}.`, "Only a letter that nobody is replaying, and that is not settled, can be edited.", back));
+      const back = h("a", { class: "button", href: href(`/letters/${id}`) }, "Back to the dead letter");
+      if (!may("edit")) return fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), empty("Your role may not edit dead letters.", "The role admin is required.", back));
+      if (!editable(l)) return fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), empty(`The dead letter is ${l.status}.`, "Only a dead letter that is neither settled nor being replayed can be edited.", back));
       return draw(l);
     } catch (err) {
       return ctx.signal.aborted ? undefined : fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), failed(err, read));
@@ -58,17 +58,17 @@ export function edit(ctx) {
 
     async function check() {
       const mine = ++latest;
-      if (same()) return fill(problems, h("p", { class: "muted" }, "Change something: to replay it as it is, use Replay on its page."));
+      if (same()) return fill(problems, h("p", { class: "muted" }, "Nothing is changed. To replay it without changes, use Replay on its page."));
       if (doubled()) return fill(problems, list(["Two headers have the same name."]));
       const bad = json ? problem(text.value) : null;
-      if (bad) return fill(problems, list([`This is no JSON any more: ${bad}`]));
+      if (bad) return fill(problems, list([`The payload is not valid JSON: ${bad}`]));
       fill(problems, h("p", { class: "muted" }, "Checking…"));
       try {
         const r = await send("", true);
         if (mine !== latest || ctx.signal.aborted) return undefined;
         const wrong = r.problems;
         ask.disabled = wrong.length > 0;
-        return fill(problems, wrong.length ? list(wrong) : h("p", { class: "ok-text" }, r.schema ? "It fits the schema of its event type." : "It can be replayed. No schema is registered for its event type, so only you know whether it is right."));
+        return fill(problems, wrong.length ? list(wrong) : h("p", { class: "ok-text" }, r.schema ? "It matches the schema of its event type." : "It can be replayed. No schema is registered for its event type, so its content is not validated."));
       } catch (err) {
         if (mine !== latest || ctx.signal.aborted) return undefined;
         if (err.status === 412) return moved();
@@ -78,8 +78,8 @@ export function edit(ctx) {
 
     function moved() {
       ask.disabled = true;
-      fill(problems, h("p", { class: "danger-text", role: "alert" }, "Somebody changed the letter meanwhile. Your text is still here; copy what you need, then read the letter again."),
-        h("div", null, h("button", { type: "button", class: "button", onclick: read, "data-key": "reread" }, "Read it again, drop my changes")));
+      fill(problems, h("p", { class: "danger-text", role: "alert" }, "Another user has changed the dead letter. Your text is still here; copy what you need, then read the dead letter again."),
+        h("div", null, h("button", { type: "button", class: "button", onclick: read, "data-key": "reread" }, "Reload and drop my changes")));
     }
 
     function headerRows() {
@@ -96,9 +96,9 @@ export function edit(ctx) {
       const yes = h("button", { type: "submit", class: "button primary", disabled: true, "data-key": "yes" }, "Replay as edited");
       const box = dialog({
         title: "Replay as edited", wide: true,
-        content: h("div", { class: "stack" }, h("p", { class: "callout" }, "A new event with a new id takes the place of this one in its aggregate and is published. The original is kept, unchanged, and linked to it."),
+        content: h("div", { class: "stack" }, h("p", { class: "callout" }, "A new event with a new id replaces this one in its aggregate and is published. The original is kept unchanged and linked to it."),
           diffView(diff(shape(original), shape(text.value))), headerText(asMap(), type.value) !== before && diffView(diff(before, headerText(asMap(), type.value))), h("label", null, "Why", reason), trouble),
-        buttons: [h("span", { class: "grow small muted" }, "Kept in the audit with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Cancel"), yes],
+        buttons: [h("span", { class: "grow small muted" }, "Recorded in the audit trail with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Cancel"), yes],
       });
       box.el.querySelector("form").addEventListener("submit", async (e) => {
         e.preventDefault();
@@ -106,7 +106,7 @@ export function edit(ctx) {
         yes.disabled = true;
         try {
           const r = await send(reason.value.trim(), false);
-          toast("The edited event is on its way.", { link: href(`/events/${r.new_event_id}`), label: "Follow it" });
+          toast("The edited event is being published.", { link: href(`/events/${r.new_event_id}`), label: "Show it" });
           box.close();
           go(`/letters/${id}`);
         } catch (err) {
@@ -121,10 +121,10 @@ export function edit(ctx) {
     const tidy = json && h("button", { type: "button", class: "button", "data-key": "tidy", onclick: () => { const p = prettyText(text.value); if (p) { text.value = p; changed(); } } }, "Line breaks");
     headerRows();
     fill(ctx.el, h("div", { class: "stack" },
-      h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/letters") }, "Letters"), " / ", h("a", { class: "mono", href: href(`/letters/${id}`) }, id), " / edit"), h("h1", { tabindex: "-1" }, `Edit and replay: ${l.event_type}`)),
+      h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/letters") }, "Dead letters"), " / ", h("a", { class: "mono", href: href(`/letters/${id}`) }, id), " / edit"), h("h1", { tabindex: "-1" }, `Edit and replay: ${l.event_type}`)),
       h("div", { class: "edit" },
         h("div", { class: "stack" }, panel(binary ? "Payload, base64" : "Payload", { aside: tidy }, text), panel("Headers", { aside: h("span", { class: "small muted" }, plural(rows.length, "header")) }, h("label", null, "Content type", type), headers)),
-        h("div", { class: "stack sticky" }, panel("What is changed", {}, changes), panel("Can it go out like this?", {}, problems, h("div", { class: "row" }, ask, h("a", { class: "button quiet", href: href(`/letters/${id}`) }, "Leave it as it is")))))));
+        h("div", { class: "stack sticky" }, panel("Changes", {}, changes), panel("Validation", {}, problems, h("div", { class: "row" }, ask, h("a", { class: "button quiet", href: href(`/letters/${id}`) }, "Cancel")))))));
     changed();
   }
   read();

@@ -1,4 +1,4 @@
-// Groups of equal failures: one cause, one decision, as in ServicePulse.
+// Groups of equal failures: one cause, one decision.
 import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
@@ -10,7 +10,7 @@ import { classMeans, open } from "../words.js";
 export function groups(ctx) {
   ctx.title("Groups");
   const body = h("div", { class: "stack" }, loading("groups"));
-  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Groups"), h("p", { class: "muted" }, "Open letters that died of the same cause. What mends one mends all of its group.")), body));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Groups"), h("p", { class: "muted" }, "Open dead letters with the same error class and event type. One fix usually applies to the whole group.")), body));
   let all = null, answer = null;
   const read = async () => {
     try {
@@ -22,10 +22,10 @@ export function groups(ctx) {
     }
   };
   const draw = () => fill(body, all.length ? [
-    answer.sampled && h("p", { class: "callout warn" }, `These are the groups of the ${count(answer.looked_at)} letters that died last; there are older ones. An action takes all that match, and its preview counts them.`),
+    answer.sampled && h("p", { class: "callout warn" }, `These groups contain the ${count(answer.looked_at)} latest dead letters; older ones exist. An action applies to all that match; its preview counts them.`),
     h("ul", { class: "groups" }, all.map(group)),
-    answer.groups_left_out > 0 && h("p", { class: "muted" }, `${plural(answer.groups_left_out, "smaller group")} are left out.`),
-  ] : empty("There is no group, because no letter is open.", "When events die, those with the same cause are one group here, and can be replayed or discarded together.", h("a", { class: "button", href: href("/") }, "To the overview")));
+    answer.groups_left_out > 0 && h("p", { class: "muted" }, `${plural(answer.groups_left_out, "smaller group")} omitted.`),
+  ] : empty("There are no groups, because no dead letter is open.", "Dead letters with the same cause form a group, which you can replay or discard as a whole.", h("a", { class: "button", href: href("/") }, "To the overview")));
 
   function group(g) {
     const which = { error_class: g.error_class, event_type: g.event_type }, q = { status: "open", ...which };
@@ -34,7 +34,7 @@ export function groups(ctx) {
     const filter = { status: open, ...which };
     const name = `${g.error_class || "(none)"}, ${g.event_type}`, key = `${g.error_class}/${g.event_type}`;
     return h("li", { class: "panel group" },
-      h("div", { class: "group-count" }, h("b", null, count(g.count)), h("span", { class: "muted small" }, g.count === 1 ? "letter" : "letters")),
+      h("div", { class: "group-count" }, h("b", null, count(g.count)), h("span", { class: "muted small" }, g.count === 1 ? "dead letter" : "dead letters")),
       h("div", { class: "grow stack tight" },
         h("h2", { class: "break" }, h("a", { href: href("/letters", q), "data-key": `g-${key}` }, g.error_class || "(none)"), g.event_type && h("span", { class: "muted" }, ` · ${g.event_type}`)),
         h("p", null, why, " ", h("span", { class: "muted" }, help)),
@@ -42,11 +42,11 @@ export function groups(ctx) {
         h("p", { class: "small muted row" },
           Object.entries(g.by_status).filter(([, n]) => n > 0).map(([s, n]) => h("span", null, badge(s), ` ${count(n)}`)),
           h("span", null, "first ", ago(g.first)), h("span", null, "last ", ago(g.last))),
-        h("div", { class: "group-actions", role: "group", "aria-label": `Act on all letters of ${name}` },
+        h("div", { class: "group-actions", role: "group", "aria-label": `Act on all dead letters of ${name}` },
           names.length ? buttons(names, (action) => act(action, { filter }, (job) => (job?.id ? go(`/jobs/${job.id}`) : read())), "") : null,
-          h("a", { class: "button quiet", href: href("/letters", q), "data-key": `look-${key}` }, "Look at them"))));
+          h("a", { class: "button quiet", href: href("/letters", q), "data-key": `look-${key}` }, "Show them"))));
   }
-  ctx.soon(["letters"], read, 5000); // it reads thousands of letters
+  ctx.soon(["letters"], read, 5000); // it reads thousands of dead letters
   read();
 }
 

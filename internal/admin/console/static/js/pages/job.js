@@ -1,4 +1,4 @@
-// One job: how far it is, what became of its letters, who did what to it.
+// One job: its progress, the results of its dead letters, and its history.
 import { api } from "../api.js";
 import { dialog, toast } from "../dialog.js";
 import { fill, h } from "../dom.js";
@@ -11,9 +11,9 @@ import { filterText, progressBar, share, stateBadge } from "./jobs.js";
 
 const offered = { queued: ["pause", "cancel"], running: ["pause", "cancel"], paused: ["resume", "cancel"] };
 const says = {
-  pause: ["Pause", "It acts on no further letter until somebody resumes it. What it has done stays done."],
-  resume: ["Resume", "It goes on where it stopped."],
-  cancel: ["Cancel the job", "It acts on no further letter, for good. What it has done stays done."],
+  pause: ["Pause", "It stops until it is resumed. Completed changes are kept."],
+  resume: ["Resume", "It continues where it stopped."],
+  cancel: ["Cancel the job", "It stops permanently. Completed changes are kept."],
 };
 
 export function job(ctx) {
@@ -26,7 +26,7 @@ export function job(ctx) {
     try {
       j = await api.job(id, ctx.signal);
       draw();
-      // The stream tells of changes; this is for a stream that is cut off.
+      // The stream reports changes; this covers a broken stream.
       if (!ended(j)) timer = setTimeout(read, 5000);
     } catch (err) {
       if (!ctx.signal.aborted && !j) fill(ctx.el, h("h1", { tabindex: "-1" }, "Job"), failed(err, read));
@@ -44,20 +44,20 @@ export function job(ctx) {
         h("div", { class: "row between" }, h("div", { class: "row title" }, h("h1", { tabindex: "-1" }, `${title}: ${filterText(j)}`), stateBadge(j.state)),
           h("div", { class: "row actions" }, (offered[j.state] ?? []).filter((a) => may(a) && (a !== "resume" || may(j.action))).map((a) => h("button", { type: "button", class: `button ${a === "cancel" ? "danger" : a === "resume" ? "primary" : ""}`, "data-key": `job-${a}`, onclick: () => change(a) }, says[a][0]))))),
       j.error && h("p", { class: `callout ${j.state === "failed" ? "bad" : "warn"}` }, sentence(j.error)),
-      h("div", { class: "letter" },
+      h("div", { class: "detail" },
         h("div", { class: "stack" },
-          panel(ended(j) ? "Report" : "Progress", { aside: h("span", { class: "small muted" }, p.total ? `${share(p).toFixed(0)} %` : "not begun") },
-            h("div", { class: "stack" }, progressBar(j), h("p", null, h("b", null, `${count(p.done ?? 0)} of ${count(p.total ?? 0)}`), " letters looked at, ", h("b", null, count(p.changed ?? 0)), " changed."),
+          panel(ended(j) ? "Report" : "Progress", { aside: h("span", { class: "small muted" }, p.total ? `${share(p).toFixed(0)} %` : "not started") },
+            h("div", { class: "stack" }, progressBar(j), h("p", null, h("b", null, `${count(p.done ?? 0)} of ${count(p.total ?? 0)}`), " dead letters examined, ", h("b", null, count(p.changed ?? 0)), " changed."),
             h("div", { class: "outcomes" }, [
-              j.action === "replay" && ["Published", p.replayed, "resolved"], j.action === "replay" && ["Died again", again, "failed"], j.action === "replay" && ["Not known yet", p.waiting, "pending"], ["Left alone", skipped, "archived"],
+              j.action === "replay" && ["Published", p.replayed, "resolved"], j.action === "replay" && ["Failed again", again, "failed"], j.action === "replay" && ["Waiting", p.waiting, "pending"], ["Skipped", skipped, "archived"],
             ].filter(Boolean).map(([name, n, tone]) => h("p", { class: `outcome o-${tone}` }, h("b", null, count(n ?? 0)), h("span", null, name)))),
             j.action === "replay" && meter([{ name: "resolved", value: p.replayed ?? 0 }, { name: "failed", value: again }, { name: "pending", value: p.waiting ?? 0 }, { name: "archived", value: skipped }]),
-            again > 0 && h("div", null, h("h3", null, "Died again of"), tally(p.failed_again, { link: (c) => href("/letters", { status: "open", error_class: c }) })),
-            skipped > 0 && h("div", null, h("h3", null, "Left alone because"), tally(p.skipped, { name: (k) => ({ claimed: "claimed by a relay just then", missing: "gone meanwhile", "changed meanwhile": "changed meanwhile", "as wanted already": "as wanted already", "no copy": "in no archive that can be read", held: "others wait behind them" })[k] ?? `${k}: it cannot be done from there` }))))),
+            again > 0 && h("div", null, h("h3", null, "Failed again with"), tally(p.failed_again, { link: (c) => href("/letters", { status: "open", error_class: c }) })),
+            skipped > 0 && h("div", null, h("h3", null, "Reasons for skipping"), tally(p.skipped, { name: (k) => ({ claimed: "claimed by a relay", missing: "no longer exist", "changed meanwhile": "changed concurrently", "as wanted already": "no change needed", "no copy": "in no readable archive", held: "other events wait behind them" })[k] ?? `${k}: not allowed in this status` }))))),
         h("div", { class: "stack" },
-          panel("Job", {}, facts([["Action", title], ["Letters", filterText(j)], ["By", visible(j.actor)], ["Why", visible(j.reason)], ["Made", [utc(j.created_at), " · ", ago(j.created_at)]], ["Began", known(began) && utc(began)], ["Ended", known(over) && utc(over)],
-            ["Took", known(began) && known(over) && span(new Date(over) - new Date(began))], ["Rate", j.rate ? `${count(j.rate)} letters/s at most` : "as fast as it goes"], ["Batch", j.batch_size && plural(j.batch_size, "letter")], ["Force", j.force && "failed and manual letters too"], ["Archive", j.no_archive && "none: the letters are lost"], ["Canary", j.canary && "1, 2, 5, 20 …; stops if the same error comes back"]])),
-          (j.history ?? []).length > 0 && panel("What was done to it", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, sentence(c.what).replace(/\.$/, ""))), h("p", { class: "small muted" }, utc(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
+          panel("Job", {}, facts([["Action", title], ["Dead letters", filterText(j)], ["By", visible(j.actor)], ["Why", visible(j.reason)], ["Made", [utc(j.created_at), " · ", ago(j.created_at)]], ["Started", known(began) && utc(began)], ["Ended", known(over) && utc(over)],
+            ["Took", known(began) && known(over) && span(new Date(over) - new Date(began))], ["Rate", j.rate ? `${count(j.rate)} dead letters/s at most` : "unlimited"], ["Batch", j.batch_size && plural(j.batch_size, "dead letter")], ["Force", j.force && "includes failed and manual dead letters"], ["Archive", j.no_archive && "none: the dead letters are deleted"], ["Canary", j.canary && "1, 2, 5, 20 …; stops if the same error comes back"]])),
+          (j.history ?? []).length > 0 && panel("History", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, sentence(c.what).replace(/\.$/, ""))), h("p", { class: "small muted" }, utc(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
   }
 
   function change(action) {
@@ -65,15 +65,15 @@ export function job(ctx) {
     const trouble = h("p", { class: "danger-text", role: "alert" });
     const yes = h("button", { type: "submit", class: `button primary ${action === "cancel" ? "danger" : ""}`, disabled: true, "data-key": "yes" }, says[action][0]);
     const p = j.progress ?? {};
-    const box = dialog({ title: says[action][0], content: h("div", { class: "stack" }, h("p", { class: "callout" }, `${count(p.done ?? 0)} of ${count(p.total ?? 0)} letters are looked at. `, says[action][1]), h("label", null, "Why", reason), trouble),
-      buttons: [h("span", { class: "grow small muted" }, "Kept in the audit with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Leave it"), yes] });
+    const box = dialog({ title: says[action][0], content: h("div", { class: "stack" }, h("p", { class: "callout" }, `${count(p.done ?? 0)} of ${count(p.total ?? 0)} dead letters examined. `, says[action][1]), h("label", null, "Why", reason), trouble),
+      buttons: [h("span", { class: "grow small muted" }, "Recorded in the audit trail with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Close"), yes] });
     box.el.querySelector("form").addEventListener("submit", async (e) => {
       e.preventDefault();
       yes.disabled = true;
       try {
         await api.changeJob(id, action, { reason: reason.value.trim() });
         box.close();
-        toast({ pause: "The job pauses.", resume: "The job goes on.", cancel: "The job is cancelled." }[action]);
+        toast({ pause: "The job is paused.", resume: "The job is resumed.", cancel: "The job is cancelled." }[action]);
         read();
       } catch (err) { fill(trouble, sentence(err.message)); yes.disabled = false; }
     });

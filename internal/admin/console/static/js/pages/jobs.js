@@ -9,14 +9,14 @@ import { actions, open } from "../words.js";
 export const stateBadge = (s) => h("span", { class: `badge b-${{ queued: "archived", running: "processing", paused: "manual", done: "resolved", cancelled: "archived", failed: "failed" }[s] ?? "archived"}` }, s);
 
 export const filterText = (j) => {
-  if (j.action === "archive") return "what is old";
+  if (j.action === "archive") return "older than retention";
   if (j.ids) return `${count(j.ids)} chosen`;
   const f = j.filter ?? {};
-  // Each job has an end, which is when it was asked for unless somebody said another.
+  // Every job has an end time: the time of its request unless another is given.
   const ended = f.until && new Date(j.created_at) - new Date(f.until) > 3600_000;
   const all = Array.isArray(f.status) && open.every((s) => f.status.includes(s)) && f.status.length === open.length;
   const parts = [all ? "open" : Array.isArray(f.status) ? f.status.join(", ") : f.status, f.error_class, f.event_type, f.aggregate && short(f.aggregate),
-    f.since && `died since ${utc(f.since)}`, ended && `died before ${utc(f.until)}`].filter(Boolean);
+    f.since && `failed since ${utc(f.since)}`, ended && `failed before ${utc(f.until)}`].filter(Boolean);
   return parts.join(" · ") || "all open";
 };
 
@@ -27,7 +27,7 @@ export const progressBar = (j) => h("progress", { max: 100, value: j.state === "
 export function jobs(ctx) {
   ctx.title("Jobs");
   const body = h("div", null, loading("jobs"));
-  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Jobs"), h("p", { class: "muted" }, "Whatever was done to many letters at once, with its report. A job goes on by itself after a crash.")), body));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Jobs"), h("p", { class: "muted" }, "Actions on many dead letters, with their reports. A job resumes by itself after a crash.")), body));
   let all = null, page = null;
   const read = async () => {
     try {
@@ -40,17 +40,17 @@ export function jobs(ctx) {
   };
   const draw = () => fill(body, all.length
     ? h("div", null, h("div", { class: "scroll", role: "region", "aria-label": "Jobs", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Jobs, newest first"),
-      h("thead", null, h("tr", null, ["Job", "State", "Letters", "Progress", "By", "Why", "Made"].map((t) => h("th", { scope: "col" }, t)))),
+      h("thead", null, h("tr", null, ["Job", "State", "Dead letters", "Progress", "By", "Why", "Made"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, all.map((j) => h("tr", null,
         h("td", { "data-label": "Job" }, h("a", { href: href(`/jobs/${j.id}`), "data-key": `j-${j.id}`, title: j.id }, actions[j.action]?.title ?? j.action)),
         h("td", { "data-label": "State" }, stateBadge(j.state)),
-        h("td", { "data-label": "Letters" }, h("span", { class: "clip" }, filterText(j))),
+        h("td", { "data-label": "Dead letters" }, h("span", { class: "clip" }, filterText(j))),
         h("td", { "data-label": "Progress" }, h("span", { class: "job-progress" }, progressBar(j), h("span", { class: "nowrap" }, j.progress?.total ? `${count(j.progress.done)} of ${count(j.progress.total)}` : "–"))),
         h("td", { "data-label": "By" }, h("span", { class: "clip" }, j.actor)),
         h("td", { "data-label": "Why" }, h("span", { class: "clip wide" }, visible(j.reason))),
         h("td", { "data-label": "Made", class: "nowrap" }, ago(j.created_at))))))),
       h("div", { class: "row between pager" }, h("span", { class: "muted" }, "Newest first"), page.next && h("a", { class: "button", href: href("/jobs", { cursor: page.next }), "data-key": "next" }, "Older")))
-    : empty("No job was started yet.", "Choose letters, or a group, and act on them: that is a job, with a limit on its rate, a pause button, and a report.", h("a", { class: "button", href: href("/groups") }, "To the groups")));
+    : empty("No job was started yet.", "Choose dead letters or a group and act on them. The action is a job with a rate limit, a pause button and a report.", h("a", { class: "button", href: href("/groups") }, "To the groups")));
   ctx.soon(["job"], read);
   read();
 }

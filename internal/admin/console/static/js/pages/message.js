@@ -1,5 +1,5 @@
-// One message that was handed in: what it carries, where it stands, how it came
-// there; released ahead of its time, or taken back.
+// One scheduled message: its content, its state, its history; releasing it ahead
+// of its time, or cancelling it.
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { first, headers, payload } from "../content.js";
@@ -28,7 +28,7 @@ export function message(ctx) {
       draw();
     } catch (err) {
       if (ctx.signal.aborted) return;
-      if (err.status === 404) fill(ctx.el, h("h1", { tabindex: "-1" }, "No such message"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no message with this id."), h("p", { class: "muted" }, "It may be too long ago: what was delivered is known for a week unless told otherwise, what was taken back for 30 days."), h("div", { class: "row" }, h("a", { class: "button", href: href("/scheduled") }, "What waits"))));
+      if (err.status === 404) fill(ctx.el, h("h1", { tabindex: "-1" }, "No such message"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no message with this id."), h("p", { class: "muted" }, "Retention may have removed it: by default delivered messages are kept for a week, cancelled ones for 30 days."), h("div", { class: "row" }, h("a", { class: "button", href: href("/scheduled") }, "What waits"))));
       else if (!m) fill(ctx.el, h("h1", { tabindex: "-1" }, "Message"), failed(err, read));
     }
   };
@@ -45,7 +45,7 @@ export function message(ctx) {
     draw();
   };
 
-  // look is what a change would do to the message as it is now.
+  // look is the preview of a change of the message as it is now.
   const look = (says) => async () => {
     const now = await api.message(id);
     return now.state === "scheduled"
@@ -53,13 +53,13 @@ export function message(ctx) {
       : { ok: false, view: h("p", { class: "callout warn" }, h("b", null, "It is too late. "), `The message is ${now.state}: ${messageStates[now.state]?.[1] ?? ""}`) };
   };
   const release = () => ask({
-    title: "Release this message now", word: "Release it", said: "Released: it is due at once.", done: read,
-    look: look(h("p", { class: "callout" }, h("b", null, "It goes out at once, not at its time. "), "What is published cannot be called back.")),
+    title: "Release this message now", word: "Release it", said: "Released: it is due immediately.", done: read,
+    look: look(h("p", { class: "callout" }, h("b", null, "It is published immediately instead of at its time. "), "A published message cannot be recalled.")),
     make: (reason) => api.releaseMessage(id, reason),
   });
   const takeBack = () => ask({
-    title: "Take this message back", word: "Take it back", danger: true, said: "Taken back: it is never published.", done: read,
-    look: look(h("p", { class: "callout bad" }, h("b", null, "It is never published. "), "This cannot be undone; its payload is removed at once.")),
+    title: "Cancel this message", word: "Cancel it", danger: true, said: "Cancelled: it is never published.", done: read,
+    look: look(h("p", { class: "callout bad" }, h("b", null, "It is never published. "), "This cannot be undone; its payload is removed immediately.")),
     make: (reason) => api.takeBack(id, reason),
   });
   const due = () => Date.parse(m.deliver_at) <= Date.now();
@@ -67,15 +67,15 @@ export function message(ctx) {
   function draw() {
     const waits = m.state === "scheduled";
     fill(ctx.el, h("div", { class: "stack" },
-      h("header", { class: "letter-head" },
+      h("header", { class: "detail-head" },
         h("p", { class: "crumbs small" }, h("a", { href: href("/scheduled"), "data-key": "crumb" }, "Scheduled"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "message id")),
         h("div", { class: "row between" },
           h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, visible(m.topic)), mark(messageStates, m.state), h("span", { class: "muted" }, messageStates[m.state]?.[1])),
           h("div", { class: "row actions" },
             waits && !due() && may("release-message") && h("button", { type: "button", class: "button primary", "data-key": "act-release-message", onclick: release }, "Release now"),
             waits && may("take-back") && h("button", { type: "button", class: "button danger", "data-key": "act-take-back", onclick: takeBack }, "Take back"),
-            waits && !may("take-back") && h("span", { class: "muted small" }, "Your role may look, and change nothing.")))),
-      h("div", { class: "letter" },
+            waits && !may("take-back") && h("span", { class: "muted small" }, "Your role is read-only.")))),
+      h("div", { class: "detail" },
         h("div", { class: "stack" }, carries()),
         h("div", { class: "stack" },
           panel("Message", {}, facts([
@@ -91,7 +91,7 @@ export function message(ctx) {
 
   function carries() {
     if (!content) return panel("Payload", {}, loading("what it carries"));
-    if (content.removed) return panel("Payload", {}, h("p", { class: "muted" }, "It was removed when the message was taken back."));
+    if (content.removed) return panel("Payload", {}, h("p", { class: "muted" }, "It was removed when the message was cancelled."));
     if (content.err) return panel("Payload", {}, h("p", { class: "warn-text" }, `It cannot be shown: ${sentence(content.err.message)}`));
     return [payload(content, state, draw), headers(content.headers, state, draw)];
   }

@@ -1,4 +1,4 @@
-// One order: what it is, what it may become, and the events that made it so.
+// One order: its content, its possible changes, and its events.
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
@@ -27,14 +27,14 @@ export function order(ctx) {
       }
     } catch (err) {
       if (ctx.signal.aborted) return;
-      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such order"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no order with this id."), h("p", { class: "muted" }, "See that the id is whole."), h("div", { class: "row" }, h("a", { class: "button", href: href("/orders") }, "To the orders"))));
+      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such order"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no order with this id."), h("p", { class: "muted" }, "Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href("/orders") }, "To the orders"))));
       if (!o) fill(ctx.el, h("h1", { tabindex: "-1" }, "Order"), failed(err, read));
       return;
     }
     await follow();
   };
 
-  // follow looks for the last event in its topic until it is there. To look costs
+  // follow searches the topic for the last event until it is there. A search costs
   // a reading of the topic, so it is not done for ever.
   async function follow() {
     const last = events.events[0];
@@ -45,7 +45,7 @@ export function order(ctx) {
       if (events.events[0] !== last) return;
       life = now;
       draw();
-    } catch { /* its own page says why */ }
+    } catch { /* its own page shows the error */ }
   }
 
   const run = (name) => {
@@ -57,7 +57,7 @@ export function order(ctx) {
       look: async () => {
         const p = await api.orderPreview(id, name);
         etag = p.etag;
-        return { ok: p.allowed, view: p.allowed ? allowed(p, c) : h("p", { class: "callout warn" }, h("b", null, "This cannot be done. "), p.refusal) };
+        return { ok: p.allowed, view: p.allowed ? allowed(p, c) : h("p", { class: "callout warn" }, h("b", null, "This is not allowed. "), p.refusal) };
       },
       make: (reason) => {
         const body = Object.fromEntries(form.map((l) => l.querySelector("input")).map((i) => [i.name, i.value.trim()]).filter(([, v]) => v));
@@ -69,14 +69,14 @@ export function order(ctx) {
   function draw() {
     const names = Object.keys(orderChanges).filter((name) => orderChanges[name].from.includes(o.status) && may(orderChanges[name].right ?? name));
     fill(ctx.el, h("div", { class: "stack" },
-      h("header", { class: "letter-head" },
+      h("header", { class: "detail-head" },
         h("p", { class: "crumbs small" }, h("a", { href: href("/orders", { customer: o.customer_id }), "data-key": "crumb" }, "Orders"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "order id")),
         h("div", { class: "row between" },
           h("div", { class: "row title" }, h("h1", { tabindex: "-1" }, `Order of ${o.total} ${o.currency}`), mark(orderStates, o.status), h("span", { class: "muted" }, `version ${count(o.version)}`)),
           h("div", { class: "row actions" },
             names.map((name) => h("button", { type: "button", class: `button ${orderChanges[name].danger ? "danger" : name === names[0] ? "primary" : ""}`, "data-key": `act-${name}`, onclick: () => run(name) }, orderChanges[name].title)),
-            !names.length && h("span", { class: "muted small" }, may("confirm") ? "Nothing changes it any more." : "Your role may look, and change nothing.")))),
-      h("div", { class: "letter" },
+            !names.length && h("span", { class: "muted small" }, may("confirm") ? "Its state is final." : "Your role is read-only.")))),
+      h("div", { class: "detail" },
         h("div", { class: "stack" }, lines(o), address(o), timeline(o, events)),
         h("div", { class: "stack" }, details(o), life && biography(life)))));
   }
@@ -85,7 +85,7 @@ export function order(ctx) {
   read();
 }
 
-// allowed says what a change would make of the order.
+// allowed shows the order after a change.
 const allowed = (p, c) => [
   h("p", { class: `callout ${c.danger ? "bad" : ""}` }, c.says),
   h("div", { class: "preview" },
@@ -106,7 +106,7 @@ const lines = (o) => panel("Lines", { aside: h("span", { class: "small muted" },
 
 const address = (o) => {
   const a = o.address;
-  return panel("Where it goes", {}, a
+  return panel("Shipping address", {}, a
     ? facts([...Object.entries(a).map(([k, v]) => [k[0].toUpperCase() + k.slice(1).replaceAll("_", " "), visible(v)]), ["Country", visible(o.country)]])
     : h("p", null, visible(o.country), h("span", { class: "muted" }, " · no address was given")));
 };
@@ -122,5 +122,5 @@ const timeline = (o, page) => panel("Events", { aside: h("span", { class: "small
   ? h("ol", { class: "timeline events" }, page.events.map((e) => h("li", { class: `t-${orderStates[e.status]?.[0] ?? "archived"}` },
     h("p", null, h("b", null, e.type), " ", h("span", { class: "muted" }, `version ${count(e.version)}, then ${e.status}`)),
     h("p", { class: "small muted" }, utc(e.at), " · ", h("a", { href: href(`/events/${e.event_id}`), "data-key": `e-${e.event_id}` }, "what became of it")))))
-  : h("p", { class: "muted" }, "The outbox no longer has them; it keeps its rows for a week unless told otherwise."),
+  : h("p", { class: "muted" }, "The outbox no longer has them; by default it keeps rows for a week."),
 page.next && h("p", { class: "small muted" }, `Those of the versions before ${count(page.next)} are not shown.`));

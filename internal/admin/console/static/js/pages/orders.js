@@ -33,7 +33,7 @@ export function orders(ctx) {
 
   function draw() {
     const orders = page.orders;
-    if (!orders.length) return fill(list, empty("There is no such order.", "This customer has none, or none that was placed then. Ids count as they are written.", q.from || q.to ? h("a", { class: "button", href: href("/orders", { customer: q.customer }) }, "At any time") : null));
+    if (!orders.length) return fill(list, empty("There is no such order.", "This customer has none in this period. Ids are case-sensitive.", q.from || q.to ? h("a", { class: "button", href: href("/orders", { customer: q.customer }) }, "At any time") : null));
     return fill(list, table(orders), all.pager(page, `${plural(orders.length, "order")}, newest first`));
   }
 
@@ -57,4 +57,4 @@ const table = (all) => h("div", { class: "scroll", role: "region", "aria-label":
 const numbers = new Set(["Total", "Lines", "Version"]);
 
 const filters = (all) => all.form("Filter orders", "customer", all.text("customer", "Customer", { placeholder: "its id", maxlength: 64 }),
-  all.period("Placed", "from", "to", [["", "ever"], ["1d", "in a day"], ["7d", "in a week"], ["30d", "in 30 days"], ["365d", "in a year"]], { ago: 168, ends: "Before (UTC)" }));
+  all.period("Placed", "from", "to", [["", "any time"], ["1d", "in a day"], ["7d", "in a week"], ["30d", "in 30 days"], ["365d", "in a year"]], { ago: 168, ends: "Before (UTC)" }));

@@ -1,4 +1,4 @@
-// How things stand, for somebody who was just woken up.
+// The state of the system, the most urgent problem first.
 import { api } from "../api.js";
 import { chart } from "../chart.js";
 import { fill, h, icon } from "../dom.js";
@@ -9,12 +9,12 @@ import { href } from "../router.js";
 import { classMeans, open, statusMeans, statuses } from "../words.js";
 
 const kept = 15 * 60_000, every = 2000, over = 20_000;
-// seen is what the stream said since this tab was opened: the charts. It outlives
-// the page, so that going to a letter and back does not empty them.
+// seen is the data of the stream since this tab was opened: the charts. It outlives
+// the page, so that going to a dead letter and back does not empty them.
 const seen = [];
 let latest = null;
 
-// The stream speaks when something changes; silence while it is live means that
+// The stream sends an event when something changes; silence while it is live means that
 // nothing did. While it is lost there are no points.
 live.addEventListener("stats", ({ detail }) => { latest = detail; sample(); });
 setInterval(() => { if (live.state === "live" && latest) sample(); }, every);
@@ -26,26 +26,26 @@ function sample() {
   while (seen[0].at < now - kept) seen.shift();
 }
 
-// rates are letters per minute over the last 20 s before each sample. What
+// rates are dead letters per minute over the last 20 s before each sample. What
 // retention removes makes the total smaller, which is no rate.
 function rates() {
-  const died = [], settled = [];
+  const failed = [], settled = [];
   for (let i = 0, j = 0; i < seen.length; i++) {
     while (seen[j].at < seen[i].at - over) j++;
     const minutes = (seen[i].at - seen[j].at) / 60_000;
     if (minutes < 0.05) continue;
     const all = seen[i].total - seen[j].total, gone = all - (seen[i].open - seen[j].open);
-    died.push([seen[i].at, Math.max(0, all) / minutes]);
+    failed.push([seen[i].at, Math.max(0, all) / minutes]);
     settled.push([seen[i].at, Math.max(0, gone) / minutes]);
   }
-  return [died, settled];
+  return [failed, settled];
 }
 
 export function overview(ctx) {
   ctx.title("Overview");
   const verdict = h("div", { class: "verdict" }), body = h("div", { class: "overview" });
   fill(ctx.el, h("div", { class: "stack" }, h("h1", { tabindex: "-1", class: "hidden-text" }, "Overview"), verdict, body));
-  fill(body, loading("how things stand"));
+  fill(body, loading("the state of the system"));
   let stats, relays, relaysErr;
   const drawn = h("div", { class: "charts" });
 
@@ -98,7 +98,7 @@ function heard(all) {
   return relays.filter(now).concat(members.filter((m) => !m.sharing.owned.length && !relays.some((r) => r.members?.includes(m))).map((m) => ({ ...m, before: [] })));
 }
 
-// whole is the name of the relay of which a shard is a part, called what to call it.
+// whole is the name of the relay of a shard, called its label.
 const whole = (r) => (r.shard ? r.name.slice(0, r.name.lastIndexOf("/")) : r.name);
 const called = (r) => (r.shard ? `${whole(r)} (shard ${r.shard.index} of ${r.shard.count})` : r.name);
 
@@ -112,25 +112,25 @@ function say(s, relays, relaysErr) {
   const open = relays.filter(broken), quiet = relays.filter((r) => r.silent), off = relays.filter((r) => r.state === "stopped"), ill = relays.filter((r) => !r.silent && r.state !== "stopped" && r.problems?.length);
   const yours = (s.by_status?.failed ?? 0) + (s.by_status?.manual ?? 0);
   const parked = s.by_status?.parked ?? 0, others = s.open - yours - parked;
-  const waits = "What it would publish or replay waits until it is back.";
+  const waits = "Its events wait until it is back.";
   const twins = relays.filter((r) => !r.silent && r.state !== "stopped" && r.other_instances?.length);
   let tone = "ok", title, more = [];
-  if (open.length) { tone = "bad"; title = `The circuit breaker of ${called(open[0])} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not take events."); }
+  if (open.length) { tone = "bad"; title = `The circuit breaker of ${called(open[0])} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not accept events."); }
   else if (twins.length) { tone = "bad"; title = `Relay ${called(twins[0])} runs more than once.`; more.push(`${[twins[0].instance, ...twins[0].other_instances].join(" and ")} both publish every event of ${twins[0].table}. Stop all but one.`); }
-  else if (quiet.length) { tone = "bad"; title = `Relay ${called(quiet[0])} has not been heard of since ${utc(quiet[0].at)}.`; more.push(waits); }
-  else if (off.length) { tone = "bad"; title = off[0].shard ? `No instance carries shard ${off[0].shard.index} of relay ${whole(off[0])}.` : `Relay ${off[0].name} is stopped.`; more.push(waits); }
+  else if (quiet.length) { tone = "bad"; title = `Relay ${called(quiet[0])} has sent no heartbeat since ${utc(quiet[0].at)}.`; more.push(waits); }
+  else if (off.length) { tone = "bad"; title = off[0].shard ? `No instance owns shard ${off[0].shard.index} of relay ${whole(off[0])}.` : `Relay ${off[0].name} is stopped.`; more.push(waits); }
   else if (ill.length) { tone = "bad"; title = `Relay ${called(ill[0])} has a problem.`; more.push(sentence(ill[0].problems[0])); }
-  else if (yours) { tone = "warn"; title = `${plural(yours, "letter")} ${yours === 1 ? "waits" : "wait"} for you.`; }
-  else if (s.open && !relays.length && !relaysErr) { tone = "bad"; title = `${plural(s.open, "letter")} ${s.open === 1 ? "is" : "are"} open, and no relay has been heard of.`; more.push("Without one nothing is replayed."); }
-  else if (s.open) { tone = "info"; title = `${plural(s.open, "letter")} ${s.open === 1 ? "is" : "are"} open; the relay replays ${s.open === 1 ? "it" : "them"} by itself.`; }
+  else if (yours) { tone = "warn"; title = `${plural(yours, "dead letter")} ${yours === 1 ? "needs" : "need"} your decision.`; }
+  else if (s.open && !relays.length && !relaysErr) { tone = "bad"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open, and no relay has sent a heartbeat.`; more.push("Without a relay nothing is replayed."); }
+  else if (s.open) { tone = "info"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open; the relay replays ${s.open === 1 ? "it" : "them"} automatically.`; }
   else title = "No dead letters are open.";
   if (s.open) {
-    if (tone === "bad") more.push(relays.length > 0 && `${plural(s.open, "letter")} open.`);
+    if (tone === "bad") more.push(relays.length > 0 && `${plural(s.open, "dead letter")} open.`);
     else if (yours) {
-      more.push(parked > 0 && `${plural(parked, "event")} ${parked === 1 ? "is" : "are"} parked behind other letters.`);
-      more.push(relays.length || relaysErr ? others > 0 && `${plural(others, "other")} ${others === 1 ? "goes" : "go"} on without you.` : "No relay has been heard of, though.");
+      more.push(parked > 0 && `${plural(parked, "event")} ${parked === 1 ? "is" : "are"} parked behind other dead letters.`);
+      more.push(relays.length || relaysErr ? others > 0 && `The relay replays ${plural(others, "other")} automatically.` : "No relay has sent a heartbeat.");
     }
-  } else if (tone === "ok") more.push(relays.length ? "All that was stored is published or on its way." : "No relay has been heard of, though.");
+  } else if (tone === "ok") more.push(relays.length ? "All stored events are published or being published." : "No relay has sent a heartbeat.");
   if (relaysErr) more.push("The state of the relays could not be read.");
   return h("div", { class: `say ${tone}` }, icon(tone === "ok" ? "check" : "warn"), h("div", { class: "grow" }, h("p", { class: "say-title" }, title), h("p", { class: "break" }, more.filter(Boolean).join(" "))),
     known(s.oldest) && s.open ? h("p", { class: "oldest" }, h("span", { class: "muted small" }, "Oldest"), h("b", null, ago(s.oldest))) : null);
@@ -138,7 +138,7 @@ function say(s, relays, relaysErr) {
 
 function backlog(s) {
   const n = (st) => s.by_status?.[st] ?? 0;
-  return panel("Letters", { aside: h("a", { href: href("/letters", { status: "open" }), "data-key": "all-open" }, "All open") },
+  return panel("Dead letters", { aside: h("a", { href: href("/letters", { status: "open" }), "data-key": "all-open" }, "All open") },
     h("div", { class: "figures" }, h("p", { class: "figure" }, h("b", null, count(s.open)), " open")),
     meter(open.map((st) => ({ name: st, value: n(st) }))),
     h("ul", { class: "statuses" }, statuses.map((st) => h("li", { title: statusMeans[st] },
@@ -148,33 +148,33 @@ function backlog(s) {
 function classesOf(s) {
   const all = Object.entries(s.open_by_error_class ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   const most = all[0]?.[1] ?? 1;
-  return panel("Why they died", { aside: h("a", { href: href("/groups"), "data-key": "groups" }, "Groups") },
+  return panel("Causes", { aside: h("a", { href: href("/groups"), "data-key": "groups" }, "Groups") },
     all.length ? h("ul", { class: "bars" }, all.slice(0, 8).map(([name, n]) => h("li", null,
       h("a", { href: href("/letters", { status: "open", error_class: name }), "data-key": `c-${name}` }, h("span", { class: "bars-name" }, name || "(none)"), h("b", null, count(n)), h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${(n / most) * 100}%` } })),
       h("p", { class: "small muted" }, classMeans(name)[0]))))
-      : h("p", { class: "muted" }, "No letter is open. When events die, their causes stand here, most first."));
+      : h("p", { class: "muted" }, "No dead letter is open. Error classes are listed here, most frequent first."));
 }
 
 function charts() {
   const now = Date.now(), from = seen.length ? Math.min(seen[0].at, now - 60_000) : now - 60_000;
   const at = (list) => (list.length ? list[list.length - 1][1] : 0);
   const since = seen.length ? span(Math.max(1000, now - seen[0].at)) : "second";
-  const points = seen.map((s) => [s.at, s.open]), [died, settled] = rates();
+  const points = seen.map((s) => [s.at, s.open]), [failed, settled] = rates();
   return [
-    h("div", null, h("h3", null, "Open letters"), chart({ from, to: now, label: `Open letters over the last ${since}: now ${count(at(points))}`, series: [{ name: "Open", colour: "open", area: true, points }] })),
-    h("div", null, h("h3", null, "Letters per minute"), chart({ from, to: now, label: `Letters per minute: ${at(died).toFixed(1)} die, ${at(settled).toFixed(1)} are settled`,
-      series: [{ name: "Die", colour: "in", points: died }, { name: "Settled", colour: "out", points: settled }] })),
+    h("div", null, h("h3", null, "Open dead letters"), chart({ from, to: now, label: `Open dead letters over the last ${since}: now ${count(at(points))}`, series: [{ name: "Open", colour: "open", area: true, points }] })),
+    h("div", null, h("h3", null, "Dead letters per minute"), chart({ from, to: now, label: `Dead letters per minute: ${at(failed).toFixed(1)} new, ${at(settled).toFixed(1)} settled`,
+      series: [{ name: "New", colour: "in", points: failed }, { name: "Settled", colour: "out", points: settled }] })),
   ];
 }
 
 function relayPanels(relays, err) {
   if (err) return panel("Relays", {}, h("p", { class: "danger-text" }, `Could not be read: ${err.message}.`));
-  if (!relays.length) return panel("Relays", {}, empty("No relay has been heard of.", "A relay writes a heartbeat when it runs. Without one nothing is published, and nothing is replayed."));
+  if (!relays.length) return panel("Relays", {}, empty("No relay has sent a heartbeat.", "A running relay writes heartbeats. Without a relay nothing is published or replayed."));
   const shared = Map.groupBy(relays.filter((r) => r.shard), (r) => JSON.stringify([whole(r), r.table]));
   return [...[...shared.values()].map(sharedPanel), ...relayPanelsOf(relays.filter((r) => !r.shard))];
 }
 
-// sharedPanel is a relay that several instances share: who carries which shard.
+// sharedPanel is a relay that several instances share: the owner of each shard.
 function sharedPanel(shards) {
   shards = shards.sort((a, b) => a.shard.index - b.shard.index);
   const first = shards[0], name = whole(first), members = first.members;
@@ -182,24 +182,24 @@ function sharedPanel(shards) {
   const off = (r) => r.silent || r.state === "stopped";
   return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(first.shard.count, "shard")}, ${plural(members.length, "instance")}`) }, [
     h("table", { class: "pairs shards" },
-      h("thead", null, h("tr", null, ["Shard", "Carried by", "Events/s", "Behind"].map((t) => h("th", { scope: "col" }, t)))),
+      h("thead", null, h("tr", null, ["Shard", "Owner", "Events/s", "Lag"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, shards.map((r) => h("tr", null,
         h("th", { scope: "row" }, String(r.shard.index)),
-        h("td", { class: "break" }, off(r) ? h("span", { class: "badge b-failed" }, "nobody") : r.instance,
+        h("td", { class: "break" }, off(r) ? h("span", { class: "badge b-failed" }, "none") : r.instance,
           broken(r) && h("p", null, h("span", { class: `badge ${r.breaker.state === "open" ? "b-failed" : "b-pending"}` }, `breaker ${r.breaker.state.replace("_", "-")}`))),
-        off(r) ? h("td", { colspan: "2", class: "muted" }, r.state === "stopped" ? "given up " : "not heard of since ", ago(r.at)) : [
+        off(r) ? h("td", { colspan: "2", class: "muted" }, r.state === "stopped" ? "released " : "no heartbeat since ", ago(r.at)) : [
           h("td", null, (r.rates?.published ?? 0).toFixed(1)), h("td", null, seconds(r.behind_seconds))])))),
     shards.some((r) => !off(r) && r.problems?.length) && h("ul", { class: "problems" }, shards.filter((r) => !off(r)).flatMap((r) => (r.problems ?? []).map((p) => h("li", { class: "break" }, `Shard ${r.shard.index}: ${p}`)))),
     facts([
       ["Table", first.table],
       ["Instances", members.length > 0 && members.map((m) => `${processOf(m)}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")],
-      ["Stand by", idle.length > 0 && idle.map(processOf).join(", ")],
+      ["Standby", idle.length > 0 && idle.map(processOf).join(", ")],
     ]),
   ]);
 }
 
 function relayPanelsOf(relays) {
-  return relays.map((r) => panel(`Relay ${r.name}`, { aside: r.silent ? h("span", { class: "badge b-failed" }, "silent") : h("span", { class: "small muted" }, r.state === "running" ? "" : `${r.state}, `, "heard of ", ago(r.at)) }, relayView(r)));
+  return relays.map((r) => panel(`Relay ${r.name}`, { aside: r.silent ? h("span", { class: "badge b-failed" }, "silent") : h("span", { class: "small muted" }, r.state === "running" ? "" : `${r.state}, `, "heartbeat ", ago(r.at)) }, relayView(r)));
 }
 
 const seconds = (v) => (typeof v === "number" ? (v > 0 && v < 10 ? `${v.toFixed(1)} s` : span(v * 1000)) : v);
@@ -209,28 +209,28 @@ function relayView(r) {
   const stale = r.silent || r.state === "stopped";
   const said = (r.problems ?? []).slice(stale ? 1 : 0); // the first one of a stale relay is the server's
   return [
-    stale && h("p", { class: "callout bad" }, sentence(r.problems[0]), " What follows is from ", utc(r.at), "."),
+    stale && h("p", { class: "callout bad" }, sentence(r.problems[0]), " The data below is from ", utc(r.at), "."),
     !stale && r.other_instances?.length > 0 && h("p", { class: "callout bad" }, `${plural(r.other_instances.length, "other process", "other processes")} of this name on this table: ${r.other_instances.join(", ")}. Every event is published more than once; stop all but one.`),
     said.length > 0 && h("ul", { class: "problems" }, said.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
       ["Cause", !said.some((p) => p.includes(b.cause)) && b.cause],
       ["Publishes", r.rates && `${r.rates.published.toFixed(r.rates.published < 10 ? 1 : 0)} events/s${r.rates.failures > 0 ? `, ${r.rates.failures.toFixed(1)} failures/s` : ""}`],
-      ["Sweep behind", r.behind_seconds !== undefined && `${seconds(r.behind_seconds)}, its confidence window included`],
-      ["On the way", r.in_flight !== undefined && plural(r.in_flight, "event")],
-      ["Spilled", r.spilled ? plural(r.spilled, "event") : null], ["Holding", r.holding && "yes: it spills no more and lets the log be the buffer"],
+      ["Sweep lag", r.behind_seconds !== undefined && `${seconds(r.behind_seconds)}, its confidence window included`],
+      ["In flight", r.in_flight !== undefined && plural(r.in_flight, "event")],
+      ["Spilled", r.spilled ? plural(r.spilled, "event") : null], ["Holding", r.holding && "yes: it spills no more and reads the CDC log later"],
       ["Parked", r.parked_aggregates !== undefined && plural(r.parked_aggregates, "aggregate")],
       ["Backfill", r.backfill?.running && `${count(r.backfill.ranges_done)} of ${count(r.backfill.ranges)} ranges`],
       ["Table", r.table], ["Process", `${r.instance}${r.version ? `, ${r.version}` : ""}`],
     ]),
-    groups.length > 0 && [h("h3", { class: "gap" }, `How far behind ${plural(r.streams, "stream")} ${r.streams === 1 ? "is" : "are"}, by parts of the ring`),
+    groups.length > 0 && [h("h3", { class: "gap" }, `Lag of ${plural(r.streams, "stream")}, by parts of the ring`),
       bars(groups.map((g) => ({ ...g, name: `part ${g.part} of ${g.parts}`, title: `from token ${g.from_token}`, more: plural(g.streams, "stream") })))],
-    lag.length > 0 && h("details", { class: "gap", open: !groups.length }, h("summary", null, "Streams furthest behind"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))),
-    r.before.length > 0 && h("p", { class: "small muted gap" }, `${plural(r.before.length, "earlier process", "earlier processes")} ended without saying so, the last `, ago(r.before[0].at), "."),
+    lag.length > 0 && h("details", { class: "gap", open: !groups.length }, h("summary", null, "Streams with the largest lag"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))),
+    r.before.length > 0 && h("p", { class: "small muted gap" }, `${plural(r.before.length, "earlier process", "earlier processes")} ended without a final heartbeat, the last `, ago(r.before[0].at), "."),
   ];
 }
 
-// bars show how far each is behind, beside the others.
+// bars show the lag of each beside the others.
 function bars(all) {
   const most = Math.max(0.001, ...all.map((g) => g.behind_seconds));
   return h("ul", { class: "bars lag" }, all.map((g) => h("li", null, h("span", { class: `bars-name${g.mono ? " mono" : ""}`, title: g.title }, g.name, g.more && h("span", { class: "muted" }, ` · ${g.more}`)), h("b", null, seconds(g.behind_seconds)),

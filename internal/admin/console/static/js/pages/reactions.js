@@ -1,4 +1,4 @@
-// The rules of outbox react and how they go, and what became of events at them.
+// The rules of outbox react, their state, and their deliveries.
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
@@ -38,11 +38,11 @@ export function reactions(ctx) {
       if (!ctx.signal.aborted && !rules) fill(top, failed(err, readRules));
     }
   };
-  // told draws the rules, and reads the deliveries again if there is anything new of them.
+  // told draws the rules, and reads the deliveries again if their counts changed.
   function told(r) {
     const news = r.rules.map((x) => x.instances.map((i) => [i.instance, i.delivered, i.failed, i.errors, i.repeats, i.waiting, i.stuck]).join()).join(";");
     rules = r.rules;
-    // That a process is still there is no reason to draw under somebody's pointer.
+    // A heartbeat alone does not redraw the table under the pointer.
     const shown = JSON.stringify(rules.map((x) => ({ ...x, instances: x.instances.map((i) => ({ ...i, at: i.silent ? i.at : "", oldest_waiting_seconds: Math.floor(i.oldest_waiting_seconds) })) })));
     if (shown !== drawn) {
       drawn = shown;
@@ -71,16 +71,16 @@ export function reactions(ctx) {
     const deliveries = page.deliveries;
     if (!deliveries.length) {
       fill(list, all.filtered || q.cursor
-        ? empty("No delivery matches.", "None is like this now, or it was forgotten: delivered ones are kept for a week, failed ones for 30 days, unless told otherwise.", h("a", { class: "button", href: href("/reactions"), "data-key": "all" }, "Show all deliveries"))
-        : empty("There are no deliveries.", "When a rule of outbox react matches an event, what became of it is here."));
+        ? empty("No delivery matches.", "Retention may have removed it: by default delivered ones are kept for a week, failed ones for 30 days.", h("a", { class: "button", href: href("/reactions"), "data-key": "all" }, "Show all deliveries"))
+        : empty("There are no deliveries.", "Events that match a rule of outbox react are listed here."));
     } else {
       fill(list, deliveryTable(deliveries, chosen), all.pager(page, `${plural(deliveries.length, "delivery", "deliveries")}, newest first`));
     }
     const here = deliveries.filter((d) => chosen.has(d.id));
     chosen.show(here.length === deliveries.length && (page.next || q.cursor) && q.state && q.state !== "pending", () => {
-      if (!may("repeat")) return h("span", { class: "muted" }, "Your role may look, and change nothing.");
+      if (!may("repeat")) return h("span", { class: "muted" }, "Your role is read-only.");
       return here.some((d) => d.state !== "pending") || chosen.whole() ? h("button", { type: "button", class: "button primary", "data-key": "act-repeat", onclick: run }, "Repeat")
-        : h("span", { class: "muted" }, "These are tried again by themselves.");
+        : h("span", { class: "muted" }, "These are retried automatically.");
     });
   }
 
@@ -97,7 +97,7 @@ const sum = (all, name) => all.reduce((n, i) => n + (i[name] ?? 0), 0);
 const here = (r) => { const on = r.instances.filter((i) => i.state === "running" && !i.silent); return on.length ? on : r.instances; };
 
 function ruleTable(rules, q) {
-  if (!rules.length) return empty("No rule has been heard of.", "Rules stand as react.rules in the configuration of outbox react, which tells of them here while it runs.");
+  if (!rules.length) return empty("No rule has been reported.", "Rules are declared in react.rules of the configuration of outbox react, which reports them while it runs.");
   return h("div", { class: "scroll", role: "region", "aria-label": "Rules", tabindex: "0" }, h("table", { class: "cards" },
     h("caption", { class: "hidden-text" }, "Rules, by name"),
     h("thead", null, h("tr", null, ["Rule", "Leads to", "State", "Waiting", "Delivered", "Failed", "Failed attempts", "Last error"].map((t, i) => h("th", { scope: "col", class: i > 2 && i < 7 ? "num" : null }, t)))),
@@ -116,33 +116,33 @@ function ruleTable(rules, q) {
     }))));
 }
 
-// ruleView is one rule: what it says, and the processes that run it.
+// ruleView is one rule: its configuration and the processes that run it.
 function ruleView(r) {
-  return panel(`Rule ${r.rule}`, { aside: h("span", { class: "small muted" }, "counts since each process began") },
+  return panel(`Rule ${r.rule}`, { aside: h("span", { class: "small muted" }, "counts since the start of each process") },
     facts([
       ["Topics", r.topics.map(visible).join(", ")], ["Types", r.types?.length ? r.types.map(visible).join(", ") : "all"], ["When", r.when && h("code", null, visible(r.when))],
       ["Leads to", `${visible(r.plugin)}, a ${r.kind}`], ["Order", r.order === "aggregate" ? "by aggregate" : "none"],
-      ["Attempts", `up to ${count(r.attempts)}, each ${span(r.timeout_seconds * 1000)} at most`], ["At once", `${count(r.concurrency)} in each process; ${count(r.queue)} may wait`],
+      ["Attempts", `up to ${count(r.attempts)}, each ${span(r.timeout_seconds * 1000)} at most`], ["Concurrency", `${count(r.concurrency)} per process, a queue of ${count(r.queue)}`],
     ]),
     h("h3", { class: "gap" }, plural(r.instances.length, "process", "processes")),
     h("ul", { class: "plain" }, r.instances.map((i) => h("li", { class: "break" }, mark(ruleStates, i.silent ? "silent" : i.state), " ", h("span", { class: "mono" }, visible(i.instance)), h("span", { class: "muted" },
-      ` · ${plural(i.partitions, "partition")} · ${count(i.records)} read · ${count(i.under_way)} under way${i.undecided ? ` · ${count(i.undecided)} undecided` : ""}${i.store_errors ? ` · ${count(i.store_errors)} errors of the database` : ""}`, i.silent || i.state === "stopped" ? [" · heard of ", ago(i.at)] : "")))));
+      ` · ${plural(i.partitions, "partition")} · ${count(i.records)} read · ${count(i.under_way)} in progress${i.undecided ? ` · ${count(i.undecided)} undecided` : ""}${i.store_errors ? ` · ${count(i.store_errors)} database errors` : ""}`, i.silent || i.state === "stopped" ? [" · heartbeat ", ago(i.at)] : "")))));
 }
 
 function deliveryTable(deliveries, chosen) {
   return h("div", { class: "scroll", role: "region", "aria-label": "Deliveries", tabindex: "0" }, h("table", { class: "cards" },
     h("caption", { class: "hidden-text" }, "Deliveries, newest first"),
     h("thead", null, h("tr", null, chosen.head(deliveries.map((d) => d.id)),
-      ["Delivery", "Rule", "To", "State", "Tries", "Type", "Aggregate", "Began", "Error"].map((t) => h("th", { scope: "col", class: t === "Tries" ? "num" : null }, t)))),
+      ["Delivery", "Rule", "To", "State", "Attempts", "Type", "Aggregate", "Started", "Error"].map((t) => h("th", { scope: "col", class: t === "Attempts" ? "num" : null }, t)))),
     h("tbody", null, deliveries.map((d) => h("tr", { "data-id": d.id, class: chosen.has(d.id) ? "picked" : null }, chosen.cell(d.id),
       h("td", { "data-label": "Delivery" }, h("a", { class: "mono", href: href(`/reactions/${d.id}`), title: d.id, "data-key": `row-${d.id}` }, short(d.id))),
       h("td", { "data-label": "Rule" }, h("span", { class: "clip" }, visible(d.rule))),
       h("td", { "data-label": "To" }, h("span", { class: "clip" }, d.plugin ? visible(d.plugin) : "–")),
       h("td", { "data-label": "State", class: "nowrap" }, mark(deliveryStates, d.state), d.next_attempt && [" ", h("span", { class: "small muted" }, ago(d.next_attempt))]),
-      h("td", { "data-label": "Tries", class: "num" }, count(d.attempts)),
+      h("td", { "data-label": "Attempts", class: "num" }, count(d.attempts)),
       h("td", { "data-label": "Type" }, h("span", { class: "clip" }, visible(d.event_type || "–"))),
       h("td", { "data-label": "Aggregate" }, h("span", { class: "mono", title: visible(d.aggregate_id) }, visible(short(d.aggregate_id) || "–"))),
-      h("td", { "data-label": "Began", class: "nowrap", title: utc(d.created_at) }, ago(d.created_at)),
+      h("td", { "data-label": "Started", class: "nowrap", title: utc(d.created_at) }, ago(d.created_at)),
       h("td", { "data-label": "Error" }, d.error && d.state !== "delivered" ? h("span", { class: "clip", title: visible(d.error) }, visible(d.error)) : "–"))))));
 }
 
@@ -151,7 +151,7 @@ function filters(all) {
   const el = all.form("Filter deliveries", "rule",
     all.text("rule", "Rule", { list: "known-rules" }), all.text("plugin", "Leads to", { list: "known-plugins" }),
     all.choice("state", "State", Object.keys(deliveryStates).map((s) => h("option", { value: s }, s))), all.text("event_id", "Event"),
-    all.period("Began", "since", "until", [["", "ever"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]), known);
+    all.period("Started", "since", "until", [["", "any time"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]), known);
   const options = (id, values) => h("datalist", { id }, [...new Set(values)].map((v) => h("option", { value: v })));
   return { el, know: (rules) => fill(known, options("known-rules", rules.map((r) => r.rule)), options("known-plugins", rules.map((r) => r.plugin))) };
 }

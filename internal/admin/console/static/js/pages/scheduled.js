@@ -1,4 +1,4 @@
-// Messages that wait for their time.
+// Scheduled messages.
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
@@ -20,7 +20,7 @@ export function scheduled(ctx) {
     h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Scheduled messages"), finder("Open a message by its id", "message id", (id) => go(`/scheduled/${id}`))), filters(all), all.filtered && many(), list));
   let page = null;
 
-  // many is what can be done with all that match.
+  // many are the actions on all that match.
   function many() {
     if (!may("release-message")) return null;
     const run = (kind) => () => ask(changeMany(kind, { topic: q.topic, key: q.key, client: q.client, from: q.from, until: until(q.until) }, read));
@@ -51,18 +51,18 @@ export function scheduled(ctx) {
     const messages = page.messages;
     if (!messages.length && !page.next) {
       return fill(list, all.filtered || q.cursor
-        ? empty("No message that waits is like this.", "It may have been delivered or taken back, or the filter is too narrow.", h("a", { class: "button", href: href("/scheduled"), "data-key": "all" }, "Show all that wait"))
-        : empty("No message waits for its time.", "What is handed in with delay or deliver_at is here until it is due."));
+        ? empty("No scheduled message matches.", "It may have been delivered or cancelled, or the filter is too narrow.", h("a", { class: "button", href: href("/scheduled"), "data-key": "all" }, "Show all scheduled messages"))
+        : empty("There are no scheduled messages.", "Messages with delay or deliver_at are listed here until they are due."));
     }
-    return fill(list, messages.length ? table(messages) : h("p", { class: "muted" }, "None so far; more are to be looked through."), all.pager(page, `${plural(messages.length, "message")}, the next to be delivered first`));
+    return fill(list, messages.length ? table(messages) : h("p", { class: "muted" }, "None so far; the search continues on the next page."), all.pager(page, `${plural(messages.length, "message")}, next due first`));
   }
 
   ctx.every(5000, read);
   read();
 }
 
-const table = (all) => h("div", { class: "scroll", role: "region", "aria-label": "Messages that wait", tabindex: "0" }, h("table", { class: "cards" },
-  h("caption", { class: "hidden-text" }, "Messages that wait, the next to be delivered first"),
+const table = (all) => h("div", { class: "scroll", role: "region", "aria-label": "Scheduled messages", tabindex: "0" }, h("table", { class: "cards" },
+  h("caption", { class: "hidden-text" }, "Scheduled messages, next due first"),
   h("thead", null, h("tr", null, ["Message", "Topic", "Key", "Due", "At (UTC)", "Handed in"].map((t) => h("th", { scope: "col" }, t)))),
   h("tbody", null, all.map((m) => h("tr", { "data-id": m.id },
     h("td", { "data-label": "Message" }, h("a", { class: "mono", href: href(`/scheduled/${m.id}`), title: m.id, "data-key": `row-${m.id}` }, short(m.id))),

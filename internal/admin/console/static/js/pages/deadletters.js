@@ -1,4 +1,4 @@
-// All letters: filters that stand in the address, choosing many, pages.
+// All dead letters: filters in the address, choosing several, pages.
 import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
@@ -27,12 +27,12 @@ function filterOf(q) {
   return f;
 }
 
-export function letters(ctx) {
-  ctx.title("Letters");
-  const all = listing("/letters", fields, "letters"), { q } = all;
+export function deadLetters(ctx) {
+  ctx.title("Dead letters");
+  const all = listing("/letters", fields, "dead letters"), { q } = all;
   let page = null;
-  const list = h("div", null, loading("letters")), chosen = chooser(list, ["letter", "letters"], draw);
-  fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Letters"), finder("Open an event by its id", "event id", (id) => go(`/events/${id}`))), filters(all), list), chosen.bar);
+  const list = h("div", null, loading("dead letters")), chosen = chooser(list, ["dead letter", "dead letters"], draw);
+  fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Dead letters"), finder("Open an event by its id", "event id", (id) => go(`/events/${id}`))), filters(all), list), chosen.bar);
 
   async function read() {
     try {
@@ -49,15 +49,15 @@ export function letters(ctx) {
     const letters = page.letters;
     if (!letters.length) {
       fill(list, all.filtered || q.cursor
-        ? empty("No letter matches.", "None is like this now. It may have been settled meanwhile, or the filter is too narrow.", h("a", { class: "button", href: href("/letters") }, "Show all letters"))
-        : empty("There are no dead letters.", "Every event that was stored has been published or is on its way. When one cannot be, it is here, with the reason.", h("a", { class: "button", href: href("/") }, "To the overview")));
+        ? empty("No dead letter matches.", "It may have been settled since, or the filter is too narrow.", h("a", { class: "button", href: href("/letters") }, "Show all dead letters"))
+        : empty("There are no dead letters.", "An event that the relay cannot publish is listed here with its error.", h("a", { class: "button", href: href("/") }, "To the overview")));
     } else {
-      fill(list, letterTable(letters, chosen), all.pager(page, `${plural(letters.length, "letter")}, newest first`));
+      fill(list, table(letters, chosen), all.pager(page, `${plural(letters.length, "dead letter")}, newest first`));
     }
     const here = letters.filter((l) => chosen.has(l.event_id));
     chosen.show(here.length === letters.length && (page.next || q.cursor), () => {
       const names = possible(here.map((l) => l.status));
-      return names.length ? buttons(names, run) : h("span", { class: "muted" }, possible(open).length ? "All of these are settled." : "Your role may look, and change nothing.");
+      return names.length ? buttons(names, run) : h("span", { class: "muted" }, possible(open).length ? "All of these are settled." : "Your role is read-only.");
     });
   }
 
@@ -70,28 +70,28 @@ export function letters(ctx) {
   read();
 }
 
-function letterTable(letters, chosen) {
-  return h("div", { class: "scroll", role: "region", "aria-label": "Letters, newest first", tabindex: "0" }, h("table", { class: "cards" },
-    h("caption", { class: "hidden-text" }, "Letters, newest first"),
+function table(letters, chosen) {
+  return h("div", { class: "scroll", role: "region", "aria-label": "Dead letters, newest first", tabindex: "0" }, h("table", { class: "cards" },
+    h("caption", { class: "hidden-text" }, "Dead letters, newest first"),
     h("thead", null, h("tr", null, chosen.head(letters.map((l) => l.event_id)),
-      ["Event", "Status", "Error", "Type", "Aggregate", "Tries", "Died", "Next try"].map((t) => h("th", { scope: "col", class: t === "Tries" ? "num" : null }, t)))),
+      ["Event", "Status", "Error", "Type", "Aggregate", "Attempts", "Failed", "Next attempt"].map((t) => h("th", { scope: "col", class: t === "Attempts" ? "num" : null }, t)))),
     h("tbody", null, letters.map((l) => h("tr", { "data-id": l.event_id, class: chosen.has(l.event_id) ? "picked" : null }, chosen.cell(l.event_id),
       h("td", { "data-label": "Event" }, h("a", { class: "mono", href: href(`/letters/${l.event_id}`), title: l.event_id, "data-key": `row-${l.event_id}` }, short(l.event_id))),
       h("td", { "data-label": "Status" }, badge(l.status, l.released)),
-      h("td", { "data-label": "Error" }, h("span", { class: "clip", title: l.error_class }, l.error_class), l.failure_repeats > 1 && h("span", { class: "muted", title: "How often in a row it died of the same error" }, ` ×${count(l.failure_repeats)}`)),
+      h("td", { "data-label": "Error" }, h("span", { class: "clip", title: l.error_class }, l.error_class), l.failure_repeats > 1 && h("span", { class: "muted", title: "Consecutive failures with the same error" }, ` ×${count(l.failure_repeats)}`)),
       h("td", { "data-label": "Type" }, h("span", { class: "clip" }, l.event_type)),
       h("td", { "data-label": "Aggregate" }, h("span", { class: "mono", title: l.aggregate_id }, short(l.aggregate_id)), l.sequence ? h("span", { class: "muted" }, ` #${count(l.sequence)}`) : null),
-      h("td", { "data-label": "Tries", class: "num" }, count(l.attempts)),
-      h("td", { "data-label": "Died", class: "nowrap" }, ago(l.first_failed_at)),
-      h("td", { "data-label": "Next try", class: "nowrap", title: l.waits_for }, l.status === "pending" && !known(l.next_attempt) ? "at once" : ago(l.next_attempt)))))));
+      h("td", { "data-label": "Attempts", class: "num" }, count(l.attempts)),
+      h("td", { "data-label": "Failed", class: "nowrap" }, ago(l.first_failed_at)),
+      h("td", { "data-label": "Next attempt", class: "nowrap", title: l.waits_for }, l.status === "pending" && !known(l.next_attempt) ? "immediately" : ago(l.next_attempt)))))));
 }
 
 function filters(all) {
   const { q } = all, typed = (name, label, placeholder) => all.text(name, label, { placeholder, list: `known-${name}` });
-  const el = all.form("Filter letters", "aggregate",
+  const el = all.form("Filter dead letters", "aggregate",
     all.choice("status", "Status", h("option", { value: "open" }, "open"), statuses.map((s) => h("option", { value: s }, s)), q.status && q.status !== "open" && !statuses.includes(q.status) && h("option", { value: q.status }, q.status)),
     typed("error_class", "Error class", "any"), typed("event_type", "Event type", "any"), typed("aggregate", "Aggregate", "its id"),
-    all.period("Died", "since", "until", [["", "ever"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]));
+    all.period("Failed", "since", "until", [["", "any time"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]));
   api.stats().then((s) => el.append(values("error_class", s.open_by_error_class ?? s.open_by_class), values("event_type", s.open_by_event_type ?? s.open_by_type))).catch(() => { /* it only helps typing */ });
   return el;
 }

@@ -1,4 +1,4 @@
-// One letter: what it carries, why it died, what was done, what waits behind it.
+// One dead letter: its content, its error, its history, and the events parked behind it.
 import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
 import { first, headers, pairs, payload } from "../content.js";
@@ -11,25 +11,25 @@ import { may } from "../session.js";
 import { actions, classMeans, statusMeans } from "../words.js";
 import { biography } from "./event.js";
 
-export function letter(ctx) {
+export function deadLetter(ctx) {
   const id = ctx.params.id;
-  ctx.title(`Letter ${short(id)}`);
-  fill(ctx.el, h("h1", { tabindex: "-1" }, "Letter"), loading("the letter"));
+  ctx.title(`Dead letter ${short(id)}`);
+  fill(ctx.el, h("h1", { tabindex: "-1" }, "Dead letter"), loading("the dead letter"));
   const state = { view: "", life: null };
   let l = null;
 
   const read = async () => {
     try {
       const now = await api.letter(id, ctx.signal);
-      // The biography looks into the topics, which takes longer: it comes when it comes.
-      if (now.status !== l?.status) api.event(id, ctx.signal).then((life) => { state.life = life; draw(); }, () => { /* its own page says why */ });
+      // The biography reads the topics, which takes longer, so it is drawn later.
+      if (now.status !== l?.status) api.event(id, ctx.signal).then((life) => { state.life = life; draw(); }, () => { /* its own page shows the error */ });
       l = now;
       state.view ||= first(l);
       draw();
     } catch (err) {
       if (ctx.signal.aborted) return;
-      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such letter"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is no dead letter."), h("p", { class: "muted" }, "It may have been published without trouble, or retention has removed its letter."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/events/${id}`) }, "What became of the event"), h("a", { class: "button", href: href("/letters") }, "All letters"))));
-      if (!l) fill(ctx.el, h("h1", { tabindex: "-1" }, "Letter"), failed(err, read));
+      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such dead letter"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is not a dead letter."), h("p", { class: "muted" }, "It may have been published, or retention has removed its dead letter."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/events/${id}`) }, "History of the event"), h("a", { class: "button", href: href("/letters") }, "All dead letters"))));
+      if (!l) fill(ctx.el, h("h1", { tabindex: "-1" }, "Dead letter"), failed(err, read));
     }
   };
   const run = (name) => act(name, { id, etag: l.etag }, (job) => (job?.id ? go(`/jobs/${job.id}`) : read()));
@@ -37,24 +37,24 @@ export function letter(ctx) {
     const names = possible([l.status]).filter((a) => !l.may || l.may.includes(a));
     const [why, help] = classMeans(l.error_class);
     fill(ctx.el, h("div", { class: "stack" },
-      h("header", { class: "letter-head" },
-        h("p", { class: "crumbs small" }, h("a", { href: href("/letters", { status: "open" }), "data-key": "crumb" }, "Letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")),
+      h("header", { class: "detail-head" },
+        h("p", { class: "crumbs small" }, h("a", { href: href("/letters", { status: "open" }), "data-key": "crumb" }, "Dead letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")),
         h("div", { class: "row between" },
           h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, l.event_type || "Event"), badge(l.status, l.released), h("span", { class: "muted" }, statusMeans[l.status])),
           h("div", { class: "row actions" }, buttons(names, run),
             may("edit") && editable(l) && h("a", { class: "button", href: href(`/letters/${id}/edit`), "data-key": "edit" }, "Edit and replay"),
-            !names.length && h("span", { class: "muted small" }, may("replay") ? (l.status === "processing" ? "A relay has it; nobody else may act." : "It is settled; nothing is left to do.") : "Your role may look, and change nothing.")))),
+            !names.length && h("span", { class: "muted small" }, may("replay") ? (l.status === "processing" ? "A relay is replaying it; no other action is allowed." : "It is settled; no action is left.") : "Your role is read-only.")))),
       standing(l),
-      h("div", { class: "letter" },
+      h("div", { class: "detail" },
         h("div", { class: "stack" },
-          panel("Why it died", { aside: h("a", { href: href("/letters", { status: "open", error_class: l.error_class }), "data-key": "same" }, "Others like it") },
+          panel("Cause", { aside: h("a", { href: href("/letters", { status: "open", error_class: l.error_class }), "data-key": "same" }, "Same error class") },
             h("p", null, h("b", null, l.error_class), l.error_code && h("span", { class: "code-tag mono" }, l.error_code)), h("p", null, why, " ", h("span", { class: "muted" }, help)),
             l.error_text && h("pre", { class: "code error-text", tabindex: "0", "aria-label": "Error text" }, visible(l.error_text)),
             (l.error_chain ?? []).length > 0 && h("details", { open: true }, h("summary", null, `Error chain, ${plural(l.error_chain.length, "step")}`), h("ol", { class: "chain" }, l.error_chain.map((s) => h("li", { class: "mono break" }, visible(s)))))),
           payload(l, state, draw),
           headers(l.headers, state, draw),
-          Object.keys(l.raw ?? {}).length > 0 && pairs("Raw columns", l.raw, { says: "What could be read of a row that is no event." }),
-          Object.keys(l.metadata ?? {}).length > 0 && pairs("What the relay knew", l.metadata)),
+          Object.keys(l.raw ?? {}).length > 0 && pairs("Raw columns", l.raw, { says: "The readable columns of a row that is not an event." }),
+          Object.keys(l.metadata ?? {}).length > 0 && pairs("Metadata of the relay", l.metadata)),
         h("div", { class: "stack" },
           details(l, ctx.conf),
           timeline(l),
@@ -67,23 +67,23 @@ export function letter(ctx) {
     if (may(name)) keys.onPage(key, actions[name].title.toLowerCase(), () => ctx.el.querySelector(`[data-key="act-${name}"]`)?.click());
   }
   if (may("edit")) keys.onPage("e", "edit and replay", () => l && editable(l) && go(`/letters/${id}/edit`));
-  keys.onPage("u", "up to the letters", () => go("/letters?status=open"));
+  keys.onPage("u", "up to the dead letters", () => go("/letters?status=open"));
   read();
 }
 
 export const editable = (l) => ["pending", "parked", "failed", "manual"].includes(l.status);
 
-// standing says what holds this letter, and what to do about it.
+// standing shows why this dead letter waits, and what to do about it.
 function standing(l) {
-  if (l.status === "parked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/letters", { aggregate: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier letter")} of its aggregate` : "an earlier letter of its aggregate"), ", and goes out by itself after it. To act, act on the first.");
+  if (l.status === "parked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/letters", { aggregate: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier dead letter")} of its aggregate` : "an earlier dead letter of its aggregate"), ", and is published after it. To act, act on the first.");
   if (l.status === "processing") return h("p", { class: "callout" }, `Claimed by ${l.claimed_by || "a relay"} until `, known(l.claimed_until) ? utc(l.claimed_until) : "its claim runs out", ". Until then nobody else may act on it.");
   if (l.status === "resolved" && l.outcome) return h("p", { class: "callout good" }, h("b", null, outcomes[l.outcome.kind] ?? l.outcome.kind), l.outcome.topic ? [" It is in ", h("span", { class: "mono" }, `${l.outcome.topic}[${l.outcome.partition}]@${l.outcome.offset}`), "."] : "", known(l.resolved_at) ? [" ", ago(l.resolved_at), "."] : "", l.outcome.note ? ` “${visible(l.outcome.note)}”` : "");
-  if (l.status === "pending") return h("p", { class: "callout" }, "Replayed by itself ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${utc(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”` : "", l.rule ? ` (rule ${l.rule})` : "", l.waits_for ? `. It waits for ${l.waits_for}.` : ".");
-  if (l.status === "failed") return h("p", { class: "callout bad" }, `${plural(l.replays ?? 0, "replay")} failed; there is no further one by itself. `, l.failure_repeats > 1 ? `It died ${count(l.failure_repeats)} times in a row of the same error, so see that the cause is gone first.` : "");
+  if (l.status === "pending") return h("p", { class: "callout" }, "Replayed automatically ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${utc(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”` : "", l.rule ? ` (rule ${l.rule})` : "", l.waits_for ? `. It waits for ${l.waits_for}.` : ".");
+  if (l.status === "failed") return h("p", { class: "callout bad" }, `${plural(l.replays ?? 0, "replay")} failed; no further automatic replay follows. `, l.failure_repeats > 1 ? `It failed ${count(l.failure_repeats)} times in a row with the same error. Fix the cause before you replay it.` : "");
   return null;
 }
 
-const outcomes = { replayed: "Published.", found: "It was in its topic already.", discarded: "Discarded; it is not published.", released: "Published after its aggregate had gone on.", by_hand: "Settled by hand." };
+const outcomes = { replayed: "Published.", found: "It was in its topic already.", discarded: "Discarded; it is not published.", released: "Published out of order, after later events of its aggregate.", by_hand: "Settled by hand." };
 
 function details(l, conf) {
   const trace = traceLink(l, conf);
@@ -91,9 +91,9 @@ function details(l, conf) {
     ["Aggregate", h("span", null, l.aggregate_type ? `${l.aggregate_type} ` : "", h("a", { class: "mono", href: href("/letters", { aggregate: l.aggregate_id }), "data-key": "aggregate" }, l.aggregate_id))],
     ["Sequence", l.sequence ? count(l.sequence) : null], ["Topic", l.topic], ["Table", l.table],
     ["Stored", known(l.created_at) ? utc(l.created_at) : null], ["Deliver at", known(l.deliver_at) ? utc(l.deliver_at) : null],
-    ["Died first", [utc(l.first_failed_at), " · ", ago(l.first_failed_at)]], ["Died last", known(l.last_failed_at) && l.last_failed_at !== l.first_failed_at ? [utc(l.last_failed_at), " · ", ago(l.last_failed_at)] : null],
+    ["First failed", [utc(l.first_failed_at), " · ", ago(l.first_failed_at)]], ["Last failed", known(l.last_failed_at) && l.last_failed_at !== l.first_failed_at ? [utc(l.last_failed_at), " · ", ago(l.last_failed_at)] : null],
     ["Attempts", count(l.attempts)], ["Failed replays", l.replays ? count(l.replays) : null],
-    ["Same error", l.failure_repeats > 1 ? `${count(l.failure_repeats)} times in a row` : null], ["Next try", known(l.next_attempt) && l.status === "pending" ? utc(l.next_attempt) : null], ["Strategy", l.strategy], ["Rule", l.rule],
+    ["Same error", l.failure_repeats > 1 ? `${count(l.failure_repeats)} times in a row` : null], ["Next attempt", known(l.next_attempt) && l.status === "pending" ? utc(l.next_attempt) : null], ["Strategy", l.strategy], ["Rule", l.rule],
     ["Published as", l.edited_to && h("a", { class: "mono", href: href(`/events/${l.edited_to}`), "data-key": "edited" }, l.edited_to)],
     ["Trace", trace && (trace.href ? h("a", { href: trace.href, target: "_blank", rel: "noopener noreferrer", "data-key": "trace" }, h("span", { class: "mono" }, trace.id), " ", icon("out")) : h("span", { class: "mono" }, trace.id))],
   ]));
@@ -107,10 +107,10 @@ function traceLink(l, conf) {
   return { id: m[1], href: url && /^https?:\/\//.test(url) ? url : null };
 }
 
-// timeline is the letter's history: every change there was, newest last.
+// timeline is the history of the dead letter: every change, newest last.
 function timeline(l) {
   const all = l.history ?? [];
-  return panel("What was done", { aside: h("span", { class: "small muted" }, plural(all.length, "change")) }, h("ol", { class: "timeline" }, all.map((c, i) => h("li", { class: `t-${c.to}` },
+  return panel("History", { aside: h("span", { class: "small muted" }, plural(all.length, "change")) }, h("ol", { class: "timeline" }, all.map((c, i) => h("li", { class: `t-${c.to}` },
     h("p", null, h("b", null, said[c.action] ?? c.action), " ", h("span", { class: "muted" }, c.from && c.from !== c.to ? `${c.from} → ${c.to}` : c.to)),
     h("p", { class: "small muted break" }, utc(c.at), i ? ` · ${gap(all[i - 1].at, c.at)} later` : "", c.by ? ` · ${c.by}` : ""),
     c.why && h("p", { class: "small break" }, visible(c.why)), c.outcome && h("p", { class: "small break" }, visible(c.outcome))))));
@@ -119,13 +119,13 @@ function timeline(l) {
 const gap = (a, b) => { const ms = new Date(b) - new Date(a); return ms < 1000 ? `${Math.max(0, ms)} ms` : ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : ms < 3600_000 ? `${Math.round(ms / 60_000)} min` : `${(ms / 3600_000).toFixed(1)} h`; };
 
 const said = {
-  bury: "Died", claim: "Replay begun", extend: "Claim extended", unclaim: "Replay called off", fail: "Replay failed", settle: "Published",
-  replay: "Replay asked for", discard: "Discarded", release: "Released", park: "Put aside", resolve: "Resolved by hand", archive: "Archived", edit: "Edited",
+  bury: "Dead letter written", claim: "Replay started", extend: "Claim extended", unclaim: "Replay cancelled", fail: "Replay failed", settle: "Published",
+  replay: "Replay requested", discard: "Discarded", release: "Released", park: "Suspended", resolve: "Resolved by hand", archive: "Archived", edit: "Edited",
 };
 
 function followers(l) {
   const all = l.followers ?? [], n = l.follower_count ?? all.length;
   return panel("Parked behind it", { aside: h("span", { class: "small muted" }, n ? plural(n, "event") : "") }, all.length
     ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.sequence ? h("span", { class: "muted" }, `#${count(x.sequence)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/letters", { aggregate: l.aggregate_id, status: "parked" }) }, `and ${count(n - 50)} more`)))
-    : h("p", { class: "muted" }, "No later event of its aggregate waits for it."));
+    : h("p", { class: "muted" }, "It blocks no later event of its aggregate."));
 }
