@@ -71,7 +71,7 @@ event was lost, came twice, or came out of order.`,
 			if err != nil {
 				return err
 			}
-			return b.Run(cmd.Context())
+			return b.run(cmd.Context())
 		},
 	}
 	fl := cmd.Flags()

@@ -55,7 +55,7 @@ func (b *benchmark) measureLatency(ctx context.Context) error {
 				continue
 			}
 			b.say("latency: %s, run %d of %d", c.name, run+1, b.runs)
-			got, idle, err := b.Load(ctx, c, n == 0 && b.idle > 0)
+			got, idle, err := b.measureLoad(ctx, c, n == 0 && b.idle > 0)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -79,8 +79,8 @@ func (b *benchmark) measureLatency(ctx context.Context) error {
 	return nil
 }
 
-// Load measures a contender once.
-func (b *benchmark) Load(ctx context.Context, c contender, watchIdle bool) (got bench.Contender, idle *bench.Idle, err error) {
+// measureLoad measures one contender under load once.
+func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool) (got bench.Contender, idle *bench.Idle, err error) {
 	p, err := b.newPlace(ctx)
 	if err != nil {
 		return got, nil, err

@@ -110,10 +110,10 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 	return b, nil
 }
 
-func (b *benchmark) Run(ctx context.Context) (err error) {
+func (b *benchmark) run(ctx context.Context) (err error) {
 	teardown := daemon.Teardown{Logger: b.log}
 	defer func() { err = errors.Join(err, teardown.Run()) }()
-	if err := b.Start(&teardown); err != nil {
+	if err := b.start(&teardown); err != nil {
 		return err
 	}
 	b.report = bench.Report{
@@ -138,8 +138,8 @@ func (b *benchmark) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// Start starts the embedded engines, unless others were given, and the client.
-func (b *benchmark) Start(teardown *daemon.Teardown) (err error) {
+// start starts the embedded engines, unless others were given, and the client.
+func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
 	if b.embedded {
 		const ready = "embedded engines running, not for production"
 		b.database, err = b.program.Start("embedded database", ready,

@@ -114,7 +114,7 @@ func (s *scheduleBench) validate(f *benchFlags) error {
 func (s *scheduleBench) measure(ctx context.Context) (err error) {
 	teardown := daemon.Teardown{Logger: s.log}
 	defer func() { err = errors.Join(err, teardown.Run()) }()
-	if err := s.Start(&teardown); err != nil {
+	if err := s.start(&teardown); err != nil {
 		return err
 	}
 	s.result = bench.ScheduleReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload}

@@ -111,7 +111,7 @@ func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, 
 	ctx := cmd.Context()
 	teardown := daemon.Teardown{Logger: s.log}
 	defer func() { err = errors.Join(err, teardown.Run()) }()
-	if err := s.Start(&teardown); err != nil {
+	if err := s.start(&teardown); err != nil {
 		return err
 	}
 	r := &s.service

@@ -5,18 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
-	"net"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
-	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -81,44 +75,18 @@ func TestBench_TheClientAloneWritesTheSameRows(t *testing.T) {
 // With a data center to stay in each of its sessions has a policy of its own.
 func TestBenchServe_WithALocalDatacenter(t *testing.T) {
 	t.Parallel()
-	e := engines.Engines{CQLAddr: "127.0.0.1:0", Tokens: 4}
-	teardown := &daemon.Teardown{Logger: slog.New(slog.DiscardHandler)}
+	node := scyllatest.Node(t, scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 4})
 	t.Cleanup(func() {
-		if err := teardown.Run(); err != nil {
+		if err := node.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := e.Start(teardown, teardown.Logger); err != nil {
-		t.Fatal(err)
-	}
-	migrate(t, e.CQLAddr)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	root := newRoot(io.Discard, untilServing(func() { cancel(errServing) }))
-	root.SetArgs([]string{"bench", "serve", "--scylla-hosts", e.CQLAddr, "--scylla-local-dc", "datacenter1", "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"})
+	root.SetArgs([]string{"bench", "serve", "--scylla-hosts", node.Addr(), "--scylla-local-dc", "datacenter1", "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"})
 	if err := root.ExecuteContext(ctx); err != nil || !errors.Is(context.Cause(ctx), errServing) {
 		t.Errorf("it ended with %v, because %v; want that it served", err, context.Cause(ctx))
-	}
-}
-
-// migrate makes the tables of the default keyspace.
-func migrate(t *testing.T, addr string) {
-	t.Helper()
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := gocql.NewCluster(host)
-	if cluster.Port, err = strconv.Atoi(port); err != nil {
-		t.Fatal(err)
-	}
-	session, err := cluster.CreateSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	if err := schema.Migrate(t.Context(), session, schema.Options{}); err != nil {
-		t.Fatal(err)
 	}
 }
 

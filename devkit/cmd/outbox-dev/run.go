@@ -111,7 +111,7 @@ lost, double or out of order.`,
 			if c.React, err = d.reactConfig(cmd.Flags()); err != nil {
 				return cli.Usage(err)
 			}
-			return d.Run(cmd.Context())
+			return d.run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
@@ -133,7 +133,7 @@ lost, double or out of order.`,
 	return cmd
 }
 
-func (d *dev) Run(ctx context.Context) (err error) {
+func (d *dev) run(ctx context.Context) (err error) {
 	ctx = d.UntilFailed(ctx)
 	teardown := daemon.Teardown{Logger: d.log}
 	defer func() {

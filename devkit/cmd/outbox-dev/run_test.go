@@ -10,12 +10,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
 // Metrics are on the admin listener alone, and there only for allowed hosts.
 func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 	t.Parallel()
-	admin, api, adminAPI := freeAddr(t), freeAddr(t), freeAddr(t)
+	addrs, err := ports.Take(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, api, adminAPI := addrs[0], addrs[1], addrs[2]
 	ctx, stop := context.WithCancel(t.Context())
 	root := newRoot(io.Discard, io.Discard)
 	root.SetArgs([]string{
@@ -58,17 +64,6 @@ func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 			t.Errorf("%s of %s for host %q = %d, want %d", x.path, x.addr, x.host, code, x.want)
 		}
 	}
-}
-
-// freeAddr returns an address on loopback where nothing listens.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // get returns the status and the body of an answer, 0 where nothing listens yet. An
