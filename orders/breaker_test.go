@@ -79,7 +79,7 @@ func TestService_BreakerOpensAndCloses(t *testing.T) {
 	if state, _ := s.guard.Breaker(); state != "open" {
 		t.Errorf("before its time the other breaker is %s", state)
 	}
-	for _, want := range []string{"breaker opens", "half-open", "breaker closes"} {
+	for _, want := range []string{"breaker opened", "half-open", "breaker closed"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not contain %q", want)
 		}

@@ -1,18 +1,17 @@
-// Package cgroup measures how busy this process's container is, in percent of the
+// Package cgroup measures the load of this process's container, in percent of the
 // container's limits: those of the control group (version 2 or 1) that the kernel
-// enforces. What has no limit is measured as a share of the whole machine, because
-// that is what the process can use.
+// enforces. A resource without a limit is measured as a share of the whole machine,
+// because the process can use all of it.
 //
-// CPU is the processor time of the control group since the last measurement,
-// divided by the time its quota allowed (cpu.max; cpu.cfs_quota_us in version 1).
-// CPU sets are not considered. Memory is what the control group uses without
-// reclaimable page cache (memory.current less inactive_file, the working set of
-// Kubernetes), divided by memory.max (memory.limit_in_bytes). Of nested control
-// groups the innermost with a limit counts. A limit that is not below the machine's
-// size is none.
+// CPU is the processor time of the control group since the last measurement, divided by
+// the time that its quota allowed (cpu.max; cpu.cfs_quota_us in version 1). CPU sets
+// are not considered. Memory is the memory of the control group without reclaimable
+// page cache (memory.current less inactive_file, the working set of Kubernetes),
+// divided by memory.max (memory.limit_in_bytes). Of nested control groups the innermost
+// with a limit counts. A limit that is not below the machine's size counts as no limit.
 //
-// The package reads Linux's files only; elsewhere every measurement fails. It does
-// not measure single processes.
+// The package reads Linux's files only; on other systems every measurement fails. It
+// does not measure single processes.
 package cgroup
 
 import (
@@ -30,7 +29,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Load is how busy the container, or the machine without a limit, is, in percent.
+// Load is the load of the container, or of the machine without a limit, in percent.
 type Load struct{ CPU, Memory float64 }
 
 // Meter measures Load. It is safe for concurrent use.
@@ -45,22 +44,22 @@ type Meter struct {
 	}
 }
 
-// sample is processor time: what was used of what there was, both in seconds since
-// any fixed moment.
+// sample is processor time in seconds since any fixed moment: the time used and the
+// time available.
 type sample struct {
 	source      string // the control group or the machine
 	used, total float64
 }
 
-// New returns a Meter of the system whose proc and sys are below root, "/" except
-// in tests. Its first measurement of CPU is the time since New.
+// New returns a Meter of the system whose proc and sys are below root, "/" except in
+// tests. Its first measurement of CPU covers the time since New.
 func New(root string) *Meter {
 	m := &Meter{root: root, began: time.Now()}
-	_, _ = m.Load(context.Background()) // the first sample; Load returns what fails
+	_, _ = m.Load(context.Background()) // the first sample; Load returns errors
 	return m
 }
 
-// Load measures. Its CPU is that since the previous call.
+// Load measures the load. Its CPU covers the time since the previous call.
 func (m *Meter) Load(context.Context) (Load, error) {
 	fs, err := procfs.NewFS(filepath.Join(m.root, "proc"))
 	if err != nil {
@@ -123,13 +122,14 @@ func (m *Meter) memory(fs procfs.FS) (float64, error) {
 	return percent(used, limit), err
 }
 
-// percent is the share of used in all, from 0 to 100.
+// percent returns used as a share of all, from 0 to 100.
 func percent(used, all float64) float64 { return min(max(100*used/all, 0), 100) }
 
 // group is a control group of version 2, or of one controller of version 1.
 type group struct {
 	dir string
-	// accounts is where version 1 counts processor time; empty in version 2.
+	// accounts is the directory where version 1 counts processor time; empty in version
+	// 2.
 	accounts string
 }
 
@@ -150,10 +150,10 @@ func (m *Meter) limited(controller string, most float64) (*group, float64) {
 	return nil, 0
 }
 
-// path is that of this process's control group in the hierarchy of controller, which
-// is one of version 1 or the one of version 2; empty if there is neither. A container
-// whose hierarchy is mounted from its own group on does not have all of the path:
-// its group is the root then.
+// path returns the path of this process's control group in the hierarchy of controller,
+// of version 1 or the one of version 2; empty if there is neither. In a container whose
+// hierarchy is mounted from its own group the path may be partly missing: its group is
+// then the root.
 func (m *Meter) path(controller string) (path string, v1 bool) {
 	lines, _ := os.ReadFile(filepath.Join(m.root, "proc/self/cgroup"))
 	for line := range strings.Lines(string(lines)) {
@@ -169,7 +169,7 @@ func (m *Meter) path(controller string) (path string, v1 bool) {
 	return path, false
 }
 
-// parent is empty for the root.
+// parent returns the parent of a path, empty for the root.
 func parent(path string) string {
 	if up := filepath.Dir(path); up != path {
 		return up
@@ -177,7 +177,7 @@ func parent(path string) string {
 	return ""
 }
 
-// limit is in processors or bytes; infinite or negative without a limit.
+// limit returns a number of processors or bytes, infinite or negative without a limit.
 func (g *group) limit(controller string) (float64, error) {
 	v1 := g.accounts != ""
 	switch {
@@ -220,7 +220,7 @@ func (g *group) memoryBytes() (float64, error) {
 	return used - reclaimable, err
 }
 
-// number is the word at a position of a file: a number, or max, which is infinite.
+// number returns the word at a position of a file: a number, or infinity for max.
 func number(dir, file string, at int) (float64, error) {
 	b, err := os.ReadFile(filepath.Join(dir, file))
 	words := strings.Fields(string(b))
@@ -235,7 +235,7 @@ func number(dir, file string, at int) (float64, error) {
 	return strconv.ParseFloat(words[at], 64)
 }
 
-// value is the number after key in a file of such lines.
+// value returns the number after key in a file of lines "key number".
 func value(dir, file, key string) (float64, error) {
 	b, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {

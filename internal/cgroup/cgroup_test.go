@@ -88,7 +88,8 @@ func TestLoad_LimitAppears(t *testing.T) {
 	})
 }
 
-// What cannot be read is an error, never a load of 0, which would let everything pass.
+// A file that cannot be read is an error, never a load of 0, which would admit
+// everything.
 func TestLoad_UnreadableIsAnError(t *testing.T) {
 	t.Parallel()
 	for file, content := range map[string]string{

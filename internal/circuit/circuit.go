@@ -1,9 +1,10 @@
-// Package circuit is the circuit breaker of the product: before the broker (relay)
-// and before the database (internal/guard). It wraps gobreaker, and adds the reason
-// of a state, log messages and metrics, the same for every breaker.
+// Package circuit is the circuit breaker of the product: of the broker (relay) and of
+// the database (internal/guard). It wraps gobreaker and adds the reason of a state, log
+// messages and metrics.
 //
-// A breaker that is closed lets every call through; open, none; half-open, a few
-// probes, which decide. What a call is and which failures count, its user decides.
+// A closed breaker allows every call. An open one allows none. A half-open one allows a
+// few probes, whose results close it or open it again. The user of a breaker decides
+// what a call is and which failures count.
 package circuit
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// State is the state of a breaker; its String is what metrics, logs and APIs contain.
+// State is the state of a breaker. Metrics, logs and APIs contain its String.
 type State = gobreaker.State
 
 // The states.
@@ -34,7 +35,7 @@ var (
 	ErrUncounted = errors.New("not counted")
 )
 
-// Config is when a breaker opens and when it lets calls through again.
+// Config defines when a breaker opens and when it allows calls again.
 type Config struct {
 	// Failures in a row open it. Default 10; positive.
 	Failures int
@@ -43,10 +44,10 @@ type Config struct {
 	Window   time.Duration
 	Rate     float64
 	MinCalls int
-	// Open is how long it stays open before calls may probe. Default 5 s.
+	// Open is how long the breaker stays open before calls may probe. Default 5 s.
 	Open time.Duration
-	// Probes are the calls let through then: as many successes close it, one failure
-	// opens it again. Default 3.
+	// Probes is the number of calls that a half-open breaker allows: as many successes
+	// close it, one failure opens it again. Default 3.
 	Probes int
 }
 
@@ -61,7 +62,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with c, which has its defaults.
+// Validate returns an error if a field of c, which has its defaults, is invalid.
 func (c Config) Validate() error {
 	if c.Failures < 1 || c.Window <= 0 || c.Rate <= 0 || c.Rate > 1 || c.MinCalls < 1 || c.Open <= 0 || c.Probes < 1 {
 		return fmt.Errorf("breaker %+v: all must be positive and the rate at most 1", c)
@@ -72,13 +73,14 @@ func (c Config) Validate() error {
 // Status is the state of a breaker and its reason.
 type Status struct {
 	State State
-	// Since is when it came into this state; zero if it was never in another.
+	// Since is the time of the last change of state; zero if there was none.
 	Since time.Time
-	// Cause is why it opened last, also while it is half-open; nil once it is closed.
+	// Cause is the failure that opened the breaker, also while it is half-open; nil
+	// once it is closed.
 	Cause error
 }
 
-// Why is why no call is let through: the cause, if it is known.
+// Why returns why no call is allowed: the cause, if it is known.
 func (s Status) Why() error {
 	if s.Cause == nil {
 		return gobreaker.ErrOpenState
@@ -121,7 +123,7 @@ func New(cfg Config, log *slog.Logger, m *Metrics, changed func(Status)) *Breake
 	return b
 }
 
-// Allow asks to make a call; done takes its result, once.
+// Allow requests permission for a call; done takes the result of the call, once.
 func (b *Breaker) Allow() (done func(error), err error) {
 	d, err := b.cb.Allow()
 	if err != nil {
@@ -138,7 +140,8 @@ func (b *Breaker) Allow() (done func(error), err error) {
 	}, nil
 }
 
-// Look returns the state now: an open breaker becomes half-open by the passing of time.
+// Look returns the current state. An open breaker becomes half-open when its time has
+// passed.
 func (b *Breaker) Look() Status {
 	b.cb.State()
 	b.mu.Lock()
@@ -146,7 +149,7 @@ func (b *Breaker) Look() Status {
 	return b.mu.status
 }
 
-// Left is how long an open breaker stays open, unless it is not open.
+// Left returns how long the breaker stays open, 0 if it is not open.
 func (b *Breaker) Left() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,11 +176,11 @@ func (b *Breaker) change(from, to State) {
 	b.metrics.Changes.WithLabelValues(to.String()).Inc()
 	switch to {
 	case Open:
-		b.log.Warn("breaker opens: no calls are made", "before", b.metrics.target, "from", from.String(), "for", b.open, "cause", now.Cause)
+		b.log.Warn("breaker opened", "before", b.metrics.target, "from", from.String(), "for", b.open, "cause", now.Cause)
 	case HalfOpen:
-		b.log.Info("breaker is half-open: a few calls are probes", "before", b.metrics.target, "open_for", now.Since.Sub(was.Since).Round(time.Millisecond), "cause", now.Cause)
+		b.log.Info("breaker half-open", "before", b.metrics.target, "open_for", now.Since.Sub(was.Since).Round(time.Millisecond), "cause", now.Cause)
 	default:
-		b.log.Info("breaker closes: calls are made again", "before", b.metrics.target, "cause_was", was.Cause)
+		b.log.Info("breaker closed", "before", b.metrics.target, "cause_was", was.Cause)
 	}
 	if b.changed != nil {
 		b.changed(now)

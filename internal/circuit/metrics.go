@@ -2,7 +2,7 @@ package circuit
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics are those of a breaker. All labels are bounded and start at zero.
+// Metrics are the metrics of a breaker. All labels are bounded and start at zero.
 type Metrics struct {
 	target   string
 	State    *prometheus.GaugeVec
@@ -10,8 +10,8 @@ type Metrics struct {
 	Failures prometheus.Counter
 }
 
-// NewMetrics returns the metrics of the breaker of a service before a target, such
-// as "database". Their names begin with that of the service.
+// NewMetrics returns the metrics of the breaker between a service and a target, such as
+// "database". Their names begin with that of the service.
 func NewMetrics(service, target string) *Metrics {
 	name := "outbox_" + service + "_breaker"
 	m := &Metrics{
@@ -35,7 +35,7 @@ func NewMetrics(service, target string) *Metrics {
 
 var states = []State{Closed, HalfOpen, Open}
 
-// Collectors are what to register.
+// Collectors returns the collectors to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.State, m.Changes, m.Failures}
 }

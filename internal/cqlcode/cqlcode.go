@@ -3,7 +3,7 @@ package cqlcode
 
 import "errors"
 
-// None is what Of returns for errors that no server sent.
+// None is the code of errors that no server sent.
 const None = -1
 
 // RateLimit is ScyllaDB's own code for a rate limit, as gocql negotiates it.

@@ -37,8 +37,8 @@ func AdminHandler(gatherer prometheus.Gatherer, ready Readiness) http.Handler {
 	return boundBody(mux)
 }
 
-// WithProfiles adds Go's profiles, under /debug/pprof/, to h. They tell nothing of
-// what is published, but cost processor time when they are taken.
+// WithProfiles adds Go's profiles, under /debug/pprof/, to h. They contain no published
+// data, but cost processor time when they are taken.
 func WithProfiles(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", h)
@@ -54,32 +54,33 @@ type HTTPServer struct {
 	srv  *http.Server
 	ln   net.Listener
 	done chan struct{} // closed when it has ended
-	err  error         // why, once done is closed; nil after Shutdown
+	err  error         // set once done is closed; nil after Shutdown
 }
 
 const (
-	// readHeaderTimeout bounds what a client that never finishes its headers costs, and
-	// with AdminHandler one that never sends the body that nobody wants.
+	// readHeaderTimeout limits the cost of a client that never finishes its headers,
+	// and with AdminHandler of one that never sends the announced body.
 	readHeaderTimeout = 5 * time.Second
-	// writeTimeout bounds a request until the end of its answer, a profile of the
-	// process too.
+	// writeTimeout limits a request until the end of its response, a profile of the
+	// process included.
 	writeTimeout = 5 * time.Minute
 )
 
-// boundBody bounds how long the body of a request may take to come. With ReadTimeout
-// some releases of Go end a profile too: the deadline goes on while it is taken.
+// boundBody limits the time in which the body of a request must arrive.
+// http.Server.ReadTimeout would end a profile too in some releases of Go: its deadline
+// continues while the profile is taken.
 func boundBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readHeaderTimeout)) // a writer without deadlines is a test's
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readHeaderTimeout)) // the writers of tests have no deadlines
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// ServeHTTP listens on addr and serves h in the background. It is listening
-// when ServeHTTP returns. That it ends before Shutdown is an error in the log, and
-// ends what With binds to it.
+// ServeHTTP listens on addr and serves h in the background. It is listening when
+// ServeHTTP returns. If it ends before Shutdown, it logs an error and ends what With
+// binds to it.
 func ServeHTTP(ctx context.Context, addr string, h http.Handler, log *slog.Logger) (*HTTPServer, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -104,18 +105,18 @@ func serveHTTP(ln net.Listener, h http.Handler, log *slog.Logger) *HTTPServer {
 		defer close(s.done)
 		if err := s.srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			s.err = fmt.Errorf("serve HTTP on %s: %w", s.Addr(), err)
-			log.Error("nobody is served any more", "addr", s.Addr(), "err", err)
+			log.Error("HTTP server ended unexpectedly", "addr", s.Addr(), "err", err)
 		}
 	}()
 	return s
 }
 
-// Addr is the address it listens on, host:port.
+// Addr returns the address it listens on, host:port.
 func (s *HTTPServer) Addr() string { return s.ln.Addr().String() }
 
 // With calls f with a context that ends with ctx, and when the server ends before
-// Shutdown: nobody could see any more how the process does. Its error is then f's
-// and why the server ended.
+// Shutdown, because nobody could then monitor the process. It returns the error of f
+// joined with the reason why the server ended.
 func (s *HTTPServer) With(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -137,7 +138,7 @@ func (s *HTTPServer) With(ctx context.Context, f func(context.Context) error) er
 	}
 }
 
-// Shutdown lets the requests under way end within timeout and closes what is left.
+// Shutdown waits up to timeout for the requests in progress and closes the rest.
 func (s *HTTPServer) Shutdown(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

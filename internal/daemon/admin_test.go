@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// pipes is a listener within the process, for time that is not real.
+// pipes is a listener within the process, for virtual time.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -37,8 +37,8 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Nobody keeps a connection by sending no body, or by not reading; a profile may take
-// its time.
+// A client cannot keep a connection by sending no body, or by not reading; a profile
+// may take its time.
 func TestServeHTTP_RequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()

@@ -124,7 +124,7 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 	}
 }
 
-// A server that ends by itself ends what is bound to it, and says so.
+// A server that ends by itself ends what is bound to it, and logs that.
 func TestServeHTTP_EndsWhatNobodySeesAnyMore(t *testing.T) {
 	t.Parallel()
 	log := new(logtest.Buffer)
@@ -150,12 +150,12 @@ func TestServeHTTP_EndsWhatNobodySeesAnyMore(t *testing.T) {
 	if !errors.Is(err, net.ErrClosed) || !errors.Is(err, broken) || !strings.Contains(err.Error(), srv.Addr()) {
 		t.Errorf("With() = %v, want both errors and the address", err)
 	}
-	if s := log.String(); !strings.Contains(s, "nobody is served any more") {
+	if s := log.String(); !strings.Contains(s, "HTTP server ended unexpectedly") {
 		t.Errorf("log: %q", s)
 	}
 }
 
-// Profiles are shown only where they were asked for.
+// Profiles are served only where they are enabled.
 func TestWithProfiles(t *testing.T) {
 	t.Parallel()
 	plain := AdminHandler(prometheus.NewRegistry(), func() (bool, any) { return true, nil })

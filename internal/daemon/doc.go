@@ -1,3 +1,3 @@
-// Package daemon is the plumbing that every long-running command shares:
-// signals, the logger, the admin HTTP server, and teardown in reverse order.
+// Package daemon contains the parts that every long-running command shares: signals,
+// the logger, the admin HTTP server, and teardown in reverse order.
 package daemon

@@ -9,9 +9,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
-// NewLogger makes a logger that writes to w. level is debug, info, warn or
-// error; format is text or json. Lines logged with a request's context say which
-// request and which trace they are about.
+// NewLogger makes a logger that writes to w. level is debug, info, warn or error;
+// format is text or json. Lines logged with a request's context contain the ids of the
+// request and of its trace.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

@@ -7,12 +7,13 @@ import (
 	"syscall"
 )
 
-// exitInterrupted is what a shell shows for a process that ended by SIGINT.
+// exitInterrupted is the exit status that a shell shows for a process that ended by
+// SIGINT.
 const exitInterrupted = 130
 
-// Signals returns a context that ends at the first SIGINT or SIGTERM. A second
-// one ends the process at once, for the operator who does not want to wait for
-// the drain. stop gives the signals back.
+// Signals returns a context that ends at the first SIGINT or SIGTERM. A second one ends
+// the process immediately, for the operator who does not wait for the drain. stop
+// restores the default handling of signals.
 func Signals(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	ch := make(chan os.Signal, 2)

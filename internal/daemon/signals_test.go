@@ -14,7 +14,8 @@ import (
 
 const untilASecondSignal = "DAEMON_TEST_UNTIL_A_SECOND_SIGNAL"
 
-// Whoever signals twice does not wait for a drain, however long that takes.
+// A second signal ends the process without waiting for the drain, however long that
+// takes.
 func TestSignals_SecondSignalEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(untilASecondSignal) != "" {

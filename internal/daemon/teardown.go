@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Teardown is a stack of things to close. Register each right after it was
-// acquired; Run closes them last in, first out. Safe for concurrent use.
+// Teardown is a stack of things to close. Register each as soon as it is acquired; Run
+// closes them last in, first out. It is safe for concurrent use.
 type Teardown struct {
 	// Logger receives a Debug line per step; nil logs nothing.
 	Logger *slog.Logger
@@ -23,7 +23,7 @@ type step struct {
 	close func() error
 }
 
-// Add registers a step under the name that errors and logs will show.
+// Add registers a step under a name for errors and logs.
 func (t *Teardown) Add(name string, closer func() error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,8 +35,7 @@ func (t *Teardown) AddFunc(name string, closer func()) {
 	t.Add(name, func() error { closer(); return nil })
 }
 
-// Run closes everything, newest first, and joins the errors. What was closed
-// is forgotten: a second Run does nothing.
+// Run closes everything, newest first, and joins the errors. A second Run does nothing.
 func (t *Teardown) Run() error {
 	t.mu.Lock()
 	steps := t.steps

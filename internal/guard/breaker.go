@@ -11,9 +11,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
-// Breaker is when the service stops asking a database that does not answer, and
-// when it asks again. Each statement and batch is a call; what failed because it
-// was wrong, or because the caller hung up, is none. While probes are out, other
+// Breaker configures when the service stops sending statements to a database that does
+// not answer, and when it resumes. Each statement and batch is a call; wrong statements
+// and calls whose caller hung up do not count. While probes are in progress, other
 // calls wait for them, at most a second.
 type Breaker = circuit.Config
 
@@ -25,11 +25,11 @@ type breaker struct {
 	result chan struct{} // closed with the next result of a call; nil while none is awaited
 }
 
-// probeWait is how long a call waits for the results of the probes: a request of several
-// statements would otherwise be refused by a database that answers.
+// probeWait limits the time that a call waits for the results of the probes. Without a
+// wait, a request of several statements would be refused by a database that answers.
 const probeWait = time.Second
 
-// call asks to send a statement; done takes its result, once.
+// call requests permission for a statement; done takes its result, once.
 func (b *breaker) call(ctx context.Context) (done func(error), err error) {
 	d, err := b.Allow()
 	if errors.Is(err, circuit.ErrProbing) {
@@ -52,7 +52,7 @@ func (b *breaker) call(ctx context.Context) (done func(error), err error) {
 	}, nil
 }
 
-// awaitProbes asks again with each result of a call, until it is decided or ctx ends.
+// awaitProbes tries again after each result of a call, until it is decided or ctx ends.
 func (b *breaker) awaitProbes(ctx context.Context) (done func(error), err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()

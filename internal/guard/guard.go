@@ -14,28 +14,29 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Config is how a Guard behaves.
+// Config configures a Guard.
 type Config struct {
-	// Name is the service's: it begins the names of the metrics and stands in the log. Required.
+	// Name is the name of the service: the prefix of its metrics, and an attribute in
+	// the log. Required.
 	Name string
-	// Breaker and Load are with their defaults.
+	// Breaker and Load are used with their defaults.
 	Breaker Breaker
 	Load    Load
-	// Timeout bounds one attempt. Required.
+	// Timeout limits one attempt. Required.
 	Timeout time.Duration
-	// Logger gets what the breaker does. Required, as is Registerer.
+	// Logger receives the changes of the breaker. Required, as is Registerer.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Guard stands before a database. It is safe for concurrent use.
+// Guard protects a database. It is safe for concurrent use.
 type Guard struct {
 	breaker *breaker
 	room    *room
 	timeout time.Duration
 
-	// Dead is asked before each attempt, so that a test can let the process die
-	// between any two; nil outside of tests.
+	// Dead is called before each attempt, so that a test can end the process between
+	// any two; nil outside of tests.
 	Dead func() bool
 }
 
@@ -56,13 +57,14 @@ func New(cfg Config) (*Guard, error) {
 	return g, nil
 }
 
-// ErrOpen says that a statement was not sent, since the breaker is open.
-var ErrOpen = errors.New("the breaker before the database is open")
+// ErrOpen means that a statement was not sent because the breaker is open.
+var ErrOpen = errors.New("the database's circuit breaker is open")
 
-// Call asks to make one attempt: a statement, a batch, or a few that belong
-// together. It returns the context for it, which ends after the timeout; done
-// must be told once what came of it, and releases the context. While the breaker is
-// half-open it waits for the probes. The error wraps ErrOpen, and why the breaker opened.
+// Call requests permission for one attempt: a statement, a batch, or a few that belong
+// together. It returns the context for the attempt, which ends after the timeout. done
+// must be called once with the result, and releases the context. While the breaker is
+// half-open, Call waits for the probes. Its error wraps ErrOpen and the failure that
+// opened the breaker.
 func (g *Guard) Call(ctx context.Context) (attempt context.Context, done func(error), err error) {
 	if g.Dead != nil && g.Dead() {
 		return nil, nil, ErrOpen
@@ -78,31 +80,31 @@ func (g *Guard) Call(ctx context.Context) (attempt context.Context, done func(er
 	}, nil
 }
 
-// Full returns an *OverloadedError if Enter would at once, so that nothing is
-// spent on a request that there is no room for; else nil, which promises nothing.
+// Full returns an *OverloadedError if Enter would return one immediately, so that
+// nothing is spent on a request without a place. A nil result is no promise.
 func (g *Guard) Full() error { return g.room.full() }
 
-// Enter waits for places at the database; leave gives them back. A request that
-// asks for more than half of them gets half, so that it never keeps all others
-// waiting; places says how many it has. The error is an *OverloadedError, after
-// which nothing was done, or that of ctx. Who waits longest is next.
+// Enter waits for places at the database; leave returns them. A request for more than
+// half of them gets half, so that it never blocks all others; places is the number it
+// has. The error is an *OverloadedError, after which nothing was done, or that of ctx.
+// The longest waiter is next.
 func (g *Guard) Enter(ctx context.Context, want int) (places int, leave func(), err error) {
 	return g.room.enter(ctx, want)
 }
 
-// Breaker lets time pass and returns the breaker's state, closed, half-open or
-// open, and how long an open one stays so at most.
+// Breaker returns the current state of the breaker, closed, half-open or open, and how
+// long an open one stays open at most.
 func (g *Guard) Breaker() (state string, left time.Duration) {
 	return g.breaker.Look().State.String(), g.breaker.Left()
 }
 
-// Load is how many places at the database are taken, and how many are waited for.
+// Load returns how many places at the database are taken, and how many are waited for.
 func (g *Guard) Load() (inFlight, waiting int) {
 	return int(g.room.taken.Load()), int(g.room.waiting.Load())
 }
 
-// RetryAfter is what a caller is told to wait after err: at least the given
-// time, and for as long as the breaker is open.
+// RetryAfter returns the delay for a caller's retry after err: at least the given time,
+// and as long as the breaker is open.
 func (g *Guard) RetryAfter(err error, least time.Duration) time.Duration {
 	if !errors.Is(err, ErrOpen) {
 		return least
@@ -111,8 +113,8 @@ func (g *Guard) RetryAfter(err error, least time.Duration) time.Duration {
 	return max(least, g.breaker.Left())
 }
 
-// FateOf is cqlcode.FateOf, and knows that an open breaker sends nothing, and
-// that an event which cannot be stored reached no database.
+// FateOf is cqlcode.FateOf extended by two errors: an open breaker sends nothing, and
+// an event that cannot be stored reached no database.
 func FateOf(err error) cqlcode.Fate {
 	if bad, ok := errors.AsType[*outbox.InvalidEventError](err); ok && bad != nil {
 		return cqlcode.Invalid

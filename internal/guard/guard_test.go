@@ -38,7 +38,7 @@ func setup(t *testing.T, change func(*Config)) (*Guard, *prometheus.Registry) {
 	return g, reg
 }
 
-// values are what a registry holds, by name and labels.
+// values returns the contents of a registry by name and labels.
 func values(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -74,7 +74,7 @@ func TestMetrics_AreNamedAfterTheServiceAndBounded(t *testing.T) {
 	}
 }
 
-// The rate is that of the last minute, looked at with every failure.
+// The rate is that of the last minute, evaluated with every failure.
 func TestBreaker_RateOverASlidingMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestBreaker_RateOverASlidingMinute(t *testing.T) {
 				t.Fatalf("the breaker is %s, want %s", got, want)
 			}
 		}
-		// Nine failures of seventeen calls, then the wait makes them too old to count:
-		// with them the eighth below would be one of seventeen of thirty-four.
+		// Nine failures of seventeen calls, then the wait makes them too old to count.
+		// With them the eighth below would be one of seventeen of thirty-four.
 		for i := range 9 {
 			call(gocql.ErrTimeoutNoResponse)
 			if i > 0 {
@@ -151,7 +151,7 @@ func TestBreaker_RateOverASlidingMinute(t *testing.T) {
 		if v["outbox_things_breaker_state/open"] != 1 || v["outbox_things_breaker_state/closed"] != 0 || v["outbox_things_breaker_failures_total"] != 30 || v["outbox_things_breaker_changes_total/open"] != 3 || v["outbox_things_breaker_changes_total/closed"] != 1 {
 			t.Errorf("metrics %v, want the breaker open for the third time", v)
 		}
-		for _, want := range []string{"breaker opens", "half-open", "breaker closes", "service=things", gocql.ErrTimeoutNoResponse.Error()} {
+		for _, want := range []string{"breaker opened", "half-open", "breaker closed", "service=things", gocql.ErrTimeoutNoResponse.Error()} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("the log does not say %q", want)
 			}
@@ -159,9 +159,9 @@ func TestBreaker_RateOverASlidingMinute(t *testing.T) {
 	})
 }
 
-// Half-open, a few calls probe. Other calls wait for them: they are let through once the
-// breaker closes, probe when a probe had no result, and are refused when a probe fails or
-// none returns in a while.
+// Half-open, a few calls probe. Other calls wait for their results: they proceed once
+// the breaker closes, probe when a probe had no result, and are refused when a probe
+// fails or none returns in a while.
 func TestBreaker_HalfOpenCallsWaitForTheProbes(t *testing.T) {
 	t.Parallel()
 	hungUp, cancel := context.WithCancel(t.Context())
@@ -218,7 +218,7 @@ func TestBreaker_HalfOpenCallsWaitForTheProbes(t *testing.T) {
 	}
 }
 
-// What is wrong with the caller says nothing of the database.
+// Errors of the caller do not count as failures of the database.
 func TestBreaker_CallersFaultsDoNotCount(t *testing.T) {
 	t.Parallel()
 	g, _ := setup(t, func(c *Config) { c.Breaker.Failures = 1 })
@@ -236,8 +236,8 @@ func TestBreaker_CallersFaultsDoNotCount(t *testing.T) {
 	}
 }
 
-// Places are bounded, and so is the queue before them in number and time; who
-// waits longest is next; and when all is over nothing is taken.
+// Places are bounded, and so is the queue before them in number and time; the longest
+// waiter is next; and no place stays taken in the end.
 func TestEnter_BoundsPlacesAndQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -320,8 +320,8 @@ func TestNew_RefusesBadBounds(t *testing.T) {
 	}
 }
 
-// Connections of one node that are lost are no failures of the database, however many
-// there are; that no node can be asked is one.
+// Lost connections to one node are no failures of the database, however many there are.
+// A call for which no node is left is one.
 func TestBreaker_LostConnectionsDoNotCount(t *testing.T) {
 	t.Parallel()
 	g, _ := setup(t, nil)

@@ -17,15 +17,16 @@ const (
 	DefaultMaxWait     = time.Second
 )
 
-// Load bounds what a service does at once, so that more than it can do is
-// refused at once instead of making everything late. It counts places: one for
-// each write that a request makes at the same time.
+// Load limits the concurrency of a service, so that requests beyond its capacity are
+// refused immediately instead of delaying all others. It counts places: one for each
+// write that a request makes concurrently.
 type Load struct {
-	// MaxInFlight is how many may be with the database. Default 256.
+	// MaxInFlight is the number of places at the database. Default 256.
 	MaxInFlight int
-	// MaxWaiting is how many more may wait for their turn. Default 1024; -1 lets none wait.
+	// MaxWaiting is the number of places that may be waited for. Default 1024; -1
+	// allows none.
 	MaxWaiting int
-	// MaxWait is how long one may wait. Default 1 s.
+	// MaxWait is how long a request may wait. Default 1 s.
 	MaxWait time.Duration
 }
 
@@ -43,7 +44,7 @@ func (l Load) WithDefaults() Load {
 	return l
 }
 
-// Validate says what is wrong with l, which has its defaults.
+// Validate returns an error if a field of l, which has its defaults, is invalid.
 func (l Load) Validate() error {
 	if l.MaxInFlight < 1 || l.MaxWaiting < -1 || l.MaxWait <= 0 {
 		return fmt.Errorf("load %+v: requests in flight and the wait must be positive, those waiting at least -1", l)
@@ -51,16 +52,16 @@ func (l Load) Validate() error {
 	return nil
 }
 
-// OverloadedError says that there was no room for the request. Nothing was done.
+// OverloadedError means that there was no room for the request. Nothing was done.
 type OverloadedError struct {
-	// RetryAfter is when asking again makes sense.
+	// RetryAfter is the delay after which a retry makes sense.
 	RetryAfter time.Duration
 }
 
-// Error says that there is too much to do.
-func (*OverloadedError) Error() string { return "too many requests at once" }
+// Error implements error.
+func (*OverloadedError) Error() string { return "too many concurrent requests" }
 
-// Why requests are shed, as the label reason has it.
+// Reasons for which requests are shed, in the label reason.
 const (
 	shedFull   = "queue_full"
 	shedWaited = "waited_too_long"
@@ -69,7 +70,7 @@ const (
 // errShed ends the wait of a request.
 var errShed = errors.New("waited too long")
 
-// room is the places at the database and those in the queue before it.
+// room contains the places at the database and the queue before them.
 type room struct {
 	cfg     Load
 	metrics *metrics
@@ -82,7 +83,7 @@ func newRoom(cfg Load, m *metrics) *room {
 	return &room{cfg: cfg, metrics: m, places: semaphore.NewWeighted(int64(cfg.MaxInFlight))}
 }
 
-// enter is Guard.Enter.
+// enter implements Guard.Enter.
 func (r *room) enter(ctx context.Context, want int) (int, func(), error) {
 	places := int64(max(1, min(want, r.cfg.MaxInFlight/2)))
 	if !r.places.TryAcquire(places) {
@@ -97,7 +98,7 @@ func (r *room) enter(ctx context.Context, want int) (int, func(), error) {
 	}, nil
 }
 
-// full is Guard.Full.
+// full implements Guard.Full.
 func (r *room) full() error {
 	if r.taken.Load() < int64(r.cfg.MaxInFlight) || r.waiting.Load() < int64(max(r.cfg.MaxWaiting, 0)) {
 		return nil

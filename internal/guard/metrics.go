@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 )
 
-// metrics are a guard's. All labels are bounded and start at zero.
+// metrics are the metrics of a guard. All labels are bounded and start at zero.
 type metrics struct {
 	prefix string // of their names
 
@@ -24,7 +24,7 @@ func newMetrics(service string) *metrics {
 		breaker: circuit.NewMetrics(service, "database"),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "_shed_total",
-			Help: "Requests refused with 429 because too many were there at once, by why.",
+			Help: "Requests refused with 429 because of overload, by reason.",
 		}, []string{"reason"}),
 	}
 	m.shed.WithLabelValues(shedFull)
@@ -32,7 +32,7 @@ func newMetrics(service string) *metrics {
 	return m
 }
 
-// register registers them, and the gauges of what is in r.
+// register registers the metrics and the gauges of r.
 func (m *metrics) register(reg prometheus.Registerer, r *room) error {
 	for _, c := range m.breaker.Collectors() {
 		if err := reg.Register(c); err != nil {
@@ -42,7 +42,7 @@ func (m *metrics) register(reg prometheus.Registerer, r *room) error {
 	return errors.Join(
 		reg.Register(m.shed),
 		reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: m.prefix + "_in_flight", Help: "Places at the database that requests have taken.",
+			Name: m.prefix + "_in_flight", Help: "Places at the database in use by requests.",
 		}, func() float64 { return float64(r.taken.Load()) })),
 		reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: m.prefix + "_waiting", Help: "Places at the database that requests wait for.",

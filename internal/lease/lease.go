@@ -1,11 +1,12 @@
 // Package lease lets one process at a time work for all. A lease is a row of a table
-// with the columns name and owner, written by conditional statements with a TTL: the
-// server's clock alone decides when it expires, and the lease of a process that died
+// with the columns name and owner, written by conditional statements with a TTL. The
+// server's clock alone decides when it expires, and the lease of a crashed process
 // expires by itself.
 //
-// It does not fence: what the owner writes must be safe when another process has the
-// lease by then. schema waits for its own lock, whose row names the holder since when;
-// the shards of relay/share are leases of a Kafka consumer group (docs/adr/0009).
+// A lease does not fence: the writes of an owner must be safe when another process has
+// taken the lease in the meantime. schema has its own lock, whose row contains the
+// holder and its start; the shards of relay/share are leases of a Kafka consumer group
+// (docs/adr/0009).
 package lease
 
 import (
@@ -17,7 +18,7 @@ import (
 
 // Lease is a lease for one owner.
 type Lease struct {
-	// Table has the row, Name is its key.
+	// Table contains the row, Name is its key.
 	Table, Name string
 	// Owner must be different in every process.
 	Owner string
@@ -27,9 +28,9 @@ type Lease struct {
 	Apply func(ctx context.Context, stmt string, args ...any) (bool, error)
 }
 
-// Take takes the lease, or renews the owner's to end TTL from now. False means that
-// another process has it. After an error it is not known who has the lease: do not
-// act, and take it again.
+// Take takes the lease, or renews the owner's to end TTL from now. It returns false if
+// another process has the lease. After an error the owner is unknown: do not act, and
+// take it again.
 func (l *Lease) Take(ctx context.Context) (bool, error) {
 	stmt := "UPDATE " + l.Table + " USING TTL ? SET owner = ? WHERE name = ? IF owner = "
 	seconds := int(l.TTL / time.Second)
@@ -43,16 +44,17 @@ func (l *Lease) Take(ctx context.Context) (bool, error) {
 	return mine, nil
 }
 
-// Leave gives the lease back, if the owner has it.
+// Leave releases the lease, if the owner has it.
 func (l *Lease) Leave(ctx context.Context) error {
 	if _, err := l.Apply(ctx, "UPDATE "+l.Table+" SET owner = null WHERE name = ? IF owner = ?", l.Name, l.Owner); err != nil {
-		return fmt.Errorf("give lease %s back: %w", l.Name, err)
+		return fmt.Errorf("release lease %s: %w", l.Name, err)
 	}
 	return nil
 }
 
-// Hold calls f if the lease can be taken, renews it while f runs, and ends f's context
-// when another process may have it. Its error is f's; nil if another process has the lease.
+// Hold calls f if the lease can be taken, renews it while f runs, and cancels the
+// context of f when another process may have taken it. It returns the error of f; nil
+// if another process has the lease.
 func (l *Lease) Hold(ctx context.Context, f func(context.Context) error) error {
 	mine, err := l.Take(ctx)
 	if err != nil || !mine {
@@ -75,7 +77,7 @@ func (l *Lease) Hold(ctx context.Context, f func(context.Context) error) error {
 			case err == nil && mine:
 				last = time.Now()
 			case err == nil || time.Since(last) > l.TTL*3/4:
-				cancel(fmt.Errorf("another process may have lease %s by now", l.Name))
+				cancel(fmt.Errorf("another process may have taken lease %s", l.Name))
 				return
 			}
 		}

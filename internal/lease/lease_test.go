@@ -84,7 +84,7 @@ func TestLease_OneOwnerAtATime(t *testing.T) {
 }
 
 // Hold renews the lease while f runs, and ends f before another process can have it:
-// when the row names another, or when nothing has renewed it for most of its TTL.
+// when the row names another, or when no renewal succeeded for most of its TTL.
 func TestHold_EndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -114,7 +114,7 @@ func TestHold_EndsWithTheLease(t *testing.T) {
 					}
 					return ctx.Err()
 				})
-				if err == nil || !strings.Contains(err.Error(), "another process may have lease n") {
+				if err == nil || !strings.Contains(err.Error(), "another process may have taken lease n") {
 					t.Errorf("Hold() = %v, want why", err)
 				}
 			})

@@ -1,4 +1,4 @@
-// Package logtest keeps for tests what is logged.
+// Package logtest captures log output in tests.
 package logtest
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Buffer is a log that several goroutines write, and the test reads meanwhile. The
-// zero Buffer is empty.
+// Buffer is a log that several goroutines write and a test reads concurrently. The zero
+// Buffer is empty.
 type Buffer struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -20,14 +20,14 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// String is all that was written since the beginning, or since Reset.
+// String returns everything written since the beginning, or since Reset.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
 }
 
-// Reset empties it.
+// Reset empties the buffer.
 func (b *Buffer) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package params judges the query parameters of an API beyond what huma does.
+// Package params validates the query parameters of an API beyond huma's checks.
 package params
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// maxTold is how many parameters an answer names.
-const maxTold = 20
+// maxNamed is how many parameters a response names.
+const maxNamed = 20
 
-// Judge returns a middleware that answers 422 to a query that huma would take as
-// another one than its caller means: a parameter that the operation does not have, as
-// one that is misspelt; one that is given twice, of which huma sees the first; one
-// that is empty although its description takes no empty text, such as a time or a
-// number; one that is not UTF-8; and a query that is not encoded as one. Who asks for less must not be shown
-// more, or have more changed.
+// Judge returns a middleware that answers 422 to a query that huma would read
+// differently than its caller means: with an unknown parameter, such as a misspelt one;
+// with a parameter given twice, of which huma reads the first; with an empty parameter
+// whose type has no empty value, such as a time or a number; and with text that is not
+// UTF-8 or not URL-encoded. A caller that filters must not be shown more, or have more
+// changed.
 func Judge(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		u := ctx.URL()
@@ -40,7 +40,7 @@ func Judge(api huma.API) func(huma.Context, func(huma.Context)) {
 func judge(raw string, op *huma.Operation) (bad []error) {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return []error{&huma.ErrorDetail{Location: "query", Message: "is not encoded as a URL wants it: parameters are separated by &, and other characters than letters and digits percent-encoded"}}
+		return []error{&huma.ErrorDetail{Location: "query", Message: "is not URL-encoded: separate parameters by & and percent-encode other characters than letters and digits"}}
 	}
 	known := map[string]*huma.Param{}
 	for _, p := range op.Parameters {
@@ -57,13 +57,13 @@ func judge(raw string, op *huma.Operation) (bad []error) {
 		case slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }):
 			problem = "is not UTF-8, percent-encoded"
 		case len(values) > 1 && !repeats(p):
-			problem = "is given more than once: give it once"
+			problem = "is given more than once; use it once"
 		case values[0] == "" && !mayBeEmpty(p.Schema):
-			problem = "is empty: give a value or leave it out"
+			problem = "is empty; set a value or omit it"
 		default:
 			continue
 		}
-		if bad = append(bad, &huma.ErrorDetail{Location: "query." + name, Message: problem}); len(bad) == maxTold {
+		if bad = append(bad, &huma.ErrorDetail{Location: "query." + name, Message: problem}); len(bad) == maxNamed {
 			break
 		}
 	}
@@ -72,18 +72,18 @@ func judge(raw string, op *huma.Operation) (bad []error) {
 
 func unknown(known map[string]*huma.Param) string {
 	if len(known) == 0 {
-		return "is not known: there are no parameters here"
+		return "is unknown; this operation has no parameters"
 	}
-	return "is not known: there are " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+	return "is unknown; the parameters are " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
-// repeats says that a parameter is a list whose members come one by one.
+// repeats reports whether a parameter is a list whose members come one by one.
 func repeats(p *huma.Param) bool {
 	return p.Schema != nil && p.Schema.Type == huma.TypeArray && (p.Explode == nil || *p.Explode)
 }
 
-// mayBeEmpty says that an empty text fits a schema: other than texts and arrays of
-// them, and texts in a form, everything has a value.
+// mayBeEmpty reports whether an empty text fits a schema: only texts without a format
+// and arrays of them can be empty.
 func mayBeEmpty(s *huma.Schema) bool {
 	return s == nil || s.Type == huma.TypeArray || s.Type == huma.TypeString && s.Format == "" && len(s.Enum) == 0
 }

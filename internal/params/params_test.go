@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/humatest"
 )
 
-// What huma would take as another query than its caller means is refused by name.
+// A query that huma would read differently than its caller means is refused by name.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	_, api := humatest.New(t)
@@ -41,14 +41,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// However many parameters there are, the answer is short.
+// The response is short for any number of parameters.
 func TestJudge_ManyAreNotAllNamed(t *testing.T) {
 	t.Parallel()
 	_, api := humatest.New(t)
 	api.UseMiddleware(Judge(api))
 	huma.Register(api, huma.Operation{Method: http.MethodGet, Path: "/things"}, func(context.Context, *struct{}) (*struct{}, error) { return nil, nil })
-	if n := strings.Count(api.Get("/things?"+strings.Join(names(1000), "&")).Body.String(), "is not known"); n != maxTold {
-		t.Errorf("%d of 1,000 are named, want %d", n, maxTold)
+	if n := strings.Count(api.Get("/things?"+strings.Join(names(1000), "&")).Body.String(), "is unknown"); n != maxNamed {
+		t.Errorf("%d of 1,000 are named, want %d", n, maxNamed)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package self names this process: in claims and leases, which tell processes
-// apart by it, and in rows and logs, for people.
+// Package self names this process: in claims and leases, which distinguish processes by
+// it, and in rows and logs, for people.
 package self
 
 import (
@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Host is the name of the machine, "unknown" if the system does not tell it. It is
-// asked once.
+// Host returns the name of the machine, "unknown" if the system does not return one. It
+// is read once.
 var Host = sync.OnceValue(func() string {
 	h, err := os.Hostname()
 	if err != nil {
@@ -19,9 +19,9 @@ var Host = sync.OnceValue(func() string {
 	return h
 })
 
-// Process is the host and the id of the process. In containers another one may
+// Process returns the host and the id of the process. In containers another process may
 // have the same.
 func Process() string { return fmt.Sprintf("%s/%d", Host(), os.Getpid()) }
 
-// Unique is Process and what no other process and no other call has.
+// Unique returns Process and a random part, different in every process and every call.
 func Unique() string { return Process() + "/" + rand.Text()[:10] }

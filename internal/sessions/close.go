@@ -1,4 +1,4 @@
-// Package sessions ends sessions of gocql.
+// Package sessions closes sessions of gocql.
 package sessions
 
 import (
@@ -10,13 +10,13 @@ import (
 // Patience is how long Close waits.
 const Patience = 5 * time.Second
 
-// Close closes s, or leaves that to a goroutine of its own after Patience: in gocql
-// 1.19.0 it waits for ever if a refresh of the ring was asked for at that moment, as
-// when a connection is lost in an outage. What would be left are idle goroutines.
-// See https://github.com/apache/cassandra-gocql-driver/issues/1752.
+// Close closes s, or leaves that to a goroutine of its own after Patience. In gocql
+// 1.19.0 it waits forever if a refresh of the ring was requested at that moment, as
+// when a connection is lost in an outage. Only idle goroutines remain. See
+// https://github.com/apache/cassandra-gocql-driver/issues/1752.
 func Close(s *gocql.Session) { within(Patience, s.Close) }
 
-// within calls f and waits for it that long; it returns whether f has ended.
+// within calls f, waits for it for up to patience, and returns whether it has ended.
 func within(patience time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What ends is waited for, and what does not is left behind.
+// A call that ends is waited for, and one that does not is left behind.
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,8 +19,8 @@ type dialer struct {
 	ssl   *gocql.SslOptions
 }
 
-// DialContext connects to a node. One that did not answer is probed first, so that
-// the driver learns of a silent node in 250 ms and not after its own timeout.
+// DialContext connects to a node. A node that did not answer is probed first, so that
+// the driver detects a silent node in 250 ms and not after its own timeout.
 func (d *dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	n := d.nodes.at(addr)
 	probe := func(ctx context.Context) error { return d.probe(ctx, network, addr) }
@@ -34,7 +34,7 @@ func (d *dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	}
 	nc, err := d.inner.DialContext(ctx, network, addr)
 	if err != nil {
-		// Of the shard-aware port this means nothing: it may be closed to clients.
+		// For the shard-aware port this means nothing: it may be closed to clients.
 		if ctx.Err() == nil && gocql.ScyllaGetSourcePort(ctx) == 0 {
 			n.set(true, err)
 		}
@@ -56,8 +56,8 @@ func (d *dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 // options is a CQL request that needs no login: OPTIONS in version 4, on stream 0.
 var options = []byte{4, 0, 0, 0, 5, 0, 0, 0, 0}
 
-// probe connects to a node and returns nil once it has sent anything. A handshake of
-// TLS that the node refuses is an answer, too.
+// probe connects to a node and returns nil once it has sent anything. A TLS handshake
+// that the node refuses is an answer too.
 func (d *dialer) probe(ctx context.Context, network, addr string) error {
 	nc, err := d.inner.DialContext(ctx, network, addr)
 	if err != nil {
@@ -90,7 +90,7 @@ type hearing struct {
 	any bool
 }
 
-// Read reads.
+// Read implements io.Reader.
 func (h *hearing) Read(b []byte) (int, error) {
 	k, err := h.Conn.Read(b)
 	h.any = h.any || k > 0
@@ -106,8 +106,8 @@ type conn struct {
 	ended atomic.Bool // closed by this side
 }
 
-// read notes that k bytes were read. A node that closes a connection before it has sent
-// anything, as a proxy does for a node that is not there, is down.
+// read records that k bytes were read. A node that closes a connection before it has
+// sent anything is down: proxies do so for an absent node.
 func (c *conn) read(k int, err error) {
 	if k > 0 {
 		c.heard.Store(true)
@@ -117,13 +117,13 @@ func (c *conn) read(k int, err error) {
 	}
 }
 
-// cut closes the connection; the driver learns of it by reading.
+// cut closes the connection; the driver notices when it reads.
 func (c *conn) cut() {
 	c.gone()
 	_ = c.close()
 }
 
-// gone takes the connection off its node's.
+// gone removes the connection from its node's.
 func (c *conn) gone() {
 	c.ended.Store(true)
 	c.once.Do(func() {
@@ -141,14 +141,14 @@ type tcpConn struct {
 	watch *conn
 }
 
-// Read reads.
+// Read implements net.Conn.
 func (c *tcpConn) Read(b []byte) (int, error) {
 	k, err := c.TCPConn.Read(b)
 	c.watch.read(k, err)
 	return k, err
 }
 
-// Close closes the connection.
+// Close implements net.Conn.
 func (c *tcpConn) Close() error {
 	c.watch.gone()
 	return c.TCPConn.Close()
@@ -160,21 +160,21 @@ type anyConn struct {
 	watch *conn
 }
 
-// Read reads.
+// Read implements net.Conn.
 func (c *anyConn) Read(b []byte) (int, error) {
 	k, err := c.Conn.Read(b)
 	c.watch.read(k, err)
 	return k, err
 }
 
-// Close closes the connection.
+// Close implements net.Conn.
 func (c *anyConn) Close() error {
 	c.watch.gone()
 	return c.Conn.Close()
 }
 
-// policy passes over nodes that do not answer: the driver itself would wait for a
-// while until it marks a node whose connections were closed as down.
+// policy skips nodes that do not answer: the driver itself marks a node whose
+// connections were closed as down only after a while.
 type policy struct {
 	gocql.HostSelectionPolicy
 	nodes *Nodes
@@ -192,7 +192,7 @@ func (p policy) Pick(q gocql.ExecutableQuery) gocql.NextHost {
 	}
 }
 
-// AddHosts adds many at the same time, which the driver uses where a policy has it.
+// AddHosts adds many hosts in one call, which the driver uses where a policy has it.
 func (p policy) AddHosts(hosts []*gocql.HostInfo) {
 	if many, ok := p.HostSelectionPolicy.(interface{ AddHosts([]*gocql.HostInfo) }); ok {
 		many.AddHosts(hosts)
@@ -203,7 +203,7 @@ func (p policy) AddHosts(hosts []*gocql.HostInfo) {
 	}
 }
 
-// downHost is a host that the driver passes over.
+// downHost is a host that the driver skips.
 type downHost struct{ gocql.SelectedHost }
 
 // Info returns nil, which is a host that is down.

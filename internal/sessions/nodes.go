@@ -18,12 +18,13 @@ import (
 const ReconnectInterval = 2 * time.Second
 
 const (
-	// quiet is how long a node that owes an answer may send nothing before it is
-	// probed, and how long the probe may take: after both it is cut off.
+	// quiet is how long a node with an unanswered request may send nothing before it is
+	// probed, and how long the probe may take: after both its connections are closed.
 	quiet = 250 * time.Millisecond
 	// reprobe is the pause after a probe that was answered: the node is slow, not silent.
 	reprobe = time.Second
-	// maxHosts bounds the cache of the driver's hosts, which are made anew at times.
+	// maxHosts limits the cache of the driver's hosts, which the driver recreates at
+	// times.
 	maxHosts = 1024
 )
 
@@ -32,9 +33,9 @@ const (
 // node within a second. The driver alone would keep a silent connection for minutes.
 //
 // A node owes an answer while a request of the driver is unanswered. If it has sent
-// nothing on any connection for 250 ms it is asked on a connection of its own, and if
-// that has no answer within 250 ms it is cut off: its connections are closed, and
-// others fail immediately until it answers again. The last node is never cut off.
+// nothing on any connection for 250 ms, it is probed on a connection of its own. If the
+// probe has no answer within 250 ms, the node's connections are closed, and new ones
+// fail immediately until it answers again. The last node is never cut off.
 //
 // All sessions of a process share one Nodes. It is safe for concurrent use.
 type Nodes struct {
@@ -94,7 +95,7 @@ func (n *Nodes) Down() []string {
 	return down
 }
 
-// Probe asks every node that was ever connected whether it answers, and returns Down.
+// Probe probes every node that was ever connected, and returns Down.
 func (n *Nodes) Probe(ctx context.Context) []string {
 	n.mu.Lock()
 	var wg sync.WaitGroup
@@ -118,7 +119,7 @@ func (n *Nodes) Probe(ctx context.Context) []string {
 	return n.Down()
 }
 
-// now is the time since n began; it does not jump with the clock.
+// now returns the time since n began, by the monotonic clock.
 func (n *Nodes) now() time.Duration { return time.Since(n.began) }
 
 // at returns the node with an address of host and port.
@@ -152,7 +153,7 @@ func (n *Nodes) of(h *gocql.HostInfo) *node {
 	return one
 }
 
-// others reports whether a node besides one is connected.
+// others reports whether any other node is connected.
 func (n *Nodes) others(one *node) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,7 +186,7 @@ type node struct {
 	addr  string // its IP address
 	down  atomic.Bool
 	open  atomic.Int64 // connections
-	heard atomic.Int64 // when it sent something last, by Nodes.now
+	heard atomic.Int64 // when it last sent something, by Nodes.now
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -214,7 +215,7 @@ func (n *node) answered() {
 	n.owed = max(n.owed-1, 0)
 }
 
-// arm makes check run after a while; n.mu is held.
+// arm schedules check; n.mu is held.
 func (n *node) arm(after time.Duration) {
 	n.armed, n.due = true, n.nodes.now()+after
 	if n.timer == nil {
@@ -235,7 +236,7 @@ func (n *node) check() {
 	}
 	silent := now - max(n.since, time.Duration(n.heard.Load()))
 	switch {
-	case now-n.due > quiet: // this process stood still itself: what has arrived is not read yet
+	case now-n.due > quiet: // this process was suspended: data may have arrived that is not read yet
 		n.arm(quiet)
 	case silent < quiet:
 		n.arm(quiet - silent)
@@ -254,9 +255,9 @@ func (n *node) inquire(began time.Duration, probe func(context.Context) error) {
 	case err == nil:
 		wait = reprobe
 	case time.Duration(n.heard.Load()) >= began, n.nodes.now()-began > 2*quiet:
-		// It answered on another connection, or this process stood still.
+		// It answered on another connection, or this process was suspended.
 	case !n.nodes.others(n):
-		wait = reprobe // there is nobody else to ask
+		wait = reprobe // no other node can be used
 	default:
 		n.cutOff(err)
 		return
@@ -269,7 +270,7 @@ func (n *node) inquire(began time.Duration, probe func(context.Context) error) {
 // cutOff closes the connections of a node that does not answer.
 func (n *node) cutOff(cause error) {
 	n.set(true, cause)
-	time.Sleep(time.Millisecond) // no statement that has just picked the node finds its pool empty, which would wait for the driver's lock
+	time.Sleep(time.Millisecond) // a statement that has just picked the node must not find its pool empty, which would wait for the driver's lock
 	n.mu.Lock()
 	conns := n.conns
 	n.conns = map[*conn]struct{}{}
@@ -280,7 +281,7 @@ func (n *node) cutOff(cause error) {
 	}
 }
 
-// set notes whether the node answers.
+// set records whether the node answers.
 func (n *node) set(down bool, cause error) {
 	if n.down.Swap(down) == down {
 		return
@@ -294,5 +295,5 @@ func (n *node) set(down bool, cause error) {
 	n.nodes.log.Info("database node answers again", "node", n.addr)
 }
 
-// errSilent is why no connection to a node is opened.
+// errSilent is the error of a connection to a node that does not answer.
 var errSilent = errors.New("the node does not answer")

@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// The names under which log lines carry what they are about.
+// The attributes of log lines for their event, request and trace.
 const (
 	RequestIDAttr = "request_id"
 	TraceIDAttr   = "trace_id"
@@ -15,22 +15,22 @@ const (
 
 type contextKey struct{}
 
-// request is what a context knows of the request that it belongs to.
+// request identifies the request that a context belongs to.
 type request struct{ id, trace string }
 
-// With notes in ctx which request is being answered: its id, and its traceparent
-// header as it came, which is left out if it is malformed.
+// With records in ctx the request in progress: its id, and its traceparent header as
+// received, which is omitted if it is malformed.
 func With(ctx context.Context, requestID, parent string) context.Context {
 	return context.WithValue(ctx, contextKey{}, request{id: requestID, trace: ID(parent)})
 }
 
-// RequestID is the id of the request that ctx belongs to, empty without one.
+// RequestID returns the id of the request that ctx belongs to, empty without one.
 func RequestID(ctx context.Context) string {
 	r, _ := ctx.Value(contextKey{}).(request)
 	return r.id
 }
 
-// ID is the trace id of a traceparent header, empty if that is malformed.
+// ID returns the trace id of a traceparent header, empty if that is malformed.
 func ID(parent string) string {
 	if !validParent(parent) {
 		return ""
@@ -38,8 +38,8 @@ func ID(parent string) string {
 	return traceParent.FindStringSubmatch(parent)[2]
 }
 
-// Attrs are the ids of the request and the trace that made an event, as its
-// headers tell them; one attribute that writes none, one or two.
+// Attrs returns the ids of the request and the trace that made an event, from its
+// headers: one attribute that writes none, one or two.
 func Attrs(headers map[string]string) slog.Attr {
 	return attrs(headers[outbox.HeaderRequestID], ID(headers[outbox.HeaderTraceParent]))
 }
@@ -52,11 +52,11 @@ func attrs(requestID, traceID string) slog.Attr {
 	if traceID != "" {
 		out = append(out, slog.String(TraceIDAttr, traceID))
 	}
-	return slog.GroupAttrs("", out...) // without a name its members stand by themselves
+	return slog.GroupAttrs("", out...) // a group without a name writes its members inline
 }
 
-// Handler adds to every line that is logged with the context of a request the
-// ids of the request and of its trace.
+// Handler adds the ids of the request and of its trace to every line that is logged
+// with the context of a request.
 func Handler(next slog.Handler) slog.Handler { return handler{next} }
 
 type handler struct{ slog.Handler }

@@ -12,8 +12,8 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// A line that is logged with a request's context names the request and its trace,
-// also through With and groups; one of no request names neither.
+// A line that is logged with a request's context contains the ids of the request and
+// its trace, also through With and groups. A line without a request contains neither.
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

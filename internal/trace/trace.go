@@ -1,6 +1,6 @@
-// Package trace is what an event carries of the request that made it: W3C trace
-// context and the request's id. The relay copies these headers to the record and
-// to the dead letter.
+// Package trace defines the headers by which an event carries the request that made it:
+// W3C trace context and the request's id. The relay copies these headers to the record
+// and to the dead letter.
 package trace
 
 import (
@@ -10,11 +10,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// maxRequestID bounds the id of a request.
+// maxRequestID limits the length of a request id.
 const maxRequestID = 255
 
-// Headers are the event headers of a request, nil for none. What is malformed is
-// left out, as W3C Trace Context asks; tracestate does not go without traceparent.
+// Headers returns the event headers of a request, nil for none. Malformed values are
+// omitted, as W3C Trace Context requires; tracestate is omitted without traceparent.
 func Headers(parent, state, requestID string) map[string]string {
 	var h map[string]string
 	add := func(key, value string) {
@@ -35,11 +35,11 @@ func Headers(parent, state, requestID string) map[string]string {
 	return h
 }
 
-// traceParent is version-format of W3C Trace Context; later versions may append
-// more after a dash.
+// traceParent is version-format of W3C Trace Context; later versions may append more
+// after a dash.
 var traceParent = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?$`)
 
-// maxTrace bounds both headers; the standard asks for at least 512 of tracestate.
+// maxTrace limits both headers; the standard requires at least 512 of tracestate.
 const maxTrace = 512
 
 func validParent(s string) bool {

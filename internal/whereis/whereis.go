@@ -17,19 +17,20 @@ import (
 )
 
 const (
-	// margin is how much the clocks of whoever wrote since and of the relay may differ.
+	// margin is the largest expected difference between the clocks of the writers and
+	// of the relay.
 	margin = 10 * time.Second
-	// limit bounds one search.
+	// limit is the time limit of one search.
 	limit = 3 * time.Second
-	// parallel bounds the searches under way, and half of it those of one principal:
+	// parallel limits the concurrent searches, and half of it those of one principal:
 	// each is a client of its own.
 	parallel = 8
 )
 
-// ErrUnfinished says that a search ended before it had seen all records.
-var ErrUnfinished = errors.New("too much to look through")
+// ErrUnfinished means that a search ended before it had read all records.
+var ErrUnfinished = errors.New("too many records to search")
 
-// Place is where a record stands.
+// Place is the position of a record.
 type Place struct {
 	Topic     string
 	Partition int32
@@ -37,8 +38,8 @@ type Place struct {
 	At        time.Time
 }
 
-// Finder looks for records. It is safe for concurrent use, and holds no
-// connection between searches.
+// Finder searches for records. It is safe for concurrent use, and holds no connection
+// between searches.
 type Finder struct {
 	opts []kgo.Opt
 	busy *access.Places
@@ -49,21 +50,21 @@ func New(opts ...kgo.Opt) *Finder {
 	return &Finder{opts: opts, busy: access.NewPlaces(parallel)}
 }
 
-// Find looks for an event's record in the partition that the relay chooses for
-// its key, among the records since since. False means that it was not there
-// when the search began. In a topic whose partitions have become more since it
-// was published it may be in another. An error says that nobody knows.
+// Find searches for an event's record in the partition that the relay chooses for its
+// key, among the records since since. It returns false if the record did not exist when
+// the search began. If the topic's number of partitions has grown since, the record may
+// be in another one. After an error the result is unknown.
 func (f *Finder) Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (Place, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	give, err := f.busy.Wait(ctx, access.Holder(ctx, ""))
 	if err != nil {
-		return Place{}, false, fmt.Errorf("look for event %s in %s: %w", event, topic, ErrUnfinished)
+		return Place{}, false, fmt.Errorf("search for event %s in %s: %w", event, topic, ErrUnfinished)
 	}
 	defer give()
 	place, found, err := f.find(ctx, topic, key, event.String(), since)
 	if err != nil {
-		return Place{}, false, fmt.Errorf("look for event %s in %s: %w", event, topic, err)
+		return Place{}, false, fmt.Errorf("search for event %s in %s: %w", event, topic, err)
 	}
 	return place, found, nil
 }
