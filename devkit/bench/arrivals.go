@@ -13,17 +13,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Arrivals are the events that a consumer has seen.
+// Arrivals records the events that a consumer has received.
 type Arrivals struct {
 	events *Events
 	at     []atomic.Int64 // since epoch, in nanoseconds; 0 for not yet
-	last   []uint8        // by aggregate; the consumer's alone
+	last   []uint8        // by aggregate; used by the consumer only
 	epoch  time.Time
 
 	seen, doubles, disorder, foreign atomic.Int64
 
 	mu        sync.Mutex
-	producers map[int64]time.Time // when the first record of each came
+	producers map[int64]time.Time // time of the first record of each
 	target    int64
 	reached   chan struct{}
 	err       error
@@ -37,23 +37,23 @@ func NewArrivals(e *Events, n int64) *Arrivals {
 	}
 }
 
-// Counts are what came.
+// Counts are the numbers of events received.
 type Counts struct {
 	// Written and Consumed are events, each counted once.
 	Written  int64 `json:"written"`
 	Consumed int64 `json:"consumed"`
-	// Doubles came again, Disorder came behind a later one of their aggregate.
+	// Doubles came again, Disorder came after a later one of their aggregate.
 	Doubles  int64 `json:"double"`
 	Disorder int64 `json:"out_of_order"`
 }
 
-// Lost is how many did not come.
+// Lost returns how many events did not arrive.
 func (c Counts) Lost() int64 { return c.Written - c.Consumed }
 
-// OK says that each event came once and in order.
+// OK reports whether each event came once and in order.
 func (c Counts) OK() bool { return c.Written == c.Consumed && c.Doubles == 0 && c.Disorder == 0 }
 
-// Counts returns what came so far, of written events.
+// Counts returns the counts so far, of written events.
 func (a *Arrivals) Counts(written int64) Counts {
 	return Counts{Written: written, Consumed: a.seen.Load(), Doubles: a.doubles.Load(), Disorder: a.disorder.Load()}
 }
@@ -107,7 +107,7 @@ func (a *Arrivals) take(r *kgo.Record, now time.Time) {
 	}
 }
 
-// eventID is the record's header ce_id.
+// eventID returns the record's header ce_id.
 func eventID(r *kgo.Record) (id gocql.UUID, ok bool) {
 	for i := range r.Headers {
 		if h := &r.Headers[i]; h.Key == outbox.HeaderID {
@@ -129,8 +129,8 @@ func parseID(text []byte, id *gocql.UUID) bool {
 	return true
 }
 
-// Wait waits until n events came, or none has for patience. It says why it
-// stopped waiting, if there is an error behind it.
+// Wait waits until n events came, or none has for patience. It returns the error that
+// ended the wait, if any.
 func (a *Arrivals) Wait(ctx context.Context, n int64, patience time.Duration) error {
 	a.mu.Lock()
 	reached := make(chan struct{})
@@ -160,13 +160,13 @@ func (a *Arrivals) Wait(ctx context.Context, n int64, patience time.Duration) er
 	}
 }
 
-// Since is when event i came, false if it did not.
+// Since returns when event i came, false if it did not.
 func (a *Arrivals) Since(i int64) (time.Time, bool) {
 	at := a.at[i].Load()
 	return a.epoch.Add(time.Duration(at)), at != 0
 }
 
-// Producers is when the first record of each producer came, in order.
+// Producers returns the times of the first record of each producer, in order.
 func (a *Arrivals) Producers() []time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,8 +17,8 @@ const (
 	backlogBatch   = 16
 )
 
-// WriteBacklog stores n events as fast as it goes, each aggregate's in order.
-// wrote is called with how many more are stored.
+// WriteBacklog stores n events as fast as possible, each aggregate's in order. wrote is
+// called with the number of events of each batch stored.
 func WriteBacklog(ctx context.Context, session *gocql.Session, table outbox.Table, e *Events, n int64, wrote func(int64)) error {
 	work, ctx := errgroup.WithContext(ctx)
 	var mu sync.Mutex

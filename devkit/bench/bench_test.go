@@ -82,7 +82,7 @@ func TestLatency_CountsFromWhenToBeSent(t *testing.T) {
 	for i := range 1000 {
 		record(h, time.Duration(i+1)*time.Millisecond)
 	}
-	record(h, -time.Second) // a consumer may have it before the writer is told
+	record(h, -time.Second) // a consumer may have it before the writer gets its response
 	l := latencyOf(h)
 	if l.P50 < 495 || l.P50 > 505 || l.P99 < 985 || l.P99 > 995 || l.Max < 999 || l.Max > 1001 {
 		t.Errorf("latencyOf() = %+v, want a uniform distribution up to 1000 ms", l)

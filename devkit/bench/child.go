@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// childPatience is how long a process may take to start, and to end after SIGTERM.
+// childPatience limits the start of a process, and its end after SIGTERM.
 const childPatience = 60 * time.Second
 
 // Child is a command of this program in a process of its own.
 type Child struct {
-	// Started is when it was started.
+	// Started is the time of its start.
 	Started time.Time
 
 	name  string
@@ -28,25 +28,25 @@ type Child struct {
 	usage *usage
 
 	mu     sync.Mutex
-	log    []string // the last lines that it wrote
+	log    []string // the last lines of its log
 	ready  map[string]any
 	exited chan struct{}
 	err    error
 }
 
-// keptLines is how much of a child's log is kept to explain a failure.
+// keptLines is the number of lines of a child's log that are kept to explain a failure.
 const keptLines = 20
 
-// Program is how this program is started again.
+// Program defines how this program is started again.
 type Program struct {
 	// Env is its environment.
 	Env []string
-	// Log gets what it logs, line by line; nil for nobody.
+	// Log receives its log, line by line; nil for nobody.
 	Log io.Writer
 }
 
-// Start starts the program with args, which must make it log as JSON, and waits
-// for the line of its log with the message ready, whose attributes Attr returns.
+// Start starts the program with args, which must make it log as JSON, and waits for the
+// log line with the message ready, whose attributes Attr returns.
 func (p Program) Start(name, ready string, args ...string) (*Child, error) {
 	c, err := p.start(name, ready, args...)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *Child) follow(r io.Reader, ready string) {
 		}
 		c.mu.Unlock()
 	}
-	_, _ = io.Copy(io.Discard, r) // a line that was too long must not stop the child
+	_, _ = io.Copy(io.Discard, r) // a line that was too long must not block the child
 }
 
 func (c *Child) lastLines() string {
@@ -128,7 +128,7 @@ func (c *Child) lastLines() string {
 	return strings.Join(c.log, "\n")
 }
 
-// Attr is an attribute of the line that said that the child is ready.
+// Attr returns an attribute of the line that reported the child ready.
 func (c *Child) Attr(key string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,10 +136,10 @@ func (c *Child) Attr(key string) string {
 	return s
 }
 
-// Usage is what the process has used until now.
+// Usage returns the resources that the process has used so far.
 func (c *Child) Usage() Usage { return c.usage.now() }
 
-// UsageAtStart is none, at its start.
+// UsageAtStart returns the usage at its start: none.
 func (c *Child) UsageAtStart() Usage { return Usage{At: c.Started} }
 
 // Kill ends the process as a crash would.
@@ -148,7 +148,7 @@ func (c *Child) Kill() {
 	<-c.exited
 }
 
-// Stop asks the process to end, and says what its end was like.
+// Stop ends the process by SIGTERM and returns an error if it ended badly.
 func (c *Child) Stop() error {
 	select {
 	case <-c.exited:

@@ -2,5 +2,5 @@ package bench
 
 import "syscall"
 
-// dieWithParent lets no process outlive one that was killed.
+// dieWithParent ends the child when this process is killed.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -12,15 +12,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// perAggregate is how many events an aggregate has.
+// perAggregate is the number of events of an aggregate.
 const perAggregate = 4
 
-// fillerBytes is how much random text payloads are cut from: enough that a
-// producer's compression finds little of one in another.
+// fillerBytes is the size of the random text from which payloads are cut: large enough
+// that a producer's compression finds few repetitions.
 const fillerBytes = 1 << 20
 
-// Events are the numbered events of one run. An event's id holds its number, so
-// a consumer needs no table to tell which one came.
+// Events are the numbered events of one run. An event's id contains its number, so a
+// consumer can identify it without a table.
 type Events struct {
 	run    [6]byte
 	typ    string
@@ -48,21 +48,21 @@ func NewMessages(typ string, size int) *Events {
 	return e
 }
 
-// Type is the events' type.
+// Type returns the events' type.
 func (e *Events) Type() string { return e.typ }
 
-// place is the aggregate's number and the event's sequence number in it.
+// place returns the aggregate's number and the event's sequence number in it.
 func (e *Events) place(i int64) (aggregate, seq int64) {
 	block := i / (e.per * e.spread)
 	return block*e.spread + i%e.spread, i/e.spread%e.per + 1
 }
 
-// number is the number of an aggregate's event.
+// number returns the number of an aggregate's event.
 func (e *Events) number(aggregate, seq int64) int64 {
 	return (aggregate/e.spread*e.per+seq-1)*e.spread + aggregate%e.spread
 }
 
-// At is event number i, from 0.
+// At returns event number i, from 0.
 func (e *Events) At(i int64) outbox.Event {
 	aggregate, seq := e.place(i)
 	return outbox.Event{
@@ -72,7 +72,7 @@ func (e *Events) At(i int64) outbox.Event {
 	}
 }
 
-// Number is the number in an event's id, false if it is none of these events.
+// Number returns the number in an event's id, false if the id is of another run.
 func (e *Events) Number(id gocql.UUID) (int64, bool) {
 	if [6]byte(id[:6]) != e.run || id[8] != 0x80 {
 		return 0, false
@@ -83,7 +83,7 @@ func (e *Events) Number(id gocql.UUID) (int64, bool) {
 func (e *Events) id(kind byte, n int64) gocql.UUID {
 	var id gocql.UUID
 	copy(id[:], e.run[:])
-	id[6] = 0x80 // version 8: a layout of one's own
+	id[6] = 0x80 // version 8: a custom layout
 	binary.BigEndian.PutUint64(id[8:], uint64(n))
 	id[8] = kind
 	return id

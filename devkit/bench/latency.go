@@ -6,7 +6,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// maxLatency is the most that a histogram tells apart.
+// maxLatency is the largest value of a histogram.
 const maxLatency = 10 * time.Minute
 
 // Latency is a distribution, in milliseconds.
@@ -18,13 +18,14 @@ type Latency struct {
 	Max  float64 `json:"max"`
 }
 
-// newHistogram tells a thousandth of a value apart, from a microsecond on.
+// newHistogram returns a histogram with a precision of a thousandth, from a microsecond
+// on.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, maxLatency.Microseconds(), 3)
 }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(min(max(d, time.Microsecond), maxLatency).Microseconds()) // in its bounds
+	_ = h.RecordValue(min(max(d, time.Microsecond), maxLatency).Microseconds()) // clamped to its bounds
 }
 
 func latencyOf(h *hdrhistogram.Histogram) Latency {

@@ -17,8 +17,8 @@ import (
 // made, statements prepared, memory grown.
 const warmUp = time.Second
 
-// Load writes events at a fixed rate. A write that takes long holds up none of
-// those after it, and their times count from when they were to be sent.
+// Load writes events at a fixed rate. A slow write does not delay those after it, and
+// their times count from when they were to be sent.
 type Load struct {
 	Session *gocql.Session
 	Table   outbox.Table
@@ -26,7 +26,7 @@ type Load struct {
 	// Rate is in events per second.
 	Rate     float64
 	Duration time.Duration
-	// Hints are told of each event stored; nil for none.
+	// Hints receives each event stored; nil for none.
 	Hints *hint.Sender
 
 	began     time.Time
@@ -35,22 +35,22 @@ type Load struct {
 	failure   atomic.Pointer[error]
 }
 
-// Total is how many events it writes, those of the warm-up included.
+// Total returns the number of events, those of the warm-up included.
 func (l *Load) Total() int64 { return int64(l.Rate * l.Length().Seconds()) }
 
-// Length is how long it takes, the warm-up included.
+// Length returns the duration, the warm-up included.
 func (l *Load) Length() time.Duration { return l.Duration + warmUp }
 
-// warm is how many of them are the warm-up.
+// warm returns the number of events of the warm-up.
 func (l *Load) warm() int64 { return int64(l.Rate * warmUp.Seconds()) }
 
-// intended is when event i is to be sent, since began.
+// intended returns when event i is to be sent, since began.
 func (l *Load) intended(i int64) time.Duration {
 	return time.Duration(float64(i) / l.Rate * float64(time.Second))
 }
 
-// Run writes the events and returns when all are answered. It returns how many
-// were stored, and an error if it was not all of them.
+// Run writes the events, waits for all responses and returns how many were stored, and
+// an error if it was not all of them.
 func (l *Load) Run(ctx context.Context) (int64, error) {
 	n := l.Total()
 	l.committed = make([]atomic.Int64, n)
@@ -96,13 +96,14 @@ func (l *Load) write(ctx context.Context, i int64) {
 	}
 }
 
-// Latencies are from when each event was to be sent, and from when it was
-// stored, until it came; without the warm-up.
+// Latencies returns the latencies from when each event was to be sent, and from when it
+// was stored, until it came; without the warm-up.
 func (l *Load) Latencies(a *Arrivals) (intended, committed Latency) {
 	return l.LatenciesUntil(a, l.began.Add(l.Length()))
 }
 
-// LatenciesUntil are those of the events that were to be sent before a time.
+// LatenciesUntil returns the latencies of the events that were to be sent before a
+// time.
 func (l *Load) LatenciesUntil(a *Arrivals, until time.Time) (intended, committed Latency) {
 	in, com := newHistogram(), newHistogram()
 	for i := l.warm(); i < int64(len(l.committed)); i++ {

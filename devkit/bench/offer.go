@@ -11,71 +11,71 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
-// Answer is what a call came to.
+// Answer is the result of a call.
 type Answer uint8
 
 // Answers.
 const (
 	Served      Answer = iota
-	Refused            // 429: there was too much to do
+	Refused            // 429: overload
 	Unavailable        // 503
 	Failed             // anything else
 	unsent             // given up by the caller before it was sent
 )
 
-// Offer makes calls to something, whatever its answers take.
+// Offer makes calls at a rate that does not depend on their responses.
 type Offer struct {
-	// Rate is in calls per second. Zero is as fast as Workers get answers: each
-	// makes its next call when it has the answer to the last.
+	// Rate is in calls per second. Zero means as fast as Workers get responses: each
+	// makes its next call when the last has returned.
 	Rate float64
-	// Duration is how long it is measured, after a WarmUp.
+	// Duration is the measured time, after a WarmUp.
 	Duration, WarmUp time.Duration
-	// Workers bounds the calls under way. With a Rate, a call that finds no worker
+	// Workers limits the calls in progress. With a Rate, a call that finds no worker
 	// free is late, and its time counts from when it was to be made.
 	Workers int
-	// Patience is how late a call may be before its caller has gone away unserved.
+	// Patience is how late a call may be before it is dropped unsent.
 	Patience time.Duration
-	// Do makes call i, of worker w. items is how many things were done by it.
+	// Do makes call i, of worker w, and returns how many items were done by it.
 	Do func(ctx context.Context, w int, i int64) (a Answer, items int)
 }
 
-// Offered is what came of an Offer, in the time that was measured.
+// Offered is the result of an Offer, in the measured time.
 type Offered struct {
 	// Offered is how many calls per second were to be made.
 	Offered float64 `json:"offered_per_second"`
-	// Served are the things done, of all whose answers came in that time.
+	// Served counts the items of all calls that returned in that time.
 	Served Rate `json:"served"`
 	// Refused, Unavailable, Failed and Unsent are shares of the calls.
 	Refused     float64 `json:"refused_share"`
 	Unavailable float64 `json:"unavailable_share"`
 	Failed      float64 `json:"failed_share"`
 	Unsent      float64 `json:"unsent_share"`
-	// Intended is the time of calls that were served from when they were to be made,
-	// Sent from when they were; Refusal is that of the refused, from when they were made.
+	// Intended is the latency of served calls from when they were to be made, Sent from
+	// when they were made; Refusal is that of refused calls, from when they were made.
 	Intended Latency `json:"intended_ms"`
 	Sent     Latency `json:"sent_ms"`
 	Refusal  Latency `json:"refusal_ms"`
-	// Done is how many things were done in all, warm-up and aftermath included.
+	// Done is the total number of items done, warm-up and aftermath included.
 	Done int64 `json:"done"`
-	// Process, Database and Caller are the processor time that one thing done took
-	// there, in microseconds. It says more than rates where others use the machine too.
+	// Process, Database and Caller are the processor time that one item took there, in
+	// microseconds. It is more reliable than rates where others use the machine too.
 	Process  float64 `json:"process_cpu_us"`
 	Database float64 `json:"database_cpu_us"`
 	Caller   float64 `json:"caller_cpu_us"`
-	// PeakMB is the most memory that the process had, in 10^6 bytes.
+	// PeakMB is the peak memory of the process, in 10^6 bytes.
 	PeakMB float64 `json:"peak_mb"`
 	// Others is how many processors the rest of the machine kept busy.
 	Others float64 `json:"others_cores"`
 }
 
-// call is one that was made; times are since the offer began.
+// call is one call; times are since the offer began.
 type call struct {
 	intended, sent, ended time.Duration
 	answer                Answer
 	items                 int32
 }
 
-// Run makes the calls and returns when all are answered.
+// Run makes the calls and returns when all have returned.
 func (o *Offer) Run(ctx context.Context) Offered {
 	began := time.Now()
 	end := o.WarmUp + o.Duration
@@ -118,8 +118,8 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	return retry.Wait(ctx, d) == nil
 }
 
-// sum counts the calls that were to be made after the warm-up, and what was
-// served until the end, even of those before it.
+// sum counts the calls that were to be made after the warm-up, and everything served
+// until the end, even of calls before it.
 func (o *Offer) sum(calls []call) Offered {
 	end := o.WarmUp + o.Duration
 	intended, sent, refusal := newHistogram(), newHistogram(), newHistogram()
@@ -159,10 +159,10 @@ func someLatency(h *hdrhistogram.Histogram) Latency {
 	return latencyOf(h)
 }
 
-// CPU is the processor time that all three took for one thing done, in microseconds.
+// CPU returns the processor time that all three took for one item, in microseconds.
 func (o *Offered) CPU() float64 { return o.Process + o.Database + o.Caller }
 
-// Spent notes what was used in the meantime.
+// Spent records the resources used in the meantime.
 func (o *Offered) Spent(process, database, caller Usage) {
 	each := func(u Usage) float64 { return float64(u.CPU.Microseconds()) / float64(max(o.Done, 1)) }
 	o.Process, o.Database, o.Caller, o.PeakMB = each(process), each(database), each(caller), float64(process.Peak)/1e6

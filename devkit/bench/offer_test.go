@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A server that stalls for a second is not asked less, and all who had to wait count.
+// A server that stalls for a second does not get less load, and all delayed calls count.
 func TestOffer_CountsFromWhenACallWasToBeMade(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestOffer_TellsAnswersApart(t *testing.T) {
 				case i < 10: // the warm-up
 					return Failed, 0
 				case i == 20:
-					time.Sleep(time.Second) // who comes meanwhile goes away, but for the last two
+					time.Sleep(time.Second) // callers that come in that second give up, except for the last two
 				case i%10 == 1:
 					return Refused, 0
 				case i%10 == 2:

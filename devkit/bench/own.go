@@ -11,21 +11,21 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Own measures what requests take beside the database: from when the handler
-// begins until it returns, less the statements and batches that it waited for one
-// after the other. It is a session's observer, and safe for concurrent use.
+// Own measures the time that requests take beside the database: the time in the handler
+// less the statements and batches that it waited for one after the other. It is a
+// session's observer, and safe for concurrent use.
 type Own struct {
 	mu sync.Mutex
 	h  *hdrhistogram.Histogram
 }
 
-// NewOwn has measured nothing yet.
+// NewOwn returns an Own without measurements.
 func NewOwn() *Own { return &Own{h: newHistogram()} }
 
 // atDatabase is the key of a request's time at the database in its context.
 type atDatabase struct{}
 
-// Handler measures the requests to next that write.
+// Handler measures the writing requests to next.
 func (o *Own) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -57,7 +57,7 @@ func spend(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Latency is the distribution of all requests so far.
+// Latency returns the distribution of all requests so far.
 func (o *Own) Latency() Latency {
 	o.mu.Lock()
 	defer o.mu.Unlock()

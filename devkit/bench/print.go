@@ -8,7 +8,8 @@ import (
 	"text/tabwriter"
 )
 
-// noisy is how many processors others may keep busy before the report says so.
+// noisy is the number of processors that others may keep busy before the report
+// mentions it.
 const noisy = 0.1
 
 // table is rows of cells under a heading; the first row names the columns.
@@ -17,7 +18,7 @@ type table struct {
 	rows  [][]string
 }
 
-// tables are the report's figures.
+// tables returns the report's figures.
 func (r *Report) tables() []table {
 	var out []table
 	if len(r.Latency) > 0 {
@@ -75,7 +76,7 @@ func megabytes(c Cost) string {
 	return fmt.Sprintf("%.0f MB", c.PeakMB)
 }
 
-// ratios compare the relay with the rest, in sentences.
+// ratios returns sentences that compare the relay with the rest.
 func (r *Report) ratios() []string {
 	var out []string
 	if i := r.Idle; i != nil {
@@ -104,7 +105,7 @@ func (r *Report) ratios() []string {
 	return out
 }
 
-// how is how it was measured.
+// how describes the measurement.
 func (r *Report) how() string {
 	others := 0.0
 	for _, c := range r.Latency {
@@ -113,7 +114,8 @@ func (r *Report) how() string {
 	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "load and consumer")
 }
 
-// howMeasured says it of any report; with are what else ran on the machine.
+// howMeasured describes the measurement of any report; with lists what else ran on the
+// machine.
 func howMeasured(m Machine, embedded bool, runs int, others float64, with string) string {
 	engines := "a given cluster"
 	if embedded {
@@ -125,7 +127,7 @@ func howMeasured(m Machine, embedded bool, runs int, others float64, with string
 	}
 	noise := ""
 	if others > noisy {
-		noise = fmt.Sprintf(" Other processes kept %.1f of the cores busy meanwhile: it is better on a quiet machine.", others)
+		noise = fmt.Sprintf(" Other processes kept %.1f of the cores busy: use a quiet machine for reliable figures.", others)
 	}
 	return fmt.Sprintf("%s; %s, on the same machine as %s%s.%s", m, engines, with, medians, noise)
 }

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// What a real node serves fastest: for each page it reads up to a page of every
-	// stream of the query.
+	// A real node serves this pattern fastest: for each page it reads up to a page of
+	// every stream of the query.
 	rawStreams = 4    // read by one query
-	rawPage    = 5000 // rows in one answer
-	rawQueries = 8    // at the same time
+	rawPage    = 5000 // rows in one response
+	rawQueries = 8    // concurrently
 )
 
-// Rate is how many of something were done in a time.
+// Rate is a number of operations and the time that they took.
 type Rate struct {
 	Count     int64   `json:"count"`
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"per_second"`
 }
 
-// RateOf is the rate of n in d.
+// RateOf returns the rate of n in d.
 func RateOf(n int64, d time.Duration) Rate {
 	return Rate{n, d.Seconds(), float64(n) / max(d.Seconds(), 1e-9)}
 }
 
-// RawRead reads all rows of a table's log and discards them: what a reader that
-// does nothing with them gets. It reads all streams of the newest generation, 4 by a
-// query and 8 queries at a time.
+// RawRead reads all rows of a table's log and discards them: the upper limit of every
+// reader. It reads all streams of the newest generation, 4 by a query and 8 queries at
+// a time.
 func RawRead(ctx context.Context, session *gocql.Session, keyspace, table string, streams [][]byte) (Rate, error) {
 	stmt := "SELECT \"cdc$stream_id\", \"cdc$time\", \"cdc$batch_seq_no\", \"cdc$operation\", " + outbox.Columns +
 		" FROM " + keyspace + "." + table + "_scylla_cdc_log WHERE \"cdc$stream_id\" IN ? AND \"cdc$time\" > ? BYPASS CACHE"
@@ -69,10 +69,10 @@ func RawRead(ctx context.Context, session *gocql.Session, keyspace, table string
 // discard is a destination for columns of any type.
 type discard struct{}
 
-// UnmarshalCQL takes nothing.
+// UnmarshalCQL discards the value.
 func (discard) UnmarshalCQL(gocql.TypeInfo, []byte) error { return nil }
 
-// Streams are those of the newest generation of CDC streams, in vnodes mode.
+// Streams returns the streams of the newest CDC generation, in vnodes mode.
 func Streams(ctx context.Context, session *gocql.Session, keyspace, table string) ([][]byte, error) {
 	var out [][]byte
 	iter := session.Query("SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'").WithContext(ctx).Consistency(gocql.One).Iter()
@@ -125,7 +125,7 @@ func RawProduce(ctx context.Context, client *kgo.Client, e *Events, topic string
 	return RateOf(n, time.Since(began)), nil
 }
 
-// RecordOf is the record that the relay makes of an event.
+// RecordOf returns the record that the relay makes of an event.
 func RecordOf(e *outbox.Event, topic string) *kgo.Record {
 	return &kgo.Record{
 		Topic: topic, Key: e.Key(), Value: e.Payload,

@@ -13,18 +13,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Reader is what one would write without a relay: scylla-cdc-go, and a producer
-// that is given each event as it comes. It keeps no checkpoint, retries nothing
-// of its own, and knows no order but the log's.
+// Reader is the simplest alternative to a relay: scylla-cdc-go, and a producer that is
+// given each event as it comes. It keeps no checkpoint, adds no retries, and knows no
+// order but the log's.
 type Reader struct {
 	Session *gocql.Session
 	Client  *kgo.Client
-	// Table is keyspace.table; Topic is where all goes, empty for an event's type.
+	// Table is keyspace.table; Topic is the topic of all events, empty for an event's
+	// type.
 	Table, Topic string
 	// Window and Delay are the library's confidence window, and its delays after
 	// queries with rows and without; zero for the library's defaults.
 	Window, Delay time.Duration
-	// Age is how far back it starts.
+	// Age is the age of the changes that it starts with.
 	Age    time.Duration
 	Logger scyllacdc.Logger
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Recorder notes what a session sends, so that the client alone can be made to
-// send the same. It is for the session's BatchObserver and QueryObserver.
+// Recorder records the statements of a session, so that the client alone can send the
+// same. It is the session's BatchObserver and QueryObserver.
 type Recorder struct {
 	mu    sync.Mutex
 	sends []send
@@ -26,22 +26,23 @@ type send struct {
 	values     [][]any
 }
 
-// ObserveBatch notes a batch.
+// ObserveBatch records a batch.
 func (r *Recorder) ObserveBatch(_ context.Context, b gocql.ObservedBatch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sends = append(r.sends, send{true, b.Statements, b.Values})
 }
 
-// ObserveQuery notes a statement.
+// ObserveQuery records a statement.
 func (r *Recorder) ObserveQuery(_ context.Context, q gocql.ObservedQuery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sends = append(r.sends, send{false, []string{q.Statement}, [][]any{q.Values}})
 }
 
-// Take returns what was noted since it was last called, to be sent with another
-// session. Batches are of a type; names are texts that differ from one time to the next.
+// Take returns the statements recorded since the last call, to be sent with another
+// session. Batches are of a type; names are texts that differ from one time to the
+// next.
 func (r *Recorder) Take(session *gocql.Session, typ gocql.BatchType, names ...string) *Recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +51,8 @@ func (r *Recorder) Take(session *gocql.Session, typ gocql.BatchType, names ...st
 	return out
 }
 
-// Recorded is what a service has sent for one request: the rows it writes, to be
-// written again by the client alone. It is safe for concurrent use.
+// Recorded contains the statements of a service for one request: the rows it writes, to
+// be written again by the client alone. It is safe for concurrent use.
 type Recorded struct {
 	session *gocql.Session
 	typ     gocql.BatchType
@@ -59,7 +60,7 @@ type Recorded struct {
 	sends   []send
 }
 
-// String says what it sends.
+// String describes the statements.
 func (r *Recorded) String() string {
 	batches, rows, conditional := 0, 0, 0
 	for _, s := range r.sends {
@@ -76,8 +77,8 @@ func (r *Recorded) String() string {
 	return text
 }
 
-// Send sends it as rows of their own: every id in it is replaced by a new one,
-// and the names are those of number i.
+// Send sends the statements as new rows: every id is replaced by a new one, and the
+// names are those of number i.
 func (r *Recorded) Send(ctx context.Context, i int64) error {
 	ids := make(map[gocql.UUID]gocql.UUID, 4)
 	for _, s := range r.sends {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Report is what a benchmark found.
+// Report is the result of a benchmark.
 type Report struct {
 	Machine  Machine     `json:"machine"`
 	Runs     int         `json:"runs"`
@@ -19,11 +19,11 @@ type Report struct {
 	Ceilings *Ceilings   `json:"ceilings,omitempty"`
 	Drain    []Drained   `json:"drain,omitempty"`
 	Restart  *Restarted  `json:"restart,omitempty"`
-	// Counts are the relay's events, all runs together.
+	// Counts are the relay's events, of all runs.
 	Counts Counts `json:"counts"`
 }
 
-// Add counts events of one measurement.
+// Add adds the events of one measurement.
 func (c *Counts) Add(more Counts) {
 	c.Written += more.Written
 	c.Consumed += more.Consumed
@@ -31,7 +31,7 @@ func (c *Counts) Add(more Counts) {
 	c.Disorder += more.Disorder
 }
 
-// Machine is what it was measured on.
+// Machine describes the machine of the measurement.
 type Machine struct {
 	CPU   string `json:"cpu,omitempty"`
 	Cores int    `json:"cores"`
@@ -50,7 +50,7 @@ func ThisMachine() Machine {
 	return m
 }
 
-// String is the machine in words.
+// String describes the machine in words.
 func (m Machine) String() string {
 	s := fmt.Sprintf("%d cores, %s, %s", m.Cores, m.OS, m.Go)
 	if m.CPU != "" {
@@ -59,7 +59,7 @@ func (m Machine) String() string {
 	return s
 }
 
-// Idle is a relay with nothing to do.
+// Idle is the cost of an idle relay.
 type Idle struct {
 	Streams  int64   `json:"streams"`
 	Relay    Cost    `json:"relay"`
@@ -71,11 +71,11 @@ type Idle struct {
 type Contender struct {
 	Name   string `json:"name"`
 	Counts Counts `json:"counts"`
-	// Intended is from when an event was to be sent until a consumer has it;
+	// Intended is the time from when an event was to be sent until a consumer has it;
 	// Committed, from when the database had confirmed it.
 	Intended  Latency `json:"intended_ms"`
 	Committed Latency `json:"committed_ms"`
-	// Process is the relay, or what stands in for it.
+	// Process is the cost of the relay, or of the peer instead of it.
 	Process  Cost    `json:"process"`
 	Database Cost    `json:"database"`
 	Broker   Cost    `json:"broker"`
@@ -84,13 +84,14 @@ type Contender struct {
 	Others float64 `json:"others_cores"`
 }
 
-// Ceilings are what the clients give alone.
+// Ceilings are the rates of the clients alone.
 type Ceilings struct {
 	Read    Rate `json:"read"`
 	Produce Rate `json:"produce"`
 }
 
-// OneAfterTheOther is the rate of who reads and then produces: 1 / (1/read + 1/produce).
+// OneAfterTheOther returns the rate of a program that reads and then produces: 1 /
+// (1/read + 1/produce).
 func (c *Ceilings) OneAfterTheOther() float64 {
 	if c.Read.PerSecond == 0 || c.Produce.PerSecond == 0 {
 		return 0
@@ -98,14 +99,14 @@ func (c *Ceilings) OneAfterTheOther() float64 {
 	return 1 / (1/c.Read.PerSecond + 1/c.Produce.PerSecond)
 }
 
-// Drained is a backlog that got to its topic.
+// Drained is the result of draining a backlog.
 type Drained struct {
 	Name   string `json:"name"`
 	Counts Counts `json:"counts"`
-	// Start is from the start of the process to the first record.
+	// Start is the time from the start of the process to the first record.
 	Start float64 `json:"start_seconds"`
 	Rate  Rate    `json:"rate"`
-	// Share is the rate as a part of that of who reads and then produces.
+	// Share is the rate as a part of that of a program that reads and then produces.
 	Share   float64 `json:"share"`
 	Process Cost    `json:"process"`
 	// EventCPU is the processor time of an event, in microseconds.
@@ -113,10 +114,11 @@ type Drained struct {
 	Queries  float64 `json:"queries"`
 }
 
-// Restarted is a relay that was killed under load.
+// Restarted is the result for a relay that was killed under load.
 type Restarted struct {
 	Rate   float64 `json:"rate"`
 	Counts Counts  `json:"counts"`
-	// First is from the start of the new process to its first record at a consumer.
+	// First is the time from the start of the new process to its first record at a
+	// consumer.
 	First float64 `json:"first_publish_seconds"`
 }

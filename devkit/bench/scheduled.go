@@ -12,11 +12,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// scheduleWorkers write messages for later side by side.
+// scheduleWorkers write messages for later concurrently.
 const scheduleWorkers = 64
 
-// Schedule stores n messages for later; at is when message i is due, and may wait
-// before it says so. wrote is called for each.
+// Schedule stores n messages for later; at returns when message i is due, and may wait
+// before it returns. wrote is called for each.
 func Schedule(ctx context.Context, store *schedule.Store, e *Events, n int64, at func(i int64) time.Time, wrote func()) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
@@ -43,29 +43,29 @@ func Schedule(ctx context.Context, store *schedule.Store, e *Events, n int64, at
 	return g.Wait()
 }
 
-// Delivered is what became of messages that were due.
+// Delivered is the result for messages that were due.
 type Delivered struct {
 	Name string `json:"name"`
 	// Counts are the messages; none can come out of order, as each is alone.
 	Counts Counts `json:"counts"`
-	// Late is from when a message was due until a consumer had it.
+	// Late is the time from when a message was due until a consumer had it.
 	Late Latency `json:"late_ms"`
 	// InGoal and InTime are the shares that came within 100 ms and within a second.
 	InGoal float64 `json:"within_100_ms"`
 	InTime float64 `json:"within_1_s"`
-	// Seconds is from when the first was due until the last came.
+	// Seconds is the time from when the first was due until the last came.
 	Seconds float64 `json:"seconds"`
-	// Process is the relay's processor time for a message in microseconds, Queries
-	// what it asked of the database for one.
+	// Process is the relay's processor time for a message in microseconds, Queries the
+	// number of its queries for one.
 	Process float64 `json:"process_cpu_us"`
 	Queries float64 `json:"queries"`
-	// Hinted is how many readings of the log were made because of a release.
+	// Hinted is the number of reads of the log that a release caused.
 	Hinted float64 `json:"hinted_reads"`
 	// Others is how many processors the rest of the machine kept busy.
 	Others float64 `json:"others_cores"`
 }
 
-// Lateness notes how late messages came; due is when message i was.
+// Lateness records how late messages came; due returns when message i was due.
 func (d *Delivered) Lateness(a *Arrivals, n int64, due func(i int64) time.Time) {
 	h := newHistogram()
 	var goal, intime int64
@@ -91,11 +91,11 @@ func (d *Delivered) Lateness(a *Arrivals, n int64, due func(i int64) time.Time) 
 	d.Seconds = max(0, last.Sub(due(0)).Seconds())
 }
 
-// Live is what became of events that were stored all the while, not for later.
+// Live is the result for events that were stored concurrently, not for later.
 type Live struct {
 	Name   string `json:"name"`
 	Counts Counts `json:"counts"`
-	// Latency is from when an event was stored until a consumer had it.
+	// Latency is the time from when an event was stored until a consumer had it.
 	Latency Latency `json:"latency_ms"`
 	// Others is how many processors the rest of the machine kept busy.
 	Others float64 `json:"others_cores"`
@@ -104,20 +104,20 @@ type Live struct {
 // Waiting is a relay while messages wait.
 type Waiting struct {
 	Messages int64 `json:"messages"`
-	// ResidentMB is its memory in 10^6 bytes, Cores what it keeps busy, Queries what it
-	// asks of the database in a second.
+	// ResidentMB is its memory in 10^6 bytes, Cores the processors that it keeps busy,
+	// Queries its queries per second.
 	ResidentMB float64 `json:"resident_mb"`
 	Cores      float64 `json:"cores"`
 	Queries    float64 `json:"queries_per_second"`
 }
 
-// ScheduleReport is what the benchmark of scheduled messages found.
+// ScheduleReport is the result of the benchmark of scheduled messages.
 type ScheduleReport struct {
 	Machine  Machine `json:"machine"`
 	Runs     int     `json:"runs"`
 	Embedded bool    `json:"embedded_engines"`
 	Payload  int     `json:"payload_bytes"`
-	// Stored is how fast messages for later were stored.
+	// Stored is the rate at which messages for later were stored.
 	Stored  Rate        `json:"stored"`
 	None    Waiting     `json:"none_waiting"`
 	Many    Waiting     `json:"many_waiting"`
@@ -153,7 +153,7 @@ func (r *ScheduleReport) tables() []table {
 	t := table{
 		title: fmt.Sprintf("Messages of %d bytes for later%s: from when one is due until a consumer has it, in ms", r.Payload, waiting),
 		rows: [][]string{{
-			"", "p50", "p95", "p99", "max", "within 100 ms", "within 1 s", "all out after", "its CPU for one", "its queries for one", "lost", "double",
+			"", "p50", "p95", "p99", "max", "within 100 ms", "within 1 s", "all published after", "its CPU for one", "its queries for one", "lost", "double",
 		}},
 	}
 	for i := range r.Parts {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// The report says what was measured, and nothing of what was not: without messages
-// that wait none were stored to wait, and without events beside them none were late.
-func TestScheduleReport_SaysWhatWasMeasured(t *testing.T) {
+// The report contains measured parts only: no storing without waiting messages, and no
+// live events without a load of them.
+func TestScheduleReport_ContainsMeasuredPartsOnly(t *testing.T) {
 	t.Parallel()
 	r := ScheduleReport{Runs: 1, Payload: 512, None: Waiting{ResidentMB: 81}, Parts: []Delivered{{Name: "burst, 10 due at one moment"}}}
 	printed := func() string {

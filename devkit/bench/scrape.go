@@ -17,11 +17,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
-// QueriesMetric counts the requests that a process sent to the database.
+// QueriesMetric counts the requests of a process to the database.
 const QueriesMetric = app.RequestsMetric
 
-// Scrape reads a counter or gauge from a process's /metrics, the sum over its
-// labels, or over those of the given values, each of any label.
+// Scrape reads a counter or gauge from a process's /metrics: the sum over its labels,
+// or over those with one of the given values.
 func Scrape(ctx context.Context, url, name string, values ...string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -52,8 +52,8 @@ func Scrape(ctx context.Context, url, name string, values ...string) (float64, e
 	return sum, nil
 }
 
-// Profile writes a processor profile of a process, taken for a while, to a file;
-// with no duration, one of what it has allocated since its start.
+// Profile writes a processor profile of a process over a duration to a file; with no
+// duration, one of its allocations since its start.
 func Profile(ctx context.Context, url, file string, d time.Duration) error {
 	what := "allocs"
 	if d > 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Name is the phase in a table.
+// Name returns the name of the phase in a table.
 func (p *Phase) Name() string {
 	name := p.Kind + ", " + p.Load
 	if p.What != "" {
@@ -15,41 +15,42 @@ func (p *Phase) Name() string {
 	return name
 }
 
-// Kinds of what a Phase measures.
+// Kinds of phases.
 const (
-	// Raw is the client alone: it writes the rows, and there is no HTTP.
+	// Raw is the client alone: it writes the rows, without HTTP.
 	Raw = "raw client"
-	// Bare is a handler that does nothing but write the rows.
+	// Bare is a handler that only writes the rows.
 	Bare = "bare handler"
 	// Whole is the service.
 	Whole = "service"
 )
 
-// Phase is one load on one of them.
+// Phase is the result of one load on one kind.
 type Phase struct {
-	// What is the kind of request, Kind who handles it, Load how it is offered.
+	// What is the type of request, Kind the handler, Load the way of offering it.
 	What string `json:"what"`
 	Kind string `json:"kind"`
 	Load string `json:"load"`
 	Offered
-	// Own is what requests take in the handler beside the database, in ms.
+	// Own is the time of requests in the handler beside the database, in ms.
 	Own Latency `json:"own_ms"`
 }
 
-// ServiceReport is what a benchmark of a service found.
+// ServiceReport is the result of a benchmark of a service.
 type ServiceReport struct {
 	Machine  Machine `json:"machine"`
 	Runs     int     `json:"runs"`
 	Embedded bool    `json:"embedded_engines"`
-	// Title says what was measured, Rows what is written for one of each.
+	// Title describes the measurement, Rows what is written for one request of each
+	// type.
 	Title  string  `json:"title"`
 	Rows   string  `json:"rows"`
 	Phases []Phase `json:"phases"`
-	// Goals compare phases, in sentences.
+	// Goals are sentences that compare phases.
 	Goals []string `json:"goals"`
 }
 
-// Find is the phase of that kind and load; an empty one if there is none.
+// Find returns the phase of that kind and load, an empty one if there is none.
 func (r *ServiceReport) Find(what, kind, load string) *Phase {
 	for i := range r.Phases {
 		if p := &r.Phases[i]; p.What == what && p.Kind == kind && p.Load == load {
@@ -59,7 +60,7 @@ func (r *ServiceReport) Find(what, kind, load string) *Phase {
 	return new(Phase)
 }
 
-// OK says that nothing failed that was not refused.
+// OK reports whether no call failed except by refusal.
 func (r *ServiceReport) OK() bool {
 	for i := range r.Phases {
 		if r.Phases[i].Failed > 0 {

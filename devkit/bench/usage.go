@@ -8,17 +8,17 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Usage is what a process has used, as /proc tells it; zero where there is none.
+// Usage is the resources that a process has used, from /proc; zero where there is none.
 type Usage struct {
-	// At is when.
+	// At is the time of the measurement.
 	At time.Time
 	// CPU is its processor time.
 	CPU time.Duration
-	// Resident is its memory, in bytes, Peak the most there was.
+	// Resident is its memory, Peak its peak memory, in bytes.
 	Resident, Peak int64
 }
 
-// usage watches a process.
+// usage measures a process.
 type usage struct {
 	proc procfs.Proc
 	ok   bool
@@ -33,7 +33,7 @@ func startUsage(pid int) *usage {
 	return &usage{proc: p, ok: err == nil}
 }
 
-// now asks; after the process's end it is what was asked last.
+// now measures; after the process's end it returns the last measurement.
 func (u *usage) now() Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -58,21 +58,22 @@ func (u *usage) end() {
 	u.over = true
 }
 
-// Cost is what a process used between two moments.
+// Cost is the resources that a process used between two moments.
 type Cost struct {
 	// Cores is the mean number of processors that it kept busy.
 	Cores float64 `json:"cores"`
-	// PeakMB is the most memory that it had since its start, in 10^6 bytes.
+	// PeakMB is its peak memory since its start, in 10^6 bytes.
 	PeakMB float64 `json:"peak_mb"`
 }
 
-// Since is what was used since an earlier moment; Resident and Peak are those of now.
+// Since returns the usage since an earlier moment; Resident and Peak are the current
+// ones.
 func (u Usage) Since(from Usage) Usage {
 	u.CPU -= from.CPU
 	return u
 }
 
-// CostOf is what was used between two moments.
+// CostOf returns the cost between two moments.
 func CostOf(from, to Usage) Cost {
 	d := to.At.Sub(from.At).Seconds()
 	if d <= 0 {
@@ -81,8 +82,8 @@ func CostOf(from, to Usage) Cost {
 	return Cost{Cores: (to.CPU - from.CPU).Seconds() / d, PeakMB: float64(to.Peak) / 1e6}
 }
 
-// Busy is the processor time that the whole machine has used, false where that
-// cannot be told.
+// Busy returns the processor time that the whole machine has used, false where it
+// cannot be measured.
 func Busy() (time.Duration, bool) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -96,5 +97,5 @@ func Busy() (time.Duration, bool) {
 	return time.Duration((t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal) * float64(time.Second)), true
 }
 
-// Self is what this process has used.
+// Self returns the usage of this process.
 func Self() Usage { return startUsage(os.Getpid()).now() }

@@ -49,8 +49,8 @@ func (b *broker) newClient(opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// image is what the data directory holds if the broker is killed now: it writes
-// each file at once or not at all.
+// image returns a copy of the data directory as after a kill of the broker now: it
+// writes each file in one step.
 func (b *broker) image() string {
 	b.t.Helper()
 	dir := filepath.Join(b.t.TempDir(), "kafka")
@@ -60,8 +60,8 @@ func (b *broker) image() string {
 	return dir
 }
 
-// killed starts a broker on what is left of this one if it is killed now, with
-// the state of its producers rebuilt in so many windows.
+// killed starts a broker on the data of this one as after a kill now, and expects that
+// many rebuilt windows.
 func (b *broker) killed(want int) *broker {
 	b.t.Helper()
 	dir := b.image()

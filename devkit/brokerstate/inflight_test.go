@@ -36,7 +36,7 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return way, nil
 }
 
-// mute loses all answers on what is connected, those that are read late too.
+// mute loses all responses on existing connections, including responses read late.
 func (l *link) mute() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *link) mute() {
 	}
 }
 
-// move leads to another broker and breaks what is connected.
+// move connects to another broker and breaks existing connections.
 func (l *link) move(to *kfake.VirtualNetwork) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

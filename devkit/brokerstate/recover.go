@@ -17,11 +17,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// formatVersion is the version in kfake's files that this package knows.
+// formatVersion is the supported version of kfake's files.
 const formatVersion = 1
 
-// ErrFormat says that a data directory is not as this package knows it. Nothing
-// in it was changed.
+// ErrFormat means that a data directory has an unknown format. Nothing in it was
+// changed.
 var ErrFormat = errors.New("unknown format of the broker's data directory")
 
 // id names a window.
@@ -31,14 +31,14 @@ type id struct {
 	part  int32
 }
 
-// Recover brings seq_windows.json in kfake's data directory up to what the log
-// beside it says and tells how many windows the log was ahead in. Nothing else is
-// changed, and nothing at all after a clean close or in a directory that kfake has
-// not yet been in. It reads each segment once, as kfake itself does next.
+// Recover updates seq_windows.json in kfake's data directory from the log and returns
+// the number of windows in which the log was ahead. It changes nothing else, and
+// nothing at all after a clean close or in a directory that kfake has not used. It
+// reads each segment once, as kfake itself does next.
 //
-// The broker must not be running. A producer that kfake gave no id, having begun
-// with another broker or before the directory was emptied, stays unknown: kfake
-// skips its window.
+// The broker must not be running. A producer without an id of kfake, because it began
+// with another broker or before the directory was emptied, stays unknown: kfake skips
+// its window.
 func Recover(dir string) (int, error) {
 	found, err := checkMeta(filepath.Join(dir, "meta.json"))
 	if err != nil || !found {
@@ -62,7 +62,7 @@ func Recover(dir string) (int, error) {
 			continue
 		}
 		delete(log, at)
-		// A window from beyond the end is of a topic that was deleted since.
+		// A window beyond the end belongs to a topic that has been deleted.
 		if l.last() > w.last() || w.last() >= ends[id{topic: w.Topic, part: w.Part}] {
 			*w = *l
 			ahead++
@@ -81,7 +81,7 @@ func Recover(dir string) (int, error) {
 	return ahead, write(path, file)
 }
 
-// checkMeta says whether kfake has been here, in a format known here.
+// checkMeta reports whether kfake has used the directory, in the supported format.
 func checkMeta(path string) (found bool, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +113,7 @@ func readWindows(path string) (windowsFile, error) {
 		return file, err
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields() // they would be lost
+	dec.DisallowUnknownFields() // unknown fields would be lost
 	if err := dec.Decode(&file); err != nil {
 		return file, fmt.Errorf("%w: %s: %w", ErrFormat, path, err)
 	}
@@ -169,7 +169,7 @@ func readLog(dir string) (log map[id]*window, ends map[id]int64, err error) {
 	return log, ends, nil
 }
 
-// partition takes the name of a partition's directory apart.
+// partition parses the name of a partition's directory.
 func partition(name string) (topic string, part int32, err error) {
 	i := strings.LastIndexByte(name, '-')
 	if i < 0 {
@@ -205,13 +205,13 @@ func segmentsOf(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// write replaces the file in one step: a death in between leaves the old one.
+// write replaces the file in one step: a crash in between leaves the old one.
 func write(path string, file windowsFile) error {
 	b, err := json.Marshal(file)
 	if err != nil {
 		return err
 	}
-	// kfake removes a file with this ending that was left behind.
+	// kfake removes a leftover file with this ending.
 	if err := os.WriteFile(path+".tmp", b, 0o644); err != nil {
 		return err
 	}

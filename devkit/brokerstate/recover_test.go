@@ -29,7 +29,7 @@ func TestRecover_ABatchThatComesAgainIsNotAppended(t *testing.T) {
 	again := b.killed(1)
 	again.mustSend(pid, 0, 0, 2, 0)
 	again.wantEnd(2)
-	again.mustSend(pid, 0, 2, 1, 2) // and the next goes on
+	again.mustSend(pid, 0, 2, 1, 2) // and the next continues
 	again.wantEnd(3)
 	if _, err := again.send(pid, 0, 9, 1); !errors.Is(err, kerr.OutOfOrderSequenceNumber) {
 		t.Errorf("a batch was left out: error %v, want %v", err, kerr.OutOfOrderSequenceNumber)
@@ -70,7 +70,7 @@ func TestRecover_ANewEpochCountsFromZero(t *testing.T) {
 	again.wantEnd(5)
 }
 
-// What kfake itself writes at a clean close is what the log says.
+// The file that kfake writes at a clean close agrees with the log.
 func TestRecover_AgreesWithACleanClose(t *testing.T) {
 	t.Parallel()
 	b := start(t, filepath.Join(t.TempDir(), "kafka"))

@@ -13,16 +13,16 @@ import (
 
 const (
 	lengthEnd = 12      // of a batch's first offset and length
-	headerEnd = 61      // of all before its records
-	maxLength = 1 << 30 // kfake's bound
+	headerEnd = 61      // of everything before its records
+	maxLength = 1 << 30 // kfake's limit
 	control   = 0x20    // attribute of the marker that ends a transaction
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readSegment calls each with the header of each batch in a segment file, up to
-// the first that is cut off or damaged: there kfake cuts the file off too. The
-// header's Records are not set.
+// readSegment calls each with the header of each batch in a segment file, up to the
+// first that is truncated or damaged: there kfake truncates the file too. The header's
+// Records are not set.
 func readSegment(path string, each func(*kmsg.RecordBatch)) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func readSegment(path string, each func(*kmsg.RecordBatch)) error {
 			return cutOff(err)
 		}
 		sum.Reset()
-		sum.Write(head[21:]) // what comes before is the broker's own
+		sum.Write(head[21:]) // the bytes before are the broker's own
 		if _, err := io.CopyN(sum, r, length-(headerEnd-lengthEnd)); err != nil {
 			return cutOff(err)
 		}
@@ -55,7 +55,7 @@ func readSegment(path string, each func(*kmsg.RecordBatch)) error {
 	}
 }
 
-// header decodes what precedes the records of a batch.
+// header decodes the fields before the records of a batch.
 func header(b []byte) *kmsg.RecordBatch {
 	return &kmsg.RecordBatch{
 		FirstOffset:   int64(binary.BigEndian.Uint64(b)),
@@ -67,7 +67,7 @@ func header(b []byte) *kmsg.RecordBatch {
 	}
 }
 
-// cutOff is nil for the end of a file, wherever in a batch it comes.
+// cutOff returns nil for the end of a file, at any position of a batch.
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil

@@ -12,18 +12,17 @@ type windowsFile struct {
 	Windows []window `json:"windows"`
 }
 
-// window is what kfake remembers of one producer in one partition.
+// window is kfake's state of one producer in one partition.
 type window struct {
 	PID   int64  `json:"pid"`
 	Topic string `json:"topic"`
 	Part  int32  `json:"partition"`
 
-	// Entries are the last batches, Count of them, a ring that is written next
-	// at At.
+	// Entries are the last batches, Count of them, in a ring whose next position is At.
 	Entries [5]entry `json:"entries,omitempty"`
 	Count   uint8    `json:"count,omitempty"`
 
-	// Seq and Offsets are an older format, still read by kfake.
+	// Seq and Offsets are an older format that kfake still reads.
 	Seq     [5]int32 `json:"seq,omitempty"`
 	Offsets [5]int64 `json:"offsets,omitempty"`
 
@@ -40,7 +39,7 @@ type entry struct {
 	Offset   int64 `json:"offset"`
 }
 
-// push takes in a batch that the log holds, as kfake did when it came.
+// push adds a batch of the log, as kfake did when it arrived.
 func (w *window) push(b *kmsg.RecordBatch) {
 	if !w.Seen || b.ProducerEpoch != w.Epoch { // a new epoch counts from 0 again
 		w.Seen, w.Epoch = true, b.ProducerEpoch
@@ -52,7 +51,7 @@ func (w *window) push(b *kmsg.RecordBatch) {
 	w.Count = min(w.Count+1, uint8(len(w.Entries)))
 }
 
-// last is the offset of the youngest batch that w knows, -1 if none.
+// last returns the offset of the newest batch in w, -1 if none.
 func (w *window) last() int64 {
 	last := int64(-1)
 	if w.Count == 0 && w.Seq != [5]int32{} {

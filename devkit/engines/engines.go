@@ -22,7 +22,7 @@ import (
 // Engines are the embedded database and broker.
 type Engines struct {
 	Dir                string // empty keeps everything in memory
-	CQLAddr, KafkaAddr string // empty leaves that engine out
+	CQLAddr, KafkaAddr string // empty disables that engine
 	AdminAddr          string
 	Version            string
 	Shards, Tokens     int
@@ -30,8 +30,8 @@ type Engines struct {
 	failed             func(error) // receives the error of a disk that refused a write; nil for nobody
 }
 
-// UntilFailed returns a context that ends when the disk refuses a write, with that
-// as its cause. It comes before start.
+// UntilFailed returns a context that ends when the disk refuses a write, with the error
+// as its cause. Call it before Start.
 func (e *Engines) UntilFailed(ctx context.Context) context.Context {
 	ctx, e.failed = context.WithCancelCause(ctx)
 	return ctx
@@ -40,13 +40,13 @@ func (e *Engines) UntilFailed(ctx context.Context) context.Context {
 // Failure returns the error of the disk if that ended ctx.
 func (e *Engines) Failure(ctx context.Context) error {
 	if err := context.Cause(ctx); errors.Is(err, store.ErrFailed) {
-		return cli.WithHint(fmt.Errorf("data directory %s: %w", e.Dir, err), "free space on that disk, or name another directory with --data-dir; acknowledged writes are kept")
+		return cli.WithHint(fmt.Errorf("data directory %s: %w", e.Dir, err), "free space on that disk, or use another directory with --data-dir; acknowledged writes are kept")
 	}
 	return nil
 }
 
-// Start starts the engines and registers their teardown. The addresses in e
-// become the ones listened on.
+// Start starts the engines and registers their teardown. It replaces the addresses in e
+// by those that the engines listen on.
 func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 	if err := e.makeDir(); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 			Shards: e.Shards, Tokens: e.Tokens, Tablets: e.Tablets, Logger: log, Failed: e.failed,
 		})
 		if errors.Is(err, store.ErrInUse) {
-			return cli.WithHint(fmt.Errorf("data directory %s is in use by another process", e.Dir), "stop that one, or name another with --data-dir")
+			return cli.WithHint(fmt.Errorf("data directory %s is in use by another process", e.Dir), "stop that process, or use another directory with --data-dir")
 		}
 		if err != nil {
 			return cli.PortHint(fmt.Errorf("start the embedded database: %w", err), e.CQLAddr, "--cql-addr")
@@ -90,7 +90,7 @@ func (e *Engines) makeDir() error {
 		}
 	}
 	if err != nil {
-		return cli.WithHint(fmt.Errorf("data directory %s cannot be written: %w", e.Dir, err), "--data-dir names another directory")
+		return cli.WithHint(fmt.Errorf("data directory %s cannot be written: %w", e.Dir, err), "use another directory with --data-dir")
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func startBroker(addr, dir string, log *slog.Logger) (*kfake.Cluster, error) {
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("address %q: %q is no port number", addr, port))
+		return nil, cli.Usage(fmt.Errorf("address %q: %q is not a port number", addr, port))
 	}
 	opts := []kfake.Opt{
 		kfake.NumBrokers(1),
@@ -123,9 +123,9 @@ func startBroker(addr, dir string, log *slog.Logger) (*kfake.Cluster, error) {
 		opts = append(opts, kfake.DataDir(dir))
 		ahead, err := brokerstate.Recover(dir)
 		if err != nil {
-			log.Warn("embedded broker: the state of its producers is not rebuilt; if it was killed, a record may be in its topic twice", "data", dir, "err", err)
+			log.Warn("embedded broker: failed to rebuild the state of producers; after a crash a record may be in its topic twice", "data", dir, "err", err)
 		} else if ahead > 0 {
-			log.Info("embedded broker was killed: the state of its producers is rebuilt from its log", "windows", ahead)
+			log.Info("embedded broker: rebuilt the state of producers after a crash", "windows", ahead)
 		}
 	}
 	return kfake.NewCluster(opts...)

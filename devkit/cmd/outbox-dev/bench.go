@@ -13,14 +13,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// What else may be measured beside the relay.
+// Optional peers of the relay in a benchmark.
 const (
 	peerTuned    = "tuned"
 	peerDefaults = "defaults"
 	peerNone     = "none"
 )
 
-// benchFlags are the command's own.
+// benchFlags are the flags of the command.
 type benchFlags struct {
 	rate        float64
 	duration    time.Duration
@@ -40,28 +40,28 @@ func newBenchCommand() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the relay: latency, drain rate, cost; and what the clients alone give on the same machine",
-		Long: `Measure the relay, and beside it, in the same run, what the clients alone give.
+		Short: "Measure latency, drain rate and cost of the relay",
+		Long: `Measure the relay and, in the same run, the clients alone on the same machine.
 
-  latency   events are written at a fixed rate, whatever the answers take, and
-            each one's time counts from when it was to be sent and from when it
-            was stored until a consumer has it: the relay with hints, the relay
-            that polls, and scylla-cdc-go with franz-go alone, whose window and
-            delays are tuned to the same latency, or left as they are by default
-  drain     a backlog is written and then a relay is started: how fast it gets
-            to the topic, and what reading the same rows and discarding them, and
-            producing the same records, take on their own
-  cost      processor time, memory, and requests to the database, under load and
-            with nothing to do
-  restart   with --restart: the relay is killed under load and started again;
-            how long until it publishes
+  latency   Events are written at a fixed rate, independent of the responses.
+            Each event is timed until a consumer has it: from when it was to be
+            sent, and from when it was stored. Measured are the relay with
+            hints, the polling relay, and scylla-cdc-go with franz-go, whose
+            window and delays are tuned to the same latency or are the defaults.
+  drain     A backlog is written, then a relay starts and publishes it. Compared
+            with reading the same rows and discarding them, and with producing
+            the same records.
+  cost      Processor time, memory, and requests to the database, under load and
+            idle.
+  restart   With --restart: the relay is killed under load and started again;
+            measured is the time until it publishes.
 
-The relay is a process of its own. Without --scylla-hosts and --kafka-seeds so
-are an embedded database and an embedded broker; with both, they are used, in
+The relay is a process of its own, and so are the embedded database and broker.
+With --scylla-hosts and --kafka-seeds the given cluster is used instead, in
 keyspaces and topics named outbox_bench_… that are removed in the end.
 
-With --runs every figure is the median of so many runs. Exit status 1 if an
-event was lost, came twice, or came out of order.`,
+With --runs every figure is the median of the runs. Exit status 1 if an event
+was lost, came twice, or came out of order.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.validate(); err != nil {
@@ -76,16 +76,16 @@ event was lost, came twice, or came out of order.`,
 	}
 	fl := cmd.Flags()
 	fl.Float64Var(&f.rate, "rate", 1000, "events per second of the load")
-	fl.DurationVar(&f.duration, "duration", 10*time.Second, "how long a load takes, after a second of warm-up; 0 leaves latency out")
-	fl.DurationVar(&f.idle, "idle", 5*time.Second, "how long the relay is watched with nothing to do; 0 leaves it out")
+	fl.DurationVar(&f.duration, "duration", 10*time.Second, "duration of a load after a second of warm-up; 0 skips latency")
+	fl.DurationVar(&f.idle, "idle", 5*time.Second, "how long the idle relay is measured; 0 skips it")
 	fl.DurationVar(&f.poll, "poll", 15*time.Millisecond, "interval of the relay that polls, and of the tuned peer")
-	fl.Int64Var(&f.drain, "drain", 50_000, "events of the backlog; 0 leaves draining out")
+	fl.Int64Var(&f.drain, "drain", 50_000, "events of the backlog; 0 skips draining")
 	fl.IntVar(&f.payload, "payload", 512, "bytes of a payload")
-	fl.IntVar(&f.runs, "runs", 1, "runs; the figures are their medians")
-	fl.BoolVar(&f.restart, "restart", false, "kill the relay under load and measure how long until it publishes again")
-	fl.Float64Var(&f.restartRate, "restart-rate", 5000, "events per second of the load that a restart happens under")
-	fl.StringSliceVar(&f.peers, "peers", []string{peerTuned}, "scylla-cdc-go with franz-go alone: tuned, defaults (takes minutes), or none")
-	fl.StringVar(&f.profiles, "profiles", "", "write processor profiles of the relay and of its peers into this folder")
+	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
+	fl.BoolVar(&f.restart, "restart", false, "kill the relay under load and measure the time until it publishes again")
+	fl.Float64Var(&f.restartRate, "restart-rate", 5000, "events per second during the restart")
+	fl.StringSliceVar(&f.peers, "peers", []string{peerTuned}, "scylla-cdc-go with franz-go: tuned, defaults (takes minutes), or none")
+	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay and its peers")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchPeerCommand(), newBenchServeCommand(), newBenchRelayCommand())

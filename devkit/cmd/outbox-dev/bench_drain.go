@@ -16,14 +16,15 @@ import (
 )
 
 const (
-	// drainSpread is how many aggregates' events lie between two of one.
+	// drainSpread is the number of other aggregates' events between two events of one
+	// aggregate.
 	drainSpread = 1024
-	// sweepWindow is the confidence window of the relay that only sweeps: the rows
-	// are older by then.
+	// sweepWindow is the confidence window of the relay that only sweeps: the rows are
+	// already older.
 	sweepWindow = time.Millisecond
 	// drainProfile is how long a drain is profiled from its start.
 	drainProfile = 3 * time.Second
-	// drainAge is how far back the peer starts.
+	// drainAge is the age of the changes that the peer starts with.
 	drainAge = 72 * time.Hour
 )
 
@@ -34,7 +35,7 @@ type drainer struct {
 	args []string
 }
 
-// measureDrain writes a backlog and has it drained in every way.
+// measureDrain writes a backlog and drains it in every way.
 func (b *benchmark) measureDrain(ctx context.Context) error {
 	if b.drain == 0 {
 		return nil
@@ -70,7 +71,7 @@ func (b *benchmark) measureDrain(ctx context.Context) error {
 	return nil
 }
 
-// drainAll is one run.
+// drainAll runs all drainers once.
 func (b *benchmark) drainAll(ctx context.Context, drainers []drainer, done func(int, bench.Drained), run int) (c *bench.Ceilings, err error) {
 	p, err := b.newPlace(ctx)
 	if err != nil {
@@ -79,7 +80,7 @@ func (b *benchmark) drainAll(ctx context.Context, drainers []drainer, done func(
 	defer func() { err = errors.Join(err, p.remove(ctx)) }()
 	events := bench.NewEvents(p.keyspace, drainSpread, b.payload)
 	var wrote atomic.Int64
-	b.say("drain: writing %d events, run %d of %d", b.drain, run+1, b.runs)
+	b.progress("drain: writing %d events, run %d of %d", b.drain, run+1, b.runs)
 	err = load.Showing(ctx, cli.NewProgress(b.errOut, b.drain, wrote.Load, nil), func() error {
 		return bench.WriteBacklog(ctx, p.session, p.table, events, b.drain, func(n int64) { wrote.Add(n) })
 	})
@@ -89,12 +90,12 @@ func (b *benchmark) drainAll(ctx context.Context, drainers []drainer, done func(
 	c = new(bench.Ceilings)
 	got := make([]bench.Drained, len(drainers))
 	for i, d := range drainers {
-		b.say("drain: %s", d.name)
+		b.progress("drain: %s", d.name)
 		if got[i], err = p.drain(ctx, d, events); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
-	b.say("drain: the clients alone")
+	b.progress("drain: the clients alone")
 	if c.Read, err = bench.RawRead(ctx, p.session, p.keyspace, b.conf.Relay.Table, p.streams); err != nil {
 		return nil, err
 	}
@@ -118,8 +119,8 @@ func (b *benchmark) drainAll(ctx context.Context, drainers []drainer, done func(
 	return c, nil
 }
 
-// drain has the backlog drained once. While it is, nobody consumes: the ends of
-// the topic say how far it is, and what is in it is read afterwards.
+// drain drains the backlog once. There is no consumer during the drain: the ends of the
+// topic show the progress, and its contents are read afterwards.
 func (p *place) drain(ctx context.Context, d drainer, events *bench.Events) (got bench.Drained, err error) {
 	b := p.bench
 	topic, err := p.topic(ctx)
@@ -167,8 +168,8 @@ func (p *place) drain(ctx context.Context, d drainer, events *bench.Events) (got
 	return got, nil
 }
 
-// follow watches the ends of a topic until it has n records, or gets none for
-// long. It says when the first came, how many they were then, and when the last did.
+// follow polls the ends of a topic until it has n records, or gets none for long. It
+// returns when the first came, how many they were then, and when the last came.
 func (b *benchmark) follow(ctx context.Context, topic string, n int64) (first, last time.Time, atFirst int64, err error) {
 	admin := kadm.NewClient(b.client)
 	for seen := int64(0); ; {
@@ -186,7 +187,7 @@ func (b *benchmark) follow(ctx context.Context, topic string, n int64) (first, l
 		case now > seen || last.IsZero():
 			seen, last = now, at
 		case at.Sub(last) > benchPatience:
-			return first, last, atFirst, nil // the counts say what is missing
+			return first, last, atFirst, nil // the counts show the loss
 		}
 		if seen >= n {
 			return first, last, atFirst, nil
@@ -204,7 +205,7 @@ func (b *benchmark) measureRestart(ctx context.Context) error {
 	}
 	var runs []bench.Restarted
 	for run := range b.runs {
-		b.say("restart: at %g events/s, run %d of %d", b.restartRate, run+1, b.runs)
+		b.progress("restart: at %g events/s, run %d of %d", b.restartRate, run+1, b.runs)
 		r, err := b.killed(ctx)
 		if err != nil {
 			return fmt.Errorf("restart: %w", err)

@@ -18,11 +18,12 @@ type contender struct {
 	peer  bool
 	hints bool
 	args  []string
-	// wait is how long its first events may take. One that waits is measured once.
+	// wait is how long its first events may take. A contender with a wait is measured
+	// once.
 	wait time.Duration
 }
 
-// contenders are those that were asked for.
+// contenders returns the selected contenders.
 func (b *benchmark) contenders() []contender {
 	window := []string{"--relay-confidence-window", benchWindow.String()}
 	poll := b.poll.String()
@@ -39,9 +40,9 @@ func (b *benchmark) contenders() []contender {
 	return out
 }
 
-// measureLatency puts a load on each contender in turn, and watches the first
-// with none. Runs of one are far apart, so that what else the machine does
-// for a while disturbs them all alike.
+// measureLatency puts a load on each contender in turn, and measures the first one
+// idle. Runs of one contender are far apart, so that other activity of the machine
+// disturbs all contenders alike.
 func (b *benchmark) measureLatency(ctx context.Context) error {
 	if b.duration == 0 {
 		return nil
@@ -54,12 +55,12 @@ func (b *benchmark) measureLatency(ctx context.Context) error {
 			if run > 0 && c.wait > 0 {
 				continue
 			}
-			b.say("latency: %s, run %d of %d", c.name, run+1, b.runs)
+			b.progress("latency: %s, run %d of %d", c.name, run+1, b.runs)
 			got, idle, err := b.measureLoad(ctx, c, n == 0 && b.idle > 0)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			b.say("         p50 %.1f ms, p99 %.1f ms since stored; others kept %.1f cores busy", got.Committed.P50, got.Committed.P99, got.Others)
+			b.progress("         p50 %.1f ms, p99 %.1f ms since stored; others kept %.1f cores busy", got.Committed.P50, got.Committed.P99, got.Others)
 			runs[n] = append(runs[n], got)
 			if !c.peer {
 				b.report.Counts.Add(got.Counts)
@@ -151,7 +152,7 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 	return got, idle, nil
 }
 
-// startContender starts it and waits until it reads.
+// startContender starts c and waits until it reads.
 func (p *place) startContender(ctx context.Context, c contender, topic string) (*bench.Child, string, error) {
 	if c.peer {
 		child, err := p.startPeer(c.args...)
@@ -165,7 +166,7 @@ func (p *place) startContender(ctx context.Context, c contender, topic string) (
 	return child, key, p.awaitTail(ctx, child)
 }
 
-// awaitTail waits until the relay's tail reads.
+// awaitTail waits until the relay's tail reader reads.
 func (p *place) awaitTail(ctx context.Context, relay *bench.Child) error {
 	for end := time.Now().Add(benchPatience); ; {
 		streams, err := bench.Scrape(ctx, relay.Attr("admin"), "outbox_relay_tail_streams")
@@ -173,7 +174,7 @@ func (p *place) awaitTail(ctx context.Context, relay *bench.Child) error {
 			return err
 		}
 		if time.Now().After(end) {
-			return errors.New("the relay does not begin to read")
+			return errors.New("the relay did not begin to read")
 		}
 		if err := stoppable(ctx, 20*time.Millisecond); err != nil {
 			return err
@@ -181,7 +182,7 @@ func (p *place) awaitTail(ctx context.Context, relay *bench.Child) error {
 	}
 }
 
-// watch measures a relay that has nothing to do.
+// watch measures an idle relay.
 func (b *benchmark) watch(ctx context.Context, process *bench.Child, streams int64) (*bench.Idle, error) {
 	queries, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 )
 
-// liveLoad is a load of events that are not for later, on a relay that has others to release.
+// liveLoad is a load of immediate events on a relay that also releases scheduled ones.
 type liveLoad struct {
 	bench    *scheduleBench
 	load     bench.Load
@@ -19,10 +19,10 @@ type liveLoad struct {
 	written  int64
 }
 
-// runLive stores events at --live for a time, and returns when all have come.
-// Whoever asked for it stops it.
+// runLive stores events at --live for a time, and returns when all have come. The
+// caller stops it.
 func (s *scheduleBench) runLive(ctx context.Context, p *place, relay *bench.Child, d time.Duration) (l *liveLoad, err error) {
-	events := bench.NewEvents(p.keyspace, int(s.live), s.payload) // the relay's topic of all that is no message
+	events := bench.NewEvents(p.keyspace, int(s.live), s.payload) // the relay's topic of all events that are not messages
 	l = &liveLoad{
 		bench: s, relay: relay, before: s.usages(relay),
 		load: bench.Load{Session: p.session, Table: p.table, Events: events, Rate: s.live, Duration: d},
@@ -38,7 +38,7 @@ func (s *scheduleBench) runLive(ctx context.Context, p *place, relay *bench.Chil
 	return l, l.arrivals.Wait(ctx, l.written, benchPatience)
 }
 
-// result is what came of it until a time.
+// result returns the result up to a time.
 func (l *liveLoad) result(name string, until time.Time) bench.Live {
 	_, latency := l.load.LatenciesUntil(l.arrivals, until)
 	return bench.Live{Name: name, Counts: l.arrivals.Counts(l.written), Latency: latency, Others: l.bench.usages(l.relay).others(l.before)}
@@ -57,9 +57,9 @@ func (s *scheduleBench) liveAlone(ctx context.Context, p *place, relay *bench.Ch
 	return nil
 }
 
-// besideBurst stores events from just before a burst on, for as long as it takes
-// at least. The returned function waits for them and adds what came of those
-// that were stored before the last of the burst was out.
+// besideBurst stores events from just before a burst, for at least as long as it takes.
+// The returned function waits for them and adds the result of those that were stored
+// before the last message of the burst was published.
 func (s *scheduleBench) besideBurst(ctx context.Context, p *place, relay *bench.Child, start time.Time, r *bench.ScheduleReport) func(*bench.Delivered) error {
 	type ended struct {
 		*liveLoad
@@ -68,7 +68,7 @@ func (s *scheduleBench) besideBurst(ctx context.Context, p *place, relay *bench.
 	done := make(chan ended, 1)
 	least := max(time.Second, time.Duration(float64(s.burst)/float64(s.scheduleRate)*float64(time.Second)))
 	go func() {
-		err := stoppable(ctx, time.Until(start.Add(-time.Second))) // its first second is for warming up
+		err := stoppable(ctx, time.Until(start.Add(-time.Second))) // its first second is the warm-up
 		if err != nil {
 			done <- ended{nil, err}
 			return
@@ -79,7 +79,7 @@ func (s *scheduleBench) besideBurst(ctx context.Context, p *place, relay *bench.
 	return func(d *bench.Delivered) error {
 		e := <-done
 		if e.err != nil {
-			return fmt.Errorf("events beside it: %w", e.err)
+			return fmt.Errorf("events beside the burst: %w", e.err)
 		}
 		r.Live = append(r.Live, e.result(fmt.Sprintf("%g/s beside the burst", s.live), start.Add(time.Duration(d.Seconds*float64(time.Second)))))
 		return nil

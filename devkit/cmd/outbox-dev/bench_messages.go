@@ -14,7 +14,8 @@ import (
 // benchTopic is the topic of all measured messages.
 const benchTopic = "bench"
 
-// benchMessage is the body of a request for a message whose payload has so many bytes.
+// benchMessage returns the body of a request for a message with a payload of that many
+// bytes.
 func benchMessage(payload int) []byte {
 	const around = len(`{"text":""}`)
 	return []byte(`{"topic":"` + benchTopic + `","payload":{"text":"` + strings.Repeat("some text ", payload/10+1)[:payload-around] + `"}}`)
@@ -30,18 +31,18 @@ func newBenchMessagesCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "messages",
-		Short: "Measure the intake of messages over HTTP, and the client alone that writes the same rows",
-		Long: `Measure the intake of messages over HTTP, and beside it, in the same run, the
-client alone that writes the same rows, and a handler that reads the request,
-writes the rows and does nothing else.
+		Short: "Measure the HTTP intake of messages, and the same rows without HTTP",
+		Long: `Measure the intake of messages over HTTP and, in the same run, the same rows
+without HTTP: written by the client alone, and by a handler that only reads the
+request and writes the rows.
 
-  batches   requests of 1,000 messages, first as fast as 4 callers get answers,
+  batches   requests of 1,000 messages, first as fast as 4 callers get responses,
             then at the rate of --rate
-  calm      messages one by one, at a fixed rate whatever the answers take
+  calm      messages one by one, at a fixed rate
 
 Load, service and database share the machine. The service is a process of its
-own; so is, unless --scylla-hosts and --kafka-seeds name others, the database.
-Exit status 1 if a request failed that was not refused with 429 or 503.`,
+own, and so is the embedded database; --scylla-hosts and --kafka-seeds replace
+it. Exit status 1 if a request failed otherwise than with 429 or 503.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw := func(r recordings) *bench.Recorded { return r.message }
@@ -57,7 +58,7 @@ Exit status 1 if a request failed that was not refused with 429 or 503.`,
 				func(r *bench.ServiceReport) []string { return messageGoals(r, offered) })
 		},
 	}
-	cmd.Flags().Float64Var(&rate, "rate", 10_000, "messages per second that are offered in batches")
+	cmd.Flags().Float64Var(&rate, "rate", 10_000, "messages per second offered in batches")
 	serviceFlags(cmd, &f, &s, 4)
 	return cmd
 }
@@ -70,7 +71,7 @@ func slicesRepeat(b []byte, n int) [][]byte {
 	return out
 }
 
-// messageGoals says how far the goals of messages are met.
+// messageGoals reports to which degree the goals of messages are met.
 func messageGoals(r *bench.ServiceReport, offered string) []string {
 	raw, bare, whole := r.Find(whatBatch, bench.Raw, loadFull), r.Find(whatBatch, bench.Bare, loadFull), r.Find(whatBatch, bench.Whole, loadFull)
 	at := r.Find(whatBatch, bench.Whole, offered)

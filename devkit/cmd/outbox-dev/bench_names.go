@@ -1,4 +1,4 @@
 package main
 
-// sameTopic is the topic of an event in dev: its type.
+// sameTopic returns the topic of an event in dev: its type.
 func sameTopic(eventType, _ string) (string, error) { return eventType, nil }

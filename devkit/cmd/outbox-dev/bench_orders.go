@@ -9,13 +9,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 )
 
-// Loads of the benchmarks of services, as their tables name them.
+// Names of the loads of service benchmarks in their tables.
 const (
 	loadFull = "as fast as it answers"
 	loadCalm = "calm"
 )
 
-// benchOrder is the body of a request for an order of two lines.
+// benchOrder returns the body of a request for an order of two lines.
 func benchOrder(customer string) []byte {
 	return []byte(`{"invoice":"536365","customer_id":"` + customer + `","country":"United Kingdom","currency":"GBP","lines":[` +
 		`{"sku":"85123A","description":"WHITE HANGING HEART T-LIGHT HOLDER","quantity":6,"unit_price":"2.55"},` +
@@ -31,27 +31,27 @@ func newBenchOrdersCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "orders",
-		Short: "Measure the order service over HTTP, and the client alone that writes the same rows",
-		Long: `Measure the order service over HTTP, and beside it, in the same run, the client
-alone that writes the same rows: what the service sends to the database for an
-order is recorded and sent again with other ids.
+		Short: "Measure the order service, and the same rows without HTTP",
+		Long: `Measure the order service over HTTP and, in the same run, the same rows without
+HTTP: the statements of the service for an order are recorded and repeated with
+other ids by the client alone, and by a handler that only reads the request and
+writes the rows.
 
-  as fast as it answers   so many callers, each with its next order as soon as it
-                          has an answer: the ceiling of the raw client; that of a
-                          handler that reads the request, writes the rows and does
-                          nothing else; and the service; each without and with an
-                          Idempotency-Key, which costs a conditional insert more
-  offered                 orders come at a fixed rate, whatever the answers take, to
-                          each of the three; and to the service at multiples of the
-                          raw ceiling: what is served then must stay near what is
-                          served without overload
-  calm                    orders come at a rate that all can serve: what the
-                          service adds to the latency, and, measured inside of it,
-                          what a request takes beside the database
+  as fast as it answers   Each caller sends its next order as soon as it has a
+                          response: the ceilings of the raw client, of the
+                          handler and of the service, each without and with an
+                          Idempotency-Key, which adds a conditional insert.
+  offered                 Orders come at a fixed rate, independent of the
+                          responses, to each of the three; and to the service at
+                          multiples of the raw ceiling, which must not reduce
+                          its throughput much.
+  calm                    Orders come at a rate that all three can serve: the
+                          latency that the service adds, and the time of a
+                          request beside the database.
 
 Load, service and database share the machine. The service is a process of its
-own; so is, unless --scylla-hosts and --kafka-seeds name others, the database.
-Exit status 1 if a request failed that was not refused with 429 or 503.`,
+own, and so is the embedded database; --scylla-hosts and --kafka-seeds replace
+it. Exit status 1 if a request failed otherwise than with 429 or 503.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			order := phase{
@@ -73,15 +73,15 @@ Exit status 1 if a request failed that was not refused with 429 or 503.`,
 				func(r *bench.ServiceReport) []string { return orderGoals(r, offered, overload) })
 		},
 	}
-	cmd.Flags().Float64Var(&rate, "rate", 10_000, "orders per second that are offered")
-	cmd.Flags().Float64SliceVar(&overload, "overload", []float64{2, 5, 10}, "multiples of the raw ceiling that are offered")
+	cmd.Flags().Float64Var(&rate, "rate", 10_000, "orders per second offered")
+	cmd.Flags().Float64SliceVar(&overload, "overload", []float64{2, 5, 10}, "multiples of the raw ceiling offered")
 	serviceFlags(cmd, &f, &s, 256)
 	return cmd
 }
 
 func overloaded(n float64) string { return fmt.Sprintf("offered %gx the raw ceiling", n) }
 
-// slicesOf are the three ways of doing what p does, under one load.
+// slicesOf returns the three kinds of p under one load.
 func slicesOf(p phase, path, bare, load string, rate func(float64) float64) []phase {
 	return []phase{withLoad(p, bench.Raw, "", load, rate), withLoad(p, bench.Bare, bare, load, rate), withLoad(p, bench.Whole, path, load, rate)}
 }
@@ -91,7 +91,7 @@ func withLoad(p phase, kind, path, load string, rate func(float64) float64) phas
 	return p
 }
 
-// orderGoals says how far the goals of orders are met.
+// orderGoals reports to which degree the goals of orders are met.
 func orderGoals(r *bench.ServiceReport, offered string, overload []float64) []string {
 	raw, bare, whole := r.Find("", bench.Raw, loadFull), r.Find("", bench.Bare, loadFull), r.Find("", bench.Whole, loadFull)
 	share := func(p, of *bench.Phase) string {

@@ -15,8 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
-// newBenchPeerCommand is what `outbox-dev bench` compares the relay with, in a
-// process of its own.
+// newBenchPeerCommand returns the command that runs the peer of the relay in a process
+// of its own.
 func newBenchPeerCommand() *cobra.Command {
 	var (
 		window, delay, age time.Duration
@@ -40,7 +40,7 @@ func newBenchPeerCommand() *cobra.Command {
 	f.StringVar(&topic, "topic", "", "topic of all events; empty for their type")
 	f.DurationVar(&window, "window", 0, "confidence window; 0 for the library's default")
 	f.DurationVar(&delay, "delay", 0, "delay after queries; 0 for the library's defaults")
-	f.DurationVar(&age, "age", time.Minute, "how far back it starts")
+	f.DurationVar(&age, "age", time.Minute, "age of the oldest changes to read")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionRelay, app.SectionLog)
 	return cmd
 }
@@ -66,10 +66,10 @@ func runPeer(ctx context.Context, c *app.Config, r *bench.Reader, log *slog.Logg
 	return admin.With(ctx, r.Run)
 }
 
-// readerDebug logs the library's lines.
+// readerDebug logs the library's lines at debug level.
 type readerDebug struct{ log *slog.Logger }
 
-// Printf is the library's Logger.
+// Printf implements the library's Logger.
 func (l readerDebug) Printf(format string, args ...any) {
 	l.log.Debug("cdc reader: " + fmt.Sprintf(format, args...))
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
-// newBenchRelayCommand is the relay in a process of its own, as `outbox relay` runs it.
+// newBenchRelayCommand returns the command that runs the relay in a process of its own,
+// as `outbox relay` does.
 func newBenchRelayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "relay",

@@ -35,15 +35,15 @@ import (
 const (
 	// benchTokens is the number of CDC streams of the embedded database.
 	benchTokens = 256
-	// benchPartitions is the number of partitions of a topic, as the relay makes them.
+	// benchPartitions is the relay's default number of partitions of a topic.
 	benchPartitions = relay.DefaultPartitions
-	// benchPatience is how long no event may have come in before it is given up.
+	// benchPatience limits the wait for the next event.
 	benchPatience = 30 * time.Second
-	// benchWindow is the confidence window under load: shorter than the load, so
-	// that what the sweep costs is in the figures.
+	// benchWindow is the confidence window under load: shorter than the load, so that
+	// the figures contain the cost of sweeps.
 	benchWindow = 2 * time.Second
-	// benchSettle is how long a process may find its pace before it is measured, or
-	// as long as the load, if that is less.
+	// benchSettle is the time before a measurement for a process to reach a steady
+	// state, at most as long as the load.
 	benchSettle = 2 * time.Second
 )
 
@@ -56,10 +56,10 @@ type benchmark struct {
 	embedded    bool
 	forward     []string // flags of the clients, for the child processes
 	program     bench.Program
-	name        string // of everything it makes
+	name        string // prefix of keyspaces and topics
 	made        int
 
-	database, broker *bench.Child // nil if they were given
+	database, broker *bench.Child // nil if external ones are used
 	client           *kgo.Client
 	report           bench.Report
 }
@@ -69,7 +69,7 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 	fl := cmd.Flags()
 	switch given := fl.Changed("scylla-hosts"); {
 	case given != fl.Changed("kafka-seeds"):
-		return nil, cli.Usage(errors.New("--scylla-hosts and --kafka-seeds go together: give both, or neither for embedded engines"))
+		return nil, cli.Usage(errors.New("--scylla-hosts and --kafka-seeds belong together: set both, or neither for embedded engines"))
 	default:
 		b.embedded = !given
 	}
@@ -138,7 +138,7 @@ func (b *benchmark) run(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts the embedded engines, unless others were given, and the client.
+// start starts the embedded engines, unless external ones are used, and the client.
 func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
 	if b.embedded {
 		const ready = "embedded engines running, not for production"
@@ -164,7 +164,7 @@ func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
 	return nil
 }
 
-// place is where one measurement happens: a keyspace of its own, and topics.
+// place is the place of one measurement: a keyspace of its own, and topics.
 type place struct {
 	bench    *benchmark
 	keyspace string
@@ -174,7 +174,7 @@ type place struct {
 	streams  [][]byte
 }
 
-// newPlace makes a keyspace with the schema.
+// newPlace creates a keyspace with the schema.
 func (b *benchmark) newPlace(ctx context.Context) (*place, error) {
 	b.made++
 	p := &place{bench: b, keyspace: fmt.Sprintf("%s_%d", b.name, b.made)}
@@ -215,7 +215,7 @@ func (p *place) remove(ctx context.Context) error {
 	return nil
 }
 
-// topic makes a topic.
+// topic creates a topic.
 func (p *place) topic(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("%s_%d", p.keyspace, len(p.topics)+1)
 	r, err := kadm.NewClient(p.bench.client).CreateTopic(ctx, benchPartitions, -1, nil, name)
@@ -226,7 +226,7 @@ func (p *place) topic(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// startRelay starts a relay whose hints, if it takes any, are signed with key.
+// startRelay starts a relay. Its hints, if it takes any, are signed with key.
 func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, error) {
 	b := p.bench
 	args = append(slices.Concat([]string{"bench", "relay"}, b.forward), append([]string{
@@ -247,7 +247,7 @@ func (p *place) startPeer(args ...string) (*bench.Child, error) {
 	return b.program.Start("scylla-cdc-go with franz-go", "peer running", args...)
 }
 
-// consume follows a topic until the returned function is called.
+// consume consumes a topic until the returned function is called.
 func (b *benchmark) consume(ctx context.Context, a *bench.Arrivals, topic string) (stop func(), err error) {
 	client, err := b.conf.Kafka.Client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -259,13 +259,13 @@ func (b *benchmark) consume(ctx context.Context, a *bench.Arrivals, topic string
 	return func() { cancel(); <-done; client.Close() }, nil
 }
 
-// usages are what the processes have used, and the machine as a whole.
+// usages are the resources used by the processes and by the whole machine.
 type usages struct {
 	process, database, broker, self bench.Usage
 	busy                            time.Duration
 }
 
-// others is how many processors everything else on the machine kept busy.
+// others returns how many processors everything else on the machine kept busy.
 func (u usages) others(since usages) float64 {
 	d := u.self.At.Sub(since.self.At).Seconds()
 	if u.busy == 0 || d <= 0 {
@@ -284,8 +284,8 @@ func (b *benchmark) usages(process *bench.Child) usages {
 	return u
 }
 
-// profile takes a processor profile of a child, if profiles are wanted, until
-// the returned function is called.
+// profile takes a processor profile of a child, if profiles are enabled, until the
+// returned function is called.
 func (b *benchmark) profile(ctx context.Context, of *bench.Child, name string, d time.Duration) (wait func() error) {
 	if b.profiles == "" {
 		return func() error { return nil }
@@ -303,5 +303,5 @@ func (b *benchmark) profile(ctx context.Context, of *bench.Child, name string, d
 	return func() error { return <-done }
 }
 
-// say tells how far it is.
-func (b *benchmark) say(format string, args ...any) { fmt.Fprintf(b.errOut, format+"\n", args...) }
+// progress prints a line about the progress.
+func (b *benchmark) progress(format string, args ...any) { fmt.Fprintf(b.errOut, format+"\n", args...) }

@@ -20,12 +20,14 @@ import (
 )
 
 const (
-	// storedPerSecond is how many messages for later are stored in a second at least:
-	// so long before they are due they begin to be stored.
+	// storedPerSecond is the minimum rate of storing messages for later. It determines
+	// how long before their due time storing begins.
 	storedPerSecond = 1000
-	// waitingFrom is from when on those are due that only wait, waitingOver for how long.
+	// waitingFrom is how far in the future the first of the messages that only wait is
+	// due, waitingOver the period of their due times.
 	waitingFrom, waitingOver = 24 * time.Hour, 300 * 24 * time.Hour
-	// shortDelay and shortRate are those of messages that are due almost at once.
+	// shortDelay and shortRate are the delay and the rate of messages that are due
+	// almost immediately.
 	shortDelay = 50 * time.Millisecond
 	shortRate  = 100
 )
@@ -46,20 +48,20 @@ func newBenchScheduleCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "schedule",
-		Short: "Measure scheduled delivery: how late, and what many waiting messages cost",
+		Short: "Measure the lateness of scheduled messages and the cost of waiting ones",
 		Long: `Measure scheduled delivery, from when a message is due until a consumer has it.
 
-  waiting   so many messages wait for a day and more; the relay's memory,
-            processor time and queries are compared with those without
+  waiting   messages wait for a day and more; compared are the relay's memory,
+            processor time and queries with and without them
   steady    messages are due at --rate
   short     messages are stored one by one and are due 50 ms later
   burst     --burst messages are due at one moment
-  live      events that are not for later are stored at --live, alone and beside
-            the burst, which must not make them late
+  live      unscheduled events are stored at --live, alone and beside the burst,
+            which must not delay them
 
-The relay is a process of its own; so are, unless --scylla-hosts and
---kafka-seeds name others, the database and the broker. Exit status 1 if a
-message was lost or came twice.`,
+The relay is a process of its own, and so are the embedded database and broker;
+--scylla-hosts and --kafka-seeds replace them. Exit status 1 if a message was
+lost or came twice.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.validate(&f); err != nil {
@@ -75,15 +77,15 @@ message was lost or came twice.`,
 	}
 	fl := cmd.Flags()
 	fl.Int64Var(&s.waiting, "waiting", 20_000, "messages that wait")
-	fl.Int64Var(&s.burst, "burst", 50_000, "messages due at one moment; 0 leaves it out")
-	fl.Float64Var(&s.live, "live", 200, "events per second beside the burst; 0 leaves them out")
+	fl.Int64Var(&s.burst, "burst", 50_000, "messages due at one moment; 0 skips the burst")
+	fl.Float64Var(&s.live, "live", 200, "events per second beside the burst; 0 disables them")
 	fl.IntVar(&s.scheduleRate, "schedule-rate", schedule.DefaultRate, "the relay's relay.schedule_rate")
 	fl.Float64Var(&f.rate, "rate", 1000, "messages due per second")
-	fl.DurationVar(&f.duration, "duration", 10*time.Second, "for how long messages are due at that rate, and with a short delay")
-	fl.DurationVar(&f.idle, "idle", 5*time.Second, "how long the relay is watched with nothing due")
+	fl.DurationVar(&f.duration, "duration", 10*time.Second, "duration of the steady load and of the load with a short delay")
+	fl.DurationVar(&f.idle, "idle", 5*time.Second, "how long the idle relay is measured")
 	fl.IntVar(&f.payload, "payload", 512, "bytes of a payload")
-	fl.IntVar(&f.runs, "runs", 1, "runs; the figures are their medians")
-	fl.StringVar(&f.profiles, "profiles", "", "write processor profiles of the relay into this folder")
+	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
+	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 	return cmd
@@ -120,7 +122,7 @@ func (s *scheduleBench) measure(ctx context.Context) (err error) {
 	s.result = bench.ScheduleReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload}
 	var results []bench.ScheduleReport
 	for run := range s.runs {
-		s.say("run %d of %d", run+1, s.runs)
+		s.progress("run %d of %d", run+1, s.runs)
 		r, err := s.once(ctx)
 		if err != nil {
 			return err
@@ -159,7 +161,7 @@ func (s *scheduleBench) measure(ctx context.Context) (err error) {
 	return err
 }
 
-// once is one run: one relay, and all parts.
+// once runs all parts once with one relay.
 func (s *scheduleBench) once(ctx context.Context) (r bench.ScheduleReport, err error) {
 	p, err := s.newPlace(ctx)
 	if err != nil {
@@ -184,7 +186,7 @@ func (s *scheduleBench) once(ctx context.Context) (r bench.ScheduleReport, err e
 	if s.waiting > 0 {
 		from, spread := time.Now().Add(waitingFrom), waitingOver/time.Duration(s.waiting)
 		began := time.Now()
-		// They are due in the order of their numbers only by chance: 7919 is a prime.
+		// They are due in pseudo-random order of their numbers: 7919 is a prime.
 		at := func(i int64) time.Time { return from.Add(time.Duration(i*7919%s.waiting) * spread) }
 		if err := s.store(ctx, store, bench.NewMessages("waiting", s.payload), s.waiting, at); err != nil {
 			return r, err
@@ -230,24 +232,24 @@ func (s *scheduleBench) once(ctx context.Context) (r bench.ScheduleReport, err e
 		if err = errors.Join(err, beside(&d)); err != nil {
 			return r, fmt.Errorf("%s: %w", part.name, err)
 		}
-		s.say("%s: p50 %.0f ms, p95 %.0f ms late, all out after %.1f s; others kept %.1f cores busy", d.Name, d.Late.P50, d.Late.P95, d.Seconds, d.Others)
+		s.progress("%s: p50 %.0f ms, p95 %.0f ms late, all published after %.1f s; others kept %.1f cores busy", d.Name, d.Late.P50, d.Late.P95, d.Seconds, d.Others)
 		r.Parts = append(r.Parts, d)
 	}
 	r.PeakMB = float64(relay.Usage().Peak) / 1e6
 	return r, nil
 }
 
-// store stores messages, and shows how far it is.
+// store stores messages, and shows the progress.
 func (s *scheduleBench) store(ctx context.Context, store *schedule.Store, e *bench.Events, n int64, at func(int64) time.Time) error {
 	var wrote atomic.Int64
-	s.say("storing %d messages for later", n)
+	s.progress("storing %d messages for later", n)
 	return load.Showing(ctx, cli.NewProgress(s.errOut, n, wrote.Load, nil), func() error {
 		return bench.Schedule(ctx, store, e, n, at, func() { wrote.Add(1) })
 	})
 }
 
-// deliver stores n messages and follows them to their topic. late says that each is
-// stored shortly before it is due; otherwise all are long before the first is.
+// deliver stores n messages and follows them to their topic. With late, each is stored
+// shortly before it is due; otherwise all are stored long before the first is due.
 func (s *scheduleBench) deliver(ctx context.Context, p *place, relay *bench.Child, store *schedule.Store, name string, n int64, late bool, due func(int64) time.Time) (d bench.Delivered, err error) {
 	topic, err := p.topic(ctx)
 	if err != nil {
@@ -274,7 +276,7 @@ func (s *scheduleBench) deliver(ctx context.Context, p *place, relay *bench.Chil
 			return d, err
 		}
 		at := func(i int64) time.Time {
-			_ = stoppable(ctx, time.Until(due(i).Add(-shortDelay))) // Put says that ctx ended
+			_ = stoppable(ctx, time.Until(due(i).Add(-shortDelay))) // Put returns the error of ctx
 			return due(i)
 		}
 		if err := bench.Schedule(ctx, store, events, n, at, func() {}); err != nil {
@@ -319,6 +321,6 @@ func (s *scheduleBench) watchWaiting(ctx context.Context, relay *bench.Child, n 
 		return w, err
 	}
 	w = bench.Waiting{Messages: n, ResidentMB: float64(relay.Usage().Resident) / 1e6, Cores: idle.Relay.Cores, Queries: idle.Queries}
-	s.say("%d waiting: %.0f MB", n, w.ResidentMB)
+	s.progress("%d waiting: %.0f MB", n, w.ResidentMB)
 	return w, nil
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// newBenchServeCommand is the order API in a process of its own, as `outbox
-// orders` serves it, with its own time measured; and beside it, below /bare, a
-// handler that does nothing but write the same rows.
+// newBenchServeCommand returns the command that runs the order API in a process of its
+// own, as `outbox orders` does, and measures its own time; below /bare it serves a
+// handler that only writes the same rows.
 func newBenchServeCommand() *cobra.Command {
 	var payload int
 	cmd := &cobra.Command{
@@ -89,18 +89,18 @@ func benchServe(ctx context.Context, c *app.Config, payload int, log *slog.Logge
 	})
 }
 
-// recordings are what the services send for one request of each kind.
+// recordings are the statements of the services for one request of each kind.
 type recordings struct {
 	order, keyedOrder, message *bench.Recorded
 }
 
-// Names that recorded requests hold, and that differ from one to the next.
+// Names in recorded requests that differ from one to the next.
 const (
 	benchCustomer = "customer"
 	benchKey      = "key"
 )
 
-// record has the services handle one request of each kind, on a session of the
+// record lets the services handle one request of each kind, on a session of the
 // cluster's, to be sent again by session. No other session may be of that cluster: a
 // policy that picks hosts belongs to one.
 func record(ctx context.Context, cluster *gocql.ClusterConfig, session *gocql.Session, payload int) (r recordings, err error) {
@@ -143,8 +143,8 @@ func record(ctx context.Context, cluster *gocql.ClusterConfig, session *gocql.Se
 	return r, nil
 }
 
-// newBareHandler reads a body, writes what a service would, and says so, with as
-// many bytes as a service.
+// newBareHandler returns a handler that reads a body, writes the rows of a service, and
+// responds with as many bytes as a service.
 func newBareHandler(ctx context.Context, cluster *gocql.ClusterConfig, session *gocql.Session, payload int) (http.Handler, error) {
 	r, err := record(ctx, cluster, session, payload)
 	if err != nil {
@@ -177,11 +177,11 @@ func newBareHandler(ctx context.Context, cluster *gocql.ClusterConfig, session *
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write(kind.answer) // a caller that hung up misses nothing
+		_, _ = w.Write(kind.answer) // the caller may have hung up
 	}), nil
 }
 
-// sendMany sends what was recorded n times side by side, numbered from i*n on.
+// sendMany sends the recorded statements n times concurrently, numbered from i*n on.
 func sendMany(ctx context.Context, what *bench.Recorded, i int64, n int) error {
 	if n == 1 {
 		return what.Send(ctx, i)

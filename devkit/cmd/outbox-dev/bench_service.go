@@ -22,17 +22,16 @@ import (
 const (
 	// serviceWarmUp is the part of a phase that does not count.
 	serviceWarmUp = time.Second
-	// callers are the connections of an open load: more than a service lets wait, so
-	// that it is the service that bounds what is under way.
+	// callers is the number of connections of an open load: more than a service lets
+	// wait, so that the service limits the requests in progress.
 	callers = 2048
-	// callerPatience is how late a request may be before its caller has gone.
+	// callerPatience is how late a request may be before its caller gives up.
 	callerPatience = time.Second
-	// callerTimeout bounds a request.
+	// callerTimeout limits a request.
 	callerTimeout = 30 * time.Second
 )
 
-// serviceBench measures the order API: what it gives, and what the client alone
-// gives that writes the same rows.
+// serviceBench measures the order API, and the client alone that writes the same rows.
 type serviceBench struct {
 	*benchmark
 	concurrency int
@@ -41,15 +40,15 @@ type serviceBench struct {
 	service     bench.ServiceReport
 }
 
-// phase is one load on one way of doing it.
+// phase is one load on one kind of handler.
 type phase struct {
 	what, kind, load string
-	// rate is in calls per second, given what the ceiling was; nil for as fast as
-	// concurrency callers get answers.
+	// rate returns calls per second from the ceiling; nil means as fast as concurrency
+	// callers get responses.
 	rate func(ceiling float64) float64
-	// items are done by one call.
+	// items is the number of items of one call.
 	items int
-	// raw is what the client alone sends.
+	// raw selects the statements that the client alone sends.
 	raw func(recordings) *bench.Recorded
 	// path, header and body are those of a request.
 	path   string
@@ -57,21 +56,21 @@ type phase struct {
 	body   func(i int64) []byte
 }
 
-// String names the phase as the report does.
+// String returns the name of the phase in the report.
 func (p *phase) String() string {
 	return (&bench.Phase{What: p.what, Kind: p.kind, Load: p.load}).Name()
 }
 
-// serviceFlags adds what the benchmarks of services have in common.
+// serviceFlags adds the common flags of the benchmarks of services.
 func serviceFlags(cmd *cobra.Command, f *benchFlags, s *serviceBench, concurrency int) {
 	fl := cmd.Flags()
-	fl.DurationVar(&f.duration, "duration", 5*time.Second, "how long each load takes, after a second of warm-up")
-	fl.IntVar(&f.runs, "runs", 1, "runs; the figures are their medians")
+	fl.DurationVar(&f.duration, "duration", 5*time.Second, "duration of each load after a second of warm-up")
+	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
 	fl.IntVar(&f.payload, "payload", 512, "bytes of a message's payload")
-	fl.IntVar(&s.concurrency, "concurrency", concurrency, "calls under way where the load is as fast as the answers")
-	fl.Float64Var(&s.calm, "calm", 1000, "requests per second of the load that overheads are measured under")
-	fl.StringVar(&s.only, "only", "", "only the rows of the table whose names have this in them")
-	fl.StringVar(&f.profiles, "profiles", "", "write processor profiles of the service into this folder")
+	fl.IntVar(&s.concurrency, "concurrency", concurrency, "concurrent calls where the load is as fast as the answers")
+	fl.Float64Var(&s.calm, "calm", 1000, "requests per second for the measurement of overheads")
+	fl.StringVar(&s.only, "only", "", "measure only rows whose name contains this text")
+	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the service")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 }
@@ -99,8 +98,8 @@ func (s *serviceBench) validate(f *benchFlags) error {
 	return errors.Join(errs...)
 }
 
-// measure runs the phases, one after the other, as often as there are runs. The
-// first is the ceiling that others' rates are given by.
+// measure runs the phases, one after the other, once for each run. The first is the
+// ceiling from which the others' rates are computed.
 func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, phases []phase, goals func(*bench.ServiceReport) []string) (err error) {
 	if err := s.validate(f); err != nil {
 		return cli.Usage(err)
@@ -130,7 +129,7 @@ func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, 
 			if ceiling == 0 {
 				ceiling = got.Served.PerSecond / float64(p.items)
 			}
-			s.say("run %d of %d: %s: %.0f/s served of %.0f/s, p95 %.2f ms, %.0f µs of processor each; others kept %.1f cores busy",
+			s.progress("run %d of %d: %s: %.0f/s served of %.0f/s, p95 %.2f ms, %.0f µs of processor each; others kept %.1f cores busy",
 				run+1, s.runs, &p, got.Served.PerSecond, got.Offered.Offered*float64(p.items), got.Sent.P95, got.CPU(), got.Others)
 			runs[i] = append(runs[i], got)
 		}
@@ -156,7 +155,7 @@ func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, 
 	return err
 }
 
-// phase measures one, in a keyspace of its own.
+// phase measures one phase, in a keyspace of its own.
 func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (got bench.Phase, err error) {
 	p, err := s.newPlace(ctx)
 	if err != nil {
@@ -254,7 +253,7 @@ func (s *serviceBench) serve(p *place) (*bench.Child, error) {
 	return s.program.Start("order API", "serving", args...)
 }
 
-// ownOf asks for the time that requests took beside the database.
+// ownOf requests the time that requests took beside the database.
 func ownOf(ctx context.Context, child *bench.Child) (l bench.Latency, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, child.Attr("admin")+"/readyz", nil)
 	if err != nil {
@@ -262,16 +261,16 @@ func ownOf(ctx context.Context, child *bench.Child) (l bench.Latency, err error)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return l, fmt.Errorf("ask for the service's own time: %w", err)
+		return l, fmt.Errorf("read the service's own time: %w", err)
 	}
 	defer resp.Body.Close()
 	return l, json.NewDecoder(resp.Body).Decode(&l)
 }
 
-// always is a rate that does not depend on the ceiling.
+// always returns a rate that does not depend on the ceiling.
 func always(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
 
-// times is a rate of so many ceilings.
+// times returns a rate of n times the ceiling.
 func times(n float64) func(float64) float64 {
 	return func(ceiling float64) float64 { return n * ceiling }
 }

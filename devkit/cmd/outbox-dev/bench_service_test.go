@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// The ceiling means something only if the client alone writes what the service does.
+// The ceiling is valid only if the client alone writes the rows of the service.
 func TestBench_TheClientAloneWritesTheSameRows(t *testing.T) {
 	t.Parallel()
 	node, session := scyllatest.Start(t)
@@ -22,7 +22,7 @@ func TestBench_TheClientAloneWritesTheSameRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the services have stored, and what is stored of it again.
+	// The rows that a service stores, and how many of them a repetition adds.
 	tables := map[string]int{"orders": 2, "outbox_messages": 3, "orders_by_customer": 2, "customer_months": 1, "idempotency_keys": 1}
 	cells := func() map[string]int {
 		out := map[string]int{}
@@ -86,13 +86,13 @@ func TestBenchServe_WithALocalDatacenter(t *testing.T) {
 	root := newRoot(io.Discard, untilServing(func() { cancel(errServing) }))
 	root.SetArgs([]string{"bench", "serve", "--scylla-hosts", node.Addr(), "--scylla-local-dc", "datacenter1", "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"})
 	if err := root.ExecuteContext(ctx); err != nil || !errors.Is(context.Cause(ctx), errServing) {
-		t.Errorf("it ended with %v, because %v; want that it served", err, context.Cause(ctx))
+		t.Errorf("it ended with %v, because %v; want a server that served", err, context.Cause(ctx))
 	}
 }
 
 var errServing = errors.New("it serves")
 
-// untilServing is a log that calls itself when it says that something serves.
+// untilServing is a log that calls itself when a line reports that something serves.
 type untilServing func()
 
 func (f untilServing) Write(p []byte) (int, error) {

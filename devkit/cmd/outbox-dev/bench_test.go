@@ -19,7 +19,7 @@ func TestBench_NamesEveryBadFlag(t *testing.T) {
 		{"-o xml", `--output "xml"`},
 		{"orders --concurrency 0 --calm 0", "--calm 0"},
 		{"messages --runs 0", "--runs 0"},
-		{"--scylla-hosts 127.0.0.1:1", "--kafka-seeds go together"},
+		{"--scylla-hosts 127.0.0.1:1", "--kafka-seeds belong together"},
 	}
 	for _, tt := range tests {
 		var out, errOut bytes.Buffer

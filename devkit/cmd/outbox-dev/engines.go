@@ -18,9 +18,9 @@ func newEnginesCommand() *cobra.Command {
 		Use:   "engines",
 		Short: "Run the embedded engines alone: a ScyllaDB-compatible server and a Kafka broker",
 		Long: `Run the embedded engines alone: a ScyllaDB-compatible CQL server (scyllafake)
-and a Kafka broker (kfake). They are for trying things out and for tests, and
-are never production databases. What was acknowledged survives the death of the
-process; it may not survive that of the machine.`,
+and a Kafka broker (kfake). They are for trials and tests; do not use them in
+production. Acknowledged writes survive a crash of the process, but not always
+a crash of the machine.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			return app.Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
@@ -36,12 +36,12 @@ process; it may not survive that of the machine.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.Dir, "data-dir", "", "keep the data here; empty keeps it in memory")
-	f.StringVar(&e.CQLAddr, "cql-addr", "127.0.0.1:9042", "CQL address; empty leaves the database out")
-	f.StringVar(&e.KafkaAddr, "kafka-addr", "", "Kafka address; empty leaves the broker out")
-	f.StringVar(&e.AdminAddr, "admin-addr", "", "address of the database's fault administration; empty means none")
-	f.StringVar(&e.Version, "scylla-version", scyllafake.DefaultVersion, "release to behave like: 5.1, or 2025.4 (tablets)")
-	f.BoolVar(&e.Tablets, "tablets", false, "make new keyspaces in tablets mode")
+	f.StringVar(&e.Dir, "data-dir", "", "data directory; empty keeps data in memory")
+	f.StringVar(&e.CQLAddr, "cql-addr", "127.0.0.1:9042", "CQL address; empty disables the database")
+	f.StringVar(&e.KafkaAddr, "kafka-addr", "", "Kafka address; empty disables the broker")
+	f.StringVar(&e.AdminAddr, "admin-addr", "", "address of the database's fault injection API; empty disables it")
+	f.StringVar(&e.Version, "scylla-version", scyllafake.DefaultVersion, "emulated release: 5.1, or 2025.4 (tablets)")
+	f.BoolVar(&e.Tablets, "tablets", false, "create new keyspaces in tablets mode")
 	f.IntVar(&e.Shards, "shards", scyllafake.DefaultShards, "shards of the node")
 	f.IntVar(&e.Tokens, "tokens", scyllafake.DefaultTokens, "tokens (vnodes) of the node")
 	app.AddFlags(cmd, app.SectionLog)

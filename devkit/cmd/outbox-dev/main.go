@@ -1,6 +1,6 @@
 // Command outbox-dev runs the outbox with embedded engines: everything in one process
-// (run), the engines alone (engines), and the benchmarks (bench). It is for trials, tests
-// and measurements; the engines are never production databases.
+// (run), the engines alone (engines), and the benchmarks (bench). It is for trials,
+// tests and measurements; do not use the engines in production.
 package main
 
 import (

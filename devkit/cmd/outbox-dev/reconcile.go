@@ -7,15 +7,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 )
 
-// reconciliation is the topics held against the outbox.
+// reconciliation compares the topics with the outbox.
 type reconciliation struct {
 	Written    int64 `json:"events_written"`
 	Published  int64 `json:"events_published"`
 	Lost       int64 `json:"lost"`
 	Duplicates int64 `json:"duplicates"`
 	OutOfOrder int64 `json:"out_of_order"`
-	// Latency is from the write's timestamp, which the client sets before it
-	// sends the batch, to the consumer; of events written since a given time.
+	// Latency is the time from the write's timestamp, which the client sets before it
+	// sends the batch, to the consumer, of events written since a given time.
 	Latency percentiles `json:"commit_to_consumer_ms"`
 }
 
@@ -25,12 +25,12 @@ type percentiles struct {
 	P99 float64 `json:"p99"`
 }
 
-// ok tells whether nothing is missing, double or out of order.
+// ok reports whether nothing is missing, double or out of order.
 func (r reconciliation) ok() bool { return r.Lost == 0 && r.Duplicates == 0 && r.OutOfOrder == 0 }
 
-// reconcile holds what was consumed against what was scanned. Latencies are
-// those of events written at or after since. A number that an aggregate lacks,
-// or a row that is no event, is an event lost.
+// reconcile compares the consumed events with the scanned ones. Latencies are those of
+// events written at or after since. A number missing in an aggregate, or a row that is
+// not an event, counts as a lost event.
 func reconcile(l *verify.Ledger, since time.Time) reconciliation {
 	c := l.Check(verify.Window{}, nil)
 	var ms []float64

@@ -31,24 +31,26 @@ import (
 )
 
 const (
-	// devTokens keeps the number of CDC streams small, and with it the reading of idle ones.
+	// devTokens keeps the number of CDC streams, and the cost of reading idle ones,
+	// small.
 	devTokens = 16
-	// devWindow is the confidence window of dev: one clock and no other
-	// replicas, so a row is late only by as long as the order service repeats a
+	// devWindow is the confidence window of dev. There is one clock and no other
+	// replica, so a row is late only by the time for which the order service repeats a
 	// write with its first timestamp.
 	devWindow = 20 * time.Second
-	// devPoll is how often the sweep reads the log.
+	// devPoll is the interval between sweeps.
 	devPoll = 250 * time.Millisecond
-	// devRanges is in how many ranges the outbox is scanned.
+	// devRanges is the number of ranges in which the outbox is scanned.
 	devRanges = 16
-	// devPatience is how long the relay may take to begin.
+	// devPatience limits the wait for the start of the relay.
 	devPatience = 5 * time.Second
-	// devStall ends the wait for events of which none has come in for so long.
+	// devStall limits the wait for the next event.
 	devStall = 30 * time.Second
-	// loadedMarker is the file that says that the sample orders are in the data directory.
+	// loadedMarker is a file that exists once the sample orders are in the data
+	// directory.
 	loadedMarker = "sample-loaded"
-	// loadID is the file with the id of the sample's load, so that one that was
-	// interrupted goes on with the same Idempotency-Keys.
+	// loadID is the file with the id of the sample's load, so that an interrupted load
+	// resumes with the same Idempotency-Keys.
 	loadID = "sample-load-id"
 )
 
@@ -63,7 +65,7 @@ type dev struct {
 	poll     time.Duration
 	noHints  bool
 	rate     float64
-	file     string // what to load; empty for the sample
+	file     string // the file to load; empty for the sample
 	rules    string // file with the rules to run; empty for an example
 	once     bool
 
@@ -71,7 +73,7 @@ type dev struct {
 	log         *slog.Logger
 	conf        *app.Config
 	session     *gocql.Session
-	hints       net.PacketConn // where the relay takes hints in, nil for nowhere
+	hints       net.PacketConn // receives hints for the relay, nil for none
 	carriers    app.Carriers
 	stopRelay   func() error
 	ledger      *verify.Ledger
@@ -86,11 +88,11 @@ func newRunCommand() *cobra.Command {
 		Short: "Run everything in one process: embedded engines, schema, order API, relay, sample orders",
 		Long: `Run everything in one process on loopback: a ScyllaDB-compatible server
 (scyllafake), a Kafka broker (kfake), the schema, the order API and the relay.
-The sample orders are loaded through the API; then it stays up.
+The command loads the sample orders through the API and then keeps running.
 
-With --once it ends when all that was loaded has been relayed, holds the topics
-against the outbox, prints one JSON object, and exits with 1 if an event is
-lost, double or out of order.`,
+With --once it exits when everything loaded has been relayed, compares the topics
+with the outbox, prints one JSON object, and exits with 1 if an event is lost,
+double or out of order.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := app.LoadConfigFrom("", app.NoEnv, cmd.Flags())
@@ -102,7 +104,7 @@ lost, double or out of order.`,
 				return err
 			}
 			if d.rate < 0 {
-				return cli.Usage(fmt.Errorf("--rate %g: use requests per second, or 0 for as fast as it goes", d.rate))
+				return cli.Usage(fmt.Errorf("--rate %g: use requests per second, or 0 for as fast as possible", d.rate))
 			}
 			if _, err := os.Stat(d.file); d.file != "" && err != nil {
 				return load.NoFile(err)
@@ -115,20 +117,20 @@ lost, double or out of order.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&d.once, "once", false, "end when everything is relayed; print the reconciliation as JSON")
-	f.StringVar(&d.file, "load", "", "load this file (JSON lines, also gzip) instead of the sample orders")
-	f.StringVar(&d.rules, "rules", "", "configuration file whose react section is run; without one an example is: orders in EUR are told on the standard error. --once runs none")
-	f.StringVar(&d.Dir, "data-dir", ".outbox", "keep the data here; empty keeps it in memory")
-	f.Float64Var(&d.rate, "rate", 0, "load so many lines per second; 0 means as fast as it goes")
+	f.BoolVar(&d.once, "once", false, "exit when everything is relayed; print the reconciliation as JSON")
+	f.StringVar(&d.file, "load", "", "file to load (JSON lines, also gzip) instead of the sample orders")
+	f.StringVar(&d.rules, "rules", "", "configuration file with the react section to run; empty runs an example that prints orders in EUR to standard error; ignored with --once")
+	f.StringVar(&d.Dir, "data-dir", ".outbox", "data directory; empty keeps data in memory")
+	f.Float64Var(&d.rate, "rate", 0, "lines per second to load; 0 means as fast as possible")
 	f.StringVar(&d.CQLAddr, "cql-addr", "127.0.0.1:9042", "address of the embedded database")
 	f.StringVar(&d.KafkaAddr, "kafka-addr", "127.0.0.1:9092", "address of the embedded broker")
 	f.StringVar(&d.httpAddr, "http-addr", "127.0.0.1:8080", "address of the order API")
-	f.String(app.FlagAdminAddr, app.AdminAddrs["relay"], "address of the admin listener: metrics and readiness of everything in the process; off disables it; --once has none")
-	f.StringVar(&d.apiAddr, "admin-api-addr", "127.0.0.1:8090", "address of the admin API and its console; --once has none")
-	f.DurationVar(&d.window, "confidence-window", devWindow, "how old a change must be before the sweep reads it")
-	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "wait between two reads by the tail reader of streams that had no rows")
-	f.Int("relay-shards", 0, "divide the relay into so many shards, as relay.shards does, all of them in this process; 0 is one relay, alone")
-	f.BoolVar(&d.noHints, "no-hints", false, "do not let the order API tell the relay of each order stored")
+	f.String(app.FlagAdminAddr, app.AdminAddrs["relay"], "address of the admin listener (metrics and readiness); off disables it; none with --once")
+	f.StringVar(&d.apiAddr, "admin-api-addr", "127.0.0.1:8090", "address of the admin API and its console; none with --once")
+	f.DurationVar(&d.window, "confidence-window", devWindow, "minimum age of a change before the sweep reads it")
+	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "maximum interval of the tail reader between reads of idle streams")
+	f.Int("relay-shards", 0, "number of relay shards, all of them in this process; 0 runs one unsharded relay")
+	f.BoolVar(&d.noHints, "no-hints", false, "disable hints from the order API to the relay")
 	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")
 	return cmd
 }
@@ -138,7 +140,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 	teardown := daemon.Teardown{Logger: d.log}
 	defer func() {
 		if failed := d.Failure(ctx); failed != nil {
-			err = failed // all else follows from it, and the services cannot stop in order
+			err = failed // the cause of all other errors; the services cannot stop in order
 			return
 		}
 		err = errors.Join(err, teardown.Run())
@@ -157,7 +159,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 		d.printTour()
 	}
 	<-ctx.Done()
-	fmt.Fprintln(d.errOut, "\nstopping; the data stays in "+d.dirName())
+	fmt.Fprintln(d.errOut, "\nstopping; data is kept in "+d.dirName())
 	return nil
 }
 
@@ -168,7 +170,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	d.conf.Scylla.Hosts = []string{d.CQLAddr}
 	d.conf.Kafka.Seeds = []string{d.KafkaAddr}
-	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // nothing stands before them
+	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // there is no load balancer
 	if d.hints, err = d.listenForHints(ctx); err != nil {
 		return err
 	}
@@ -222,8 +224,8 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	return d.awaitTail(ctx)
 }
 
-// awaitTail waits for the tail to read, so that the first orders are as quick
-// as all others; not for long, because without it they are only later.
+// awaitTail waits a short time for the tail reader, so that the first orders are as
+// quick as all others. Without it they are only later.
 func (d *dev) awaitTail(ctx context.Context) error {
 	for end := time.Now().Add(devPatience); time.Now().Before(end) && !d.carriers.Reading(); {
 		select {
@@ -280,12 +282,13 @@ func (d *dev) sameRun(l *load.Loader) error {
 	return nil
 }
 
-// loadSample loads what is to be loaded, the sample only into a new data directory.
+// loadSample loads the selected file, or the sample, which is loaded into a new data
+// directory only.
 func (d *dev) loadSample(ctx context.Context) error {
 	marker := filepath.Join(d.Dir, loadedMarker)
 	if d.file == "" && d.Dir != "" {
 		if _, err := os.Stat(marker); err == nil {
-			fmt.Fprintln(d.out, "The sample orders are there from an earlier run; --load FILE loads more.")
+			fmt.Fprintln(d.out, "The sample orders were loaded by an earlier run; --load FILE loads more.")
 			return nil
 		}
 	}
@@ -331,7 +334,7 @@ func (d *dev) runOnce(ctx context.Context) error {
 		return err
 	}
 	elapsed := time.Since(began)
-	// What the relay still had under way might be duplicates: they count too.
+	// The last requests of the relay might be duplicates: they count too.
 	if err := d.stopRelay(); err != nil {
 		return err
 	}
@@ -353,8 +356,8 @@ func (d *dev) runOnce(ctx context.Context) error {
 	return nil
 }
 
-// settle scans the outbox and waits until its events are in the topics, or
-// none has come in for devStall.
+// settle scans the outbox and waits until its events are in the topics, or none has
+// come for devStall.
 func (d *dev) settle(ctx context.Context) error {
 	scan := verify.Scan{Session: d.session, Table: d.conf.Relay.Table, Topic: sameTopic, Skip: isMessage, Ranges: devRanges}
 	if err := scan.Into(ctx, d.ledger); err != nil {
@@ -386,5 +389,6 @@ func (d *dev) settle(ctx context.Context) error {
 	}
 }
 
-// isMessage leaves out what was handed in for any topic: the audit follows those of orders.
+// isMessage excludes events of the intake of messages: the verification covers those of
+// orders.
 func isMessage(aggregateType string) bool { return aggregateType == outbox.MessageAggregate }

@@ -20,7 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// startRelay starts the relay and the audit beside it.
+// startRelay starts the relay and the verification beside it.
 func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
 	conf, err := d.conf.RelayConfig()
 	if err != nil {
@@ -43,8 +43,8 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	if err != nil {
 		return err
 	}
-	// The relay ends by stopRelay, not with ctx: what is loaded when a signal
-	// comes is still to be relayed.
+	// The relay ends by stopRelay, not with ctx: orders loaded before a signal must
+	// still be relayed.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- app.WithScheduler(running, scheduler, d.carriers.Run) }()
@@ -79,8 +79,8 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	return nil
 }
 
-// divide makes the shards as many as they are to be. Nobody else uses the engines of
-// this process, so nobody needs to be stopped first.
+// divide sets the number of shards. No other process uses these engines, so nothing
+// needs to be stopped first.
 func (d *dev) divide(ctx context.Context) error {
 	if err := d.conf.Relay.CheckSharing(); err != nil {
 		return cli.Usage(err)
@@ -100,8 +100,8 @@ func (d *dev) divide(ctx context.Context) error {
 	return r.Run(ctx, "outbox-dev run")
 }
 
-// listenForHints opens a port on loopback where the order API tells the relay of
-// each order stored, with a key that nobody else has.
+// listenForHints opens a port on loopback where the relay receives a hint for each
+// order stored, signed with a key of this process.
 func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
 	if d.noHints {
 		return nil, nil
@@ -115,7 +115,7 @@ func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
 	return conn, nil
 }
 
-// startAdmin starts the admin API with a token that this run alone knows.
+// startAdmin starts the admin API with a token of this run.
 func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside *app.Services, reg prometheus.Registerer) error {
 	secret, hash := access.NewToken()
 	d.apiToken = secret
@@ -134,14 +134,14 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside 
 	return nil
 }
 
-// exampleRule is what dev reacts to unless --rules says.
+// exampleRule is the rule that dev runs without --rules.
 var exampleRule = react.Rule{
 	Name: "orders-in-eur", Topics: []string{"OrderCreated"}, When: `data.currency == "EUR" && double(data.total) > 0.0`, To: app.LogTarget, Severity: "warning",
-	Title: "the rule {{.rule}} tells of order {{.aggregate_id}}, {{.data.total}} {{.data.currency}}",
+	Title: "rule {{.rule}} matched order {{.aggregate_id}}, {{.data.total}} {{.data.currency}}",
 	Text:  "outbox deliveries list --event {{.event_id}}",
 }
 
-// reactConfig is what dev reacts to.
+// reactConfig returns the rules that dev runs.
 func (d *dev) reactConfig(flags *pflag.FlagSet) (app.ReactConfig, error) {
 	if d.rules == "" {
 		c, err := app.LoadConfigFrom("", app.NoEnv, flags)
@@ -158,7 +158,7 @@ func (d *dev) reactConfig(flags *pflag.FlagSet) (app.ReactConfig, error) {
 	return c.React, nil
 }
 
-// startReact runs the rules beside the rest.
+// startReact starts the rules.
 func (d *dev) startReact(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
 	store, err := d.conf.Deliveries(d.session)
 	if err != nil {
