@@ -28,7 +28,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	}
 	b := setup(t, nil)
 	seen := 0
-	for path, item := range b.api.OpenAPI().Paths {
+	for path, item := range b.ops.api.OpenAPI().Paths {
 		for method, op := range map[string]any{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
 			if fmt.Sprint(op) == "<nil>" {
 				continue

@@ -47,18 +47,25 @@ type actionOutput struct {
 	}
 }
 
-func (s *Server) registerActions() {
-	for _, a := range actions {
-		huma.Register(s.api, s.describe(a.role, huma.Operation{
-			OperationID: string(a.action) + "-letter", Method: http.MethodPost, Path: "/v1/dlq/letters/{event_id}/" + string(a.action), Summary: a.summary,
-		}, 404, 409, 412), func(ctx context.Context, in *actionInput) (*actionOutput, error) { return s.act(ctx, &a, in) })
-	}
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "preview", Method: http.MethodPost, Path: "/v1/dlq/preview", Summary: "Say what an action would do to letters, without doing it",
-	}, 404, 409), s.preview)
+// actionEndpoints change one dead letter.
+type actionEndpoints struct {
+	*operations
+	store       *dlq.Store
+	deadLetters *deadLetterEndpoints
+	audit       *audit
+	schemas     *dlq.Schemas
+	changes     changeListener
 }
 
-func (s *Server) act(ctx context.Context, a *actionKind, in *actionInput) (*actionOutput, error) {
+func (ep *actionEndpoints) register() {
+	for _, a := range actions {
+		huma.Register(ep.api, ep.describe(a.role, huma.Operation{
+			OperationID: string(a.action) + "-letter", Method: http.MethodPost, Path: "/v1/dlq/letters/{event_id}/" + string(a.action), Summary: a.summary,
+		}, 404, 409, 412), func(ctx context.Context, in *actionInput) (*actionOutput, error) { return ep.act(ctx, &a, in) })
+	}
+}
+
+func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInput) (*actionOutput, error) {
 	id, err := eventID(ctx, "path.event_id", in.EventID)
 	if err != nil {
 		return nil, err
@@ -70,43 +77,43 @@ func (s *Server) act(ctx context.Context, a *actionKind, in *actionInput) (*acti
 	out := new(actionOutput)
 	out.Body.Action, out.Body.DryRun = a.action, in.Body.DryRun
 	if in.Body.DryRun {
-		l, err := s.letters.Read(ctx, id)
+		l, err := ep.store.Read(ctx, id)
 		if err == nil && version != 0 && version != l.Version {
 			err = &dlq.VersionError{EventID: id, Want: version, Have: l.Version}
 		}
 		if err == nil {
-			err = s.letters.Check(a.action, &l)
+			err = ep.store.Check(a.action, &l)
 		}
 		if err != nil {
-			return nil, s.toProblem(ctx, err, false)
+			return nil, ep.toProblem(ctx, err, false)
 		}
-		p, _, err := s.letters.Preview(ctx, a.action, []dlq.Letter{l})
+		p, _, err := ep.store.Preview(ctx, a.action, []dlq.Letter{l})
 		if err != nil {
-			return nil, s.toProblem(ctx, err, false)
+			return nil, ep.toProblem(ctx, err, false)
 		}
 		out.Body.Preview = &p
-		return s.with(ctx, out, &l, false)
+		return ep.with(ctx, out, &l, false)
 	}
-	err = s.audit.change(ctx, entry{Action: string(a.action), Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+	err = ep.audit.change(ctx, entry{Action: string(a.action), Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		by.Version = version
-		return "", a.do(s.letters, ctx, id, by)
+		return "", a.do(ep.store, ctx, id, by)
 	})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, true)
+		return nil, ep.toProblem(ctx, err, true)
 	}
-	s.live.changed(id)
-	l, err := s.letters.Read(ctx, id)
+	ep.changes.changed(id)
+	l, err := ep.store.Read(ctx, id)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, true)
+		return nil, ep.toProblem(ctx, err, true)
 	}
-	return s.with(ctx, out, &l, true)
+	return ep.with(ctx, out, &l, true)
 }
 
 // with adds the letter to an answer; changed says that the request has changed it.
-func (s *Server) with(ctx context.Context, out *actionOutput, l *dlq.Letter, changed bool) (*actionOutput, error) {
-	some, err := s.summaries(ctx, []dlq.Letter{*l})
+func (ep *actionEndpoints) with(ctx context.Context, out *actionOutput, l *dlq.Letter, changed bool) (*actionOutput, error) {
+	some, err := ep.deadLetters.summaries(ctx, []dlq.Letter{*l})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, changed)
+		return nil, ep.toProblem(ctx, err, changed)
 	}
 	out.ETag, out.Body.Letter = etag(l.Version), some[0]
 	return out, nil

@@ -41,17 +41,23 @@ type archivesOutput struct {
 	}
 }
 
-func (s *Server) registerArchives() {
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "list-archives", Method: http.MethodGet, Path: "/v1/dlq/archives",
-		Summary: "List the objects of the archive", Description: "A job with the action restore brings their letters back; one with the action archive sweeps now.",
-	}), s.archives)
+// archiveEndpoints list the objects of the archive. keeper is nil without one.
+type archiveEndpoints struct {
+	*operations
+	keeper *archive.Keeper
 }
 
-func (s *Server) archives(ctx context.Context, in *archivesInput) (*archivesOutput, error) {
+func (ep *archiveEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "list-archives", Method: http.MethodGet, Path: "/v1/dlq/archives",
+		Summary: "List the objects of the archive", Description: "A job with the action restore brings their letters back; one with the action archive sweeps now.",
+	}), ep.archives)
+}
+
+func (ep *archiveEndpoints) archives(ctx context.Context, in *archivesInput) (*archivesOutput, error) {
 	out := new(archivesOutput)
 	out.Body.Objects = []ArchiveObject{}
-	if s.cfg.Archive == nil {
+	if ep.keeper == nil {
 		return out, nil
 	}
 	out.Body.Configured = true
@@ -61,41 +67,41 @@ func (s *Server) archives(ctx context.Context, in *archivesInput) (*archivesOutp
 			return nil, err
 		}
 	}
-	err := s.heavily(ctx, func() error {
-		return s.cfg.Archive.Archive().ListAfter(ctx, after, in.Since, func(m archive.Manifest) error {
+	err := ep.heavily(ctx, func() error {
+		return ep.keeper.Archive().ListAfter(ctx, after, in.Since, func(m archive.Manifest) error {
 			if n := len(out.Body.Objects); n == in.Limit {
 				out.Body.Next = cursorOf(out.Body.Objects[n-1].Object)
 				return dlq.ErrStop
 			}
-			out.Body.Objects = append(out.Body.Objects, s.objectOf(&m))
+			out.Body.Objects = append(out.Body.Objects, ep.objectOf(&m))
 			return nil
 		})
 	})
 	if err != nil {
-		return nil, s.ofArchive(ctx, err)
+		return nil, ep.archiveProblem(ctx, err)
 	}
 	return out, nil
 }
 
-func (s *Server) objectOf(m *archive.Manifest) ArchiveObject {
+func (ep *archiveEndpoints) objectOf(m *archive.Manifest) ArchiveObject {
 	return ArchiveObject{
 		Object: m.Object, Letters: m.Letters, Bytes: m.Bytes, SHA256: m.SHA256, From: m.From, To: m.To, ByStatus: m.ByStatus,
-		CreatedAt: m.CreatedAt, By: m.By, Expires: when(s.cfg.Archive.Expires(m)),
+		CreatedAt: m.CreatedAt, By: m.By, Expires: when(ep.keeper.Expires(m)),
 	}
 }
 
 // eventsOf are the events of an object.
-func (s *Server) eventsOf(ctx context.Context, object string) ([]string, error) {
-	m, err := s.cfg.Archive.Archive().Manifest(ctx, object)
+func (ep *archiveEndpoints) eventsOf(ctx context.Context, object string) ([]string, error) {
+	m, err := ep.keeper.Archive().Manifest(ctx, object)
 	if err != nil {
-		return nil, s.ofArchive(ctx, err)
+		return nil, ep.archiveProblem(ctx, err)
 	}
 	return m.Events, nil
 }
 
 // planned is the preview of a sweep.
-func (s *Server) planned(ctx context.Context, b *previewBody) error {
-	plan, more, err := s.cfg.Archive.Plan(ctx)
+func (ep *archiveEndpoints) planned(ctx context.Context, b *previewBody) error {
+	plan, more, err := ep.keeper.Plan(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,13 +118,13 @@ func (s *Server) planned(ctx context.Context, b *previewBody) error {
 	return nil
 }
 
-// ofArchive is the problem of an error of the archive.
-func (s *Server) ofArchive(ctx context.Context, err error) error {
+// archiveProblem is the problem of an error of the archive.
+func (o *operations) archiveProblem(ctx context.Context, err error) error {
 	if errors.Is(err, archive.ErrNotFound) {
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "The archive has no such object.")
 	}
 	if ctx.Err() == nil {
-		s.log.ErrorContext(ctx, "the archive cannot be read", "err", err)
+		o.log.ErrorContext(ctx, "the archive cannot be read", "err", err)
 	}
 	p := newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The archive cannot be read; the log says why.")
 	p.Header().Set("Retry-After", retryAfter)

@@ -39,10 +39,17 @@ type auditOutput struct {
 	}
 }
 
-func (s *Server) registerAudit() {
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+// auditEndpoints list the audit trail.
+type auditEndpoints struct {
+	*operations
+	audit *audit
+	now   func() time.Time
+}
+
+func (ep *auditEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/dlq/audit", Summary: "List the changes that were asked for through this API, or by outbox relay reshard and outbox scheduled",
-	}), s.listAudit)
+	}), ep.list)
 }
 
 // auditPlace is where a listing goes on: after this line.
@@ -51,13 +58,13 @@ type auditPlace struct {
 	Since time.Time  `json:"since"` // the first request's, so that pages agree
 }
 
-func (s *Server) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
+func (ep *auditEndpoints) list(ctx context.Context, in *auditInput) (*auditOutput, error) {
 	since, until := in.Since, in.Until
 	if until.IsZero() {
-		until = s.cfg.Now().Add(24 * time.Hour) // clocks differ
+		until = ep.now().Add(24 * time.Hour) // clocks differ
 	}
 	if since.IsZero() {
-		since = s.cfg.Now().Add(-auditSpan)
+		since = ep.now().Add(-auditSpan)
 		if !in.Until.IsZero() && since.After(in.Until) {
 			since = in.Until.Add(-auditSpan)
 		}
@@ -79,15 +86,15 @@ func (s *Server) listAudit(ctx context.Context, in *auditInput) (*auditOutput, e
 	}
 	out := new(auditOutput)
 	out.Body.Lines = []auditLine{}
-	err := s.heavily(ctx, func() error { return s.walkAudit(ctx, in, since, to, after, out) })
+	err := ep.heavily(ctx, func() error { return ep.walk(ctx, in, since, to, after, out) })
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	return out, nil
 }
 
-// walkAudit reads from the line to back to since, day by day.
-func (s *Server) walkAudit(ctx context.Context, in *auditInput, since time.Time, to, after gocql.UUID, out *auditOutput) error {
+// walk reads from the line to back to since, day by day.
+func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.Time, to, after gocql.UUID, out *auditOutput) error {
 	from := gocql.MinTimeUUID(since)
 	looked, days := 0, 0
 	for day := dayOf(to.Time()); !day.Before(dayOf(since)); day = day.AddDate(0, 0, -1) {
@@ -96,7 +103,7 @@ func (s *Server) walkAudit(ctx context.Context, in *auditInput, since time.Time,
 			upTo = last
 		}
 		for {
-			lines, err := s.audit.day(ctx, day, from, upTo, auditChunk)
+			lines, err := ep.audit.day(ctx, day, from, upTo, auditChunk)
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -55,24 +56,50 @@ type step struct {
 
 type biographyOutput struct{ Body biographyBody }
 
-func (s *Server) registerBiography() {
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+// biographySources are the places that the biography of an event is read from.
+type biographySources struct {
+	letters     *dlq.Store
+	session     *gocql.Session
+	keyspace    string
+	consistency gocql.Consistency
+	timeout     time.Duration
+	relay       string
+	tables      []Table
+	kafka       func(...kgo.Opt) (*kgo.Client, error)
+	now         func() time.Time
+}
+
+// biographyEndpoints show the biography of one event.
+type biographyEndpoints struct {
+	*operations
+	sources *biographySources
+}
+
+func newBiographyEndpoints(ops *operations, cfg *Config) *biographyEndpoints {
+	return &biographyEndpoints{ops, &biographySources{
+		letters: cfg.Letters, session: cfg.Session, keyspace: cfg.Keyspace, consistency: cfg.Consistency, timeout: cfg.Timeout,
+		relay: cfg.Relay, tables: cfg.Tables, kafka: cfg.Kafka, now: cfg.Now,
+	}}
+}
+
+func (ep *biographyEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "get-event", Method: http.MethodGet, Path: "/v1/events/{id}", Summary: "Tell what became of an event",
 		Description: "From its outbox row, its record and its dead letter. The topics are read from about when the event was stored, up to a bound; what was not found or not looked at stands in gaps.",
-	}, 404), s.getBiography)
+	}, 404), ep.get)
 }
 
 // biographyTimeout bounds the search for an event.
 const biographyTimeout = 20 * time.Second
 
-func (s *Server) getBiography(ctx context.Context, in *biographyInput) (*biographyOutput, error) {
+func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*biographyOutput, error) {
 	id := outbox.IDOf(in.ID) // a table's ids may be text or numbers
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
 	defer cancel()
-	b := biographer{s: s, id: id, text: in.ID, at: timeOf(id)}
+	b := biographer{biographySources: ep.sources, id: id, text: in.ID, at: timeOf(id)}
 	b.body = biographyBody{EventID: in.ID, AggregateID: in.Aggregate, Steps: []step{}, Gaps: []string{}}
-	if err := s.heavily(work, func() error { return b.write(work) }); err != nil {
-		return nil, s.toProblem(ctx, err, false)
+	if err := ep.heavily(work, func() error { return b.write(work) }); err != nil {
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	if len(b.body.Steps) == 0 {
 		p := newProblem(ctx, http.StatusNotFound, problemNotFound, "Nothing is known of this event.")
@@ -150,7 +177,7 @@ func timeOf(id gocql.UUID) time.Time {
 
 // biographer gathers what is known of one event.
 type biographer struct {
-	s    *Server
+	*biographySources
 	id   gocql.UUID
 	text string // the id as it was asked for
 	body biographyBody
@@ -190,14 +217,14 @@ func (b *biographer) write(ctx context.Context) error {
 
 func (b *biographer) lookAtLetter(ctx context.Context) error {
 	of := b.id
-	l, err := b.s.letters.Read(ctx, of)
+	l, err := b.letters.Read(ctx, of)
 	if errors.Is(err, dlq.ErrNotFound) {
-		if of, err = b.s.letters.OriginalOf(ctx, b.id); errors.Is(err, dlq.ErrNotFound) {
+		if of, err = b.letters.OriginalOf(ctx, b.id); errors.Is(err, dlq.ErrNotFound) {
 			return nil
 		}
 		if err == nil {
 			b.body.EditOf = of.String()
-			l, err = b.s.letters.Read(ctx, of)
+			l, err = b.letters.Read(ctx, of)
 		}
 	}
 	if errors.Is(err, dlq.ErrNotFound) {
@@ -214,7 +241,7 @@ func (b *biographer) lookAtLetter(ctx context.Context) error {
 	if l.WrittenAt > 0 {
 		b.at = time.UnixMicro(l.WrittenAt).UTC()
 	}
-	history, err := b.s.letters.History(ctx, of)
+	history, err := b.letters.History(ctx, of)
 	if err != nil {
 		return err
 	}

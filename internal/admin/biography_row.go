@@ -21,7 +21,7 @@ func (b *biographer) lookAtRows(ctx context.Context) bool {
 	b.noRow = nil
 	missing := func(format string, args ...any) { b.noRow = append(b.noRow, fmt.Sprintf(format, args...)) }
 	looked := false
-	for _, table := range b.s.cfg.Tables {
+	for _, table := range b.tables {
 		if b.letter != nil && b.letter.Table != table.String() {
 			continue
 		}
@@ -55,9 +55,9 @@ var errManyRows = errors.New("too many rows")
 
 // lookAtTable looks for the event's row in a table.
 func (b *biographer) lookAtTable(ctx context.Context, of Table) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.s.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	columns, err := outbox.ReadColumns(ctx, b.s.cfg.Session, of.Keyspace, of.Name)
+	columns, err := outbox.ReadColumns(ctx, b.session, of.Keyspace, of.Name)
 	if err != nil {
 		return false, err
 	}
@@ -74,7 +74,7 @@ func (b *biographer) lookAtTable(ctx context.Context, of Table) (bool, error) {
 	if err != nil || stmt == "" {
 		return false, err
 	}
-	iter := b.s.cfg.Session.Query(stmt+" LIMIT ?", append(args, maxRows)...).WithContext(ctx).Consistency(b.s.cfg.Consistency).Idempotent(true).Iter()
+	iter := b.session.Query(stmt+" LIMIT ?", append(args, maxRows)...).WithContext(ctx).Consistency(b.consistency).Idempotent(true).Iter()
 	scanner := table.Scanner()
 	var written, ttl int64
 	rows, found := 0, false
@@ -133,7 +133,7 @@ func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64,
 		st.Detail += "; it happened at " + row.CreatedAt.UTC().Format(time.RFC3339Nano)
 	}
 	if ttl > 0 {
-		st.Detail += "; the row lives until " + b.s.cfg.Now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339)
+		st.Detail += "; the row lives until " + b.now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339)
 	}
 	if bad != nil {
 		st.Detail += fmt.Sprintf("; it is no event: %v", bad)

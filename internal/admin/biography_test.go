@@ -25,10 +25,12 @@ func (b *bundle) broker(t *testing.T) *kgo.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	b.cfg.Relay = "r"
-	b.cfg.Kafka = func(opts ...kgo.Opt) (*kgo.Client, error) {
-		return kgo.NewClient(append(opts, kgo.SeedBrokers(cluster.ListenAddrs()...))...)
-	}
+	b.reconfigure(t, func(c *Config) {
+		c.Relay = "r"
+		c.Kafka = func(opts ...kgo.Opt) (*kgo.Client, error) {
+			return kgo.NewClient(append(opts, kgo.SeedBrokers(cluster.ListenAddrs()...))...)
+		}
+	})
 	client, err := b.cfg.Kafka(kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -210,14 +212,16 @@ func TestBiography_OfMappedTables(t *testing.T) {
 	debezium := outbox.Mapping{Preset: outbox.PresetDebezium}
 	loose := outbox.Mapping{Preset: outbox.PresetDebezium, Unordered: true}
 	counted := outbox.Mapping{Columns: map[string]string{"aggregate_id": "customer", "seq": "n", "event_id": "id", "event_type": "what", "payload": "body"}, AggregateType: "customer"}
-	b.cfg.Tables = []Table{
-		{"outbox", "outbox_messages", outbox.Mapping{}},
-		{"outbox", "carts", debezium},
-		{"outbox", "loose", loose},
-		{"outbox", "counted", counted},
-		{"outbox", "daily", loose},
-		{"outbox", "gone", debezium},
-	}
+	b.reconfigure(t, func(c *Config) {
+		c.Tables = []Table{
+			{"outbox", "outbox_messages", outbox.Mapping{}},
+			{"outbox", "carts", debezium},
+			{"outbox", "loose", loose},
+			{"outbox", "counted", counted},
+			{"outbox", "daily", loose},
+			{"outbox", "gone", debezium},
+		}
+	})
 	for _, c := range []struct {
 		path, table, aggregate, eventType string
 		sequence                          int64
@@ -299,9 +303,11 @@ func TestBiography_SaysWhatItDoesNotKnow(t *testing.T) {
 	if !strings.Contains(p.Hint, "when it was stored") || !strings.Contains(p.Hint, "?aggregate=") {
 		t.Errorf("of nothing: %+v", p)
 	}
-	b.cfg.Kafka = func(opts ...kgo.Opt) (*kgo.Client, error) {
-		return kgo.NewClient(append(opts, kgo.SeedBrokers("127.0.0.1:1"), kgo.RetryTimeout(100*time.Millisecond))...)
-	}
+	b.reconfigure(t, func(c *Config) {
+		c.Kafka = func(opts ...kgo.Opt) (*kgo.Client, error) {
+			return kgo.NewClient(append(opts, kgo.SeedBrokers("127.0.0.1:1"), kgo.RetryTimeout(100*time.Millisecond))...)
+		}
+	})
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
 	if len(got.Steps) != 1 || len(got.Gaps) == 0 {
 		t.Errorf("with the broker away: %+v", got)

@@ -29,8 +29,7 @@ const (
 // lookAtTopics looks for the event's record, from about when it was stored. What
 // goes wrong is a gap: the rest of the biography is known without the broker.
 func (b *biographer) lookAtTopics(ctx context.Context) {
-	cfg := &b.s.cfg
-	if cfg.Kafka == nil {
+	if b.kafka == nil {
 		b.gap("The topics were not looked at, because this server knows no broker.")
 		return
 	}
@@ -47,10 +46,9 @@ func (b *biographer) lookAtTopics(ctx context.Context) {
 
 // topics are those that the relay has ever published to.
 func (b *biographer) topics(ctx context.Context) (topics []string, err error) {
-	cfg := &b.s.cfg
-	for _, table := range cfg.Tables {
-		iter := cfg.Session.Query("SELECT topic FROM "+cfg.Keyspace+".relay_topics WHERE relay = ? AND table_name = ?", cfg.Relay, table.String()).
-			WithContext(ctx).Consistency(cfg.Consistency).Idempotent(true).Iter()
+	for _, table := range b.tables {
+		iter := b.session.Query("SELECT topic FROM "+b.keyspace+".relay_topics WHERE relay = ? AND table_name = ?", b.relay, table.String()).
+			WithContext(ctx).Consistency(b.consistency).Idempotent(true).Iter()
 		var topic string
 		for iter.Scan(&topic) {
 			if !slices.Contains(topics, topic) {
@@ -58,7 +56,7 @@ func (b *biographer) topics(ctx context.Context) (topics []string, err error) {
 			}
 		}
 		if err := iter.Close(); err != nil {
-			return nil, fmt.Errorf("read which topics relay %s has used: %w", cfg.Relay, err)
+			return nil, fmt.Errorf("read which topics relay %s has used: %w", b.relay, err)
 		}
 	}
 	return topics, nil
@@ -70,9 +68,9 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 		return err
 	}
 	if len(topics) == 0 {
-		return fmt.Errorf("relay %s has published to no topic yet", b.s.cfg.Relay)
+		return fmt.Errorf("relay %s has published to no topic yet", b.relay)
 	}
-	client, err := b.s.cfg.Kafka(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxBytes(8<<20), kgo.DisableFetchSessions())
+	client, err := b.kafka(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxBytes(8<<20), kgo.DisableFetchSessions())
 	if err != nil {
 		return err
 	}
@@ -218,12 +216,12 @@ func (b *biographer) lookAtPlace(ctx context.Context, topic string, partition in
 
 // recordAt reads the record at an offset, nil if there is none.
 func (b *biographer) recordAt(ctx context.Context, topic string, partition int32, offset int64) (*kgo.Record, error) {
-	if b.s.cfg.Kafka == nil {
+	if b.kafka == nil {
 		return nil, errors.New("the topics were not looked at, because this server knows no broker")
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicsTime)
 	defer cancel()
-	client, err := b.s.cfg.Kafka(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(1<<20), kgo.DisableFetchSessions(),
+	client, err := b.kafka(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(1<<20), kgo.DisableFetchSessions(),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}}))
 	if err != nil {
 		return nil, err

@@ -61,13 +61,28 @@ func setup(t testing.TB, change func(*Config)) *bundle {
 	if change != nil {
 		change(&c)
 	}
+	b.serve(t, c)
+	return b
+}
+
+func (b *bundle) serve(t testing.TB, c Config) {
+	t.Helper()
+	var err error
 	if b.Server, err = New(c); err != nil {
 		t.Fatal(err)
 	}
 	b.http = httptest.NewServer(b.Handler())
 	t.Cleanup(b.http.Close)
 	t.Cleanup(b.live.close)
-	return b
+}
+
+// reconfigure replaces the server by one with a changed configuration.
+func (b *bundle) reconfigure(t testing.TB, change func(*Config)) {
+	t.Helper()
+	c := b.cfg
+	c.Registerer = nil
+	change(&c)
+	b.serve(t, c)
 }
 
 // fault makes operations of a kind on a table time out, all after the first so many.

@@ -35,16 +35,26 @@ type deliveryInput struct {
 
 type deliveryOutput struct{ Body delivery.View }
 
-func (s *Server) registerDeliveries() {
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "list-deliveries", Method: http.MethodGet, Path: "/v1/deliveries", Summary: "List what became of events at the rules of outbox react",
-	}), s.listDeliveries)
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "get-delivery", Method: http.MethodGet, Path: "/v1/deliveries/{id}", Summary: "Get a delivery, with its event",
-	}, 404), s.getDelivery)
+// deliveryEndpoints list the deliveries of outbox react and repeat them.
+type deliveryEndpoints struct {
+	*operations
+	store     *delivery.Store
+	reactions *reactionEndpoints
+	audit     *audit
+	changes   changeListener
 }
 
-func (s *Server) listDeliveries(ctx context.Context, in *deliveriesInput) (*deliveriesOutput, error) {
+func (ep *deliveryEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "list-deliveries", Method: http.MethodGet, Path: "/v1/deliveries", Summary: "List what became of events at the rules of outbox react",
+	}), ep.list)
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "get-delivery", Method: http.MethodGet, Path: "/v1/deliveries/{id}", Summary: "Get a delivery, with its event",
+	}, 404), ep.get)
+	ep.registerRepeats()
+}
+
+func (ep *deliveryEndpoints) list(ctx context.Context, in *deliveriesInput) (*deliveriesOutput, error) {
 	if err := span(ctx, "query.", in.Since, in.Until); err != nil {
 		return nil, err
 	}
@@ -57,8 +67,8 @@ func (s *Server) listDeliveries(ctx context.Context, in *deliveriesInput) (*deli
 	out := new(deliveriesOutput)
 	out.Body.Deliveries = []delivery.View{}
 	var last delivery.Place
-	err := s.heavily(ctx, func() error {
-		return s.cfg.Deliveries.List(ctx, f, func(d *delivery.Delivery) error {
+	err := ep.heavily(ctx, func() error {
+		return ep.store.List(ctx, f, func(d *delivery.Delivery) error {
 			if len(out.Body.Deliveries) == in.Limit {
 				out.Body.Next = cursorOf(last)
 				return delivery.ErrStop
@@ -69,7 +79,7 @@ func (s *Server) listDeliveries(ctx context.Context, in *deliveriesInput) (*deli
 		})
 	})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	return out, nil
 }
@@ -85,14 +95,14 @@ func readPlace(ctx context.Context, location, cursor string, p *delivery.Place) 
 	return nil
 }
 
-func (s *Server) getDelivery(ctx context.Context, in *deliveryInput) (*deliveryOutput, error) {
+func (ep *deliveryEndpoints) get(ctx context.Context, in *deliveryInput) (*deliveryOutput, error) {
 	id, err := eventID(ctx, "path.id", in.ID)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.cfg.Deliveries.Read(ctx, id)
+	d, err := ep.store.Read(ctx, id)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	return &deliveryOutput{delivery.ViewOf(d)}, nil
 }

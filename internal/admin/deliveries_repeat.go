@@ -74,50 +74,50 @@ type repeatManyOutput struct {
 	}
 }
 
-func (s *Server) registerRepeats() {
-	huma.Register(s.api, s.describe(access.Operator, huma.Operation{
+func (ep *deliveryEndpoints) registerRepeats() {
+	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
 		OperationID: "repeat-delivery", Method: http.MethodPost, Path: "/v1/deliveries/{id}/repeat", Summary: "Have a delivery made again that was delivered or failed",
 		Description: "The process that runs the rule sees it within a second. The rule is not asked again whether the event is for it.",
-	}, 404, 409), s.repeatDelivery)
-	huma.Register(s.api, s.describe(access.Operator, huma.Operation{
+	}, 404, 409), ep.repeatDelivery)
+	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
 		OperationID: "repeat-deliveries", Method: http.MethodPost, Path: "/v1/reactions/repeat", Summary: "Have many deliveries made again",
 		Description: "Names deliveries, or says which by a filter; of a filter, up to 1,000 at once: ask again with preview.next as cursor. " +
 			"The rules are not asked again whether the events are for them. Asking twice is harmless: what is under way is left alone.",
-	}), s.repeatDeliveries)
+	}), ep.repeatDeliveries)
 }
 
-func (s *Server) repeatDelivery(ctx context.Context, in *repeatInput) (*repeatOutput, error) {
+func (ep *deliveryEndpoints) repeatDelivery(ctx context.Context, in *repeatInput) (*repeatOutput, error) {
 	id, err := eventID(ctx, "path.id", in.ID)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.cfg.Deliveries.Read(ctx, id)
+	d, err := ep.store.Read(ctx, id)
 	switch {
 	case err != nil:
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	case d.State == delivery.Pending:
-		return nil, s.toProblem(ctx, delivery.ErrPending, false)
+		return nil, ep.toProblem(ctx, delivery.ErrPending, false)
 	}
 	out := new(repeatOutput)
 	if out.Body.DryRun = in.Body.DryRun; !in.Body.DryRun {
-		err = s.audit.change(ctx, entry{Action: "repeat-delivery", Target: id.String(), Detail: `{"rule":"` + d.Rule + `"}`, Reason: in.Body.Reason},
+		err = ep.audit.change(ctx, entry{Action: "repeat-delivery", Target: id.String(), Detail: `{"rule":"` + d.Rule + `"}`, Reason: in.Body.Reason},
 			func(ctx context.Context, by dlq.Actor) (string, error) {
-				d, err = s.cfg.Deliveries.Repeat(ctx, id, by.Name, by.Reason)
+				d, err = ep.store.Repeat(ctx, id, by.Name, by.Reason)
 				return "", err
 			})
 		if err != nil {
-			return nil, s.toProblem(ctx, err, true)
+			return nil, ep.toProblem(ctx, err, true)
 		}
-		s.live.repeated(ctx)
+		ep.changes.repeated(ctx)
 	}
 	out.Body.Delivery = delivery.ViewOf(d)
 	return out, nil
 }
 
-func (s *Server) repeatDeliveries(ctx context.Context, in *repeatManyInput) (*repeatManyOutput, error) {
-	ids, p, err := s.meant(ctx, &in.Body)
+func (ep *deliveryEndpoints) repeatDeliveries(ctx context.Context, in *repeatManyInput) (*repeatManyOutput, error) {
+	ids, p, err := ep.meant(ctx, &in.Body)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	out := new(repeatManyOutput)
 	out.Body.DryRun, out.Body.Preview = in.Body.DryRun, *p
@@ -131,22 +131,22 @@ func (s *Server) repeatDeliveries(ctx context.Context, in *repeatManyInput) (*re
 		Deliveries int `json:"deliveries"`
 	}{said, p.Deliveries})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
-	err = s.audit.change(ctx, entry{Action: "repeat-deliveries", Detail: string(detail), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
-		result, err := s.cfg.Deliveries.RepeatAll(ctx, ids, by.Name, by.Reason)
+	err = ep.audit.change(ctx, entry{Action: "repeat-deliveries", Detail: string(detail), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+		result, err := ep.store.RepeatAll(ctx, ids, by.Name, by.Reason)
 		out.Body.Result = &result
 		return "", err
 	})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, true)
+		return nil, ep.toProblem(ctx, err, true)
 	}
-	s.live.repeated(ctx)
+	ep.changes.repeated(ctx)
 	return out, nil
 }
 
 // meant are the deliveries that a request is about, those that are pending left out.
-func (s *Server) meant(ctx context.Context, b *repeatManyBody) ([]gocql.UUID, *RepeatPreview, error) {
+func (ep *deliveryEndpoints) meant(ctx context.Context, b *repeatManyBody) ([]gocql.UUID, *RepeatPreview, error) {
 	p := &RepeatPreview{Tally: *delivery.NewTally()}
 	var ids []gocql.UUID
 	add := func(d *delivery.Delivery) {
@@ -164,12 +164,12 @@ func (s *Server) meant(ctx context.Context, b *repeatManyBody) ([]gocql.UUID, *R
 			p.Newest = &at
 		}
 	}
-	err := s.heavily(ctx, func() error {
+	err := ep.heavily(ctx, func() error {
 		switch {
 		case (b.Filter == nil) == (b.IDs == nil):
 			return invalid(ctx, "body", "say which deliveries: by ids, or by filter")
 		case b.Filter != nil:
-			return s.matching(ctx, b, p, add)
+			return ep.matching(ctx, b, p, add)
 		case b.Cursor != "":
 			return invalid(ctx, "body.cursor", "only a filter has one")
 		}
@@ -177,7 +177,7 @@ func (s *Server) meant(ctx context.Context, b *repeatManyBody) ([]gocql.UUID, *R
 		if err != nil {
 			return err
 		}
-		found, err := s.cfg.Deliveries.ReadAll(ctx, named)
+		found, err := ep.store.ReadAll(ctx, named)
 		for _, d := range found {
 			add(d)
 		}
@@ -187,12 +187,12 @@ func (s *Server) meant(ctx context.Context, b *repeatManyBody) ([]gocql.UUID, *R
 	if err != nil || p.Deliveries == 0 {
 		return ids, p, err
 	}
-	p.NotRunning, err = s.notRunning(ctx, p.ByRule)
+	p.NotRunning, err = ep.notRunning(ctx, p.ByRule)
 	return ids, p, err
 }
 
 // matching calls add with the deliveries of a filter.
-func (s *Server) matching(ctx context.Context, b *repeatManyBody, p *RepeatPreview, add func(*delivery.Delivery)) error {
+func (ep *deliveryEndpoints) matching(ctx context.Context, b *repeatManyBody, p *RepeatPreview, add func(*delivery.Delivery)) error {
 	f := b.Filter
 	if err := span(ctx, "body.filter.", f.Since, f.Until); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (s *Server) matching(ctx context.Context, b *repeatManyBody, p *RepeatPrevi
 		}
 	}
 	var last delivery.Place
-	return s.cfg.Deliveries.List(ctx, filter, func(d *delivery.Delivery) error {
+	return ep.store.List(ctx, filter, func(d *delivery.Delivery) error {
 		if p.Deliveries+p.Pending == maxRepeats {
 			p.Next = cursorOf(last)
 			return delivery.ErrStop
@@ -219,8 +219,8 @@ func (s *Server) matching(ctx context.Context, b *repeatManyBody, p *RepeatPrevi
 }
 
 // notRunning are those rules that no process runs.
-func (s *Server) notRunning(ctx context.Context, rules map[string]int) (out []string, err error) {
-	known, err := s.readReactions(ctx)
+func (ep *deliveryEndpoints) notRunning(ctx context.Context, rules map[string]int) (out []string, err error) {
+	known, err := ep.reactions.read(ctx)
 	for rule := range rules {
 		if !slices.ContainsFunc(known, func(r reactionBody) bool { return r.Rule == rule && r.State == delivery.Running }) {
 			out = append(out, rule)

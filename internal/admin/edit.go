@@ -44,12 +44,12 @@ type editOutput struct {
 	}
 }
 
-func (s *Server) registerEdit() {
-	huma.Register(s.api, s.describe(access.Admin, huma.Operation{
+func (ep *actionEndpoints) registerEdit() {
+	huma.Register(ep.api, ep.describe(access.Admin, huma.Operation{
 		OperationID: "edit-letter", Method: http.MethodPost, Path: "/v1/dlq/letters/{event_id}/edit", MaxBodyBytes: maxEdit,
 		Summary:     "Change payload or headers, and have that published under a new id in its place",
 		Description: "The letter keeps the event as it was. An edit may be edited again until it is published.",
-	}, 404, 409, 412, 428), s.edit)
+	}, 404, 409, 412, 428), ep.edit)
 }
 
 // content is the letter's content after the edit.
@@ -76,7 +76,7 @@ func (b *editBody) content(ctx context.Context, l *dlq.Letter) (dlq.Edit, error)
 	return e, nil
 }
 
-func (s *Server) edit(ctx context.Context, in *editInput) (*editOutput, error) {
+func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 	id, err := eventID(ctx, "path.event_id", in.EventID)
 	if err != nil {
 		return nil, err
@@ -88,15 +88,15 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.letters.Read(ctx, id)
+	l, err := ep.store.Read(ctx, id)
 	if err == nil && version != 0 && version != l.Version {
 		err = &dlq.VersionError{EventID: id, Want: version, Have: l.Version}
 	}
 	if err == nil {
-		err = s.letters.Check(dlq.ActionEdit, &l)
+		err = ep.store.Check(dlq.ActionEdit, &l)
 	}
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	content, err := in.Body.content(ctx, &l)
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 	}
 	out := new(editOutput)
 	out.ETag = etag(l.Version)
-	out.Body.DryRun, out.Body.Diff, out.Body.Schema = in.Body.DryRun, dlq.Diff(l.Content(), content), s.cfg.Schemas.Has(l.EventType)
-	out.Body.Problems = s.wrong(&l, content)
+	out.Body.DryRun, out.Body.Diff, out.Body.Schema = in.Body.DryRun, dlq.Diff(l.Content(), content), ep.schemas.Has(l.EventType)
+	out.Body.Problems = ep.wrong(&l, content)
 	if in.Body.DryRun {
 		return out, nil
 	}
@@ -118,14 +118,14 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 	}
 	detail, err := json.Marshal(out.Body.Diff)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	if len(detail) > maxAudited {
 		detail = []byte(`{"left_out":"the difference is ` + strconv.Itoa(len(detail)) + ` bytes; the letter keeps both contents"}`)
 	}
-	err = s.audit.change(ctx, entry{Action: string(dlq.ActionEdit), Target: id.String(), Reason: in.Body.Reason, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
+	err = ep.audit.change(ctx, entry{Action: string(dlq.ActionEdit), Target: id.String(), Reason: in.Body.Reason, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var made gocql.UUID
-		made, err := s.letters.Edit(ctx, id, content, by, l.Version)
+		made, err := ep.store.Edit(ctx, id, content, by, l.Version)
 		out.Body.NewID = made.String()
 		return "", err
 	})
@@ -133,11 +133,11 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 		return nil, invalid(ctx, "body", err.Error())
 	}
 	if err != nil {
-		return nil, s.toProblem(ctx, err, true)
+		return nil, ep.toProblem(ctx, err, true)
 	}
-	s.live.changed(id)
-	if l, err = s.letters.Read(ctx, id); err != nil {
-		return nil, s.toProblem(ctx, err, true)
+	ep.changes.changed(id)
+	if l, err = ep.store.Read(ctx, id); err != nil {
+		return nil, ep.toProblem(ctx, err, true)
 	}
 	out.ETag = etag(l.Version)
 	return out, nil
@@ -147,13 +147,13 @@ func (s *Server) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 const maxAudited = 16 << 10
 
 // wrong says what keeps an edit from being published.
-func (s *Server) wrong(l *dlq.Letter, e dlq.Edit) []string {
+func (ep *actionEndpoints) wrong(l *dlq.Letter, e dlq.Edit) []string {
 	out := []string{}
 	if err := e.Fits(l); err != nil {
 		out = append(out, err.Error())
 	}
 	var schema *dlq.SchemaError
-	if err := s.cfg.Schemas.Validate(l.EventType, e.Payload); errors.As(err, &schema) {
+	if err := ep.schemas.Validate(l.EventType, e.Payload); errors.As(err, &schema) {
 		out = append(out, schema.Problems...)
 	} else if err != nil {
 		out = append(out, err.Error())

@@ -148,7 +148,7 @@ func TestOpenAPI_ExamplesAreTrue(t *testing.T) {
 			t.Errorf("the example of what %s is asked is %s, want %s; go test ./internal/admin -run Examples -update", op, got, want)
 		}
 	}
-	valid(t, b.api.OpenAPI())
+	valid(t, b.ops.api.OpenAPI())
 }
 
 // valid holds all examples to their schemas, and finds what has none.

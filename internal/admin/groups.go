@@ -54,15 +54,15 @@ type groupsOutput struct {
 	}
 }
 
-func (s *Server) registerGroups() {
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+func (ep *deadLetterEndpoints) registerGroups() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "list-groups", Method: http.MethodGet, Path: "/v1/dlq/groups", Summary: "Put letters into groups of equal failures",
-	}), s.groups)
+	}), ep.groups)
 }
 
 type groupKey struct{ failure, class, event, topic string }
 
-func (s *Server) groups(ctx context.Context, in *groupsInput) (*groupsOutput, error) {
+func (ep *deadLetterEndpoints) groups(ctx context.Context, in *groupsInput) (*groupsOutput, error) {
 	if err := span(ctx, "query.", in.Since, in.Until); err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func (s *Server) groups(ctx context.Context, in *groupsInput) (*groupsOutput, er
 	b := &out.Body
 	b.Groups = []*groupBody{}
 	by := make(map[groupKey]*groupBody)
-	err := s.heavily(ctx, func() error {
-		err := s.letters.List(ctx, f, func(l *dlq.Letter) error {
+	err := ep.heavily(ctx, func() error {
+		err := ep.store.List(ctx, f, func(l *dlq.Letter) error {
 			if b.LookedAt == maxGrouped {
 				b.Sampled = true
 				return dlq.ErrStop
@@ -104,21 +104,21 @@ func (s *Server) groups(ctx context.Context, in *groupsInput) (*groupsOutput, er
 			b.Left = len(b.Groups) - maxGroups
 			b.Groups = b.Groups[:maxGroups]
 		}
-		return s.name(ctx, b.Groups)
+		return ep.name(ctx, b.Groups)
 	})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	return out, nil
 }
 
 // name gives each group the error of its sample.
-func (s *Server) name(ctx context.Context, groups []*groupBody) error {
+func (ep *deadLetterEndpoints) name(ctx context.Context, groups []*groupBody) error {
 	ids := make([]gocql.UUID, len(groups))
 	for i, g := range groups {
 		ids[i] = g.sample
 	}
-	texts, err := s.letters.ErrorTexts(ctx, ids)
+	texts, err := ep.store.ErrorTexts(ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -128,36 +128,44 @@ var steerings = []steering{
 	{"cancel", "End it; what it did stays done", access.Admin, (*dlq.Store).CancelJob, false},
 }
 
-func (s *Server) registerJobs() {
-	huma.Register(s.api, s.describe(access.Operator, huma.Operation{
+// jobEndpoints create and steer jobs, and preview them.
+type jobEndpoints struct {
+	*operations
+	store   *dlq.Store
+	audit   *audit
+	archive *archiveEndpoints
+}
+
+func (ep *jobEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/dlq/jobs", DefaultStatus: http.StatusAccepted,
 		Summary:     "Act on many letters, or sweep old ones into the archive",
 		Description: "A runner takes the job. Discarding, purging, restoring and sweeping need the role admin.",
 		Responses: map[string]*huma.Response{
-			"200": s.answer("What it would do, of a dry run", reflect.TypeFor[dryJobBody]()),
-			"202": s.answer("The job", reflect.TypeFor[JobBody]()),
+			"200": ep.answer("What it would do, of a dry run", reflect.TypeFor[dryJobBody]()),
+			"202": ep.answer("The job", reflect.TypeFor[JobBody]()),
 		},
-	}, 404, 409), s.createJob)
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+	}, 404, 409), ep.createJob)
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/dlq/jobs", Summary: "List jobs",
-	}), s.listJobs)
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
+	}), ep.listJobs)
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/dlq/jobs/{id}", Summary: "Get a job, with its progress",
-	}, 404), s.getJob)
+	}, 404), ep.getJob)
 	for _, st := range steerings {
-		huma.Register(s.api, s.describe(st.role, huma.Operation{
+		huma.Register(ep.api, ep.describe(st.role, huma.Operation{
 			OperationID: st.name + "-job", Method: http.MethodPost, Path: "/v1/dlq/jobs/{id}/" + st.name, Summary: st.summary,
-		}, 404, 409), func(ctx context.Context, in *steerInput) (*jobOutput, error) { return s.steer(ctx, &st, in) })
+		}, 404, 409), func(ctx context.Context, in *steerInput) (*jobOutput, error) { return ep.steer(ctx, &st, in) })
 	}
 }
 
 // answer describes a body of an operation that has more than one.
-func (s *Server) answer(what string, body reflect.Type) *huma.Response {
-	schema := s.api.OpenAPI().Components.Schemas.Schema(body, true, "")
+func (ep *jobEndpoints) answer(what string, body reflect.Type) *huma.Response {
+	schema := ep.api.OpenAPI().Components.Schemas.Schema(body, true, "")
 	return &huma.Response{Description: what, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 }
 
-func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput, error) {
+func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJobOutput, error) {
 	b := &in.Body
 	if err := permitJob(ctx, b.Action); err != nil {
 		return nil, err
@@ -165,15 +173,15 @@ func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput,
 	if b.Canary && b.Action != dlq.ActionReplay {
 		return nil, invalid(ctx, "body.canary", "only a replay has one")
 	}
-	spec, err := s.specOf(ctx, &b.JobTarget)
+	spec, err := ep.specOf(ctx, &b.JobTarget)
 	if err != nil {
 		return nil, err
 	}
 	out := new(newJobOutput)
 	if b.DryRun {
-		p, err := s.previewOf(ctx, &spec)
+		p, err := ep.previewOf(ctx, &spec)
 		if err != nil {
-			return nil, s.toProblem(ctx, err, false)
+			return nil, ep.toProblem(ctx, err, false)
 		}
 		out.Status, out.Body = http.StatusOK, dryJobBody{DryRun: true, Preview: p}
 		return out, nil
@@ -189,18 +197,18 @@ func (s *Server) createJob(ctx context.Context, in *newJobInput) (*newJobOutput,
 	said.Reason = ""
 	detail, err := json.Marshal(said)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	var job *dlq.Job
-	err = s.audit.change(ctx, entry{Action: "create-job", Detail: string(detail), Reason: b.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+	err = ep.audit.change(ctx, entry{Action: "create-job", Detail: string(detail), Reason: b.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var err error
-		if job, err = s.letters.CreateJob(ctx, spec, by); err != nil {
+		if job, err = ep.store.CreateJob(ctx, spec, by); err != nil {
 			return "", err
 		}
 		return job.ID.String(), nil
 	})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, true)
+		return nil, ep.toProblem(ctx, err, true)
 	}
 	made := jobOf(job)
 	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/dlq/jobs/"+made.ID, made
@@ -229,7 +237,7 @@ func roleOf(action dlq.Action) access.Role {
 // auditIDs is how many ids of a job the audit repeats; the job has them all.
 const auditIDs = 100
 
-func (s *Server) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
+func (ep *jobEndpoints) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
 	var after gocql.UUID
 	if in.Cursor != "" {
 		if err := readCursor(ctx, "query.cursor", in.Cursor, &after); err != nil {
@@ -239,9 +247,9 @@ func (s *Server) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, erro
 			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
 		}
 	}
-	jobs, err := s.letters.Jobs(ctx, after, in.Limit+1)
+	jobs, err := ep.store.Jobs(ctx, after, in.Limit+1)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	out := new(jobsOutput)
 	out.Body.Jobs = []JobBody{}
@@ -255,41 +263,41 @@ func (s *Server) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, erro
 	return out, nil
 }
 
-func (s *Server) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
+func (ep *jobEndpoints) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
 	id, err := eventID(ctx, "path.id", in.ID)
 	if err != nil {
 		return nil, err
 	}
-	j, err := s.letters.Job(ctx, id)
+	j, err := ep.store.Job(ctx, id)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	return jobOutputOf(j), nil
 }
 
-func (s *Server) steer(ctx context.Context, st *steering, in *steerInput) (*jobOutput, error) {
+func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *steerInput) (*jobOutput, error) {
 	id, err := eventID(ctx, "path.id", in.ID)
 	if err != nil {
 		return nil, err
 	}
 	if st.goesOn {
-		j, err := s.letters.Job(ctx, id)
+		j, err := ep.store.Job(ctx, id)
 		if err != nil {
-			return nil, s.toProblem(ctx, err, false)
+			return nil, ep.toProblem(ctx, err, false)
 		}
 		if err := permitJob(ctx, j.Action); err != nil {
 			return nil, err
 		}
 	}
-	err = s.audit.change(ctx, entry{Action: st.name + "-job", Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
-		return "", st.do(s.letters, ctx, id, by)
+	err = ep.audit.change(ctx, entry{Action: st.name + "-job", Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+		return "", st.do(ep.store, ctx, id, by)
 	})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, true)
+		return nil, ep.toProblem(ctx, err, true)
 	}
-	j, err := s.letters.Job(ctx, id)
+	j, err := ep.store.Job(ctx, id)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, true)
+		return nil, ep.toProblem(ctx, err, true)
 	}
 	return jobOutputOf(j), nil
 }

@@ -84,22 +84,36 @@ func equalCounts[K comparable](a, b map[K]int64) bool {
 	return true
 }
 
-func (s *Server) registerLetters() {
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "get-me", Method: http.MethodGet, Path: "/v1/me", Summary: "Who the token is of",
-	}), s.me)
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "list-letters", Method: http.MethodGet, Path: "/v1/dlq/letters", Summary: "List dead letters",
-	}), s.list)
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "get-letter", Method: http.MethodGet, Path: "/v1/dlq/letters/{event_id}", Summary: "Get a dead letter, with all that is known of it",
-	}, 404), s.letter)
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "get-stats", Method: http.MethodGet, Path: "/v1/dlq/stats", Summary: "Count dead letters",
-	}), s.getStats)
+// deadLetterEndpoints read dead letters: one, many, their counts and their groups.
+type deadLetterEndpoints struct {
+	*operations
+	store *dlq.Store
+	stats *remembered[statsBody]
+	now   func() time.Time
 }
 
-func (s *Server) me(ctx context.Context, _ *struct{}) (*meOutput, error) {
+func newDeadLetterEndpoints(ops *operations, cfg *Config) *deadLetterEndpoints {
+	ep := &deadLetterEndpoints{operations: ops, store: cfg.Letters, now: cfg.Now}
+	ep.stats = newRemembered(cfg.LiveInterval, ep.readStats)
+	return ep
+}
+
+func (ep *deadLetterEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "get-me", Method: http.MethodGet, Path: "/v1/me", Summary: "Who the token is of",
+	}), me)
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "list-letters", Method: http.MethodGet, Path: "/v1/dlq/letters", Summary: "List dead letters",
+	}), ep.list)
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "get-letter", Method: http.MethodGet, Path: "/v1/dlq/letters/{event_id}", Summary: "Get a dead letter, with all that is known of it",
+	}, 404), ep.letter)
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "get-stats", Method: http.MethodGet, Path: "/v1/dlq/stats", Summary: "Count dead letters",
+	}), ep.getStats)
+}
+
+func me(ctx context.Context, _ *struct{}) (*meOutput, error) {
 	p, _ := access.From(ctx)
 	out := new(meOutput)
 	out.Body.Name, out.Body.Role = p.Name, p.Role
@@ -123,7 +137,7 @@ func span(ctx context.Context, prefix string, since, until time.Time) error {
 	return nil
 }
 
-func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
+func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	f := dlq.Filter{
 		Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Aggregate: in.Aggregate, Since: in.Since, Until: in.Until,
 	}
@@ -140,8 +154,8 @@ func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	}
 	letters := make([]dlq.Letter, 0, in.Limit)
 	more := false
-	err := s.heavily(ctx, func() error {
-		return s.letters.List(ctx, f, func(l *dlq.Letter) error {
+	err := ep.heavily(ctx, func() error {
+		return ep.store.List(ctx, f, func(l *dlq.Letter) error {
 			if len(letters) == in.Limit {
 				more = true
 				return dlq.ErrStop
@@ -151,11 +165,11 @@ func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 		})
 	})
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	out := new(listOutput)
-	if out.Body.Letters, err = s.summaries(ctx, letters); err != nil {
-		return nil, s.toProblem(ctx, err, false)
+	if out.Body.Letters, err = ep.summaries(ctx, letters); err != nil {
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	if more {
 		out.Body.Next = cursorOf(letters[len(letters)-1].Position())
@@ -164,41 +178,41 @@ func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 }
 
 // summaries are letters as lists show them, with what holds them back.
-func (s *Server) summaries(ctx context.Context, letters []dlq.Letter) ([]Summary, error) {
+func (ep *deadLetterEndpoints) summaries(ctx context.Context, letters []dlq.Letter) ([]Summary, error) {
 	holds := make(map[string][]dlq.Hold)
 	out := make([]Summary, 0, len(letters))
 	for i := range letters {
 		l := &letters[i]
 		if _, known := holds[l.Table]; !known && l.Status == dlq.Pending {
 			var err error
-			if holds[l.Table], err = s.letters.Holds(ctx, l.Table); err != nil {
+			if holds[l.Table], err = ep.store.Holds(ctx, l.Table); err != nil {
 				return nil, err
 			}
 		}
-		out = append(out, summaryOf(l, holds[l.Table], s.cfg.Now()))
+		out = append(out, summaryOf(l, holds[l.Table], ep.now()))
 	}
 	return out, nil
 }
 
-func (s *Server) letter(ctx context.Context, in *letterInput) (*letterOutput, error) {
+func (ep *deadLetterEndpoints) letter(ctx context.Context, in *letterInput) (*letterOutput, error) {
 	id, err := eventID(ctx, "path.event_id", in.EventID)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.wholeLetter(ctx, id)
+	out, err := ep.wholeLetter(ctx, id)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	return out, nil
 }
 
 // wholeLetter is a letter with its history and its place in its aggregate.
-func (s *Server) wholeLetter(ctx context.Context, id gocql.UUID) (*letterOutput, error) {
-	l, err := s.letters.Read(ctx, id)
+func (ep *deadLetterEndpoints) wholeLetter(ctx context.Context, id gocql.UUID) (*letterOutput, error) {
+	l, err := ep.store.Read(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	some, err := s.summaries(ctx, []dlq.Letter{l})
+	some, err := ep.summaries(ctx, []dlq.Letter{l})
 	if err != nil {
 		return nil, err
 	}
@@ -218,30 +232,30 @@ func (s *Server) wholeLetter(ctx context.Context, id gocql.UUID) (*letterOutput,
 	if l.EditedID != (gocql.UUID{}) {
 		b.EditedTo, b.Edit = l.EditedID.String(), contentOf(l.Edit)
 	}
-	if h, err := s.letters.History(ctx, id); err != nil && !errors.Is(err, dlq.ErrNotFound) {
+	if h, err := ep.store.History(ctx, id); err != nil && !errors.Is(err, dlq.ErrNotFound) {
 		return nil, err
 	} else if len(h) > 0 {
 		b.History = h
 	}
 	if l.Status.Open() {
-		chain, err := s.letters.Chain(ctx, l.Table, l.AggregateID)
+		chain, err := ep.store.Chain(ctx, l.Table, l.AggregateID)
 		if err != nil {
 			return nil, err
 		}
 		b.chain(&l, chain)
 	}
 	for _, a := range append(actions[:len(actions):len(actions)], actionKind{action: dlq.ActionEdit}) {
-		if s.letters.Check(a.action, &l) == nil {
+		if ep.store.Check(a.action, &l) == nil {
 			b.May = append(b.May, a.action)
 		}
 	}
 	return &letterOutput{ETag: etag(l.Version), Body: b}, nil
 }
 
-func (s *Server) getStats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
-	b, err := s.stats.get(ctx)
+func (ep *deadLetterEndpoints) getStats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
+	b, err := ep.stats.get(ctx)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	return &statsOutput{b}, nil
 }
@@ -249,11 +263,11 @@ func (s *Server) getStats(ctx context.Context, _ *struct{}) (*statsOutput, error
 // statsTimeout bounds a count of all letters.
 const statsTimeout = 30 * time.Second
 
-func (s *Server) readStats(ctx context.Context) (statsBody, error) {
+func (ep *deadLetterEndpoints) readStats(ctx context.Context) (statsBody, error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
-	b := statsBody{At: s.cfg.Now().UTC()}
-	st, err := s.letters.Stats(ctx)
+	b := statsBody{At: ep.now().UTC()}
+	st, err := ep.store.Stats(ctx)
 	if err != nil {
 		return b, err
 	}

@@ -1,18 +1,16 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -38,8 +36,11 @@ const (
 // live tells listeners what changes. One goroutine looks for all of them, while
 // there are any.
 type live struct {
-	s      *Server
-	places *access.Places // of listeners
+	interval time.Duration
+	sources  liveSources
+	metrics  *metrics
+	log      *slog.Logger
+	places   *access.Places // of listeners
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
@@ -57,8 +58,18 @@ type listener struct {
 	why    string // set before events is closed
 }
 
-func newLive(s *Server) *live {
-	return &live{s: s, places: access.NewPlaces(s.cfg.MaxListeners), listeners: make(map[*listener]struct{}), own: make(map[gocql.UUID]struct{}), last: make(map[string][]byte)}
+// liveSources are what the event stream reads.
+type liveSources struct {
+	deadLetters *deadLetterEndpoints
+	relays      *relayEndpoints
+	reactions   *reactionEndpoints
+}
+
+func newLive(cfg *Config, m *metrics, sources liveSources) *live {
+	return &live{
+		interval: cfg.LiveInterval, sources: sources, metrics: m, log: cfg.Logger, places: access.NewPlaces(cfg.MaxListeners),
+		listeners: make(map[*listener]struct{}), own: make(map[gocql.UUID]struct{}), last: make(map[string][]byte),
+	}
 }
 
 var (
@@ -80,7 +91,7 @@ func (l *live) join(holder string) (*listener, error) {
 	}
 	one := &listener{give: give, events: make(chan []byte, liveQueue)}
 	l.listeners[one] = struct{}{}
-	l.s.metrics.listeners.Set(float64(len(l.listeners)))
+	l.metrics.listeners.Set(float64(len(l.listeners)))
 	for _, name := range slices.Sorted(maps.Keys(l.last)) {
 		one.events <- l.last[name] // fewer names than the queue has places
 	}
@@ -108,7 +119,7 @@ func (l *live) remove(one *listener, why string) {
 	one.give()
 	one.why = why
 	close(one.events)
-	l.s.metrics.listeners.Set(float64(len(l.listeners)))
+	l.metrics.listeners.Set(float64(len(l.listeners)))
 	if len(l.listeners) == 0 && l.stop != nil {
 		l.stop()
 		l.stop = nil
@@ -165,7 +176,7 @@ func (l *live) tell(ctx context.Context, name string, keep bool, data any) {
 		select {
 		case one.events <- event:
 		default:
-			l.s.metrics.dropped.Inc()
+			l.metrics.dropped.Inc()
 			l.remove(one, "too slow")
 		}
 	}
@@ -174,7 +185,7 @@ func (l *live) tell(ctx context.Context, name string, keep bool, data any) {
 // look looks for changes until ctx ends.
 func (l *live) look(ctx context.Context) {
 	v := viewed{l: l}
-	t := time.NewTicker(l.s.cfg.LiveInterval)
+	t := time.NewTicker(l.interval)
 	defer t.Stop()
 	for {
 		v.look(ctx)
@@ -213,14 +224,14 @@ func (v *viewed) look(ctx context.Context) {
 	if down := err != nil; down != v.down {
 		v.down = down
 		if down {
-			v.l.s.log.Warn("cannot look for what changes", "err", err)
+			v.l.log.Warn("cannot look for what changes", "err", err)
 		}
 		v.l.tell(ctx, "database", true, map[string]bool{"reachable": !down})
 	}
 }
 
 func (v *viewed) lookAtStats(work, ctx context.Context) error {
-	b, err := v.l.s.stats.get(work)
+	b, err := v.l.sources.deadLetters.stats.get(work)
 	if err != nil {
 		return err
 	}
@@ -232,7 +243,7 @@ func (v *viewed) lookAtStats(work, ctx context.Context) error {
 }
 
 func (v *viewed) lookAtRelays(work, ctx context.Context) error {
-	relays, err := v.l.s.readRelays(work)
+	relays, err := v.l.sources.relays.read(work)
 	if err != nil {
 		return err
 	}
@@ -244,7 +255,7 @@ func (v *viewed) lookAtRelays(work, ctx context.Context) error {
 }
 
 func (v *viewed) lookAtReactions(work, ctx context.Context) error {
-	rules, err := v.l.s.readReactions(work)
+	rules, err := v.l.sources.reactions.read(work)
 	if err != nil {
 		return err
 	}
@@ -257,7 +268,7 @@ func (v *viewed) lookAtReactions(work, ctx context.Context) error {
 
 // lookAtJobs tells of each job that is open, or was until just now, when it changed.
 func (v *viewed) lookAtJobs(work, ctx context.Context) error {
-	open, err := v.l.s.letters.OpenJobs(work)
+	open, err := v.l.sources.deadLetters.store.OpenJobs(work)
 	if err != nil {
 		return err
 	}
@@ -272,7 +283,7 @@ func (v *viewed) lookAtJobs(work, ctx context.Context) error {
 		if _, still := now[id]; still {
 			continue
 		}
-		j, err := v.l.s.letters.Job(work, id)
+		j, err := v.l.sources.deadLetters.store.Job(work, id)
 		if errors.Is(err, dlq.ErrNoJob) {
 			continue // somebody has removed its row
 		}
@@ -290,7 +301,7 @@ func (v *viewed) lookAtJobs(work, ctx context.Context) error {
 func (v *viewed) lookAtLetters(work, ctx context.Context) error {
 	now := make(map[gocql.UUID]int64, liveLetters)
 	var ids []string
-	err := v.l.s.letters.List(work, dlq.Filter{}, func(l *dlq.Letter) error {
+	err := v.l.sources.deadLetters.store.List(work, dlq.Filter{}, func(l *dlq.Letter) error {
 		if len(now) == liveLetters {
 			return dlq.ErrStop
 		}
@@ -320,95 +331,4 @@ func (v *viewed) lookAtLetters(work, ctx context.Context) error {
 		v.l.tell(ctx, "letters", false, map[string]any{"event_ids": ids})
 	}
 	return nil
-}
-
-func (s *Server) registerLive() {
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "live", Method: http.MethodGet, Path: "/v1/dlq/live", Summary: "Stream what changes",
-		Description: "Server-sent events, once a second: stats (as /v1/dlq/stats), relays (as /v1/relays), reactions (as /v1/reactions), job (as /v1/dlq/jobs/{id}), " +
-			"letters {event_ids}, deliveries {} when some are to be repeated, database {reachable}. The first stats, relays and reactions come at once. letters names the changed ones among the latest 200, and " +
-			"all that were changed through this server. A comment comes every 15 s. A reader that is too slow is dropped, and a stream ends after an hour: come again.",
-		Responses: map[string]*huma.Response{"200": {
-			Description: "A stream of server-sent events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
-		}},
-	}), s.stream)
-}
-
-func (s *Server) stream(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
-	one, err := s.live.join(access.Holder(ctx, ""))
-	if err != nil {
-		p := newProblem(ctx, http.StatusServiceUnavailable, problemBusy, "There are too many listeners; ask again later.")
-		if errors.Is(err, errClosing) {
-			p = newProblem(ctx, http.StatusServiceUnavailable, problemStopping, "The server is stopping.")
-		}
-		p.Header().Set("Retry-After", retryAfter)
-		return nil, p
-	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		defer s.live.leave(one, "the reader left")
-		hctx.SetHeader("Content-Type", "text/event-stream")
-		hctx.SetHeader("X-Accel-Buffering", "no") // or a proxy keeps events back
-		if hctx.Method() == http.MethodHead {
-			return // whoever asked has all that they will get, and would never hang up
-		}
-		w, ok := hctx.BodyWriter().(http.ResponseWriter)
-		if !ok {
-			s.log.Error("a stream without a connection")
-			return
-		}
-		s.pour(hctx.Context(), http.NewResponseController(w), w, one)
-	}}, nil
-}
-
-// pour writes events until the stream ends.
-func (s *Server) pour(ctx context.Context, c *http.ResponseController, w http.ResponseWriter, one *listener) {
-	beat := time.NewTicker(liveBeat)
-	defer beat.Stop()
-	end := time.NewTimer(liveLife)
-	defer end.Stop()
-	write := func(b []byte) bool {
-		// Errors of the deadline are those of a writer that has none, as in tests.
-		_ = c.SetWriteDeadline(time.Now().Add(liveWrite))
-		_, err := w.Write(b)
-		if err == nil {
-			err = c.Flush()
-		}
-		// HTTP/2 ends a stream at the deadline even if nothing is being written.
-		_ = c.SetWriteDeadline(time.Time{})
-		return err == nil
-	}
-	if !write([]byte(": hello\n\n")) {
-		return
-	}
-	for {
-		select {
-		case event, ok := <-one.events:
-			if !ok {
-				write([]byte(": " + one.why + "\n\n"))
-				return
-			}
-			for more := true; more; { // what waits goes out in one write
-				select {
-				case next, open := <-one.events:
-					if more = open; open {
-						event = append(bytes.Clone(event), next...)
-					}
-				default:
-					more = false
-				}
-			}
-			if !write(event) {
-				return
-			}
-		case <-beat.C:
-			if !write([]byte(": still here\n\n")) {
-				return
-			}
-		case <-end.C:
-			write([]byte(": come again\n\n"))
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
 }

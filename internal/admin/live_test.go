@@ -261,7 +261,7 @@ func TestLive_OneThatIsStoppedTakesNoChanges(t *testing.T) {
 	b := setup(t, nil)
 	over, stop := context.WithCancel(t.Context())
 	stop()
-	v := viewed{l: newLive(b.Server)}
+	v := viewed{l: newLive(&b.cfg, b.metrics, b.live.sources)}
 	v.l.own[gocql.TimeUUID()] = struct{}{}
 	if err := v.lookAtLetters(t.Context(), over); err != nil || len(v.l.own) != 1 {
 		t.Errorf("lookAtLetters() of one that is stopped = %v, and leaves %d of 1 changes", err, len(v.l.own))

@@ -43,8 +43,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 }
 
 // observe measures each operation.
-func (s *Server) observe(ctx huma.Context, next func(huma.Context)) {
+func (m *metrics) observe(ctx huma.Context, next func(huma.Context)) {
 	start := time.Now()
 	next(ctx)
-	s.metrics.requests.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())).Observe(time.Since(start).Seconds())
+	m.requests.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())).Observe(time.Since(start).Seconds())
 }

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // maxPreview is how many letters a preview looks at.
@@ -39,9 +41,9 @@ type JobTarget struct {
 
 // specOf reads what a job is to do. Nothing at all would mean all letters, which
 // must be said.
-func (s *Server) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, err error) {
+func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, err error) {
 	spec = dlq.JobSpec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive}
-	if s.cfg.Archive == nil && (b.Action == dlq.ActionRestore || b.Action == dlq.ActionArchive || b.Action == dlq.ActionPurge && !b.NoArchive) {
+	if ep.archive.keeper == nil && (b.Action == dlq.ActionRestore || b.Action == dlq.ActionArchive || b.Action == dlq.ActionPurge && !b.NoArchive) {
 		p := newProblem(ctx, http.StatusConflict, problemRefused, "There is no archive: retention.archive of this server is empty.")
 		if b.Action == dlq.ActionPurge {
 			p.Hint = "no_archive loses the letters"
@@ -55,7 +57,7 @@ func (s *Server) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, er
 	case b.Object != "" && (b.Filter != nil || len(ids) > 0):
 		return spec, invalid(ctx, "body.object", "use an object, ids or a filter, not two of them")
 	case b.Object != "":
-		if ids, err = s.eventsOf(ctx, b.Object); err != nil {
+		if ids, err = ep.archive.eventsOf(ctx, b.Object); err != nil {
 			return spec, err
 		}
 	}
@@ -123,39 +125,45 @@ type previewBody struct {
 
 type previewOutput struct{ Body previewBody }
 
-func (s *Server) preview(ctx context.Context, in *previewInput) (*previewOutput, error) {
-	spec, err := s.specOf(ctx, &in.Body)
+func (ep *jobEndpoints) registerPreview() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "preview", Method: http.MethodPost, Path: "/v1/dlq/preview", Summary: "Say what an action would do to letters, without doing it",
+	}, 404, 409), ep.preview)
+}
+
+func (ep *jobEndpoints) preview(ctx context.Context, in *previewInput) (*previewOutput, error) {
+	spec, err := ep.specOf(ctx, &in.Body)
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.previewOf(ctx, &spec)
+	b, err := ep.previewOf(ctx, &spec)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	return &previewOutput{b}, nil
 }
 
-func (s *Server) previewOf(ctx context.Context, spec *dlq.JobSpec) (b previewBody, err error) {
-	err = s.heavily(ctx, func() error {
+func (ep *jobEndpoints) previewOf(ctx context.Context, spec *dlq.JobSpec) (b previewBody, err error) {
+	err = ep.heavily(ctx, func() error {
 		if spec.Action == dlq.ActionArchive {
-			return s.planned(ctx, &b)
+			return ep.archive.planned(ctx, &b)
 		}
-		letters, err := s.some(ctx, spec, &b)
+		letters, err := ep.some(ctx, spec, &b)
 		if err != nil {
 			return err
 		}
 		b.LookedAt = len(letters)
-		b.Preview, _, err = s.letters.PreviewJob(ctx, spec, letters)
+		b.Preview, _, err = ep.store.PreviewJob(ctx, spec, letters)
 		return err
 	})
 	if err == nil {
-		err = s.letters.Estimate(ctx, &b.Preview, spec.Rate)
+		err = ep.store.Estimate(ctx, &b.Preview, spec.Rate)
 	}
 	return b, err
 }
 
 // some reads the letters meant, up to maxPreview.
-func (s *Server) some(ctx context.Context, spec *dlq.JobSpec, b *previewBody) ([]dlq.Letter, error) {
+func (ep *jobEndpoints) some(ctx context.Context, spec *dlq.JobSpec, b *previewBody) ([]dlq.Letter, error) {
 	limit := maxPreview
 	if spec.Limit > 0 {
 		limit = min(limit, spec.Limit)
@@ -163,7 +171,7 @@ func (s *Server) some(ctx context.Context, spec *dlq.JobSpec, b *previewBody) ([
 	var letters []dlq.Letter
 	if len(spec.IDs) > 0 {
 		ids := spec.IDs[:min(len(spec.IDs), limit)]
-		found, err := s.letters.ReadMany(ctx, ids)
+		found, err := ep.store.ReadMany(ctx, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +184,7 @@ func (s *Server) some(ctx context.Context, spec *dlq.JobSpec, b *previewBody) ([
 		}
 		return letters, nil
 	}
-	err := s.letters.List(ctx, spec.Filter, func(l *dlq.Letter) error {
+	err := ep.store.List(ctx, spec.Filter, func(l *dlq.Letter) error {
 		if !spec.Means(l) {
 			return nil
 		}

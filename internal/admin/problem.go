@@ -69,7 +69,7 @@ func invalid(ctx context.Context, location, message string) *problem {
 
 // toProblem is the one place where errors become HTTP. changing says that the
 // request was to change something.
-func (s *Server) toProblem(ctx context.Context, err error, changing bool) error {
+func (o *operations) toProblem(ctx context.Context, err error, changing bool) error {
 	var p *problem
 	var refused *dlq.RefusedError
 	var version *dlq.VersionError
@@ -84,7 +84,7 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 	case errors.Is(err, delivery.ErrPending):
 		return newProblem(ctx, http.StatusConflict, problemRefused, "The delivery is pending: it is tried again by itself.")
 	case errors.Is(err, dlq.ErrArchive):
-		return s.ofArchive(ctx, err)
+		return o.archiveProblem(ctx, err)
 	case errors.Is(err, dlq.ErrNoJob):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):
@@ -105,11 +105,11 @@ func (s *Server) toProblem(ctx context.Context, err error, changing bool) error 
 		p.OutcomeUnknown = changing
 		return p
 	case defect(err):
-		s.log.ErrorContext(ctx, "request failed", "err", err)
+		o.log.ErrorContext(ctx, "request failed", "err", err)
 		return newProblem(ctx, http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
 	}
 	if ctx.Err() == nil {
-		s.log.WarnContext(ctx, "request failed", "err", err)
+		o.log.WarnContext(ctx, "request failed", "err", err)
 	}
 	p = newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached; ask again later.")
 	if changing {

@@ -36,24 +36,31 @@ type reactionsOutput struct {
 	}
 }
 
-func (s *Server) registerReactions() {
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "list-reactions", Method: http.MethodGet, Path: "/v1/reactions", Summary: "List the rules of outbox react, their plugins, and how they go",
-	}), s.listReactions)
+// reactionEndpoints list the rules of outbox react.
+type reactionEndpoints struct {
+	*operations
+	store *delivery.Store
+	now   func() time.Time
 }
 
-func (s *Server) listReactions(ctx context.Context, _ *struct{}) (*reactionsOutput, error) {
-	rules, err := s.readReactions(ctx)
+func (ep *reactionEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "list-reactions", Method: http.MethodGet, Path: "/v1/reactions", Summary: "List the rules of outbox react, their plugins, and how they go",
+	}), ep.list)
+}
+
+func (ep *reactionEndpoints) list(ctx context.Context, _ *struct{}) (*reactionsOutput, error) {
+	rules, err := ep.read(ctx)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	out := new(reactionsOutput)
 	out.Body.Rules = rules
 	return out, nil
 }
 
-func (s *Server) readReactions(ctx context.Context) ([]reactionBody, error) {
-	reports, err := s.cfg.Deliveries.Reports(ctx)
+func (ep *reactionEndpoints) read(ctx context.Context) ([]reactionBody, error) {
+	reports, err := ep.store.Reports(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +74,7 @@ func (s *Server) readReactions(ctx context.Context) ([]reactionBody, error) {
 			out = append(out, reactionBody{Rule: r.Rule, State: delivery.Stopped, Definition: r.Definition})
 		}
 		rule := &out[len(out)-1]
-		one := reactionInstance{Instance: r.Instance, At: r.At, Progress: r.Progress, Silent: r.State != delivery.Stopped && s.cfg.Now().Sub(r.At) > silentAfter}
+		one := reactionInstance{Instance: r.Instance, At: r.At, Progress: r.Progress, Silent: r.State != delivery.Stopped && ep.now().Sub(r.At) > silentAfter}
 		switch {
 		case one.Silent && rule.State == delivery.Stopped:
 			rule.State = "silent"

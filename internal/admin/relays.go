@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
@@ -139,28 +140,38 @@ type relaysOutput struct {
 // relayScope is the partition of relay_instances.
 const relayScope = "keyspace"
 
-func (s *Server) registerRelays() {
-	huma.Register(s.api, s.describe(access.Viewer, huma.Operation{
-		OperationID: "list-relays", Method: http.MethodGet, Path: "/v1/relays", Summary: "List the relays that run, and what they say of themselves",
-	}), s.listRelays)
+// relayEndpoints list the relays by their heartbeats.
+type relayEndpoints struct {
+	*operations
+	session     *gocql.Session
+	keyspace    string
+	consistency gocql.Consistency
+	timeout     time.Duration
+	now         func() time.Time
 }
 
-func (s *Server) listRelays(ctx context.Context, _ *struct{}) (*relaysOutput, error) {
-	relays, err := s.readRelays(ctx)
+func (ep *relayEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "list-relays", Method: http.MethodGet, Path: "/v1/relays", Summary: "List the relays that run, and what they say of themselves",
+	}), ep.list)
+}
+
+func (ep *relayEndpoints) list(ctx context.Context, _ *struct{}) (*relaysOutput, error) {
+	relays, err := ep.read(ctx)
 	if err != nil {
-		return nil, s.toProblem(ctx, err, false)
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	out := new(relaysOutput)
 	out.Body.Relays = relays
 	return out, nil
 }
 
-func (s *Server) readRelays(ctx context.Context) ([]relayBody, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+func (ep *relayEndpoints) read(ctx context.Context) ([]relayBody, error) {
+	ctx, cancel := context.WithTimeout(ctx, ep.timeout)
 	defer cancel()
 	out := []relayBody{}
-	iter := s.cfg.Session.Query("SELECT relay, table_name, instance, at, status FROM "+s.cfg.Keyspace+".relay_instances WHERE scope = ?", relayScope).
-		WithContext(ctx).Consistency(s.cfg.Consistency).Idempotent(true).Iter()
+	iter := ep.session.Query("SELECT relay, table_name, instance, at, status FROM "+ep.keyspace+".relay_instances WHERE scope = ?", relayScope).
+		WithContext(ctx).Consistency(ep.consistency).Idempotent(true).Iter()
 	for {
 		var r relayBody
 		var status string
@@ -171,7 +182,7 @@ func (s *Server) readRelays(ctx context.Context) ([]relayBody, error) {
 			r.RelayStatus = RelayStatus{State: stateRunning, Problems: []string{"what it says cannot be read: " + err.Error()}}
 		}
 		r.At = r.At.UTC()
-		r.seen(s.cfg.Now())
+		r.seen(ep.now())
 		out = append(out, r)
 	}
 	if err := iter.Close(); err != nil {

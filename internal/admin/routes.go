@@ -33,20 +33,26 @@ const ReasonHeader = "Audit-Reason"
 
 const maxReason = 2000
 
+// routeEndpoints are the operations of other packages. Their changes are audited.
+type routeEndpoints struct {
+	*operations
+	audit *audit
+}
+
 // registerRoutes adds the operations of others. Each needs the role that
 // access.Needs gives it, or else a viewer to read and an operator for the rest;
 // those that change something are audited.
-func (s *Server) registerRoutes() {
-	g := huma.NewGroup(s.api)
-	g.UseSimpleModifier(s.describeRoute)
-	g.UseMiddleware(s.audited)
-	for _, register := range s.cfg.Routes {
+func (ep *routeEndpoints) register(routes []func(huma.API)) {
+	g := huma.NewGroup(ep.api)
+	g.UseSimpleModifier(ep.describeRoute)
+	g.UseMiddleware(ep.audited)
+	for _, register := range routes {
 		register(g)
 	}
 }
 
 // describeRoute is called more than once for an operation.
-func (s *Server) describeRoute(op *huma.Operation) {
+func (ep *routeEndpoints) describeRoute(op *huma.Operation) {
 	if _, ok := op.Extensions["x-role"]; !ok {
 		role := access.Operator
 		if op.Method == http.MethodGet {
@@ -59,7 +65,7 @@ func (s *Server) describeRoute(op *huma.Operation) {
 	}
 	for _, code := range []int{401, 403, 429, 503} {
 		if name := strconv.Itoa(code); op.Responses[name] == nil {
-			op.Responses[name] = s.refusal(code)
+			op.Responses[name] = ep.refusal(code)
 		}
 	}
 	op.Tags = []string{strings.Split(op.Path, "/")[2]}
@@ -73,7 +79,7 @@ func (s *Server) describeRoute(op *huma.Operation) {
 
 // audited writes down that a change is asked for, has it made, and writes down
 // what was answered. A change that the audit cannot take is not made.
-func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
+func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Method() == http.MethodGet || ctx.Method() == http.MethodHead {
 		next(ctx)
 		return
@@ -99,7 +105,7 @@ func (s *Server) audited(ctx huma.Context, next func(huma.Context)) {
 		e.Detail = string(seen.asked)
 	}
 	begun := false
-	err = s.audit.changeSaying(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
+	err = ep.audit.changeSaying(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
 		begun = true
 		next(seen)
 		if err = seen.outcome(); err == nil && whole {

@@ -8,15 +8,12 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -28,14 +25,11 @@ import (
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
-	letters *dlq.Store
 	audit   *audit
 	metrics *metrics
 	live    *live
 	handler http.Handler
-	api     huma.API
-	heavy   *access.Places // of expensive reads
-	stats   *remembered[statsBody]
+	ops     *operations
 	leaving atomic.Bool // /readyz says so
 }
 
@@ -43,7 +37,7 @@ type Server struct {
 // principal half of them; others wait.
 const maxHeavy = 4
 
-// New returns a Server. It listens nowhere yet.
+// New returns a Server that does not listen yet.
 func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -60,12 +54,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		cfg: cfg, log: cfg.Logger, letters: cfg.Letters, metrics: m, heavy: access.NewPlaces(maxHeavy),
-		audit: newAudit(&cfg, m),
-	}
-	s.stats = newRemembered(cfg.LiveInterval, s.readStats)
-	s.live = newLive(s)
+	s := &Server{cfg: cfg, log: cfg.Logger, metrics: m, audit: newAudit(&cfg, m)}
 	mux := http.NewServeMux()
 	s.register(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -98,34 +87,50 @@ func (s *Server) register(mux *http.ServeMux) {
 	httpapi.Discreet(&conf)
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
-	s.api = humago.New(mux, conf)
+	s.ops = &operations{humago.New(mux, conf), s.log, access.NewPlaces(maxHeavy)}
 	whole := httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemTooLarge, detail))
 	})
-	s.api.UseMiddleware(s.observe, s.cfg.Gate.Huma, whole, params.Judge(s.api))
-	s.registerLetters()
-	s.registerActions()
-	s.registerEdit()
-	s.registerGroups()
-	s.registerJobs()
-	s.registerArchives()
-	s.registerAudit()
-	s.registerRelays()
-	s.registerLive()
-	s.registerBiography()
-	s.registerDeliveries()
-	s.registerRepeats()
-	s.registerReactions()
-	addExamples(s.api.OpenAPI())
-	s.registerRoutes()
-	httpapi.DescribeDiscreet(s.api.OpenAPI())
+	s.ops.api.UseMiddleware(s.metrics.observe, s.cfg.Gate.Huma, whole, params.Judge(s.ops.api))
+	s.registerEndpoints()
+	httpapi.DescribeDiscreet(s.ops.api.OpenAPI())
+}
+
+// registerEndpoints creates each group of endpoints with what it needs, and registers
+// their operations. The order decides which of two types of one name keeps it in the
+// description.
+func (s *Server) registerEndpoints() {
+	cfg, ops := &s.cfg, s.ops
+	reads := newDeadLetterEndpoints(ops, cfg)
+	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout, cfg.Now}
+	reactions := &reactionEndpoints{ops, cfg.Deliveries, cfg.Now}
+	s.live = newLive(cfg, s.metrics, liveSources{reads, relays, reactions})
+	actions := &actionEndpoints{ops, cfg.Letters, reads, s.audit, cfg.Schemas, s.live}
+	archives := &archiveEndpoints{ops, cfg.Archive}
+	jobs := &jobEndpoints{ops, cfg.Letters, s.audit, archives}
+
+	reads.register()
+	actions.register()
+	jobs.registerPreview()
+	actions.registerEdit()
+	reads.registerGroups()
+	jobs.register()
+	archives.register()
+	(&auditEndpoints{ops, s.audit, cfg.Now}).register()
+	relays.register()
+	(&liveEndpoints{ops, s.live}).register()
+	newBiographyEndpoints(ops, cfg).register()
+	(&deliveryEndpoints{ops, cfg.Deliveries, reactions, s.audit, s.live}).register()
+	reactions.register()
+	addExamples(s.ops.api.OpenAPI())
+	(&routeEndpoints{ops, s.audit}).register(cfg.Routes)
 }
 
 // Handler returns the routes, for a caller who has an HTTP server.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // OpenAPI is the API's description as JSON.
-func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
+func (s *Server) OpenAPI() ([]byte, error) { return s.ops.api.OpenAPI().MarshalJSON() }
 
 // Serve answers on l until ctx ends and for DrainDelay more, with /readyz at 503 at
 // once; then it takes no new requests, ends the streams, lets other requests finish
@@ -223,47 +228,4 @@ func nothingAt(r *http.Request, status int) *problem {
 		typ = problemMethod
 	}
 	return newProblem(r.Context(), status, typ, "There is nothing at this path; /openapi.json says what is where.")
-}
-
-// heavily runs a read of many letters when few others run.
-func (s *Server) heavily(ctx context.Context, f func() error) error {
-	give, err := s.heavy.Wait(ctx, access.Holder(ctx, ""))
-	if err != nil {
-		return err
-	}
-	defer give()
-	return f()
-}
-
-// describe adds the error responses to an operation, and who may use it.
-func (s *Server) describe(role access.Role, op huma.Operation, codes ...int) huma.Operation {
-	if op.Responses == nil {
-		op.Responses = make(map[string]*huma.Response)
-	}
-	if op.Method != http.MethodGet {
-		codes = append(codes, 400, 413, 415)
-	}
-	for _, code := range append([]int{401, 403, 422, 429, 503}, codes...) {
-		op.Responses[strconv.Itoa(code)] = s.refusal(code)
-	}
-	op.Tags = []string{strings.Split(op.Path, "/")[2]}
-	return access.Needs(role, op)
-}
-
-// refusal describes a response that is a problem. All operations share one for each
-// status.
-func (s *Server) refusal(code int) *huma.Response {
-	parts := s.api.OpenAPI().Components
-	if parts.Responses == nil {
-		parts.Responses = make(map[string]*huma.Response)
-	}
-	name := "Problem" + strconv.Itoa(code)
-	if parts.Responses[name] == nil {
-		r := httpapi.Describe[problem](s.api, "", code)[strconv.Itoa(code)]
-		for _, media := range r.Content {
-			media.Example = exampleProblem(code)
-		}
-		parts.Responses[name] = r
-	}
-	return &huma.Response{Ref: "#/components/responses/" + name}
 }

@@ -27,17 +27,17 @@ func TestServer_OnePrincipalHasHalf(t *testing.T) {
 	reading, done := make(chan struct{}), make(chan struct{})
 	for range maxHeavy / 2 {
 		go func() {
-			_ = b.heavily(viewer, func() error { reading <- struct{}{}; <-done; return nil })
+			_ = b.ops.heavily(viewer, func() error { reading <- struct{}{}; <-done; return nil })
 		}()
 		<-reading
 	}
 	defer close(done)
 	gone, cancel := context.WithCancelCause(viewer)
 	go cancel(errors.New("enough"))
-	if err := b.heavily(gone, func() error { t.Error("one principal reads more than half"); return nil }); !errors.Is(err, context.Canceled) {
+	if err := b.ops.heavily(gone, func() error { t.Error("one principal reads more than half"); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("heavily() = %v", err)
 	}
-	if err := b.heavily(access.With(t.Context(), access.Principal{Name: "oli"}), func() error { return nil }); err != nil {
+	if err := b.ops.heavily(access.With(t.Context(), access.Principal{Name: "oli"}), func() error { return nil }); err != nil {
 		t.Errorf("another principal: %v", err)
 	}
 }
@@ -56,7 +56,7 @@ func TestServer_AnAbortedRequestIs499(t *testing.T) {
 	if n := testutil.CollectAndCount(b.metrics.requests); w.Code != httpapi.StatusHungUp || n != 1 {
 		t.Errorf("the answer is %d %s in %d series, want 499", w.Code, w.Body, n)
 	}
-	p, ok := b.toProblem(gone, context.Canceled, true).(*problem)
+	p, ok := b.ops.toProblem(gone, context.Canceled, true).(*problem)
 	if !ok || p.Status != httpapi.StatusHungUp || !p.OutcomeUnknown {
 		t.Errorf("of an aborted change: %+v, want 499 and that its outcome is unknown", p)
 	}

@@ -43,8 +43,8 @@ var securityMutants = []mutant{
 		old: `access.Holder(ctx, "")`, new: `access.Holder(context.Background(), "")`,
 	},
 	{
-		name: "internal/admin: an expensive read is counted as nobody's", file: "internal/admin/server.go", pkg: "./internal/admin", run: "PrincipalHasHalf",
-		old: `s.heavy.Wait(ctx, access.Holder(ctx, ""))`, new: `s.heavy.Wait(ctx, "")`,
+		name: "internal/admin: an expensive read is counted as nobody's", file: "internal/admin/operations.go", pkg: "./internal/admin", run: "PrincipalHasHalf",
+		old: `o.heavy.Wait(ctx, access.Holder(ctx, ""))`, new: `o.heavy.Wait(ctx, "")`,
 	},
 	{
 		name: "internal/admin: an aborted request is a database that is away", file: "internal/admin/problem.go", pkg: "./internal/admin", run: "AbortedRequest",

@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+)
+
+// operations is the part that all endpoints share: the API that they register their
+// operations with, the bound on expensive reads, and the form of their errors.
+type operations struct {
+	api   huma.API
+	log   *slog.Logger
+	heavy *access.Places // of expensive reads
+}
+
+// changeListener receives the changes that this server makes.
+type changeListener interface {
+	// changed receives dead letters that were changed.
+	changed(ids ...gocql.UUID)
+	// repeated is called after deliveries were asked to be repeated.
+	repeated(ctx context.Context)
+}
+
+// heavily runs a read of many letters when few others run.
+func (o *operations) heavily(ctx context.Context, f func() error) error {
+	give, err := o.heavy.Wait(ctx, access.Holder(ctx, ""))
+	if err != nil {
+		return err
+	}
+	defer give()
+	return f()
+}
+
+// describe adds the error responses to an operation, and who may use it.
+func (o *operations) describe(role access.Role, op huma.Operation, codes ...int) huma.Operation {
+	if op.Responses == nil {
+		op.Responses = make(map[string]*huma.Response)
+	}
+	if op.Method != http.MethodGet {
+		codes = append(codes, 400, 413, 415)
+	}
+	for _, code := range append([]int{401, 403, 422, 429, 503}, codes...) {
+		op.Responses[strconv.Itoa(code)] = o.refusal(code)
+	}
+	op.Tags = []string{strings.Split(op.Path, "/")[2]}
+	return access.Needs(role, op)
+}
+
+// refusal describes a response that is a problem. All operations share one for each
+// status.
+func (o *operations) refusal(code int) *huma.Response {
+	parts := o.api.OpenAPI().Components
+	if parts.Responses == nil {
+		parts.Responses = make(map[string]*huma.Response)
+	}
+	name := "Problem" + strconv.Itoa(code)
+	if parts.Responses[name] == nil {
+		r := httpapi.Describe[problem](o.api, "", code)[strconv.Itoa(code)]
+		for _, media := range r.Content {
+			media.Example = exampleProblem(code)
+		}
+		parts.Responses[name] = r
+	}
+	return &huma.Response{Ref: "#/components/responses/" + name}
+}
