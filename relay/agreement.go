@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 

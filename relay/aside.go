@@ -8,6 +8,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // asideLookups is how many lookups by key of waiting aggregates run concurrently.
@@ -100,7 +101,7 @@ func (a *aside) run(ctx context.Context, aggregate gocql.UUID, l *asideLane) {
 		e := l.events[0]
 		a.mu.Unlock()
 		if err := a.admit(ctx, e); err != nil {
-			if ctx.Err() == nil && Classify(err) != Stopped {
+			if ctx.Err() == nil && failure.Classify(err) != failure.Stopped {
 				a.fail(err)
 			}
 			return

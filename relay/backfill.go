@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 const (
@@ -406,7 +407,7 @@ func (b *backfill) saveFinished(ctx context.Context, before int) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && Classify(err) == Fatal:
+		case err != nil && failure.Classify(err) == failure.Fatal:
 			return err
 		case err != nil:
 			failures++

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
@@ -226,7 +227,7 @@ func (p *publisher) claimPassed(ctx context.Context, find lookup, aggregate gocq
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case errors.Is(err, ErrStopping), Classify(err) == Fatal:
+		case errors.Is(err, failure.ErrStopping), failure.Classify(err) == failure.Fatal:
 			return nil, err
 		case errors.Is(err, errTooFarAhead):
 			if _, wait := p.olderOf().room(); wait != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
@@ -30,7 +31,7 @@ func (b *backfill) scanRange(ctx context.Context, n int) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if Classify(err) == Fatal || errors.Is(err, ErrStopping) {
+		if failure.Classify(err) == failure.Fatal || errors.Is(err, failure.ErrStopping) {
 			return err
 		}
 		if s.progress {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 

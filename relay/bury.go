@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // buryConcurrency is how many dead letters are written at the same time.
@@ -35,7 +36,7 @@ func classOf(err error) string {
 	if _, ok := errors.AsType[*outbox.RowError](err); ok {
 		return classUndecodable
 	}
-	if _, ok := errors.AsType[*TopicError](err); ok {
+	if _, ok := errors.AsType[*failure.TopicError](err); ok {
 		return classTopicRefused
 	}
 	switch {
@@ -43,9 +44,9 @@ func classOf(err error) string {
 		return classBreakerOpen
 	case tooLarge(err):
 		return classTooLarge
-	case refusesTopic(err), errors.Is(err, kerr.PolicyViolation):
+	case failure.IsTopicRefused(err), errors.Is(err, kerr.PolicyViolation):
 		return classTopicRefused
-	case Classify(err) == Permanent:
+	case failure.Classify(err) == failure.Permanent:
 		return classRefused
 	default:
 		return classAttemptsUsed
@@ -187,7 +188,7 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 			return status, nil
 		}
 		if p.ctx.Err() != nil || p.cfg.fenced() {
-			return "", errors.Join(ErrStopping, err)
+			return "", errors.Join(failure.ErrStopping, err)
 		}
 		p.metrics.buryErrors.Inc()
 		if e := letter.Metadata[metaIDText]; e != "" {
@@ -199,7 +200,7 @@ func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
 		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))
 		p.burying <- struct{}{} // those who have a place leave when the context ends
 		if err != nil {
-			return "", errors.Join(ErrStopping, err)
+			return "", errors.Join(failure.ErrStopping, err)
 		}
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
-	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // checkpointStore keeps how far a relay has come. What was saved is read back
@@ -184,7 +186,7 @@ const progressRetryMin, progressRetryMax = 100 * time.Millisecond, 10 * time.Sec
 func (m *progressManager) until(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
-		if err == nil || ctx.Err() != nil || Classify(err) == Fatal {
+		if err == nil || ctx.Err() != nil || failure.Classify(err) == failure.Fatal {
 			return err
 		}
 		if attempt == 1 {

@@ -8,6 +8,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // fakeRow is a row of the log as scylla-cdc-go represents it.
@@ -61,8 +62,8 @@ func TestEventOf(t *testing.T) {
 		if ok != tt.ok || (err != nil) != tt.bad {
 			t.Errorf("%s: eventOf() = %v, %v, want ok %v, an error %v", tt.name, ok, err, tt.ok, tt.bad)
 		}
-		if err != nil && Classify(err) != Permanent {
-			t.Errorf("%s: Classify(%v) = %v, want permanent", tt.name, err, Classify(err))
+		if err != nil && failure.Classify(err) != failure.Permanent {
+			t.Errorf("%s: Classify(%v) = %v, want permanent", tt.name, err, failure.Classify(err))
 		}
 		if ok && (e.Sequence != 2 || e.ID != event(1, 2, "").ID) {
 			t.Errorf("%s: eventOf() = %+v", tt.name, e)

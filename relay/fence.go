@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // fenced says that the relay may publish nothing more: another one may own what it
@@ -16,7 +18,7 @@ func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
 
 // errFencedWrite is what is not written to the database behind the fence. It is no
 // reason to try again.
-var errFencedWrite = fmt.Errorf("%w: nothing is written to the database: another relay may own what this one carries", ErrStopping)
+var errFencedWrite = fmt.Errorf("%w: nothing is written to the database: another relay may own what this one carries", failure.ErrStopping)
 
 // fenced returns why nothing may be written, nil if something may. A fence that is
 // nil keeps nothing back.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // A dead letter that could not be written before the shard was lost is not written
@@ -67,7 +68,7 @@ func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 		"ranges":     scans.advance(ctx, &backfillRow{}, nil),
 		"answer":     answerOf(answers.answer(ctx, gocql.UUID{}, RepairAsked, RepairTaken, "")),
 	} {
-		if !errors.Is(err, errFencedWrite) || Classify(err) != Stopped {
+		if !errors.Is(err, errFencedWrite) || failure.Classify(err) != failure.Stopped {
 			t.Errorf("%s: %v, want %v of class stopped", what, err, errFencedWrite)
 		}
 	}

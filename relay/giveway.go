@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // stateWaiting is the state of an instance that publishes nothing, because one of
@@ -93,7 +94,7 @@ func GiveWay(ctx context.Context, version string, relays ...*Relay) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && Classify(err) == Fatal:
+		case err != nil && failure.Classify(err) == failure.Fatal:
 			log.Warn("cannot tell whether instances that share this relay run; if some do, everything is published twice", "relay", cfg.Name, "err", err)
 			return nil
 		case err != nil:

@@ -12,6 +12,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // A lane's records stay in one batch: one that would begin another is turned away,
@@ -73,7 +74,7 @@ func TestPublisher_AnAggregateInManyBatches(t *testing.T) {
 		}
 		b.drain(time.Minute)
 		checkOrder(t, b.consume("OrderCreated"), all)
-		for _, class := range []Class{Transient, Permanent, Stopped} {
+		for _, class := range []failure.Class{failure.Transient, failure.Permanent, failure.Stopped} {
 			if n := count(b.publisher.metrics.failures.WithLabelValues(class.String())); n != 0 {
 				t.Errorf("%v events failed as %s, want none", n, class)
 			}

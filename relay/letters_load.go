@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // deadLetters are the open dead letters at the relay's start.
@@ -67,7 +68,7 @@ func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error)
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case Classify(err) == Fatal:
+		case failure.Classify(err) == failure.Fatal:
 			return err
 		}
 		r.log.Warn(cannot, "attempt", attempt, "err", err)

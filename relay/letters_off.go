@@ -8,6 +8,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // OpenLettersError says that a relay without dead letters was started while some
@@ -23,6 +24,9 @@ func (e *OpenLettersError) Error() string {
 	return fmt.Sprintf("dead letters are off, and %d of %s are open (%d of them released): later events of their aggregates would pass them, and nobody would publish them; "+
 		"turn them on, or settle them first (outbox dlq list, discard, resolve)", e.Letters, e.Table, e.Released)
 }
+
+// Class is Fatal: the relay cannot start until the dead letters are resolved.
+func (e *OpenLettersError) Class() failure.Class { return failure.Fatal }
 
 // refuseLetters ends a start without dead letters where some are open.
 func (r *Relay) refuseLetters(ctx context.Context) error {

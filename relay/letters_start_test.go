@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // A relay without dead letters does not start while some are open: newer events
@@ -39,7 +40,7 @@ func TestDeadLetters_OffWhileSomeAreOpenIsRefused(t *testing.T) {
 		_, stop = w.run()
 		time.Sleep(20 * time.Second)
 		refused, ok := errors.AsType[*OpenLettersError](stop())
-		if !ok || refused.Letters != 2 || Classify(refused) != Fatal {
+		if !ok || refused.Letters != 2 || failure.Classify(refused) != failure.Fatal {
 			t.Errorf("Run() error = %v, want that two dead letters are open", refused)
 		}
 		if got := w.consume("OrderUpdated"); len(got) != 0 {

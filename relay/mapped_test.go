@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -212,7 +213,7 @@ func TestRelay_SaysWhatDoesNotFit(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = r.Run(t.Context())
-			if err == nil || Classify(err) != Fatal || !strings.Contains(err.Error(), tt.want) {
+			if err == nil || failure.Classify(err) != failure.Fatal || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Run() error = %v, want a fatal one with %q", err, tt.want)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 type metrics struct {
@@ -80,10 +81,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.proofs.WithLabelValues(string(result))
 	}
 	reg.MustRegister(m.proofs, m.proofReads)
-	for c := range Permanent + 1 {
+	for c := range failure.Permanent + 1 {
 		m.failures.WithLabelValues(c.String())
 	}
-	m.failures.WithLabelValues(Fatal.String())
+	m.failures.WithLabelValues(failure.Fatal.String())
 	found := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "outbox_relay_events_found_total",
 		Help: "Events handed on, by who found them first: the tail, the sweep, a look-up by key because a later one of their aggregate came first, or a backfill.",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // source is who found an event.
@@ -71,7 +72,7 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, err error) 
 	for {
 		p.mu.Lock()
 		if p.closed {
-			err = ErrStopping
+			err = failure.ErrStopping
 			break
 		}
 		var it *item

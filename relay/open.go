@@ -7,7 +7,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // answerBreaker does what a change of the breaker asks for. Called locked.
@@ -90,9 +91,9 @@ func (p *publisher) attempt(ctx context.Context, f func() error) error {
 		p.mu.Lock()
 		_, answer := errors.AsType[*kerr.Error](err)
 		switch {
-		case err == nil, answer, Classify(err) == Permanent, Classify(err) == Fatal:
+		case err == nil, answer, failure.Classify(err) == failure.Permanent, failure.Classify(err) == failure.Fatal:
 			p.answered(c, nil)
-		case Classify(err) == Stopped:
+		case failure.Classify(err) == failure.Stopped:
 			p.answered(c, errMerged)
 		default:
 			p.answered(c, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // publisher writes events to Kafka, each aggregate's in the order in which they
@@ -336,9 +337,9 @@ func (p *publisher) outcome(l *lane, err error) error {
 		return nil
 	case l.ctx.given.Load(), errors.Is(err, errGivenUp):
 		return errMerged
-	case Classify(err) == Transient:
+	case failure.Classify(err) == failure.Transient:
 		return err
-	case Classify(err) == Stopped:
+	case failure.Classify(err) == failure.Stopped:
 		return errMerged
 	default:
 		return nil
@@ -348,15 +349,15 @@ func (p *publisher) outcome(l *lane, err error) error {
 // back takes an item that was not written. Called locked.
 func (p *publisher) back(l *lane, it *item, err error) {
 	it.state = queued
-	class := Classify(err)
-	if class != Stopped {
+	class := failure.Classify(err)
+	if class != failure.Stopped {
 		p.metrics.failures.WithLabelValues(class.String()).Inc()
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
 		p.topics.forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
 	}
 	// Of several that come back together the most serious decides.
-	if l.failed == nil || Classify(l.failed) < class {
+	if l.failed == nil || failure.Classify(l.failed) < class {
 		l.failed = err
 	}
 	p.next(l)
@@ -373,14 +374,14 @@ func (p *publisher) next(l *lane) {
 	}
 	err := l.failed
 	front := l.items[0]
-	switch Classify(err) {
-	case Stopped:
+	switch failure.Classify(err) {
+	case failure.Stopped:
 		// The lane stays as it is; the checkpoint does not pass its events.
-	case Fatal:
+	case failure.Fatal:
 		p.fatal(fmt.Errorf("publish event %s to topic %s: %w", front.event.ID, front.topic, err))
-	case Permanent:
+	case failure.Permanent:
 		p.refuse(l, err)
-	case Transient:
+	case failure.Transient:
 		p.endProbe(l)
 		p.retry(l, front, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -224,7 +225,7 @@ func TestPublisher_HoldsEventsWithoutATopic(t *testing.T) {
 		b.submit(event(2, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
 		holds := b.publisher.holds()
-		if len(holds) != 1 || Classify(holds[0].Err) != Permanent {
+		if len(holds) != 1 || failure.Classify(holds[0].Err) != failure.Permanent {
 			t.Fatalf("holds() = %+v, want the event with the bad topic", holds)
 		}
 	})
@@ -242,8 +243,8 @@ func TestPublisher_SaysWhatEndsTheRelay(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-b.fatal:
-			if Classify(err) != Fatal {
-				t.Errorf("Classify(%v) = %v, want fatal", err, Classify(err))
+			if failure.Classify(err) != failure.Fatal {
+				t.Errorf("Classify(%v) = %v, want fatal", err, failure.Classify(err))
 			}
 		default:
 			t.Error("the relay was not told")

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 const (
@@ -250,7 +252,7 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 			if err == nil {
 				err = unread(pending)
 			}
-			if Classify(err) == Fatal && !isDenied(err) {
+			if failure.Classify(err) == failure.Fatal && !isDenied(err) {
 				return fmt.Errorf("read topics back: %w", err)
 			}
 			switch {
@@ -360,7 +362,7 @@ func (r *readback) retry(ctx context.Context, f func() error) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case Classify(err) == Fatal:
+		case failure.Classify(err) == failure.Fatal:
 			return err
 		}
 		if err := r.pause(ctx, attempt, err); err != nil {

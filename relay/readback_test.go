@@ -17,13 +17,14 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
-	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 var modelTopics = []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
@@ -177,6 +178,9 @@ func (r *Relay) standBy(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// errReaderEnded is why the reader is started again when it returned no error.
+var errReaderEnded = errors.New("the CDC reader ended")
+
 // read runs the reader once.
 func (r *Relay) read(ctx context.Context) error {
 	r.setReading(true, nil)
@@ -244,7 +248,7 @@ func (r *Relay) supervised(e suture.Event) {
 	switch e := e.(type) {
 	case suture.EventServiceTerminate:
 		err, _ := e.Err.(error)
-		if err != nil && Classify(err) == Stopped {
+		if err != nil && failure.Classify(err) == failure.Stopped {
 			return
 		}
 		r.log.Warn("part of the relay ended; it is started again", "part", e.ServiceName, "at_once", e.Restarting, "err", err)
@@ -268,7 +272,7 @@ type service struct {
 // supervisor answers with another run.
 func (s *service) Serve(ctx context.Context) error {
 	err := s.run(ctx)
-	if ctx.Err() == nil && err != nil && Classify(err) == Fatal {
+	if ctx.Err() == nil && err != nil && failure.Classify(err) == failure.Fatal {
 		s.fail(err)
 		return suture.ErrDoNotRestart
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // replayWork is letters from the front of a chain that are replayed one after
@@ -225,7 +226,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 			r.calledOff(ref, letter, end.err, atBreaker)
 		case errors.Is(end.err, errCalledOff), errors.Is(end.err, errClaimLost):
 			r.calledOff(ref, letter, end.err, atOnce)
-		case Classify(end.err) == Stopped:
+		case failure.Classify(end.err) == failure.Stopped:
 			// The next start finds it claimed, and whether it is in its topic.
 			r.uncount(ref)
 			r.later(ref.id, atOperator)

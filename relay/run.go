@@ -8,6 +8,7 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
@@ -43,7 +44,7 @@ func (r *Relay) run(ctx context.Context) error {
 	r.mu.Unlock()
 	for _, topic := range r.cfg.Topics {
 		p.wg.Go(func() {
-			if err := p.ensureTopic(p.ctx, topic); err != nil && Classify(err) == Permanent {
+			if err := p.ensureTopic(p.ctx, topic); err != nil && failure.Classify(err) == failure.Permanent {
 				r.log.Error("topic cannot be made", "topic", topic, "err", err)
 			}
 		})

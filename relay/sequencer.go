@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // storedEvent is a row of the outbox table with its write time in microseconds.
@@ -164,7 +165,7 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 		if h, ok := errors.AsType[handingOn](err); ok {
 			return h.error
 		}
-		if err != nil && (ctx.Err() != nil || Classify(err) == Fatal) {
+		if err != nil && (ctx.Err() != nil || failure.Classify(err) == failure.Fatal) {
 			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateString(), err)
 		}
 		if err != nil {
@@ -267,7 +268,7 @@ func (s *sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 		if h, ok := errors.AsType[handingOn](err); ok {
 			return h.error
 		}
-		if ctx.Err() != nil || Classify(err) == Fatal {
+		if ctx.Err() != nil || failure.Classify(err) == failure.Fatal {
 			return fmt.Errorf("look up events of aggregate %s: %w", of.AggregateString(), err)
 		}
 		s.log.Warn("cannot look up earlier events; trying again", "aggregate_id", of.AggregateString(), "attempt", attempt, "err", err)

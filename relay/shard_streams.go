@@ -9,6 +9,8 @@ import (
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // ownGenerations are generations with the streams that may have rows of a shard.
@@ -94,7 +96,7 @@ func (s *skippedStreams) choose(ctx context.Context, gen time.Time) error {
 	switch {
 	case err == nil:
 		s.kept, s.failed = g, 0
-	case ctx.Err() != nil || Classify(err) == Fatal:
+	case ctx.Err() != nil || failure.Classify(err) == failure.Fatal:
 		return err
 	default:
 		if s.failed++; s.failed < skipTries {

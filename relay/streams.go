@@ -12,6 +12,8 @@ import (
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // saveConcurrency is how many checkpoints are written at the same time.
@@ -389,7 +391,7 @@ func (s *streams) run(ctx context.Context, every, idle time.Duration) error {
 		switch {
 		case err == nil && failing:
 			s.log.Info("checkpoints are saved again")
-		case err != nil && ctx.Err() == nil && Classify(err) == Fatal:
+		case err != nil && ctx.Err() == nil && failure.Classify(err) == failure.Fatal:
 			return err
 		case err != nil && !failing && ctx.Err() == nil:
 			s.log.Warn("checkpoint not saved; a start after a crash now would read further back", "err", err)

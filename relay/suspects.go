@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // probe is a suspect of a partition that is being sent alone, because a refusal fails
@@ -25,7 +26,7 @@ type probe struct {
 // sent once more, alone. Called locked, with nothing outstanding.
 func (p *publisher) refuse(l *lane, err error) {
 	front := l.items[0]
-	if !l.suspect && front.topicErr == nil && !refusesTopic(err) {
+	if !l.suspect && front.topicErr == nil && !failure.IsTopicRefused(err) {
 		l.suspect, l.failed = true, nil
 		if tooLarge(err) {
 			p.measure(l, front.topic)

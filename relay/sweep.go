@@ -12,6 +12,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // sweep reads the CDC log with scylla-cdc-go and hands its events to the
@@ -163,7 +164,7 @@ func (l *readerLog) Printf(format string, args ...any) {
 	failed := false
 	for _, a := range args {
 		err, ok := a.(error)
-		failed = failed || ok && Classify(err) != Stopped
+		failed = failed || ok && failure.Classify(err) != failure.Stopped
 	}
 	text := fmt.Sprintf(format, args...)
 	if !failed {

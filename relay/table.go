@@ -6,6 +6,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // findTable learns what columns the outbox table has, however long the database
@@ -28,7 +29,7 @@ func (r *Relay) findTable(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case Classify(err) == Fatal:
+		case failure.Classify(err) == failure.Fatal:
 			return err
 		}
 		if attempt == 3 { // the first ones may be a database that is just starting

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // logged makes the relay log to a buffer.
@@ -58,7 +59,7 @@ func TestRelay_SaysThatNewEventsDoNotComeToTheLog(t *testing.T) {
 					t.Errorf("said %d times, want once:\n%s", n, said)
 				}
 				err := w.refused()
-				if err == nil || Classify(err) != Fatal || !strings.Contains(err.Error(), broken) || !strings.Contains(err.Error(), fix) {
+				if err == nil || failure.Classify(err) != failure.Fatal || !strings.Contains(err.Error(), broken) || !strings.Contains(err.Error(), fix) {
 					t.Errorf("Run() error = %v, want a fatal one with %q and %q", err, broken, fix)
 				}
 

@@ -7,8 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
 )
 
 const (

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 func validTopic(name string) bool {
@@ -30,7 +31,7 @@ func ExpandTopic(template, eventType, aggregateType string) string {
 func (c *Config) topicOf(e *outbox.Event) (string, error) {
 	if e.AggregateType == outbox.MessageAggregate {
 		if !validTopic(e.Type) {
-			return e.Type, &TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: e.Type}
+			return e.Type, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: e.Type}
 		}
 		return e.Type, nil
 	}
@@ -39,7 +40,7 @@ func (c *Config) topicOf(e *outbox.Event) (string, error) {
 	}
 	t := ExpandTopic(c.TopicTemplate, e.Type, e.AggregateType)
 	if !validTopic(t) {
-		return t, &TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: t}
+		return t, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: t}
 	}
 	return t, nil
 }
@@ -155,9 +156,8 @@ func (t *topics) ensure(ctx context.Context, topic string) (found foundTopic, er
 // topicRefusal is the error of a creation. A broker may refuse the right to create
 // topics, and limits on them, with codes that elsewhere concern the whole cluster.
 func topicRefusal(err error) error {
-	ke, ok := errors.AsType[*kerr.Error](err)
-	if ok && (classifyKafka(ke) == Permanent || ke == kerr.ClusterAuthorizationFailed) {
-		return &refusedTopicError{err}
+	if failure.Classify(err) == failure.Permanent || errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		return &failure.RefusedError{Err: err}
 	}
 	return err
 }

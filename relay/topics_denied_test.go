@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // A topic that the broker refuses costs its own events a dead letter each. The relay
@@ -136,7 +137,7 @@ func TestTopics_ARefusedClusterEndsTheRelay(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		w.write(event(1, 1, "OrderUpdated"))
-		if err := r.Run(ctx); err == nil || Classify(err) != Fatal {
+		if err := r.Run(ctx); err == nil || failure.Classify(err) != failure.Fatal {
 			t.Errorf("Run() error = %v, want a fatal one", err)
 		}
 	})

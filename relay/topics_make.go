@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // makeTopic makes the topic and then starts the lanes that wait for it. Called locked.
@@ -29,7 +30,7 @@ func (p *publisher) makeTopic(topic string, l *lane) {
 				p.pump(l)
 			case it == nil || it.topic != topic || l.outstanding > 0 || l.writing || l.paused || l.failed != nil:
 				// It is not at the event that waits for the topic.
-			case Classify(err) == Permanent && !p.stays(l, it):
+			case failure.Classify(err) == failure.Permanent && !p.stays(l, it):
 				p.refuse(l, err)
 			}
 		}
@@ -57,19 +58,19 @@ func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return errors.Join(ErrStopping, err)
+			return errors.Join(failure.ErrStopping, err)
 		}
-		switch Classify(err) {
-		case Permanent, Stopped:
+		switch failure.Classify(err) {
+		case failure.Permanent, failure.Stopped:
 			return err
-		case Fatal:
+		case failure.Fatal:
 			p.fatal(err)
 			return err
 		}
 		wait := retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt)
 		p.log.Warn("topic is not ready; trying again", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
-		if err := retry.Wait(ctx, wait); err != nil {
-			return errors.Join(ErrStopping, err)
+		if err := again.Wait(ctx, wait); err != nil {
+			return errors.Join(failure.ErrStopping, err)
 		}
 	}
 }

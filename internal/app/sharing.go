@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
@@ -87,7 +88,7 @@ func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *sl
 		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.rebalanceTimeout(), StopTimeout: c.Relay.DrainTimeout + relayStopMargin,
 		Fatal: func(err error) bool {
 			var usage cli.UsageError
-			return errors.As(err, &usage) || relay.Classify(err) == relay.Fatal
+			return errors.As(err, &usage) || failure.Classify(err) == failure.Fatal
 		},
 		Logger: log, Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"relay": c.Relay.Name}, reg),
 	})
@@ -134,7 +135,7 @@ func (s *Sharing) agree(ctx context.Context, ask func(context.Context) (int, err
 			return s.refusal(n, nil)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case relay.Classify(err) == relay.Fatal:
+		case failure.Classify(err) == failure.Fatal:
 			return cli.WithHint(err, "outbox schema migrate makes the table relay_sharing, on which the relay's user needs SELECT and MODIFY")
 		case !said:
 			s.log.Warn("cannot tell into how many shards the relay is divided; trying again", "err", err)
@@ -172,7 +173,7 @@ func (s *Sharing) awaitSharers(ctx context.Context) error {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
-		case relay.Classify(err) == relay.Fatal:
+		case failure.Classify(err) == failure.Fatal:
 			s.log.Warn("cannot tell whether a relay of this name runs alone; if one does, everything is published twice", "err", err)
 			return nil
 		case !said:

@@ -1,4 +1,4 @@
-package relay
+package failure
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func TestClassify(t *testing.T) {
 		{kerr.InvalidConfig, Permanent},
 		{kerr.InvalidReplicationFactor, Transient},
 		{kerr.ClusterAuthorizationFailed, Fatal},
-		{&refusedTopicError{kerr.ClusterAuthorizationFailed}, Permanent},
+		{&RefusedError{Err: kerr.ClusterAuthorizationFailed}, Permanent},
 		{kerr.SaslAuthenticationFailed, Fatal},
 		{kerr.UnsupportedVersion, Fatal},
 		{kgo.ErrClientClosed, Stopped},

@@ -1,4 +1,13 @@
-package relay
+// Package failure classifies the errors that the relay meets, from the broker, the
+// database and its own parts, into four classes:
+//
+//   - Transient: retry with backoff
+//   - Permanent: dead-letter the event
+//   - Fatal: stop the relay
+//   - Stopped: the relay is stopping
+//
+// It does not retry, log or count anything.
+package failure
 
 import (
 	"context"
@@ -13,25 +22,25 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Class says what an error means for the event or the process that met it.
+// Class is what an error means for the event or the process.
 type Class uint8
 
 // The classes.
 const (
 	// Transient may succeed later; the relay backs off and tries again.
 	Transient Class = iota
-	// Permanent means that this event, or any event of its topic, cannot be sent as
-	// things stand. The event becomes a dead letter; without dead letters its
+	// Permanent means that the broker does not accept this event, or any event of its
+	// topic. The event becomes a dead letter; without dead letters its
 	// aggregate is held and the relay retries at long intervals.
 	Permanent
-	// Fatal means that the process is wrongly set up: the cluster refuses the
+	// Fatal means that the configuration is wrong: the cluster refuses the
 	// connection itself. The relay stops, and no checkpoint moves.
 	Fatal
-	// Stopped means that the work was called off; the event stays where it is.
+	// Stopped means that the work was cancelled; the event stays queued.
 	Stopped
 )
 
-// String is the class as metric labels and logs spell it.
+// String returns the value of the metric label class.
 func (c Class) String() string {
 	switch c {
 	case Transient:
@@ -47,45 +56,43 @@ func (c Class) String() string {
 	}
 }
 
-// ErrStopping is what a stopping relay answers to work it no longer takes.
+// ErrStopping is returned for work that a stopping relay does not accept.
 var ErrStopping = errors.New("the relay is stopping")
 
-// errReaderEnded is why the reader is started again when it gave no reason.
-var errReaderEnded = errors.New("the CDC reader ended")
-
-// TopicError says that an event's topic has no valid name. It is Permanent.
+// TopicError reports an event whose topic has no valid name. It is Permanent.
 type TopicError struct {
 	EventType, AggregateType string
 	Topic                    string
 }
 
-// Error names the topic and where it came from.
+// Error contains the topic and the types that it was derived from.
 func (e *TopicError) Error() string {
 	return fmt.Sprintf("%q is no topic name (event type %q, aggregate type %q): map the event type to a topic", e.Topic, e.EventType, e.AggregateType)
 }
 
-// refusedTopicError is an error that the broker returned for one topic, also where
+// RefusedError is an error that the broker returned for one topic, also where
 // Kafka reports it with a code of the whole cluster. It is Permanent.
-type refusedTopicError struct{ err error }
+type RefusedError struct{ Err error }
 
-// Error is the broker's error.
-func (e *refusedTopicError) Error() string { return e.err.Error() }
+// Error returns the broker's error.
+func (e *RefusedError) Error() string { return e.Err.Error() }
 
-// Unwrap is for errors.As.
-func (e *refusedTopicError) Unwrap() error { return e.err }
+// Unwrap returns the broker's error.
+func (e *RefusedError) Unwrap() error { return e.Err }
 
-// refusesTopic reports whether the broker refuses the topic as a whole, whatever the
+// IsTopicRefused reports whether the broker refuses the topic as a whole, whatever the
 // record, so that sending an event once more on its own cannot help.
-func refusesTopic(err error) bool {
-	if _, ok := errors.AsType[*refusedTopicError](err); ok {
+func IsTopicRefused(err error) bool {
+	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return true
 	}
 	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException)
 }
 
-// Classify decides what err means. It knows the broker's and the database's
-// typed errors; what it does not know is Transient. The end of a deadline is
-// Transient, a cancelled context is Stopped. Classify(nil) is not defined.
+// Classify returns the class of err: that of its method Class if an error of the chain
+// has one, else what the typed errors of the broker and of the database mean. Any other
+// error is Transient. The end of a deadline is Transient, a cancelled context is
+// Stopped. Classify(nil) is not defined.
 func Classify(err error) Class {
 	switch {
 	case errors.Is(err, ErrStopping), errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled):
@@ -102,11 +109,14 @@ func Classify(err error) Class {
 	if _, ok := errors.AsType[*TopicError](err); ok {
 		return Permanent
 	}
-	if _, ok := errors.AsType[*refusedTopicError](err); ok {
+	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return Permanent
 	}
-	if _, ok := errors.AsType[*OpenLettersError](err); ok {
-		return Fatal
+	if classed, ok := errors.AsType[interface {
+		error
+		Class() Class
+	}](err); ok {
+		return classed.Class()
 	}
 	if ke, ok := errors.AsType[*kerr.Error](err); ok {
 		return classifyKafka(ke)
@@ -131,8 +141,8 @@ func classifyKafka(err *kerr.Error) Class {
 	}
 }
 
-// classifyCQL sorts by the protocol's code: what the server says about itself
-// passes, what it says about the request does not.
+// classifyCQL uses the code of the protocol: errors of the server's state are
+// Transient, errors of the request are Fatal.
 func classifyCQL(code int) Class {
 	switch code {
 	case gocql.ErrCodeCredentials, gocql.ErrCodeUnauthorized,
