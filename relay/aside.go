@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // asideLookups is how many lookups by key of waiting aggregates run concurrently.
@@ -48,7 +49,7 @@ type asideLane struct {
 
 // asideEvent is an event that waits.
 type asideEvent struct {
-	storedEvent
+	cdclog.StoredEvent
 	began   int64 // from when this run reads its stream
 	since   time.Time
 	settled func()

@@ -9,6 +9,9 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A writer that leaves every second number out delays its own events by seconds at first,
@@ -27,7 +30,7 @@ func TestAside_NumbersWithHoles(t *testing.T) {
 		for i := range seconds {
 			for a := range aggregates {
 				if i%aggregates == a || a == 0 {
-					w.write(event(a, int64(2*i+1), "OrderUpdated"))
+					w.write(relaytest.Event(a, int64(2*i+1), "OrderUpdated"))
 				}
 			}
 			time.Sleep(time.Second)
@@ -59,12 +62,12 @@ func TestAside_ManyAggregates(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
 		s := b.sequencer(&table{})
-		p := newStreamProgress(time.Unix(0, 0), []byte("stream"), timeID(1), DefaultMaxStreamBacklog)
+		p := checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), timeID(1), DefaultMaxStreamBacklog)
 		began := time.Now()
 		for seq := int64(1); seq <= 5; seq += 2 {
 			for a := range many {
-				e := storedEvent{Event: event(a, seq, "OrderUpdated"), written: writeTime(timeID(10 * seq))}
-				if err := s.take(t.Context(), p, timeID(10*seq), []storedEvent{e}); err != nil {
+				e := cdclog.StoredEvent{Event: relaytest.Event(a, seq, "OrderUpdated"), Written: cdclog.WriteTime(timeID(10 * seq))}
+				if err := s.take(t.Context(), p, timeID(10*seq), []cdclog.StoredEvent{e}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -83,7 +86,7 @@ func TestAside_ManyAggregates(t *testing.T) {
 		if got := len(b.consume("OrderUpdated")); got != 3*many {
 			t.Errorf("%d events are published, want %d", got, 3*many)
 		}
-		if pos := p.reached(); !pos.Equal(timeID(50).Time()) {
+		if pos := p.Reached(); !pos.Equal(timeID(50).Time()) {
 			t.Errorf("position = %s, want that of the last change", pos)
 		}
 	})
@@ -98,16 +101,16 @@ func TestAside_WaitsForTheDatabase(t *testing.T) {
 		defer b.close()
 		tb := &table{}
 		tb.away.Store(true)
-		tb.add(event(1, 2, "OrderUpdated"), 20, time.Now())
+		tb.add(relaytest.Event(1, 2, "OrderUpdated"), 20, time.Now())
 		s := b.sequencer(tb)
-		p := newStreamProgress(time.Unix(0, 0), []byte("stream"), timeID(1), DefaultMaxStreamBacklog)
+		p := checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), timeID(1), DefaultMaxStreamBacklog)
 		for i, seq := range []int64{1, 3, 4} {
-			if err := s.take(t.Context(), p, timeID(int64(10*i+10)), []storedEvent{{event(1, seq, "OrderUpdated"), int64(10*i + 10), nil}}); err != nil {
+			if err := s.take(t.Context(), p, timeID(int64(10*i+10)), []cdclog.StoredEvent{{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: int64(10*i + 10), Err: nil}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(time.Hour)
-		if pos := p.reached(); !pos.Equal(timeID(10).Time()) {
+		if pos := p.Reached(); !pos.Equal(timeID(10).Time()) {
 			t.Errorf("position = %s while an event waits, want that of the change before it", pos)
 		}
 		status := Status{Waiting: s.aside.state()}

@@ -14,6 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 const (
@@ -45,21 +47,21 @@ var errOutrun = errors.New("the CDC log is outrunning the checkpoints")
 type backfill struct {
 	cfg       *Config
 	log       *slog.Logger
-	store     *cqlBackfills
-	streams   *streams
+	store     *checkpoint.Scans
+	streams   *checkpoint.Streams
 	publisher *publisher
 	readback  *readback
 	older     *olderRows
 	limiter   *rate.Limiter
 	table     outbox.Table
-	arc       arc // the tokens that are scanned
+	arc       cdclog.TokenRange // the tokens that are scanned
 
 	mu       sync.Mutex
-	row      *backfillRow // the scan under way; nil without one
-	saved    int          // ranges of it that are saved as done
-	finished []int        // ranges that are acknowledged and not saved yet
+	row      *checkpoint.Scan // the scan under way; nil without one
+	saved    int              // ranges of it that are saved as done
+	finished []int            // ranges that are acknowledged and not saved yet
 	more     chan struct{}
-	facts    tableFacts
+	facts    cdclog.TableInfo
 	position time.Time // the oldest when the relay started
 	alone    bool      // nothing else runs until a part of the scan is done
 	lastErr  error
@@ -71,11 +73,10 @@ type backfill struct {
 func newBackfill(r *Relay, p *publisher, back *readback) *backfill {
 	cfg := &r.cfg
 	b := &backfill{
-		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, table: r.table, arc: r.own.arc,
-		store:   newCQLBackfills(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table),
+		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, table: r.table, arc: r.own.Tokens,
+		store:   checkpoint.NewScans(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table, cfg.Fence),
 		limiter: rate.NewLimiter(rate.Inf, 1), more: make(chan struct{}, 1),
 	}
-	b.store.fence = cfg.Fence
 	if n := cfg.BackfillRowsPerSecond; n > 0 {
 		b.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/100))
 	}
@@ -98,7 +99,7 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 		}
 		return b.cannotScan(ctx)
 	}
-	all, err := b.store.load(ctx)
+	all, err := b.store.Load(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,17 +107,17 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if due := need.position.Before(need.now.Add(-part(need.facts.cdcTTL, backfillDue))); need.ran && due && !need.auto && need.facts.cdcTTL > 0 {
+	if due := need.position.Before(need.now.Add(-part(need.facts.CDCTTL, backfillDue))); need.ran && due && !need.auto && need.facts.CDCTTL > 0 {
 		b.log.Error("the CDC log no longer has all that was not published, and backfill is off: events are missing from the topics",
-			"position", need.position.UTC(), "cdc_ttl", need.facts.cdcTTL, "setting", "relay.backfill")
+			"position", need.position.UTC(), "cdc_ttl", need.facts.CDCTTL, "setting", "relay.backfill")
 	}
 	active, err := b.activate(ctx, need.decide(), all)
 	if err != nil {
 		return err
 	}
-	if active != nil && !need.auto && active.forced.IsZero() {
+	if active != nil && !need.auto && active.Forced.IsZero() {
 		b.log.Error("a scan of the outbox table is not finished, and backfill is off: events are missing from the topics",
-			"written_until", active.until.UTC(), "setting", "relay.backfill")
+			"written_until", active.Until.UTC(), "setting", "relay.backfill")
 		active = nil
 	}
 	b.mu.Lock()
@@ -124,7 +125,7 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 	b.facts, b.position = need.facts, need.position
 	b.row = active
 	if active != nil {
-		b.saved = len(active.done)
+		b.saved = len(active.Done)
 	}
 	return nil
 }
@@ -133,8 +134,8 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 // scanned, and says so where it is not enough: after a long absence, or at a first
 // start with a log that is older than its rows.
 func (b *backfill) cannotScan(ctx context.Context) error {
-	facts, err := cqlTableFacts(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
-	if err != nil && !errors.Is(err, errCDCOptions) {
+	facts, err := cdclog.ReadTableInfo(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
+	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 		return err
 	}
 	generation, first, err := b.readback.store.Start(ctx)
@@ -146,9 +147,9 @@ func (b *backfill) cannotScan(ctx context.Context) error {
 		if position, err = b.readback.mark(ctx); err != nil {
 			return err
 		}
-		position = lastOf(position, facts.logged)
-		if now := time.Now(); facts.cdcTTL > 0 && position.Before(now.Add(-part(facts.cdcTTL, backfillDue))) {
-			b.sayLost(position, facts.cdcTTL)
+		position = checkpoint.Later(position, facts.Logged)
+		if now := time.Now(); facts.CDCTTL > 0 && position.Before(now.Add(-part(facts.CDCTTL, backfillDue))) {
+			b.sayLost(position, facts.CDCTTL)
 		}
 	}
 	b.mu.Lock()
@@ -167,27 +168,27 @@ func (b *backfill) sayLost(position time.Time, ttl time.Duration) {
 
 // need gathers what decides whether a scan is needed, after all the scans there were,
 // and tells the sweep and the read-back what those have covered.
-func (b *backfill) need(ctx context.Context, all []backfillRow) (need backfillNeed, err error) {
+func (b *backfill) need(ctx context.Context, all []checkpoint.Scan) (need backfillNeed, err error) {
 	need = backfillNeed{
 		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Backfill == BackfillAuto,
 		forced: b.cfg.BackfillFrom.Truncate(time.Millisecond), published: b.readback.alsoSince,
 	}
-	need.facts, err = cqlTableFacts(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
-	if errors.Is(err, errCDCOptions) {
-		b.log.Warn("cannot tell how long the CDC log keeps its rows", "assumed", need.facts.cdcTTL, "err", err)
+	need.facts, err = cdclog.ReadTableInfo(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
+	if errors.Is(err, cdclog.ErrCDCOptions) {
+		b.log.Warn("cannot tell how long the CDC log keeps its rows", "assumed", need.facts.CDCTTL, "err", err)
 	} else if err != nil {
 		return need, err
 	}
 	for i := range all {
-		need.floor = lastOf(need.floor, all[i].until)
-		if need.forced.Equal(all[i].forced) {
+		need.floor = checkpoint.Later(need.floor, all[i].Until)
+		if need.forced.Equal(all[i].Forced) {
 			need.forced = time.Time{} // this was asked for before
 		}
-		switch all[i].state {
-		case backfillRunning:
+		switch all[i].State {
+		case checkpoint.ScanRunning:
 			b.readback.scanned = time.Now()
-		case backfillDone, backfillReplaced:
-			b.readback.scanned = lastOf(b.readback.scanned, all[i].updated)
+		case checkpoint.ScanDone, checkpoint.ScanReplaced:
+			b.readback.scanned = checkpoint.Later(b.readback.scanned, all[i].Updated)
 		}
 	}
 	b.startFrom(need.floor)
@@ -201,7 +202,7 @@ func (b *backfill) need(ctx context.Context, all []backfillRow) (need backfillNe
 			return need, err
 		}
 	}
-	need.position = lastOf(need.position, need.floor)
+	need.position = checkpoint.Later(need.position, need.floor)
 	if !need.ran {
 		if need.empty, err = b.isEmpty(ctx); err != nil {
 			return need, err
@@ -213,32 +214,32 @@ func (b *backfill) need(ctx context.Context, all []backfillRow) (need backfillNe
 
 // activate saves a scan that is needed, nil for none, and returns the scan that is to
 // run now, which may be one of all.
-func (b *backfill) activate(ctx context.Context, row *backfillRow, all []backfillRow) (active *backfillRow, err error) {
-	active = unfinished(all)
+func (b *backfill) activate(ctx context.Context, row *checkpoint.Scan, all []checkpoint.Scan) (active *checkpoint.Scan, err error) {
+	active = checkpoint.Unfinished(all)
 	if row == nil {
 		if active != nil {
-			b.log.Info("going on with a scan of the outbox table", "reason", active.reason, "written_from", active.from.UTC(),
-				"written_until", active.until.UTC(), "ranges_done", len(active.done), "ranges", active.ranges)
+			b.log.Info("going on with a scan of the outbox table", "reason", active.Reason, "written_from", active.From.UTC(),
+				"written_until", active.Until.UTC(), "ranges_done", len(active.Done), "ranges", active.Ranges)
 		}
 		return active, nil
 	}
-	var replaced *backfillRow
-	if row.state == backfillRunning && active != nil {
-		row.cover(active)
+	var replaced *checkpoint.Scan
+	if row.State == checkpoint.ScanRunning && active != nil {
+		row.Cover(active)
 		replaced = active
 	}
-	if len(all) > 0 && !row.started.After(all[0].started) {
-		row.started = all[0].started.Add(time.Millisecond) // it names the row
+	if len(all) > 0 && !row.Started.After(all[0].Started) {
+		row.Started = all[0].Started.Add(time.Millisecond) // it names the row
 	}
-	if err := b.store.begin(ctx, row, replaced); err != nil {
+	if err := b.store.Begin(ctx, row, replaced); err != nil {
 		return nil, err
 	}
-	b.startFrom(row.until)
-	if row.state != backfillRunning {
+	b.startFrom(row.Until)
+	if row.State != checkpoint.ScanRunning {
 		return active, nil
 	}
-	b.log.Warn("the outbox table is scanned for events that the CDC log may not have", "reason", row.reason,
-		"written_from", row.from.UTC(), "written_until", row.until.UTC(), "rows_per_second", b.cfg.BackfillRowsPerSecond)
+	b.log.Warn("the outbox table is scanned for events that the CDC log may not have", "reason", row.Reason,
+		"written_from", row.From.UTC(), "written_until", row.Until.UTC(), "rows_per_second", b.cfg.BackfillRowsPerSecond)
 	return row, nil
 }
 
@@ -247,15 +248,15 @@ func (b *backfill) activate(ctx context.Context, row *backfillRow, all []backfil
 func (b *backfill) since(position time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.row != nil && b.row.state == backfillRunning && b.row.from.Before(position) {
-		return b.row.from
+	if b.row != nil && b.row.State == checkpoint.ScanRunning && b.row.From.Before(position) {
+		return b.row.From
 	}
 	return position
 }
 
 // startFrom makes the sweep begin where scans no longer answer.
 func (b *backfill) startFrom(floor time.Time) {
-	b.streams.startFrom(floor)
+	b.streams.StartFrom(floor)
 	b.readback.floor = floor
 }
 
@@ -273,15 +274,15 @@ func (b *backfill) prepare(ctx context.Context) error {
 	if row == nil {
 		return nil
 	}
-	b.read.Store(row.read)
-	b.handed.Store(row.out)
+	b.read.Store(row.Read)
+	b.handed.Store(row.Published)
 	b.older = newOlderRows(row, b.arc, b.cfg.MaxAggregates)
 	for {
 		known, err := b.readTopics(ctx, row)
 		if err != nil {
 			return err
 		}
-		if known == row.ranges {
+		if known == row.Ranges {
 			b.publisher.setOlder(b.older)
 			return nil
 		}
@@ -330,12 +331,12 @@ func (b *backfill) run(ctx context.Context) error {
 	b.mu.Unlock()
 	if row != nil {
 		wg.Go(func() {
-			if err := b.saveFinished(ctx, row.ranges); err != nil {
+			if err := b.saveFinished(ctx, row.Ranges); err != nil {
 				stop(err)
 			}
 		})
 		wg.Go(func() {
-			for n := range row.ranges {
+			for n := range row.Ranges {
 				if err := b.scanRange(ctx, n); err != nil {
 					stop(err)
 					return
@@ -343,7 +344,7 @@ func (b *backfill) run(ctx context.Context) error {
 			}
 		})
 	}
-	every := min(backfillWatch, part(max(b.facts.cdcTTL, time.Minute), 1./64))
+	every := min(backfillWatch, part(max(b.facts.CDCTTL, time.Minute), 1./64))
 	said := time.Now()
 	for retry.Wait(ctx, every) == nil {
 		now := time.Now()
@@ -351,7 +352,7 @@ func (b *backfill) run(ctx context.Context) error {
 			said = time.Now()
 			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
 		}
-		switch ttl := b.facts.cdcTTL; {
+		switch ttl := b.facts.CDCTTL; {
 		case ttl == 0 || b.left(now) >= part(ttl, 1-backfillDue):
 		case !b.table.Plain():
 			b.sayLost(now.Add(b.left(now)-ttl), ttl)
@@ -367,16 +368,16 @@ func (b *backfill) run(ctx context.Context) error {
 // one generation are closed and those of the next not open yet, it is where they
 // were last.
 func (b *backfill) left(now time.Time) time.Duration {
-	position, ok := b.streams.oldestPosition()
+	position, ok := b.streams.OldestPosition()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ok {
 		b.position = position
 	}
 	if b.position.IsZero() {
-		return b.facts.cdcTTL
+		return b.facts.CDCTTL
 	}
-	return b.facts.cdcTTL - now.Sub(b.position)
+	return b.facts.CDCTTL - now.Sub(b.position)
 }
 
 // settler returns what counts the events of a range; the range is finished when
@@ -441,7 +442,7 @@ func seq(n int) []int {
 func (b *backfill) unsaved(n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !slices.Contains(b.row.done, n)
+	return !slices.Contains(b.row.Done, n)
 }
 
 // saveDone saves the ranges that are finished, and returns how many are left.
@@ -454,25 +455,25 @@ func (b *backfill) saveDone(ctx context.Context) (left int, err error) {
 	row := *b.row
 	ranges := slices.Clone(b.finished)
 	b.mu.Unlock()
-	row.read, row.out = b.read.Load(), b.handed.Load()
-	left = row.ranges - len(row.done) - len(ranges)
+	row.Read, row.Published = b.read.Load(), b.handed.Load()
+	left = row.Ranges - len(row.Done) - len(ranges)
 	if left == 0 {
-		row.state = backfillDone
+		row.State = checkpoint.ScanDone
 	}
 	if len(ranges) > 0 || left == 0 {
-		if err := b.store.advance(ctx, &row, ranges); err != nil {
+		if err := b.store.Advance(ctx, &row, ranges); err != nil {
 			return left, err
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	was := b.row.state
-	row.done = append(slices.Clone(row.done), ranges...)
-	b.row, b.saved = &row, len(row.done)
+	was := b.row.State
+	row.Done = append(slices.Clone(row.Done), ranges...)
+	b.row, b.saved = &row, len(row.Done)
 	b.finished = slices.Delete(b.finished, 0, len(ranges))
-	if left == 0 && was != backfillDone {
-		b.log.Info("the outbox table is scanned", "reason", row.reason, "rows", row.read, "published", row.out,
-			"took", time.Since(row.started).Round(time.Second))
+	if left == 0 && was != checkpoint.ScanDone {
+		b.log.Info("the outbox table is scanned", "reason", row.Reason, "rows", row.Read, "published", row.Published,
+			"took", time.Since(row.Started).Round(time.Second))
 	}
 	return left, nil
 }
@@ -504,8 +505,8 @@ func (b *backfill) status() (s BackfillStatus) {
 	defer b.mu.Unlock()
 	s.Rows, s.Published, s.Unreadable, s.Err, s.Alone = b.read.Load(), b.handed.Load(), b.unreadable.Load(), b.lastErr, b.alone
 	if b.row != nil {
-		s.Running, s.Reason, s.From, s.Until = b.row.state == backfillRunning, b.row.reason, b.row.from, b.row.until
-		s.Done, s.Ranges = b.saved, b.row.ranges
+		s.Running, s.Reason, s.From, s.Until = b.row.State == checkpoint.ScanRunning, b.row.Reason, b.row.From, b.row.Until
+		s.Done, s.Ranges = b.saved, b.row.Ranges
 	}
 	return s
 }

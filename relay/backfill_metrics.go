@@ -30,11 +30,11 @@ func registerBackfill(reg prometheus.Registerer, r *Relay) {
 	gauge("outbox_relay_cdc_log_ttl_seconds", "How long the CDC log keeps its rows, 0 for ever.", func(b *backfill) float64 {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.facts.cdcTTL.Seconds()
+		return b.facts.CDCTTL.Seconds()
 	})
 	gauge("outbox_relay_cdc_log_left_seconds", "Time until the CDC log has lost what the oldest checkpoint stands before; the relay then scans the outbox table, if it has the columns of outbox_messages. A year if the log keeps its rows for ever.", func(b *backfill) float64 {
 		b.mu.Lock()
-		ttl := b.facts.cdcTTL
+		ttl := b.facts.CDCTTL
 		b.mu.Unlock()
 		if ttl == 0 {
 			return (365 * 24 * time.Hour).Seconds()

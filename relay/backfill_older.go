@@ -14,6 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // olderRows are the rows of the outbox table that a scan has still to hand on,
@@ -26,9 +28,9 @@ import (
 // It is safe for concurrent use; it is called with the publisher's lock held and
 // takes none itself.
 type olderRows struct {
-	arc         arc   // the tokens that the scan is about
-	from, until int64 // write times in microseconds, both included
-	most        int   // aggregates that may be ahead of the scan
+	arc         cdclog.TokenRange // the tokens that the scan is about
+	from, until int64             // write times in microseconds, both included
+	most        int               // aggregates that may be ahead of the scan
 
 	mu     sync.Mutex
 	ranges []olderRange
@@ -47,18 +49,18 @@ type olderRange struct {
 	ahead map[gocql.UUID]int64
 }
 
-func newOlderRows(row *backfillRow, a arc, most int) *olderRows {
+func newOlderRows(row *checkpoint.Scan, a cdclog.TokenRange, most int) *olderRows {
 	o := &olderRows{
 		arc:  a,
-		from: math.MinInt64, until: row.until.UnixMicro(), most: most,
-		ranges: make([]olderRange, row.ranges), moved: make(chan struct{}),
+		from: math.MinInt64, until: row.Until.UnixMicro(), most: most,
+		ranges: make([]olderRange, row.Ranges), moved: make(chan struct{}),
 	}
-	if !row.from.IsZero() {
-		o.from = row.from.UnixMicro()
+	if !row.From.IsZero() {
+		o.from = row.From.UnixMicro()
 	}
 	for n := range o.ranges {
 		o.ranges[n].cursor = math.MinInt64
-		o.ranges[n].open = !slices.Contains(row.done, n)
+		o.ranges[n].open = !slices.Contains(row.Done, n)
 	}
 	return o
 }
@@ -66,7 +68,7 @@ func newOlderRows(row *backfillRow, a arc, most int) *olderRows {
 // of is the range of an aggregate, and whether the scan has still to come to it. Called locked.
 func (o *olderRows) of(aggregate gocql.UUID) (r *olderRange, token int64, open bool) {
 	token = hint.Token(aggregate)
-	r = &o.ranges[o.arc.partOf(token, len(o.ranges))]
+	r = &o.ranges[o.arc.PartOf(token, len(o.ranges))]
 	return r, token, r.open && token > r.cursor
 }
 
@@ -187,7 +189,7 @@ func (p *publisher) setOlder(o *olderRows) {
 
 // passOlder hands on the rows of an aggregate that a scan has still to come to.
 // The caller has claimed the aggregate.
-func (p *publisher) passOlder(ctx context.Context, find lookup, aggregate gocql.UUID) error {
+func (p *publisher) passOlder(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) error {
 	o := p.olderOf()
 	if o == nil || !o.behind(aggregate) {
 		return nil
@@ -196,9 +198,9 @@ func (p *publisher) passOlder(ctx context.Context, find lookup, aggregate gocql.
 	if ok, _ := o.room(); !ok && h.ahead == 0 {
 		return errTooFarAhead
 	}
-	if err := find(ctx, &outbox.Event{AggregateID: aggregate}, 1, math.MaxInt64, func(f storedEvent) error {
+	if err := find(ctx, &outbox.Event{AggregateID: aggregate}, 1, math.MaxInt64, func(f cdclog.StoredEvent) error {
 		err := h.row(ctx, &f, nil)
-		if err == nil && o.old(f.written) {
+		if err == nil && o.old(f.Written) {
 			h.ahead = max(h.ahead, f.Sequence)
 		}
 		return err
@@ -214,7 +216,7 @@ func (p *publisher) passOlder(ctx context.Context, find lookup, aggregate gocql.
 
 // claimPassed is claim, with the older rows of the aggregate handed on. It
 // waits, however long the database is away.
-func (p *publisher) claimPassed(ctx context.Context, find lookup, aggregate gocql.UUID) (release func(), err error) {
+func (p *publisher) claimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error) {
 	for attempt := 1; ; attempt++ {
 		release, err := p.claim(ctx, aggregate)
 		if err != nil {
@@ -257,15 +259,15 @@ type olderHandover struct {
 	ahead     int64
 	// newer are rows that the log still has; they are handed on if an older one
 	// comes after them, which is so where two clocks wrote them.
-	newer []storedEvent
+	newer []cdclog.StoredEvent
 	// handed and known count the rows that were handed on and that were out.
 	handed, known int64
 }
 
 // row takes the next row. settled, if not nil, makes what is called once the
 // row's event is acknowledged; it is not asked for where that needs no waiting.
-func (h *olderHandover) row(ctx context.Context, f *storedEvent, settled func() func()) error {
-	if !h.older.old(f.written) {
+func (h *olderHandover) row(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
+	if !h.older.old(f.Written) {
 		if len(h.newer) < maxNewerRows {
 			h.newer = append(h.newer, *f)
 		}
@@ -280,8 +282,8 @@ func (h *olderHandover) row(ctx context.Context, f *storedEvent, settled func() 
 	return h.hand(ctx, f, settled)
 }
 
-func (h *olderHandover) hand(ctx context.Context, f *storedEvent, settled func() func()) error {
-	if f.written < h.older.from || h.older.isOut(f.AggregateID, f.ID) {
+func (h *olderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
+	if f.Written < h.older.from || h.older.isOut(f.AggregateID, f.ID) {
 		h.known++
 		return nil
 	}
@@ -296,7 +298,7 @@ func (h *olderHandover) hand(ctx context.Context, f *storedEvent, settled func()
 	}
 	h.handed++
 	_, err := h.publisher.offer(ctx, &offer{
-		event: f.Event, written: f.written, bad: f.bad, by: byBackfill, owner: true, anyway: true, settled: done,
+		event: f.Event, written: f.Written, bad: f.Err, by: byBackfill, owner: true, anyway: true, settled: done,
 	})
 	return err
 }

@@ -3,6 +3,9 @@ package relay
 import (
 	"context"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // Why a scan is made.
@@ -24,7 +27,7 @@ const (
 // backfillNeed is what a start knows when it decides whether a scan is needed.
 type backfillNeed struct {
 	now   time.Time
-	facts tableFacts
+	facts cdclog.TableInfo
 	// firstAge is how far back a relay starts that never ran.
 	firstAge time.Duration
 	// window is the confidence window: what is younger may not be visible yet.
@@ -50,35 +53,35 @@ type backfillNeed struct {
 // in its log still: the log was made with the table, and neither is older than
 // the log keeps rows; or rows live no longer than the log keeps them; or there
 // are none. The last two need the log to be as old as the table too.
-func (n *backfillNeed) decide() *backfillRow {
-	row := func(reason string, from, until, mark time.Time) *backfillRow {
-		r := &backfillRow{
-			started: n.now.Truncate(time.Millisecond), reason: reason, state: backfillRunning,
-			until: until.Truncate(time.Millisecond), mark: mark.Truncate(time.Millisecond), ranges: backfillRanges,
+func (n *backfillNeed) decide() *checkpoint.Scan {
+	row := func(reason string, from, until, mark time.Time) *checkpoint.Scan {
+		r := &checkpoint.Scan{
+			Started: n.now.Truncate(time.Millisecond), Reason: reason, State: checkpoint.ScanRunning,
+			Until: until.Truncate(time.Millisecond), Mark: mark.Truncate(time.Millisecond), Ranges: backfillRanges,
 		}
 		if !from.IsZero() {
-			r.from = from.Truncate(time.Millisecond)
+			r.From = from.Truncate(time.Millisecond)
 		}
 		return r
 	}
-	var out *backfillRow
+	var out *checkpoint.Scan
 	switch {
 	case !n.ran:
 		until := n.keeps()
-		fromTheFirst := !n.facts.created.IsZero() && !n.facts.logged.IsZero() && n.facts.logged.Sub(n.facts.created) < time.Minute
-		if !fromTheFirst && n.facts.logged.After(until) {
-			until = n.facts.logged.Add(time.Second)
+		fromTheFirst := !n.facts.Created.IsZero() && !n.facts.Logged.IsZero() && n.facts.Logged.Sub(n.facts.Created) < time.Minute
+		if !fromTheFirst && n.facts.Logged.After(until) {
+			until = n.facts.Logged.Add(time.Second)
 		}
 		out = row(backfillFirstStart, time.Time{}, until, earliest(n.published, n.now))
-		young := fromTheFirst && (n.facts.created.After(until) || n.facts.rowTTL > 0 && !n.now.Add(-n.facts.rowTTL).Before(until))
+		young := fromTheFirst && (n.facts.Created.After(until) || n.facts.RowTTL > 0 && !n.now.Add(-n.facts.RowTTL).Before(until))
 		switch {
 		case young || n.empty:
-			out.state = backfillNone
+			out.State = checkpoint.ScanNotNeeded
 		case !n.auto:
 			// The sweep reads what the log has, whatever is missing.
-			out.state, out.until = backfillNone, n.now.Add(-max(n.firstAge, n.facts.cdcTTL)).Truncate(time.Millisecond)
+			out.State, out.Until = checkpoint.ScanNotNeeded, n.now.Add(-max(n.firstAge, n.facts.CDCTTL)).Truncate(time.Millisecond)
 		}
-	case n.facts.cdcTTL > 0 && n.position.Before(n.now.Add(-part(n.facts.cdcTTL, backfillDue))):
+	case n.facts.CDCTTL > 0 && n.position.Before(n.now.Add(-part(n.facts.CDCTTL, backfillDue))):
 		if n.auto {
 			out = row(backfillOutrun, n.position, n.keeps(), n.position)
 		}
@@ -88,23 +91,23 @@ func (n *backfillNeed) decide() *backfillRow {
 	}
 	until := n.now.Add(-n.window)
 	asked := row(backfillForced, n.forced, until, n.forced)
-	asked.forced = n.forced
+	asked.Forced = n.forced
 	if !n.forced.Before(until) {
-		asked.until, asked.state = n.floor, backfillDone // nothing is as old
+		asked.Until, asked.State = n.floor, checkpoint.ScanDone // nothing is as old
 	}
-	if out == nil || out.state != backfillRunning {
-		if out != nil && asked.until.Before(out.until) {
-			asked.until = out.until
+	if out == nil || out.State != checkpoint.ScanRunning {
+		if out != nil && asked.Until.Before(out.Until) {
+			asked.Until = out.Until
 		}
 		return asked
 	}
-	asked.cover(out)
+	asked.Cover(out)
 	return asked
 }
 
 // keeps is until when the log cannot be relied on.
 func (n *backfillNeed) keeps() time.Time {
-	age := n.facts.cdcTTL
+	age := n.facts.CDCTTL
 	if age == 0 || !n.ran && age > n.firstAge {
 		age = n.firstAge
 	}
@@ -112,23 +115,6 @@ func (n *backfillNeed) keeps() time.Time {
 }
 
 func part(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
-
-// cover makes r answer for what o does too.
-func (r *backfillRow) cover(o *backfillRow) {
-	r.from, r.mark = earlierOf(r.from, o.from), earlierOf(r.mark, o.mark)
-	r.until = lastOf(r.until, o.until)
-	if r.forced.IsZero() {
-		r.forced = o.forced
-	}
-	r.read, r.out = r.read+o.read, r.out+o.out
-}
-
-func earlierOf(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
 
 // isEmpty says whether the table has no row.
 func (b *backfill) isEmpty(ctx context.Context) (bool, error) {

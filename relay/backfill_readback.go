@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // readTopics reads the topics back to when the scan was begun, and keeps which
 // events of the ranges that are still to be scanned are out. It returns how many
 // ranges, from the first on, that is known of: not all of them if there are more
 // such events than may be remembered.
-func (b *backfill) readTopics(ctx context.Context, row *backfillRow) (ranges int, err error) {
+func (b *backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges int, err error) {
 	if b.cfg.ReadBackMargin < 0 {
-		return row.ranges, nil // after a crash the ranges that were begun are published again
+		return row.Ranges, nil // after a crash the ranges that were begun are published again
 	}
 	r := b.readback
 	var topics []string
@@ -27,10 +29,10 @@ func (b *backfill) readTopics(ctx context.Context, row *backfillRow) (ranges int
 	}
 	topics = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(topics, maps.Values(b.cfg.Topics)))))
 	if len(topics) == 0 {
-		return row.ranges, nil // nothing was ever published
+		return row.Ranges, nil // nothing was ever published
 	}
 	began := time.Now()
-	f := &olderFound{older: b.older, most: max(r.most(), 1), ranges: row.ranges}
+	f := &olderFound{older: b.older, most: max(r.most(), 1), ranges: row.Ranges}
 	r.begin(true)
 	r.came()
 	r.sink = f.take
@@ -41,14 +43,14 @@ func (b *backfill) readTopics(ctx context.Context, row *backfillRow) (ranges int
 	t := r.newTopics()
 	var denied []string
 	t.refuse = func(topic string, _ error) { denied = append(denied, topic) }
-	if err := r.read(ctx, t, topics, row.mark.Add(-b.cfg.ReadBackMargin)); err != nil {
+	if err := r.read(ctx, t, topics, row.Mark.Add(-b.cfg.ReadBackMargin)); err != nil {
 		return 0, err
 	}
 	if len(denied) > 0 {
 		b.log.Warn("topics may not be read back; what the scan published to them before is published again, with the same event ids",
 			"topics", denied, "grant", "READ on the topics")
 	}
-	b.log.Info("topics read back for the scan of the outbox table", "events", f.kept, "since", row.mark.UTC(), "took", time.Since(began))
+	b.log.Info("topics read back for the scan of the outbox table", "events", f.kept, "since", row.Mark.UTC(), "took", time.Since(began))
 	return f.ranges, nil
 }
 
@@ -66,7 +68,7 @@ func (f *olderFound) take(e *topicEvent) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, token, open := o.of(e.aggregate)
-	if !open || o.arc.partOf(token, len(o.ranges)) >= f.ranges {
+	if !open || o.arc.PartOf(token, len(o.ranges)) >= f.ranges {
 		return
 	}
 	if r.out == nil {

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -26,9 +29,9 @@ func scanAll(rowsPerSecond int) func(*Config) {
 	}
 }
 
-func (w *world) backfills() (rows []backfillRow) {
+func (w *world) backfills() (rows []checkpoint.Scan) {
 	w.t.Helper()
-	rows, err := newCQLBackfills(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table).load(w.t.Context())
+	rows, err := checkpoint.NewScans(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table, nil).Load(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -42,7 +45,7 @@ func TestBackfill_Forced(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
-		all := events(20, 4, "OrderCreated", "OrderUpdated")
+		all := relaytest.Events(20, 4, "OrderCreated", "OrderUpdated")
 		for _, e := range all[:40] {
 			w.write(e)
 		}
@@ -51,7 +54,7 @@ func TestBackfill_Forced(t *testing.T) {
 		if s := r.Status().Backfill; s.Running || s.Ranges != 0 {
 			t.Errorf("Status().Backfill = %+v of a first start with a young table, want none", s)
 		}
-		if rows := w.backfills(); len(rows) != 1 || rows[0].state != backfillNone {
+		if rows := w.backfills(); len(rows) != 1 || rows[0].State != checkpoint.ScanNotNeeded {
 			t.Errorf("backfills = %+v, want one that was not needed", rows)
 		}
 		if err := stop(); err != nil {
@@ -73,7 +76,7 @@ func TestBackfill_Forced(t *testing.T) {
 		}
 		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
 		rows := w.backfills()
-		if len(rows) != 2 || rows[0].state != backfillDone || rows[0].out != 40 || rows[0].read != 80 || len(rows[0].done) != backfillRanges {
+		if len(rows) != 2 || rows[0].State != checkpoint.ScanDone || rows[0].Published != 40 || rows[0].Read != 80 || len(rows[0].Done) != backfillRanges {
 			t.Errorf("backfills = %+v, want one done, of 80 rows, with 40 published", rows)
 		}
 		if n := count(r.metrics.found[byBackfill]); n != 0 {
@@ -85,16 +88,16 @@ func TestBackfill_Forced(t *testing.T) {
 // skipLog moves all checkpoints to now, as if the log had been read.
 func (w *world) skipLog() {
 	w.t.Helper()
-	store := newCQLCheckpoints(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+	store := checkpoint.NewCQLStore(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table, w.cfg.Name, nil)
 	gen, _, err := store.Start(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	g, err := (&cqlGenerations{session: w.session, keyspace: "outbox", table: w.cfg.Table}).generation(w.t.Context(), gen)
+	g, err := cdclog.NewGenerations(w.session, "outbox", w.cfg.Table, nil).Generation(w.t.Context(), gen)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, s := range g.streams {
+	for _, s := range g.Streams {
 		if err := store.SavePosition(w.t.Context(), gen, s, gocql.MaxTimeUUID(time.Now())); err != nil {
 			w.t.Fatal(err)
 		}
@@ -121,7 +124,7 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 				})
 				defer w.close()
 				topics := []string{"OrderCreated", "OrderUpdated"}
-				all := events(60, 8, topics...)
+				all := relaytest.Events(60, 8, topics...)
 				for _, e := range all[:300] {
 					w.write(e)
 				}
@@ -149,7 +152,7 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 				got := w.consume(topics...)
 				checkOrder(t, got, all)
 				checkTime(t, got)
-				if rows := w.backfills(); rows[0].state != backfillDone || rows[0].reason != backfillForced {
+				if rows := w.backfills(); rows[0].State != checkpoint.ScanDone || rows[0].Reason != backfillForced {
 					t.Errorf("backfills = %+v, want one done", rows)
 				}
 			})
@@ -168,7 +171,7 @@ func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
 			c.ConfidenceWindow, c.BusyDelay = 10*time.Second, 10*time.Second
 		})
 		defer w.close()
-		all := events(600, 1, "OrderCreated")
+		all := relaytest.Events(600, 1, "OrderCreated")
 		// The scan answers for those of the first half, and of one with the very
 		// time until which it does.
 		first := time.Now().Truncate(time.Millisecond)
@@ -188,7 +191,7 @@ func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 		checkOrder(t, w.consume("OrderCreated"), all)
-		until := w.backfills()[0].until
+		until := w.backfills()[0].Until
 		if last := first.Add(499 * time.Millisecond); until.Before(first) || until.After(last) {
 			t.Errorf("the scan answers until %s, want a time from %s to %s", until, first, last)
 		}
@@ -202,7 +205,7 @@ func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, scanAll(1))
 		defer w.close()
-		all := events(50, 3, "OrderUpdated")
+		all := relaytest.Events(50, 3, "OrderUpdated")
 		for _, e := range all[:100] {
 			w.write(e)
 		}
@@ -215,7 +218,7 @@ func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 			written[e.ID] = time.Now()
 			time.Sleep(300 * time.Millisecond)
 		}
-		for _, e := range events(70, 1, "OrderUpdated")[50:] { // aggregates that nobody knows
+		for _, e := range relaytest.Events(70, 1, "OrderUpdated")[50:] { // aggregates that nobody knows
 			all = append(all, e)
 			w.write(e)
 			written[e.ID] = time.Now()
@@ -249,7 +252,7 @@ func TestBackfill_HolesAreFilledBeforeNewEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
 		defer w.close()
-		all := events(20, 4, "OrderUpdated")
+		all := relaytest.Events(20, 4, "OrderUpdated")
 		live := func(part []outbox.Event) {
 			t.Helper()
 			_, stop := w.run()
@@ -297,7 +300,7 @@ func TestBackfill_RowThatCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, scanAll(0))
 		defer w.close()
-		all := events(10, 3, "OrderUpdated")
+		all := relaytest.Events(10, 3, "OrderUpdated")
 		for _, e := range all {
 			w.write(e)
 		}
@@ -347,7 +350,7 @@ func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 		}
 		away.dial = w.net.DialContext
 		w.cfg.Kafka = append(slices.Clone(w.cfg.Kafka), kgo.Dialer(away.DialContext))
-		all := events(40, 9, "OrderCreated", "OrderUpdated")
+		all := relaytest.Events(40, 9, "OrderCreated", "OrderUpdated")
 		r, stop := w.run()
 		for i, e := range all {
 			w.write(e)

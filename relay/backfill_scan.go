@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // scanRange hands on the rows of range n, however long the database is away. It
@@ -22,9 +23,9 @@ func (b *backfill) scanRange(ctx context.Context, n int) error {
 	}
 	settled, end := b.settler(n)
 	s := &rangeScan{backfill: b, settled: settled}
-	part := b.older.arc.part(n, len(b.older.ranges))
+	part := b.older.arc.Part(n, len(b.older.ranges))
 	for failures := 0; ; {
-		err := s.read(ctx, max(part.after, s.from()), part.upTo)
+		err := s.read(ctx, max(part.After, s.from()), part.UpTo)
 		if err == nil {
 			break
 		}
@@ -112,7 +113,7 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 			b.unreadable.Add(1)
 		}
 		before, knew := s.hand.handed, s.hand.known
-		if err := s.hand.row(ctx, &storedEvent{Event: e, written: written, bad: rowErr}, s.settled); err != nil {
+		if err := s.hand.row(ctx, &cdclog.StoredEvent{Event: e, Written: written, Err: rowErr}, s.settled); err != nil {
 			return err
 		}
 		s.seq, s.progress = e.Sequence, true

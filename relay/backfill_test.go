@@ -1,34 +1,35 @@
 package relay
 
 import (
-	"encoding/binary"
-	"errors"
-	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 func TestBackfill_IsDecided(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	facts := tableFacts{cdcTTL: 72 * time.Hour, rowTTL: 168 * time.Hour, created: ago(1000 * time.Hour), logged: ago(1000 * time.Hour)}
+	facts := cdclog.TableInfo{CDCTTL: 72 * time.Hour, RowTTL: 168 * time.Hour, Created: ago(1000 * time.Hour), Logged: ago(1000 * time.Hour)}
 	young := facts
-	young.created, young.logged = ago(10*time.Hour), ago(10*time.Hour)
+	young.Created, young.Logged = ago(10*time.Hour), ago(10*time.Hour)
 	added := young
-	added.created = ago(1000 * time.Hour)
+	added.Created = ago(1000 * time.Hour)
 	short := facts
-	short.rowTTL = 48 * time.Hour
+	short.RowTTL = 48 * time.Hour
 	forever := facts
-	forever.cdcTTL = 0
+	forever.CDCTTL = 0
 	unknown := facts
-	unknown.created, unknown.logged = time.Time{}, time.Time{}
-	need := func(f tableFacts, change func(*backfillNeed)) backfillNeed {
+	unknown.Created, unknown.Logged = time.Time{}, time.Time{}
+	need := func(f cdclog.TableInfo, change func(*backfillNeed)) backfillNeed {
 		n := backfillNeed{now: now, facts: f, firstAge: 72 * time.Hour, window: 2 * time.Minute, auto: true}
 		if change != nil {
 			change(&n)
@@ -44,27 +45,27 @@ func TestBackfill_IsDecided(t *testing.T) {
 		reason, state string
 		from, until   time.Time
 	}{
-		{"first start, old table", need(facts, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(63 * time.Hour)},
-		{"first start, young table", need(young, nil), backfillFirstStart, backfillNone, time.Time{}, ago(63 * time.Hour)},
-		{"first start, rows live shorter than the log", need(short, nil), backfillFirstStart, backfillNone, time.Time{}, ago(63 * time.Hour)},
-		{"first start, no rows", need(facts, func(n *backfillNeed) { n.empty = true }), backfillFirstStart, backfillNone, time.Time{}, ago(63 * time.Hour)},
-		{"first start, log younger than the table", need(added, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(10*time.Hour - time.Second)},
-		{"first start, age unknown", need(unknown, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(63 * time.Hour)},
-		{"first start, a log for ever", need(forever, nil), backfillFirstStart, backfillRunning, time.Time{}, ago(63 * time.Hour)},
-		{"first start, reads the last hour alone", need(facts, func(n *backfillNeed) { n.firstAge = time.Hour }), backfillFirstStart, backfillRunning, time.Time{}, ago(52*time.Minute + 30*time.Second)},
-		{"first start, off", need(facts, func(n *backfillNeed) { n.auto = false }), backfillFirstStart, backfillNone, time.Time{}, ago(72 * time.Hour)},
+		{"first start, old table", need(facts, nil), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, young table", need(young, nil), backfillFirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
+		{"first start, rows live shorter than the log", need(short, nil), backfillFirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
+		{"first start, no rows", need(facts, func(n *backfillNeed) { n.empty = true }), backfillFirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
+		{"first start, log younger than the table", need(added, nil), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(10*time.Hour - time.Second)},
+		{"first start, age unknown", need(unknown, nil), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, a log for ever", need(forever, nil), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, reads the last hour alone", need(facts, func(n *backfillNeed) { n.firstAge = time.Hour }), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(52*time.Minute + 30*time.Second)},
+		{"first start, off", need(facts, func(n *backfillNeed) { n.auto = false }), backfillFirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(72 * time.Hour)},
 		{"a short while away", need(facts, at(time.Minute)), "", "", time.Time{}, time.Time{}},
 		{"nearly too long away", need(facts, at(67*time.Hour)), "", "", time.Time{}, time.Time{}},
-		{"too long away", need(facts, at(68*time.Hour)), backfillOutrun, backfillRunning, ago(68 * time.Hour), ago(63 * time.Hour)},
+		{"too long away", need(facts, at(68*time.Hour)), backfillOutrun, checkpoint.ScanRunning, ago(68 * time.Hour), ago(63 * time.Hour)},
 		{"too long away, off", need(facts, func(n *backfillNeed) { at(68 * time.Hour)(n); n.auto = false }), "", "", time.Time{}, time.Time{}},
 		{"long away, a log for ever", need(forever, at(9000*time.Hour)), "", "", time.Time{}, time.Time{}},
-		{"forced", need(facts, func(n *backfillNeed) { at(time.Minute)(n); n.forced = ago(5 * time.Hour) }), backfillForced, backfillRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
-		{"forced, off", need(facts, func(n *backfillNeed) { at(time.Minute)(n); n.auto = false; n.forced = ago(5 * time.Hour) }), backfillForced, backfillRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
-		{"forced, too long away", need(facts, func(n *backfillNeed) { at(100 * time.Hour)(n); n.forced = ago(5 * time.Hour) }), backfillForced, backfillRunning, ago(100 * time.Hour), ago(2 * time.Minute)},
+		{"forced", need(facts, func(n *backfillNeed) { at(time.Minute)(n); n.forced = ago(5 * time.Hour) }), backfillForced, checkpoint.ScanRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
+		{"forced, off", need(facts, func(n *backfillNeed) { at(time.Minute)(n); n.auto = false; n.forced = ago(5 * time.Hour) }), backfillForced, checkpoint.ScanRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
+		{"forced, too long away", need(facts, func(n *backfillNeed) { at(100 * time.Hour)(n); n.forced = ago(5 * time.Hour) }), backfillForced, checkpoint.ScanRunning, ago(100 * time.Hour), ago(2 * time.Minute)},
 		{"forced from the future", need(facts, func(n *backfillNeed) {
 			at(time.Minute)(n)
 			n.floor, n.forced = ago(200*time.Hour), now.Add(time.Hour)
-		}), backfillForced, backfillDone, now.Add(time.Hour), ago(200 * time.Hour)},
+		}), backfillForced, checkpoint.ScanDone, now.Add(time.Hour), ago(200 * time.Hour)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +76,7 @@ func TestBackfill_IsDecided(t *testing.T) {
 				}
 				return
 			}
-			if got == nil || got.reason != tt.reason || got.state != tt.state || !got.from.Equal(tt.from) || !got.until.Equal(tt.until) {
+			if got == nil || got.Reason != tt.reason || got.State != tt.state || !got.From.Equal(tt.from) || !got.Until.Equal(tt.until) {
 				t.Errorf("decide() = %+v, want %s %s from %s until %s", got, tt.reason, tt.state, tt.from, tt.until)
 			}
 		})
@@ -85,69 +86,10 @@ func TestBackfill_IsDecided(t *testing.T) {
 func TestBackfill_CoversWhatAnotherDoes(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return time.Date(2026, 3, n, 0, 0, 0, 0, time.UTC) }
-	r := &backfillRow{from: day(3), until: day(6), mark: day(3)}
-	r.cover(&backfillRow{until: day(4), mark: day(2), forced: day(1), read: 7, out: 5})
-	if !r.from.IsZero() || !r.until.Equal(day(6)) || !r.mark.Equal(day(2)) || !r.forced.Equal(day(1)) || r.read != 7 || r.out != 5 {
+	r := &checkpoint.Scan{From: day(3), Until: day(6), Mark: day(3)}
+	r.Cover(&checkpoint.Scan{Until: day(4), Mark: day(2), Forced: day(1), Read: 7, Published: 5})
+	if !r.From.IsZero() || !r.Until.Equal(day(6)) || !r.Mark.Equal(day(2)) || !r.Forced.Equal(day(1)) || r.Read != 7 || r.Published != 5 {
 		t.Errorf("cover() = %+v", r)
-	}
-}
-
-func TestCDCTTL(t *testing.T) {
-	t.Parallel()
-	encode := func(pairs ...string) []byte {
-		b := binary.LittleEndian.AppendUint32(nil, uint32(len(pairs)/2))
-		for _, s := range pairs {
-			b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...)
-		}
-		return b
-	}
-	whole := encode("delta", "full", "enabled", "true", "ttl", "3600")
-	cdcTTL := func(b []byte) (time.Duration, error) {
-		var f tableFacts
-		err := f.setOptions(b)
-		return f.cdcTTL, err
-	}
-	if ttl, err := cdcTTL(whole); ttl != time.Hour || err != nil {
-		t.Errorf("cdcTTL() = %s, %v, want 1h", ttl, err)
-	}
-	if ttl, err := cdcTTL(encode("ttl", "0")); ttl != 0 || err != nil {
-		t.Errorf("cdcTTL(0) = %s, %v, want 0", ttl, err)
-	}
-	if ttl, err := cdcTTL(encode("enabled", "true")); ttl != defaultCDCTTL || err != nil {
-		t.Errorf("cdcTTL() = %s, %v, want ScyllaDB's default", ttl, err)
-	}
-	for n := range len(whole) - 1 {
-		if _, err := cdcTTL(whole[:n]); !errors.Is(err, errCDCOptions) {
-			t.Errorf("cdcTTL() of %d bytes: error = %v, want errCDCOptions", n, err)
-		}
-	}
-	if _, err := cdcTTL(encode("ttl", "soon")); !errors.Is(err, errCDCOptions) {
-		t.Errorf("cdcTTL(soon) error = %v, want errCDCOptions", err)
-	}
-}
-
-// The tokens of a range are those that a look-up by token finds in it.
-func TestTokenRanges(t *testing.T) {
-	t.Parallel()
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for _, ranges := range []int{1, 2, 3, 7, 256, 1000} {
-		last := int64(math.MinInt64)
-		for n := range ranges {
-			part := ring.part(n, ranges)
-			after, upTo := part.after, part.upTo
-			if after != last || upTo <= after {
-				t.Fatalf("range %d of %d is (%d, %d], the one before ends at %d", n, ranges, after, upTo, last)
-			}
-			last = upTo
-			for _, token := range []int64{after + 1, upTo, after + 1 + int64(rnd.Uint64N(uint64(upTo)-uint64(after)))} {
-				if got := ring.partOf(token, ranges); got != n {
-					t.Errorf("partOf(%d, %d) = %d, want %d", token, ranges, got, n)
-				}
-			}
-		}
-		if last != math.MaxInt64 {
-			t.Errorf("%d ranges end at %d", ranges, last)
-		}
 	}
 }
 
@@ -155,11 +97,11 @@ func TestTokenRanges(t *testing.T) {
 func TestOlderRows(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	o := newOlderRows(&backfillRow{until: until, ranges: 4, done: []int{2}}, ring, 2)
+	o := newOlderRows(&checkpoint.Scan{Until: until, Ranges: 4, Done: []int{2}}, cdclog.Ring, 2)
 	var ids [4][]gocql.UUID
 	for n := 0; len(ids[0]) < 3 || len(ids[1]) < 3 || len(ids[2]) < 3 || len(ids[3]) < 3; n++ {
-		id := event(n, 1, "x").AggregateID
-		r := ring.partOf(hint.Token(id), 4)
+		id := relaytest.Event(n, 1, "x").AggregateID
+		r := cdclog.Ring.PartOf(hint.Token(id), 4)
 		ids[r] = append(ids[r], id)
 	}
 	a, b := ids[0][0], ids[0][1]
@@ -188,7 +130,7 @@ func TestOlderRows(t *testing.T) {
 	if ok, _ := o.room(); !ok || o.behind(b) || o.isOpen(0) || !o.isOpen(1) {
 		t.Error("close() did not end the range")
 	}
-	e := event(0, 2, "x")
+	e := relaytest.Event(0, 2, "x")
 	e.AggregateID = ids[3][1]
 	us := until.UnixMicro()
 	for _, tt := range []struct {
@@ -215,21 +157,21 @@ func TestOlderRows(t *testing.T) {
 // room for, and always for one.
 func TestOlderFound_IsBounded(t *testing.T) {
 	t.Parallel()
-	row := &backfillRow{until: time.Now(), ranges: 16, done: []int{0}}
-	o := newOlderRows(row, ring, 10)
-	f := &olderFound{older: o, most: 20, ranges: row.ranges}
-	all := events(200, 1, "x")
+	row := &checkpoint.Scan{Until: time.Now(), Ranges: 16, Done: []int{0}}
+	o := newOlderRows(row, cdclog.Ring, 10)
+	f := &olderFound{older: o, most: 20, ranges: row.Ranges}
+	all := relaytest.Events(200, 1, "x")
 	for range 2 { // once more what is there already
 		for i := range all {
 			f.take(&topicEvent{id: all[i].ID, aggregate: all[i].AggregateID, sequence: 1})
 		}
 	}
-	if f.ranges >= row.ranges || f.ranges < 2 {
-		t.Fatalf("%d ranges are known, want some of %d", f.ranges, row.ranges)
+	if f.ranges >= row.Ranges || f.ranges < 2 {
+		t.Fatalf("%d ranges are known, want some of %d", f.ranges, row.Ranges)
 	}
 	kept := 0
 	for _, e := range all {
-		r := ring.partOf(hint.Token(e.AggregateID), row.ranges)
+		r := cdclog.Ring.PartOf(hint.Token(e.AggregateID), row.Ranges)
 		if got, want := o.isOut(e.AggregateID, e.ID), r > 0 && r < f.ranges; got != want {
 			t.Errorf("isOut(event of range %d) = %t, want %t", r, got, want)
 		} else if got {
@@ -245,11 +187,16 @@ func TestOlderFound_IsBounded(t *testing.T) {
 // it was, however long it has been running.
 func TestBackfill_IsNotOutrunBetweenGenerations(t *testing.T) {
 	t.Parallel()
-	s, _, m := newTestStreams(t)
-	began, now := testStart, testStart.Add(100*time.Hour)
-	b := &backfill{streams: s, facts: tableFacts{cdcTTL: 72 * time.Hour}, position: began}
-	p := open(t, m, began, "a")
-	p.idle(gocql.MaxTimeUUID(now.Add(-2 * time.Minute)))
+	store := relaytest.NewCheckpoints()
+	s := checkpoint.NewStreams(store, 100, relaytest.Logger(t), prometheus.NewRegistry())
+	m := checkpoint.NewManager(store, s, relaytest.Logger(t), nil)
+	began, now := relaytest.Start, relaytest.Start.Add(100*time.Hour)
+	b := &backfill{streams: s, facts: cdclog.TableInfo{CDCTTL: 72 * time.Hour}, position: began}
+	if _, err := m.GetProgress(t.Context(), began, "t", scyllacdc.StreamID("a")); err != nil {
+		t.Fatal(err)
+	}
+	p := s.Begin(scyllacdc.StreamID("a"))
+	p.Idle(gocql.MaxTimeUUID(now.Add(-2 * time.Minute)))
 	want := 72*time.Hour - 2*time.Minute
 	if got := b.left(now); got.Round(time.Second) != want {
 		t.Fatalf("left() = %s with a stream, want %s", got, want)
@@ -257,7 +204,7 @@ func TestBackfill_IsNotOutrunBetweenGenerations(t *testing.T) {
 	if err := m.StartGeneration(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count(); n != 0 {
+	if n := s.Count(); n != 0 {
 		t.Fatalf("%d streams are open, want none", n)
 	}
 	if got := b.left(now); got.Round(time.Second) != want {

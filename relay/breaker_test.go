@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 func newTestBreaker(change func(*Config)) *breaker {
@@ -35,23 +37,23 @@ func (b *breaker) tell(t *testing.T, err error) {
 	done(err)
 }
 
-var breakerTransitions = []transition{
-	{nowhere, BreakerClosed.String(), "the relay starts"},
-	{BreakerClosed.String(), BreakerOpen.String(), "5 failures in a row, or half of the calls of a minute"},
-	{BreakerOpen.String(), BreakerHalfOpen.String(), "30 s"},
-	{BreakerHalfOpen.String(), BreakerClosed.String(), "3 probes succeed"},
-	{BreakerHalfOpen.String(), BreakerOpen.String(), "a probe fails"},
+var breakerTransitions = []relaytest.Transition{
+	{From: relaytest.Nowhere, To: BreakerClosed.String(), By: "the relay starts"},
+	{From: BreakerClosed.String(), To: BreakerOpen.String(), By: "5 failures in a row, or half of the calls of a minute"},
+	{From: BreakerOpen.String(), To: BreakerHalfOpen.String(), By: "30 s"},
+	{From: BreakerHalfOpen.String(), To: BreakerClosed.String(), By: "3 probes succeed"},
+	{From: BreakerHalfOpen.String(), To: BreakerOpen.String(), By: "a probe fails"},
 }
 
 // Every transition of the breaker: what leads to it and what does not.
 func TestBreaker_Transitions(t *testing.T) {
 	t.Parallel()
-	seen := newWalk(t, breakerTransitions)
-	defer seen.whole()
+	seen := relaytest.NewWalk(t, breakerTransitions)
+	defer seen.Whole()
 	want := func(t *testing.T, b *breaker, s BreakerState, after string) {
 		t.Helper()
 		got := b.Look().State
-		seen.see("the breaker", got.String())
+		seen.See("the breaker", got.String())
 		if got != s {
 			t.Fatalf("the breaker is %s after %s, want %s", got, after, s)
 		}
@@ -141,7 +143,7 @@ func TestBreaker_CountsALostConnectionOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		b.submit(event(0, 1, "OrderCreated"), nil)
+		b.submit(relaytest.Event(0, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
 		var cuts atomic.Int64
 		cuts.Store(2)
@@ -149,7 +151,7 @@ func TestBreaker_CountsALostConnectionOnce(t *testing.T) {
 			b.cluster.KeepControl()
 			return nil, errors.New("cut"), cuts.Add(-1) >= 0
 		})
-		all := events(30, 2, "OrderCreated")[1:]
+		all := relaytest.Events(30, 2, "OrderCreated")[1:]
 		for _, e := range all {
 			b.submit(e, nil)
 			time.Sleep(5 * time.Millisecond)
@@ -175,7 +177,7 @@ func TestBreaker_HoldsAndGoesOn(t *testing.T) {
 				b := setup(t, nil)
 				defer b.close()
 				f := b.cluster.Fault(fault)
-				all := events(10, 5, "OrderCreated", "OrderUpdated")
+				all := relaytest.Events(10, 5, "OrderCreated", "OrderUpdated")
 				for _, e := range all {
 					b.submit(e, nil)
 				}
@@ -201,7 +203,7 @@ func TestBreaker_ClosesWithoutEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		b.submit(event(0, 1, "OrderCreated"), nil)
+		b.submit(relaytest.Event(0, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
 		b.publisher.mu.Lock()
 		for range 5 {
@@ -253,4 +255,9 @@ func BenchmarkBreaker(b *testing.B) {
 			}
 		}
 	})
+}
+
+func TestDesign_ShowsTheStatesOfTheBreaker(t *testing.T) {
+	t.Parallel()
+	relaytest.CheckDiagram(t, "..", "breaker", breakerTransitions)
 }

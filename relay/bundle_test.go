@@ -3,13 +3,7 @@ package relay
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"log/slog"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +14,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // bundle is a publisher with a broker in memory. It is made inside a synctest
@@ -45,7 +41,7 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 	b.cluster = cluster
 	b.cfg = Config{
 		Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kgo.Dialer(b.net.DialContext)},
-		Partitions: 3, Logger: testLogger(t),
+		Partitions: 3, Logger: relaytest.Logger(t),
 		Load: func(context.Context) (Load, error) { return Load{}, nil }, // not that of the machine of the tests
 	}
 	if change != nil {
@@ -83,17 +79,13 @@ func long(t *testing.T) {
 	}
 }
 
-func testLogger(t *testing.T) *slog.Logger {
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
-}
-
 // submit hands on an event and fails the test if it is not taken.
 func (b *bundle) submit(e outbox.Event, settled func()) {
 	b.t.Helper()
 	if settled == nil {
 		settled = func() {}
 	}
-	if err := b.publisher.submit(b.t.Context(), storedEvent{Event: e}, bySweep, settled); err != nil {
+	if err := b.publisher.submit(b.t.Context(), cdclog.StoredEvent{Event: e}, bySweep, settled); err != nil {
 		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
 	}
 }
@@ -201,121 +193,4 @@ func checkOrder(t *testing.T, got []delivered, want []outbox.Event) {
 	if len(missing) > 0 {
 		t.Errorf("%d of %d events are lost", len(missing), len(want))
 	}
-}
-
-// events makes n aggregates with m events each, in the order of their numbers;
-// types go round.
-func events(n, m int, types ...string) []outbox.Event {
-	var out []outbox.Event
-	for seq := 1; seq <= m; seq++ {
-		for a := range n {
-			out = append(out, event(a, int64(seq), types[(seq-1)%len(types)]))
-		}
-	}
-	return out
-}
-
-func event(aggregate int, seq int64, eventType string) outbox.Event {
-	agg := outbox.NameID(gocql.UUID{1}, "aggregate", strconv.Itoa(aggregate))
-	return outbox.Event{
-		ID: outbox.NameID(agg, strconv.FormatInt(seq, 10)), AggregateID: agg, Sequence: seq,
-		AggregateType: "order", Type: eventType, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
-		Payload: fmt.Appendf(nil, `{"aggregate":%d,"seq":%d}`, aggregate, seq),
-	}
-}
-
-// memCheckpoints is a checkpointStore in memory that can be broken.
-type memCheckpoints struct {
-	mu                sync.Mutex
-	rows              map[string]gocql.UUID
-	topics            map[string]bool
-	generation, first time.Time
-	err               error
-	frozen            bool // positions stay as they are
-}
-
-func newMemCheckpoints() *memCheckpoints {
-	return &memCheckpoints{rows: make(map[string]gocql.UUID), topics: make(map[string]bool)}
-}
-
-func (m *memCheckpoints) key(gen time.Time, stream []byte) string {
-	return gen.UTC().Format(time.RFC3339Nano) + "/" + string(stream)
-}
-
-func (m *memCheckpoints) Position(_ context.Context, gen time.Time, stream []byte) (gocql.UUID, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.rows[m.key(gen, stream)], m.err
-}
-
-func (m *memCheckpoints) SavePosition(_ context.Context, gen time.Time, stream []byte, pos gocql.UUID) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.err == nil && !m.frozen {
-		m.rows[m.key(gen, stream)] = pos
-	}
-	return m.err
-}
-
-func (m *memCheckpoints) Start(context.Context) (generation, first time.Time, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.generation, m.first, m.err
-}
-
-func (m *memCheckpoints) SaveGeneration(_ context.Context, gen time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.err == nil {
-		m.generation = gen
-	}
-	return m.err
-}
-
-func (m *memCheckpoints) SaveFirst(_ context.Context, first time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.err == nil {
-		m.first = first
-	}
-	return m.err
-}
-
-func (m *memCheckpoints) Positions(_ context.Context, gen time.Time) (map[string]gocql.UUID, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := make(map[string]gocql.UUID)
-	for k, pos := range m.rows {
-		if stream, ok := strings.CutPrefix(k, m.key(gen, nil)); ok {
-			out[stream] = pos
-		}
-	}
-	return out, m.err
-}
-
-func (m *memCheckpoints) Topics(context.Context) ([]string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Collect(maps.Keys(m.topics)), m.err
-}
-
-func (m *memCheckpoints) SaveTopic(_ context.Context, topic string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.err == nil {
-		m.topics[topic] = true
-	}
-	return m.err
-}
-
-func (m *memCheckpoints) freeze(on bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.frozen = on
-}
-
-func (m *memCheckpoints) fail(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.err = err
 }

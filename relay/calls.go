@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 const (
@@ -217,7 +219,7 @@ func (p *publisher) look() time.Duration {
 			continue
 		case p.answersOthers(c, now):
 			p.excuse(c)
-		case now.Sub(lastOf(c.began, p.acked)) >= p.cfg.AttemptTimeout:
+		case now.Sub(checkpoint.Later(c.began, p.acked)) >= p.cfg.AttemptTimeout:
 			p.strike(c, errNoAnswer)
 		default:
 			continue

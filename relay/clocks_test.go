@@ -11,6 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // An operator whose clock is two minutes ahead asks for an event, and the relay is
@@ -38,7 +40,7 @@ func TestClocks_RepairIsPublishedOnce(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
-				e := event(1, 1, "OrderUpdated")
+				e := relaytest.Event(1, 1, "OrderUpdated")
 				w.write(e)
 				time.Sleep(time.Minute)
 				w.skipLog()
@@ -134,9 +136,9 @@ func TestClocks_CheckpointsOfASuccessor(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		ahead, after := succession(t)
-		old, now := newCQLCheckpoints(ahead, "outbox", "r", "outbox.t"), newCQLCheckpoints(after, "outbox", "r", "outbox.t")
+		old, now := checkpoint.NewCQLStore(ahead, "outbox", "r", "outbox.t", "r", nil), checkpoint.NewCQLStore(after, "outbox", "r", "outbox.t", "r", nil)
 		gen, stream, ctx := time.UnixMilli(1000), []byte("s"), t.Context()
-		for i, c := range []*cqlCheckpoints{old, now} {
+		for i, c := range []*checkpoint.CQLStore{old, now} {
 			at := gen.Add(time.Duration(i+1) * time.Hour)
 			if err := c.SavePosition(ctx, gen, stream, gocql.MaxTimeUUID(at)); err != nil {
 				t.Fatal(err)
@@ -163,29 +165,29 @@ func TestClocks_ScansOfASuccessor(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		ahead, after := succession(t)
-		old, now := newCQLBackfills(ahead, "outbox", "r", "outbox.t"), newCQLBackfills(after, "outbox", "r", "outbox.t")
+		old, now := checkpoint.NewScans(ahead, "outbox", "r", "outbox.t", nil), checkpoint.NewScans(after, "outbox", "r", "outbox.t", nil)
 		ctx := t.Context()
-		one := &backfillRow{started: time.UnixMilli(1000), state: backfillRunning, ranges: 2}
-		if err := old.begin(ctx, one, nil); err != nil {
+		one := &checkpoint.Scan{Started: time.UnixMilli(1000), State: checkpoint.ScanRunning, Ranges: 2}
+		if err := old.Begin(ctx, one, nil); err != nil {
 			t.Fatal(err)
 		}
-		one.read = 1
-		if err := old.advance(ctx, one, []int{0}); err != nil {
+		one.Read = 1
+		if err := old.Advance(ctx, one, []int{0}); err != nil {
 			t.Fatal(err)
 		}
-		one.state, one.read = backfillDone, 2
-		if err := now.advance(ctx, one, []int{1}); err != nil {
+		one.State, one.Read = checkpoint.ScanDone, 2
+		if err := now.Advance(ctx, one, []int{1}); err != nil {
 			t.Fatal(err)
 		}
-		two := &backfillRow{started: time.UnixMilli(2000), state: backfillRunning}
-		if err := old.begin(ctx, two, nil); err != nil {
+		two := &checkpoint.Scan{Started: time.UnixMilli(2000), State: checkpoint.ScanRunning}
+		if err := old.Begin(ctx, two, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := now.begin(ctx, &backfillRow{started: time.UnixMilli(3000), state: backfillRunning}, two); err != nil {
+		if err := now.Begin(ctx, &checkpoint.Scan{Started: time.UnixMilli(3000), State: checkpoint.ScanRunning}, two); err != nil {
 			t.Fatal(err)
 		}
-		all, err := now.load(ctx)
-		if err != nil || len(all) != 3 || all[2].state != backfillDone || all[2].read != 2 || len(all[2].done) != 2 || all[1].state != backfillReplaced {
+		all, err := now.Load(ctx)
+		if err != nil || len(all) != 3 || all[2].State != checkpoint.ScanDone || all[2].Read != 2 || len(all[2].Done) != 2 || all[1].State != checkpoint.ScanReplaced {
 			t.Errorf("load() = %+v, %v", all, err)
 		}
 	})
@@ -227,7 +229,7 @@ func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
 					c.Kafka = append(c.Kafka, noCompression())
 				})
 				defer w.close()
-				e := event(1, 1, "OrderCreated")
+				e := relaytest.Event(1, 1, "OrderCreated")
 				end := w.refuse(e.ID, kerr.InvalidRecord)
 				_, stop := w.run()
 				time.Sleep(5 * time.Second)

@@ -434,7 +434,7 @@ func (c Config) validate() error {
 	if len(c.Brokers) == 0 {
 		bad("Brokers", "empty: name at least one broker")
 	}
-	if err := c.Shard.validate(); err != nil {
+	if err := c.Shard.Validate(); err != nil {
 		bad("Shard", "%w", err)
 	}
 	if !identifier.MatchString(c.Keyspace) {
@@ -539,3 +539,7 @@ func (c Config) validateBounds(bad report) {
 		}
 	}
 }
+
+// fenced says that the relay may publish nothing more: another one may own what it
+// carries.
+func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A leader that does not know what was acknowledged before it has lost that.
@@ -20,7 +21,7 @@ func TestPublisher_ReportsRecordsThatTheBrokerLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		all := []outbox.Event{event(1, 1, "OrderUpdated"), event(1, 2, "OrderUpdated")}
+		all := []outbox.Event{relaytest.Event(1, 1, "OrderUpdated"), relaytest.Event(1, 2, "OrderUpdated")}
 		b.submit(all[0], nil)
 		b.drain(time.Minute)
 		if n := count(b.publisher.metrics.dataLoss); n != 0 {
@@ -44,13 +45,13 @@ func TestStatus_ReportsRecordsThatTheBrokerLost(t *testing.T) {
 		defer w.close()
 		r, stop := w.run()
 		time.Sleep(15 * time.Second)
-		w.write(event(1, 1, "OrderUpdated"))
+		w.write(relaytest.Event(1, 1, "OrderUpdated"))
 		time.Sleep(5 * time.Second)
 		if s := r.Status(); len(s.Problems) > 0 {
 			t.Errorf("problems %q, want none", s.Problems)
 		}
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.OutOfOrderSequenceNumber})
-		w.write(event(1, 2, "OrderUpdated"))
+		w.write(relaytest.Event(1, 2, "OrderUpdated"))
 		time.Sleep(30 * time.Second)
 		if s := r.Status(); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], `topic "OrderUpdated" lost records`) || s.DataLoss == nil {
 			t.Errorf("problems %q after a loss, want it alone", s.Problems)

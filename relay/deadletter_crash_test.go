@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // lettersFail lets no dead letter be written or changed until it is called off.
@@ -50,7 +51,7 @@ func TestDeadLetters_TheCheckpointWaitsForTheLetter(t *testing.T) {
 		defer w.close()
 		w.crashAfter(5 * time.Second)
 		written, reachable := w.lettersFail(), w.unreachable()
-		all := events(10, 4, "OrderUpdated")
+		all := relaytest.Events(10, 4, "OrderUpdated")
 		for _, e := range all {
 			w.write(e)
 		}
@@ -76,7 +77,7 @@ func TestDeadLetters_ReadBackGoesToTheClaim(t *testing.T) {
 		defer w.close()
 		w.crashAfter(5 * time.Second)
 		reachable := w.unreachable()
-		all := events(10, 4, "OrderUpdated")
+		all := relaytest.Events(10, 4, "OrderUpdated")
 		for _, e := range all {
 			w.write(e)
 		}
@@ -124,7 +125,7 @@ func TestDeadLetters_OneThatCannotBeStoredDelaysNoOther(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 				defer w.close()
-				all := events(buryConcurrency+60, 1, "no topic")
+				all := relaytest.Events(buryConcurrency+60, 1, "no topic")
 				bad := make(map[string]bool)
 				for _, e := range all[:len(all)-20] {
 					bad[string(e.ID[:])] = true

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 func without(all []outbox.Event, ids ...gocql.UUID) []outbox.Event {
@@ -35,7 +36,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 					c.Kafka = append(c.Kafka, noCompression())
 				})
 				defer w.close()
-				all := events(3, 4, "OrderUpdated")
+				all := relaytest.Events(3, 4, "OrderUpdated")
 				bad := all[3] // aggregate 0, number 2
 				end := w.refuse(bad.ID, kerr.InvalidRecord)
 				_, stop := w.run()
@@ -73,7 +74,7 @@ func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
 			c.Kafka = append(c.Kafka, noCompression())
 		})
 		defer w.close()
-		all := events(2, 10, "OrderUpdated")
+		all := relaytest.Events(2, 10, "OrderUpdated")
 		bad := all[2] // aggregate 0, number 2
 		w.refuse(bad.ID, kerr.InvalidRecord)
 		_, stop := w.run()
@@ -107,7 +108,7 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
 		defer w.close()
-		all := events(2, 4, "OrderUpdated")
+		all := relaytest.Events(2, 4, "OrderUpdated")
 		bad, row, spilled := all[2], all[4], all[5] // of aggregate 0 numbers 2 and 3, of aggregate 1 number 3
 		w.refuse(bad.ID, kerr.InvalidRecord)
 		r, stop := w.run()
@@ -126,7 +127,7 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		end := w.unreachable()
 		for i := range 30 { // opens the breaker
-			w.write(event(100+i, 1, "OrderUpdated"))
+			w.write(relaytest.Event(100+i, 1, "OrderUpdated"))
 			time.Sleep(time.Second)
 		}
 		put(spilled)
@@ -167,7 +168,7 @@ func TestDeadLetters_DelayedOnesKeepNobodyWaiting(t *testing.T) {
 		r, stop := w.run()
 		time.Sleep(5 * time.Second)
 		end := w.unreachable()
-		all := events(40, 1, "OrderUpdated")
+		all := relaytest.Events(40, 1, "OrderUpdated")
 		for i := range all[:20] { // opens the breaker
 			w.write(all[i])
 			time.Sleep(time.Second)
@@ -202,12 +203,12 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		all := []outbox.Event{event(0, 1, "OrderUpdated"), event(1, 1, "OrderUpdated"), event(2, 1, "OrderUpdated")}
+		all := []outbox.Event{relaytest.Event(0, 1, "OrderUpdated"), relaytest.Event(1, 1, "OrderUpdated"), relaytest.Event(2, 1, "OrderUpdated")}
 		b.submit(all[0], nil)
 		b.drain(time.Minute)
 		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 		for i := range 6 { // of more than one partition: a single one does not open the breaker
-			all = append(all, event(20+i, 1, "OrderUpdated"))
+			all = append(all, relaytest.Event(20+i, 1, "OrderUpdated"))
 			b.submit(all[len(all)-1], nil)
 		}
 		b.submit(all[1], nil)
@@ -215,10 +216,10 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		ended := make(chan error, 1)
 		p := b.publisher
 		p.mu.Lock()
-		l := newLane(event(9, 1, "OrderUpdated").AggregateID, line{})
+		l := newLane(relaytest.Event(9, 1, "OrderUpdated").AggregateID, line{})
 		l.ended = func(e replayEnd) { ended <- e.err }
 		l.claimed = func() bool { return true }
-		l.items = append(l.items, &item{event: event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
+		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
 		l.suspect = true // it was refused once, together with others
 		p.replaying[l] = struct{}{}
 		p.pump(l)
@@ -246,7 +247,7 @@ func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
 		r, stop := w.run()
 		time.Sleep(5 * time.Second)
 		end := w.unreachable()
-		all := events(100, 2, "OrderUpdated")
+		all := relaytest.Events(100, 2, "OrderUpdated")
 		for _, e := range all[:100] {
 			w.write(e)
 		}
@@ -280,7 +281,7 @@ func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
 		defer w.close()
-		all := events(2, 3, "OrderUpdated")
+		all := relaytest.Events(2, 3, "OrderUpdated")
 		bad := all[2] // aggregate 0, number 2
 		end := w.refuse(bad.ID, kerr.InvalidRecord)
 		_, stop := w.run()

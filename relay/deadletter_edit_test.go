@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // An edited event goes out once, under its new id, in the place of the original
@@ -29,7 +30,7 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 					c.Kafka = append(c.Kafka, noCompression())
 				})
 				defer w.close()
-				all := events(3, 4, "OrderUpdated")
+				all := relaytest.Events(3, 4, "OrderUpdated")
 				bad := all[3] // aggregate 0, number 2
 				end := w.refuse(bad.ID, kerr.InvalidRecord)
 				_, stop := w.run()
@@ -100,7 +101,7 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 func TestReadBack_AnEditStandsForTheOriginal(t *testing.T) {
 	t.Parallel()
 	for _, original := range []string{gocql.MustRandomUUID().String(), "order-7/2"} {
-		e := event(1, 2, "OrderUpdated")
+		e := relaytest.Event(1, 2, "OrderUpdated")
 		e.EditOf = original
 		var got []topicEvent
 		if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e topicEvent) { got = append(got, e) }); err != nil {

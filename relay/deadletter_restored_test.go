@@ -9,6 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A letter that comes back from the archive is replayed once by a relay that runs,
@@ -29,7 +30,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				all := events(2, 3, "OrderUpdated")
+				all := relaytest.Events(2, 3, "OrderUpdated")
 				bad := all[2] // aggregate 0, number 2
 				end := w.refuse(bad.ID, kerr.InvalidRecord)
 				r, stop := w.run()
@@ -98,7 +99,7 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		})
 		defer w.close()
 		by := dlq.Actor{Name: "ada", Reason: "test"}
-		all := events(2, 1, "OrderUpdated")
+		all := relaytest.Events(2, 1, "OrderUpdated")
 		bad, other := all[0], all[1]
 		var copied dlq.Copy
 		for _, e := range []outbox.Event{bad, other} {

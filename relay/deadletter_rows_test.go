@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A row that is no event is a dead letter with what could be read of it. When
@@ -22,7 +23,7 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
 		r, stop := w.run()
-		all := events(2, 4, "OrderUpdated")
+		all := relaytest.Events(2, 4, "OrderUpdated")
 		bad := all[2] // aggregate 0, number 2
 		if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, payload, created_at) VALUES (?, ?, ?, ?, ?, ?)",
 			bad.AggregateID, bad.Sequence, bad.ID, bad.AggregateType, bad.Payload, bad.CreatedAt).Exec(); err != nil {
@@ -86,7 +87,7 @@ func TestDeadLetters_AMendedRowStaysMended(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.BreakerFailures, c.BreakerMinCalls = 1000, 1000 })
 		defer w.close()
 		r, stop := w.run()
-		bad := event(0, 1, "OrderUpdated")
+		bad := relaytest.Event(0, 1, "OrderUpdated")
 		if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, payload, created_at) VALUES (?, ?, ?, ?, ?, ?)",
 			bad.AggregateID, bad.Sequence, bad.ID, bad.AggregateType, bad.Payload, bad.CreatedAt).Exec(); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // retried is a rule that tries refused events again.
@@ -49,7 +50,7 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 		defer w.close()
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})
 		r, stop := w.run()
-		all := events(40, 2, "Away")
+		all := relaytest.Events(40, 2, "Away")
 		for _, e := range all {
 			w.write(e)
 		}
@@ -118,7 +119,7 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 		defer w.close()
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})
 		_, stop := w.run()
-		e := event(1, 1, "Away")
+		e := relaytest.Event(1, 1, "Away")
 		w.write(e)
 		time.Sleep(5 * time.Minute)
 		l, waits := w.all()
@@ -159,7 +160,7 @@ func TestDeadLetters_WaitForTheWindow(t *testing.T) {
 		defer w.close()
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})
 		_, stop := w.run()
-		e := event(1, 1, "Away")
+		e := relaytest.Event(1, 1, "Away")
 		w.write(e)
 		time.Sleep(30 * time.Second)
 		l, _ := w.all()
@@ -208,7 +209,7 @@ func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 		defer w.close()
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})
 		_, stop := w.run()
-		sent := events(3, 3, "Away")
+		sent := relaytest.Events(3, 3, "Away")
 		for _, e := range sent {
 			w.write(e)
 		}
@@ -254,7 +255,7 @@ func TestDeadLetters_AnOperatorsWordOutlivesTheClaim(t *testing.T) {
 		defer w.close()
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})
 		_, stop := w.run()
-		e, by := event(1, 1, "Away"), dlq.Actor{Name: "ada"}
+		e, by := relaytest.Event(1, 1, "Away"), dlq.Actor{Name: "ada"}
 		w.write(e)
 		time.Sleep(10 * time.Second)
 		refused.Remove()

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -29,7 +30,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		defer w.close()
 		r, stop := w.run()
 		topics := []string{"OrderCreated", "OrderUpdated"}
-		all := events(20, 12, topics...)
+		all := relaytest.Events(20, 12, topics...)
 		for _, e := range all[:80] {
 			w.write(e)
 			time.Sleep(20 * time.Millisecond)
@@ -113,7 +114,7 @@ func TestDeadLetters_HoldAfterTheLimit(t *testing.T) {
 		r, stop := w.run()
 		time.Sleep(time.Second)
 		end := w.unreachable()
-		all := events(10, 30, "OrderUpdated")
+		all := relaytest.Events(10, 30, "OrderUpdated")
 		for _, e := range all {
 			w.write(e)
 			time.Sleep(100 * time.Millisecond)
@@ -146,7 +147,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
 				defer w.close()
-				all := events(5, 8, "OrderCreated", "OrderUpdated")
+				all := relaytest.Events(5, 8, "OrderCreated", "OrderUpdated")
 				bad := all[5*2+3] // aggregate 3, number 3
 				end := w.refuse(bad.ID, kerr.InvalidRecord)
 				_, stop := w.run()
@@ -218,7 +219,7 @@ func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
 			c.Kafka = append(c.Kafka, noCompression())
 		})
 		defer w.close()
-		all := events(3, 6, "OrderUpdated", "Viewed")
+		all := relaytest.Events(3, 6, "OrderUpdated", "Viewed")
 		strict, relaxed := all[2*3], all[3*3+1] // aggregate 0, number 3; aggregate 1, number 4
 		w.refuse(strict.ID, kerr.InvalidRecord)
 		w.refuse(relaxed.ID, kerr.InvalidRecord)
@@ -255,9 +256,9 @@ func TestDeadLetters_AttemptsUsedUp(t *testing.T) {
 		away := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.NotEnoughReplicas, Count: -1})
 		var all []outbox.Event
 		for i := range 200 {
-			all = append(all, event(100+i, 1, "OrderCreated"))
+			all = append(all, relaytest.Event(100+i, 1, "OrderCreated"))
 			if i%20 == 0 { // eight of them after two seconds
-				all = append(all, event(1+i/20, 1, "Away"), event(1+i/20, 2, "Away"))
+				all = append(all, relaytest.Event(1+i/20, 1, "Away"), relaytest.Event(1+i/20, 2, "Away"))
 			}
 		}
 		for _, e := range all {
@@ -294,7 +295,7 @@ func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = time.Minute })
 		defer w.close()
 		r, stop := w.run()
-		all := events(20, 4, "OrderUpdated")
+		all := relaytest.Events(20, 4, "OrderUpdated")
 		for _, e := range all[:20] {
 			w.write(e)
 		}
@@ -354,7 +355,7 @@ func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 				})
 				defer w.close()
 				topics := []string{"OrderCreated", "OrderUpdated"}
-				all := events(30, 10, topics...)
+				all := relaytest.Events(30, 10, topics...)
 				var writing sync.WaitGroup
 				writing.Go(func() {
 					for _, e := range all {
@@ -398,7 +399,7 @@ func TestDeadLetters_ADiscardedEventStaysUnpublished(t *testing.T) {
 		defer w.close()
 		r, stop := w.run()
 		time.Sleep(time.Second)
-		all := events(1, 3, "OrderUpdated")
+		all := relaytest.Events(1, 3, "OrderUpdated")
 		mend := w.refuse(all[0].ID, kerr.InvalidRecord)
 		for _, e := range all {
 			w.write(e)

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // What an operator discarded is not published when the sweep comes to its row,
@@ -25,7 +26,7 @@ func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 					c.ConfidenceWindow = 30 * time.Second
 				})
 				defer w.close()
-				all := events(3, 4, "OrderCreated")
+				all := relaytest.Events(3, 4, "OrderCreated")
 				bad := all[3+1]
 				end := w.refuse(bad.ID, kerr.InvalidRecord)
 				_, stop := w.run()

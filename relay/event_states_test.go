@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // States of an event in the relay.
@@ -32,31 +33,31 @@ const (
 
 // eventTransitions are those that can be seen from outside of the publisher's
 // lock: to be queued and sent is one step where nothing is in the way.
-var eventTransitions = []transition{
-	{nowhere, eventSent, "its turn, nothing before it"},
-	{nowhere, eventQueued, "something before it, or its topic takes nothing"},
-	{nowhere, eventDead, "the breaker is open"},
-	{nowhere, eventParked, "a dead letter before it"},
-	{eventQueued, eventSent, "its turn"},
-	{eventQueued, eventDead, "the breaker opens, or its topic takes nothing for as long as all attempts"},
-	{eventQueued, eventParked, "the one before it becomes a dead letter"},
-	{eventSent, eventOut, "acknowledged"},
-	{eventSent, eventReturned, "a transient error"},
-	{eventSent, eventSuspect, "refused"},
-	{eventSent, eventDead, "the breaker opens and it is in no request, or its last attempt fails"},
-	{eventReturned, eventSent, "its wait is over"},
-	{eventReturned, eventQueued, "its wait is over, but its topic has to be made"},
-	{eventSuspect, eventOut, "acknowledged alone"},
-	{eventSuspect, eventDead, "refused alone"},
-	{eventSuspect, eventHeld, "refused alone, without dead letters"},
-	{eventHeld, eventOut, "acknowledged at last"},
-	{eventDead, eventReplaying, "the breaker closes, its time, an operator"},
-	{eventDead, eventOut, "discarded or resolved by an operator"},
-	{eventParked, eventReplaying, "the one before it is published"},
-	{eventParked, eventDead, "the one before it is discarded or resolved"},
-	{eventParked, eventOut, "discarded or resolved by an operator"},
-	{eventReplaying, eventOut, "acknowledged"},
-	{eventReplaying, eventDead, "failed, or called off"},
+var eventTransitions = []relaytest.Transition{
+	{From: relaytest.Nowhere, To: eventSent, By: "its turn, nothing before it"},
+	{From: relaytest.Nowhere, To: eventQueued, By: "something before it, or its topic takes nothing"},
+	{From: relaytest.Nowhere, To: eventDead, By: "the breaker is open"},
+	{From: relaytest.Nowhere, To: eventParked, By: "a dead letter before it"},
+	{From: eventQueued, To: eventSent, By: "its turn"},
+	{From: eventQueued, To: eventDead, By: "the breaker opens, or its topic takes nothing for as long as all attempts"},
+	{From: eventQueued, To: eventParked, By: "the one before it becomes a dead letter"},
+	{From: eventSent, To: eventOut, By: "acknowledged"},
+	{From: eventSent, To: eventReturned, By: "a transient error"},
+	{From: eventSent, To: eventSuspect, By: "refused"},
+	{From: eventSent, To: eventDead, By: "the breaker opens and it is in no request, or its last attempt fails"},
+	{From: eventReturned, To: eventSent, By: "its wait is over"},
+	{From: eventReturned, To: eventQueued, By: "its wait is over, but its topic has to be made"},
+	{From: eventSuspect, To: eventOut, By: "acknowledged alone"},
+	{From: eventSuspect, To: eventDead, By: "refused alone"},
+	{From: eventSuspect, To: eventHeld, By: "refused alone, without dead letters"},
+	{From: eventHeld, To: eventOut, By: "acknowledged at last"},
+	{From: eventDead, To: eventReplaying, By: "the breaker closes, its time, an operator"},
+	{From: eventDead, To: eventOut, By: "discarded or resolved by an operator"},
+	{From: eventParked, To: eventReplaying, By: "the one before it is published"},
+	{From: eventParked, To: eventDead, By: "the one before it is discarded or resolved"},
+	{From: eventParked, To: eventOut, By: "discarded or resolved by an operator"},
+	{From: eventReplaying, To: eventOut, By: "acknowledged"},
+	{From: eventReplaying, To: eventDead, By: "failed, or called off"},
 }
 
 // eventState is where the publisher has the event, nowhere if it does not know it.
@@ -101,11 +102,11 @@ func (p *publisher) eventState(e *outbox.Event) string {
 	if l, ok := p.line(e.AggregateID); ok && l.next > e.Sequence {
 		return eventOut
 	}
-	return nowhere
+	return relaytest.Nowhere
 }
 
-// follow looks at the events every millisecond until it is called off.
-func (w *walk) follow(p func() *publisher, all ...outbox.Event) (end func()) {
+// followEvents records the states of the events every millisecond until end is called.
+func followEvents(w *relaytest.Walk, p func() *publisher, all ...outbox.Event) (end func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -119,7 +120,7 @@ func (w *walk) follow(p func() *publisher, all ...outbox.Event) (end func()) {
 			}
 			if p := p(); p != nil {
 				for i := range all {
-					w.see(fmt.Sprintf("event %d of %s", all[i].Sequence, all[i].AggregateID), p.eventState(&all[i]))
+					w.See(fmt.Sprintf("event %d of %s", all[i].Sequence, all[i].AggregateID), p.eventState(&all[i]))
 				}
 			}
 		}
@@ -139,13 +140,13 @@ func (b *bundle) takeTime() {
 // Events go through every transition that there is, and no other.
 func TestEvent_Transitions(t *testing.T) {
 	t.Parallel()
-	seen := newWalk(t, eventTransitions)
+	seen := relaytest.NewWalk(t, eventTransitions)
 	inBubble(t, func(t *testing.T) { walkDeadLetters(t, seen) })
 	synctest.Test(t, func(t *testing.T) { walkHold(t, seen) })
-	seen.whole()
+	seen.Whole()
 }
 
-func walkDeadLetters(t *testing.T, seen *walk) {
+func walkDeadLetters(t *testing.T, seen *relaytest.Walk) {
 	w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 		c.BreakerOpen = 5 * time.Second
 		c.Kafka = append(c.Kafka, noCompression())
@@ -154,13 +155,13 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 	w.takeTime()
 	r, stop := w.run()
 	by := dlq.Actor{Name: "ada", Reason: "test"}
-	follow := func(all ...outbox.Event) (end func()) { return seen.follow(r.publisher.Load, all...) }
+	follow := func(all ...outbox.Event) (end func()) { return followEvents(seen, r.publisher.Load, all...) }
 	time.Sleep(time.Second)
 	aggregate := 0
 	// three is an aggregate's first events, the second for another topic.
 	three := func() (first, second, third outbox.Event) {
 		aggregate++
-		return event(aggregate, 1, "OrderCreated"), event(aggregate, 2, "OrderUpdated"), event(aggregate, 3, "OrderUpdated")
+		return relaytest.Event(aggregate, 1, "OrderCreated"), relaytest.Event(aggregate, 2, "OrderUpdated"), relaytest.Event(aggregate, 3, "OrderUpdated")
 	}
 	try := func(err error) {
 		t.Helper()
@@ -302,16 +303,21 @@ func walkDeadLetters(t *testing.T, seen *walk) {
 	}
 }
 
-func walkHold(t *testing.T, seen *walk) {
+func walkHold(t *testing.T, seen *relaytest.Walk) {
 	b := setup(t, nil)
 	defer b.close()
 	b.takeTime()
-	e := event(99, 1, "OrderCreated")
-	end := seen.follow(func() *publisher { return b.publisher }, e)
+	e := relaytest.Event(99, 1, "OrderCreated")
+	end := followEvents(seen, func() *publisher { return b.publisher }, e)
 	defer end()
 	refusals := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: -1})
 	b.submit(e, nil)
 	time.Sleep(time.Minute)
 	refusals.Remove()
 	time.Sleep(2 * b.cfg.HoldRetry)
+}
+
+func TestDesign_ShowsTheStatesOfEvents(t *testing.T) {
+	t.Parallel()
+	relaytest.CheckDiagram(t, "..", "event", eventTransitions)
 }

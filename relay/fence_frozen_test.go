@@ -8,6 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // An owner stands still between its look at the fence and the write of a dead letter,
@@ -21,17 +22,17 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
-				f := new(fence)
+				f := new(testFence)
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Fence = f.check })
 				defer w.close()
-				_, stop := w.runShard(Shard{0, 1})
+				_, stop := w.runShard(Shard{Index: 0, Count: 1})
 				time.Sleep(5 * time.Second)
 				reachable := w.unreachable()
 				late := w.db.Faults().MustAdd(faults.Rule{
 					Name: "a late dead letter", Match: faults.Match{Table: "dead_letter_queue", Kinds: []engine.OpKind{engine.OpCAS}}, Count: 1,
 					Effect: faults.Effect{Delay: still},
 				})
-				all := events(1, 3, "OrderUpdated")
+				all := relaytest.Events(1, 3, "OrderUpdated")
 				w.write(all[0])
 				for w.db.Faults().Hits(late) == 0 {
 					time.Sleep(10 * time.Millisecond)
@@ -42,7 +43,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 				reachable()
 
 				w.cfg.Fence = nil
-				_, stop = w.runShard(Shard{0, 1})
+				_, stop = w.runShard(Shard{Index: 0, Count: 1})
 				w.write(all[1])
 				time.Sleep(time.Minute)
 				checkOrder(t, w.consume("OrderUpdated"), all[:2]) // nobody waits for who stands still
@@ -62,7 +63,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 				if how != "after it stopped" {
 					stop()
 				}
-				_, stop = w.runShard(Shard{0, 1})
+				_, stop = w.runShard(Shard{Index: 0, Count: 1})
 				w.write(all[2])
 				time.Sleep(time.Minute)
 				stop()

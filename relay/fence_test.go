@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// fence is one that a test closes.
-type fence struct{ closed atomic.Bool }
+// testFence is a fence that a test closes.
+type testFence struct{ closed atomic.Bool }
 
-func (f *fence) check() error {
+func (f *testFence) check() error {
 	if f.closed.Load() {
 		return errors.New("the shard is lost")
 	}
@@ -25,13 +27,13 @@ func (f *fence) check() error {
 // Behind the fence nothing is handed to the producer, and nobody waits for it.
 func TestPublisher_PublishesNothingBehindTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := new(fence)
+		f := new(testFence)
 		b := setup(t, func(c *Config) { c.Fence = f.check })
 		defer b.close()
-		b.submit(event(1, 1, "a"), nil)
+		b.submit(relaytest.Event(1, 1, "a"), nil)
 		b.drain(10 * time.Second)
 		f.closed.Store(true)
-		b.submit(event(1, 2, "a"), nil)
+		b.submit(relaytest.Event(1, 2, "a"), nil)
 		begin := time.Now()
 		if left := b.publisher.drain(t.Context()); left != 1 || time.Since(begin) > time.Second {
 			t.Errorf("drain() = %d after %s, want 1 at once", left, time.Since(begin))
@@ -47,7 +49,7 @@ func TestPublisher_PublishesNothingBehindTheFence(t *testing.T) {
 // either: a process may have stood still in between.
 func TestPublisher_WritesNothingBehindTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := new(fence)
+		f := new(testFence)
 		var slow atomic.Bool
 		woken := make(chan struct{})
 		b := setup(t, func(c *Config) {
@@ -65,7 +67,7 @@ func TestPublisher_WritesNothingBehindTheFence(t *testing.T) {
 			t.Fatal(err)
 		}
 		slow.Store(true) // records go by a connection of their own
-		b.submit(event(1, 1, "a"), nil)
+		b.submit(relaytest.Event(1, 1, "a"), nil)
 		time.Sleep(time.Second)
 		f.closed.Store(true)
 		close(woken)

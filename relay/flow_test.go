@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // partitionIn3 is the partition of the event in a topic of three.
@@ -52,7 +53,7 @@ func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxInFlightRecords = tt.most })
 				defer w.close()
 				r, stop := w.run()
-				all := []outbox.Event{event(100_000, 1, "OrderUpdated")}
+				all := []outbox.Event{relaytest.Event(100_000, 1, "OrderUpdated")}
 				w.write(all[0]) // makes the topic
 				time.Sleep(5 * time.Second)
 				end := w.noLeader("OrderUpdated", 0, tt.metadata)
@@ -67,7 +68,7 @@ func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 					if i%5 == 0 {
 						typ = "Other"
 					}
-					all = append(all, event(aggregate, seq[aggregate], typ))
+					all = append(all, relaytest.Event(aggregate, seq[aggregate], typ))
 					w.write(all[len(all)-1])
 					time.Sleep(tt.every)
 				}
@@ -114,19 +115,19 @@ func TestFlow_AKillKeepsTheOrderBehindAStalledRecord(t *testing.T) {
 		var all []outbox.Event
 		ids := []int{}
 		for i := 0; len(ids) < 3; i++ {
-			if e := event(i, 1, "OrderUpdated"); partitionIn3(&e) == 0 {
+			if e := relaytest.Event(i, 1, "OrderUpdated"); partitionIn3(&e) == 0 {
 				ids = append(ids, i)
 			}
 		}
 		var end func()
 		go func() {
-			all = append(all, event(100_000, 1, "OrderUpdated"))
+			all = append(all, relaytest.Event(100_000, 1, "OrderUpdated"))
 			w.write(all[0])
 			time.Sleep(5 * time.Second)
 			end = w.noLeader("OrderUpdated", 0, false)
 			for seq := range 10 {
 				for _, a := range ids {
-					all = append(all, event(a, int64(seq+1), "OrderUpdated"))
+					all = append(all, relaytest.Event(a, int64(seq+1), "OrderUpdated"))
 					w.write(all[len(all)-1])
 				}
 				time.Sleep(time.Second)
@@ -154,12 +155,12 @@ func TestFlow_OneSilentPartitionAloneOpensNoBreaker(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
 		r, stop := w.run()
-		all := []outbox.Event{event(100_000, 1, "OrderUpdated")}
+		all := []outbox.Event{relaytest.Event(100_000, 1, "OrderUpdated")}
 		w.write(all[0]) // makes the topic
 		time.Sleep(5 * time.Second)
 		end := w.noLeader("OrderUpdated", 0, false)
 		for i := 0; len(all) < 4; i++ {
-			if e := event(i, 1, "OrderUpdated"); partitionIn3(&e) == 0 {
+			if e := relaytest.Event(i, 1, "OrderUpdated"); partitionIn3(&e) == 0 {
 				all = append(all, e)
 				w.write(e)
 			}

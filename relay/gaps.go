@@ -8,6 +8,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 const (
@@ -99,7 +100,7 @@ func (p *publisher) missing(aggregate gocql.UUID) int {
 // findGaps hands on events that became visible after their aggregate continued without
 // them, if it is time to look them up again before event seq. It costs one query. The
 // caller has claimed the aggregate.
-func (p *publisher) findGaps(ctx context.Context, find lookup, of *outbox.Event, seq int64) error {
+func (p *publisher) findGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error {
 	p.mu.Lock()
 	due := p.memory.gapsDue(of.AggregateID, seq)
 	var from, to int64
@@ -111,7 +112,7 @@ func (p *publisher) findGaps(ctx context.Context, find lookup, of *outbox.Event,
 	if !due {
 		return nil
 	}
-	err := find(ctx, of, from, to, func(f storedEvent) error {
+	err := find(ctx, of, from, to, func(f cdclog.StoredEvent) error {
 		p.mu.Lock()
 		missed := p.memory.isGap(of.AggregateID, f.Sequence)
 		p.mu.Unlock()

@@ -9,6 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // An event that was waited for in vain becomes visible later, behind the sweep. The next
@@ -19,11 +22,11 @@ func TestGaps_FoundByTheNextEvent(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
 		tb := &table{}
-		tb.add(event(1, 2, "OrderUpdated"), 20, time.Now().Add(time.Hour))
+		tb.add(relaytest.Event(1, 2, "OrderUpdated"), 20, time.Now().Add(time.Hour))
 		s := b.sequencer(tb)
 		admit := func(seq int64) {
 			t.Helper()
-			if err := s.admit(t.Context(), storedEvent{event(1, seq, "OrderUpdated"), 10 * seq, nil}, 0, func() {}); err != nil {
+			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: 10 * seq, Err: nil}, 0, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -50,13 +53,13 @@ func TestGaps_AreLookedUpAtGrowingDistances(t *testing.T) {
 		tb := &table{}
 		s := b.sequencer(tb)
 		for seq := int64(1); seq <= 3; seq += 2 {
-			if err := s.admit(t.Context(), storedEvent{event(1, seq, "OrderUpdated"), seq, nil}, 0, func() {}); err != nil {
+			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq, Err: nil}, 0, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		tb.asked = 0
 		for seq := int64(4); seq <= 1003; seq++ {
-			if err := s.admit(t.Context(), storedEvent{event(1, seq, "OrderUpdated"), seq, nil}, 0, func() {}); err != nil {
+			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq, Err: nil}, 0, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,19 +77,19 @@ func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 		b := setup(t, func(c *Config) { c.MaxAggregates = 10 })
 		defer b.close()
 		p := b.publisher
-		b.submit(event(1, 1, "OrderUpdated"), nil)
+		b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
 		b.drain(time.Minute)
 		refused := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 20})
 		defer refused.Remove()
-		b.submit(event(1, 3, "OrderUpdated"), nil) // under way
+		b.submit(relaytest.Event(1, 3, "OrderUpdated"), nil) // under way
 		p.mu.Lock()
 		for i := range 100 {
 			p.memory.keep(eventID(i), line{1, 2})
 		}
 		p.memory.horizon = 1000
 		p.mu.Unlock()
-		late := storedEvent{Event: event(1, 2, "OrderUpdated"), written: 20}
-		v, err := p.offer(t.Context(), &offer{event: late.Event, written: late.written, by: bySweep})
+		late := cdclog.StoredEvent{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20}
+		v, err := p.offer(t.Context(), &offer{event: late.Event, written: late.Written, by: bySweep})
 		if err != nil || v != taken {
 			t.Errorf("offer() = %d, %v, want it taken", v, err)
 		}
@@ -102,18 +105,18 @@ func TestPublisher_AClaimKeepsOthersOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		b.submit(event(1, 1, "OrderUpdated"), nil)
-		release, err := b.publisher.claim(t.Context(), event(1, 1, "").AggregateID)
+		b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
+		release, err := b.publisher.claim(t.Context(), relaytest.Event(1, 1, "").AggregateID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for by := range byKey {
-			if v, err := b.publisher.offer(t.Context(), &offer{event: event(1, 2, "OrderUpdated"), written: 20, by: by}); v != claimed || err != nil {
+			if v, err := b.publisher.offer(t.Context(), &offer{event: relaytest.Event(1, 2, "OrderUpdated"), written: 20, by: by}); v != claimed || err != nil {
 				t.Errorf("offer() by %d = %d, %v, want claimed", by, v, err)
 			}
 		}
 		release()
-		if v, err := b.publisher.offer(t.Context(), &offer{event: event(1, 2, "OrderUpdated"), written: 20, by: byTail}); v != taken || err != nil {
+		if v, err := b.publisher.offer(t.Context(), &offer{event: relaytest.Event(1, 2, "OrderUpdated"), written: 20, by: byTail}); v != taken || err != nil {
 			t.Errorf("offer() after the claim = %d, %v, want taken", v, err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // kinds are instances of the two kinds, on one table.
@@ -69,7 +70,7 @@ func (k kinds) sharer(instance string, tables ...string) (passed chan struct{}, 
 		names = append(names, "outbox."+table)
 	}
 	m := &Membership{
-		Session: k.session, Keyspace: k.cfg.Keyspace, Name: DefaultName, Version: "v1", Tables: names, Logger: testLogger(k.t),
+		Session: k.session, Keyspace: k.cfg.Keyspace, Name: DefaultName, Version: "v1", Tables: names, Logger: relaytest.Logger(k.t),
 		instance: instance,
 		Status:   func() (Sharing, []string) { return Sharing{Shards: 2, Owned: []int{}}, nil },
 	}

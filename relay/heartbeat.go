@@ -14,6 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 const (
@@ -43,9 +44,9 @@ type heartbeat struct {
 	// BehindSeconds is how far the stream is behind that is furthest behind, the
 	// confidence window included; Groups all of them by parts of the token ring, and
 	// Lag those that are furthest.
-	BehindSeconds float64     `json:"behind_seconds"`
-	Groups        []groupLag  `json:"groups"`
-	Lag           []streamLag `json:"lag"`
+	BehindSeconds float64                `json:"behind_seconds"`
+	Groups        []checkpoint.GroupLag  `json:"groups"`
+	Lag           []checkpoint.StreamLag `json:"lag"`
 
 	InFlight             int      `json:"in_flight"`
 	OldestUnackedSeconds float64  `json:"oldest_unacknowledged_seconds"`
@@ -190,7 +191,7 @@ func (b *beating) says(state string, now time.Time) *heartbeat {
 		ParkedAggregates: s.ParkedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,
 		StalledTopics: b.r.publisher.Load().stalledTopics(), ReaderRestarts: s.Restarts, Goroutines: runtime.NumGoroutine(),
 	}
-	h.Lag, h.Groups = b.r.streams.lags(now)
+	h.Lag, h.Groups = b.r.streams.Lags(now, tailGroupStreams)
 	for _, o := range s.Others {
 		h.OtherInstances = append(h.OtherInstances, o.Instance)
 	}

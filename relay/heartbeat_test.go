@@ -6,9 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // lastBeat is what stands in relay_instances.
@@ -37,7 +41,7 @@ func TestHeartbeat_SaysWhatTheRelayDoesAndDisturbsNothing(t *testing.T) {
 		done := make(chan struct{})
 		go func() { r.Heartbeat(ctx, "v1.2.3", 0); close(done) }()
 
-		all := events(30, 1, "OrderCreated")
+		all := relaytest.Events(30, 1, "OrderCreated")
 		for _, e := range all[:20] {
 			w.write(e)
 			time.Sleep(100 * time.Millisecond)
@@ -88,7 +92,7 @@ func TestHeartbeat_RatesAndBeforeTheStart(t *testing.T) {
 	cfg := Config{Brokers: []string{"127.0.0.1:1"}, DeadLetters: DeadLettersOff}
 	b := &beating{r: &Relay{cfg: cfg.withDefaults()}}
 	b.r.metrics = newMetrics(b.r.cfg.Registerer)
-	b.r.streams = newStreams(nil, 1, b.r.log, b.r.metrics)
+	b.r.streams = checkpoint.NewStreams(nil, 1, b.r.log, prometheus.NewRegistry())
 	now := time.Unix(1_700_000_000, 0)
 	if h := b.says("running", now); h.State != "starting" || h.Ready || len(h.Problems) == 0 || h.Rates.Published != 0 || len(h.Lag) != 0 {
 		t.Errorf("before the start: %+v", h)

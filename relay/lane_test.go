@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A lane's records stay in one batch: one that would begin another is turned away,
@@ -16,7 +17,7 @@ import (
 func TestPartitioner_KeepsALaneInOneBatch(t *testing.T) {
 	t.Parallel()
 	const partitions = 3
-	topic := partitioner(&partitionCounts{log: testLogger(t)}).ForTopic("OrderCreated").(*lanesOfTopic)
+	topic := partitioner(&partitionCounts{log: relaytest.Logger(t)}).ForTopic("OrderCreated").(*lanesOfTopic)
 	record := func(l *lane) *kgo.Record { return &kgo.Record{Key: l.id[:], Context: &l.ctx} }
 	// as does what the client does with a record; batch says that it would begin one.
 	as := func(r *kgo.Record, batch bool) int {
@@ -27,7 +28,7 @@ func TestPartitioner_KeepsALaneInOneBatch(t *testing.T) {
 		}
 		return p
 	}
-	a, b := newLane(event(0, 1, "OrderCreated").AggregateID, line{}), newLane(event(1, 1, "OrderCreated").AggregateID, line{})
+	a, b := newLane(relaytest.Event(0, 1, "OrderCreated").AggregateID, line{}), newLane(relaytest.Event(1, 1, "OrderCreated").AggregateID, line{})
 	first := as(record(a), true)
 	if first < 0 {
 		t.Fatalf("the first record of a lane goes to %d", first)
@@ -65,7 +66,7 @@ func TestPublisher_AnAggregateInManyBatches(t *testing.T) {
 		defer b.close()
 		var all []outbox.Event
 		for seq := range int64(500) {
-			e := event(0, seq+1, "OrderCreated")
+			e := relaytest.Event(0, seq+1, "OrderCreated")
 			all = append(all, e)
 			b.submit(e, nil)
 			if seq%7 == 0 {

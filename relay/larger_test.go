@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A topic's limit is raised while the relay runs: what was too large before goes
@@ -33,7 +34,7 @@ func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 		if _, err := admin.CreateTopic(t.Context(), 3, 1, map[string]*string{"max.message.bytes": &small}, "OrderCreated"); err != nil {
 			t.Fatal(err)
 		}
-		all := events(3, 6, "OrderCreated")
+		all := relaytest.Events(3, 6, "OrderCreated")
 		for _, n := range []int{3 + 1, 12 + 1} { // aggregate 1, numbers 2 and 5
 			all[n].Payload = bytes.Repeat([]byte("x"), 8000)
 		}
@@ -90,7 +91,7 @@ func TestPublisher_NothingPassesARecordThatIsTooLarge(t *testing.T) {
 			}
 			return nil, nil, false
 		})
-		others := events(20, 1, "OrderCreated")
+		others := relaytest.Events(20, 1, "OrderCreated")
 		b.submit(others[0], nil) // makes the topic
 		b.drain(time.Minute)
 		slow.Store(true)
@@ -98,7 +99,7 @@ func TestPublisher_NothingPassesARecordThatIsTooLarge(t *testing.T) {
 			b.submit(e, nil)
 			time.Sleep(10 * time.Millisecond)
 		}
-		large, small := event(100, 1, "OrderCreated"), event(100, 2, "OrderCreated")
+		large, small := relaytest.Event(100, 1, "OrderCreated"), relaytest.Event(100, 2, "OrderCreated")
 		large.Payload = bytes.Repeat([]byte("x"), 8000)
 		large.DeliverAt = time.Now().Add(time.Second) // both are there when it is its turn
 		b.submit(large, nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // once fails the test for each event that is not in the topics exactly once.
@@ -47,7 +48,7 @@ func TestLate_FirstEvent(t *testing.T) {
 					defer w.close()
 					r, stop := w.run()
 					time.Sleep(time.Minute)
-					e := events(1, 2, "OrderUpdated")
+					e := relaytest.Events(1, 2, "OrderUpdated")
 					w.writeLate(e[0], tt.late)
 					time.Sleep(tt.late + time.Minute)
 					if tt.change != nil {
@@ -96,7 +97,7 @@ func TestLate_DecidedConditionalWrite(t *testing.T) {
 					defer w.close()
 					r, stop := w.run()
 					time.Sleep(time.Minute)
-					e := events(2, 3, "OrderUpdated")
+					e := relaytest.Events(2, 3, "OrderUpdated")
 					w.write(e[0])
 					w.write(e[1])
 					time.Sleep(10 * time.Minute)

@@ -39,7 +39,7 @@ func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, er
 			}
 			return nil
 		}, func(e dlq.ChainEntry) {
-			if r.own.text(e.AggregateID) {
+			if r.own.HasText(e.AggregateID) {
 				d.begun[e.EventID] = struct{}{}
 			}
 		})

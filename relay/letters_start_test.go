@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A relay without dead letters does not start while some are open: newer events
@@ -24,9 +25,9 @@ func TestDeadLetters_OffWhileSomeAreOpenIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
-		bad := event(0, 1, "OrderUpdated")
+		bad := relaytest.Event(0, 1, "OrderUpdated")
 		_, stop := w.run()
-		w.write(event(0, 2, "OrderUpdated"))
+		w.write(relaytest.Event(0, 2, "OrderUpdated"))
 		if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id) VALUES (?, ?, ?)",
 			bad.AggregateID, bad.Sequence, bad.ID).Exec(); err != nil {
 			t.Fatal(err)
@@ -81,7 +82,7 @@ func TestDeadLetters_ClaimsThatCannotBeSettledStopNobodyElse(t *testing.T) {
 		defer w.close()
 		w.crashAfter(5 * time.Second)
 		reachable := w.unreachable()
-		all := events(6, 2, "OrderUpdated")
+		all := relaytest.Events(6, 2, "OrderUpdated")
 		for _, e := range all {
 			w.write(e)
 		}
@@ -93,7 +94,7 @@ func TestDeadLetters_ClaimsThatCannotBeSettledStopNobodyElse(t *testing.T) {
 		written := w.lettersFail()
 		r, stop := w.run()
 		time.Sleep(5 * time.Second)
-		others := []outbox.Event{event(100, 1, "OrderUpdated"), event(101, 1, "OrderUpdated")}
+		others := []outbox.Event{relaytest.Event(100, 1, "OrderUpdated"), relaytest.Event(101, 1, "OrderUpdated")}
 		for _, e := range others {
 			w.write(e)
 		}
@@ -130,10 +131,10 @@ func TestBreaker_ClosesWhileATopicWaitsForTheDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		b.submit(event(0, 1, "OrderUpdated"), nil)
+		b.submit(relaytest.Event(0, 1, "OrderUpdated"), nil)
 		b.drain(time.Minute)
 		answers := b.takesNothing("OrderUpdated")
-		b.submit(event(1, 1, "OrderUpdated"), nil)
+		b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
 		p := b.publisher
 		for range 100 {
 			if time.Sleep(time.Second); p.state().breaker.State == BreakerOpen {
@@ -143,7 +144,7 @@ func TestBreaker_ClosesWhileATopicWaitsForTheDatabase(t *testing.T) {
 		p.mu.Lock()
 		p.remember = func(context.Context, string) error { return kerr.CoordinatorNotAvailable } // the database's part
 		p.mu.Unlock()
-		b.submit(event(2, 1, "Another"), nil)
+		b.submit(relaytest.Event(2, 1, "Another"), nil)
 		answers()
 		for range 300 {
 			if time.Sleep(time.Second); p.state().breaker.State == BreakerClosed {

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -69,8 +70,8 @@ func TestRelay_CarriesSomebodysOwnTable(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, stopDefault := w.run()
-				w.write(event(1, 1, "OrderCreated"))
-				w.write(event(1, 2, "OrderCreated"))
+				w.write(relaytest.Event(1, 1, "OrderCreated"))
+				w.write(relaytest.Event(1, 2, "OrderCreated"))
 
 				debezium(&w.cfg)
 				want := make(map[string][]string) // ids by aggregate, in order
@@ -132,7 +133,7 @@ func TestRelay_CarriesSomebodysOwnTable(t *testing.T) {
 						t.Errorf("aggregate %s: %d events in the topic, want %d, each once and in the order of the writes", a, len(got[a]), len(ids))
 					}
 				}
-				checkOrder(t, w.consume("OrderCreated"), []outbox.Event{event(1, 1, "OrderCreated"), event(1, 2, "OrderCreated")})
+				checkOrder(t, w.consume("OrderCreated"), []outbox.Event{relaytest.Event(1, 1, "OrderCreated"), relaytest.Event(1, 2, "OrderCreated")})
 				for _, name := range []string{"shop.events", "outbox.outbox_messages"} {
 					if w.count("SELECT count(*) FROM relay_checkpoints WHERE relay = ? AND table_name = ?", DefaultName, name) == 0 {
 						t.Errorf("no checkpoints of %s", name)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // Sharing is what an instance that shares a relay with others says of its part.
@@ -78,7 +79,7 @@ func (m *Membership) write(ctx context.Context, state string) error {
 	}
 	h := heartbeat{
 		State: state, Ready: len(problems) == 0 && state == "running", Problems: append([]string{}, problems...), Host: self.Host(), Version: m.Version,
-		StartedAt: utc(m.since), Sharing: &sharing, Groups: []groupLag{}, Lag: []streamLag{}, StalledTopics: []string{}, OtherInstances: []string{},
+		StartedAt: utc(m.since), Sharing: &sharing, Groups: []checkpoint.GroupLag{}, Lag: []checkpoint.StreamLag{}, StalledTopics: []string{}, OtherInstances: []string{},
 		Goroutines: runtime.NumGoroutine(),
 	}
 	h.Breaker.State = BreakerClosed.String()

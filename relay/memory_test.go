@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 func TestMemory_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
@@ -146,7 +147,7 @@ func TestPublisher_SweepFollowsTheTail(t *testing.T) {
 			}
 			return v
 		}
-		e := func(seq int64) outbox.Event { return event(1, seq, "OrderUpdated") }
+		e := func(seq int64) outbox.Event { return relaytest.Event(1, seq, "OrderUpdated") }
 		check := func(what string, got, want verdict, settledNow int) {
 			t.Helper()
 			if got != want || len(settled) != settledNow {

@@ -11,24 +11,22 @@ import (
 )
 
 type metrics struct {
-	published        *prometheus.CounterVec
-	publishSeconds   prometheus.Histogram
-	commitSeconds    prometheus.Histogram
-	failures         *prometheus.CounterVec
-	repeated         prometheus.Counter
-	late             prometheus.Counter
-	found            [byBackfill + 1]prometheus.Counter
-	swept            [sweptCauses]prometheus.Counter
-	gaps             prometheus.Counter
-	proofs           *prometheus.CounterVec
-	proofReads       prometheus.Counter
-	rowsIgnored      prometheus.Counter
-	rowsUndecodable  prometheus.Counter
-	readerRestarts   prometheus.Counter
-	readerErrors     prometheus.Counter
-	dataLoss         prometheus.Counter
-	checkpointSaves  prometheus.Counter
-	checkpointErrors prometheus.Counter
+	published       *prometheus.CounterVec
+	publishSeconds  prometheus.Histogram
+	commitSeconds   prometheus.Histogram
+	failures        *prometheus.CounterVec
+	repeated        prometheus.Counter
+	late            prometheus.Counter
+	found           [byBackfill + 1]prometheus.Counter
+	swept           [sweptCauses]prometheus.Counter
+	gaps            prometheus.Counter
+	proofs          *prometheus.CounterVec
+	proofReads      prometheus.Counter
+	rowsIgnored     prometheus.Counter
+	rowsUndecodable prometheus.Counter
+	readerRestarts  prometheus.Counter
+	readerErrors    prometheus.Counter
+	dataLoss        prometheus.Counter
 
 	publishingMetrics
 	readBack readBackMetrics
@@ -57,16 +55,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_publish_failures_total", Help: "Attempts to publish that failed, by error class; the producer's own retries are not counted.",
 		}, []string{"class"}),
-		repeated:         counter("outbox_relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
-		late:             counter("outbox_relay_events_late_total", "Events published behind a later one of their aggregate."),
-		gaps:             counter("outbox_relay_sequence_gaps_total", "Events published though the one before them in their aggregate was nowhere to be found."),
-		rowsIgnored:      counter("outbox_relay_rows_ignored_total", "Log rows that add no event, such as deletes."),
-		rowsUndecodable:  counter("outbox_relay_rows_undecodable_total", "Log rows that should be events and cannot be read as such, each time that the sweep reads them."),
-		readerRestarts:   counter("outbox_relay_reader_restarts_total", "Times that the CDC reader ended and was started again."),
-		readerErrors:     counter("outbox_relay_reader_errors_total", "Errors that the CDC reader met and retried."),
-		dataLoss:         counter("outbox_relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
-		checkpointSaves:  counter("outbox_relay_checkpoint_saves_total", "Checkpoints saved."),
-		checkpointErrors: counter("outbox_relay_checkpoint_errors_total", "Checkpoints that could not be saved; they are saved later."),
+		repeated:        counter("outbox_relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
+		late:            counter("outbox_relay_events_late_total", "Events published behind a later one of their aggregate."),
+		gaps:            counter("outbox_relay_sequence_gaps_total", "Events published though the one before them in their aggregate was nowhere to be found."),
+		rowsIgnored:     counter("outbox_relay_rows_ignored_total", "Log rows that add no event, such as deletes."),
+		rowsUndecodable: counter("outbox_relay_rows_undecodable_total", "Log rows that should be events and cannot be read as such, each time that the sweep reads them."),
+		readerRestarts:  counter("outbox_relay_reader_restarts_total", "Times that the CDC reader ended and was started again."),
+		readerErrors:    counter("outbox_relay_reader_errors_total", "Errors that the CDC reader met and retried."),
+		dataLoss:        counter("outbox_relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
 	}
 	m.registerTail(reg)
 	m.swept = newSwept(reg)
@@ -93,7 +89,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.found[by] = found.WithLabelValues(name)
 	}
 	reg.MustRegister(found, m.published, m.publishSeconds, m.commitSeconds, m.failures, m.repeated, m.late, m.gaps,
-		m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors, m.checkpointSaves, m.checkpointErrors, m.dataLoss)
+		m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors, m.dataLoss)
 	return m
 }
 
@@ -148,12 +144,12 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	})
 	gauge("outbox_relay_topics_stalled", "Topics with a partition that acknowledges nothing while others do.", func() float64 { return float64(len(r.publisher.Load().stalledTopics())) })
 	gauge("outbox_relay_partitions_stalled", "Partitions that acknowledge nothing while others do.", func() float64 { return float64(len(r.publisher.Load().state().stalled)) })
-	gauge("outbox_relay_streams_held", "Streams held because of a row that cannot be read.", func() float64 { return float64(r.streams.heldCount()) })
+	gauge("outbox_relay_streams_held", "Streams held because of a row that cannot be read.", func() float64 { return float64(r.streams.HeldCount()) })
 	gauge("outbox_relay_oldest_unacknowledged_seconds", "Age, since the sweep read it or the producer has it, of the oldest change that is not acknowledged.", func() float64 {
 		return r.oldestAge(time.Now()).Seconds()
 	})
 	gauge("outbox_relay_checkpoint_age_seconds", "How far the last stream's position is behind now, the confidence window included.", func() float64 {
-		return r.streams.positionAge(time.Now()).Seconds()
+		return r.streams.PositionAge(time.Now()).Seconds()
 	})
 	gauge("outbox_relay_tail_streams", "CDC streams that the tail reads.", func() float64 { return float64(r.tail.Load().status().Streams) })
 	gauge("outbox_relay_tail_interval_seconds", "Mean wait between two readings of a group of streams by the tail.", func() float64 {
@@ -168,5 +164,5 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 		}
 		return 0
 	})
-	gauge("outbox_relay_streams", "CDC streams being read.", func() float64 { return float64(r.streams.count()) })
+	gauge("outbox_relay_streams", "CDC streams being read.", func() float64 { return float64(r.streams.Count()) })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // source is who found an event.
@@ -113,8 +114,8 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, err error) 
 }
 
 // submit hands on a row, which may be no event, whose turn the caller knows it to be.
-func (p *publisher) submit(ctx context.Context, e storedEvent, by source, settled func()) error {
-	_, err := p.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: by, owner: true, anyway: true, settled: settled})
+func (p *publisher) submit(ctx context.Context, e cdclog.StoredEvent, by source, settled func()) error {
+	_, err := p.offer(ctx, &offer{event: e.Event, written: e.Written, bad: e.Err, by: by, owner: true, anyway: true, settled: settled})
 	return err
 }
 

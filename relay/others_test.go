@@ -8,8 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // Who lives is told by its row changing, not by its clock.
@@ -92,8 +96,8 @@ func TestHeartbeat_NoticesAnotherInstance(t *testing.T) {
 		})
 		defer w.close()
 		r, stop := w.run()
-		other := &Relay{cfg: r.cfg, log: testLogger(t), row: make(chan struct{}, 1)}
-		other.metrics, other.streams = r.metrics, newStreams(nil, 1, other.log, r.metrics)
+		other := &Relay{cfg: r.cfg, log: relaytest.Logger(t), row: make(chan struct{}, 1)}
+		other.metrics, other.streams = r.metrics, checkpoint.NewStreams(nil, 1, other.log, prometheus.NewRegistry())
 		beat := func(r *Relay) (end func()) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})

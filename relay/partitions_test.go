@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // Partitions that are added take keys elsewhere, and the log says so once.
@@ -22,7 +23,7 @@ func TestPublisher_SaysThatPartitionsWereAdded(t *testing.T) {
 			c.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		})
 		defer b.close()
-		all := append(events(10, 3, "OrderUpdated"), events(10, 3, "OrderCreated")...)
+		all := append(relaytest.Events(10, 3, "OrderUpdated"), relaytest.Events(10, 3, "OrderCreated")...)
 		for i, e := range all {
 			b.submit(e, nil)
 			b.drain(time.Minute)

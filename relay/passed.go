@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // Passed returns the write time up to which the relay of this configuration, all its
@@ -25,8 +28,8 @@ func Passed(ctx context.Context, cfg Config) (passed time.Time, err error) {
 	}
 	for i := range max(count, 1) {
 		shard := Shard{Index: i, Count: count}
-		own := portionOf(shard, table)
-		if own.none() {
+		own := cdclog.PortionOf(shard, table)
+		if own.None() {
 			continue // another shard carries the table whole
 		}
 		at, err := passedBy(ctx, &cfg, shard.Name(cfg.Name), &own)
@@ -41,18 +44,18 @@ func Passed(ctx context.Context, cfg Config) (passed time.Time, err error) {
 }
 
 // passedBy is Passed for one shard.
-func passedBy(ctx context.Context, cfg *Config, name string, own *portion) (time.Time, error) {
+func passedBy(ctx context.Context, cfg *Config, name string, own *cdclog.Portion) (time.Time, error) {
 	table := cfg.TableKeyspace + "." + cfg.Table
-	scans, err := newCQLBackfills(cfg.Session, cfg.Keyspace, name, table).load(ctx)
-	if err != nil || slices.ContainsFunc(scans, func(r backfillRow) bool { return r.state == backfillRunning }) {
+	scans, err := checkpoint.NewScans(cfg.Session, cfg.Keyspace, name, table, nil).Load(ctx)
+	if err != nil || slices.ContainsFunc(scans, func(r checkpoint.Scan) bool { return r.State == checkpoint.ScanRunning }) {
 		return time.Time{}, err
 	}
-	store := newCQLCheckpoints(cfg.Session, cfg.Keyspace, name, table)
+	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, name, table, name, nil)
 	generation, _, err := store.Start(ctx)
 	if err != nil || generation.IsZero() {
 		return time.Time{}, err
 	}
-	generations := &ownGenerations{&cqlGenerations{session: cfg.Session, keyspace: cfg.TableKeyspace, table: cfg.Table}, own}
+	generations := cdclog.NewGenerations(cfg.Session, cfg.TableKeyspace, cfg.Table, own)
 	back := readback{cfg: cfg, store: store, source: generations}
 	return back.mark(ctx)
 }

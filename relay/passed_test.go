@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // The position of a relay follows its sweep; it is not known before the first start, nor
@@ -29,7 +30,7 @@ func TestPassed(t *testing.T) {
 		}
 		_, stop := w.run()
 		time.Sleep(10 * time.Second)
-		w.write(event(1, 1, "OrderCreated"))
+		w.write(relaytest.Event(1, 1, "OrderCreated"))
 		written := time.Now()
 		time.Sleep(time.Minute)
 		at, window := passed(), w.cfg.withDefaults().ConfidenceWindow

@@ -22,6 +22,9 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -35,23 +38,23 @@ type change struct {
 type model struct {
 	generation time.Time
 	streams    [][]change // in log order
-	table      map[gocql.UUID][]storedEvent
+	table      map[gocql.UUID][]cdclog.StoredEvent
 }
 
 // newModel writes an outbox as writers with several clocks do: now and then a
 // later event has an earlier time, and rows come twice.
 func newModel(rnd *rand.Rand, streams, aggregates, length int) *model {
-	m := &model{generation: time.Now().UTC().Add(-time.Hour), streams: make([][]change, streams), table: make(map[gocql.UUID][]storedEvent)}
+	m := &model{generation: time.Now().UTC().Add(-time.Hour), streams: make([][]change, streams), table: make(map[gocql.UUID][]cdclog.StoredEvent)}
 	types := []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
 	for a := range aggregates {
 		at := m.generation.Add(time.Duration(1+rnd.IntN(600_000)) * time.Millisecond)
 		for seq := range length {
-			e := event(a, int64(seq+1), types[min(seq, rnd.IntN(3))])
+			e := relaytest.Event(a, int64(seq+1), types[min(seq, rnd.IntN(3))])
 			written := at
 			if seq > 0 && rnd.IntN(5) == 0 {
 				written = at.Add(-time.Duration(rnd.IntN(200)) * time.Millisecond)
 			}
-			m.table[e.AggregateID] = append(m.table[e.AggregateID], storedEvent{e, written.UnixMicro(), nil})
+			m.table[e.AggregateID] = append(m.table[e.AggregateID], cdclog.StoredEvent{Event: e, Written: written.UnixMicro(), Err: nil})
 			copies := 1
 			if rnd.IntN(10) == 0 {
 				copies += 1 + rnd.IntN(3) // replayed from the batchlog
@@ -77,7 +80,7 @@ func timeUUID(rnd *rand.Rand, t time.Time) gocql.UUID {
 	return u
 }
 
-func (m *model) lookup(_ context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error {
+func (m *model) lookup(_ context.Context, of *outbox.Event, from, to int64, each func(cdclog.StoredEvent) error) error {
 	for _, e := range m.table[of.AggregateID] {
 		if from <= e.Sequence && e.Sequence < to {
 			if err := each(e); err != nil {
@@ -95,14 +98,14 @@ func (m *model) streamID(i int) scyllacdc.StreamID {
 // modelSource is the model's only generation.
 type modelSource struct{ m *model }
 
-func (s modelSource) times(context.Context) ([]time.Time, error) {
+func (s modelSource) Times(context.Context) ([]time.Time, error) {
 	return []time.Time{s.m.generation}, nil
 }
 
-func (s modelSource) generation(context.Context, time.Time) (*generation, error) {
-	g := &generation{start: s.m.generation}
+func (s modelSource) Generation(context.Context, time.Time) (*cdclog.Generation, error) {
+	g := &cdclog.Generation{Start: s.m.generation}
 	for i := range s.m.streams {
-		g.streams = append(g.streams, s.m.streamID(i))
+		g.Streams = append(g.Streams, s.m.streamID(i))
 	}
 	return g, nil
 }
@@ -120,7 +123,7 @@ func (m *model) events() []outbox.Event {
 // process is one life of a relay over the model.
 type process struct {
 	publisher *publisher
-	streams   *streams
+	streams   *checkpoint.Streams
 	readback  *readback
 	done      chan struct{}
 	stop      context.CancelFunc
@@ -128,20 +131,20 @@ type process struct {
 
 // start reads the topics back and then every stream from its checkpoint to the
 // end, as the library does.
-func start(b *bundle, m *model, store checkpointStore, pace time.Duration) *process {
+func start(b *bundle, m *model, store checkpoint.Store, pace time.Duration) *process {
 	ms := newMetrics(prometheus.NewRegistry())
 	p, err := newPublisher(&b.cfg, ms, func(err error) { b.t.Errorf("fatal: %v", err) })
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(b.t.Context())
-	pr := &process{publisher: p, streams: newStreams(store, b.cfg.MaxStreamBacklog, b.cfg.Logger, ms), done: make(chan struct{}), stop: stop}
+	pr := &process{publisher: p, streams: checkpoint.NewStreams(store, b.cfg.MaxStreamBacklog, b.cfg.Logger, prometheus.NewRegistry()), done: make(chan struct{}), stop: stop}
 	seq := newSequencer(ctx, &b.cfg, p, m.lookup)
 	seq.gapWait, seq.retryMin = time.Second, time.Millisecond
 	pr.readback = newReadback(&b.cfg, ms, store, modelSource{m}, p)
-	manager := &progressManager{store: store, streams: pr.streams, log: b.cfg.Logger}
+	manager := checkpoint.NewManager(store, pr.streams, b.cfg.Logger, nil)
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = pr.streams.run(ctx, 500*time.Millisecond, 5*time.Second) })
+	wg.Go(func() { _ = pr.streams.Run(ctx, 500*time.Millisecond, 5*time.Second) })
 	var readers sync.WaitGroup
 	ready := make(chan struct{})
 	readers.Go(func() {
@@ -157,7 +160,7 @@ func start(b *bundle, m *model, store checkpointStore, pace time.Duration) *proc
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		progress := pr.streams.begin(id)
+		progress := pr.streams.Begin(id)
 		readers.Go(func() {
 			select {
 			case <-ready:
@@ -168,14 +171,14 @@ func start(b *bundle, m *model, store checkpointStore, pace time.Duration) *proc
 				if scyllacdc.CompareTimeUUID(row.time, from.LastProcessedRecordTime) <= 0 {
 					continue
 				}
-				if err := seq.take(ctx, progress, row.time, []storedEvent{{row.event, writeTime(row.time), nil}}); err != nil {
+				if err := seq.take(ctx, progress, row.time, []cdclog.StoredEvent{{Event: row.event, Written: cdclog.WriteTime(row.time), Err: nil}}); err != nil {
 					return
 				}
 				if retry.Wait(ctx, pace) != nil {
 					return
 				}
 			}
-			progress.idle(gocql.MinTimeUUID(m.generation.Add(time.Hour)))
+			progress.Idle(gocql.MinTimeUUID(m.generation.Add(time.Hour)))
 		})
 	}
 	go func() {
@@ -223,8 +226,8 @@ func testCrashes(t *testing.T, seed uint64) {
 	var calm atomic.Bool
 	unruly(b, rand.New(rand.NewPCG(seed, 2)), &calm)
 	m := newModel(rnd, 4, 60, 8)
-	store := newMemCheckpoints()
-	store.generation, store.first = m.generation, m.generation
+	store := relaytest.NewCheckpoints()
+	store.Generation, store.First = m.generation, m.generation
 	crashes := 3 + rnd.IntN(5)
 	for range crashes {
 		p := start(b, m, store, 20*time.Millisecond)
@@ -283,7 +286,7 @@ func unruly(b *bundle, rnd *rand.Rand, calm *atomic.Bool) {
 
 // checkCheckpoints fails the test if a checkpoint is past an event that no
 // topic holds.
-func checkCheckpoints(t *testing.T, m *model, store *memCheckpoints, got []delivered) {
+func checkCheckpoints(t *testing.T, m *model, store *relaytest.Checkpoints, got []delivered) {
 	t.Helper()
 	there := make(map[gocql.UUID]bool, len(got))
 	for _, d := range got {

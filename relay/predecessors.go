@@ -6,6 +6,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // predecessors finds out which rows of an aggregate are still to be published before
@@ -23,7 +24,7 @@ import (
 // The topics prove whether it is published (proofs).
 type predecessors struct {
 	publisher *publisher
-	lookup    lookup
+	lookup    cdclog.Lookup
 	quick     bool // a proof that takes long is left to the sweep
 }
 
@@ -45,9 +46,9 @@ func (r *earlierRows) late() bool { return r.missed > 0 && r.missed < r.publishe
 // its stream, in microseconds; no id of a row written after remembered is forgotten.
 func (d *predecessors) find(ctx context.Context, of *outbox.Event, to, began, remembered int64) (out earlierRows, err error) {
 	for {
-		var doubt *storedEvent
+		var doubt *cdclog.StoredEvent
 		lowest, highest := int64(0), int64(0)
-		if err := d.lookup(ctx, of, 1, to, func(f storedEvent) error {
+		if err := d.lookup(ctx, of, 1, to, func(f cdclog.StoredEvent) error {
 			if lowest == 0 {
 				lowest = f.Sequence
 			}
@@ -95,13 +96,13 @@ const (
 )
 
 // fate says whether a row of an aggregate was handed on, as far as this run knows.
-func (p *publisher) fate(f *storedEvent, began, remembered int64) fate {
+func (p *publisher) fate(f *cdclog.StoredEvent, began, remembered int64) fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.items[f.ID] != nil, p.memory.has(f.ID), p.letters.has(f.ID):
 		return fatePublished
-	case f.written > max(began, min(p.memory.horizon, remembered)):
+	case f.Written > max(began, min(p.memory.horizon, remembered)):
 		return fateUnpublished
 	default:
 		return fateDoubtful

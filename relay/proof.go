@@ -12,6 +12,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // proofBatch is how many events are looked for together, and how many may wait for that.
@@ -33,7 +35,7 @@ type proofs struct {
 	cfg       *Config
 	log       *slog.Logger
 	publisher *publisher
-	store     checkpointStore
+	store     checkpoint.Store
 	results   *prometheus.CounterVec
 	reads     prometheus.Counter
 
@@ -69,7 +71,7 @@ const (
 	proofNotNear proofResult = ""
 )
 
-func newProofs(cfg *Config, p *publisher, store checkpointStore) *proofs {
+func newProofs(cfg *Config, p *publisher, store checkpoint.Store) *proofs {
 	return &proofs{
 		cfg: cfg, log: cfg.Logger, publisher: p, store: store, results: p.metrics.proofs, reads: p.metrics.proofReads,
 		near: make(chan *proofAsk, proofBatch), wide: make(chan *proofAsk, proofBatch),
@@ -117,23 +119,23 @@ func (a *proofAsk) reply(answer proofAnswer) {
 // prove reports whether an event is published or settled as a dead letter. An error
 // says that this cannot be found out now. With quick set it is errLeft where everything
 // since the row was written would have to be read.
-func (d *proofs) prove(ctx context.Context, f *storedEvent, quick bool) (published bool, err error) {
+func (d *proofs) prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error) {
 	if d == nil || d.cfg.ReadBackMargin < 0 {
 		return true, nil
 	}
 	first, err := d.answersFrom(ctx)
-	if err != nil || f.written < first {
+	if err != nil || f.Written < first {
 		return true, err
 	}
 	d.publisher.mu.Lock()
 	topic, err := d.publisher.topic(&f.Event)
 	d.publisher.mu.Unlock()
-	if err != nil || f.bad != nil {
+	if err != nil || f.Err != nil {
 		topic = "" // it is in none, or was edited; its dead letter is there
 	}
 	e := f.Event
 	e.Payload, e.Headers = nil, nil
-	result, err := d.ask(ctx, d.near, &proofAsk{event: e, topic: topic, written: f.written, answer: make(chan proofAnswer, 1)})
+	result, err := d.ask(ctx, d.near, &proofAsk{event: e, topic: topic, written: f.Written, answer: make(chan proofAnswer, 1)})
 	if err == nil && result == proofNotNear {
 		var settled bool
 		if settled, err = d.settled(ctx, e.ID); settled {
@@ -144,7 +146,7 @@ func (d *proofs) prove(ctx context.Context, f *storedEvent, quick bool) (publish
 		if quick {
 			return false, errLeft
 		}
-		result, err = d.ask(ctx, d.wide, &proofAsk{event: e, topic: topic, written: f.written, answer: make(chan proofAnswer, 1)})
+		result, err = d.ask(ctx, d.wide, &proofAsk{event: e, topic: topic, written: f.Written, answer: make(chan proofAnswer, 1)})
 	}
 	if err != nil {
 		return false, err
@@ -152,7 +154,7 @@ func (d *proofs) prove(ctx context.Context, f *storedEvent, quick bool) (publish
 	d.results.WithLabelValues(string(result)).Inc()
 	if result == proofUnpublished {
 		d.log.Warn("an earlier event became visible late and is not published; publishing it", "event_id", e.IDString(),
-			"aggregate_id", e.AggregateString(), "seq", e.Sequence, "written", time.UnixMicro(f.written).UTC())
+			"aggregate_id", e.AggregateString(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
 	}
 	return result != proofUnpublished, nil
 }

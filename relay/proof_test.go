@@ -13,6 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // later is a publisher that starts after b's, with the proofs that it needs.
@@ -22,7 +25,7 @@ func (b *bundle) later(t *testing.T) (d *proofs, end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := newMemCheckpoints()
+	store := relaytest.NewCheckpoints()
 	if err := store.SaveTopic(t.Context(), "OrderUpdated"); err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +47,9 @@ func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		var rows []storedEvent
+		var rows []cdclog.StoredEvent
 		for i := range many {
-			e := storedEvent{Event: event(i, 1, "OrderUpdated"), written: time.Now().UnixMicro()}
+			e := cdclog.StoredEvent{Event: relaytest.Event(i, 1, "OrderUpdated"), Written: time.Now().UnixMicro()}
 			rows = append(rows, e)
 			b.submit(e.Event, nil)
 			time.Sleep(10 * time.Millisecond)
@@ -113,13 +116,13 @@ func TestProofs(t *testing.T) {
 				defer b.close()
 				publish := func(from int) {
 					for i := range 20 {
-						b.submit(event(from+i, 1, "OrderUpdated"), nil)
+						b.submit(relaytest.Event(from+i, 1, "OrderUpdated"), nil)
 					}
 					b.drain(time.Minute)
 				}
 				publish(100)
 				time.Sleep(time.Hour)
-				row := storedEvent{Event: event(1, 1, "OrderUpdated"), written: time.Now().UnixMicro()}
+				row := cdclog.StoredEvent{Event: relaytest.Event(1, 1, "OrderUpdated"), Written: time.Now().UnixMicro()}
 				time.Sleep(tt.delay)
 				publish(200)
 				if tt.publish {
@@ -155,7 +158,7 @@ func TestProofs_WaitForTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		row := storedEvent{Event: event(1, 1, "OrderUpdated"), written: time.Now().UnixMicro()}
+		row := cdclog.StoredEvent{Event: relaytest.Event(1, 1, "OrderUpdated"), Written: time.Now().UnixMicro()}
 		b.submit(row.Event, nil)
 		b.drain(time.Minute)
 		d, end := b.later(t)

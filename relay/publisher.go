@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
 // publisher writes events to Kafka, each aggregate's in the order in which they
@@ -173,7 +174,7 @@ func (p *publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 	)
 	if p.cfg.Fence != nil {
 		var err error
-		if opts, err = fenceConnections(opts, p.cfg.Fence); err != nil {
+		if opts, err = fence.Connections(opts, p.cfg.Fence); err != nil {
 			return nil, err
 		}
 	}

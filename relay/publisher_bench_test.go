@@ -11,6 +11,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // BenchmarkPublisher is what an event costs from the hand-over by the sweep to
@@ -36,7 +38,7 @@ func startBenchBroker(b *testing.B, topics ...string) (addrs []string) {
 type benchRelay struct {
 	cfg       Config
 	publisher *publisher
-	progress  *streamProgress
+	progress  *checkpoint.Stream
 	sequencer *sequencer
 }
 
@@ -52,7 +54,7 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 	}
 	b.Cleanup(p.close)
 	r.publisher = p
-	r.progress = newStreamProgress(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), r.cfg.MaxStreamBacklog)
+	r.progress = checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), r.cfg.MaxStreamBacklog)
 	r.sequencer = newSequencer(b.Context(), &r.cfg, p, nil)
 	return r
 }
@@ -61,7 +63,7 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 func (r *benchRelay) publish(b *testing.B, first, n int) {
 	for i := first; i < first+n; i++ {
 		e := benchEvent(i)
-		if err := r.sequencer.take(context.Background(), r.progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []storedEvent{{e, 0, nil}}); err != nil {
+		if err := r.sequencer.take(context.Background(), r.progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []cdclog.StoredEvent{{Event: e, Written: 0, Err: nil}}); err != nil {
 			b.Fatal(err)
 		}
 	}

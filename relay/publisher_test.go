@@ -18,6 +18,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -26,7 +28,7 @@ func TestPublisher_KeepsEachAggregatesOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		all := events(20, 50, "OrderUpdated")
+		all := relaytest.Events(20, 50, "OrderUpdated")
 		var settled atomic.Int64
 		for _, e := range all {
 			b.submit(e, func() { settled.Add(1) })
@@ -44,7 +46,7 @@ func TestPublisher_WritesCloudEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, func(c *Config) { c.Source = "/shop" })
 		defer b.close()
-		e := event(1, 1, "OrderCreated")
+		e := relaytest.Event(1, 1, "OrderCreated")
 		e.Headers = map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 		e.ContentType = "application/json"
 		b.submit(e, nil)
@@ -67,7 +69,7 @@ func TestPublisher_WaitsBetweenTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		created, cancelled := event(1, 1, "OrderCreated"), event(1, 2, "OrderCancelled")
+		created, cancelled := relaytest.Event(1, 1, "OrderCreated"), relaytest.Event(1, 2, "OrderCancelled")
 		var order []string
 		b.cluster.KeepControl()
 		b.cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -97,7 +99,7 @@ func TestPublisher_OneEventIsPublishedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		e := event(1, 1, "OrderCreated")
+		e := relaytest.Event(1, 1, "OrderCreated")
 		fault := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1})
 		var settled atomic.Int64
 		b.submit(e, func() { settled.Add(1) })
@@ -123,7 +125,7 @@ func TestPublisher_RecognizesOldEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, func(c *Config) { c.MaxRememberedEvents = 40 })
 		defer b.close()
-		all := events(2, 100, "OrderUpdated")
+		all := relaytest.Events(2, 100, "OrderUpdated")
 		for range 2 {
 			for _, e := range all {
 				b.submit(e, nil)
@@ -141,11 +143,11 @@ func TestPublisher_BoundsWhatIsInFlight(t *testing.T) {
 		defer b.close()
 		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 		for i := range 10 {
-			b.submit(event(i, 1, "OrderCreated"), nil)
+			b.submit(relaytest.Event(i, 1, "OrderCreated"), nil)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		err := b.publisher.submit(ctx, storedEvent{Event: event(11, 1, "OrderCreated")}, bySweep, func() {})
+		err := b.publisher.submit(ctx, cdclog.StoredEvent{Event: relaytest.Event(11, 1, "OrderCreated")}, bySweep, func() {})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("submit() error = %v, want it to wait until the deadline", err)
 		}
@@ -163,7 +165,7 @@ func TestPublisher_HoldsOnlyTheRefusedEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		bad := event(3, 2, "OrderUpdated")
+		bad := relaytest.Event(3, 2, "OrderUpdated")
 		bad.Payload = make([]byte, 100_000)
 		var heal atomic.Bool
 		b.cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -191,7 +193,7 @@ func TestPublisher_HoldsOnlyTheRefusedEvent(t *testing.T) {
 			}
 			return resp, nil, true
 		})
-		all := events(20, 3, "OrderUpdated")
+		all := relaytest.Events(20, 3, "OrderUpdated")
 		for i := range all {
 			if all[i].ID == bad.ID {
 				bad.Payload = incompressible(100_000)
@@ -221,8 +223,8 @@ func TestPublisher_HoldsEventsWithoutATopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		b.submit(event(1, 1, "Order Created?"), nil)
-		b.submit(event(2, 1, "OrderCreated"), nil)
+		b.submit(relaytest.Event(1, 1, "Order Created?"), nil)
+		b.submit(relaytest.Event(2, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
 		holds := b.publisher.holds()
 		if len(holds) != 1 || failure.Classify(holds[0].Err) != failure.Permanent {
@@ -238,7 +240,7 @@ func TestPublisher_SaysWhatEndsTheRelay(t *testing.T) {
 		defer b.close()
 		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.ClusterAuthorizationFailed, Count: -1})
 		settled := false
-		b.submit(event(1, 1, "OrderCreated"), func() { settled = true })
+		b.submit(relaytest.Event(1, 1, "OrderCreated"), func() { settled = true })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		select {
@@ -261,7 +263,7 @@ func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
 		start := time.Now()
-		e := event(1, 1, "OrderCreated")
+		e := relaytest.Event(1, 1, "OrderCreated")
 		e.DeliverAt = start.Add(time.Hour)
 		b.submit(e, nil)
 		b.drain(time.Minute) // an event that is not due holds no shutdown up
@@ -314,7 +316,7 @@ func testFaults(t *testing.T, seed uint64) {
 		}
 		return nil, nil, false
 	})
-	all := events(30, 20, "OrderCreated", "OrderUpdated", "OrderUpdated")
+	all := relaytest.Events(30, 20, "OrderCreated", "OrderUpdated", "OrderUpdated")
 	var settled atomic.Int64
 	for _, e := range all {
 		b.submit(e, func() { settled.Add(1) })
@@ -357,7 +359,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 			c.AttemptTimeout = time.Minute // the breaker stays closed
 		})
 		defer b.close()
-		all := events(10, 30, "OrderUpdated")
+		all := relaytest.Events(10, 30, "OrderUpdated")
 		b.submit(all[0], nil)
 		b.drain(time.Minute)
 		slow := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1})
@@ -387,7 +389,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 		for _, d := range first {
 			stayed[d.partition] = true
 		}
-		for _, e := range events(10, 31, "OrderUpdated")[300:] { // all is quiet: now they move
+		for _, e := range relaytest.Events(10, 31, "OrderUpdated")[300:] { // all is quiet: now they move
 			b.submit(e, nil)
 			all = append(all, e)
 		}
@@ -417,7 +419,7 @@ func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
 			c.AttemptTimeout = time.Minute // the breaker stays closed
 		})
 		defer b.close()
-		b.submit(event(0, 1, "OrderUpdated"), nil) // makes the topic
+		b.submit(relaytest.Event(0, 1, "OrderUpdated"), nil) // makes the topic
 		b.drain(time.Minute)
 		refuse := func(from, to int32) *kfake.FaultHandle {
 			f := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1}
@@ -427,7 +429,7 @@ func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
 			return b.cluster.Fault(f)
 		}
 		before, added := refuse(0, 3), refuse(3, 23)
-		all := events(200, 2, "OrderUpdated")
+		all := relaytest.Events(200, 2, "OrderUpdated")
 		for _, e := range all[1:20] {
 			b.submit(e, nil)
 		}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // quietPerSecond is how many streams are looked at in a second at most.
@@ -31,21 +33,21 @@ const quietPerSecond = 100
 // for room. Errors cost nothing but time.
 type quiet struct {
 	session *gocql.Session
-	facts   func(context.Context) (tableFacts, error)
+	facts   func(context.Context) (cdclog.TableInfo, error)
 	stmt    string
-	streams *streams
+	streams *checkpoint.Streams
 	window  time.Duration // the confidence window
 	every   time.Duration
 	limiter *rate.Limiter
 	log     *slog.Logger
 }
 
-func newQuiet(cfg *Config, table *outbox.Table, s *streams) *quiet {
+func newQuiet(cfg *Config, table *outbox.Table, s *checkpoint.Streams) *quiet {
 	return &quiet{
 		session: cfg.Session, streams: s, window: cfg.ConfidenceWindow, every: cfg.IdleCheckpoint, log: cfg.Logger,
 		limiter: rate.NewLimiter(quietPerSecond, 1),
-		facts: func(ctx context.Context) (tableFacts, error) {
-			return cqlTableFacts(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
+		facts: func(ctx context.Context) (cdclog.TableInfo, error) {
+			return cdclog.ReadTableInfo(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
 		},
 		stmt: `SELECT "cdc$time" FROM ` + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" = ?` +
 			` AND "cdc$time" > ? AND "cdc$time" <= ? LIMIT 1 BYPASS CACHE`,
@@ -66,20 +68,20 @@ func (q *quiet) run(ctx context.Context) error {
 // stream that could not be read.
 func (q *quiet) look(ctx context.Context) (failed error) {
 	facts, err := q.facts(ctx)
-	if err != nil && !errors.Is(err, errCDCOptions) {
+	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 		return err
 	}
 	// The tail reads streams next to each other together, and may wait for all of those.
-	all := q.streams.all()
-	slices.SortFunc(all, func(a, b *streamProgress) int { return compareStreams(a.stream, b.stream) })
+	all := q.streams.All()
+	slices.SortFunc(all, func(a, b *checkpoint.Stream) int { return cdclog.CompareStreams(a.ID, b.ID) })
 	for _, p := range all {
 		now := time.Now()
 		upTo := now.Add(-q.window)
-		from, ok := p.silent()
+		from, ok := p.Quiescent()
 		if !ok || from.Time().After(upTo.Add(-q.every)) {
 			continue
 		}
-		if facts.cdcTTL > 0 && from.Time().Before(now.Add(-part(facts.cdcTTL, backfillDue))) {
+		if facts.CDCTTL > 0 && from.Time().Before(now.Add(-part(facts.CDCTTL, backfillDue))) {
 			continue
 		}
 		if err := q.limiter.Wait(ctx); err != nil {
@@ -92,7 +94,7 @@ func (q *quiet) look(ctx context.Context) (failed error) {
 		case err != nil:
 			failed = err // those of other replicas move
 		case none:
-			p.passQuiet(from, to)
+			p.PassQuiet(from, to)
 		}
 	}
 	return failed
@@ -100,8 +102,8 @@ func (q *quiet) look(ctx context.Context) (failed error) {
 
 // nothing says whether a stream has no row behind from and up to to. Query.Scan would
 // say so too where the first page ends among rows that are expired.
-func (q *quiet) nothing(ctx context.Context, p *streamProgress, from, to gocql.UUID) (bool, error) {
-	iter := q.session.Query(q.stmt, []byte(p.stream), from, to).WithContext(ctx).
+func (q *quiet) nothing(ctx context.Context, p *checkpoint.Stream, from, to gocql.UUID) (bool, error) {
+	iter := q.session.Query(q.stmt, []byte(p.ID), from, to).WithContext(ctx).
 		Consistency(gocql.LocalQuorum).Idempotent(true).Iter()
 	var found gocql.UUID
 	some := iter.Scan(&found)

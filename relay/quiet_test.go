@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"testing"
@@ -8,12 +9,16 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // anHourOld writes an event and waits for an hour. It returns what a quiet is made of,
@@ -27,7 +32,7 @@ func (w *world) anHourOld() (cfg Config, table outbox.Table, stream []byte, writ
 		w.t.Fatal(err)
 	}
 	time.Sleep(time.Hour)
-	w.write(event(1, 1, "OrderUpdated"))
+	w.write(relaytest.Event(1, 1, "OrderUpdated"))
 	written = time.Now()
 	time.Sleep(time.Hour)
 	if err := w.session.Query(`SELECT "cdc$stream_id" FROM outbox.outbox_messages_scylla_cdc_log LIMIT 1`).Scan(&stream); err != nil {
@@ -60,27 +65,27 @@ func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
 			{name: "rows may have expired", stream: without, from: written, ttl: time.Hour},
 			{name: "not far behind", stream: without, from: time.Now().Add(-w.cfg.ConfidenceWindow - w.cfg.IdleCheckpoint/2)},
 		} {
-			s := newStreams(newMemCheckpoints(), 100, w.cfg.Logger, newMetrics(prometheus.NewRegistry()))
+			s := checkpoint.NewStreams(relaytest.NewCheckpoints(), 100, w.cfg.Logger, prometheus.NewRegistry())
 			from := gocql.MinTimeUUID(tt.from)
-			s.starts(time.Now().Add(-24*time.Hour), tt.stream, from)
-			p := s.begin(tt.stream)
+			s.Starts(time.Now().Add(-24*time.Hour), tt.stream, from)
+			p := s.Begin(tt.stream)
 			if tt.unread {
-				p.begin(gocql.MinTimeUUID(tt.from.Add(time.Second)), 1)
+				p.Begin(gocql.MinTimeUUID(tt.from.Add(time.Second)), 1)
 			}
 			q := newQuiet(&cfg, &table, s)
-			q.facts = func(context.Context) (tableFacts, error) { return tableFacts{cdcTTL: tt.ttl}, nil }
+			q.facts = func(context.Context) (cdclog.TableInfo, error) { return cdclog.TableInfo{CDCTTL: tt.ttl}, nil }
 			if err := q.look(t.Context()); err != nil {
 				t.Fatalf("%s: look() error = %v", tt.name, err)
 			}
-			pos, _, moved := p.unsaved()
+			pos, _, moved := p.Unsaved()
 			if moved != tt.moves {
 				t.Errorf("%s: moved = %v, want %v", tt.name, moved, tt.moves)
 			}
 			if at := time.Now().Add(-w.cfg.ConfidenceWindow); moved && pos.Time().After(at) {
 				t.Errorf("%s: the position is %s, within the confidence window", tt.name, pos.Time())
 			}
-			if upTo := p.handed.Load(); moved && upTo != writeTime(pos)-1 {
-				t.Errorf("%s: handed up to %d, want up to the position, %d", tt.name, upTo, writeTime(pos)-1)
+			if _, _, upTo := s.HandedAll(); moved && upTo != cdclog.WriteTime(pos)-1 {
+				t.Errorf("%s: handed up to %d, want up to the position, %d", tt.name, upTo, cdclog.WriteTime(pos)-1)
 			}
 		}
 	})
@@ -97,13 +102,13 @@ func TestQuiet_APageWithoutRowsIsNotTheEnd(t *testing.T) {
 		from := written.Add(-time.Minute)
 		first, last := make([]byte, 16), slices.Repeat([]byte{0x7f}, 16) // by token
 		first[0] = 0x80
-		s := newStreams(newMemCheckpoints(), 100, w.cfg.Logger, newMetrics(prometheus.NewRegistry()))
+		s := checkpoint.NewStreams(relaytest.NewCheckpoints(), 100, w.cfg.Logger, prometheus.NewRegistry())
 		for _, stream := range [][]byte{first, withRow, last} {
-			s.starts(from.Add(-time.Hour), stream, gocql.MinTimeUUID(from))
-			s.begin(stream)
+			s.Starts(from.Add(-time.Hour), stream, gocql.MinTimeUUID(from))
+			s.Begin(stream)
 		}
 		q := newQuiet(&cfg, &table, s)
-		q.facts = func(context.Context) (tableFacts, error) { return tableFacts{}, nil }
+		q.facts = func(context.Context) (cdclog.TableInfo, error) { return cdclog.TableInfo{}, nil }
 		var reads int
 		w.db.Faults().MustAdd(faults.Rule{
 			Match: faults.Match{Table: "outbox_messages_scylla_cdc_log"},
@@ -118,8 +123,10 @@ func TestQuiet_APageWithoutRowsIsNotTheEnd(t *testing.T) {
 			t.Error("look() error = nil, want that of the first stream")
 		}
 		for i, want := range []bool{false, false, true} {
-			p := s.byID[string([][]byte{first, withRow, last}[i])]
-			if _, _, moved := p.unsaved(); moved != want {
+			stream := scyllacdc.StreamID([][]byte{first, withRow, last}[i])
+			all := s.All()
+			p := all[slices.IndexFunc(all, func(p *checkpoint.Stream) bool { return bytes.Equal(p.ID, stream) })]
+			if _, _, moved := p.Unsaved(); moved != want {
 				t.Errorf("stream %d: moved = %v, want %v", i, moved, want)
 			}
 		}
@@ -136,10 +143,10 @@ func TestRelay_AQuietStreamBesideABusyOneMovesOn(t *testing.T) {
 		defer w.close()
 		r, stop := w.run()
 		for seq := int64(1); seq <= 1200; seq++ {
-			w.write(event(1, seq, "OrderUpdated"))
+			w.write(relaytest.Event(1, seq, "OrderUpdated"))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if age := r.streams.positionAge(time.Now()); age > time.Minute {
+		if age := r.streams.PositionAge(time.Now()); age > time.Minute {
 			t.Errorf("a stream without rows is %s behind", age)
 		}
 		if err := stop(); err != nil {

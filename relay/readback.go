@@ -17,6 +17,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 const (
@@ -49,8 +51,8 @@ type readback struct {
 	cfg       *Config
 	log       *slog.Logger
 	metrics   *metrics
-	store     checkpointStore
-	source    generationSource
+	store     checkpoint.Store
+	source    cdclog.Generations
 	publisher *publisher
 	// alsoSince, if it is not zero and before the mark, is where reading begins:
 	// a dead letter was being replayed then.
@@ -63,7 +65,7 @@ type readback struct {
 	// scanned is until when a backfill published; zero without one.
 	scanned time.Time
 	// own is what the relay answers for; nil is all.
-	own *portion
+	own *cdclog.Portion
 	// ticket, if not nil, is to read together with other shards of the process.
 	ticket *backTicket
 	// gating says that partitions which cannot be read are given up after
@@ -81,7 +83,7 @@ type readback struct {
 	leader  *readback // reads for this one now
 }
 
-func newReadback(cfg *Config, m *metrics, store checkpointStore, source generationSource, p *publisher) *readback {
+func newReadback(cfg *Config, m *metrics, store checkpoint.Store, source cdclog.Generations, p *publisher) *readback {
 	r := &readback{
 		cfg: cfg, log: cfg.Logger, metrics: m, store: store, source: source, publisher: p,
 		saved: make(map[string]bool),
@@ -135,7 +137,7 @@ func (r *readback) run(ctx context.Context) error {
 	r.mu.Unlock()
 	topics = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(topics, maps.Values(r.cfg.Topics)))))
 	if !mark.IsZero() {
-		mark = lastOf(mark, r.floor) // what is older is a backfill's, which reads back for itself
+		mark = checkpoint.Later(mark, r.floor) // what is older is a backfill's, which reads back for itself
 	}
 	if !r.alsoSince.IsZero() && (mark.IsZero() || r.alsoSince.Before(mark)) {
 		mark = r.alsoSince
@@ -198,7 +200,7 @@ func (r *readback) count(ctx context.Context, topics []string, since time.Time) 
 // newTopics are the topics before they are read.
 func (r *readback) newTopics() *backTopics {
 	return &backTopics{
-		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source, owns: []*portion{r.own},
+		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source, owns: []*cdclog.Portion{r.own},
 		parts: make(map[string]map[int32]*backPartition), take: r.take,
 	}
 }
@@ -333,7 +335,7 @@ func (r *readback) trim(ctx context.Context, t *backTopics, topics []string, sin
 	if total <= most {
 		return nil
 	}
-	if !r.own.all() || !r.scanned.Before(since) {
+	if !r.own.All() || !r.scanned.Before(since) {
 		n, err := r.count(ctx, topics, since)
 		if err != nil {
 			return err

@@ -7,6 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // BenchmarkReadback is a start after 100,000 events, on a broker on loopback.
@@ -25,14 +28,14 @@ func BenchmarkReadback(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer p.close()
-	for _, e := range events(n/2, 2, "OrderCreated", "OrderUpdated") {
-		if err := p.submit(b.Context(), storedEvent{Event: e}, bySweep, nil); err != nil {
+	for _, e := range relaytest.Events(n/2, 2, "OrderCreated", "OrderUpdated") {
+		if err := p.submit(b.Context(), cdclog.StoredEvent{Event: e}, bySweep, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
 	p.drain(b.Context())
-	store := newMemCheckpoints()
-	store.first = time.Now().Add(-time.Hour)
+	store := relaytest.NewCheckpoints()
+	store.First = time.Now().Add(-time.Hour)
 	for b.Loop() {
 		r := newReadback(&cfg, m, store, fixedGenerations{}, p)
 		if err := r.run(b.Context()); err != nil {

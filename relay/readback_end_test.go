@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // Records that only the leader has are behind the high watermark and become visible
@@ -17,7 +18,7 @@ func TestReadback_ReadsBeyondTheHighWatermark(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, wideWindow)
 		defer w.close()
-		all := events(10, 2, "OrderUpdated")
+		all := relaytest.Events(10, 2, "OrderUpdated")
 		go func() {
 			for _, e := range all {
 				w.write(e)

@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 const (
@@ -53,7 +55,7 @@ type backTopics struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	source string
-	owns   []*portion // whose events; nil is everybody's, and alone
+	owns   []*cdclog.Portion // whose events; nil is everybody's, and alone
 	take   func([]topicEvent)
 	// refuse is told once of every topic that may not be read.
 	refuse func(topic string, err error)

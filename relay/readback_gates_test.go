@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A killed relay starts while one of three partitions cannot be read for ten minutes, and
@@ -48,7 +49,7 @@ func TestReadback_PublishesNothingToAnUnreadPartition(t *testing.T) {
 				write := func(seq int64) {
 					healthy = 0
 					for a := range 10 {
-						e := event(a, seq, "OrderUpdated")
+						e := relaytest.Event(a, seq, "OrderUpdated")
 						if partitionIn3(&e) != 1 {
 							healthy++
 						}
@@ -107,7 +108,7 @@ func TestReadback_PublishesNothingToAnUnreadPartition(t *testing.T) {
 func unreadWorld(t *testing.T) (w *world, all []outbox.Event, away *kfake.FaultHandle) {
 	t.Helper()
 	w = newWorld(t, scyllafake.Config{Tokens: 4}, wideWindow)
-	all = events(10, 2, "OrderUpdated")
+	all = relaytest.Events(10, 2, "OrderUpdated")
 	go func() {
 		time.Sleep(time.Second)
 		for _, e := range all {
@@ -132,7 +133,7 @@ func TestReadback_AGatedEventIsNoDeadLetter(t *testing.T) {
 		reached := w.unreachable()
 		healthy := 0
 		for a := range 10 {
-			e := event(a, 3, "OrderUpdated")
+			e := relaytest.Event(a, 3, "OrderUpdated")
 			all = append(all, e)
 			w.write(e)
 			if partitionIn3(&e) != 1 {
@@ -176,12 +177,12 @@ func TestReadback_StopsWhileAPartitionIsUnread(t *testing.T) {
 		w.cfg.DrainTimeout = time.Minute
 		r, stop := w.run()
 		time.Sleep(20 * time.Second)
-		made := events(10, 1, "OrderCreated")
+		made := relaytest.Events(10, 1, "OrderCreated")
 		for i := range made {
-			made[i] = event(10+i, 1, "OrderCreated")
+			made[i] = relaytest.Event(10+i, 1, "OrderCreated")
 			w.write(made[i])
 		}
-		more := events(10, 3, "OrderUpdated")[20:]
+		more := relaytest.Events(10, 3, "OrderUpdated")[20:]
 		for _, e := range more {
 			w.write(e)
 		}
@@ -218,7 +219,7 @@ func TestPartitionCounts_Gates(t *testing.T) {
 	later := partitioner(&c).ForTopic("OrderUpdated")
 	var turns, kept int
 	for i := range 200 {
-		e := event(i, 1, "OrderUpdated")
+		e := relaytest.Event(i, 1, "OrderUpdated")
 		if got, want := c.gated("OrderUpdated", e.Key()), in(e.Key(), 3) == 1; got != want {
 			t.Fatalf("gated(%s) = %t, want %t", e.Key(), got, want)
 		}
@@ -236,7 +237,7 @@ func TestPartitionCounts_Gates(t *testing.T) {
 	}
 	c.saw("OrderUpdated", 7)
 	for i := range 200 {
-		e := event(i, 1, "OrderUpdated")
+		e := relaytest.Event(i, 1, "OrderUpdated")
 		want := in(e.Key(), 3) == 1 || in(e.Key(), 7) == 1
 		if got := c.gated("OrderUpdated", e.Key()); got != want {
 			t.Fatalf("gated(%s) = %t after partitions were added, want %t", e.Key(), got, want)
@@ -263,7 +264,7 @@ func TestReadback_PublishesNoMoreThanAStartRemembers(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		for seq := int64(3); seq <= 12; seq++ {
 			for a := range 10 {
-				e := event(a, seq, "OrderUpdated")
+				e := relaytest.Event(a, seq, "OrderUpdated")
 				if all = append(all, e); partitionIn3(&e) != 1 || seq == 3 {
 					w.write(e)
 					time.Sleep(time.Second)

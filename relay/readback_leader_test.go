@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A cluster starts: it answers, and for longer than the relay's patience no partition
@@ -23,7 +24,7 @@ func TestReadback_WaitsForLeadersHoweverLong(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, wideWindow)
 				defer w.close()
-				all := events(10, 2, "OrderUpdated")
+				all := relaytest.Events(10, 2, "OrderUpdated")
 				go func() {
 					for _, e := range all {
 						w.write(e)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // mark returns the time back to which the topics are to be read, zero if this
@@ -34,15 +36,15 @@ func (r *readback) mark(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	starts, err := r.source.times(ctx)
+	starts, err := r.source.Times(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	begin := lastOf(current, first) // where a stream without a position is read from
+	begin := checkpoint.Later(current, first) // where a stream without a position is read from
 	if !slices.ContainsFunc(starts, current.Equal) {
 		return begin, nil // the database no longer knows its streams
 	}
-	g, err := r.source.generation(ctx, current)
+	g, err := r.source.Generation(ctx, current)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("find out how far the streams are: %w", err)
 	}
@@ -52,7 +54,7 @@ func (r *readback) mark(ctx context.Context) (time.Time, error) {
 			mark = t
 		}
 	}
-	for _, stream := range g.streams {
+	for _, stream := range g.Streams {
 		if pos, ok := positions[string(stream)]; ok {
 			earlier(pos.Time())
 		} else {

@@ -10,6 +10,8 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // fixedGenerations is a generationSource.
@@ -19,12 +21,12 @@ type fixedGenerations struct {
 	err     error
 }
 
-func (f fixedGenerations) times(context.Context) ([]time.Time, error) { return f.starts, f.err }
+func (f fixedGenerations) Times(context.Context) ([]time.Time, error) { return f.starts, f.err }
 
-func (f fixedGenerations) generation(_ context.Context, start time.Time) (*generation, error) {
-	g := &generation{start: start}
+func (f fixedGenerations) Generation(_ context.Context, start time.Time) (*cdclog.Generation, error) {
+	g := &cdclog.Generation{Start: start}
 	for _, s := range f.streams {
-		g.streams = append(g.streams, []byte(s))
+		g.Streams = append(g.Streams, []byte(s))
 	}
 	return g, f.err
 }
@@ -69,8 +71,8 @@ func TestReadback_Mark(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			store := newMemCheckpoints()
-			store.generation, store.first = tt.generation, tt.first
+			store := relaytest.NewCheckpoints()
+			store.Generation, store.First = tt.generation, tt.first
 			for s, m := range tt.positions {
 				_ = store.SavePosition(t.Context(), tt.generation, []byte(s), gocql.MinTimeUUID(at(m)))
 			}
@@ -80,15 +82,15 @@ func TestReadback_Mark(t *testing.T) {
 			if got, err := r.mark(t.Context()); !got.Equal(tt.want) || err != nil {
 				t.Errorf("mark() = %s, %v, want %s", got, err, tt.want)
 			}
-			if tt.generation.IsZero() && store.first.IsZero() {
+			if tt.generation.IsZero() && store.First.IsZero() {
 				t.Error("where it first read is not saved")
 			}
 		})
 	}
 	t.Run("the database is away", func(t *testing.T) {
 		t.Parallel()
-		store := newMemCheckpoints()
-		store.generation = at(0)
+		store := relaytest.NewCheckpoints()
+		store.Generation = at(0)
 		away := errors.New("away")
 		r := &readback{cfg: &Config{}, log: slog.New(slog.DiscardHandler), store: store, source: fixedGenerations{err: away}}
 		if _, err := r.mark(t.Context()); !errors.Is(err, away) {

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -30,7 +31,7 @@ func TestRelay_CrashesRepeatNothing(t *testing.T) {
 				})
 				defer w.close()
 				topics := []string{"OrderCreated", "OrderUpdated"}
-				all := events(30, 10, topics...)
+				all := relaytest.Events(30, 10, topics...)
 				var writing sync.WaitGroup
 				writing.Go(func() {
 					for _, e := range all {

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // topicEvent is what read-back wants of a record.
@@ -27,7 +28,7 @@ type topicEvent struct {
 // allocated for it: after a crash there may be a million.
 type batchScanner struct {
 	source       string
-	owns         []*portion // of one table; nil is all
+	owns         []*cdclog.Portion // of one table; nil is all
 	decompressor kgo.Decompressor
 	buffer       *scanBuffer
 	base         int64 // the time of the batch, in milliseconds
@@ -188,12 +189,12 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 
 // whose says for which of those that it is read an aggregate is.
 func (s *batchScanner) whose(subject []byte) (owner int, ok bool) {
-	if len(s.owns) == 0 || s.owns[0].all() {
+	if len(s.owns) == 0 || s.owns[0].All() {
 		return 0, true
 	}
-	token := s.owns[0].table.BytesToken(subject)
+	token := s.owns[0].Table.BytesToken(subject)
 	for i, o := range s.owns {
-		if o.token(token) {
+		if o.HasToken(token) {
 			return i, true
 		}
 	}

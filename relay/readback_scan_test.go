@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // batchOf encodes events as a broker sends them, uncompressed.
@@ -33,7 +34,7 @@ func batchOf(offset int64, events ...outbox.Event) []byte {
 
 func TestBatchScanner_StopsAtABatchThatIsCutOff(t *testing.T) {
 	t.Parallel()
-	all := events(4, 5, "OrderCreated")
+	all := relaytest.Events(4, 5, "OrderCreated")
 	data := append(batchOf(100, all[:10]...), batchOf(110, all[10:]...)...)
 	for _, size := range []int{0, 1, 60, len(data) / 2, len(data) - 1, len(data)} {
 		n, want := 0, int64(7)
@@ -56,7 +57,7 @@ func TestBatchScanner_StopsAtABatchThatIsCutOff(t *testing.T) {
 }
 
 func TestBatchScanner_DoesNotAllocate(t *testing.T) {
-	data := batchOf(0, events(100, 1, "OrderCreated")...)
+	data := batchOf(0, relaytest.Events(100, 1, "OrderCreated")...)
 	s := newBatchScanner("test")
 	if n := testing.AllocsPerRun(10, func() {
 		if _, err := s.scan(data, 0, func(topicEvent) {}); err != nil {
@@ -68,7 +69,7 @@ func TestBatchScanner_DoesNotAllocate(t *testing.T) {
 }
 
 func FuzzBatchScanner(f *testing.F) {
-	data := batchOf(3, events(3, 2, "OrderCreated")...)
+	data := batchOf(3, relaytest.Events(3, 2, "OrderCreated")...)
 	f.Add(data)
 	for codec := byte(1); codec <= 4; codec++ {
 		c := append([]byte(nil), data...)
@@ -96,7 +97,7 @@ func compressed(data []byte) bool {
 // An id that is no UUID, and no number, are read back too.
 func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	t.Parallel()
-	e := event(1, 0, "OrderCreated")
+	e := relaytest.Event(1, 0, "OrderCreated")
 	e.IDText, e.AggregateText = "event-1", "42"
 	var got []topicEvent
 	if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e topicEvent) { got = append(got, e) }); err != nil {
@@ -113,7 +114,7 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 }
 
 func BenchmarkBatchScanner(b *testing.B) {
-	data := batchOf(0, events(1000, 1, "OrderCreated")...)
+	data := batchOf(0, relaytest.Events(1000, 1, "OrderCreated")...)
 	s := newBatchScanner("test")
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // readBackGather is how long a shard waits at most for the others of its process that
@@ -162,7 +164,7 @@ func (w *backReader) readWith(ctx context.Context, party []*backReader) error {
 		return nil
 	}
 	var topics, denied []string
-	var owns []*portion
+	var owns []*cdclog.Portion
 	since := w.since
 	for _, o := range party {
 		o.r.follow(w.r)

@@ -18,6 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // fetched counts what clients are sent when they fetch.
@@ -49,10 +51,10 @@ func newBackShards(t testing.TB, cfg *Config, count int, backs *ReadBacks) *back
 		if err != nil {
 			t.Fatal(err)
 		}
-		store := newMemCheckpoints()
-		store.first = time.Now().Add(-time.Hour)
+		store := relaytest.NewCheckpoints()
+		store.First = time.Now().Add(-time.Hour)
 		r := newReadback(&c, m, store, fixedGenerations{}, p)
-		own := portionOf(Shard{i, count}, outbox.DefaultTable)
+		own := cdclog.PortionOf(Shard{Index: i, Count: count}, outbox.DefaultTable)
 		r.own, r.ticket = &own, backs.announce()
 		s.readers = append(s.readers, r)
 	}
@@ -84,7 +86,7 @@ func (s *backShards) check(i int, all []outbox.Event) {
 	s.t.Helper()
 	r, n := s.readers[i], 0
 	for _, e := range all {
-		own := r.own.plain(e.AggregateID)
+		own := r.own.HasAggregate(e.AggregateID)
 		if known := r.publisher.memory.has(e.ID); known != own {
 			s.t.Errorf("shard %d: event %s known = %t, want %t", i, e.ID, known, own)
 		}
@@ -115,7 +117,7 @@ func TestReadBacks_OnceForAllShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, withTopics)
 		defer b.close()
-		all := events(400, 4, "a", "b")
+		all := relaytest.Events(400, 4, "a", "b")
 		b.publishAll(all)
 		var bytes []int64
 		for _, x := range []struct {
@@ -143,14 +145,14 @@ func TestReadBacks_OneThatIsFarBehind(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t, withTopics)
 			defer b.close()
-			all := events(400, 4, "a", "b")
+			all := relaytest.Events(400, 4, "a", "b")
 			older, newer := all[:len(all)/2], all[len(all)/2:]
 			b.publishAll(older)
 			time.Sleep(5 * time.Hour)
 			b.publishAll(newer)
 			s := newBackShards(t, &b.cfg, 4, new(ReadBacks))
 			defer s.close()
-			s.readers[behind].store.(*memCheckpoints).first = time.Now().Add(-6 * time.Hour)
+			s.readers[behind].store.(*relaytest.Checkpoints).First = time.Now().Add(-6 * time.Hour)
 			s.run()
 			for i := range s.readers {
 				if i == behind {
@@ -167,7 +169,7 @@ func TestReadBacks_OneThatIsFarBehind(t *testing.T) {
 // come, and another one may have more to remember than it may.
 func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 	t.Parallel()
-	all := events(400, 4, "a", "b")
+	all := relaytest.Events(400, 4, "a", "b")
 	for _, what := range []string{"the reader ends", "one never comes", "one has too much", "all end"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -266,7 +268,7 @@ func BenchmarkReadBacks(b *testing.B) {
 	}
 	defer cluster.Close()
 	cfg := Config{
-		Brokers: cluster.ListenAddrs(), Logger: slog.New(slog.DiscardHandler), Shard: Shard{0, shards},
+		Brokers: cluster.ListenAddrs(), Logger: slog.New(slog.DiscardHandler), Shard: Shard{Index: 0, Count: shards},
 		Topics: map[string]string{"a": "OrderCreated", "b": "OrderUpdated"},
 		Kafka:  []kgo.Opt{kgo.Dialer(new(net.Dialer).DialContext)},
 	}.withDefaults()
@@ -275,8 +277,8 @@ func BenchmarkReadBacks(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer p.close()
-	for _, e := range events(n/2, 2, "OrderCreated", "OrderUpdated") {
-		if err := p.submit(b.Context(), storedEvent{Event: e}, bySweep, nil); err != nil {
+	for _, e := range relaytest.Events(n/2, 2, "OrderCreated", "OrderUpdated") {
+		if err := p.submit(b.Context(), cdclog.StoredEvent{Event: e}, bySweep, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

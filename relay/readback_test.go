@@ -24,6 +24,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -34,14 +36,14 @@ type crashing struct {
 	*bundle
 	rnd   *dice
 	model *model
-	store *memCheckpoints
+	store *relaytest.Checkpoints
 }
 
 func newCrashing(t *testing.T, seed uint64, change func(*Config), opts ...kfake.Opt) *crashing {
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	c := &crashing{bundle: setup(t, change, opts...), model: newModel(rnd, 4, 60, 8), store: newMemCheckpoints()}
+	c := &crashing{bundle: setup(t, change, opts...), model: newModel(rnd, 4, 60, 8), store: relaytest.NewCheckpoints()}
 	c.rnd = &dice{rnd: rnd}
-	c.store.generation, c.store.first = c.model.generation, c.model.generation
+	c.store.Generation, c.store.First = c.model.generation, c.model.generation
 	return c
 }
 
@@ -182,9 +184,9 @@ func TestReadback_WithoutTheRight(t *testing.T) {
 				topic(kmsg.ACLOperationDescribe), topic(kmsg.ACLOperationDescribeConfigs),
 				kfake.ACL{Resource: kmsg.ACLResourceTypeCluster, Name: "kafka-cluster", Operation: kmsg.ACLOperationIdempotentWrite, Allow: true}))
 		defer c.close()
-		c.store.freeze(true)
+		c.store.Freeze(true)
 		c.life(2 * time.Second)
-		c.store.freeze(false)
+		c.store.Freeze(false)
 		logged.Reset()
 		p := c.last()
 		if n := strings.Count(logged.String(), "may not be read back"); n != 1 || !strings.Contains(logged.String(), "[OrderCancelled OrderCreated OrderUpdated]") {
@@ -227,7 +229,7 @@ func TestReadback_AfterTheGrant(t *testing.T) {
 			}
 			return resp, nil, true
 		})
-		c.store.freeze(true) // no checkpoint passes anything
+		c.store.Freeze(true) // no checkpoint passes anything
 		c.life(2 * time.Second)
 		denied.Store(true)
 		c.life(2 * time.Second)
@@ -237,7 +239,7 @@ func TestReadback_AfterTheGrant(t *testing.T) {
 			t.Error("nothing is there twice: the start was not denied")
 		}
 		c.life(2 * time.Second)
-		c.store.freeze(false)
+		c.store.Freeze(false)
 		c.last()
 		if n := c.check(); n != repeated {
 			t.Errorf("%d events are there twice after the grant, want the %d of before", n, repeated)
@@ -284,9 +286,9 @@ func TestReadback_GatesAPartitionNobodyLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrashing(t, 1, nil)
 		defer c.close()
-		c.store.freeze(true)
+		c.store.Freeze(true)
 		c.life(2 * time.Second)
-		c.store.freeze(false)
+		c.store.Freeze(false)
 		gone := c.cluster.Fault(kfake.Fault{
 			Keys:  []kmsg.Key{kmsg.Fetch},
 			Topic: "OrderUpdated", Partitions: []int32{1}, Err: kerr.NotLeaderForPartition, Count: -1,
@@ -334,9 +336,9 @@ func TestReadback_RemembersTheNewestPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrashing(t, 1, func(c *Config) { c.MaxRememberedEvents = 100 })
 		defer c.close()
-		c.store.freeze(true)
+		c.store.Freeze(true)
 		c.life(4 * time.Second)
-		c.store.freeze(false)
+		c.store.Freeze(false)
 		before := len(c.consume(modelTopics...))
 		p := c.last()
 		n := int(level(p.readback.metrics.readBack.events))
@@ -354,7 +356,7 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	defer b.close()
-	all := events(20, 5, "OrderCreated")
+	all := relaytest.Events(20, 5, "OrderCreated")
 	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
 	for i, codec := range codecs {
 		cfg := b.cfg
@@ -365,7 +367,7 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 		}
 		for _, e := range all[i*20 : i*20+20] {
 			e.Payload = bytes.Repeat(e.Payload, 20)
-			if err := p.submit(t.Context(), storedEvent{Event: e}, bySweep, nil); err != nil {
+			if err := p.submit(t.Context(), cdclog.StoredEvent{Event: e}, bySweep, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

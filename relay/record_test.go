@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // newRecorder is as much of a publisher as record needs.
@@ -42,7 +43,7 @@ func TestRecord_TellsOfTheWay(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p, it := newRecorder(), c.item
-			it.topic, it.event = "T", event(1, 1, "OrderCreated")
+			it.topic, it.event = "T", relaytest.Event(1, 1, "OrderCreated")
 			it.event.Headers = map[string]string{"traceparent": "x"}
 			p.breaker.status.State = c.breaker
 			r := p.record(&it)
@@ -89,7 +90,7 @@ func TestRecord_OfEventsOfAnOutage(t *testing.T) {
 		defer w.close()
 		_, stop := w.run()
 		time.Sleep(10 * time.Second)
-		all := events(10, 4, "OrderUpdated")
+		all := relaytest.Events(10, 4, "OrderUpdated")
 		for _, e := range all[:20] {
 			w.write(e)
 			time.Sleep(20 * time.Millisecond)

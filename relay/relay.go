@@ -17,6 +17,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // saveTimeout bounds saving the checkpoints when the reader has ended.
@@ -28,11 +30,11 @@ type Relay struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
-	store   checkpointStore
+	store   checkpoint.Store
 	table   outbox.Table // with lookup and own, known in Run
-	lookup  lookup
-	own     portion // what this shard has of the table
-	streams *streams
+	lookup  cdclog.Lookup
+	own     cdclog.Portion // what this shard has of the table
+	streams *checkpoint.Streams
 
 	publisher atomic.Pointer[publisher] // nil until Run
 	readback  atomic.Pointer[readback]  // nil until Run
@@ -77,11 +79,10 @@ func New(cfg Config) (*Relay, error) {
 			return nil, err
 		}
 	}
-	store := newCQLCheckpoints(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table)
-	store.fence = cfg.Fence
-	store.topicsOf = cfg.Name // an event may have been published by any shard, of any layout
-	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: newSteadyCheckpoints(store), shardMetrics: registered, born: time.Now().UTC(), row: make(chan struct{}, 1)}
-	r.streams = newStreams(r.store, cfg.MaxStreamBacklog, r.log, r.metrics)
+	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table,
+		cfg.Name, cfg.Fence) // an event may have been published by any shard, of any layout
+	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: checkpoint.NewSteadyStore(store), shardMetrics: registered, born: time.Now().UTC(), row: make(chan struct{}, 1)}
+	r.streams = checkpoint.NewStreams(r.store, cfg.MaxStreamBacklog, r.log, cfg.Registerer)
 	registerState(cfg.Registerer, r)
 	registerBackfill(cfg.Registerer, r)
 	return r, nil
@@ -145,7 +146,7 @@ func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
 	}
 	save, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	if err := r.streams.reset(save); err != nil {
+	if err := r.streams.Reset(save); err != nil {
 		r.log.Warn("checkpoints not saved; the next start reads further back", "err", err)
 	}
 	if f := r.backfill.Load(); f != nil {
@@ -160,13 +161,13 @@ func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
 }
 
 // generations are those of the table, with the streams that the shard has a part of.
-func (r *Relay) generations() *ownGenerations {
-	return &ownGenerations{&cqlGenerations{session: r.cfg.Session, keyspace: r.cfg.TableKeyspace, table: r.cfg.Table}, &r.own}
+func (r *Relay) generations() cdclog.Generations {
+	return cdclog.NewGenerations(r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table, &r.own)
 }
 
 // standBy waits for the end of ctx where another shard carries the table whole.
 func (r *Relay) standBy(ctx context.Context) error {
-	if !r.own.none() {
+	if !r.own.None() {
 		return nil
 	}
 	r.readback.Load().ticket.withdraw()
@@ -206,7 +207,7 @@ func (r *Relay) read(ctx context.Context) error {
 	// it reads again is recognized.
 	save, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
-	if saveErr := r.streams.reset(save); saveErr != nil {
+	if saveErr := r.streams.Reset(save); saveErr != nil {
 		r.log.Warn("checkpoints not saved; the reader begins further back", "err", saveErr)
 	}
 	r.metrics.readerRestarts.Inc()
@@ -219,8 +220,8 @@ func (r *Relay) read(ctx context.Context) error {
 // forget lets go of events that the sweep passed, until ctx ends.
 func (r *Relay) forget(ctx context.Context, p *publisher) error {
 	every := max(r.cfg.ConfidenceWindow/4, time.Second)
-	for retry.Wait(ctx, every) == nil {
-		if _, opened, upTo := r.streams.handedAll(); opened > 0 {
+	for again.Wait(ctx, every) == nil {
+		if _, opened, upTo := r.streams.HandedAll(); opened > 0 {
 			p.pass(upTo, every)
 		}
 	}

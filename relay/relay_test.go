@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -139,7 +140,7 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
-		all := events(10, 3, "OrderCreated", "OrderUpdated", "OrderCancelled")
+		all := relaytest.Events(10, 3, "OrderCreated", "OrderUpdated", "OrderCancelled")
 		for _, e := range all[:15] {
 			w.write(e)
 		}
@@ -160,7 +161,7 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 
 		// The next one begins where this one ended.
 		_, stop = w.run()
-		more := event(3, 4, "OrderUpdated")
+		more := relaytest.Event(3, 4, "OrderUpdated")
 		w.write(more)
 		time.Sleep(10 * time.Second)
 		if err := stop(); err != nil {
@@ -187,7 +188,7 @@ func TestRelay_SurvivesTwoHoursWithoutABroker(t *testing.T) {
 		w.cfg.Topics = map[string]string{"OrderCreated": topics[0], "OrderUpdated": topics[1]}
 		var gone atomic.Bool
 		r, stop := w.run()
-		all := events(20, 30, topics...)
+		all := relaytest.Events(20, 30, topics...)
 		for i, e := range all {
 			w.write(e)
 			switch i {

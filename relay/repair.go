@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // repairPoll is how often a relay looks for requests.
@@ -39,10 +40,10 @@ type repairer struct {
 	log       *slog.Logger
 	requests  *Repairs
 	publisher *publisher
-	lookup    lookup
+	lookup    cdclog.Lookup
 	// passed is until when the sweep is known to have read all streams.
 	passed func(context.Context) (time.Time, error)
-	own    *portion
+	own    *cdclog.Portion
 
 	mu        sync.Mutex
 	published []gocql.UUID              // requests whose events are acknowledged and that are not answered yet
@@ -84,7 +85,7 @@ func (r *repairer) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(q Repair) bool { return q.State.Final() || !r.own.plain(q.Aggregate) })
+	all = slices.DeleteFunc(all, func(q Repair) bool { return q.State.Final() || !r.own.HasAggregate(q.Aggregate) })
 	r.note(all)
 	if len(all) == 0 {
 		return nil
@@ -159,19 +160,19 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		}
 		return r.answer(ctx, q, RepairUnknown, "the relay ended while it published the event: verify again")
 	}
-	row, found, err := r.lookup.one(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence)
+	row, found, err := r.lookup.One(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence)
 	switch {
 	case err != nil:
 		return err
 	case !found || row.ID != q.EventID:
 		return r.answer(ctx, q, RepairGone, "the outbox has no such event")
-	case row.bad != nil:
-		return r.answer(ctx, q, RepairUnreadable, row.bad.Error())
+	case row.Err != nil:
+		return r.answer(ctx, q, RepairUnreadable, row.Err.Error())
 	}
 	if o := r.publisher.olderOf(); o != nil && o.behind(q.Aggregate) {
 		return r.wait(ctx, q, isBeforeScan)
 	}
-	if !time.UnixMicro(row.written).Before(passed) {
+	if !time.UnixMicro(row.Written).Before(passed) {
 		return r.wait(ctx, q, isBeforeSweep)
 	}
 	if behind, err := r.behindEarlier(ctx, q, passed); err != nil {
@@ -217,7 +218,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	}
 	r.log.Info("publishing an event that was found missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence, trace.Attrs(row.Headers))
 	_, err = r.publisher.offer(ctx, &offer{
-		event: row.Event, written: row.written, by: byKey, owner: true, anyway: true, missing: true, settled: func() { r.settle(q.ID) },
+		event: row.Event, written: row.Written, by: byKey, owner: true, anyway: true, missing: true, settled: func() { r.settle(q.ID) },
 	})
 	return err
 }
@@ -232,7 +233,7 @@ func (r *repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Tim
 	if next >= q.Sequence {
 		return false, nil
 	}
-	err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, max(next, 1), q.Sequence, func(f storedEvent) error {
+	err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, max(next, 1), q.Sequence, func(f cdclog.StoredEvent) error {
 		if r.publisher.fate(&f, passed.UnixMicro()-1, 0) == fateUnpublished {
 			return errEarlier
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
 // RepairState is what became of a request to publish an event.
@@ -108,7 +109,7 @@ func (r *Repairs) Forget(ctx context.Context, id gocql.UUID) error {
 // answer changes the state of a request in state from. It returns false if the request
 // has another state, or is deleted.
 func (r *Repairs) answer(ctx context.Context, id gocql.UUID, from, to RepairState, detail string) (bool, error) {
-	if err := fenced(r.fence); err != nil {
+	if err := fence.Check(r.fence); err != nil {
 		return false, err
 	}
 	applied, err := r.change(ctx, "UPDATE "+r.name+" SET state = ?, detail = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND request_id = ? IF state = ?",

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // answers waits until all requests have a final answer or time is up, and
@@ -40,7 +41,7 @@ func TestRepair(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
 		defer w.close()
-		all := events(4, 6, "OrderCreated", "OrderUpdated")
+		all := relaytest.Events(4, 6, "OrderCreated", "OrderUpdated")
 		_, stop := w.run()
 		time.Sleep(30 * time.Second)
 		for _, e := range all[:8] {
@@ -67,7 +68,7 @@ func TestRepair(t *testing.T) {
 		for i := range 8 { // the last first: they go out in sequence
 			ask(all[15-i])
 		}
-		stranger := event(99, 1, "OrderCreated")
+		stranger := relaytest.Event(99, 1, "OrderCreated")
 		ask(stranger)
 		taken := ask(all[0]) // as if a relay had ended with it
 		if _, err := requests.answer(t.Context(), taken.ID, RepairAsked, RepairTaken, ""); err != nil {
@@ -129,7 +130,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 			c.Kafka = append(c.Kafka, noCompression())
 		})
 		defer w.close()
-		before, after := event(1, 1, "OrderCreated"), event(2, 1, "OrderCreated")
+		before, after := relaytest.Event(1, 1, "OrderCreated"), relaytest.Event(2, 1, "OrderCreated")
 		endBefore, endAfter := w.refuse(before.ID, kerr.InvalidRecord), w.refuse(after.ID, kerr.InvalidRecord)
 		_, stop := w.run()
 		time.Sleep(5 * time.Second)
@@ -182,7 +183,7 @@ func TestRepair_OfAnEventThatItsTopicHasLost(t *testing.T) {
 		defer w.close()
 		_, stop := w.run()
 		time.Sleep(5 * time.Second)
-		e := event(1, 1, "OrderCreated")
+		e := relaytest.Event(1, 1, "OrderCreated")
 		w.write(e)
 		time.Sleep(10 * time.Minute)
 		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
@@ -234,7 +235,7 @@ func TestRepair_OfADiscardedEvent(t *testing.T) {
 			c.Kafka = append(c.Kafka, noCompression())
 		})
 		defer w.close()
-		e := event(1, 1, "OrderCreated")
+		e := relaytest.Event(1, 1, "OrderCreated")
 		end := w.refuse(e.ID, kerr.InvalidRecord)
 		_, stop := w.run()
 		time.Sleep(5 * time.Second)
@@ -280,7 +281,7 @@ func TestRepair_WaitsForEarlierEvents(t *testing.T) {
 		defer w.close()
 		_, stop := w.run()
 		time.Sleep(10 * time.Minute)
-		all := events(1, 3, "OrderCreated")
+		all := relaytest.Events(1, 3, "OrderCreated")
 		for _, e := range all[:2] {
 			w.write(e)
 		}

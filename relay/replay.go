@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // replayer publishes dead letters: those that an open breaker made as soon as it
@@ -23,9 +24,9 @@ type replayer struct {
 	log     *slog.Logger
 	metrics *metrics
 	owner   string
-	lookup  lookup // nil for a table without numbers
+	lookup  cdclog.Lookup // nil for a table without numbers
 	limit   *rate.Limiter
-	own     *portion // nil is all
+	own     *cdclog.Portion // nil is all
 
 	asked   time.Time // when operators' requests were last read
 	unread  complaint // that they cannot be
@@ -46,7 +47,7 @@ const (
 	replayRun   = 16
 )
 
-func newReplayer(p *publisher, find lookup) *replayer {
+func newReplayer(p *publisher, find cdclog.Lookup) *replayer {
 	limit := rate.Inf
 	if p.cfg.ReplayRate > 0 {
 		limit = rate.Limit(p.cfg.ReplayRate)

@@ -51,7 +51,7 @@ func (r *replayer) follow(e *dlq.ChainEntry, asked bool) {
 		r.p.dropLetter(e.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
 		return
 	}
-	if !r.own.all() && byItself(e.EventID, e.AggregateID) {
+	if !r.own.All() && byItself(e.EventID, e.AggregateID) {
 		r.takeIn(e) // the relay of the stream's shard has buried it
 	}
 	if e.Released {

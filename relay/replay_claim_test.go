@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A replay whose claim was lost publishes nothing any more: an operator may have discarded
@@ -25,10 +26,10 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 				defer w.close()
 				r, stop := w.run()
-				first := event(0, 1, topic)
+				first := relaytest.Event(0, 1, topic)
 				w.write(first) // it makes the topic
 				time.Sleep(10 * time.Second)
-				p, e := r.publisher.Load(), event(1, 1, topic)
+				p, e := r.publisher.Load(), relaytest.Event(1, 1, topic)
 				if begun {
 					e.DeliverAt = time.Now().Add(2 * w.cfg.ClaimFor)
 				}

@@ -24,14 +24,14 @@ func (r *replayer) eventOf(ctx context.Context, l *dlq.Letter) (outbox.Event, er
 	if r.lookup == nil || e.Sequence < 1 {
 		return e, bad
 	}
-	row, found, err := r.lookup.one(ctx, &e, e.Sequence)
+	row, found, err := r.lookup.One(ctx, &e, e.Sequence)
 	switch {
 	case err != nil: // of the row nothing is known, so the letter stays what it is
 		return e, fmt.Errorf("%w: %w", errNotRead, err)
 	case !found:
 		return e, bad
-	case row.bad != nil:
-		return e, row.bad
+	case row.Err != nil:
+		return e, row.Err
 	}
 	mended := row.Event
 	mended.ID, mended.IDText = e.ID, e.IDText // it stays this letter's event

@@ -31,7 +31,7 @@ func (c *complaint) over() { c.said = time.Time{} }
 // letters have changed in the table already.
 func (r *replayer) requests(ctx context.Context) {
 	store := r.p.letters.store
-	found, err := store.Requests(ctx, r.p.letters.table, r.own.text) // the rest waits for the relays of its shards
+	found, err := store.Requests(ctx, r.p.letters.table, r.own.HasText) // the rest waits for the relays of its shards
 	if err != nil {
 		if ctx.Err() == nil && r.unread.due(time.Now()) {
 			r.log.Warn("cannot read the requests about dead letters; what operators did to them waits", "err", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // pass is one run of the relay: from a start until it is stopped, a fatal error, or
@@ -28,7 +29,7 @@ type pass struct {
 func (r *Relay) run(ctx context.Context) error {
 	tail, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	r.streams.forget()
+	r.streams.Forget()
 	p, err := newPublisher(&r.cfg, r.metrics, func(err error) { fail(err) })
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	add("reader", x.read)
 	add("quiet streams", newQuiet(&x.cfg, &x.table, x.streams).run)
 	add("checkpoints", func(ctx context.Context) error {
-		return x.streams.run(ctx, x.cfg.CheckpointInterval, x.cfg.IdleCheckpoint)
+		return x.streams.Run(ctx, x.cfg.CheckpointInterval, x.cfg.IdleCheckpoint)
 	})
 	add("backfill", func(ctx context.Context) error {
 		err := x.fill.run(ctx)
@@ -152,7 +153,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	if x.cfg.Tail != TailOn {
 		return sup, nil
 	}
-	t := newTail(&x.cfg, x.metrics, x.generations(), newCQLLog(x.cfg.Session, x.table, &x.own), x.streams, x.p, x.lookup)
+	t := newTail(&x.cfg, x.metrics, x.generations(), cdclog.NewReader(x.cfg.Session, x.table, &x.own), x.streams, x.p, x.lookup)
 	own := x.own // hints may come while another run begins
 	t.byTime, t.own = !x.table.Numbered(), &own
 	x.tail.Store(t)

@@ -12,43 +12,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
-
-// storedEvent is a row of the outbox table with its write time in microseconds.
-type storedEvent struct {
-	outbox.Event
-	written int64
-	// bad says that the row cannot be published, and why; Event is what is known of it.
-	bad error
-}
-
-// lookup reads the events of of's aggregate with from <= seq < to by key, in order,
-// and calls each for every one. An aggregate may have a million, so nobody keeps
-// more of them than a page. An error of each ends it, and is what it returns.
-type lookup func(ctx context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error
-
-// one reads event seq; false says that there is none.
-func (find lookup) one(ctx context.Context, of *outbox.Event, seq int64) (found storedEvent, ok bool, err error) {
-	err = find(ctx, of, seq, seq+1, func(e storedEvent) error {
-		found, ok = e, true
-		return nil
-	})
-	return found, ok, err
-}
-
-// atMost is find with a bound on the lookups that run concurrently.
-func (find lookup) atMost(n int) lookup {
-	tokens := make(chan struct{}, n)
-	return func(ctx context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error {
-		select {
-		case tokens <- struct{}{}:
-			defer func() { <-tokens }()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		return find(ctx, of, from, to, each)
-	}
-}
 
 // handingOn is an error of what is done with an event that was looked up.
 type handingOn struct{ error }
@@ -67,7 +33,7 @@ func (h handingOn) Unwrap() error { return h.error }
 type sequencer struct {
 	publisher *publisher
 	aside     *aside
-	lookup    lookup
+	lookup    cdclog.Lookup
 	gapWait   time.Duration
 	retryMin  time.Duration
 	log       *slog.Logger
@@ -75,12 +41,12 @@ type sequencer struct {
 }
 
 // newSequencer makes a sequencer whose waiting aggregates wait until ctx ends.
-func newSequencer(ctx context.Context, cfg *Config, p *publisher, find lookup) *sequencer {
+func newSequencer(ctx context.Context, cfg *Config, p *publisher, find cdclog.Lookup) *sequencer {
 	s := &sequencer{
-		publisher: p, lookup: find.atMost(asideLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: p.metrics,
+		publisher: p, lookup: find.AtMost(asideLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: p.metrics,
 	}
 	s.aside = newAside(ctx, cfg, func(ctx context.Context, e *asideEvent) error {
-		return s.admit(ctx, e.storedEvent, e.began, e.settled)
+		return s.admit(ctx, e.StoredEvent, e.began, e.settled)
 	})
 	return s
 }
@@ -88,37 +54,37 @@ func newSequencer(ctx context.Context, cfg *Config, p *publisher, find lookup) *
 // take hands on the events of one change of a stream; the stream's progress
 // passes the change when all of them are acknowledged. It waits while there is
 // no room, or while the stream is too far ahead of its oldest unsettled change.
-func (s *sequencer) take(ctx context.Context, p *streamProgress, t gocql.UUID, events []storedEvent) error {
+func (s *sequencer) take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID, events []cdclog.StoredEvent) error {
 	if len(events) == 0 {
-		p.idle(t)
+		p.Idle(t)
 		return nil
 	}
-	id := p.begin(t, len(events))
+	id := p.Begin(t, len(events))
 	for _, e := range events {
-		if err := s.pass(ctx, e, p.since, func() { p.settle(id) }); err != nil {
+		if err := s.pass(ctx, e, p.Since, func() { p.Settle(id) }); err != nil {
 			return err
 		}
 	}
-	p.handedOn(t)
-	return p.wait(ctx)
+	p.HandedOn(t)
+	return p.Wait(ctx)
 }
 
 // pass hands on e if it is its turn. If not, its aggregate waits beside the stream.
-func (s *sequencer) pass(ctx context.Context, e storedEvent, began int64, settled func()) error {
+func (s *sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
 	if !s.aside.has(e.AggregateID) {
-		v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: bySweep, settled: settled})
+		v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.Written, bad: e.Err, by: bySweep, settled: settled})
 		if err != nil || v == taken || v == repeated {
 			return err
 		}
 	}
-	return s.aside.add(ctx, &asideEvent{storedEvent: e, began: began, settled: settled})
+	return s.aside.add(ctx, &asideEvent{StoredEvent: e, began: began, settled: settled})
 }
 
 // admit hands on e, and before it those of its aggregate that are missing.
 // began is from when this run reads e's stream, in microseconds.
 // settled is called when e is acknowledged.
-func (s *sequencer) admit(ctx context.Context, e storedEvent, began int64, settled func()) error {
-	v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.written, bad: e.bad, by: bySweep, settled: settled})
+func (s *sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
+	v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.Written, bad: e.Err, by: bySweep, settled: settled})
 	if err != nil || v == taken || v == repeated {
 		return err
 	}
@@ -195,7 +161,7 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 				"aggregate_id", e.AggregateString(), "seq", next, "before", upTo)
 		}
 	}
-	err := s.lookup(ctx, &e, next, e.Sequence, func(f storedEvent) error {
+	err := s.lookup(ctx, &e, next, e.Sequence, func(f cdclog.StoredEvent) error {
 		if f.Sequence > next {
 			if !timeIsUp {
 				return errHole
@@ -220,20 +186,20 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 // lead returns the number with which an aggregate continues of which nothing is known,
 // e's own if nothing is missing before it. Events that were missed before that number
 // it hands on.
-func (s *sequencer) lead(ctx context.Context, e storedEvent, began int64) (next int64, err error) {
+func (s *sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64) (next int64, err error) {
 	earlier := predecessors{publisher: s.publisher, lookup: s.lookup}
 	var found earlierRows
 	if err := s.retry(ctx, &e.Event, func() (err error) {
 		// No row written after e is forgotten: the stream has not shown it.
-		found, err = earlier.find(ctx, &e.Event, e.Sequence, began, e.written)
+		found, err = earlier.find(ctx, &e.Event, e.Sequence, began, e.Written)
 		return err
 	}); err != nil {
 		return 0, err
 	}
 	if found.late() {
 		if err := s.retry(ctx, &e.Event, func() error {
-			return s.lookup(ctx, &e.Event, found.missed, found.published, func(f storedEvent) error {
-				if s.publisher.fate(&f, began, e.written) != fateUnpublished {
+			return s.lookup(ctx, &e.Event, found.missed, found.published, func(f cdclog.StoredEvent) error {
+				if s.publisher.fate(&f, began, e.Written) != fateUnpublished {
 					return nil
 				}
 				if err := s.recover(ctx, f); err != nil {
@@ -280,28 +246,7 @@ func (s *sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 
 // recover hands on an event that was read by key. Its row in the log, if it is
 // still to come, finds it handed on.
-func (s *sequencer) recover(ctx context.Context, f storedEvent) error {
+func (s *sequencer) recover(ctx context.Context, f cdclog.StoredEvent) error {
 	s.log.Debug("event read by key, ahead of the log", "event_id", f.IDString(), "aggregate_id", f.AggregateString(), "seq", f.Sequence)
 	return s.publisher.submit(ctx, f, byKey, nil)
-}
-
-// lookupPage is how many rows one answer to a look-up holds at most.
-const lookupPage = 500
-
-// cqlLookup looks up events in the outbox table.
-func cqlLookup(session *gocql.Session, table outbox.Table) lookup {
-	return func(ctx context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error {
-		stmt, args := table.SelectByKey(of, from, to)
-		iter := session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).PageSize(lookupPage).Iter()
-		sc := table.Scanner()
-		var written int64
-		for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
-			e, err := sc.Event()
-			if err := each(badRow(&table, storedEvent{e, written, err}, 0)); err != nil {
-				_ = iter.Close() // the caller stops; what the query says is of no interest
-				return err
-			}
-		}
-		return iter.Close()
-	}
 }

@@ -14,11 +14,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // table is an outbox table in which rows turn up at a time.
 type table struct {
-	rows    []storedEvent
+	rows    []cdclog.StoredEvent
 	visible []time.Time
 	away    atomic.Bool
 	asked   int
@@ -29,7 +32,7 @@ type table struct {
 
 var errAway = errors.New("the database is away")
 
-func (tb *table) lookup(_ context.Context, of *outbox.Event, from, to int64, each func(storedEvent) error) error {
+func (tb *table) lookup(_ context.Context, of *outbox.Event, from, to int64, each func(cdclog.StoredEvent) error) error {
 	tb.asked++
 	if tb.away.Load() {
 		return errAway
@@ -49,7 +52,7 @@ func (tb *table) lookup(_ context.Context, of *outbox.Event, from, to int64, eac
 }
 
 func (tb *table) add(e outbox.Event, written int64, visible time.Time) {
-	tb.rows = append(tb.rows, storedEvent{e, written, nil})
+	tb.rows = append(tb.rows, cdclog.StoredEvent{Event: e, Written: written, Err: nil})
 	tb.visible = append(tb.visible, visible)
 }
 
@@ -137,12 +140,12 @@ func TestSequencer(t *testing.T) {
 				begin := time.Now()
 				tb := &table{}
 				for _, r := range tt.table {
-					tb.add(event(1, r.seq, "OrderUpdated"), r.written, begin.Add(r.late))
+					tb.add(relaytest.Event(1, r.seq, "OrderUpdated"), r.written, begin.Add(r.late))
 				}
 				s := b.sequencer(tb)
 				var settled int
 				for _, r := range tt.log {
-					if err := s.admit(t.Context(), storedEvent{event(1, r.seq, "OrderUpdated"), r.written, nil}, tt.since, func() { settled++ }); err != nil {
+					if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, r.seq, "OrderUpdated"), Written: r.written, Err: nil}, tt.since, func() { settled++ }); err != nil {
 						t.Fatalf("admit(seq %d) error = %v", r.seq, err)
 					}
 				}
@@ -167,13 +170,13 @@ func TestSequencer_WaitsForTheDatabase(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
 		tb := &table{}
-		tb.add(event(1, 2, "OrderUpdated"), 20, time.Now())
+		tb.add(relaytest.Event(1, 2, "OrderUpdated"), 20, time.Now())
 		tb.away.Store(true)
 		time.AfterFunc(6*time.Hour, func() { tb.away.Store(false) })
 		s := b.sequencer(tb)
 		begin := time.Now()
 		for _, seq := range []int64{1, 3} {
-			if err := s.admit(t.Context(), storedEvent{event(1, seq, "OrderUpdated"), seq * 10, nil}, 0, func() {}); err != nil {
+			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq * 10, Err: nil}, 0, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -195,7 +198,7 @@ func TestSequencer_StopsWithItsContext(t *testing.T) {
 		tb.away.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := b.sequencer(tb).admit(ctx, storedEvent{event(1, 3, "OrderUpdated"), 30, nil}, 0, func() { t.Error("settled") })
+		err := b.sequencer(tb).admit(ctx, cdclog.StoredEvent{Event: relaytest.Event(1, 3, "OrderUpdated"), Written: 30, Err: nil}, 0, func() { t.Error("settled") })
 		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errAway) {
 			t.Errorf("admit() error = %v, want the end of the context", err)
 		}
@@ -218,17 +221,17 @@ func TestSequencer_ReadsNoMoreOfAnAggregateThanThereIsRoomFor(t *testing.T) {
 				defer b.close()
 				tb := &table{}
 				for seq := int64(1); seq <= all; seq++ {
-					tb.add(event(1, seq, "OrderUpdated"), seq, time.Now())
+					tb.add(relaytest.Event(1, seq, "OrderUpdated"), seq, time.Now())
 				}
 				s := b.sequencer(tb)
 				if tt.known {
-					b.submit(event(1, 1, "OrderUpdated"), nil)
+					b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
 					b.drain(time.Minute)
 				}
 				refused := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1})
 				done := make(chan error, 1)
 				go func() {
-					done <- s.admit(t.Context(), storedEvent{event(1, all, "OrderUpdated"), all, nil}, 0, func() {})
+					done <- s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, all, "OrderUpdated"), Written: all, Err: nil}, 0, func() {})
 				}()
 				time.Sleep(time.Second)
 				n := tb.shown.Load()
@@ -260,14 +263,14 @@ func TestSequencer_OlderRowsThatBrokeOffGoOutOnce(t *testing.T) {
 		defer b.close()
 		tb := &table{breaks: 5}
 		for seq := int64(1); seq <= 9; seq++ {
-			tb.add(event(1, seq, "OrderUpdated"), seq, time.Now())
+			tb.add(relaytest.Event(1, seq, "OrderUpdated"), seq, time.Now())
 		}
-		o := newOlderRows(&backfillRow{until: time.UnixMicro(9), ranges: 4}, ring, 1)
+		o := newOlderRows(&checkpoint.Scan{Until: time.UnixMicro(9), Ranges: 4}, cdclog.Ring, 1)
 		b.publisher.setOlder(o)
 		s := b.sequencer(tb)
 		s.retryMin = time.Minute // what was handed on is acknowledged before the second time
 		b.publisher.cfg.RetryMin = time.Minute
-		if err := s.admit(t.Context(), storedEvent{event(1, 10, "OrderUpdated"), 10, nil}, 0, func() {}); err != nil {
+		if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, 10, "OrderUpdated"), Written: 10, Err: nil}, 0, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := published(b), []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; !slices.Equal(got, want) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // cqlLayouts are the numbers of shards that a relay's table was ever divided into,
@@ -47,20 +49,19 @@ func (c *cqlLayouts) save(ctx context.Context, count int) error {
 // reached is how far the relay of one shard has come, of this number of shards or
 // of another one.
 type reached struct {
-	portion
-	store             *cqlCheckpoints
-	scans             *cqlBackfills
+	cdclog.Portion
+	store             *checkpoint.CQLStore
+	scans             *checkpoint.Scans
 	generation, first time.Time
 }
 
 func (r *Relay) reachedBy(ctx context.Context, s Shard) (*reached, error) {
 	name, table := s.Name(r.cfg.Name), r.cfg.TableKeyspace+"."+r.cfg.Table
 	b := &reached{
-		portion: portionOf(s, r.table),
-		store:   newCQLCheckpoints(r.cfg.Session, r.cfg.Keyspace, name, table),
-		scans:   newCQLBackfills(r.cfg.Session, r.cfg.Keyspace, name, table),
+		Portion: cdclog.PortionOf(s, r.table),
+		store:   checkpoint.NewCQLStore(r.cfg.Session, r.cfg.Keyspace, name, table, name, r.cfg.Fence),
+		scans:   checkpoint.NewScans(r.cfg.Session, r.cfg.Keyspace, name, table, r.cfg.Fence),
 	}
-	b.store.fence, b.scans.fence = r.cfg.Fence, r.cfg.Fence
 	var err error
 	b.generation, b.first, err = b.store.Start(ctx)
 	return b, err
@@ -129,11 +130,11 @@ func (r *Relay) follow(ctx context.Context, own *reached, count int) (began time
 	var generation, first time.Time
 	complete := true
 	for i := range max(count, 1) {
-		b, err := r.reachedBy(ctx, Shard{i, count})
+		b, err := r.reachedBy(ctx, Shard{Index: i, Count: count})
 		if err != nil {
 			return began, err
 		}
-		if !b.arc.meets(own.arc) {
+		if !b.Tokens.Meets(own.Tokens) {
 			continue
 		}
 		if b.generation.IsZero() && b.first.IsZero() {
@@ -175,7 +176,7 @@ func (r *Relay) followPositions(ctx context.Context, own *reached, before []*rea
 		return err
 	}
 	var g errgroup.Group
-	g.SetLimit(saveConcurrency)
+	g.SetLimit(16)
 	for stream, pos := range better {
 		g.Go(func() error { return own.store.SavePosition(ctx, gen, []byte(stream), pos) })
 	}
@@ -188,19 +189,19 @@ func (r *Relay) followPositions(ctx context.Context, own *reached, before []*rea
 		}
 		own.generation = gen
 	}
-	r.log.Info("going on where the relay was with another number of shards", "shards", before[0].shard.Count,
+	r.log.Info("going on where the relay was with another number of shards", "shards", before[0].Shard.Count,
 		"generation", gen.UTC(), "streams", len(better))
 	return nil
 }
 
 // betterPositions are the positions that are further than own's, by stream.
 func (r *Relay) betterPositions(ctx context.Context, own *reached, before []*reached, gen time.Time) (map[string]gocql.UUID, error) {
-	source := r.generations().generationSource // with the ranges of all streams
-	starts, err := source.times(ctx)
+	source := cdclog.NewGenerations(r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table, nil) // with the ranges of all streams
+	starts, err := source.Times(ctx)
 	if err != nil || !slices.ContainsFunc(starts, gen.Equal) {
 		return nil, err // the database no longer knows its streams
 	}
-	g, err := source.generation(ctx, gen)
+	g, err := source.Generation(ctx, gen)
 	if err != nil {
 		return nil, fmt.Errorf("find out how far the streams are: %w", err)
 	}
@@ -215,15 +216,15 @@ func (r *Relay) betterPositions(ctx context.Context, own *reached, before []*rea
 		}
 	}
 	better := make(map[string]gocql.UUID)
-	g.eachRange(func(rg tokenRange, has func(arc) bool) {
-		if !has(own.arc) {
+	g.EachRange(func(rg cdclog.StreamRange, has func(cdclog.TokenRange) bool) {
+		if !has(own.Tokens) {
 			return
 		}
-		for _, s := range rg.streams {
-			stream := string(g.streams[s])
+		for _, s := range rg.Streams {
+			stream := string(g.Streams[s])
 			var pos gocql.UUID
 			for i, b := range before {
-				if !has(b.arc) {
+				if !has(b.Tokens) {
 					continue
 				}
 				at, ok := theirs[i][stream]

@@ -11,7 +11,7 @@ func byItself(event gocql.UUID, aggregate string) bool { return aggregate == eve
 // ownLetter says whether an open letter is one of this shard's. What another relay
 // replays though its row may come here again counts as out.
 func (r *Relay) ownLetter(p *publisher, event gocql.UUID, aggregate string, written int64) bool {
-	if r.own.text(aggregate) {
+	if r.own.HasText(aggregate) {
 		return true
 	}
 	if byItself(event, aggregate) {

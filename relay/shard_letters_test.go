@@ -9,6 +9,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // Each shard has its own dead letters, before and after a restart and a change of
@@ -20,7 +23,7 @@ func TestShards_DeadLetters(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxRecordBytes = 2 << 10 })
 		defer w.close()
 		const n = 12
-		all := events(n, 4, "OrderUpdated")
+		all := relaytest.Events(n, 4, "OrderUpdated")
 		var letters []outbox.Event
 		for i := range all {
 			if all[i].Sequence == 2 { // no broker takes it
@@ -33,7 +36,7 @@ func TestShards_DeadLetters(t *testing.T) {
 			for i, r := range relays {
 				own := 0
 				for _, e := range letters {
-					if r.own.plain(e.AggregateID) {
+					if r.own.HasAggregate(e.AggregateID) {
 						own++
 					}
 				}
@@ -58,7 +61,7 @@ func TestShards_DeadLetters(t *testing.T) {
 		var stops []func()
 		var two []*Relay
 		for i := range 2 {
-			r, stop := w.runShard(Shard{i, 2})
+			r, stop := w.runShard(Shard{Index: i, Count: 2})
 			two, stops = append(two, r), append(stops, stop)
 		}
 		for _, e := range all[3*n:] {
@@ -85,14 +88,14 @@ func TestShards_DeadLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, q := range waiting {
-			if !two[0].own.text(q.AggregateID) {
+			if !two[0].own.HasText(q.AggregateID) {
 				t.Errorf("the request about %s is still there", q.EventID)
 			}
 		}
 		if len(waiting) == 0 {
 			t.Error("requests about letters of a shard that does not run are gone")
 		}
-		r, stop0 := w.runShard(Shard{0, 2})
+		r, stop0 := w.runShard(Shard{Index: 0, Count: 2})
 		time.Sleep(30 * time.Second)
 		if s := r.Status(); s.DeadLetters != 0 {
 			t.Errorf("%d letters are left to the shard that was away", s.DeadLetters)
@@ -118,7 +121,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
 		defer w.close()
-		all := events(20, 4, "OrderCreated", "OrderUpdated")
+		all := relaytest.Events(20, 4, "OrderCreated", "OrderUpdated")
 		_, stop := w.runShards(0)
 		for _, e := range all[:40] {
 			w.write(e)
@@ -138,7 +141,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 		for i, r := range relays {
 			own := 0
 			for _, e := range all[:60] {
-				if r.own.plain(e.AggregateID) {
+				if r.own.HasAggregate(e.AggregateID) {
 					own++
 				}
 			}
@@ -158,7 +161,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 		time.Sleep(time.Minute)
 		for i := range 3 {
 			cfg := w.cfg
-			w.cfg.Name = Shard{i, 3}.Name(cfg.Name)
+			w.cfg.Name = Shard{Index: i, Count: 3}.Name(cfg.Name)
 			w.skipLog()
 			w.cfg = cfg
 		}
@@ -217,8 +220,8 @@ func TestShards_OfSomebodysOwnTable(t *testing.T) {
 					}
 					want[e.ID] = true
 					for i := range byShard {
-						p := portionOf(Shard{i, 3}, table)
-						if !p.none() && p.text(aggregate) {
+						p := cdclog.PortionOf(Shard{Index: i, Count: 3}, table)
+						if !p.None() && p.HasText(aggregate) {
 							byShard[i]++
 						}
 					}
@@ -267,7 +270,7 @@ func TestShards_GoOnWithAScan(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
 		defer w.close()
-		all := events(60, 5, "OrderCreated", "OrderUpdated")
+		all := relaytest.Events(60, 5, "OrderCreated", "OrderUpdated")
 		_, stop := w.runShards(0)
 		for _, e := range all[:60] {
 			w.write(e)
@@ -281,13 +284,13 @@ func TestShards_GoOnWithAScan(t *testing.T) {
 		w.skipLog()
 		scanAll(10)(&w.cfg)
 		began := func() (n int) {
-			for i, r := range []Shard{{}, {0, 3}, {1, 3}, {2, 3}, {0, 2}, {1, 2}} {
-				rows, err := newCQLBackfills(w.session, "outbox", r.Name(w.cfg.Name), "outbox.outbox_messages").load(t.Context())
+			for i, r := range []Shard{{}, {Index: 0, Count: 3}, {Index: 1, Count: 3}, {Index: 2, Count: 3}, {Index: 0, Count: 2}, {Index: 1, Count: 2}} {
+				rows, err := checkpoint.NewScans(w.session, "outbox", r.Name(w.cfg.Name), "outbox.outbox_messages", nil).Load(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, row := range rows {
-					if row.state == backfillRunning {
+					if row.State == checkpoint.ScanRunning {
 						n |= 1 << i
 					}
 				}
@@ -338,7 +341,7 @@ func TestShards_LettersByThemselves(t *testing.T) {
 		relays, stop := w.runShards(2)
 		var ids []gocql.UUID
 		for n := range 12 {
-			e := event(n, 0, "OrderCreated")
+			e := relaytest.Event(n, 0, "OrderCreated")
 			if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, event_type, payload) VALUES (?, 0, ?, 'order', 'OrderCreated', 0x00)",
 				e.AggregateID, e.ID).Exec(); err != nil {
 				t.Fatal(err)
@@ -372,7 +375,7 @@ func TestShards_LettersByThemselves(t *testing.T) {
 		for i, r := range relays {
 			own := 0
 			for _, id := range ids {
-				if r.own.plain(id) {
+				if r.own.HasAggregate(id) {
 					own++
 				}
 			}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // shardEngines are the two ways in which a database has streams, and how they change.
@@ -65,7 +67,7 @@ func (w *world) runShards(count int) (all []*Relay, stop func()) {
 	defer func() { w.cfg = cfg }()
 	w.cfg.ReadBacks = new(ReadBacks) // they are in one process
 	for i := range max(count, 1) {
-		r, stop := w.runShard(Shard{i, count})
+		r, stop := w.runShard(Shard{Index: i, Count: count})
 		all, stops = append(all, r), append(stops, stop)
 	}
 	return all, func() {
@@ -85,7 +87,7 @@ func TestShards_OneThatNeverRunsLeavesNoMetrics(t *testing.T) {
 		defer w.close()
 		cfg := w.cfg
 		reg := prometheus.NewRegistry()
-		cfg.Session, cfg.Shard, cfg.Registerer = w.session, Shard{1, 4}, reg
+		cfg.Session, cfg.Shard, cfg.Registerer = w.session, Shard{Index: 1, Count: 4}, reg
 		for range 2 {
 			if _, err := New(cfg); err != nil {
 				t.Fatal(err)
@@ -109,7 +111,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 						c.Tail, c.GenerationDelay = tail, 3*time.Second
 					})
 					defer w.close()
-					all := events(30, 10, "OrderCreated", "OrderUpdated")
+					all := relaytest.Events(30, 10, "OrderCreated", "OrderUpdated")
 					for _, e := range all[:30] {
 						w.write(e) // before any of them runs
 					}
@@ -125,7 +127,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 					}
 					time.Sleep(time.Minute)
 					checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
-					g, err := relays[0].generations().generationSource.times(t.Context())
+					g, err := cdclog.NewGenerations(relays[0].cfg.Session, relays[0].cfg.TableKeyspace, relays[0].cfg.Table, nil).Times(t.Context())
 					if err != nil || len(g) < 2 {
 						t.Fatalf("there are %d generations, %v", len(g), err)
 					}
@@ -133,7 +135,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 					for i, r := range relays {
 						own := 0
 						for _, e := range all {
-							if r.own.plain(e.AggregateID) {
+							if r.own.HasAggregate(e.AggregateID) {
 								own++
 							}
 						}
@@ -144,29 +146,30 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 							t.Errorf("shard %d published %v events late", i, late)
 						}
 						s := r.Status()
-						whole, err := r.generations().generationSource.generation(t.Context(), r.streams.entered)
+						generation, _, _ := r.streams.HandedAll()
+						whole, err := cdclog.NewGenerations(r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table, nil).Generation(t.Context(), generation)
 						if err != nil {
 							t.Fatal(err)
 						}
-						tokens := []int64{r.own.arc.after + 1, r.own.arc.upTo}
-						for _, other := range whole.ranges {
-							tokens = append(tokens, other.end, other.end+1)
+						tokens := []int64{r.own.Tokens.After + 1, r.own.Tokens.UpTo}
+						for _, other := range whole.Ranges {
+							tokens = append(tokens, other.End, other.End+1)
 						}
 						mine := make(map[int]bool)
 						for _, token := range tokens {
-							if !r.own.arc.has(token) {
+							if !r.own.Tokens.Has(token) {
 								continue
 							}
-							for _, stream := range whole.streamsFor(token) {
+							for _, stream := range whole.StreamsFor(token) {
 								mine[stream] = true
 							}
 						}
 						parts += len(mine)
-						if most := len(whole.streams) + len(relays); parts > most { // each end of a shard cuts one
+						if most := len(whole.Streams) + len(relays); parts > most { // each end of a shard cuts one
 							t.Errorf("shards up to %d read %d streams in all, want at most %d", i, parts, most)
 						}
 						if len(s.Problems) > 0 || s.Streams != len(mine) || tail == TailOn && s.Tail.Streams != len(mine) {
-							t.Errorf("shard %d reads %d streams, want %d of %d; tail %+v, problems %q", i, s.Streams, len(mine), len(whole.streams), s.Tail, s.Problems)
+							t.Errorf("shard %d reads %d streams, want %d of %d; tail %+v, problems %q", i, s.Streams, len(mine), len(whole.Streams), s.Tail, s.Problems)
 						}
 						for _, a := range []int{int(count(r.metrics.gaps)), s.DeadLetters} {
 							if a != 0 {
@@ -197,7 +200,7 @@ func TestShards_ChangeTheirNumber(t *testing.T) {
 					c.DrainTimeout = time.Millisecond // as good as killed
 				})
 				defer w.close()
-				all := events(20, 24, "OrderCreated", "OrderUpdated")
+				all := relaytest.Events(20, 24, "OrderCreated", "OrderUpdated")
 				next := 0
 				write := func(n int, pause time.Duration) {
 					t.Helper()
@@ -259,8 +262,8 @@ func TestShards_GoOnWhereOthersWere(t *testing.T) {
 					time.Sleep(30 * time.Second)
 					for range 10 {
 						seq++
-						w.write(event(1, seq, "OrderUpdated"))
-						w.write(event(2, seq, "OrderUpdated"))
+						w.write(relaytest.Event(1, seq, "OrderUpdated"))
+						w.write(relaytest.Event(2, seq, "OrderUpdated"))
 					}
 					time.Sleep(2 * time.Minute)
 					stop()
@@ -289,10 +292,10 @@ func TestShards_OneIsBehindWhenTheirNumberChanges(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					w := newWorld(t, tt.conf, func(c *Config) { c.GenerationDelay = 3 * time.Second })
 					defer w.close()
-					all := events(100, 1, "OrderCreated") // no later one tells of an event that was passed over
-					_, stop0 := w.runShard(Shard{0, 3})
-					_, stop1 := w.runShard(Shard{1, 3})
-					_, stop2 := w.runShard(Shard{2, 3})
+					all := relaytest.Events(100, 1, "OrderCreated") // no later one tells of an event that was passed over
+					_, stop0 := w.runShard(Shard{Index: 0, Count: 3})
+					_, stop1 := w.runShard(Shard{Index: 1, Count: 3})
+					_, stop2 := w.runShard(Shard{Index: 2, Count: 3})
 					time.Sleep(20 * time.Second)
 					stop1()
 					if change {

@@ -4,108 +4,111 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // followScans takes over what scans of the outbox table answer for, done and not, in
 // the part of it that own has: their relays' positions may have passed the rows.
 func followScans(ctx context.Context, own *reached, before []*reached, now time.Time) error {
-	mine, err := own.scans.load(ctx)
+	mine, err := own.scans.Load(ctx)
 	if err != nil {
 		return err
 	}
-	rows := make([][]backfillRow, len(before))
+	rows := make([][]checkpoint.Scan, len(before))
 	for i, b := range before {
-		if rows[i], err = b.scans.load(ctx); err != nil {
+		if rows[i], err = b.scans.Load(ctx); err != nil {
 			return err
 		}
 	}
-	active := unfinished(mine)
-	known := func(r *backfillRow) bool {
-		return slices.ContainsFunc(mine, func(m backfillRow) bool { return m.started.Equal(r.started) })
+	active := checkpoint.Unfinished(mine)
+	known := func(r *checkpoint.Scan) bool {
+		return slices.ContainsFunc(mine, func(m checkpoint.Scan) bool { return m.Started.Equal(r.Started) })
 	}
 	done := doneScans(rows)
 	if done != nil && !known(done) {
-		if err := own.scans.begin(ctx, done, nil); err != nil {
+		if err := own.scans.Begin(ctx, done, nil); err != nil {
 			return err
 		}
 	}
-	row := unfinishedScans(own.arc, before, rows)
+	row := unfinishedScans(own.Tokens, before, rows)
 	if row == nil || known(row) {
 		return nil
 	}
-	if done != nil && row.started.Equal(done.started) {
-		row.started = row.started.Add(time.Millisecond) // it names the row
+	if done != nil && row.Started.Equal(done.Started) {
+		row.Started = row.Started.Add(time.Millisecond) // it names the row
 	}
-	ranges := row.done
-	row.done = nil
+	ranges := row.Done
+	row.Done = nil
 	if active != nil {
-		row.cover(active)
+		row.Cover(active)
 		ranges = nil
 	}
-	if err := own.scans.begin(ctx, row, active); err != nil {
+	if err := own.scans.Begin(ctx, row, active); err != nil {
 		return err
 	}
 	if len(ranges) == 0 {
 		return nil
 	}
-	return own.scans.advance(ctx, row, ranges)
+	return own.scans.Advance(ctx, row, ranges)
 }
 
 // doneScans is a scan of before that answers for what finished scans of all of them
 // answer for; nil if one of them has none.
-func doneScans(rows [][]backfillRow) *backfillRow {
-	out := &backfillRow{state: backfillNone, reason: backfillFirstStart, ranges: backfillRanges}
+func doneScans(rows [][]checkpoint.Scan) *checkpoint.Scan {
+	out := &checkpoint.Scan{State: checkpoint.ScanNotNeeded, Reason: backfillFirstStart, Ranges: backfillRanges}
 	for i, of := range rows {
 		var until time.Time
 		for _, row := range of {
-			if row.state == backfillRunning {
+			if row.State == checkpoint.ScanRunning {
 				continue
 			}
-			until, out.started = lastOf(until, row.until), lastOf(out.started, row.started)
-			if row.state == backfillDone {
-				out.state, out.reason = backfillDone, row.reason
+			until, out.Started = checkpoint.Later(until, row.Until), checkpoint.Later(out.Started, row.Started)
+			if row.State == checkpoint.ScanDone {
+				out.State, out.Reason = checkpoint.ScanDone, row.Reason
 			}
-			asked := func(r backfillRow) bool { return r.state != backfillRunning && r.forced.Equal(row.forced) }
-			if !row.forced.IsZero() && !slices.ContainsFunc(rows, func(o []backfillRow) bool { return !slices.ContainsFunc(o, asked) }) {
-				out.forced = lastOf(out.forced, row.forced)
+			asked := func(r checkpoint.Scan) bool { return r.State != checkpoint.ScanRunning && r.Forced.Equal(row.Forced) }
+			if !row.Forced.IsZero() && !slices.ContainsFunc(rows, func(o []checkpoint.Scan) bool { return !slices.ContainsFunc(o, asked) }) {
+				out.Forced = checkpoint.Later(out.Forced, row.Forced)
 			}
 		}
 		if until.IsZero() {
 			return nil
 		}
-		if i == 0 || until.Before(out.until) {
-			out.until = until
+		if i == 0 || until.Before(out.Until) {
+			out.Until = until
 		}
 	}
-	out.mark = out.started
+	out.Mark = out.Started
 	return out
 }
 
 // unfinishedScans is a scan of an arc that covers the unfinished ones of before; nil
 // if there is none. Ranges of which no rows are left to them are done.
-func unfinishedScans(own arc, before []*reached, rows [][]backfillRow) *backfillRow {
-	var out *backfillRow
-	var open []arc
+func unfinishedScans(own cdclog.TokenRange, before []*reached, rows [][]checkpoint.Scan) *checkpoint.Scan {
+	var out *checkpoint.Scan
+	var open []cdclog.TokenRange
 	mark := time.Time{}
 	for i, of := range rows {
 		mark = earliest(mark, before[i].first)
 		for _, row := range of {
-			mark = earliest(mark, row.mark)
-			if row.state != backfillRunning {
+			mark = earliest(mark, row.Mark)
+			if row.State != checkpoint.ScanRunning {
 				continue
 			}
 			if out == nil {
-				out = &backfillRow{
-					started: row.started, reason: row.reason, state: backfillRunning, forced: row.forced,
-					from: row.from, until: row.until, mark: row.mark, ranges: backfillRanges,
+				out = &checkpoint.Scan{
+					Started: row.Started, Reason: row.Reason, State: checkpoint.ScanRunning, Forced: row.Forced,
+					From: row.From, Until: row.Until, Mark: row.Mark, Ranges: backfillRanges,
 				}
 			} else {
-				out.started = lastOf(out.started, row.started)
-				out.cover(&row)
+				out.Started = checkpoint.Later(out.Started, row.Started)
+				out.Cover(&row)
 			}
-			for n := range row.ranges {
-				if !slices.Contains(row.done, n) {
-					open = append(open, before[i].arc.part(n, row.ranges))
+			for n := range row.Ranges {
+				if !slices.Contains(row.Done, n) {
+					open = append(open, before[i].Tokens.Part(n, row.Ranges))
 				}
 			}
 		}
@@ -115,16 +118,16 @@ func unfinishedScans(own arc, before []*reached, rows [][]backfillRow) *backfill
 	}
 	// At the edges of ranges are rows that others have published long ago: not
 	// before they were written, and not before they began.
-	if out.from.IsZero() {
-		out.mark = earliest(out.mark, mark)
+	if out.From.IsZero() {
+		out.Mark = earliest(out.Mark, mark)
 	} else {
-		out.mark = earliest(out.mark, out.from)
+		out.Mark = earliest(out.Mark, out.From)
 	}
-	out.read, out.out = 0, 0
-	for n := range out.ranges {
-		part := own.part(n, out.ranges)
-		if !slices.ContainsFunc(open, part.meets) {
-			out.done = append(out.done, n)
+	out.Read, out.Published = 0, 0
+	for n := range out.Ranges {
+		part := own.Part(n, out.Ranges)
+		if !slices.ContainsFunc(open, part.Meets) {
+			out.Done = append(out.Done, n)
 		}
 	}
 	return out

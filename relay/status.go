@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // Status is what a relay is doing.
@@ -96,12 +98,12 @@ func (r *Relay) Status() Status {
 	started := r.started
 	s.StartErr, s.Idle, s.TableErr = r.stuck, r.idle, r.tableErr
 	r.mu.Unlock()
-	s.Streams = r.streams.count()
-	s.LastWindow = r.streams.lastWindow()
+	s.Streams = r.streams.Count()
+	s.LastWindow = r.streams.LastWindow()
 	s.OldestUnacknowledged = r.oldestAge(now)
-	s.Behind = r.streams.positionAge(now)
-	s.HeldStreams = r.streams.holds()
-	s.UnsavedSince, s.SaveErr = r.streams.unsaved()
+	s.Behind = r.streams.PositionAge(now)
+	s.HeldStreams = r.streams.Holds()
+	s.UnsavedSince, s.SaveErr = r.streams.Unsaved()
 	if b := r.readback.Load(); b != nil {
 		s.ReadingBack, s.ReadBackErr = b.state()
 		unread := b.awaited()
@@ -127,7 +129,7 @@ func (r *Relay) Status() Status {
 
 // oldestAge is for how long the oldest change has waited for its acknowledgement.
 func (r *Relay) oldestAge(now time.Time) time.Duration {
-	age := r.streams.oldestAge(now)
+	age := r.streams.OldestAge(now)
 	if sent := r.publisher.Load().oldestSent(); !sent.IsZero() {
 		age = max(age, now.Sub(sent))
 	}
@@ -158,15 +160,15 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("the CDC reader is waiting to be started again: %v", s.LastError)
 	case !s.Reading:
 		say("the CDC reader is not running")
-	case s.Tail.Err != nil && now.Sub(lastOf(s.Tail.LastRead, started)) >= cfg.StallAfter:
+	case s.Tail.Err != nil && now.Sub(checkpoint.Later(s.Tail.LastRead, started)) >= cfg.StallAfter:
 		// It reads all the time, so it knows before the sweep, and why.
-		say("the CDC log could not be read since %s: %v", lastOf(s.Tail.LastRead, started).UTC().Format(time.RFC3339), s.Tail.Err)
+		say("the CDC log could not be read since %s: %v", checkpoint.Later(s.Tail.LastRead, started).UTC().Format(time.RFC3339), s.Tail.Err)
 	case s.LastWindow.IsZero() && now.Sub(s.Tail.LastRead) < patience && now.Sub(started) < cfg.ConfidenceWindow+patience:
 		// In a new table no window is old enough yet; the tail reads meanwhile.
 	case s.LastWindow.IsZero() && now.Sub(started) < patience:
 		say("starting: no window of the CDC log was read yet")
 	case now.Sub(s.LastWindow) >= patience:
-		say("no window of the CDC log could be read since %s", lastOf(s.LastWindow, started).UTC().Format(time.RFC3339))
+		say("no window of the CDC log could be read since %s", checkpoint.Later(s.LastWindow, started).UTC().Format(time.RFC3339))
 	}
 	if l := s.DataLoss; l != nil {
 		say("partition %d of topic %q lost records that it had acknowledged, detected at %s: publish the missing events with outbox verify --repair, and set unclean.leader.election.enable to false",
@@ -236,11 +238,4 @@ func because(err error) string {
 		return ""
 	}
 	return ": " + err.Error()
-}
-
-func lastOf(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }

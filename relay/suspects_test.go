@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // refuseOnce makes the broker refuse the next records for the topic, once.
@@ -33,14 +34,14 @@ func TestSuspects_OfOtherTopicsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, func(c *Config) { c.BreakerFailures, c.BreakerMinCalls = 1000, 1000 })
 		defer b.close()
-		warm := []outbox.Event{event(0, 1, "Silent"), event(1, 1, "Fine")}
+		warm := []outbox.Event{relaytest.Event(0, 1, "Silent"), relaytest.Event(1, 1, "Fine")}
 		for _, e := range warm {
 			b.submit(e, nil)
 		}
 		b.drain(time.Minute)
 		b.refuseOnce("Silent")
 		answers := b.takesNothing("Silent")
-		silent, fine := event(2, 1, "Silent"), event(3, 1, "Fine")
+		silent, fine := relaytest.Event(2, 1, "Silent"), relaytest.Event(3, 1, "Fine")
 		b.submit(silent, nil)
 		time.Sleep(time.Second) // it was refused, and is sent again
 		b.refuseOnce("Fine")
@@ -70,7 +71,7 @@ func TestSuspects_WhatWaitsForOneIsBuried(t *testing.T) {
 		})
 		defer w.close()
 		r, stop := w.run()
-		all := events(8, 2, "Silent")
+		all := relaytest.Events(8, 2, "Silent")
 		w.write(all[0])
 		time.Sleep(5 * time.Second)
 		w.refuseOnce("Silent")
@@ -113,7 +114,7 @@ func TestSuspects_AStalledTopicPastTheLimitIsSaid(t *testing.T) {
 		r, stop := w.run()
 		time.Sleep(5 * time.Second)
 		answers := w.takesNothing("Silent")
-		all := events(60, 1, "Silent")
+		all := relaytest.Events(60, 1, "Silent")
 		for _, e := range all {
 			w.write(e)
 			time.Sleep(500 * time.Millisecond)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // sweep reads the CDC log with scylla-cdc-go and hands its events to the
@@ -20,15 +22,15 @@ import (
 type sweep struct {
 	cfg       *Config
 	log       *slog.Logger
-	store     checkpointStore
-	streams   *streams
+	store     checkpoint.Store
+	streams   *checkpoint.Streams
 	sequencer *sequencer
 	metrics   *metrics
 	table     *outbox.Table
-	own       *portion
+	own       *cdclog.Portion
 	// generations are those with the streams of own alone.
-	generations generationSource
-	skipped     *skippedStreams
+	generations cdclog.Generations
+	skipped     *checkpoint.Skipped
 }
 
 // maxFailedDelay bounds the library's back-off after failed queries; its own 30 s
@@ -38,13 +40,13 @@ const maxFailedDelay = 5 * time.Second
 // run reads until ctx ends or the reader fails. Either way the checkpoints
 // that can be saved are saved.
 func (s *sweep) run(ctx context.Context) error {
-	s.skipped = &skippedStreams{own: s.own, generations: s.generations, log: s.log}
+	s.skipped = checkpoint.NewSkipped(s.own, s.generations, s.log)
 	reader, err := scyllacdc.NewReader(ctx, &scyllacdc.ReaderConfig{
 		Session:               s.cfg.Session,
 		TableNames:            []string{s.table.String()},
 		Consistency:           gocql.LocalQuorum,
 		ChangeConsumerFactory: s,
-		ProgressManager:       &progressManager{store: s.store, streams: s.streams, log: s.log, skipped: s.skipped},
+		ProgressManager:       checkpoint.NewManager(s.store, s.streams, s.log, s.skipped),
 		Logger:                &readerLog{log: s.log, metrics: s.metrics},
 		Advanced: scyllacdc.AdvancedReaderConfig{
 			ConfidenceWindowSize:     s.cfg.ConfidenceWindow,
@@ -81,10 +83,10 @@ func (s *sweep) run(ctx context.Context) error {
 // CreateChangeConsumer opens a stream. It never fails: the library would go on
 // with a nil consumer.
 func (s *sweep) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateChangeConsumerInput) (scyllacdc.ChangeConsumer, error) {
-	if s.skipped.has(in.StreamID) {
+	if s.skipped.Has(in.StreamID) {
 		return passedOver{}, nil
 	}
-	return &consumer{sweep: s, progress: s.streams.begin(in.StreamID)}, nil
+	return &consumer{sweep: s, progress: s.streams.Begin(in.StreamID)}, nil
 }
 
 // consumer takes the changes of one stream. The library calls it from one
@@ -92,7 +94,7 @@ func (s *sweep) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateChang
 // only when the reader is to end.
 type consumer struct {
 	sweep    *sweep
-	progress *streamProgress
+	progress *checkpoint.Stream
 }
 
 var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
@@ -101,13 +103,13 @@ var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
 // reader is slowed down.
 func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	s := c.sweep
-	s.streams.sawWindow()
-	var events []storedEvent
+	s.streams.SawWindow()
+	var events []cdclog.StoredEvent
 	for i, row := range change.Delta {
-		if !s.own.row(row) {
+		if !s.own.HasRow(row) {
 			continue // of a stream at the edge of the shard
 		}
-		e, ok, err := eventOf(s.table, row)
+		e, ok, err := cdclog.EventOf(s.table, row)
 		bad, isRow := errors.AsType[*outbox.RowError](err)
 		switch {
 		case err != nil && (!isRow || bad.Mismatch):
@@ -116,7 +118,7 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 			s.metrics.rowsUndecodable.Inc()
 			fallthrough
 		case ok:
-			events = append(events, badRow(s.table, storedEvent{e, writeTime(change.Time), err}, i))
+			events = append(events, cdclog.BadRow(s.table, cdclog.StoredEvent{Event: e, Written: cdclog.WriteTime(change.Time), Err: err}, i))
 		default:
 			s.metrics.rowsIgnored.Inc()
 		}
@@ -127,18 +129,18 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 // hold stops the stream at a change that cannot be read, because the table is
 // not as it was when the relay began: nothing behind it is passed on, and the checkpoint stays before it, until the relay is restarted.
 func (c *consumer) hold(ctx context.Context, change scyllacdc.Change, err error) error {
-	c.progress.begin(change.Time, 1)
-	c.sweep.streams.hold(c.progress, err)
+	c.progress.Begin(change.Time, 1)
+	c.sweep.streams.Hold(c.progress, err)
 	c.sweep.log.Error("a row of the log cannot be read; its stream is held, nothing is skipped",
-		"stream", c.progress.stream.String(), "time", change.Time.Time(), "err", err)
+		"stream", c.progress.ID.String(), "time", change.Time.Time(), "err", err)
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
 // Empty notes a window without rows.
 func (c *consumer) Empty(_ context.Context, upTo gocql.UUID) error {
-	c.sweep.streams.sawWindow()
-	c.progress.idle(upTo)
+	c.sweep.streams.SawWindow()
+	c.progress.Idle(upTo)
 	return nil
 }
 
@@ -179,3 +181,12 @@ func (l *readerLog) Printf(format string, args ...any) {
 		l.log.Warn("cdc reader: " + text)
 	}
 }
+
+// passedOver takes the changes of a stream that has nothing of the shard: none.
+type passedOver struct{}
+
+// Consume does nothing.
+func (passedOver) Consume(context.Context, scyllacdc.Change) error { return nil }
+
+// End does nothing.
+func (passedOver) End() error { return nil }

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // What the sweep hands on first is counted by why the tail had not.
@@ -57,7 +58,7 @@ func TestSwept_IsCountedByCause(t *testing.T) {
 				defer w.close()
 				r, stop := w.run()
 				time.Sleep(10 * time.Second)
-				e := event(1, 1, "OrderUpdated")
+				e := relaytest.Event(1, 1, "OrderUpdated")
 				tt.write(w, r, e)
 				time.Sleep(10 * time.Minute)
 				if err := stop(); err != nil {
@@ -88,22 +89,22 @@ func TestSwept_RemembersABoundedNumber(t *testing.T) {
 	p := &publisher{metrics: newMetrics(prometheus.NewRegistry())}
 	p.tailed.left = make(map[gocql.UUID]struct{})
 	for i := range 3 * maxLeft {
-		p.leave(event(i, 1, "OrderUpdated").AggregateID)
+		p.leave(relaytest.Event(i, 1, "OrderUpdated").AggregateID)
 	}
 	if n := len(p.tailed.left); n > maxLeft {
 		t.Errorf("%d aggregates are remembered, want at most %d", n, maxLeft)
 	}
 	p.tailed.window = 1000
-	if c := p.tailed.swept(&offer{event: event(-1, 1, "OrderUpdated"), written: 5000}); c != sweptBeforeStart {
+	if c := p.tailed.swept(&offer{event: relaytest.Event(-1, 1, "OrderUpdated"), written: 5000}); c != sweptBeforeStart {
 		t.Errorf("swept() = %s before the tail has read, want before_start", c)
 	}
 	p.tailed.began.Store(5000)
 	for written, want := range map[int64]sweptCause{3999: sweptBeforeStart, 4001: sweptLate} {
-		if c := p.tailed.swept(&offer{event: event(-1, 1, "OrderUpdated"), written: written}); c != want {
+		if c := p.tailed.swept(&offer{event: relaytest.Event(-1, 1, "OrderUpdated"), written: written}); c != want {
 			t.Errorf("swept() = %s of a row written at %d, want %s", c, written, want)
 		}
 	}
-	last := event(3*maxLeft-1, 1, "OrderUpdated")
+	last := relaytest.Event(3*maxLeft-1, 1, "OrderUpdated")
 	if c := p.tailed.swept(&offer{event: last}); c != sweptLeft {
 		t.Errorf("swept() = %s, want left", c)
 	}

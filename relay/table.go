@@ -7,6 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // findTable learns what columns the outbox table has, however long the database
@@ -16,12 +17,12 @@ func (r *Relay) findTable(ctx context.Context) error {
 		t, facts, err := readTable(ctx, &r.cfg)
 		if err == nil {
 			r.setTableErr(nil)
-			r.table, r.lookup = t, cqlLookup(r.cfg.Session, t)
-			r.own = portionOf(r.cfg.Shard, t)
+			r.table, r.lookup = t, cdclog.CQLLookup(r.cfg.Session, t)
+			r.own = cdclog.PortionOf(r.cfg.Shard, t)
 			if !t.Numbered() {
 				r.log.Info("the outbox table has no sequence numbers; the order of an aggregate's events is that of their writes")
 			}
-			if err := facts.outlives(t.String(), r.cfg.ConfidenceWindow); err != nil {
+			if err := facts.Outlives(t.String(), r.cfg.ConfidenceWindow); err != nil {
 				r.log.Warn("events that the tail reader misses will be lost", "err", err)
 			}
 			return nil
@@ -42,7 +43,7 @@ func (r *Relay) findTable(ctx context.Context) error {
 }
 
 // readTable reads the table's columns, and checks that it has a CDC log.
-func readTable(ctx context.Context, cfg *Config) (t outbox.Table, facts tableFacts, err error) {
+func readTable(ctx context.Context, cfg *Config) (t outbox.Table, facts cdclog.TableInfo, err error) {
 	name := cfg.TableKeyspace + "." + cfg.Table
 	columns, err := outbox.ReadColumns(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
 	if err != nil {
@@ -56,22 +57,17 @@ func readTable(ctx context.Context, cfg *Config) (t outbox.Table, facts tableFac
 		return t, facts, err
 	}
 	if len(log) == 0 {
-		return t, facts, &outbox.MappingError{Table: name, Problem: "has no CDC log", Fix: enableCDC(name)}
+		return t, facts, &outbox.MappingError{Table: name, Problem: "has no CDC log", Fix: cdclog.EnableCDC(name)}
 	}
-	facts, err = cqlTableFacts(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
-	if err != nil && !errors.Is(err, errCDCOptions) { // the decision about a backfill tells of those
+	facts, err = cdclog.ReadTableInfo(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
+	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) { // the decision about a backfill tells of those
 		return t, facts, err
 	}
-	if err := facts.check(name); err != nil {
+	if err := facts.Check(name); err != nil {
 		return t, facts, err
 	}
 	t, err = cfg.Mapping.Table(cfg.TableKeyspace, cfg.Table, columns)
 	return t, facts, err
-}
-
-// enableCDC is the statement that makes a table's CDC log what a relay reads.
-func enableCDC(table string) string {
-	return "ALTER TABLE " + table + " WITH cdc = {'enabled': true, 'delta': 'full', 'ttl': 259200}"
 }
 
 // CheckTable checks a configuration against its table and the table's CDC log, as the
@@ -88,5 +84,5 @@ func CheckTable(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return facts.outlives(t.String(), cfg.ConfidenceWindow)
+	return facts.Outlives(t.String(), cfg.ConfidenceWindow)
 }

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // tableWatch is how often the options of the outbox table's CDC log are looked at.
@@ -16,12 +17,12 @@ const tableWatch = time.Minute
 // without new rows looks like a table without new events.
 func (r *Relay) watchTable(ctx context.Context) error {
 	good := time.Now()
-	for retry.Wait(ctx, tableWatch) == nil {
-		facts, err := cqlTableFacts(ctx, r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table)
-		if err != nil && !errors.Is(err, errCDCOptions) {
+	for again.Wait(ctx, tableWatch) == nil {
+		facts, err := cdclog.ReadTableInfo(ctx, r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table)
+		if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 			continue // the tail and the sweep say that the database is away
 		}
-		err = facts.check(r.table.String())
+		err = facts.Check(r.table.String())
 		before := r.setTableErr(err)
 		switch {
 		case err == nil && before != nil:

@@ -100,7 +100,7 @@ func TestRelay_SaysThatATableThatCannotBeScannedHasLost(t *testing.T) {
 			time.Sleep(time.Minute)
 			fill := r.backfill.Load()
 			fill.mu.Lock()
-			ttl := fill.facts.cdcTTL
+			ttl := fill.facts.CDCTTL
 			fill.mu.Unlock()
 			if ttl != time.Hour {
 				t.Errorf("outbox_relay_cdc_log_ttl_seconds is that of %s, want 1h", ttl)

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 const (
@@ -39,29 +41,29 @@ type tail struct {
 	cfg       *Config
 	log       *slog.Logger
 	metrics   *metrics
-	source    generationSource
+	source    cdclog.Generations
 	rows      tailLog
-	streams   *streams
+	streams   *checkpoint.Streams
 	publisher *publisher
 	gaps      *tailGaps
 	limiter   *rate.Limiter
-	byTime    bool          // the table has no numbers
-	own       *portion      // what the relay answers for; nil is all
-	querying  chan struct{} // holds one token for each query under way
+	byTime    bool            // the table has no numbers
+	own       *cdclog.Portion // what the relay answers for; nil is all
+	querying  chan struct{}   // holds one token for each query under way
 
 	mu          sync.Mutex
-	known       []*generation // by their start, those that matter now
-	running     map[*generation][]*tailGroup
+	known       []*cdclog.Generation // by their start, those that matter now
+	running     map[*cdclog.Generation][]*tailGroup
 	failingFrom time.Time // zero while all is well
 	lastErr     error
 	lastRead    time.Time
 }
 
-func newTail(cfg *Config, m *metrics, src generationSource, rows tailLog, s *streams, p *publisher, find lookup) *tail {
+func newTail(cfg *Config, m *metrics, src cdclog.Generations, rows tailLog, s *checkpoint.Streams, p *publisher, find cdclog.Lookup) *tail {
 	t := &tail{
 		cfg: cfg, log: cfg.Logger, metrics: m, source: src, rows: rows, streams: s, publisher: p,
 		limiter:  rate.NewLimiter(rate.Limit(cfg.TailMaxQueriesPerSecond), max(1, int(cfg.TailMaxQueriesPerSecond/100))),
-		querying: make(chan struct{}, tailQueries), running: make(map[*generation][]*tailGroup),
+		querying: make(chan struct{}, tailQueries), running: make(map[*cdclog.Generation][]*tailGroup),
 	}
 	t.gaps = newTailGaps(cfg, p, find)
 	return t
@@ -78,7 +80,7 @@ func (t *tail) run(ctx context.Context) error {
 		t.known = nil
 	}()
 	type reading struct {
-		of   *generation
+		of   *cdclog.Generation
 		stop context.CancelFunc
 	}
 	var now []reading
@@ -127,15 +129,15 @@ func (t *tail) run(ctx context.Context) error {
 
 // generations reads what generations there are; those of before the confidence
 // window matter to nobody, but for the one that the sweep reads.
-func (t *tail) generations(ctx context.Context) ([]*generation, error) {
-	times, err := t.source.times(ctx)
+func (t *tail) generations(ctx context.Context) ([]*cdclog.Generation, error) {
+	times, err := t.source.Times(ctx)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(times, time.Time.Compare)
-	swept, _, _ := t.streams.handedAll()
+	swept, _, _ := t.streams.HandedAll()
 	from := time.Now().Add(-t.cfg.ConfidenceWindow - tailMargin)
-	var all []*generation
+	var all []*cdclog.Generation
 	for i, start := range times {
 		last := i+1 == len(times) || times[i+1].After(from)
 		if !last && !start.Equal(swept) {
@@ -155,17 +157,17 @@ func (t *tail) generations(ctx context.Context) ([]*generation, error) {
 
 // knowsSwept says whether the generation that the sweep reads is known.
 func (t *tail) knowsSwept() bool {
-	swept, _, _ := t.streams.handedAll()
+	swept, _, _ := t.streams.HandedAll()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.known, func(g *generation) bool { return g.start.Equal(swept) })
+	return slices.ContainsFunc(t.known, func(g *cdclog.Generation) bool { return g.Start.Equal(swept) })
 }
 
 // generation reads the streams of a generation, once.
-func (t *tail) generation(ctx context.Context, start time.Time) (*generation, error) {
+func (t *tail) generation(ctx context.Context, start time.Time) (*cdclog.Generation, error) {
 	t.mu.Lock()
-	i := slices.IndexFunc(t.known, func(g *generation) bool { return g.start.Equal(start) })
-	var g *generation
+	i := slices.IndexFunc(t.known, func(g *cdclog.Generation) bool { return g.Start.Equal(start) })
+	var g *cdclog.Generation
 	if i >= 0 {
 		g = t.known[i]
 	}
@@ -173,18 +175,18 @@ func (t *tail) generation(ctx context.Context, start time.Time) (*generation, er
 	if g != nil {
 		return g, nil
 	}
-	return t.source.generation(ctx, start)
+	return t.source.Generation(ctx, start)
 }
 
 // current are the generations that are written to, were a short while ago, or
 // will be soon.
-func (t *tail) current(all []*generation) []*generation {
+func (t *tail) current(all []*cdclog.Generation) []*cdclog.Generation {
 	now := time.Now()
 	from := now.Add(-t.cfg.ConfidenceWindow - tailMargin)
-	var out []*generation
+	var out []*cdclog.Generation
 	for i, g := range all {
-		over := i+1 < len(all) && all[i+1].start.Before(from)
-		if !over && g.start.Before(now.Add(max(tailLead, 2*min(tailGenerations, t.cfg.GenerationDelay)))) {
+		over := i+1 < len(all) && all[i+1].Start.Before(from)
+		if !over && g.Start.Before(now.Add(max(tailLead, 2*min(tailGenerations, t.cfg.GenerationDelay)))) {
 			out = append(out, g)
 		}
 	}
@@ -192,7 +194,7 @@ func (t *tail) current(all []*generation) []*generation {
 }
 
 // readGeneration reads the streams of a generation until ctx ends.
-func (t *tail) readGeneration(ctx context.Context, g *generation, groups []*tailGroup) {
+func (t *tail) readGeneration(ctx context.Context, g *cdclog.Generation, groups []*tailGroup) {
 	// Until the sweep has its streams nobody knows what is out.
 	for {
 		if t.knowsHanded(g) {
@@ -202,7 +204,7 @@ func (t *tail) readGeneration(ctx context.Context, g *generation, groups []*tail
 			return
 		}
 	}
-	t.log.Info("tail reads a generation of CDC streams", "generation", g.start.UTC(), "streams", len(g.streams))
+	t.log.Info("tail reads a generation of CDC streams", "generation", g.Start.UTC(), "streams", len(g.Streams))
 	t.mu.Lock()
 	t.running[g] = groups
 	t.mu.Unlock()
@@ -216,33 +218,33 @@ func (t *tail) readGeneration(ctx context.Context, g *generation, groups []*tail
 	t.mu.Unlock()
 }
 
-func (t *tail) groupsOf(g *generation) []*tailGroup {
-	n := (len(g.streams) + tailGroupStreams - 1) / tailGroupStreams
+func (t *tail) groupsOf(g *cdclog.Generation) []*tailGroup {
+	n := (len(g.Streams) + tailGroupStreams - 1) / tailGroupStreams
 	groups := make([]*tailGroup, n)
 	for i := range groups {
-		groups[i] = newTailGroup(t, g, len(g.streams)*i/n, len(g.streams)*(i+1)/n)
+		groups[i] = newTailGroup(t, g, len(g.Streams)*i/n, len(g.Streams)*(i+1)/n)
 	}
 	return groups
 }
 
 // knowsHanded says whether it is known how far the sweep is in all streams of a
 // generation, or, while it is in an earlier one, in those of that.
-func (t *tail) knowsHanded(g *generation) bool {
-	swept, _, _ := t.streams.handedAll()
-	if swept.IsZero() || swept.After(g.start) {
+func (t *tail) knowsHanded(g *cdclog.Generation) bool {
+	swept, _, _ := t.streams.HandedAll()
+	if swept.IsZero() || swept.After(g.Start) {
 		return false
 	}
 	t.mu.Lock()
-	i := slices.IndexFunc(t.known, func(k *generation) bool { return k.start.Equal(swept) })
+	i := slices.IndexFunc(t.known, func(k *cdclog.Generation) bool { return k.Start.Equal(swept) })
 	var which [][]byte
 	if i >= 0 {
-		which = t.known[i].streams
+		which = t.known[i].Streams
 	}
 	t.mu.Unlock()
 	if i < 0 {
 		return false
 	}
-	_, ok := t.streams.handedOf(which)
+	_, ok := t.streams.HandedOf(which)
 	return ok
 }
 
@@ -253,15 +255,15 @@ func (t *tail) hint(tokens []int64) {
 	defer t.mu.Unlock()
 	for i, g := range t.known {
 		// Of two generations the writer's clock decides, and that may be another.
-		if g.start.After(now.Add(time.Second)) || i+1 < len(t.known) && t.known[i+1].start.Before(now.Add(-time.Second)) {
+		if g.Start.After(now.Add(time.Second)) || i+1 < len(t.known) && t.known[i+1].Start.Before(now.Add(-time.Second)) {
 			continue
 		}
 		groups := t.running[g]
 		for _, token := range tokens {
-			if !t.own.token(token) {
+			if !t.own.HasToken(token) {
 				continue // another shard's
 			}
-			for _, s := range g.streamsFor(token) {
+			for _, s := range g.StreamsFor(token) {
 				if n := slices.IndexFunc(groups, func(group *tailGroup) bool { return s < group.to }); n >= 0 {
 					groups[n].hint(s)
 				}
@@ -346,4 +348,13 @@ func (t *tail) status() TailStatus {
 		s.Interval = sum / time.Duration(s.Groups)
 	}
 	return s
+}
+
+// tailLog reads rows of the log.
+type tailLog interface {
+	// Read calls known for every row of the streams after the write time, in microseconds,
+	// and then each for the rows that are not known. The rows of a stream come one after
+	// another, in their order; the streams in any order. An error of each ends it. Unless
+	// whole is set it reads one page, and more reports that the last row is not the last.
+	Read(ctx context.Context, streams *cdclog.StreamList, after int64, whole bool, known cdclog.KnownRow, each func(*cdclog.Row) error) (more bool, err error)
 }

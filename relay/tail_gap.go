@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 // comes, and decides.
 type tailGaps struct {
 	publisher *publisher
-	lookup    lookup
+	lookup    cdclog.Lookup
 	earlier   *predecessors
 	giveUp    time.Duration
 	lookups   chan struct{} // holds one token for each look-up under way
@@ -53,7 +54,7 @@ type tailGap struct {
 	poke  chan struct{} // the log has shown another event
 }
 
-func newTailGaps(cfg *Config, p *publisher, find lookup) *tailGaps {
+func newTailGaps(cfg *Config, p *publisher, find cdclog.Lookup) *tailGaps {
 	return &tailGaps{
 		publisher: p, lookup: find, earlier: &predecessors{publisher: p, lookup: find, quick: true}, giveUp: cfg.ConfidenceWindow + tailMargin,
 		lookups: make(chan struct{}, tailLookups), waiting: make(map[gocql.UUID]*tailGap),
@@ -162,13 +163,13 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	if err := g.publisher.findGaps(ctx, g.lookup, &w.of, last); err != nil {
 		return 0, err
 	}
-	err = g.lookup(ctx, &w.of, next, last+1, func(f storedEvent) error {
+	err = g.lookup(ctx, &w.of, next, last+1, func(f cdclog.StoredEvent) error {
 		switch {
 		case f.Sequence < next:
 			return nil
 		case f.Sequence > next:
 			return errHole
-		case f.bad != nil:
+		case f.Err != nil:
 			return errLeft
 		}
 		if err := g.publisher.submit(ctx, f, byKey, nil); err != nil {

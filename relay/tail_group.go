@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 const (
@@ -33,9 +34,9 @@ const (
 // a reading goes back all that far; where there are few rows, each does.
 type tailGroup struct {
 	tail       *tail
-	generation *generation
+	generation *cdclog.Generation
 	from, to   int // in generation.streams
-	list       *streamList
+	list       *cdclog.StreamList
 	all        []int // the streams from from to to
 	// width and wideWidth are how many streams the first query of the next reading
 	// reads, the latter of one that goes back by TailOverlap.
@@ -53,7 +54,7 @@ type tailGroup struct {
 	covered     atomic.Int64 // settled, of covering readings once the generation has ended
 	overlap     int64
 	hinted      map[int]*hintedStream
-	seen, older map[logKey]struct{}
+	seen, older map[cdclog.RowKey]struct{}
 	turned      int64 // when seen was last turned over
 	latency     time.Duration
 	interval    time.Duration
@@ -67,7 +68,7 @@ type tailGroup struct {
 
 type hintedStream struct{ polled, at int64 }
 
-func newTailGroup(t *tail, g *generation, from, to int) *tailGroup {
+func newTailGroup(t *tail, g *cdclog.Generation, from, to int) *tailGroup {
 	var order *tailOrder
 	if t.byTime {
 		order = &tailOrder{window: t.cfg.TailReorder, counts: make(map[int]*rowCounts)}
@@ -78,9 +79,9 @@ func newTailGroup(t *tail, g *generation, from, to int) *tailGroup {
 	}
 	return &tailGroup{
 		all: all, width: tailGroupStreams, wideWidth: tailGroupStreams, order: order, tail: t, generation: g, from: from, to: to,
-		list:   newStreamList(g.streams[from:to]...),
+		list:   cdclog.NewStreamList(g.Streams[from:to]...),
 		hinted: make(map[int]*hintedStream), hinter: make(map[int]struct{}),
-		seen: make(map[logKey]struct{}), older: make(map[logKey]struct{}),
+		seen: make(map[cdclog.RowKey]struct{}), older: make(map[cdclog.RowKey]struct{}),
 		overlap: (50 * time.Millisecond).Microseconds(), interval: t.cfg.TailMinInterval,
 		wake: make(chan struct{}, 1),
 	}
@@ -229,7 +230,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 			after = min(after, now-c.depth-t.cfg.TailOverlap.Microseconds()) // of a row that became visible since the last one
 		}
 	}
-	after = max(after, g.generation.start.UnixMicro()-1)
+	after = max(after, g.generation.Start.UnixMicro()-1)
 
 	r := reading{group: g, last: last, started: started, regular: kind == readAll, after: after, cover: c}
 	r.follows = g.order != nil && t.coveredBefore(g.generation, started).Before(started)
@@ -240,7 +241,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	if now-last > tailBehind.Microseconds() {
 		*width = tailBehindStreams
 	}
-	next, err := g.readRows(ctx, only, after, *width, &r, func(row *tailRow) error { return r.take(ctx, row) })
+	next, err := g.readRows(ctx, only, after, *width, &r, func(row *cdclog.Row) error { return r.take(ctx, row) })
 	t.metrics.tailQuery(kind, &r)
 	if err != nil {
 		return 0, err
@@ -313,12 +314,12 @@ func (g *tailGroup) turnOver(now int64) {
 }
 
 // listOf is the list of streams with hints.
-func (g *tailGroup) listOf(hinted []int) *streamList {
+func (g *tailGroup) listOf(hinted []int) *cdclog.StreamList {
 	ids := make([][]byte, len(hinted))
 	for i, s := range hinted {
-		ids[i] = g.generation.streams[s]
+		ids[i] = g.generation.Streams[s]
 	}
-	return newStreamList(ids...)
+	return cdclog.NewStreamList(ids...)
 }
 
 // lastOf is when the one of the streams that was read longest ago was.
@@ -341,7 +342,7 @@ func (g *tailGroup) announced(stream []byte, now int64) bool {
 	if len(g.hinted) == 0 {
 		return false
 	}
-	h := g.hinted[g.generation.index(stream)]
+	h := g.hinted[g.generation.Index(stream)]
 	return h != nil && now-h.at < tailHinted.Microseconds()
 }
 
@@ -369,7 +370,7 @@ func (r *reading) answer() {
 }
 
 // known says whether the row was read before.
-func (r *reading) known(k logKey) bool {
+func (r *reading) known(k cdclog.RowKey) bool {
 	r.answer()
 	g := r.group
 	_, known := g.seen[k]
@@ -383,47 +384,47 @@ func (r *reading) known(k logKey) bool {
 }
 
 // take hands on a row, unless it is of no interest.
-func (r *reading) take(ctx context.Context, row *tailRow) error {
+func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 	g, t := r.group, r.group.tail
-	g.seen[row.logKey] = struct{}{}
+	g.seen[row.RowKey] = struct{}{}
 	r.rows++
-	if !row.insert {
+	if !row.Insert {
 		return nil
 	}
-	if row.err != nil {
+	if row.Err != nil {
 		t.metrics.tailLeft.Inc()
-		t.log.Debug("tail leaves a row that cannot be read to the sweep", "time", row.time.Time(), "err", row.err)
+		t.log.Debug("tail leaves a row that cannot be read to the sweep", "time", row.Time.Time(), "err", row.Err)
 		return nil
 	}
-	written, now := writeTime(row.time), r.started.UnixMicro()
+	written, now := cdclog.WriteTime(row.Time), r.started.UnixMicro()
 	if r.regular && !r.unannounced {
-		r.unannounced = !g.announced(row.stream, now)
+		r.unannounced = !g.announced(row.Stream, now)
 	}
 	if g.polled > 0 {
 		r.need = max(r.need, r.last-written)
 	}
 	if written < now-t.cfg.ConfidenceWindow.Microseconds()/2 {
-		if upTo, ok := t.streams.handed(g.generation.start, row.stream); ok && written <= upTo {
+		if upTo, ok := t.streams.Handed(g.generation.Start, row.Stream); ok && written <= upTo {
 			return nil // the sweep was here
 		}
 	}
 	if g.order != nil {
-		stream := g.generation.index(row.stream)
+		stream := g.generation.Index(row.Stream)
 		g.order.saw(stream, written, t.cfg.ConfidenceWindow)
-		before, _ := t.publisher.expect(row.event.AggregateID)
+		before, _ := t.publisher.expect(row.Event.AggregateID)
 		if g.order.holds(written, before, r.started, r.after, t.cfg.TailOverlap, r.cover) || r.follows {
 			return g.keep(ctx, row, stream, written, before)
 		}
 	}
-	v, err := t.publisher.offer(ctx, &offer{event: row.event, written: written, by: byTail})
+	v, err := t.publisher.offer(ctx, &offer{event: row.Event, written: written, by: byTail})
 	switch {
 	case err != nil:
 		return err
 	case v == ahead, v == unknown, v == claimed:
-		i := g.generation.index(row.stream)
-		t.gaps.await(ctx, &row.event, func() (int64, bool) { return t.streams.began(g.generation.start, g.generation.streams[i]) })
+		i := g.generation.Index(row.Stream)
+		t.gaps.await(ctx, &row.Event, func() (int64, bool) { return t.streams.Began(g.generation.Start, g.generation.Streams[i]) })
 	case v == left:
-		t.publisher.leave(row.event.AggregateID)
+		t.publisher.leave(row.Event.AggregateID)
 	}
 	return nil
 }

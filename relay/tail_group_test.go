@@ -17,6 +17,9 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // memLog is a log in memory.
@@ -44,15 +47,15 @@ type memQuery struct {
 	after   time.Time
 }
 
-// read returns the rows in the order of the streams' values, as the database does.
-func (l *memLog) read(ctx context.Context, streams *streamList, after int64, whole bool, known knownRow, each func(*tailRow) error) (more bool, err error) {
+// Read returns the rows in the order of the streams' values, as the database does.
+func (l *memLog) Read(ctx context.Context, streams *cdclog.StreamList, after int64, whole bool, known cdclog.KnownRow, each func(*cdclog.Row) error) (more bool, err error) {
 	l.mu.Lock()
 	q := memQuery{at: time.Now(), streams: make(map[int]bool), after: time.UnixMicro(after)}
 	for b := (*streams)[4:]; len(b) > 0; b = b[20:] {
 		q.streams[int(binary.BigEndian.Uint64(b[4:]))] = true
 	}
 	l.queries = append(l.queries, q)
-	all, fails, took, page := l.rows, l.err, l.took, cmp.Or(l.page, tailPage)
+	all, fails, took, page := l.rows, l.err, l.took, cmp.Or(l.page, cdclog.PageSize)
 	l.mu.Unlock()
 	if err := retry.Wait(ctx, took); err != nil {
 		return false, err
@@ -62,7 +65,7 @@ func (l *memLog) read(ctx context.Context, streams *streamList, after int64, who
 	}
 	var rows []memRow
 	for _, r := range all {
-		if q.streams[r.stream] && writeTime(r.time) > after && !r.visible.After(q.at) {
+		if q.streams[r.stream] && cdclog.WriteTime(r.time) > after && !r.visible.After(q.at) {
 			rows = append(rows, r)
 		}
 	}
@@ -79,11 +82,11 @@ func (l *memLog) read(ctx context.Context, streams *streamList, after int64, who
 		l.mu.Unlock()
 	}
 	for _, r := range rows {
-		stream, k := memStream(r.stream), logKey{time: r.time}
+		stream, k := memStream(r.stream), cdclog.RowKey{Time: r.time}
 		if known(stream, k) {
 			continue
 		}
-		if err := each(&tailRow{logKey: k, stream: stream, event: r.event, insert: true}); err != nil {
+		if err := each(&cdclog.Row{RowKey: k, Stream: stream, Event: r.event, Insert: true}); err != nil {
 			return false, err
 		}
 	}
@@ -135,10 +138,10 @@ type tailBench struct {
 	log   *memLog
 	tail  *tail
 	table *table
-	gen   *generation
+	gen   *cdclog.Generation
 	// streams are the sweep's, and gens all generations if there are several.
-	streams *streams
-	gens    []*generation
+	streams *checkpoint.Streams
+	gens    []*cdclog.Generation
 	stop    func()
 }
 
@@ -146,9 +149,9 @@ func newTailBench(t *testing.T, change func(*Config), prepare ...func(*tailBench
 	t.Helper()
 	b := &tailBench{bundle: setup(t, change), log: new(memLog), table: new(table)}
 	start := time.Now().Add(-time.Hour)
-	store := newMemCheckpoints()
-	s := newStreams(store, 100, b.cfg.Logger, newMetrics(prometheus.NewRegistry()))
-	m := &progressManager{store: store, streams: s, log: testLogger(t)}
+	store := relaytest.NewCheckpoints()
+	s := checkpoint.NewStreams(store, 100, b.cfg.Logger, prometheus.NewRegistry())
+	m := checkpoint.NewManager(store, s, relaytest.Logger(t), nil)
 	if err := m.StartGeneration(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +161,9 @@ func newTailBench(t *testing.T, change func(*Config), prepare ...func(*tailBench
 		if _, err := m.GetProgress(t.Context(), start, "t", memStream(i)); err != nil {
 			t.Fatal(err)
 		}
-		s.begin(memStream(i)).idle(gocql.MinTimeUUID(time.Now().Add(-time.Minute)))
+		s.Begin(memStream(i)).Idle(gocql.MinTimeUUID(time.Now().Add(-time.Minute)))
 	}
-	b.gen = newGeneration(start, streams, func(i int) int64 { return int64(i) })
+	b.gen = cdclog.NewGeneration(start, streams, func(i int) int64 { return int64(i) })
 	b.tail = newTail(&b.cfg, b.publisher.metrics, b, b.log, s, b.publisher, b.table.lookup)
 	b.streams = s
 	for _, f := range prepare {
@@ -173,17 +176,17 @@ func newTailBench(t *testing.T, change func(*Config), prepare ...func(*tailBench
 	return b
 }
 
-func (b *tailBench) times(context.Context) ([]time.Time, error) {
-	out := []time.Time{b.gen.start}
+func (b *tailBench) Times(context.Context) ([]time.Time, error) {
+	out := []time.Time{b.gen.Start}
 	for _, g := range b.gens {
-		out = append(out, g.start)
+		out = append(out, g.Start)
 	}
 	return out, nil
 }
 
-func (b *tailBench) generation(_ context.Context, start time.Time) (*generation, error) {
+func (b *tailBench) Generation(_ context.Context, start time.Time) (*cdclog.Generation, error) {
 	for _, g := range b.gens {
-		if g.start.Equal(start) {
+		if g.Start.Equal(start) {
 			return g, nil
 		}
 	}
@@ -202,7 +205,7 @@ func TestTail_ReadsQuicklyWhereRowsAreAndSeldomElsewhere(t *testing.T) {
 		}
 		begin := time.Now()
 		for i := range 500 {
-			b.log.add(i%4, event(i, 1, "OrderUpdated"), 0)
+			b.log.add(i%4, relaytest.Event(i, 1, "OrderUpdated"), 0)
 			time.Sleep(4 * time.Millisecond)
 		}
 		busy, took := len(b.log.since(begin)), time.Since(begin)
@@ -256,7 +259,7 @@ func TestTail_ReadsAHintedStreamAtOnce(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		for i := range 20 {
 			begin := time.Now()
-			b.log.add(i%4, event(i, 1, "OrderUpdated"), 0)
+			b.log.add(i%4, relaytest.Event(i, 1, "OrderUpdated"), 0)
 			b.tail.hint([]int64{int64(i % 4)})
 			time.Sleep(5 * time.Millisecond)
 			qs := b.log.since(begin)
@@ -284,9 +287,9 @@ func TestTail_FindsRowsThatAreLate(t *testing.T) {
 		defer b.stop()
 		time.Sleep(time.Second)
 		for i := range 200 {
-			b.log.add(i%4, event(i, 1, "OrderUpdated"), 0)
+			b.log.add(i%4, relaytest.Event(i, 1, "OrderUpdated"), 0)
 			if i%10 == 0 {
-				b.log.add(i%4, event(1000+i, 1, "OrderUpdated"), time.Duration(i)*8*time.Millisecond)
+				b.log.add(i%4, relaytest.Event(1000+i, 1, "OrderUpdated"), time.Duration(i)*8*time.Millisecond)
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -312,7 +315,7 @@ func TestTail_OutlivesTheDatabase(t *testing.T) {
 		if s := b.tail.status(); s.Err == nil {
 			t.Error("status() has no error during the outage")
 		}
-		b.log.add(1, event(1, 1, "OrderUpdated"), 0)
+		b.log.add(1, relaytest.Event(1, 1, "OrderUpdated"), 0)
 		b.log.set(nil, 0)
 		time.Sleep(10 * time.Second)
 		if s := b.tail.status(); s.Err != nil {
@@ -337,7 +340,7 @@ func TestTail_WaitsForTheSweep(t *testing.T) {
 		defer b.stop()
 		time.Sleep(time.Second)
 		for i := range 200 {
-			b.log.add(i%4, event(i, 1, "OrderUpdated"), 0)
+			b.log.add(i%4, relaytest.Event(i, 1, "OrderUpdated"), 0)
 			time.Sleep(50 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
@@ -347,7 +350,7 @@ func TestTail_WaitsForTheSweep(t *testing.T) {
 		}
 		b.publisher.mu.Lock()
 		for i := range 100 {
-			b.publisher.memory.show(event(i, 1, "").ID, 0)
+			b.publisher.memory.show(relaytest.Event(i, 1, "").ID, 0)
 		}
 		b.publisher.mu.Unlock()
 		time.Sleep(time.Second)
@@ -366,7 +369,7 @@ func TestTail_WaitsForWhatIsMissing(t *testing.T) {
 		defer b.stop()
 		time.Sleep(time.Second)
 		put := func(aggregate int, seq int64, inTable time.Duration) {
-			e := event(aggregate, seq, "OrderUpdated")
+			e := relaytest.Event(aggregate, seq, "OrderUpdated")
 			b.table.add(e, time.Now().UnixMicro(), time.Now().Add(inTable))
 		}
 		put(1, 1, 0)
@@ -377,12 +380,12 @@ func TestTail_WaitsForWhatIsMissing(t *testing.T) {
 		put(2, 3, 0)
 		for aggregate := 1; aggregate <= 2; aggregate++ {
 			for _, seq := range []int64{1, 3} {
-				b.log.add(aggregate, event(aggregate, seq, "OrderUpdated"), 0)
+				b.log.add(aggregate, relaytest.Event(aggregate, seq, "OrderUpdated"), 0)
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
 		for i := range 50 {
-			b.log.add(3, event(100+i, 1, "OrderUpdated"), 0)
+			b.log.add(3, relaytest.Event(100+i, 1, "OrderUpdated"), 0)
 		}
 		time.Sleep(time.Second)
 		if got := len(b.consume("OrderUpdated")); got != 52 {
@@ -406,33 +409,33 @@ func TestTail_WaitsForWhatIsMissing(t *testing.T) {
 // that it remembers, and the newest id that it forgot.
 func TestTailGap_Begin(t *testing.T) {
 	t.Parallel()
-	row := func(seq, written int64) storedEvent {
-		return storedEvent{Event: outbox.Event{ID: eventID(int(seq)), Sequence: seq}, written: written}
+	row := func(seq, written int64) cdclog.StoredEvent {
+		return cdclog.StoredEvent{Event: outbox.Event{ID: eventID(int(seq)), Sequence: seq}, Written: written}
 	}
 	for _, tt := range []struct {
 		name      string
-		found     []storedEvent
+		found     []cdclog.StoredEvent
 		began     int64
 		known     bool
 		horizon   int64
 		published int   // the id of this number is in the dedup index
 		want      int64 // 0: left to the sweep
 	}{
-		{name: "written after this run began", found: []storedEvent{row(1, 20), row(2, 30)}, began: 10, known: true, want: 1},
-		{name: "the first was published before", found: []storedEvent{row(1, 5), row(2, 30)}, began: 10, known: true, want: 2},
-		{name: "one that was missed is before a published one", found: []storedEvent{row(1, 20), row(2, 5), row(3, 30)}, began: 10, known: true},
-		{name: "the second is in the dedup index", found: []storedEvent{row(1, 5), row(2, 20), row(3, 30)}, began: 10, known: true, published: 2, want: 3},
+		{name: "written after this run began", found: []cdclog.StoredEvent{row(1, 20), row(2, 30)}, began: 10, known: true, want: 1},
+		{name: "the first was published before", found: []cdclog.StoredEvent{row(1, 5), row(2, 30)}, began: 10, known: true, want: 2},
+		{name: "one that was missed is before a published one", found: []cdclog.StoredEvent{row(1, 20), row(2, 5), row(3, 30)}, began: 10, known: true},
+		{name: "the second is in the dedup index", found: []cdclog.StoredEvent{row(1, 5), row(2, 20), row(3, 30)}, began: 10, known: true, published: 2, want: 3},
 		{name: "not there yet", began: 10, known: true, want: 1},
-		{name: "the first ones are expired or late", found: []storedEvent{row(3, 30)}, began: 10, known: true},
-		{name: "the sweep has not opened the stream", found: []storedEvent{row(1, 5)}, began: 10},
-		{name: "ids are forgotten of rows since this run began", found: []storedEvent{row(1, 15), row(2, 30)}, began: 10, known: true, horizon: 20, want: 2},
+		{name: "the first ones are expired or late", found: []cdclog.StoredEvent{row(3, 30)}, began: 10, known: true},
+		{name: "the sweep has not opened the stream", found: []cdclog.StoredEvent{row(1, 5)}, began: 10},
+		{name: "ids are forgotten of rows since this run began", found: []cdclog.StoredEvent{row(1, 15), row(2, 30)}, began: 10, known: true, horizon: 20, want: 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t, nil)
 			defer b.close()
 			tb := &table{}
 			for _, f := range tt.found {
-				tb.add(f.Event, f.written, time.Time{})
+				tb.add(f.Event, f.Written, time.Time{})
 			}
 			if tt.published > 0 {
 				b.publisher.memory.addAs(eventID(tt.published), 20, true)
@@ -457,37 +460,15 @@ func TestTail_HandsOnALongUnknownAggregate(t *testing.T) {
 		time.Sleep(time.Second)
 		const all = 6000
 		for seq := int64(1); seq <= all; seq++ {
-			b.table.add(event(1, seq, "OrderUpdated"), time.Now().UnixMicro(), time.Time{})
+			b.table.add(relaytest.Event(1, seq, "OrderUpdated"), time.Now().UnixMicro(), time.Time{})
 		}
-		b.log.add(1, event(1, all, "OrderUpdated"), 0)
+		b.log.add(1, relaytest.Event(1, all, "OrderUpdated"), 0)
 		time.Sleep(time.Minute)
 		got := published(b.bundle)
 		if len(got) != all || !slices.IsSorted(got) {
 			t.Errorf("%d events are published, sorted %v, want %d in order", len(got), slices.IsSorted(got), all)
 		}
 	})
-}
-
-func TestGeneration_StreamsForAToken(t *testing.T) {
-	t.Parallel()
-	id := func(token int64) []byte {
-		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(token)), 1)
-	}
-	// Two vnodes, ending at -10 and 50, of two shards each.
-	ends := []int64{50, 50, -10, -10}
-	g := newGeneration(time.Time{}, [][]byte{id(-9), id(20), id(60), id(-100)}, func(i int) int64 { return ends[i] })
-	for _, tt := range []struct {
-		token int64
-		want  []int64
-	}{{-1000, []int64{-100, 60}}, {-10, []int64{-100, 60}}, {-9, []int64{-9, 20}}, {50, []int64{-9, 20}}, {51, []int64{-100, 60}}} {
-		var got []int64
-		for _, i := range g.streamsFor(tt.token) {
-			got = append(got, streamToken(g.streams[i]))
-		}
-		if len(got) != 2 || got[0] != tt.want[0] || got[1] != tt.want[1] {
-			t.Errorf("streamsFor(%d) = %v, want %v", tt.token, got, tt.want)
-		}
-	}
 }
 
 // BenchmarkTail_DecodeAndAdmit takes new rows from the driver's bytes into their
@@ -505,8 +486,8 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer p.close()
-			r := newRowReader(&outbox.DefaultTable, nil, func([]byte, logKey) bool { return again })
-			e := event(1, 1, "OrderUpdated")
+			r := cdclog.NewRowReader(&outbox.DefaultTable, nil, func([]byte, cdclog.RowKey) bool { return again })
+			e := relaytest.Event(1, 1, "OrderUpdated")
 			row := [][]byte{
 				memStream(1), make([]byte, 16),
 				{0, 0, 0, 0},
@@ -518,16 +499,16 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				binary.BigEndian.PutUint64(row[4], uint64(i)+1)
 				binary.BigEndian.PutUint64(row[6], uint64(i)+1)
-				for c, d := range r.dest() {
+				for c, d := range r.Dest() {
 					if err := d.(gocql.Unmarshaler).UnmarshalCQL(nil, row[c]); err != nil {
 						b.Fatal(err)
 					}
 				}
-				got, fresh := r.row()
+				got, fresh := r.Row()
 				if !fresh {
 					continue
 				}
-				if v, err := p.offer(b.Context(), &offer{event: got.event, written: 1, by: byTail}); err != nil || v != taken {
+				if v, err := p.offer(b.Context(), &offer{event: got.Event, written: 1, by: byTail}); err != nil || v != taken {
 					b.Fatal(v, err)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // Events that arrive faster than the bound allows are reported while they are still
@@ -23,7 +24,7 @@ func TestTail_ReportsItsLimitBeforeItStops(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		step := func(from, to int) Status {
 			for i := from; i < to; i++ {
-				w.write(event(i, 1, "OrderCreated"))
+				w.write(relaytest.Event(i, 1, "OrderCreated"))
 				time.Sleep(200 * time.Millisecond)
 			}
 			return r.Status()

@@ -9,6 +9,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // maxTailHeld is how many rows a group holds. Beyond it they go out earlier than
@@ -44,7 +45,7 @@ type tailOrder struct {
 
 // heldRow is a row that was seen.
 type heldRow struct {
-	logKey
+	cdclog.RowKey
 	stream  int
 	event   outbox.Event
 	written int64
@@ -94,7 +95,7 @@ func (c *rowCounts) at(bin int64) int {
 }
 
 func (h heldRow) compare(o heldRow) int {
-	return cmp.Or(cmp.Compare(h.stream, o.stream), scyllacdc.CompareTimeUUID(h.time, o.time), cmp.Compare(h.seq, o.seq))
+	return cmp.Or(cmp.Compare(h.stream, o.stream), scyllacdc.CompareTimeUUID(h.Time, o.Time), cmp.Compare(h.Seq, o.Seq))
 }
 
 // holds reports whether a row is to be held that was written at the given time, in
@@ -191,14 +192,14 @@ func (o *tailOrder) take(streams []int, began time.Time) []heldRow {
 }
 
 // keep holds a row.
-func (g *tailGroup) keep(ctx context.Context, row *tailRow, stream int, written, before int64) error {
+func (g *tailGroup) keep(ctx context.Context, row *cdclog.Row, stream int, written, before int64) error {
 	if len(g.order.rows) >= maxTailHeld {
 		if err := g.handOn(ctx, g.order.take(nil, time.Now().Add(g.order.window))); err != nil {
 			return err
 		}
 	}
 	g.order.rows = append(g.order.rows, heldRow{
-		logKey: row.logKey, stream: stream, event: row.event, written: written, before: before, seen: time.Now(),
+		RowKey: row.RowKey, stream: stream, event: row.Event, written: written, before: before, seen: time.Now(),
 	})
 	return nil
 }
@@ -231,11 +232,11 @@ func (g *tailGroup) follows(last, reach int64) bool {
 		}
 		g.alone = true
 	}
-	if reach <= max(last, g.generation.start.UnixMicro()) {
+	if reach <= max(last, g.generation.Start.UnixMicro()) {
 		return true
 	}
-	for _, stream := range g.generation.streams[g.from:g.to] {
-		if upTo, ok := g.tail.streams.handed(g.generation.start, stream); !ok || upTo < reach {
+	for _, stream := range g.generation.Streams[g.from:g.to] {
+		if upTo, ok := g.tail.streams.Handed(g.generation.Start, stream); !ok || upTo < reach {
 			return false
 		}
 	}
@@ -245,15 +246,15 @@ func (g *tailGroup) follows(last, reach int64) bool {
 // readBefore says whether everything in the generations before g was handed on,
 // but for what is later than any ordinary row: an aggregate's events go on in
 // another stream when a generation begins.
-func (t *tail) readBefore(g *generation) bool {
-	swept, _, _ := t.streams.handedAll()
-	edge := g.start.Add(t.cfg.TailOverlap).UnixMicro()
+func (t *tail) readBefore(g *cdclog.Generation) bool {
+	swept, _, _ := t.streams.HandedAll()
+	edge := g.Start.Add(t.cfg.TailOverlap).UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := false
 	for _, before := range t.known {
-		found = found || before.start.Equal(swept)
-		if !before.start.Before(g.start) || swept.After(before.start) {
+		found = found || before.Start.Equal(swept)
+		if !before.Start.Before(g.Start) || swept.After(before.Start) {
 			continue
 		}
 		if len(t.running[before]) == 0 {
@@ -269,21 +270,21 @@ func (t *tail) readBefore(g *generation) bool {
 }
 
 // ended reports whether a generation after g has begun.
-func (t *tail) ended(g *generation, now time.Time) bool {
+func (t *tail) ended(g *cdclog.Generation, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.known, func(k *generation) bool { return k.start.After(g.start) && !k.start.After(now) })
+	return slices.ContainsFunc(t.known, func(k *cdclog.Generation) bool { return k.Start.After(g.Start) && !k.Start.After(now) })
 }
 
 // coveredBefore returns by when a row of g must have been seen to be handed on after a
 // reading that began at the given time. A writer may continue in g as soon as its last row
 // of an earlier generation is visible, however late that is, so each group that still
 // reads one must have begun a covering reading after it.
-func (t *tail) coveredBefore(g *generation, began time.Time) time.Time {
+func (t *tail) coveredBefore(g *cdclog.Generation, began time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for before, groups := range t.running {
-		if !before.start.Before(g.start) {
+		if !before.Start.Before(g.Start) {
 			continue
 		}
 		for _, group := range groups {

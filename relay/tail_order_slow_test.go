@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // One writer per aggregate awaits each acknowledgement, and some writes take long: the
@@ -89,7 +91,7 @@ func TestTailOrder_AWriteOutlastsItsGeneration(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now().Add(20 * time.Second)
 				b := newTailBench(t, nil, byTime, func(b *tailBench) {
-					b.gens = []*generation{newGeneration(begin, [][]byte{memStream(10), memStream(11)}, func(i int) int64 { return int64(i) })}
+					b.gens = []*cdclog.Generation{cdclog.NewGeneration(begin, [][]byte{memStream(10), memStream(11)}, func(i int) int64 { return int64(i) })}
 				})
 				defer b.stop()
 				for i := range 30 { // more than are read again with each reading
@@ -140,9 +142,9 @@ func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t, nil)
 				defer b.close()
-				events := []storedEvent{{Event: unnumbered(1, 1), written: 1000}, {Event: unnumbered(1, 2), written: 2000}}
+				events := []cdclog.StoredEvent{{Event: unnumbered(1, 1), Written: 1000}, {Event: unnumbered(1, 2), Written: 2000}}
 				b.publisher.mu.Lock()
-				b.publisher.memory.addAs(events[1].ID, events[1].written, true) // as read-back does
+				b.publisher.memory.addAs(events[1].ID, events[1].Written, true) // as read-back does
 				b.publisher.mu.Unlock()
 				if again == 0 {
 					slices.Reverse(events)

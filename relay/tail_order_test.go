@@ -11,6 +11,9 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -19,7 +22,7 @@ func byTime(b *tailBench) { b.tail.byTime = true }
 
 // unnumbered is event n of an aggregate in a table without numbers.
 func unnumbered(aggregate, n int) outbox.Event {
-	e := event(aggregate, int64(n), "OrderUpdated")
+	e := relaytest.Event(aggregate, int64(n), "OrderUpdated")
 	e.Sequence, e.AggregateText = 0, fmt.Sprintf("order-%d", aggregate)
 	e.AggregateID = outbox.IDOf(e.AggregateText)
 	return e
@@ -157,12 +160,12 @@ func TestTailOrder_HoldsNoLongerThanItMust(t *testing.T) {
 func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var opened []*streamProgress
+		var opened []*checkpoint.Stream
 		b := newTailBench(t, nil, byTime, func(b *tailBench) {
-			for _, s := range b.gen.streams {
-				b.streams.starts(b.gen.start, s, gocql.MinTimeUUID(time.Now().Add(-30*time.Minute)))
-				p := b.streams.begin(s)
-				p.handed.Store(time.Now().Add(-30 * time.Minute).UnixMicro())
+			for _, s := range b.gen.Streams {
+				b.streams.Starts(b.gen.Start, s, gocql.MinTimeUUID(time.Now().Add(-30*time.Minute)))
+				p := b.streams.Begin(s)
+				p.HandedOn(gocql.MinTimeUUID(time.Now().Add(-30*time.Minute + time.Microsecond)))
 				opened = append(opened, p)
 			}
 		})
@@ -174,11 +177,11 @@ func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 		if got := order(b); len(got) != 0 {
 			t.Errorf("the topic has %v before the sweep is there", got)
 		}
-		if err := b.publisher.submit(t.Context(), storedEvent{Event: first, written: written.UnixMicro()}, bySweep, nil); err != nil {
+		if err := b.publisher.submit(t.Context(), cdclog.StoredEvent{Event: first, Written: written.UnixMicro()}, bySweep, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range opened {
-			p.idle(gocql.MinTimeUUID(time.Now().Add(-2 * time.Minute)))
+			p.Idle(gocql.MinTimeUUID(time.Now().Add(-2 * time.Minute)))
 		}
 		time.Sleep(time.Second)
 		if got := order(b)[first.AggregateID]; !slices.Equal(got, []gocql.UUID{first.ID, second.ID}) {
@@ -194,7 +197,7 @@ func TestTailOrder_AGenerationBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now().Add(20 * time.Second)
 		b := newTailBench(t, nil, byTime, func(b *tailBench) {
-			b.gens = []*generation{newGeneration(begin, [][]byte{memStream(10), memStream(11)}, func(i int) int64 { return int64(i) })}
+			b.gens = []*cdclog.Generation{cdclog.NewGeneration(begin, [][]byte{memStream(10), memStream(11)}, func(i int) int64 { return int64(i) })}
 		})
 		defer b.stop()
 		time.Sleep(time.Until(begin) - 50*time.Millisecond)

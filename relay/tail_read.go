@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"slices"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 const (
@@ -18,12 +20,12 @@ const (
 // database reads up to a page of every stream and discards the rest. So a query reads as
 // many streams as have rows for most of one page: the whole group while it has few rows,
 // one stream in a backlog. It returns how many streams a query of the next reading should read.
-func (g *tailGroup) readRows(ctx context.Context, only []int, after int64, width int, r *reading, each func(*tailRow) error) (int, error) {
+func (g *tailGroup) readRows(ctx context.Context, only []int, after int64, width int, r *reading, each func(*cdclog.Row) error) (int, error) {
 	rest := only
 	if rest == nil {
 		rest = g.all
 	}
-	streams, page, total := len(rest), tailPage, 0
+	streams, page, total := len(rest), cdclog.PageSize, 0
 	for len(rest) > 0 {
 		part := rest[:min(width, len(rest))]
 		rest = rest[len(part):]
@@ -37,7 +39,7 @@ func (g *tailGroup) readRows(ctx context.Context, only []int, after int64, width
 			}
 		}
 		q := pageRead{}
-		more, err := g.tail.rows.read(ctx, list, after, len(part) == 1, func(stream []byte, k logKey) bool {
+		more, err := g.tail.rows.Read(ctx, list, after, len(part) == 1, func(stream []byte, k cdclog.RowKey) bool {
 			q.row(stream)
 			return r.known(k)
 		}, each)
@@ -81,11 +83,11 @@ func (q *pageRead) row(stream []byte) {
 
 // left returns the streams of a query that are incomplete after its first page, the one
 // that the page cuts first.
-func (q *pageRead) left(g *generation, part []int) []int {
+func (q *pageRead) left(g *cdclog.Generation, part []int) []int {
 	cut := max(0, len(q.streams)-1)
 	var left []int
 	for _, s := range part {
-		id := g.streams[s]
+		id := g.Streams[s]
 		switch i := slices.IndexFunc(q.streams, func(o []byte) bool { return bytes.Equal(o, id) }); {
 		case i == cut:
 			left = slices.Insert(left, 0, s)

@@ -17,6 +17,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A backlog is read in queries that return mostly what the database reads for them;
@@ -37,7 +39,7 @@ func TestTail_ReadsABacklogForLittleMoreThanItReturns(t *testing.T) {
 				for i := 0; i < events; {
 					b := w.session.Batch(gocql.UnloggedBatch)
 					for range 100 {
-						if err := outbox.Append(b, event(i, 1, "OrderCreated")); err != nil {
+						if err := outbox.Append(b, relaytest.Event(i, 1, "OrderCreated")); err != nil {
 							t.Fatal(err)
 						}
 						i++
@@ -101,31 +103,31 @@ func TestTail_ReadsEveryRowWhereverAPageEnds(t *testing.T) {
 				}
 				for i := range rows {
 					at := begin.Add(time.Duration(1+rnd.Intn(10_000)) * time.Millisecond)
-					log.rows = append(log.rows, memRow{stream: token, time: gocql.MinTimeUUID(at), visible: begin, event: event(i, 1, "OrderCreated")})
+					log.rows = append(log.rows, memRow{stream: token, time: gocql.MinTimeUUID(at), visible: begin, event: relaytest.Event(i, 1, "OrderCreated")})
 					binary.BigEndian.PutUint32(log.rows[len(log.rows)-1].time[12:], uint32(len(log.rows)))
 				}
 			}
 			slices.SortFunc(log.rows, func(a, b memRow) int { return scyllacdc.CompareTimeUUID(a.time, b.time) })
 			cfg := Config{}.withDefaults()
 			tl := newTail(&cfg, newMetrics(prometheus.NewRegistry()), nil, log, nil, nil, nil)
-			g := newTailGroup(tl, newGeneration(begin, streams, func(i int) int64 { return int64(i) }), 0, n)
+			g := newTailGroup(tl, cdclog.NewGeneration(begin, streams, func(i int) int64 { return int64(i) }), 0, n)
 			var only []int
 			if rnd.Intn(3) == 0 {
 				only = rnd.Perm(n)[:1+rnd.Intn(n)]
 			}
 			last, got, want := make(map[string]gocql.UUID), 0, 0
 			for _, r := range log.rows {
-				if only == nil || slices.Contains(only, g.generation.index(memStream(r.stream))) {
+				if only == nil || slices.Contains(only, g.generation.Index(memStream(r.stream))) {
 					want++
 				}
 			}
 			r := reading{group: g, started: begin}
-			next, err := g.readRows(t.Context(), only, begin.UnixMicro(), 1+rnd.Intn(n), &r, func(row *tailRow) error {
-				g.seen[row.logKey] = struct{}{}
-				if before, ok := last[string(row.stream)]; ok && scyllacdc.CompareTimeUUID(before, row.time) >= 0 {
+			next, err := g.readRows(t.Context(), only, begin.UnixMicro(), 1+rnd.Intn(n), &r, func(row *cdclog.Row) error {
+				g.seen[row.RowKey] = struct{}{}
+				if before, ok := last[string(row.Stream)]; ok && scyllacdc.CompareTimeUUID(before, row.Time) >= 0 {
 					return errors.New("a row is returned after a later one of its stream")
 				}
-				last[string(row.stream)] = row.time
+				last[string(row.Stream)] = row.Time
 				got++
 				return nil
 			})
@@ -159,7 +161,7 @@ func TestTail_ReadsFarBackInNarrowQueries(t *testing.T) {
 		defer b.stop()
 		var rows []memRow
 		for i := range 4000 {
-			e, at := event(i, 1, "OrderUpdated"), time.Now().Add(time.Duration(i)*2*time.Millisecond)
+			e, at := relaytest.Event(i, 1, "OrderUpdated"), time.Now().Add(time.Duration(i)*2*time.Millisecond)
 			u := gocql.MinTimeUUID(at)
 			copy(u[8:], e.ID[8:])
 			rows = append(rows, memRow{i % 4, u, e, at})

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -38,7 +39,7 @@ func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 				defer w.close()
 				r, stop := w.run()
 				time.Sleep(5 * time.Second)
-				all := events(10, 6, "OrderCreated", "OrderUpdated")
+				all := relaytest.Events(10, 6, "OrderCreated", "OrderUpdated")
 				written := make(map[gocql.UUID]time.Time)
 				for _, e := range all {
 					w.write(e)
@@ -108,7 +109,7 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 				if err := tt.change(w.db.Faults().Node()); err != nil {
 					t.Fatal(err)
 				}
-				all := events(20, 25, "OrderUpdated")
+				all := relaytest.Events(20, 25, "OrderUpdated")
 				written := make(map[gocql.UUID]time.Time)
 				for _, e := range all {
 					w.write(e)
@@ -187,7 +188,7 @@ func testTailTrouble(t *testing.T, seed uint64) {
 			r.tail.Load().hint([]int64{int64(rnd.Uint64()), hint.Token(e.AggregateID)})
 		}
 	}
-	all := events(20, 15, "OrderCreated", "OrderUpdated", "OrderCancelled")
+	all := relaytest.Events(20, 15, "OrderCreated", "OrderUpdated", "OrderCancelled")
 	for i, e := range all {
 		switch {
 		case i == 100:
@@ -252,7 +253,7 @@ func TestRelay_CommittedIsAHint(t *testing.T) {
 		defer w.close()
 		r, stop := w.run()
 		time.Sleep(time.Minute)
-		all := events(8, 1, "OrderCreated")
+		all := relaytest.Events(8, 1, "OrderCreated")
 		written := make(map[gocql.UUID]time.Time)
 		for _, e := range all {
 			w.write(e)
@@ -289,7 +290,7 @@ func TestTail_TellsForHowLongItsEventsWait(t *testing.T) {
 			t.Errorf("with nothing under way the oldest event waits for %s", got)
 		}
 		end := w.slow("Away")
-		for _, e := range events(1, 1, "Away") {
+		for _, e := range relaytest.Events(1, 1, "Away") {
 			w.write(e)
 		}
 		time.Sleep(30 * time.Second)

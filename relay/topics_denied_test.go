@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A topic that the broker refuses costs its own events a dead letter each. The relay
@@ -42,9 +43,9 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 				for run := range 2 {
 					r, stop := w.run()
 					for i := range 3 {
-						all = append(all, event(10*run+i, 1, "OrderUpdated"))
+						all = append(all, relaytest.Event(10*run+i, 1, "OrderUpdated"))
 						w.write(all[len(all)-1])
-						secret = append(secret, event(100+i, int64(run+1), "Secret"))
+						secret = append(secret, relaytest.Event(100+i, int64(run+1), "Secret"))
 						w.write(secret[len(secret)-1])
 					}
 					time.Sleep(10 * time.Second)
@@ -100,12 +101,12 @@ func waitsForTopic(t *testing.T, fault kfake.Fault) {
 	fault.Topic, fault.Count = "New", -1
 	away := w.cluster.Fault(fault)
 	r, stop := w.run()
-	fresh := event(1, 1, "New")
+	fresh := relaytest.Event(1, 1, "New")
 	w.write(fresh)
 	time.Sleep(30 * time.Second)
 	var all []outbox.Event
 	for i := range 3 {
-		all = append(all, event(10+i, 1, "OrderUpdated"))
+		all = append(all, relaytest.Event(10+i, 1, "OrderUpdated"))
 		w.write(all[i])
 	}
 	time.Sleep(5 * time.Second)
@@ -136,7 +137,7 @@ func TestTopics_ARefusedClusterEndsTheRelay(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		w.write(event(1, 1, "OrderUpdated"))
+		w.write(relaytest.Event(1, 1, "OrderUpdated"))
 		if err := r.Run(ctx); err == nil || failure.Classify(err) != failure.Fatal {
 			t.Errorf("Run() error = %v, want a fatal one", err)
 		}

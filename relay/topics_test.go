@@ -15,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // A topic that somebody deletes is made again for the next event.
@@ -23,12 +25,12 @@ func TestPublisher_MakesADeletedTopicAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		b.submit(event(1, 1, "OrderCreated"), nil)
+		b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
 		if _, err := kadm.NewClient(b.publisher.client).DeleteTopics(t.Context(), "OrderCreated"); err != nil {
 			t.Fatal(err)
 		}
-		late := event(2, 1, "OrderCreated")
+		late := relaytest.Event(2, 1, "OrderCreated")
 		b.submit(late, nil)
 		b.drain(10 * time.Minute)
 		if got := b.consume("OrderCreated"); len(got) != 1 || got[0].Event.ID != late.ID {
@@ -43,7 +45,7 @@ func TestPublisher_GoesOnInATopicThatAnotherMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		b.submit(event(1, 1, "OrderCreated"), nil)
+		b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
 		admin := kadm.NewClient(b.publisher.client)
 		if _, err := admin.DeleteTopics(t.Context(), "OrderCreated"); err != nil {
@@ -52,7 +54,7 @@ func TestPublisher_GoesOnInATopicThatAnotherMadeAnew(t *testing.T) {
 		if _, err := admin.CreateTopic(t.Context(), 3, 1, nil, "OrderCreated"); err != nil {
 			t.Fatal(err)
 		}
-		late := event(2, 1, "OrderCreated")
+		late := relaytest.Event(2, 1, "OrderCreated")
 		b.submit(late, nil)
 		b.drain(10 * time.Minute)
 		if got := b.consume("OrderCreated"); len(got) != 1 || got[0].Event.ID != late.ID {
@@ -102,13 +104,13 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 		b.net = wire
 		defer b.close()
 		for a := range 10 { // makes the topic
-			b.submit(event(a, 1, "OrderCreated"), nil)
+			b.submit(relaytest.Event(a, 1, "OrderCreated"), nil)
 		}
 		b.drain(time.Minute)
 		on := map[int32]int{} // an aggregate of each partition
 		for _, d := range b.consume("OrderCreated") {
 			for a := range 10 {
-				if d.Event.ID == event(a, 1, "OrderCreated").ID {
+				if d.Event.ID == relaytest.Event(a, 1, "OrderCreated").ID {
 					on[d.partition] = a
 				}
 			}
@@ -126,8 +128,8 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 			Keys: []kmsg.Key{kmsg.Produce}, Topic: "OrderCreated", Partitions: []int32{0}, Err: kerr.UnknownTopicOrPartition, Count: -1,
 		})
 		late.Store(true)
-		b.submit(event(on[1], 2, "OrderCreated"), nil)
-		b.submit(event(on[0], 2, "OrderCreated"), nil)
+		b.submit(relaytest.Event(on[1], 2, "OrderCreated"), nil)
+		b.submit(relaytest.Event(on[0], 2, "OrderCreated"), nil)
 		time.Sleep(10 * time.Second)
 		unknown.Remove()
 		late.Store(false)

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // Streams end and begin while events come in, the broker is away and the relay
@@ -66,7 +67,7 @@ func TestRelay_LosesNothingWhenStreamsChange(t *testing.T) {
 					return nil, net.ErrClosed, gone.Load()
 				})
 				_, stop := w.run()
-				all := events(20, 12, "OrderUpdated")
+				all := relaytest.Events(20, 12, "OrderUpdated")
 				for i, e := range all {
 					switch i {
 					case 40, 140:
@@ -107,7 +108,7 @@ func TestRelay_PublishesALateBatchOnce(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = DefaultConfidenceWindow })
 		defer w.close()
 		_, stop := w.run()
-		all := events(4, 3, "OrderUpdated")
+		all := relaytest.Events(4, 3, "OrderUpdated")
 		for i, e := range all {
 			if i%5 != 0 {
 				w.write(e)

@@ -1,4 +1,4 @@
-package relay
+package cdclog
 
 import (
 	"context"
@@ -13,22 +13,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// tableFacts is what the schema says about an outbox table and its CDC log.
-type tableFacts struct {
+// TableInfo is what the schema says about an outbox table and its CDC log.
+type TableInfo struct {
 	// disabled says that writes no longer come to the log, which outlives that, and
 	// keysOnly that they come without the columns an event is made of.
 	disabled, keysOnly bool
-	// cdcTTL and rowTTL are zero where nothing expires.
-	cdcTTL, rowTTL time.Duration
-	// created and logged are when the table and its CDC log were made; zero if
+	// CDCTTL and rowTTL are zero where nothing expires.
+	CDCTTL, RowTTL time.Duration
+	// Created and logged are when the table and its CDC log were made; zero if
 	// that cannot be told.
-	created, logged time.Time
+	Created, Logged time.Time
 }
 
-// cqlTableFacts reads the facts of an outbox table. ScyllaDB names tables by
+// ReadTableInfo reads the facts of an outbox table. ScyllaDB names tables by
 // UUIDs of version 1, which have a time in them. With an error that wraps
 // errCDCOptions all is known but the log's TTL, which is then ScyllaDB's default.
-func cqlTableFacts(ctx context.Context, session *gocql.Session, keyspace, table string) (f tableFacts, err error) {
+func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table string) (f TableInfo, err error) {
 	var id gocql.UUID
 	var ttl int
 	var extensions map[string][]byte
@@ -37,7 +37,7 @@ func cqlTableFacts(ctx context.Context, session *gocql.Session, keyspace, table 
 	if err != nil {
 		return f, fmt.Errorf("look up table %s.%s: %w", keyspace, table, err)
 	}
-	f.rowTTL, f.created = time.Duration(ttl)*time.Second, timeOf(id)
+	f.RowTTL, f.Created = time.Duration(ttl)*time.Second, timeOf(id)
 	var options error
 	if options = f.setOptions(extensions["cdc"]); options != nil {
 		options = fmt.Errorf("read the CDC options of table %s.%s: %w", keyspace, table, options)
@@ -48,7 +48,7 @@ func cqlTableFacts(ctx context.Context, session *gocql.Session, keyspace, table 
 		return f, fmt.Errorf("look up the CDC log of table %s.%s: %w", keyspace, table, err)
 	}
 	if err == nil {
-		f.logged = timeOf(id)
+		f.Logged = timeOf(id)
 	}
 	return f, options
 }
@@ -64,46 +64,46 @@ func timeOf(id gocql.UUID) time.Time {
 // defaultCDCTTL is ScyllaDB's.
 const defaultCDCTTL = 24 * time.Hour
 
-// errCDCOptions says that the options are not as ScyllaDB writes them.
-var errCDCOptions = errors.New("not a map of strings")
+// ErrCDCOptions says that the options are not as ScyllaDB writes them.
+var ErrCDCOptions = errors.New("not a map of strings")
 
 // setOptions takes over the table extension cdc. After an error those that could not
 // be read are ScyllaDB's defaults for a table that has a log.
-func (f *tableFacts) setOptions(extension []byte) error {
-	f.cdcTTL = defaultCDCTTL
+func (f *TableInfo) setOptions(extension []byte) error {
+	f.CDCTTL = defaultCDCTTL
 	options, err := cdcOptions(extension)
 	f.disabled, f.keysOnly = options["enabled"] == "false", options["delta"] == "keys"
 	if v, ok := options["ttl"]; ok {
 		n, bad := strconv.ParseInt(v, 10, 32)
 		if bad != nil || n < 0 {
-			return fmt.Errorf("%w: ttl %q is no number of seconds", errCDCOptions, v)
+			return fmt.Errorf("%w: ttl %q is no number of seconds", ErrCDCOptions, v)
 		}
-		f.cdcTTL = time.Duration(n) * time.Second
+		f.CDCTTL = time.Duration(n) * time.Second
 	}
 	return err
 }
 
-// check returns nil if the log has what events are made of, otherwise an
+// Check returns nil if the log has what events are made of, otherwise an
 // *outbox.MappingError.
-func (f *tableFacts) check(table string) error {
+func (f *TableInfo) Check(table string) error {
 	switch {
 	case f.disabled:
-		return &outbox.MappingError{Table: table, Problem: "has a CDC log, and CDC is disabled, so new events do not come to it", Fix: enableCDC(table)}
+		return &outbox.MappingError{Table: table, Problem: "has a CDC log, and CDC is disabled, so new events do not come to it", Fix: EnableCDC(table)}
 	case f.keysOnly:
-		return &outbox.MappingError{Table: table, Problem: "has a CDC log with the keys alone ('delta': 'keys')", Fix: enableCDC(table)}
+		return &outbox.MappingError{Table: table, Problem: "has a CDC log with the keys alone ('delta': 'keys')", Fix: EnableCDC(table)}
 	}
 	return nil
 }
 
-// outlives returns nil if the CDC log keeps its rows for longer than the confidence
+// Outlives returns nil if the CDC log keeps its rows for longer than the confidence
 // window, otherwise an *outbox.MappingError: the sweep reads rows at that age.
-func (f *tableFacts) outlives(table string, window time.Duration) error {
-	if f.cdcTTL == 0 || f.cdcTTL > window {
+func (f *TableInfo) Outlives(table string, window time.Duration) error {
+	if f.CDCTTL == 0 || f.CDCTTL > window {
 		return nil
 	}
 	return &outbox.MappingError{
-		Table: table, Problem: fmt.Sprintf("keeps its CDC log's rows for %s, no longer than the confidence window of %s, so the sweep reader finds none", f.cdcTTL, window),
-		Fix: enableCDC(table),
+		Table: table, Problem: fmt.Sprintf("keeps its CDC log's rows for %s, no longer than the confidence window of %s, so the sweep reader finds none", f.CDCTTL, window),
+		Fix: EnableCDC(table),
 	}
 }
 
@@ -113,7 +113,7 @@ func (f *tableFacts) outlives(table string, window time.Duration) error {
 func cdcOptions(b []byte) (map[string]string, error) {
 	next := func() (uint32, error) {
 		if len(b) < 4 {
-			return 0, errCDCOptions
+			return 0, ErrCDCOptions
 		}
 		n := binary.LittleEndian.Uint32(b)
 		b = b[4:]
@@ -122,7 +122,7 @@ func cdcOptions(b []byte) (map[string]string, error) {
 	text := func() (string, error) {
 		n, err := next()
 		if err != nil || uint64(n) > uint64(len(b)) {
-			return "", errCDCOptions
+			return "", ErrCDCOptions
 		}
 		s := string(b[:n])
 		b = b[n:]
@@ -140,4 +140,9 @@ func cdcOptions(b []byte) (map[string]string, error) {
 		}
 	}
 	return out, err
+}
+
+// EnableCDC is the statement that makes a table's CDC log what a relay reads.
+func EnableCDC(table string) string {
+	return "ALTER TABLE " + table + " WITH cdc = {'enabled': true, 'delta': 'full', 'ttl': 259200}"
 }

@@ -1,4 +1,4 @@
-package relay
+package cdclog
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ type logRow interface {
 	GetOperation() scyllacdc.OperationType
 }
 
-// eventOf reads the event that a row of the log adds to the outbox table; ok is
+// EventOf reads the event that a row of the log adds to the outbox table; ok is
 // false when it adds none. An error means that there should be one and it
 // cannot be read: a *outbox.RowError.
 //
@@ -23,7 +23,7 @@ type logRow interface {
 // UPDATE writes whole rows too. What else an update does is none: columns
 // changed afterwards, or the null columns of an insert with a TTL, which
 // ScyllaDB logs as a row of their own. Deletes, images and expiry are none.
-func eventOf(table *outbox.Table, row logRow) (e outbox.Event, ok bool, err error) {
+func EventOf(table *outbox.Table, row logRow) (e outbox.Event, ok bool, err error) {
 	switch row.GetOperation() {
 	case scyllacdc.Insert:
 	case scyllacdc.Update:
@@ -40,18 +40,18 @@ func eventOf(table *outbox.Table, row logRow) (e outbox.Event, ok bool, err erro
 	return e, true, nil
 }
 
-// badRow gives a row that is no event what it takes to go the way of events, up
+// BadRow gives a row that is no event what it takes to go the way of events, up
 // to where it is refused: an id, and a place in its aggregate's order. Where the
 // row does not say, the id follows from what is known, and is the same for the
 // same write; and a row without a place goes by itself. n is its number among
 // those written together. Rows without an error stay as they are.
-func badRow(table *outbox.Table, r storedEvent, n int) storedEvent {
-	if r.bad == nil {
+func BadRow(table *outbox.Table, r StoredEvent, n int) StoredEvent {
+	if r.Err == nil {
 		return r
 	}
 	none := gocql.UUID{}
 	if r.ID == none {
-		r.ID = outbox.RowID(table.String(), r.AggregateString(), r.Sequence, r.written, n)
+		r.ID = outbox.RowID(table.String(), r.AggregateString(), r.Sequence, r.Written, n)
 	}
 	if r.AggregateID == none || table.Numbered() && r.Sequence < 1 {
 		r.AggregateID, r.AggregateText, r.Sequence = r.ID, "", 0
@@ -59,5 +59,5 @@ func badRow(table *outbox.Table, r storedEvent, n int) storedEvent {
 	return r
 }
 
-// writeTime is the timestamp of a change in microseconds, as WRITETIME gives it.
-func writeTime(t gocql.UUID) int64 { return t.Time().UnixMicro() }
+// WriteTime is the timestamp of a change in microseconds, as WRITETIME gives it.
+func WriteTime(t gocql.UUID) int64 { return t.Time().UnixMicro() }

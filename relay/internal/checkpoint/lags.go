@@ -1,10 +1,12 @@
-package relay
+package checkpoint
 
 import (
 	"cmp"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 const (
@@ -15,15 +17,15 @@ const (
 	minLagGroups, maxLagGroups = 16, 64
 )
 
-// streamLag is how far a stream is behind.
-type streamLag struct {
+// StreamLag is how far a stream is behind.
+type StreamLag struct {
 	Name          string  `json:"name"`
 	BehindSeconds float64 `json:"behind_seconds"`
 }
 
-// groupLag is how far a group of streams is behind: those of one part of the token
+// GroupLag is how far a group of streams is behind: those of one part of the token
 // ring, of which there are equal ones.
-type groupLag struct {
+type GroupLag struct {
 	Part  int `json:"part"` // from 1
 	Parts int `json:"parts"`
 	// FromToken is the first token of the part; as text, because JSON's numbers
@@ -36,22 +38,22 @@ type groupLag struct {
 	OldestUnackedSeconds float64 `json:"oldest_unacknowledged_seconds"`
 }
 
-// lags are the streams that are furthest behind now, the furthest first, and all
+// Lags are the streams that are furthest behind now, the furthest first, and all
 // streams by groups in the order of the ring; groups without a stream are left out.
-func (s *streams) lags(now time.Time) (furthest []streamLag, groups []groupLag) {
-	all := s.all()
-	parts := min(max((len(all)+tailGroupStreams-1)/tailGroupStreams, minLagGroups), maxLagGroups)
+func (s *Streams) Lags(now time.Time, perGroup int) (furthest []StreamLag, groups []GroupLag) {
+	all := s.All()
+	parts := min(max((len(all)+perGroup-1)/perGroup, minLagGroups), maxLagGroups)
 	width := uint64(math.MaxUint64)/uint64(parts) + 1
-	every := make([]groupLag, parts)
+	every := make([]GroupLag, parts)
 	type behind struct {
-		p   *streamProgress
+		p   *Stream
 		age time.Duration
 	}
 	ages := make([]behind, 0, mostBehind+1)
 	for _, p := range all {
-		age := now.Sub(p.reached())
+		age := now.Sub(p.Reached())
 		// Token and ring begin at the least int64.
-		part := int((uint64(streamToken(p.stream)) - 1<<63) / width)
+		part := int((uint64(cdclog.StreamToken(p.ID)) - 1<<63) / width)
 		g := &every[part]
 		g.Streams++
 		g.BehindSeconds = max(g.BehindSeconds, age.Seconds())
@@ -64,9 +66,9 @@ func (s *streams) lags(now time.Time) (furthest []streamLag, groups []groupLag) 
 			ages = ages[:min(len(ages), mostBehind)]
 		}
 	}
-	furthest, groups = []streamLag{}, []groupLag{}
+	furthest, groups = []StreamLag{}, []GroupLag{}
 	for _, b := range ages {
-		furthest = append(furthest, streamLag{b.p.stream.String(), b.age.Seconds()})
+		furthest = append(furthest, StreamLag{b.p.ID.String(), b.age.Seconds()})
 	}
 	for i := range every {
 		if g := &every[i]; g.Streams > 0 {

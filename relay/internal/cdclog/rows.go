@@ -1,4 +1,4 @@
-package relay
+package cdclog
 
 import (
 	"context"
@@ -13,63 +13,54 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// logKey names a row of the log: the low bits of a cdc$time are random, so two
+// RowKey names a row of the log: the low bits of a cdc$time are random, so two
 // streams do not share one.
-type logKey struct {
-	time gocql.UUID
-	seq  int32
+type RowKey struct {
+	Time gocql.UUID
+	Seq  int32
 }
 
-// tailRow is a row of the log that was not read before.
-type tailRow struct {
-	logKey
-	stream []byte // valid until the next row
-	event  outbox.Event
-	// insert says that the row adds an event; err, that it should and cannot be read.
-	insert bool
-	err    error
+// Row is a row of the log that was not read before.
+type Row struct {
+	RowKey
+	Stream []byte // valid until the next row
+	Event  outbox.Event
+	// Insert says that the row adds an event; err, that it should and cannot be read.
+	Insert bool
+	Err    error
 }
 
-// tailLog reads rows of the log.
-type tailLog interface {
-	// read calls known for every row of the streams after the write time, in microseconds,
-	// and then each for the rows that are not known. The rows of a stream come one after
-	// another, in their order; the streams in any order. An error of each ends it. Unless
-	// whole is set it reads one page, and more reports that the last row is not the last.
-	read(ctx context.Context, streams *streamList, after int64, whole bool, known knownRow, each func(*tailRow) error) (more bool, err error)
-}
+// KnownRow reports whether a row was read before. It does not keep the stream.
+type KnownRow func(stream []byte, k RowKey) bool
 
-// knownRow reports whether a row was read before. It does not keep the stream.
-type knownRow func(stream []byte, k logKey) bool
-
-// cqlLog is a table's log.
-type cqlLog struct {
+// Reader is a table's log.
+type Reader struct {
 	session *gocql.Session
 	table   outbox.Table
-	own     *portion
+	own     *Portion
 	stmt    string
 }
 
-// tailPage is how many rows one answer holds. What was read and waits for room
+// PageSize is how many rows one answer holds. What was read and waits for room
 // is bounded by it for each group of streams.
-const tailPage = 1000
+const PageSize = 1000
 
-func newCQLLog(session *gocql.Session, table outbox.Table, own *portion) *cqlLog {
-	return &cqlLog{session: session, table: table, own: own, stmt: `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + table.Columns() +
+func NewReader(session *gocql.Session, table outbox.Table, own *Portion) *Reader {
+	return &Reader{session: session, table: table, own: own, stmt: `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + table.Columns() +
 		" FROM " + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ? BYPASS CACHE`}
 }
 
-func (l *cqlLog) read(ctx context.Context, streams *streamList, after int64, whole bool, known knownRow, each func(*tailRow) error) (more bool, err error) {
+func (l *Reader) Read(ctx context.Context, streams *StreamList, after int64, whole bool, known KnownRow, each func(*Row) error) (more bool, err error) {
 	q := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after))).
-		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(tailPage)
+		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(PageSize)
 	if !whole {
 		q = q.Prefetch(0) // the next page may never be needed
 	}
 	iter := q.Iter()
-	r := newRowReader(&l.table, l.own, known)
-	for !more && iter.Scan(r.dest()...) {
+	r := NewRowReader(&l.table, l.own, known)
+	for !more && iter.Scan(r.Dest()...) {
 		more = !whole && iter.WillSwitchPage()
-		row, fresh := r.row()
+		row, fresh := r.Row()
 		if !fresh {
 			continue
 		}
@@ -84,8 +75,8 @@ func (l *cqlLog) read(ctx context.Context, streams *streamList, after int64, who
 // rowReader decodes rows of the log without reflection. Rows that are known are
 // recognized by their first columns, and the rest of them is passed over.
 type rowReader struct {
-	known   knownRow
-	current tailRow
+	known   KnownRow
+	current Row
 	op      scyllacdc.OperationType
 	again   bool // the row is known
 	skip    bool // the rest of its columns is of no interest
@@ -95,13 +86,13 @@ type rowReader struct {
 	columns []any
 }
 
-func newRowReader(table *outbox.Table, own *portion, known knownRow) *rowReader {
+func NewRowReader(table *outbox.Table, own *Portion, known KnownRow) *rowReader {
 	r := &rowReader{known: known, scanner: table.Scanner(), words: make(map[string]string)}
 	r.columns = []any{
-		&logColumn{r, &r.current.stream}, &logColumn{r, &r.current.time}, &keyColumn{r}, &operationColumn{r},
+		&logColumn{r, &r.current.Stream}, &logColumn{r, &r.current.Time}, &keyColumn{r}, &operationColumn{r},
 	}
 	for i, d := range r.scanner.Dest() {
-		if i == 0 && !own.all() { // the aggregate's, which is the partition's key
+		if i == 0 && !own.All() { // the aggregate's, which is the partition's key
 			r.columns = append(r.columns, &aggregateColumn{logColumn{r, d}, own})
 			continue
 		}
@@ -110,21 +101,21 @@ func newRowReader(table *outbox.Table, own *portion, known knownRow) *rowReader 
 	return r
 }
 
-// dest returns the destinations of the next row.
-func (r *rowReader) dest() []any {
+// Dest returns the destinations of the next row.
+func (r *rowReader) Dest() []any {
 	r.scanner.Dest() // resets it
 	r.again, r.skip, r.others = false, false, false
 	return r.columns
 }
 
-// row returns the row that was scanned last; false if it is known, or of an
+// Row returns the row that was scanned last; false if it is known, or of an
 // aggregate of another shard.
-func (r *rowReader) row() (*tailRow, bool) {
+func (r *rowReader) Row() (*Row, bool) {
 	if r.again || r.others {
 		return nil, false
 	}
 	row := &r.current
-	row.insert, row.err, row.event = false, nil, outbox.Event{}
+	row.Insert, row.Err, row.Event = false, nil, outbox.Event{}
 	if r.skip {
 		return row, true
 	}
@@ -132,7 +123,7 @@ func (r *rowReader) row() (*tailRow, bool) {
 		return row, true // columns changed afterwards, or nulls of an insert with a TTL
 	}
 	e, err := r.scanner.Event()
-	row.event, row.err, row.insert = e, err, true
+	row.Event, row.Err, row.Insert = e, err, true
 	return row, true
 }
 
@@ -160,8 +151,8 @@ func (c *keyColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	if len(data) != 4 {
 		return fmt.Errorf("cdc$batch_seq_no has %d bytes", len(data))
 	}
-	c.r.current.seq = int32(binary.BigEndian.Uint32(data))
-	c.r.again = c.r.known(c.r.current.stream, c.r.current.logKey)
+	c.r.current.Seq = int32(binary.BigEndian.Uint32(data))
+	c.r.again = c.r.known(c.r.current.Stream, c.r.current.RowKey)
 	c.r.skip = c.r.again
 	return nil
 }
@@ -185,12 +176,12 @@ func (c *operationColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 // aggregateColumn is the aggregate's where a relay carries only some of them.
 type aggregateColumn struct {
 	logColumn
-	own *portion
+	own *Portion
 }
 
 // UnmarshalCQL passes over the rows of others.
 func (c *aggregateColumn) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
-	if !c.r.again && !c.own.key(data) {
+	if !c.r.again && !c.own.HasKey(data) {
 		c.r.others, c.r.skip = true, true
 	}
 	return c.logColumn.UnmarshalCQL(info, data)
@@ -228,7 +219,7 @@ func (c *logColumn) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 		*d = c.r.word(data)
 		return nil
 	case *[]byte:
-		if d == &c.r.current.stream {
+		if d == &c.r.current.Stream {
 			*d = data
 		} else {
 			*d = slices.Clone(data)
@@ -240,17 +231,17 @@ func (c *logColumn) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 	return fmt.Errorf("a column of the log has %d bytes, want %d", len(data), want)
 }
 
-// streamList is a list of stream ids as CQL wants it, encoded once.
-type streamList []byte
+// StreamList is a list of stream ids as CQL wants it, encoded once.
+type StreamList []byte
 
-func newStreamList(ids ...[]byte) *streamList {
+func NewStreamList(ids ...[]byte) *StreamList {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(ids)))
 	for _, id := range ids {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(id))), id...)
 	}
-	l := streamList(b)
+	l := StreamList(b)
 	return &l
 }
 
 // MarshalCQL is the list.
-func (l *streamList) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return *l, nil }
+func (l *StreamList) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return *l, nil }

@@ -1,4 +1,9 @@
-package relay
+// Package fence stops writes of a relay that may have lost what it is responsible for.
+//
+// A fence is a function that returns an error once another relay may be the owner. Check
+// guards statements for the database, Connections every byte for the broker. The lease
+// that decides is in package share.
+package fence
 
 import (
 	"context"
@@ -12,22 +17,18 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// fenced says that the relay may publish nothing more: another one may own what it
-// carries.
-func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
-
-// errFencedWrite is what is not written to the database behind the fence. It is no
+// ErrWrite is what is not written to the database behind the fence. It is no
 // reason to try again.
-var errFencedWrite = fmt.Errorf("%w: nothing is written to the database: another relay may own what this one carries", failure.ErrStopping)
+var ErrWrite = fmt.Errorf("%w: nothing is written to the database: another relay may own what this one carries", failure.ErrStopping)
 
-// fenced returns why nothing may be written, nil if something may. A fence that is
+// Check returns why nothing may be written, nil if something may. A fence that is
 // nil keeps nothing back.
-func fenced(fence func() error) error {
+func Check(fence func() error) error {
 	if fence == nil {
 		return nil
 	}
 	if err := fence(); err != nil {
-		return fmt.Errorf("%w: %w", errFencedWrite, err)
+		return fmt.Errorf("%w: %w", ErrWrite, err)
 	}
 	return nil
 }
@@ -35,12 +36,12 @@ func fenced(fence func() error) error {
 // errFenced is what is written to a connection behind the fence.
 var errFenced = errors.New("nothing is sent to the broker: another relay may own what this one carries")
 
-// fenceConnections returns the options with connections that look at the fence
+// Connections returns the options with connections that look at the fence
 // before each write, whatever opens them: a TLS configuration or a dialer.
 //
 // A record that was handed to the Kafka client may be written at any time later, in
 // a process that stood still meanwhile too, so the last place to stop it is here.
-func fenceConnections(opts []kgo.Opt, fence func() error) ([]kgo.Opt, error) {
+func Connections(opts []kgo.Opt, fence func() error) ([]kgo.Opt, error) {
 	probe, err := kgo.NewClient(opts...) // it is only asked how it would connect
 	if err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)

@@ -1,4 +1,4 @@
-package relay
+package checkpoint
 
 import (
 	"context"
@@ -8,23 +8,25 @@ import (
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// streamProgress follows the changes of one CDC stream of one generation from
+// Stream follows the changes of one CDC stream of one generation from
 // the moment they are read until all their events are acknowledged. Its
 // position is the last change of the acknowledged prefix: the furthest point a
 // checkpoint may name.
 //
 // One goroutine reads the stream and calls begin, idle and wait; any goroutine
 // may call settle and the rest.
-type streamProgress struct {
+type Stream struct {
 	generation time.Time
-	stream     scyllacdc.StreamID
+	ID         scyllacdc.StreamID
 	// start is where this reader began: what is older was settled before it.
 	start gocql.UUID
-	// since is the write time in microseconds from which this run reads the stream,
+	// Since is the write time in microseconds from which this run reads the stream,
 	// which is start unless the reader was restarted (streams.began).
-	since int64
+	Since int64
 	// limit is how many changes may stand behind an unsettled one.
 	limit int
 	// handed is the write time in microseconds up to which everything that the
@@ -48,19 +50,19 @@ type pendingChange struct {
 	events bool
 }
 
-func newStreamProgress(gen time.Time, stream scyllacdc.StreamID, start gocql.UUID, limit int) *streamProgress {
-	s := &streamProgress{
-		generation: gen, stream: stream, start: start, limit: limit,
-		saved: start, position: start, since: writeTime(start),
+func NewStream(gen time.Time, stream scyllacdc.StreamID, start gocql.UUID, limit int) *Stream {
+	s := &Stream{
+		generation: gen, ID: stream, start: start, limit: limit,
+		saved: start, position: start, Since: cdclog.WriteTime(start),
 	}
-	s.handed.Store(writeTime(start) - 1) // another change may have its time
+	s.handed.Store(cdclog.WriteTime(start) - 1) // another change may have its time
 	return s
 }
 
-// handedOn notes that all changes before t were handed on: others may have the
+// HandedOn notes that all changes before t were handed on: others may have the
 // same time.
-func (s *streamProgress) handedOn(t gocql.UUID) {
-	n := writeTime(t) - 1
+func (s *Stream) HandedOn(t gocql.UUID) {
+	n := cdclog.WriteTime(t) - 1
 	for {
 		before := s.handed.Load()
 		if n <= before || s.handed.CompareAndSwap(before, n) {
@@ -69,8 +71,8 @@ func (s *streamProgress) handedOn(t gocql.UUID) {
 	}
 }
 
-// begin enters a change with n events, at least one, and returns the id that settle wants.
-func (s *streamProgress) begin(t gocql.UUID, n int) uint64 {
+// Begin enters a change with n events, at least one, and returns the id that settle wants.
+func (s *Stream) Begin(t gocql.UUID, n int) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := s.base + uint64(len(s.pending))
@@ -78,17 +80,17 @@ func (s *streamProgress) begin(t gocql.UUID, n int) uint64 {
 	return id
 }
 
-// settle notes that one event of the change is acknowledged.
-func (s *streamProgress) settle(id uint64) {
+// Settle notes that one event of the change is acknowledged.
+func (s *Stream) Settle(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[id-s.base].open--
 	s.advance()
 }
 
-// idle notes that the log was read up to t and held nothing new.
-func (s *streamProgress) idle(t gocql.UUID) {
-	s.handedOn(t)
+// Idle notes that the log was read up to t and held nothing new.
+func (s *Stream) Idle(t gocql.UUID) {
+	s.HandedOn(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.pending); n > 0 && !s.pending[n-1].events {
@@ -99,17 +101,17 @@ func (s *streamProgress) idle(t gocql.UUID) {
 	s.advance()
 }
 
-// silent is where the stream stands if nothing that was read waits to be settled.
-func (s *streamProgress) silent() (from gocql.UUID, ok bool) {
+// Quiescent is where the stream stands if nothing that was read waits to be settled.
+func (s *Stream) Quiescent() (from gocql.UUID, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.position, len(s.pending) == 0
 }
 
-// passQuiet notes that the log holds nothing from a position up to t, unless the
+// PassQuiet notes that the log holds nothing from a position up to t, unless the
 // stream has moved since. Any goroutine may call it: what the reader begins
 // meanwhile is behind t.
-func (s *streamProgress) passQuiet(from, t gocql.UUID) {
+func (s *Stream) PassQuiet(from, t gocql.UUID) {
 	s.mu.Lock()
 	still := s.position == from && len(s.pending) == 0
 	if still {
@@ -117,12 +119,12 @@ func (s *streamProgress) passQuiet(from, t gocql.UUID) {
 	}
 	s.mu.Unlock()
 	if still {
-		s.handedOn(t)
+		s.HandedOn(t)
 	}
 }
 
 // advance moves the position over the settled prefix. Called locked.
-func (s *streamProgress) advance() {
+func (s *Stream) advance() {
 	n := 0
 	for n < len(s.pending) && s.pending[n].open == 0 {
 		if scyllacdc.CompareTimeUUID(s.position, s.pending[n].time) < 0 {
@@ -145,14 +147,14 @@ func (s *streamProgress) advance() {
 	}
 }
 
-// wait blocks while the stream has read too far ahead of its oldest unsettled
+// Wait blocks while the stream has read too far ahead of its oldest unsettled
 // change.
-func (s *streamProgress) wait(ctx context.Context) error { return s.waitBelow(ctx, s.limit) }
+func (s *Stream) Wait(ctx context.Context) error { return s.waitBelow(ctx, s.limit) }
 
 // waitSettled blocks until everything that was read is acknowledged.
-func (s *streamProgress) waitSettled(ctx context.Context) error { return s.waitBelow(ctx, 1) }
+func (s *Stream) waitSettled(ctx context.Context) error { return s.waitBelow(ctx, 1) }
 
-func (s *streamProgress) waitBelow(ctx context.Context, n int) error {
+func (s *Stream) waitBelow(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
 		ok := len(s.pending) < n
@@ -172,16 +174,16 @@ func (s *streamProgress) waitBelow(ctx context.Context, n int) error {
 	}
 }
 
-// unsaved returns the position if it is ahead of the saved one, and whether
+// Unsaved returns the position if it is ahead of the saved one, and whether
 // events lie between the two.
-func (s *streamProgress) unsaved() (pos gocql.UUID, events, ok bool) {
+func (s *Stream) Unsaved() (pos gocql.UUID, events, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.position, s.moved, s.position != s.saved
 }
 
 // markSaved notes that pos was stored.
-func (s *streamProgress) markSaved(pos gocql.UUID) {
+func (s *Stream) markSaved(pos gocql.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saved = pos
@@ -191,7 +193,7 @@ func (s *streamProgress) markSaved(pos gocql.UUID) {
 }
 
 // oldest is when the oldest unsettled change was read, and whether there is one.
-func (s *streamProgress) oldest() (time.Time, bool) {
+func (s *Stream) oldest() (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.pending) == 0 {
@@ -200,8 +202,8 @@ func (s *streamProgress) oldest() (time.Time, bool) {
 	return s.pending[0].read, true
 }
 
-// reached is the position as wall clock time.
-func (s *streamProgress) reached() time.Time {
+// Reached is the position as wall clock time.
+func (s *Stream) Reached() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.position.Time()

@@ -1,4 +1,4 @@
-package relay
+package checkpoint
 
 import (
 	"context"
@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // slowOnce is a store whose first save takes a minute.
 type slowOnce struct {
-	checkpointStore
+	Store
 	first sync.Once
 }
 
@@ -20,7 +22,7 @@ func (s *slowOnce) SavePosition(ctx context.Context, generation time.Time, strea
 	var wait time.Duration
 	s.first.Do(func() { wait = time.Minute })
 	time.Sleep(wait)
-	return s.checkpointStore.SavePosition(ctx, generation, stream, position)
+	return s.Store.SavePosition(ctx, generation, stream, position)
 }
 
 // A save that takes long does not replace the later position of another save.
@@ -28,21 +30,21 @@ func TestStreams_SavesDoNotOvertakeEachOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, store, m := newTestStreams(t)
-		s.store = &slowOnce{checkpointStore: store}
-		p := open(t, m, testStart, "a")
+		s.store = &slowOnce{Store: store}
+		p := open(t, m, relaytest.Start, "a")
 		var saves sync.WaitGroup
 		for seconds := 1; seconds <= 2; seconds++ {
-			p.settle(p.begin(at(seconds), 1))
+			p.Settle(p.Begin(relaytest.At(seconds), 1))
 			saves.Go(func() {
-				if err := s.save(t.Context(), []*streamProgress{p}); err != nil {
+				if err := s.save(t.Context(), []*Stream{p}); err != nil {
 					t.Error(err)
 				}
 			})
 			time.Sleep(time.Second)
 		}
 		saves.Wait()
-		if got, _ := store.Position(t.Context(), testStart, []byte("a")); got != at(2) {
-			t.Errorf("checkpoint = %s, want the last settled %s", got.Time(), at(2).Time())
+		if got, _ := store.Position(t.Context(), relaytest.Start, []byte("a")); got != relaytest.At(2) {
+			t.Errorf("checkpoint = %s, want the last settled %s", got.Time(), relaytest.At(2).Time())
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package relay
+package checkpoint
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 )
 
-// steadyCheckpoints are checkpoints that never go back as long as the relay lives,
+// SteadyStore are checkpoints that never go back as long as the relay lives,
 // although an owner before it may write older ones late (docs/design/relay.md, The fence).
 //
 // They are read several times: how far the topics are read back follows from the first
 // reading, and where the sweep begins from a later one. If that were further back, what
 // is out would be published again. What a position once said stays true.
-type steadyCheckpoints struct {
-	checkpointStore
+type SteadyStore struct {
+	Store
 
 	mu                sync.Mutex
 	generation, first time.Time
@@ -30,12 +30,12 @@ type streamKey struct {
 	stream     string
 }
 
-func newSteadyCheckpoints(s checkpointStore) *steadyCheckpoints {
-	return &steadyCheckpoints{checkpointStore: s, positions: make(map[streamKey]gocql.UUID)}
+func NewSteadyStore(s Store) *SteadyStore {
+	return &SteadyStore{Store: s, positions: make(map[streamKey]gocql.UUID)}
 }
 
 // latest notes a position and returns the latest there was of the stream. Called locked.
-func (s *steadyCheckpoints) latest(generation time.Time, stream string, pos gocql.UUID) gocql.UUID {
+func (s *SteadyStore) latest(generation time.Time, stream string, pos gocql.UUID) gocql.UUID {
 	key := streamKey{generation.UnixMilli(), stream}
 	known, ok := s.positions[key]
 	switch {
@@ -48,8 +48,8 @@ func (s *steadyCheckpoints) latest(generation time.Time, stream string, pos gocq
 }
 
 // Position implements checkpointStore.
-func (s *steadyCheckpoints) Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error) {
-	pos, err := s.checkpointStore.Position(ctx, generation, stream)
+func (s *SteadyStore) Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error) {
+	pos, err := s.Store.Position(ctx, generation, stream)
 	if err != nil {
 		return pos, err
 	}
@@ -59,8 +59,8 @@ func (s *steadyCheckpoints) Position(ctx context.Context, generation time.Time, 
 }
 
 // Positions implements checkpointStore.
-func (s *steadyCheckpoints) Positions(ctx context.Context, generation time.Time) (map[string]gocql.UUID, error) {
-	all, err := s.checkpointStore.Positions(ctx, generation)
+func (s *SteadyStore) Positions(ctx context.Context, generation time.Time) (map[string]gocql.UUID, error) {
+	all, err := s.Store.Positions(ctx, generation)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func (s *steadyCheckpoints) Positions(ctx context.Context, generation time.Time)
 }
 
 // SavePosition implements checkpointStore.
-func (s *steadyCheckpoints) SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error {
-	err := s.checkpointStore.SavePosition(ctx, generation, stream, position)
+func (s *SteadyStore) SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error {
+	err := s.Store.SavePosition(ctx, generation, stream, position)
 	if err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -84,20 +84,20 @@ func (s *steadyCheckpoints) SavePosition(ctx context.Context, generation time.Ti
 }
 
 // Start implements checkpointStore.
-func (s *steadyCheckpoints) Start(ctx context.Context) (generation, first time.Time, err error) {
-	if generation, first, err = s.checkpointStore.Start(ctx); err != nil {
+func (s *SteadyStore) Start(ctx context.Context) (generation, first time.Time, err error) {
+	if generation, first, err = s.Store.Start(ctx); err != nil {
 		return generation, first, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.enter(generation)
-	s.first = lastOf(s.first, first)
+	s.first = Later(s.first, first)
 	return s.generation, s.first, nil
 }
 
 // SaveGeneration implements checkpointStore.
-func (s *steadyCheckpoints) SaveGeneration(ctx context.Context, generation time.Time) error {
-	err := s.checkpointStore.SaveGeneration(ctx, generation)
+func (s *SteadyStore) SaveGeneration(ctx context.Context, generation time.Time) error {
+	err := s.Store.SaveGeneration(ctx, generation)
 	if err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -107,10 +107,18 @@ func (s *steadyCheckpoints) SaveGeneration(ctx context.Context, generation time.
 }
 
 // enter notes a generation and forgets those before it. Called locked.
-func (s *steadyCheckpoints) enter(generation time.Time) {
+func (s *SteadyStore) enter(generation time.Time) {
 	if !generation.After(s.generation) {
 		return
 	}
 	s.generation = generation
 	maps.DeleteFunc(s.positions, func(k streamKey, _ gocql.UUID) bool { return k.generation < generation.UnixMilli() })
+}
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }

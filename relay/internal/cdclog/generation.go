@@ -1,4 +1,4 @@
-package relay
+package cdclog
 
 import (
 	"bytes"
@@ -12,76 +12,76 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// generation is a set of streams and the time from which it is written to.
-type generation struct {
-	start time.Time
-	// streams are ordered by token.
-	streams [][]byte
-	// ranges say which of the streams a token's events are in: those of the
+// Generation is a set of streams and the time from which it is written to.
+type Generation struct {
+	Start time.Time
+	// Streams are ordered by token.
+	Streams [][]byte
+	// Ranges say which of the streams a token's events are in: those of the
 	// first range that does not end before it, else of the first of all.
-	ranges []tokenRange
+	Ranges []StreamRange
 }
 
-// tokenRange is a vnode with one stream for each shard of its owner, or a
+// StreamRange is a vnode with one stream for each shard of its owner, or a
 // tablet with one stream.
-type tokenRange struct {
-	end     int64
-	streams []int // in generation.streams
+type StreamRange struct {
+	End     int64
+	Streams []int // in generation.streams
 }
 
-// generationSource is where generations are learned from.
-type generationSource interface {
-	// times are when the generations begin, in no order; those to come among them.
-	times(ctx context.Context) ([]time.Time, error)
-	// generation reads one of them.
-	generation(ctx context.Context, start time.Time) (*generation, error)
+// Generations is where generations are learned from.
+type Generations interface {
+	// Times are when the generations begin, in no order; those to come among them.
+	Times(ctx context.Context) ([]time.Time, error)
+	// Generation reads one of them.
+	Generation(ctx context.Context, start time.Time) (*Generation, error)
 }
 
-// streamsFor are the streams that a token's events may be in.
-func (g *generation) streamsFor(token int64) []int {
-	if len(g.ranges) == 0 {
+// StreamsFor are the streams that a token's events may be in.
+func (g *Generation) StreamsFor(token int64) []int {
+	if len(g.Ranges) == 0 {
 		return nil
 	}
-	i, _ := slices.BinarySearchFunc(g.ranges, token, func(r tokenRange, t int64) int { return cmp.Compare(r.end, t) })
-	return g.ranges[i%len(g.ranges)].streams
+	i, _ := slices.BinarySearchFunc(g.Ranges, token, func(r StreamRange, t int64) int { return cmp.Compare(r.End, t) })
+	return g.Ranges[i%len(g.Ranges)].Streams
 }
 
-// newGeneration puts streams in order; ends has the end of the range of each.
-func newGeneration(start time.Time, streams [][]byte, end func(i int) int64) *generation {
+// NewGeneration puts streams in order; ends has the end of the range of each.
+func NewGeneration(start time.Time, streams [][]byte, end func(i int) int64) *Generation {
 	order := make([]int, len(streams))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return compareStreams(streams[a], streams[b]) })
-	g := &generation{start: start}
+	slices.SortFunc(order, func(a, b int) int { return CompareStreams(streams[a], streams[b]) })
+	g := &Generation{Start: start}
 	byEnd := make(map[int64][]int)
 	for i, old := range order {
-		g.streams = append(g.streams, streams[old])
+		g.Streams = append(g.Streams, streams[old])
 		byEnd[end(old)] = append(byEnd[end(old)], i)
 	}
 	for e, s := range byEnd {
-		g.ranges = append(g.ranges, tokenRange{e, s})
+		g.Ranges = append(g.Ranges, StreamRange{e, s})
 	}
-	slices.SortFunc(g.ranges, func(a, b tokenRange) int { return cmp.Compare(a.end, b.end) })
+	slices.SortFunc(g.Ranges, func(a, b StreamRange) int { return cmp.Compare(a.End, b.End) })
 	return g
 }
 
-// streamToken is the token of a stream, the first half of its id.
-func streamToken(id []byte) int64 {
+// StreamToken is the token of a stream, the first half of its id.
+func StreamToken(id []byte) int64 {
 	if len(id) < 8 {
 		return 0
 	}
 	return int64(binary.BigEndian.Uint64(id))
 }
 
-// compareStreams orders streams by token.
-func compareStreams(a, b []byte) int {
-	return cmp.Or(cmp.Compare(streamToken(a), streamToken(b)), bytes.Compare(a, b))
+// CompareStreams orders streams by token.
+func CompareStreams(a, b []byte) int {
+	return cmp.Or(cmp.Compare(StreamToken(a), StreamToken(b)), bytes.Compare(a, b))
 }
 
-// index is the place of a stream, -1 if the generation has no such.
-func (g *generation) index(stream []byte) int {
-	i, ok := slices.BinarySearchFunc(g.streams, stream, compareStreams)
+// Index is the place of a stream, -1 if the generation has no such.
+func (g *Generation) Index(stream []byte) int {
+	i, ok := slices.BinarySearchFunc(g.Streams, stream, CompareStreams)
 	if !ok {
 		return -1
 	}
@@ -96,7 +96,7 @@ type cqlGenerations struct {
 	tablets, detected bool
 }
 
-func (c *cqlGenerations) times(ctx context.Context) ([]time.Time, error) {
+func (c *cqlGenerations) Times(ctx context.Context) ([]time.Time, error) {
 	if err := c.detect(ctx); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (c *cqlGenerations) times(ctx context.Context) ([]time.Time, error) {
 	return out, nil
 }
 
-func (c *cqlGenerations) generation(ctx context.Context, start time.Time) (*generation, error) {
+func (c *cqlGenerations) Generation(ctx context.Context, start time.Time) (*Generation, error) {
 	if err := c.detect(ctx); err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (c *cqlGenerations) generation(ctx context.Context, start time.Time) (*gene
 		iter = c.session.Query("SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ? AND stream_state = ?",
 			c.keyspace, c.table, start, int8(0)).WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
 		for id := []byte(nil); iter.Scan(&id); id = nil {
-			streams, ends = append(streams, id), append(ends, streamToken(id)) // the last token of its tablet
+			streams, ends = append(streams, id), append(ends, StreamToken(id)) // the last token of its tablet
 		}
 	} else {
 		iter = c.session.Query("SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?", start).
@@ -155,7 +155,7 @@ func (c *cqlGenerations) generation(ctx context.Context, start time.Time) (*gene
 	if len(streams) == 0 {
 		return nil, fmt.Errorf("the CDC generation of %s has no streams yet", start.UTC())
 	}
-	return newGeneration(start, streams, func(i int) int64 { return ends[i] }), nil
+	return NewGeneration(start, streams, func(i int) int64 { return ends[i] }), nil
 }
 
 // detect finds out whether the keyspace has tablets: only those have a row

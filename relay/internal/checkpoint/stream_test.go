@@ -1,4 +1,4 @@
-package relay
+package checkpoint
 
 import (
 	"context"
@@ -11,41 +11,36 @@ import (
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-var testStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func at(seconds int) gocql.UUID {
-	return gocql.MinTimeUUID(testStart.Add(time.Duration(seconds) * time.Second))
-}
-
 func TestStreamProgress_PassesOnlyTheSettledPrefix(t *testing.T) {
 	t.Parallel()
-	p := newStreamProgress(testStart, scyllacdc.StreamID("s"), at(0), 100)
+	p := NewStream(relaytest.Start, scyllacdc.StreamID("s"), relaytest.At(0), 100)
 	expect := func(what string, want gocql.UUID) {
 		t.Helper()
-		if pos, _, _ := p.unsaved(); pos != want {
+		if pos, _, _ := p.Unsaved(); pos != want {
 			t.Errorf("%s: position = %s, want %s", what, pos.Time(), want.Time())
 		}
 	}
-	p.idle(at(1))
-	expect("an empty window with nothing pending", at(1))
-	a := p.begin(at(2), 1)
-	b := p.begin(at(3), 2)
-	p.idle(at(4))
-	p.idle(at(5))
-	expect("two changes under way", at(1))
-	p.settle(b)
-	p.settle(b)
-	expect("the second is settled first", at(1))
-	p.settle(a)
-	expect("both are settled, and the windows behind them", at(5))
-	c := p.begin(at(6), 2)
-	p.settle(c)
-	expect("one of two events of a change", at(5))
-	p.settle(c)
-	expect("both", at(6))
+	p.Idle(relaytest.At(1))
+	expect("an empty window with nothing pending", relaytest.At(1))
+	a := p.Begin(relaytest.At(2), 1)
+	b := p.Begin(relaytest.At(3), 2)
+	p.Idle(relaytest.At(4))
+	p.Idle(relaytest.At(5))
+	expect("two changes under way", relaytest.At(1))
+	p.Settle(b)
+	p.Settle(b)
+	expect("the second is settled first", relaytest.At(1))
+	p.Settle(a)
+	expect("both are settled, and the windows behind them", relaytest.At(5))
+	c := p.Begin(relaytest.At(6), 2)
+	p.Settle(c)
+	expect("one of two events of a change", relaytest.At(5))
+	p.Settle(c)
+	expect("both", relaytest.At(6))
 }
 
 // The position is always the last of the settled prefix, in whatever order
@@ -54,7 +49,7 @@ func TestStreamProgress_AgreesWithAPlainModel(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds.Range(t, 50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		p := newStreamProgress(testStart, scyllacdc.StreamID("s"), at(0), 1000)
+		p := NewStream(relaytest.Start, scyllacdc.StreamID("s"), relaytest.At(0), 1000)
 		type entry struct {
 			time gocql.UUID
 			open int
@@ -65,24 +60,24 @@ func TestStreamProgress_AgreesWithAPlainModel(t *testing.T) {
 			switch rnd.IntN(3) {
 			case 0:
 				n := 1 + rnd.IntN(2)
-				all = append(all, entry{at(i + 1), n, p.begin(at(i+1), n)})
+				all = append(all, entry{relaytest.At(i + 1), n, p.Begin(relaytest.At(i+1), n)})
 			case 1:
-				p.idle(at(i + 1))
-				all = append(all, entry{time: at(i + 1)})
+				p.Idle(relaytest.At(i + 1))
+				all = append(all, entry{time: relaytest.At(i + 1)})
 			default:
 				if k := rnd.IntN(len(all) + 1); k < len(all) && all[k].open > 0 {
 					all[k].open--
-					p.settle(all[k].id)
+					p.Settle(all[k].id)
 				}
 			}
-			want := at(0)
+			want := relaytest.At(0)
 			for _, e := range all {
 				if e.open > 0 {
 					break
 				}
 				want = e.time
 			}
-			if pos, _, _ := p.unsaved(); pos != want {
+			if pos, _, _ := p.Unsaved(); pos != want {
 				t.Fatalf("seed %d step %d: position = %s, want %s", seed, i, pos.Time(), want.Time())
 			}
 		}
@@ -92,21 +87,21 @@ func TestStreamProgress_AgreesWithAPlainModel(t *testing.T) {
 func TestStreamProgress_WaitsWhenTooFarAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newStreamProgress(testStart, scyllacdc.StreamID("s"), at(0), 3)
-		first := p.begin(at(1), 1)
-		p.begin(at(2), 1)
-		if err := p.wait(t.Context()); err != nil {
+		p := NewStream(relaytest.Start, scyllacdc.StreamID("s"), relaytest.At(0), 3)
+		first := p.Begin(relaytest.At(1), 1)
+		p.Begin(relaytest.At(2), 1)
+		if err := p.Wait(t.Context()); err != nil {
 			t.Fatalf("wait() with room error = %v", err)
 		}
-		p.begin(at(3), 1)
+		p.Begin(relaytest.At(3), 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := p.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("wait() without room error = %v, want the deadline's", err)
 		}
-		time.AfterFunc(time.Minute, func() { p.settle(first) })
+		time.AfterFunc(time.Minute, func() { p.Settle(first) })
 		start := time.Now()
-		if err := p.wait(t.Context()); err != nil || time.Since(start) != time.Minute {
+		if err := p.Wait(t.Context()); err != nil || time.Since(start) != time.Minute {
 			t.Errorf("wait() = %v after %s, want nil when the oldest settles", err, time.Since(start))
 		}
 	})

@@ -1,4 +1,4 @@
-package relay
+package checkpoint
 
 import (
 	"encoding/binary"
@@ -10,14 +10,16 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // lagStream is a stream with a token that is behind by so much.
-func lagStream(s *streams, token int64, n byte, now time.Time, behind time.Duration) *streamProgress {
+func lagStream(s *Streams, token int64, n byte, now time.Time, behind time.Duration) *Stream {
 	id := make([]byte, 16)
 	binary.BigEndian.PutUint64(id, uint64(token))
 	id[15] = n
-	p := newStreamProgress(time.Unix(0, 0), id, gocql.MinTimeUUID(now.Add(-behind)), 100)
+	p := NewStream(time.Unix(0, 0), id, gocql.MinTimeUUID(now.Add(-behind)), 100)
 	s.open[p] = struct{}{}
 	return p
 }
@@ -27,11 +29,11 @@ func lagStream(s *streams, token int64, n byte, now time.Time, behind time.Durat
 func TestStreams_Lags(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
-	newOnes := func() *streams {
-		return newStreams(nil, 1, testLogger(t), newMetrics(prometheus.NewRegistry()))
+	newOnes := func() *Streams {
+		return NewStreams(nil, 1, relaytest.Logger(t), prometheus.NewRegistry())
 	}
 	s := newOnes()
-	if furthest, groups := s.lags(now); len(furthest) != 0 || groups == nil || len(groups) != 0 {
+	if furthest, groups := s.Lags(now, 100); len(furthest) != 0 || groups == nil || len(groups) != 0 {
 		t.Errorf("without a stream: %v, %v", furthest, groups)
 	}
 	lagStream(s, math.MinInt64, 1, now, time.Minute)
@@ -39,17 +41,17 @@ func TestStreams_Lags(t *testing.T) {
 	lagStream(s, -1, 3, now, 2*time.Minute)
 	lagStream(s, 0, 4, now, time.Second)
 	slow := lagStream(s, math.MaxInt64, 5, now, time.Hour)
-	slow.begin(gocql.MinTimeUUID(now), 1)
+	slow.Begin(gocql.MinTimeUUID(now), 1)
 	slow.pending[0].read = now.Add(-10 * time.Second)
-	furthest, groups := s.lags(now)
-	want := []groupLag{
+	furthest, groups := s.Lags(now, 100)
+	want := []GroupLag{
 		{1, 16, math.MinInt64, 2, 180, 0}, {8, 16, -1 << 60, 1, 120, 0}, {9, 16, 0, 1, 1, 0}, {16, 16, 7 << 60, 1, 3600, 10},
 	}
 	if len(groups) != len(want) {
 		t.Fatalf("groups %+v, want %+v", groups, want)
 	}
 	for range 20 { // the streams come in another order each time
-		if _, groups := s.lags(now); !slices.Equal(groups, want) {
+		if _, groups := s.Lags(now, 100); !slices.Equal(groups, want) {
 			t.Fatalf("groups %+v, want %+v", groups, want)
 		}
 	}
@@ -65,7 +67,7 @@ func TestStreams_Lags(t *testing.T) {
 		for i := range n {
 			lagStream(s, int64(uint64(i)*(math.MaxUint64/uint64(n))), byte(i), now, time.Duration(i)*time.Second)
 		}
-		furthest, groups := s.lags(now)
+		furthest, groups := s.Lags(now, 100)
 		for _, g := range groups {
 			total += g.Streams
 		}

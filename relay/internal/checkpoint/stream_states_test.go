@@ -1,10 +1,12 @@
-package relay
+package checkpoint
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // States of a CDC stream in the relay.
@@ -22,32 +24,32 @@ const (
 	restarted  = "the reader is started again"
 )
 
-var streamTransitions = []transition{
-	{nowhere, streamOpened, "the reader begins it, at its checkpoint"},
-	{streamOpened, streamRead, "a change"},
-	{streamOpened, streamSettled, "an empty window"},
-	{streamRead, streamSettled, "its events are published or dead letters"},
-	{streamSettled, streamRead, "a change"},
-	{streamSettled, streamSaved, "the checkpoint is saved"},
-	{streamSaved, streamRead, "a change"},
-	{streamSaved, streamSettled, "an empty window"},
-	{streamSaved, streamFinished, "a new generation, and all of this one is saved"},
-	{streamOpened, streamHeld, unreadable},
-	{streamRead, streamHeld, unreadable},
-	{streamSettled, streamHeld, unreadable},
-	{streamSaved, streamHeld, unreadable},
-	{streamOpened, nowhere, restarted},
-	{streamRead, nowhere, restarted},
-	{streamSaved, nowhere, restarted},
-	{streamHeld, nowhere, restarted},
+var streamTransitions = []relaytest.Transition{
+	{From: relaytest.Nowhere, To: streamOpened, By: "the reader begins it, at its checkpoint"},
+	{From: streamOpened, To: streamRead, By: "a change"},
+	{From: streamOpened, To: streamSettled, By: "an empty window"},
+	{From: streamRead, To: streamSettled, By: "its events are published or dead letters"},
+	{From: streamSettled, To: streamRead, By: "a change"},
+	{From: streamSettled, To: streamSaved, By: "the checkpoint is saved"},
+	{From: streamSaved, To: streamRead, By: "a change"},
+	{From: streamSaved, To: streamSettled, By: "an empty window"},
+	{From: streamSaved, To: streamFinished, By: "a new generation, and all of this one is saved"},
+	{From: streamOpened, To: streamHeld, By: unreadable},
+	{From: streamRead, To: streamHeld, By: unreadable},
+	{From: streamSettled, To: streamHeld, By: unreadable},
+	{From: streamSaved, To: streamHeld, By: unreadable},
+	{From: streamOpened, To: relaytest.Nowhere, By: restarted},
+	{From: streamRead, To: relaytest.Nowhere, By: restarted},
+	{From: streamSaved, To: relaytest.Nowhere, By: restarted},
+	{From: streamHeld, To: relaytest.Nowhere, By: restarted},
 }
 
 // state is where a stream is that was opened.
-func (s *streams) state(p *streamProgress) string {
+func (s *Streams) state(p *Stream) string {
 	s.mu.Lock()
 	_, open := s.open[p]
 	held := s.held[p]
-	known := s.byID[string(p.stream)] == p
+	known := s.byID[string(p.ID)] == p
 	s.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +57,7 @@ func (s *streams) state(p *streamProgress) string {
 	case !open && !known:
 		return streamFinished
 	case !open:
-		return nowhere
+		return relaytest.Nowhere
 	case held != nil:
 		return streamHeld
 	case len(p.pending) > 0:
@@ -72,9 +74,9 @@ func (s *streams) state(p *streamProgress) string {
 // Streams go through every transition that there is, and no other.
 func TestStream_Transitions(t *testing.T) {
 	t.Parallel()
-	w := newWalk(t, streamTransitions)
+	w := relaytest.NewWalk(t, streamTransitions)
 	s, _, m := newTestStreams(t)
-	older, newer := testStart, testStart.Add(time.Hour)
+	older, newer := relaytest.Start, relaytest.Start.Add(time.Hour)
 	try := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -82,12 +84,12 @@ func TestStream_Transitions(t *testing.T) {
 		}
 	}
 	try(m.StartGeneration(t.Context(), older))
-	step := func(p *streamProgress, want string) {
+	step := func(p *Stream, want string) {
 		t.Helper()
 		got := s.state(p)
-		w.see("stream "+p.stream.String(), got)
+		w.See("stream "+p.ID.String(), got)
 		if got != want {
-			t.Fatalf("stream %s is %s, want %s", p.stream, got, want)
+			t.Fatalf("stream %s is %s, want %s", p.ID, got, want)
 		}
 	}
 	save := func() {
@@ -98,29 +100,29 @@ func TestStream_Transitions(t *testing.T) {
 
 	a := open(t, m, older, "a")
 	step(a, streamOpened)
-	id := a.begin(at(1), 2)
+	id := a.Begin(relaytest.At(1), 2)
 	step(a, streamRead)
-	a.settle(id)
+	a.Settle(id)
 	step(a, streamRead) // one event of two
 	save()
 	step(a, streamRead)
-	a.settle(id)
+	a.Settle(id)
 	step(a, streamSettled)
-	id = a.begin(at(2), 1)
+	id = a.Begin(relaytest.At(2), 1)
 	step(a, streamRead)
-	a.settle(id)
+	a.Settle(id)
 	step(a, streamSettled)
 	save()
 	step(a, streamSaved)
-	a.idle(at(3))
+	a.Idle(relaytest.At(3))
 	step(a, streamSettled)
 	save()
 	step(a, streamSaved)
-	a.begin(at(4), 1)
+	a.Begin(relaytest.At(4), 1)
 	step(a, streamRead)
 
 	// From wherever it is a stream may be held, and the reader started again.
-	all := []*streamProgress{a}
+	all := []*Stream{a}
 	for _, hold := range []bool{true, false} {
 		for _, from := range []string{streamSaved, streamOpened, streamRead, streamSettled} {
 			if from == streamSettled && !hold {
@@ -131,36 +133,41 @@ func TestStream_Transitions(t *testing.T) {
 			step(p, streamOpened)
 			switch from {
 			case streamSaved:
-				p.idle(at(1))
+				p.Idle(relaytest.At(1))
 				step(p, streamSettled)
 				save()
 			case streamRead:
-				p.begin(at(1), 1)
+				p.Begin(relaytest.At(1), 1)
 			case streamSettled:
-				p.idle(at(1))
+				p.Idle(relaytest.At(1))
 			}
 			step(p, from)
 			if hold {
-				s.hold(p, errors.New("no column"))
+				s.Hold(p, errors.New("no column"))
 				step(p, streamHeld)
 			}
 		}
 	}
-	try(s.reset(t.Context()))
+	try(s.Reset(t.Context()))
 	for _, p := range all {
-		step(p, nowhere)
+		step(p, relaytest.Nowhere)
 	}
 
 	a = open(t, m, older, "a")
 	step(a, streamOpened)
-	if a.start != at(3) {
-		t.Errorf("the stream goes on at %s, want the checkpoint, %s", a.start.Time(), at(3).Time())
+	if a.start != relaytest.At(3) {
+		t.Errorf("the stream goes on at %s, want the checkpoint, %s", a.start.Time(), relaytest.At(3).Time())
 	}
-	a.idle(at(5))
+	a.Idle(relaytest.At(5))
 	step(a, streamSettled)
 	save()
 	step(a, streamSaved)
 	try(m.StartGeneration(t.Context(), newer))
 	step(a, streamFinished)
-	w.whole()
+	w.Whole()
+}
+
+func TestDesign_ShowsTheStatesOfStreams(t *testing.T) {
+	t.Parallel()
+	relaytest.CheckDiagram(t, "../../..", "stream", streamTransitions)
 }

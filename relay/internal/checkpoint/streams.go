@@ -1,4 +1,4 @@
-package relay
+package checkpoint
 
 import (
 	"context"
@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // saveConcurrency is how many checkpoints are written at the same time.
@@ -23,23 +25,24 @@ const saveConcurrency = 16
 // tried again which could not be saved.
 const saveAgain = 10
 
-// streams are the streams being read, and saves their checkpoints. It is safe
+// Streams are the streams being read, and saves their checkpoints. It is safe
 // for concurrent use.
-type streams struct {
-	store   checkpointStore
-	limit   int
-	log     *slog.Logger
-	metrics *metrics
+type Streams struct {
+	store  Store
+	limit  int
+	log    *slog.Logger
+	saves  prometheus.Counter
+	errors prometheus.Counter
 
 	saving chan struct{} // holds one token per save under way: one at a time, so that none overtakes a newer one
 
 	mu     sync.Mutex
 	loaded map[string]loadedPosition // by stream, until its consumer is made
-	open   map[*streamProgress]struct{}
-	held   map[*streamProgress]error
+	open   map[*Stream]struct{}
+	held   map[*Stream]error
 	// byID has the streams of the generation being read, also while the reader
 	// is started again: what was handed on stays so.
-	byID map[string]*streamProgress
+	byID map[string]*Stream
 	// floor is until when scans of the outbox table answer: no stream is read
 	// from before it.
 	floor time.Time
@@ -60,11 +63,20 @@ type streams struct {
 	lastRead time.Time
 }
 
-func newStreams(store checkpointStore, limit int, log *slog.Logger, m *metrics) *streams {
-	return &streams{
-		store: store, limit: limit, log: log, metrics: m, saving: make(chan struct{}, 1),
-		loaded: make(map[string]loadedPosition), open: make(map[*streamProgress]struct{}), held: make(map[*streamProgress]error),
-		byID: make(map[string]*streamProgress), begun: make(map[string]int64),
+// NewStreams returns streams that save their checkpoints to store. A stream waits once
+// limit of its changes follow one that is not acknowledged.
+func NewStreams(store Store, limit int, log *slog.Logger, reg prometheus.Registerer) *Streams {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	return &Streams{
+		saves:  counter("outbox_relay_checkpoint_saves_total", "Checkpoints saved."),
+		errors: counter("outbox_relay_checkpoint_errors_total", "Failed writes of checkpoints; retried later."),
+		store:  store, limit: limit, log: log, saving: make(chan struct{}, 1),
+		loaded: make(map[string]loadedPosition), open: make(map[*Stream]struct{}), held: make(map[*Stream]error),
+		byID: make(map[string]*Stream), begun: make(map[string]int64),
 	}
 }
 
@@ -74,16 +86,16 @@ type loadedPosition struct {
 	position   gocql.UUID
 }
 
-// starts notes where the reader goes on. The library asks for the checkpoint of
+// Starts notes where the reader goes on. The library asks for the checkpoint of
 // a stream right before it makes its consumer, and only then names the generation.
-func (s *streams) starts(gen time.Time, stream scyllacdc.StreamID, pos gocql.UUID) {
+func (s *Streams) Starts(gen time.Time, stream scyllacdc.StreamID, pos gocql.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loaded[string(stream)] = loadedPosition{generation: gen, position: pos}
 }
 
-// forget drops what was handed on before: the relay starts anew.
-func (s *streams) forget() {
+// Forget drops what was handed on before: the relay starts anew.
+func (s *Streams) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.byID)
@@ -91,16 +103,16 @@ func (s *streams) forget() {
 	s.entered, s.resumed, s.first = time.Time{}, nil, time.Time{}
 }
 
-// startFrom makes no stream be read from before the given time: a scan of the
+// StartFrom makes no stream be read from before the given time: a scan of the
 // outbox table answers for what was written until then.
-func (s *streams) startFrom(floor time.Time) {
+func (s *Streams) StartFrom(floor time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.floor = floor
 }
 
 // raise is where a stream with that checkpoint is read from.
-func (s *streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
+func (s *Streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.raised(gen, pos)
@@ -111,15 +123,15 @@ func (s *streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
 // The low bits of a cdc$time are random and not those of a UUID, so of the
 // floor's own time only the first of the next microsecond is behind all changes:
 // gocql.MaxTimeUUID is behind three quarters of them.
-func (s *streams) raised(gen time.Time, pos gocql.UUID) gocql.UUID {
+func (s *Streams) raised(gen time.Time, pos gocql.UUID) gocql.UUID {
 	if floor := gocql.MinTimeUUID(s.floor.Add(time.Microsecond)); s.floor.After(gen) && scyllacdc.CompareTimeUUID(pos, floor) < 0 {
 		return floor
 	}
 	return pos
 }
 
-// begin opens a stream.
-func (s *streams) begin(stream scyllacdc.StreamID) *streamProgress {
+// Begin opens a stream.
+func (s *Streams) Begin(stream scyllacdc.StreamID) *Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from := s.loaded[string(stream)]
@@ -128,32 +140,32 @@ func (s *streams) begin(stream scyllacdc.StreamID) *streamProgress {
 	if first := gocql.MinTimeUUID(from.generation); scyllacdc.CompareTimeUUID(start, first) < 0 {
 		start = first
 	}
-	p := newStreamProgress(from.generation, stream, start, s.limit)
+	p := NewStream(from.generation, stream, start, s.limit)
 	s.open[p] = struct{}{}
 	if before := s.byID[string(stream)]; before != nil && before.generation.Equal(p.generation) {
 		p.handed.Store(max(p.handed.Load(), before.handed.Load()))
 	}
 	s.byID[string(stream)] = p
 	if _, again := s.begun[string(stream)]; !again && p.generation.Equal(s.first) {
-		s.begun[string(stream)] = writeTime(p.start)
+		s.begun[string(stream)] = cdclog.WriteTime(p.start)
 	}
 	if at, ok := s.beganLocked(p.generation, stream); ok {
-		p.since = at
+		p.Since = at
 	}
 	return p
 }
 
-// began returns the write time in microseconds from which this run reads a stream,
+// Began returns the write time in microseconds from which this run reads a stream,
 // however often its reader was restarted; false if that is not known yet. What the
 // stream shows that was written later was handed on by this run, or by nobody. All
 // streams of later generations count from where the last stream of the first one began.
-func (s *streams) began(gen time.Time, stream []byte) (int64, bool) {
+func (s *Streams) Began(gen time.Time, stream []byte) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.beganLocked(gen, stream)
 }
 
-func (s *streams) beganLocked(gen time.Time, stream []byte) (int64, bool) {
+func (s *Streams) beganLocked(gen time.Time, stream []byte) (int64, bool) {
 	switch at, opened := s.begun[string(stream)]; {
 	case s.first.IsZero():
 		return 0, false
@@ -179,24 +191,24 @@ func (s *streams) beganLocked(gen time.Time, stream []byte) (int64, bool) {
 
 // resumesAt is what is handed on of a stream of the generation being read that was not
 // opened yet. Called locked.
-func (s *streams) resumesAt(stream []byte) int64 {
+func (s *Streams) resumesAt(stream []byte) int64 {
 	if upTo, ok := s.resumed[string(stream)]; ok {
 		return upTo
 	}
 	return s.unread()
 }
 
-// hold notes that the stream cannot go on because of err.
-func (s *streams) hold(p *streamProgress, err error) {
+// Hold notes that the stream cannot go on because of err.
+func (s *Streams) Hold(p *Stream, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[p] = err
 }
 
-func (s *streams) all() []*streamProgress {
+func (s *Streams) All() []*Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]*streamProgress, 0, len(s.open))
+	out := make([]*Stream, 0, len(s.open))
 	for p := range s.open {
 		out = append(out, p)
 	}
@@ -205,8 +217,8 @@ func (s *streams) all() []*streamProgress {
 
 // finishBefore waits until the streams of generations before gen are
 // acknowledged to the end, saves their checkpoints and drops them.
-func (s *streams) finishBefore(ctx context.Context, gen time.Time) error {
-	old := slices.DeleteFunc(s.all(), func(p *streamProgress) bool { return !p.generation.Before(gen) })
+func (s *Streams) finishBefore(ctx context.Context, gen time.Time) error {
+	old := slices.DeleteFunc(s.All(), func(p *Stream) bool { return !p.generation.Before(gen) })
 	for _, p := range old {
 		if err := p.waitSettled(ctx); err != nil {
 			return err
@@ -221,7 +233,7 @@ func (s *streams) finishBefore(ctx context.Context, gen time.Time) error {
 	for _, p := range old {
 		delete(s.open, p)
 	}
-	maps.DeleteFunc(s.byID, func(_ string, p *streamProgress) bool { return p.generation.Before(gen) })
+	maps.DeleteFunc(s.byID, func(_ string, p *Stream) bool { return p.generation.Before(gen) })
 	s.entered, s.resumed = gen, resumed
 	if s.first.IsZero() {
 		s.first = gen
@@ -232,7 +244,7 @@ func (s *streams) finishBefore(ctx context.Context, gen time.Time) error {
 // resume reads where the streams of a generation go on. The library opens them
 // one after the other, over as long as Config.BusyDelay, and the tail need not
 // wait for the last. Without an answer it does: nil.
-func (s *streams) resume(ctx context.Context, gen time.Time) map[string]int64 {
+func (s *Streams) resume(ctx context.Context, gen time.Time) map[string]int64 {
 	positions, err := s.store.Positions(ctx, gen)
 	if err != nil {
 		s.log.Debug("checkpoints not read at once; the tail waits for the sweep's streams", "err", err)
@@ -252,13 +264,13 @@ func handedAt(gen time.Time, pos gocql.UUID) int64 {
 	if scyllacdc.CompareTimeUUID(pos, first) < 0 {
 		pos = first
 	}
-	return writeTime(pos) - 1 // another change may have its time
+	return cdclog.WriteTime(pos) - 1 // another change may have its time
 }
 
-// handed returns the write time in microseconds up to which everything in a
+// Handed returns the write time in microseconds up to which everything in a
 // stream of the given generation was handed on; false if that is not known yet,
 // as of every generation but the one being read.
-func (s *streams) handed(gen time.Time, stream []byte) (int64, bool) {
+func (s *Streams) Handed(gen time.Time, stream []byte) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.entered.Equal(gen) {
@@ -275,12 +287,12 @@ func (s *streams) handed(gen time.Time, stream []byte) (int64, bool) {
 
 // unread is what is handed on of a stream of the generation being read that has
 // neither been opened nor a checkpoint. Called locked.
-func (s *streams) unread() int64 { return handedAt(s.entered, s.raised(s.entered, gocql.UUID{})) }
+func (s *Streams) unread() int64 { return handedAt(s.entered, s.raised(s.entered, gocql.UUID{})) }
 
-// handedAll returns the generation being read, zero before the first, the
+// HandedAll returns the generation being read, zero before the first, the
 // number of its streams that were opened, and up to when everything in them was
 // handed on.
-func (s *streams) handedAll() (gen time.Time, opened int, upTo int64) {
+func (s *Streams) HandedAll() (gen time.Time, opened int, upTo int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	upTo = math.MaxInt64
@@ -290,10 +302,10 @@ func (s *streams) handedAll() (gen time.Time, opened int, upTo int64) {
 	return s.entered, len(s.byID), upTo
 }
 
-// handedOf is up to when everything was handed on of some streams of the generation
+// HandedOf is up to when everything was handed on of some streams of the generation
 // being read: those that were not opened yet count as at their checkpoints. It is
 // false if these are not known.
-func (s *streams) handedOf(which [][]byte) (upTo int64, ok bool) {
+func (s *Streams) HandedOf(which [][]byte) (upTo int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	upTo = math.MaxInt64
@@ -310,9 +322,9 @@ func (s *streams) handedOf(which [][]byte) (upTo int64, ok bool) {
 	return upTo, true
 }
 
-// reset saves what can be saved and drops all streams: the reader has ended.
-func (s *streams) reset(ctx context.Context) error {
-	all := s.all()
+// Reset saves what can be saved and drops all streams: the reader has ended.
+func (s *Streams) Reset(ctx context.Context) error {
+	all := s.All()
 	err := s.save(ctx, all)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -324,7 +336,7 @@ func (s *streams) reset(ctx context.Context) error {
 
 // save writes the checkpoints of those that moved. The first error is
 // returned; the others are tried nevertheless.
-func (s *streams) save(ctx context.Context, which []*streamProgress) error {
+func (s *Streams) save(ctx context.Context, which []*Stream) error {
 	select {
 	case s.saving <- struct{}{}:
 	case <-ctx.Done():
@@ -334,17 +346,17 @@ func (s *streams) save(ctx context.Context, which []*streamProgress) error {
 	var g errgroup.Group
 	g.SetLimit(saveConcurrency)
 	for _, p := range which {
-		pos, _, ok := p.unsaved()
+		pos, _, ok := p.Unsaved()
 		if !ok {
 			continue
 		}
 		g.Go(func() error {
-			if err := s.store.SavePosition(ctx, p.generation, p.stream, pos); err != nil {
-				s.metrics.checkpointErrors.Inc()
+			if err := s.store.SavePosition(ctx, p.generation, p.ID, pos); err != nil {
+				s.errors.Inc()
 				return err
 			}
 			p.markSaved(pos)
-			s.metrics.checkpointSaves.Inc()
+			s.saves.Inc()
 			return nil
 		})
 	}
@@ -353,7 +365,7 @@ func (s *streams) save(ctx context.Context, which []*streamProgress) error {
 
 // saveDue saves the positions that passed events, and the others when idle has
 // gone by since they were saved. It says whether there were any.
-func (s *streams) saveDue(ctx context.Context, idle time.Duration) (due bool, err error) {
+func (s *Streams) saveDue(ctx context.Context, idle time.Duration) (due bool, err error) {
 	now := time.Now()
 	s.mu.Lock()
 	all := now.Sub(s.lastIdle) >= idle
@@ -361,15 +373,15 @@ func (s *streams) saveDue(ctx context.Context, idle time.Duration) (due bool, er
 		s.lastIdle = now
 	}
 	s.mu.Unlock()
-	which := slices.DeleteFunc(s.all(), func(p *streamProgress) bool {
-		_, events, ok := p.unsaved()
+	which := slices.DeleteFunc(s.All(), func(p *Stream) bool {
+		_, events, ok := p.Unsaved()
 		return !ok || !all && !events
 	})
 	return len(which) > 0, s.save(ctx, which)
 }
 
-// run saves checkpoints until ctx ends.
-func (s *streams) run(ctx context.Context, every, idle time.Duration) error {
+// Run saves checkpoints until ctx ends.
+func (s *Streams) Run(ctx context.Context, every, idle time.Duration) error {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	failing := false
@@ -401,7 +413,7 @@ func (s *streams) run(ctx context.Context, every, idle time.Duration) error {
 }
 
 // tried notes how saving positions went.
-func (s *streams) tried(err error, now time.Time) {
+func (s *Streams) tried(err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saveErr = err
@@ -412,50 +424,50 @@ func (s *streams) tried(err error, now time.Time) {
 	}
 }
 
-// unsaved is since when positions cannot be saved, and why; zero if they can.
-func (s *streams) unsaved() (since time.Time, why error) {
+// Unsaved is since when positions cannot be saved, and why; zero if they can.
+func (s *Streams) Unsaved() (since time.Time, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failing, s.saveErr
 }
 
-// sawWindow notes that the log was read.
-func (s *streams) sawWindow() {
+// SawWindow notes that the log was read.
+func (s *Streams) SawWindow() {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastRead = now
 }
 
-func (s *streams) lastWindow() time.Time {
+func (s *Streams) LastWindow() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastRead
 }
 
-func (s *streams) count() int {
+func (s *Streams) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open)
 }
 
-func (s *streams) heldCount() int { return len(s.holds()) }
+func (s *Streams) HeldCount() int { return len(s.Holds()) }
 
-// holds returns why streams are held, by stream id.
-func (s *streams) holds() map[string]error {
+// Holds returns why streams are held, by stream id.
+func (s *Streams) Holds() map[string]error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make(map[string]error, len(s.held))
 	for p, err := range s.held {
-		out[p.stream.String()] = err
+		out[p.ID.String()] = err
 	}
 	return out
 }
 
-// oldestAge is how long ago the oldest unacknowledged change was read.
-func (s *streams) oldestAge(now time.Time) time.Duration {
+// OldestAge is how long ago the oldest unacknowledged change was read.
+func (s *Streams) OldestAge(now time.Time) time.Duration {
 	var age time.Duration
-	for _, p := range s.all() {
+	for _, p := range s.All() {
 		if t, ok := p.oldest(); ok {
 			age = max(age, now.Sub(t))
 		}
@@ -463,21 +475,21 @@ func (s *streams) oldestAge(now time.Time) time.Duration {
 	return age
 }
 
-// oldestPosition is that of the stream that is furthest behind, false without a stream.
-func (s *streams) oldestPosition() (oldest time.Time, ok bool) {
-	for _, p := range s.all() {
-		if t := p.reached(); !ok || t.Before(oldest) {
+// OldestPosition is that of the stream that is furthest behind, false without a stream.
+func (s *Streams) OldestPosition() (oldest time.Time, ok bool) {
+	for _, p := range s.All() {
+		if t := p.Reached(); !ok || t.Before(oldest) {
 			oldest, ok = t, true
 		}
 	}
 	return oldest, ok
 }
 
-// positionAge is how far the stream that is furthest behind is behind now.
-func (s *streams) positionAge(now time.Time) time.Duration {
+// PositionAge is how far the stream that is furthest behind is behind now.
+func (s *Streams) PositionAge(now time.Time) time.Duration {
 	var age time.Duration
-	for _, p := range s.all() {
-		age = max(age, now.Sub(p.reached()))
+	for _, p := range s.All() {
+		age = max(age, now.Sub(p.Reached()))
 	}
 	return age
 }

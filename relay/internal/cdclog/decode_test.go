@@ -1,4 +1,4 @@
-package relay
+package cdclog
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // fakeRow is a row of the log as scylla-cdc-go represents it.
@@ -25,7 +26,10 @@ func (r fakeRow) GetValue(column string) (any, bool) {
 }
 
 func fullRow(op scyllacdc.OperationType, change map[string]any) fakeRow {
-	e := event(1, 2, "OrderUpdated")
+	e := outbox.Event{
+		ID: gocql.UUID{1}, AggregateID: gocql.UUID{2}, Sequence: 2, AggregateType: "order", Type: "OrderUpdated",
+		CreatedAt: time.Now().UTC().Truncate(time.Millisecond), Payload: []byte(`{"aggregate":1,"seq":2}`),
+	}
 	r := fakeRow{op, map[string]any{
 		"aggregate_id": &e.AggregateID, "seq": &e.Sequence, "event_id": &e.ID, "aggregate_type": &e.AggregateType,
 		"event_type": &e.Type, "payload": e.Payload, "content_type": (*string)(nil), "headers": map[string]string(nil),
@@ -58,14 +62,14 @@ func TestEventOf(t *testing.T) {
 		{"column of another type", fullRow(scyllacdc.Insert, map[string]any{"seq": new(int32)}), false, true},
 		{"another table", fakeRow{scyllacdc.Update, map[string]any{"v": new(int)}}, false, true},
 	} {
-		e, ok, err := eventOf(&outbox.DefaultTable, tt.row)
+		e, ok, err := EventOf(&outbox.DefaultTable, tt.row)
 		if ok != tt.ok || (err != nil) != tt.bad {
 			t.Errorf("%s: eventOf() = %v, %v, want ok %v, an error %v", tt.name, ok, err, tt.ok, tt.bad)
 		}
 		if err != nil && failure.Classify(err) != failure.Permanent {
 			t.Errorf("%s: Classify(%v) = %v, want permanent", tt.name, err, failure.Classify(err))
 		}
-		if ok && (e.Sequence != 2 || e.ID != event(1, 2, "").ID) {
+		if ok && (e.Sequence != 2 || e.ID != relaytest.Event(1, 2, "").ID) {
 			t.Errorf("%s: eventOf() = %+v", tt.name, e)
 		}
 	}

@@ -1,0 +1,90 @@
+package cdclog
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// Each token is of one shard, whatever their number.
+func TestPortion_EachTokenHasOneShard(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, count := range []int{1, 2, 3, 16, 1000, MaxShards} {
+		tokens := []int64{math.MinInt64 + 1, -1, 0, 1, math.MaxInt64}
+		for range 200 {
+			tokens = append(tokens, int64(rnd.Uint64()|1))
+		}
+		for n := range count {
+			a := Ring.Part(n, count)
+			tokens = append(tokens, a.After+1, a.UpTo)
+		}
+		found := make([]int, len(tokens))
+		for n := range count {
+			p := PortionOf(Shard{n, count}, outbox.DefaultTable)
+			for i, token := range tokens {
+				if p.HasToken(token) {
+					found[i]++
+				}
+			}
+		}
+		for i, n := range found {
+			if n != 1 {
+				t.Errorf("token %d is of %d shards of %d", tokens[i], n, count)
+			}
+		}
+	}
+}
+
+// Whatever says which aggregate it is about says the same of its shard.
+func TestPortion_AgreesOnAnAggregate(t *testing.T) {
+	t.Parallel()
+	for n := range 100 {
+		e := relaytest.Event(n, 1, "x")
+		var in []int
+		for i := range 5 {
+			p := PortionOf(Shard{i, 5}, outbox.DefaultTable)
+			text := e.AggregateString()
+			got := p.HasAggregate(e.AggregateID)
+			if p.HasKey(e.AggregateID[:]) != got || p.HasSubject([]byte(text)) != got || p.HasText(text) != got || p.HasToken(hint.Token(e.AggregateID)) != got {
+				t.Errorf("shard %d does not agree with itself on aggregate %s", i, text)
+			}
+			if got {
+				in = append(in, i)
+			}
+		}
+		if len(in) != 1 {
+			t.Errorf("aggregate %s is of the shards %v", e.AggregateID, in)
+		}
+	}
+	var whole *Portion
+	if !whole.All() || whole.None() || !whole.HasToken(0) || !whole.HasText("x") {
+		t.Error("no portion is not all")
+	}
+}
+
+// Passing over what is others' costs no allocation, in the tail and in read-back.
+func TestPortion_AllocatesNothing(t *testing.T) {
+	p := PortionOf(Shard{1, 3}, outbox.DefaultTable)
+	e := relaytest.Event(1, 1, "x")
+	key, text, word := e.AggregateID[:], []byte(e.AggregateString()), []byte("order-4711-of-somebody-with-a-long-name")
+	if n := testing.AllocsPerRun(100, func() { p.HasKey(key); p.HasKey(word); p.HasSubject(text); p.HasAggregate(e.AggregateID) }); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+func BenchmarkPortion(b *testing.B) {
+	own := PortionOf(Shard{1, 3}, outbox.DefaultTable)
+	key := make([]byte, 16)
+	for name, p := range map[string]*Portion{"whole": nil, "shard": &own} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				p.HasKey(key)
+			}
+		})
+	}
+}

@@ -1,0 +1,168 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
+)
+
+// Store keeps how far a relay has come. What was saved is read back
+// by every later call, also after a crash.
+type Store interface {
+	// Position is the stream's checkpoint; the zero UUID means none.
+	Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error)
+	// Positions are the checkpoints of a generation's streams, by stream.
+	Positions(ctx context.Context, generation time.Time) (map[string]gocql.UUID, error)
+	// SavePosition replaces the stream's checkpoint.
+	SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error
+	// Start says which generation the relay reads and from when it first read;
+	// zero times mean that it never did.
+	Start(ctx context.Context) (generation, first time.Time, err error)
+	// SaveGeneration replaces the generation that the relay reads.
+	SaveGeneration(ctx context.Context, generation time.Time) error
+	// SaveFirst replaces the time from which the relay first read.
+	SaveFirst(ctx context.Context, first time.Time) error
+	// Topics are the topics that were saved.
+	Topics(ctx context.Context) ([]string, error)
+	// SaveTopic adds a topic, once however often it is saved.
+	SaveTopic(ctx context.Context, topic string) error
+}
+
+// CQLStore keeps checkpoints in the tables relay_checkpoints and
+// relay_topics. It reads and writes at LOCAL_QUORUM, so a relay sees what any
+// other saved.
+type CQLStore struct {
+	session                                    *gocql.Session
+	relay, table, host                         string
+	topicsOf                                   string // whose topics; relay's own unless set
+	read, all, write, start, generation, first string
+	topics, topic                              string
+	fence                                      func() error // of what is written; nil is none
+}
+
+// NewCQLStore keeps the checkpoints of the relay's table, a name with its
+// keyspace, in the given keyspace. topicsOf is the relay whose topics are read and
+// written; behind the fence nothing is written, nil is none.
+func NewCQLStore(session *gocql.Session, keyspace, relay, table, topicsOf string, fence func() error) *CQLStore {
+	name, topics := keyspace+".relay_checkpoints", keyspace+".relay_topics"
+	return &CQLStore{
+		session: session, relay: relay, table: table, host: self.Host(), topicsOf: topicsOf, fence: fence,
+		read: "SELECT position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
+		all:  "SELECT stream_id, position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ?",
+		write: "INSERT INTO " + name + " (relay, table_name, generation, stream_id, position, updated_at, updated_by)" +
+			" VALUES (?, ?, ?, ?, ?, ?, ?)",
+		start:      "SELECT current_generation, started_at FROM " + name + " WHERE relay = ? AND table_name = ? LIMIT 1",
+		generation: "INSERT INTO " + name + " (relay, table_name, current_generation) VALUES (?, ?, ?)",
+		first:      "INSERT INTO " + name + " (relay, table_name, started_at) VALUES (?, ?, ?)",
+		topics:     "SELECT topic FROM " + topics + " WHERE relay = ? AND table_name = ?",
+		topic:      "INSERT INTO " + topics + " (relay, table_name, topic, first_used) VALUES (?, ?, ?, ?)",
+	}
+}
+
+func (c *CQLStore) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return c.queryOf(ctx, c.relay, stmt, args...)
+}
+
+// queryOf is query for another relay's rows. Writes have the database's time: with its
+// own, an instance whose clock is ahead would cover what its successor saves.
+func (c *CQLStore) queryOf(ctx context.Context, relay, stmt string, args ...any) *gocql.Query {
+	return c.session.Query(stmt, append([]any{relay, c.table}, args...)...).
+		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).DefaultTimestamp(false)
+}
+
+func (c *CQLStore) Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error) {
+	var pos gocql.UUID
+	err := c.query(ctx, c.read, generation, stream).Scan(&pos)
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+		return gocql.UUID{}, fmt.Errorf("read checkpoint of stream %x: %w", stream, err)
+	}
+	return pos, nil
+}
+
+func (c *CQLStore) Positions(ctx context.Context, generation time.Time) (map[string]gocql.UUID, error) {
+	iter := c.query(ctx, c.all, generation).Iter()
+	out := make(map[string]gocql.UUID)
+	var stream []byte
+	var pos gocql.UUID
+	for iter.Scan(&stream, &pos) {
+		out[string(stream)] = pos
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the checkpoints of generation %s: %w", generation.UTC(), err)
+	}
+	return out, nil
+}
+
+func (c *CQLStore) SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error {
+	if err := fence.Check(c.fence); err != nil {
+		return err
+	}
+	if err := c.query(ctx, c.write, generation, stream, position, time.Now(), c.host).Exec(); err != nil {
+		return fmt.Errorf("save checkpoint of stream %x: %w", stream, err)
+	}
+	return nil
+}
+
+func (c *CQLStore) Start(ctx context.Context) (generation, first time.Time, err error) {
+	var gen, start *time.Time
+	err = c.query(ctx, c.start).Scan(&gen, &start)
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+		return time.Time{}, time.Time{}, fmt.Errorf("read where relay %s began: %w", c.relay, err)
+	}
+	if gen != nil {
+		generation = *gen
+	}
+	if start != nil {
+		first = *start
+	}
+	return generation, first, nil
+}
+
+func (c *CQLStore) SaveGeneration(ctx context.Context, generation time.Time) error {
+	if err := fence.Check(c.fence); err != nil {
+		return err
+	}
+	if err := c.query(ctx, c.generation, generation).Exec(); err != nil {
+		return fmt.Errorf("save generation %s: %w", generation.UTC(), err)
+	}
+	return nil
+}
+
+func (c *CQLStore) SaveFirst(ctx context.Context, first time.Time) error {
+	if err := fence.Check(c.fence); err != nil {
+		return err
+	}
+	if err := c.query(ctx, c.first, first).Exec(); err != nil {
+		return fmt.Errorf("save where the relay began: %w", err)
+	}
+	return nil
+}
+
+func (c *CQLStore) Topics(ctx context.Context) ([]string, error) {
+	iter := c.queryOf(ctx, c.topicsOf, c.topics).Iter()
+	var out []string
+	var topic string
+	for iter.Scan(&topic) {
+		out = append(out, topic)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the topics of relay %s: %w", c.topicsOf, err)
+	}
+	return out, nil
+}
+
+func (c *CQLStore) SaveTopic(ctx context.Context, topic string) error {
+	if err := c.queryOf(ctx, c.topicsOf, c.topic, topic, time.Now()).Exec(); err != nil {
+		return fmt.Errorf("save topic %s: %w", topic, err)
+	}
+	return nil
+}
+
+var _ scyllacdc.ProgressManagerWithStartTime = (*Manager)(nil)

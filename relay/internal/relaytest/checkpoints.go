@@ -1,0 +1,145 @@
+package relaytest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// events makes n aggregates with m events each, in the order of their numbers;
+// types go round.
+func events(n, m int, types ...string) []outbox.Event {
+	var out []outbox.Event
+	for seq := 1; seq <= m; seq++ {
+		for a := range n {
+			out = append(out, event(a, int64(seq), types[(seq-1)%len(types)]))
+		}
+	}
+	return out
+}
+
+func event(aggregate int, seq int64, eventType string) outbox.Event {
+	agg := outbox.NameID(gocql.UUID{1}, "aggregate", strconv.Itoa(aggregate))
+	return outbox.Event{
+		ID: outbox.NameID(agg, strconv.FormatInt(seq, 10)), AggregateID: agg, Sequence: seq,
+		AggregateType: "order", Type: eventType, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Payload: fmt.Appendf(nil, `{"aggregate":%d,"seq":%d}`, aggregate, seq),
+	}
+}
+
+func Logger(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// Checkpoints is a checkpointStore in memory that can be broken.
+type Checkpoints struct {
+	Mu                sync.Mutex
+	rows              map[string]gocql.UUID
+	topics            map[string]bool
+	Generation, First time.Time
+	Err               error
+	frozen            bool // positions stay as they are
+}
+
+func NewCheckpoints() *Checkpoints {
+	return &Checkpoints{rows: make(map[string]gocql.UUID), topics: make(map[string]bool)}
+}
+
+func (m *Checkpoints) key(gen time.Time, stream []byte) string {
+	return gen.UTC().Format(time.RFC3339Nano) + "/" + string(stream)
+}
+
+func (m *Checkpoints) Position(_ context.Context, gen time.Time, stream []byte) (gocql.UUID, error) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	return m.rows[m.key(gen, stream)], m.Err
+}
+
+func (m *Checkpoints) SavePosition(_ context.Context, gen time.Time, stream []byte, pos gocql.UUID) error {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if m.Err == nil && !m.frozen {
+		m.rows[m.key(gen, stream)] = pos
+	}
+	return m.Err
+}
+
+func (m *Checkpoints) Start(context.Context) (generation, first time.Time, err error) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	return m.Generation, m.First, m.Err
+}
+
+func (m *Checkpoints) SaveGeneration(_ context.Context, gen time.Time) error {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if m.Err == nil {
+		m.Generation = gen
+	}
+	return m.Err
+}
+
+func (m *Checkpoints) SaveFirst(_ context.Context, first time.Time) error {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if m.Err == nil {
+		m.First = first
+	}
+	return m.Err
+}
+
+func (m *Checkpoints) Positions(_ context.Context, gen time.Time) (map[string]gocql.UUID, error) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	out := make(map[string]gocql.UUID)
+	for k, pos := range m.rows {
+		if stream, ok := strings.CutPrefix(k, m.key(gen, nil)); ok {
+			out[stream] = pos
+		}
+	}
+	return out, m.Err
+}
+
+func (m *Checkpoints) Topics(context.Context) ([]string, error) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	return slices.Collect(maps.Keys(m.topics)), m.Err
+}
+
+func (m *Checkpoints) SaveTopic(_ context.Context, topic string) error {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if m.Err == nil {
+		m.topics[topic] = true
+	}
+	return m.Err
+}
+
+func (m *Checkpoints) Freeze(on bool) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	m.frozen = on
+}
+
+func (m *Checkpoints) Fail(err error) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	m.Err = err
+}
+
+var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func At(seconds int) gocql.UUID {
+	return gocql.MinTimeUUID(Start.Add(time.Duration(seconds) * time.Second))
+}

@@ -1,0 +1,32 @@
+package relaytest
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// Events makes n aggregates with m events each, in the order of their numbers;
+// types go round.
+func Events(n, m int, types ...string) []outbox.Event {
+	var out []outbox.Event
+	for seq := 1; seq <= m; seq++ {
+		for a := range n {
+			out = append(out, Event(a, int64(seq), types[(seq-1)%len(types)]))
+		}
+	}
+	return out
+}
+
+func Event(aggregate int, seq int64, eventType string) outbox.Event {
+	agg := outbox.NameID(gocql.UUID{1}, "aggregate", strconv.Itoa(aggregate))
+	return outbox.Event{
+		ID: outbox.NameID(agg, strconv.FormatInt(seq, 10)), AggregateID: agg, Sequence: seq,
+		AggregateType: "order", Type: eventType, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Payload: fmt.Appendf(nil, `{"aggregate":%d,"seq":%d}`, aggregate, seq),
+	}
+}
