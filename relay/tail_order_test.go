@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
@@ -162,11 +163,15 @@ func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opened []*checkpoint.Stream
 		b := newTailBench(t, nil, byTime, func(b *tailBench) {
+			store := relaytest.NewCheckpoints()
+			b.streams = checkpoint.NewStreams(store, 100, b.cfg.Logger, prometheus.NewRegistry())
+			b.tail.streams = b.streams
+			if err := checkpoint.NewManager(store, b.streams, b.cfg.Logger, nil).StartGeneration(t.Context(), b.gen.Start); err != nil {
+				t.Fatal(err)
+			}
 			for _, s := range b.gen.Streams {
 				b.streams.Starts(b.gen.Start, s, gocql.MinTimeUUID(time.Now().Add(-30*time.Minute)))
-				p := b.streams.Begin(s)
-				p.HandedOn(gocql.MinTimeUUID(time.Now().Add(-30*time.Minute + time.Microsecond)))
-				opened = append(opened, p)
+				opened = append(opened, b.streams.Begin(s))
 			}
 		})
 		defer b.stop()
