@@ -19,7 +19,7 @@ var metricName = regexp.MustCompile(`\boutbox_[a-z_]+\b`)
 func TestDeploy_MetricsExist(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
-	for _, pattern := range []string{"relay/*.go", "relay/share/*.go", "orders/*.go", "dlq/*.go", "dlq/*/*.go", "notify/*.go", "messages/*.go", "schedule/*.go", "react/*.go", "devkit/bench/*.go", "internal/*/*.go"} {
+	for _, pattern := range []string{"relay/*.go", "relay/*/*.go", "relay/internal/*/*.go", "orders/*.go", "dlq/*.go", "dlq/*/*.go", "notify/*.go", "messages/*.go", "schedule/*.go", "react/*.go", "devkit/bench/*.go", "internal/*/*.go"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,14 @@
 package main
 
-import "slices"
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
 
 // mutant is a one-line break of the code that the tests must notice.
 type mutant struct {
@@ -27,10 +35,34 @@ func scenario(run string, m mutant) mutant {
 	return m
 }
 
-// unit lets one test of the relay run.
+// unit lets one test of the relay run, of whichever of its packages declares it.
 func unit(run string, m mutant) mutant {
-	m.pkg, m.run = "./relay", "^"+run+"$"
+	m.run = "^" + run + "$"
 	return m
+}
+
+// locate sets the package of a unit test: the one below relay that declares it.
+func (m *mutant) locate(root string) error {
+	if m.pkg != "" {
+		return nil
+	}
+	decl := []byte("\nfunc " + strings.TrimSuffix(strings.Trim(m.run, "^$")+"(", ".*("))
+	err := filepath.WalkDir(filepath.Join(root, "relay"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(text, decl) {
+			dir, _ := filepath.Rel(root, filepath.Dir(path)) // both are relative or absolute
+			m.pkg = "./" + filepath.ToSlash(dir)
+			return fs.SkipAll
+		}
+		return err
+	})
+	if err == nil && m.pkg == "" {
+		err = fmt.Errorf("no package of the relay declares %s", m.run)
+	}
+	return err
 }
 
 // sharing lets one test of package relay/share run.

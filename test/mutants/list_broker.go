@@ -3,7 +3,7 @@ package main
 // brokerMutants break what the relay does when single topics or partitions fail.
 var brokerMutants = []mutant{
 	unit("TestTopics_ARefusedOneStopsNoOther", mutant{
-		name: "a denied topic ends the relay", file: "relay/errors.go",
+		name: "a denied topic ends the relay", file: "relay/failure/failure.go",
 		old: "kerr.InvalidTopicException, kerr.TopicAuthorizationFailed, kerr.PolicyViolation",
 		new: "kerr.InvalidTopicException, kerr.PolicyViolation",
 	}),
@@ -14,8 +14,8 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestTopics_WaitsForBrokersThatHoldTheReplicas", mutant{
 		name: "a topic that cannot be created opens the breaker", file: "relay/open.go",
-		old: "case err == nil, answer, Classify",
-		new: "case err == nil, answer && false, Classify",
+		old: "case err == nil, answer, failure.Classify",
+		new: "case err == nil, answer && false, failure.Classify",
 	}),
 	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
 		name: "the producer takes the whole budget for one partition", file: "relay/flow.go",
@@ -105,7 +105,7 @@ var brokerMutants = []mutant{
 		old: "p.end = max(p.end, e.EndOffset)", new: "_ = e.EndOffset",
 	}),
 	unit("TestStreams_SavesDoNotOvertakeEachOther", mutant{
-		name: "checkpoint saves overtake each other", file: "relay/streams.go",
+		name: "checkpoint saves overtake each other", file: "relay/internal/checkpoint/streams.go",
 		old: "saving: make(chan struct{}, 1)", new: "saving: make(chan struct{}, 2)",
 	}),
 	unit("TestPublisher_ReportsRecordsThatTheBrokerLost", mutant{

@@ -19,17 +19,17 @@ var clockMutants = []mutant{
 		new: "request_id = ? IF state != ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from)+\"!\")",
 	}),
 	clocks("relay", mutant{
-		name: "checkpoints have the time of the relay's host", file: "relay/checkpoint.go",
+		name: "checkpoints have the time of the relay's host", file: "relay/shard_layouts.go",
 		old: "Idempotent(true).DefaultTimestamp(false)",
 		new: "Idempotent(true)",
 	}),
 	clocks("relay", mutant{
-		name: "the begin of a scan has the time of the relay's host", file: "relay/backfill_store.go",
+		name: "the begin of a scan has the time of the relay's host", file: "relay/internal/checkpoint/scans.go",
 		old: "WithContext(ctx).DefaultTimestamp(false)",
 		new: "WithContext(ctx)",
 	}),
 	clocks("relay", mutant{
-		name: "the progress of a scan has the time of the relay's host", file: "relay/backfill_store.go",
+		name: "the progress of a scan has the time of the relay's host", file: "relay/heartbeat.go",
 		old: "Idempotent(true).DefaultTimestamp(false).Exec()",
 		new: "Idempotent(true).Exec()",
 	}),

@@ -5,11 +5,11 @@ package main
 var lateMutants = []mutant{
 	unit("TestLate_FirstEvent", mutant{
 		name: "a row that became visible late counts as published", file: "relay/predecessors.go",
-		old: "case f.written > max(began, min(p.memory.horizon, remembered)):",
+		old: "case f.Written > max(began, min(p.memory.horizon, remembered)):",
 		new: "case false:",
 	}),
 	unit("TestLate_FirstEvent", mutant{
-		name: "a new generation makes the rows before it count as published", file: "relay/streams.go",
+		name: "a new generation makes the rows before it count as published", file: "relay/internal/checkpoint/streams.go",
 		old: "	var latest int64\n",
 		new: "	latest := gen.UnixMicro()\n",
 	}),

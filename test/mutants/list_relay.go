@@ -38,7 +38,7 @@ var relayMutants = []mutant{
 		new: "		return errFenced",
 	}),
 	scenario("TestShards_AreStoppedKilledAndDivided", mutant{
-		name: "what an owner of before saved late turns the next one back", file: "relay/steady.go",
+		name: "what an owner of before saved late turns the next one back", file: "relay/internal/checkpoint/steady.go",
 		old: "return known",
 		new: "return pos",
 	}),
@@ -58,19 +58,19 @@ var relayMutants = []mutant{
 		new: "case false: // it",
 	}),
 	unit("TestPublisher_WritesNothingBehindTheFence", mutant{
-		name: "what the producer has is written behind the fence", file: "relay/fence.go",
+		name: "what the producer has is written behind the fence", file: "relay/internal/fence/fence.go",
 		old: "return &fencedConn{c, fence}, nil",
 		new: "return c, nil",
 	}),
 	seeds(mutant{
-		name: "a checkpoint is one event early", file: "relay/progress.go",
+		name: "a checkpoint is one event early", file: "relay/internal/checkpoint/stream.go",
 		old: "	if n == 0 {\n		return\n	}\n	s.base",
 		new: "	if n < len(s.pending) {\n		s.position = s.pending[n].time\n	}\n	if n == 0 {\n		return\n	}\n	s.base",
 	}),
 	seeds(mutant{
 		name: "an event counts as acknowledged when it is handed on", file: "relay/sequencer.go",
-		old: "if err := s.pass(ctx, e, p.since, func() { p.settle(id) }); err != nil {",
-		new: "if err := s.pass(ctx, e, p.since, nil); err == nil { p.settle(id) } else {",
+		old: "if err := s.pass(ctx, e, p.Since, func() { p.Settle(id) }); err != nil {",
+		new: "if err := s.pass(ctx, e, p.Since, nil); err == nil { p.Settle(id) } else {",
 	}),
 	seeds(mutant{
 		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/offer.go",
@@ -136,13 +136,13 @@ var relayMutants = []mutant{
 		new: "	case p.letters.on():\n		l.suspect, l.failed = false, nil\n		p.settle(l, front, false)\n		p.pump(l)\n		p.rest(l)\n",
 	}),
 	scenario("TestGeneration_CrashAtTheEndOfOne", mutant{
-		name: "a generation is entered before the one before is drained", file: "relay/streams.go",
+		name: "a generation is entered before the one before is drained", file: "relay/internal/checkpoint/streams.go",
 		old: "if err := p.waitSettled(ctx); err != nil {",
 		new: "if err := p.waitBelow(ctx, 1<<30); err != nil {",
 	}),
 	scenario("TestGeneration_CheckpointsCannotBeSaved", mutant{
-		name: "a checkpoint that cannot be saved ends the reader", file: "relay/checkpoint.go",
-		old: "if err == nil || ctx.Err() != nil || Classify(err) == Fatal {",
+		name: "a checkpoint that cannot be saved ends the reader", file: "relay/internal/checkpoint/manager.go",
+		old: "if err == nil || ctx.Err() != nil || failure.Classify(err) == failure.Fatal {",
 		new: "if true {",
 	}),
 	seeds(mutant{
@@ -182,23 +182,23 @@ var relayMutants = []mutant{
 	}),
 	unit("TestShards_CarryEachTheirOwn", mutant{
 		name: "the sweep hands on rows of other shards", file: "relay/sweep.go",
-		old: "		if !s.own.row(row) {\n",
+		old: "		if !s.own.HasRow(row) {\n",
 		new: "		if false {\n",
 	}),
 	unit("TestShards_CarryEachTheirOwn", mutant{
-		name: "the tail hands on rows of other shards", file: "relay/tail_row.go",
-		old: "	if !c.r.again && !c.own.key(data) {\n",
+		name: "the tail hands on rows of other shards", file: "relay/internal/cdclog/rows.go",
+		old: "	if !c.r.again && !c.own.HasKey(data) {\n",
 		new: "	if false {\n",
 	}),
 	unit("TestShards_CarryEachTheirOwn", mutant{
-		name: "a shard reads all streams", file: "relay/shard_streams.go",
-		old: "	return s.kept != nil && s.kept.index(stream) < 0\n",
+		name: "a shard reads all streams", file: "relay/internal/checkpoint/skipped.go",
+		old: "	return s.kept != nil && s.kept.Index(stream) < 0\n",
 		new: "	return false\n",
 	}),
 	unit("TestShards_CarryEachTheirOwn", mutant{
-		name: "a shard does not read the streams at its edges", file: "relay/shard_streams.go",
-		old: "			return own.meets(a) || i == 0",
-		new: "			return a.has(own.after+1) && a.has(own.upTo) || i == 0",
+		name: "a shard does not read the streams at its edges", file: "relay/internal/cdclog/shard_generation.go",
+		old: "			return own.Meets(a) || i == 0",
+		new: "			return a.Has(own.After+1) && a.Has(own.UpTo) || i == 0",
 	}),
 	unit("TestShards_OneIsBehindWhenTheirNumberChanges", mutant{
 		name: "a shard goes on where the first of those before it was", file: "relay/shard_layouts.go",
@@ -222,12 +222,12 @@ var relayMutants = []mutant{
 	}),
 	unit("TestShards_DeadLetters", mutant{
 		name: "a shard answers what is asked of others", file: "relay/replay_requests.go",
-		old: "r.p.letters.table, r.own.text)",
+		old: "r.p.letters.table, r.own.HasText)",
 		new: "r.p.letters.table, nil)",
 	}),
 	unit("TestShards_ScansAndRepairs", mutant{
 		name: "a shard answers the repairs of others", file: "relay/repair.go",
-		old: " || !r.own.plain(q.Aggregate) })",
+		old: " || !r.own.HasAggregate(q.Aggregate) })",
 		new: " })",
 	}),
 	unit("TestShards_GoOnWithAScan", mutant{
@@ -343,7 +343,7 @@ var relayMutants = []mutant{
 		old: "	if len(original) > 0 {", new: "	if len(original) > 1000 {",
 	}),
 	unit("TestBackfill_TailLeavesToTheScanWhatIsItsOwn", mutant{
-		name: "the tail hands on what a scan answers for while a stream is not opened", file: "relay/streams.go",
+		name: "the tail hands on what a scan answers for while a stream is not opened", file: "relay/internal/checkpoint/streams.go",
 		old: "	return s.resumesAt(stream), true",
 		new: "	return s.resumesAt(stream), false",
 	}),
@@ -358,8 +358,8 @@ var relayMutants = []mutant{
 	}),
 	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
 		name: "a quiet stream moves although rows may have expired behind it", file: "relay/quiet.go",
-		old: "		if facts.cdcTTL > 0 && ",
-		new: "		if facts.cdcTTL > time.Hour && ",
+		old: "		if facts.CDCTTL > 0 && ",
+		new: "		if facts.CDCTTL > Time.Hour && ",
 	}),
 	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
 		name: "a quiet stream moves past what may turn up late", file: "relay/quiet.go",

@@ -52,7 +52,7 @@ var verifyMutants = []mutant{
 	},
 	{
 		name: "verifier: a relay that scans its table has passed everything", file: "relay/passed.go", pkg: "./relay", run: "TestPassed$",
-		old: "r.state == backfillRunning", new: "r.state == backfillReplaced",
+		old: "r.State == checkpoint.ScanRunning", new: "r.State == checkpoint.ScanReplaced",
 	},
 	scenario("TestVerifier_FindsLateRows", mutant{
 		name: "verifier: nothing is repaired", file: "internal/verify/verifier.go",
@@ -75,8 +75,8 @@ var verifyMutants = []mutant{
 		old: "	} else if withheld {", new: "	} else if withheld && err != nil {",
 	}),
 	{
-		name: "doctor: a CDC log as short as the confidence window is no problem", file: "relay/backfill_table.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksEveryTable",
-		old: "f.cdcTTL == 0 || f.cdcTTL > window {", new: "f.cdcTTL == 0 || f.cdcTTL >= window {",
+		name: "doctor: a CDC log as short as the confidence window is no problem", file: "relay/internal/cdclog/table_info.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksEveryTable",
+		old: "f.CDCTTL == 0 || f.CDCTTL > window {", new: "f.CDCTTL == 0 || f.CDCTTL >= window {",
 	},
 	{
 		name: "repair: a request that waited for the sweep publishes", file: "relay/repair.go", pkg: "./test/sim", run: "TestKept/301.json",

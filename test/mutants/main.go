@@ -54,6 +54,10 @@ func run() int {
 		if !strings.Contains(m.name, *only) {
 			continue
 		}
+		if err := m.locate("."); err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			return 1
+		}
 		key, err := m.key(".")
 		if err == nil && !*again && before.noticed(key) {
 			known++

@@ -20,6 +20,9 @@ func TestMutants_Apply(t *testing.T) {
 			t.Errorf("there are two mutants %q", m.name)
 		}
 		names[m.name] = true
+		if err := m.locate(root); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
 		text, err := m.apply(root)
 		if err != nil {
 			t.Errorf("%s: %v", m.name, err)
