@@ -220,7 +220,7 @@ func (r *Relay) read(ctx context.Context) error {
 // forget lets go of events that the sweep passed, until ctx ends.
 func (r *Relay) forget(ctx context.Context, p *publisher) error {
 	every := max(r.cfg.ConfidenceWindow/4, time.Second)
-	for again.Wait(ctx, every) == nil {
+	for retry.Wait(ctx, every) == nil {
 		if _, opened, upTo := r.streams.HandedAll(); opened > 0 {
 			p.pass(upTo, every)
 		}

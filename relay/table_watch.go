@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
@@ -17,7 +17,7 @@ const tableWatch = time.Minute
 // without new rows looks like a table without new events.
 func (r *Relay) watchTable(ctx context.Context) error {
 	good := time.Now()
-	for again.Wait(ctx, tableWatch) == nil {
+	for retry.Wait(ctx, tableWatch) == nil {
 		facts, err := cdclog.ReadTableInfo(ctx, r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table)
 		if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 			continue // the tail and the sweep say that the database is away

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
@@ -69,7 +69,7 @@ func (p *publisher) ensureTopic(ctx context.Context, topic string) error {
 		}
 		wait := retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt)
 		p.log.Warn("topic is not ready; trying again", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
-		if err := again.Wait(ctx, wait); err != nil {
+		if err := retry.Wait(ctx, wait); err != nil {
 			return errors.Join(failure.ErrStopping, err)
 		}
 	}

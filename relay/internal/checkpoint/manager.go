@@ -9,7 +9,7 @@ import (
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/again"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
@@ -39,7 +39,7 @@ func (m *Manager) until(ctx context.Context, do func() error) error {
 		if attempt == 1 {
 			m.log.Warn("the reader waits for a checkpoint", "err", err)
 		}
-		if err := again.Wait(ctx, again.Backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
 			return err
 		}
 	}
