@@ -25,11 +25,11 @@ func (s *Store) Bury(ctx context.Context, l *Letter) (Status, error) {
 		return "", err
 	}
 	args := buryValues(row, Change{
-		ID: gocql.UUIDFromTime(s.now()), At: row.LastFailedAt, Action: ActionBury, By: l.Metadata["host"], To: row.Status, Why: why(row),
+		ID: gocql.UUIDFromTime(s.db.Now()), At: row.LastFailedAt, Action: ActionBury, By: l.Metadata["host"], To: row.Status, Why: why(row),
 	})
-	for a := s.again(ctx); ; {
+	for a := s.db.Retry(ctx); ; {
 		// The lists come first: a letter that stands is on all of them.
-		err := s.add(ctx, row, shelves(row), true)
+		err := s.lists.add(ctx, row, shelves(row), true)
 		if err == nil {
 			var stands Letter
 			if stands, err = s.insert(ctx, row, args); err == nil {
@@ -78,7 +78,7 @@ func (s *Store) newLetter(l *Letter) (*Letter, error) {
 	if row.FailureKey == "" && row.Status != Parked {
 		row.FailureKey, row.FailureRepeats = FailureKey(row.ErrorClass, row.ErrorCode, row.ErrorText), 1
 	}
-	now := s.millis()
+	now := s.db.Millis()
 	if row.FirstFailedAt.IsZero() {
 		row.FirstFailedAt = now
 	}
@@ -94,13 +94,10 @@ func (s *Store) newLetter(l *Letter) (*Letter, error) {
 // insert stores the letter if there is none and returns the one that stands,
 // as far as lists need it.
 func (s *Store) insert(ctx context.Context, row *Letter, args []any) (Letter, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.may(); err != nil {
+	if err := s.db.CheckFence(); err != nil {
 		return Letter{}, err
 	}
-	before := map[string]any{}
-	applied, err := s.query(ctx, s.stmt.bury, args...).SerialConsistency(s.serial).MapScanCAS(before)
+	applied, err := s.db.Apply(ctx, s.stmt.bury, args...)
 	if err != nil {
 		return Letter{}, fmt.Errorf("bury event %s: %w", row.EventID, err)
 	}
@@ -108,7 +105,7 @@ func (s *Store) insert(ctx context.Context, row *Letter, args []any) (Letter, er
 		return *row, nil
 	}
 	// Only what was asked for may be there already: read it as it stands.
-	stands, err := s.read(ctx, row.EventID, s.stmt.entry, (*Letter).entryDest, s.cons)
+	stands, err := s.read(ctx, row.EventID, s.stmt.entry, (*Letter).entryDest, s.db.Consistency)
 	if err != nil {
 		return Letter{}, fmt.Errorf("bury event %s again: %w", row.EventID, err)
 	}
@@ -119,8 +116,8 @@ func (s *Store) insert(ctx context.Context, row *Letter, args []any) (Letter, er
 func (s *Store) unlist(ctx context.Context, row, stands *Letter) {
 	off := shelvesLess(row, stands)
 	chain := !stands.Status.Open() || !sameChain(row, stands)
-	if err := s.drop(ctx, row, stands.Version, off, chain); err != nil {
-		s.log.Debug("stale entries of a dead letter stay for their readers", "event_id", row.EventID, "err", err)
+	if err := s.lists.drop(ctx, row, stands.Version, off, chain); err != nil {
+		s.db.Log.Debug("stale entries of a dead letter stay for their readers", "event_id", row.EventID, "err", err)
 	}
 }
 

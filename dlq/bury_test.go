@@ -162,7 +162,7 @@ func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
 		}
 		// What stands of it now is in its chain, or it is not there.
 		chain := b.chainsOf(t, testTable)
-		if _, err := b.read(t.Context(), l.EventID, b.stmt.entry, (*Letter).entryDest, b.serial); (err == nil) != (len(chain) == 1) {
+		if _, err := b.read(t.Context(), l.EventID, b.stmt.entry, (*Letter).entryDest, b.db.Serial); (err == nil) != (len(chain) == 1) {
 			t.Errorf("Read() = %v, and a chain of %d", err, len(chain))
 		}
 		b.clock.advance(3 * time.Hour)
@@ -272,7 +272,7 @@ func TestChains_EntriesWithoutLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.add(t.Context(), l, shelves(l), true); err != nil {
+	if err := b.lists.add(t.Context(), l, shelves(l), true); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.chainsOf(t, testTable); len(got) != 0 {
@@ -299,7 +299,7 @@ func TestChains_StaleEntries(t *testing.T) {
 	elsewhere.WrittenAt++
 	closed.Version++ // or the removal that was made stands
 	for _, l := range []*Letter{&closed, &elsewhere} {
-		if err := b.add(t.Context(), l, nil, true); err != nil {
+		if err := b.lists.add(t.Context(), l, nil, true); err != nil {
 			t.Fatal(err)
 		}
 	}

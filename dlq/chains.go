@@ -55,10 +55,10 @@ func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEn
 			for bucket := range next {
 				entries, err := s.bucket(gctx, table, bucket)
 				for err != nil {
-					if hopeless(err) || gctx.Err() != nil || time.Since(time.Unix(0, got.Load())) > s.budget {
+					if hopeless(err) || gctx.Err() != nil || time.Since(time.Unix(0, got.Load())) > s.db.Budget {
 						return err
 					}
-					s.again(gctx).Pause()
+					s.db.Retry(gctx).Pause()
 					entries, err = s.bucket(gctx, table, bucket)
 				}
 				got.Store(time.Now().UnixNano())
@@ -96,7 +96,7 @@ func (e *ChainEntry) begun() bool { return e.Status == "" }
 
 // bucket reads the letters of a bucket.
 func (s *Store) bucket(ctx context.Context, table string, bucket int) (entries []ChainEntry, err error) {
-	err = s.walk(ctx, table, s.selects(ctx, s.stmt.chains, table, bucket), func(e ChainEntry) error {
+	err = s.walk(ctx, table, s.db.Select(ctx, s.stmt.chains, table, bucket), func(e ChainEntry) error {
 		entries = append(entries, e)
 		return nil
 	})
@@ -109,7 +109,7 @@ const chainReaders = 8
 // Chain is Chains for one aggregate.
 func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntry, error) {
 	var out []ChainEntry
-	err := s.walk(ctx, table, s.selects(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
+	err := s.walk(ctx, table, s.db.Select(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
 		if !e.begun() {
 			out = append(out, e)
 		}
@@ -160,7 +160,7 @@ func (s *Store) chainEntries(ctx context.Context, table string, page []chainKey,
 		if !ok {
 			// Either the process died before it stored the letter, or that was
 			// decided and left undone, which this settles.
-			l, err = s.read(ctx, k.event, s.stmt.entry, (*Letter).entryDest, s.serial)
+			l, err = s.read(ctx, k.event, s.stmt.entry, (*Letter).entryDest, s.db.Serial)
 			if errors.Is(err, ErrNotFound) {
 				err = f(ChainEntry{EventID: k.event, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt})
 				if err != nil {
@@ -175,8 +175,8 @@ func (s *Store) chainEntries(ctx context.Context, table string, page []chainKey,
 		here := &Letter{Table: table, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt}
 		if !l.Status.Open() || !sameChain(&l, here) {
 			here.EventID = k.event
-			if err := s.drop(ctx, here, l.Version, nil, true); err != nil {
-				s.log.Debug("a stale entry of a chain stays", "event_id", k.event, "err", err)
+			if err := s.lists.drop(ctx, here, l.Version, nil, true); err != nil {
+				s.db.Log.Debug("a stale entry of a chain stays", "event_id", k.event, "err", err)
 			}
 			continue
 		}

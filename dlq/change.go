@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gocql/gocql"
 )
@@ -38,13 +37,13 @@ type planned struct {
 // Lists come before the transaction and are cleared after it, so that a letter
 // is never missing from the lists of its status.
 func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, plan func(*Letter) (planned, error)) (Letter, error) {
-	c := changer{s: s, event: event, id: gocql.UUIDFromTime(s.now()), action: action, plan: plan, cons: s.cons}
-	for a := s.again(ctx); ; {
+	c := changer{s: s, event: event, id: gocql.UUIDFromTime(s.db.Now()), action: action, plan: plan, cons: s.db.Consistency}
+	for a := s.db.Retry(ctx); ; {
 		l, done, err := c.try(ctx)
 		switch {
 		case done:
 			return l, err
-		case (errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound)) && c.cons != s.serial:
+		case (errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound)) && c.cons != s.db.Serial:
 			// What was seen at a weaker level may be out of date.
 		case err != nil && hopeless(err):
 			return Letter{}, err
@@ -54,7 +53,7 @@ func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, pla
 			}
 			return Letter{}, err
 		}
-		c.cons = s.serial
+		c.cons = s.db.Serial
 	}
 }
 
@@ -79,7 +78,7 @@ func (c *changer) try(ctx context.Context) (_ Letter, done bool, _ error) {
 	s := c.s
 	old, err := s.read(ctx, c.event, s.stmt.entry, (*Letter).entryDest, c.cons)
 	if err != nil {
-		return Letter{}, errors.Is(err, ErrNotFound) && c.cons == s.serial, err
+		return Letter{}, errors.Is(err, ErrNotFound) && c.cons == s.db.Serial, err
 	}
 	if m, err := c.settled(ctx, &old); err != nil {
 		return Letter{}, false, err
@@ -89,7 +88,7 @@ func (c *changer) try(ctx context.Context) (_ Letter, done bool, _ error) {
 	}
 	p, err := c.plan(&old)
 	if err != nil {
-		return Letter{}, errors.Is(err, ErrRefused) && c.cons == s.serial, err
+		return Letter{}, errors.Is(err, ErrRefused) && c.cons == s.db.Serial, err
 	}
 	if p.done {
 		return old, true, nil
@@ -102,9 +101,9 @@ func (c *changer) try(ctx context.Context) (_ Letter, done bool, _ error) {
 	l.Version++
 	l.Status = p.to
 	p.change(l)
-	p.line.Version, p.line.ID, p.line.At = l.Version, c.id, s.millis()
+	p.line.Version, p.line.ID, p.line.At = l.Version, c.id, s.db.Millis()
 	p.line.Action, p.line.From, p.line.To = c.action, old.Status, p.to
-	if err := s.add(ctx, l, shelvesLess(l, &old), l.Status.Open() && !old.Status.Open()); err != nil {
+	if err := s.lists.add(ctx, l, shelvesLess(l, &old), l.Status.Open() && !old.Status.Open()); err != nil {
 		return Letter{}, false, err
 	}
 	applied, err := s.update(ctx, &m, &p)
@@ -126,7 +125,7 @@ func (c *changer) settled(ctx context.Context, now *Letter) (*move, error) {
 	if len(c.open) == 0 || now.Version < c.open[0].new.Version {
 		return nil, nil
 	}
-	lines, err := c.s.history(ctx, c.event, c.s.serial)
+	lines, err := c.s.history(ctx, c.event, c.s.db.Serial)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +140,8 @@ func (c *changer) settled(ctx context.Context, now *Letter) (*move, error) {
 // leave takes a letter off the lists on which it no longer stands.
 func (s *Store) leave(ctx context.Context, m *move) {
 	left := m.old.Status.Open() && !m.new.Status.Open()
-	if err := s.drop(ctx, &m.new, m.new.Version, shelvesLess(&m.old, &m.new), left); err != nil {
-		s.log.Debug("stale entries of a dead letter stay for their readers", "event_id", m.new.EventID, "err", err)
+	if err := s.lists.drop(ctx, &m.new, m.new.Version, shelvesLess(&m.old, &m.new), left); err != nil {
+		s.db.Log.Debug("stale entries of a dead letter stay for their readers", "event_id", m.new.EventID, "err", err)
 	}
 }
 
@@ -178,24 +177,14 @@ func (s *Store) update(ctx context.Context, m *move, p *planned) (bool, error) {
 	b.WriteString(" WHERE event_id = ? IF version = ?")
 	args = append(args, l.EventID, old.Version)
 
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.may(); err != nil {
+	if err := s.db.CheckFence(); err != nil {
 		return false, err
 	}
-	applied, err := s.query(ctx, b.String(), args...).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
+	applied, err := s.db.Apply(ctx, b.String(), args...)
 	if err != nil {
 		return false, fmt.Errorf("change dead letter %s from %s to %s: %w", l.EventID, old.Status, l.Status, err)
 	}
 	return applied, nil
-}
-
-// nullable is t, or null for the zero time.
-func nullable(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t
 }
 
 // refused is the error of an action that may not begin where l stands.

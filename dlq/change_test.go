@@ -192,7 +192,7 @@ func TestChange_ThroughFaults(t *testing.T) {
 						t.Errorf("%s = %v, with one fault", a, err)
 					}
 					b.heal(t)
-					h, settleErr := b.history(t.Context(), id, b.serial) // completes what was decided
+					h, settleErr := b.history(t.Context(), id, b.db.Serial) // completes what was decided
 					if settleErr != nil {
 						t.Fatal(settleErr)
 					}
@@ -263,7 +263,7 @@ func TestStore_Storm(t *testing.T) {
 	b.node.Faults().Clear()
 	for _, id := range ids {
 		// A change may have been decided and left undone.
-		if _, err := b.read(t.Context(), id, b.stmt.entry, (*Letter).entryDest, b.serial); err != nil {
+		if _, err := b.read(t.Context(), id, b.stmt.entry, (*Letter).entryDest, b.db.Serial); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -317,4 +317,21 @@ func TestChange_LosesToWhoCameBetween(t *testing.T) {
 		t.Errorf("List() of processing = %+v", got)
 	}
 	b.mustBeListed(t, id)
+}
+
+// Another job in between does not make the first one act again.
+func TestChange_JobActsOnceBesideAnother(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	id := b.buryMany(t, 1, nil)[0]
+	first, second := Actor{Name: "a", Job: gocql.TimeUUID()}, Actor{Name: "b", Job: gocql.TimeUUID()}
+	for _, by := range []Actor{first, second, first, second, first} {
+		if err := b.Replay(ctx, id, by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if h := b.mustHistory(t, id); len(h) != 3 || h[1].Job != first.Job || h[2].Job != second.Job {
+		t.Errorf("history %+v, want one line of each job", h)
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
 // DefaultClaim is how long a claim lasts unless somebody says otherwise.
@@ -27,10 +29,10 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 		if err := may(ActionClaim, l); err != nil {
 			return planned{}, err
 		}
-		if l.Status == Processing && l.ClaimedBy != owner && s.now().Before(l.ClaimedUntil) {
+		if l.Status == Processing && l.ClaimedBy != owner && s.db.Now().Before(l.ClaimedUntil) {
 			return planned{}, refused(ActionClaim, l, "")
 		}
-		p := claimFor(owner, s.millis().Add(lease))
+		p := claimFor(owner, s.db.Millis().Add(lease))
 		p.line = Change{By: owner}
 		if l.Status == Processing && l.ClaimedBy != owner {
 			p.line.Why = "the claim of " + l.ClaimedBy + " ran out"
@@ -42,7 +44,7 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 	}
 	// What only publishing needs never changes.
 	var l Letter
-	for a := s.again(ctx); ; {
+	for a := s.db.Retry(ctx); ; {
 		if l, err = s.Read(ctx, event); err == nil || hopeless(err) || !a.Pause() {
 			break
 		}
@@ -71,7 +73,7 @@ func (s *Store) Extend(ctx context.Context, event gocql.UUID, owner string, leas
 		if err := owned(ActionExtend, l, owner); err != nil {
 			return planned{}, err
 		}
-		p := claimFor(owner, s.millis().Add(lease))
+		p := claimFor(owner, s.db.Millis().Add(lease))
 		p.silent = true
 		return p, nil
 	})
@@ -119,7 +121,7 @@ func (s *Store) resolvedAlready(ctx context.Context, err error, event gocql.UUID
 }
 
 func (s *Store) resolved(how Outcome, line Change) planned {
-	at := s.millis()
+	at := s.db.Millis()
 	set := append(unclaimed, []assignment{
 		{"next_attempt", nil},
 		{"outcome", string(how.Kind)},
@@ -166,7 +168,7 @@ func (s *Store) Fail(ctx context.Context, event gocql.UUID, owner string, f Fail
 }
 
 func (s *Store) failed(l *Letter, owner string, f Failure) planned {
-	at, replays := s.millis(), l.Replays+1
+	at, replays := s.db.Millis(), l.Replays+1
 	next, strategy, to := f.NextAttempt.UTC().Truncate(time.Millisecond), f.Strategy, Pending
 	if strategy == "" {
 		strategy = StrategyImmediate
@@ -210,7 +212,7 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 		{"replays", replays},
 		{"last_failed_at", at},
 		{"strategy", strategy},
-		{"next_attempt", nullable(next)},
+		{"next_attempt", db.NullTime(next)},
 		{"rule", f.Rule},
 		{"waiting", waiting},
 		{"failure_key", key},
@@ -240,7 +242,7 @@ func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string
 				change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil = "", time.Time{} },
 			}, nil
 		}
-		at := s.millis()
+		at := s.db.Millis()
 		return planned{
 			to: Pending, set: append(unclaimed, assignment{"next_attempt", at}), line: Change{By: owner, Why: why},
 			change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt = "", time.Time{}, at },

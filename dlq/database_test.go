@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -122,4 +123,19 @@ func (b *bundle) chainsOf(t testing.TB, table string) []ChainEntry {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// buryMany buries letters of as many aggregates.
+func (b *bundle) buryMany(t testing.TB, n int, f func(i int, l *Letter)) (ids []gocql.UUID) {
+	t.Helper()
+	for i := range n {
+		l := testLetter(fmt.Sprint("many-", i), 1)
+		l.Status = Manual
+		if f != nil {
+			f(i, l)
+		}
+		b.mustBury(t, l)
+		ids = append(ids, l.EventID)
+	}
+	return ids
 }

@@ -24,16 +24,16 @@ func (s *Store) Duty(name, owner string, ttl time.Duration) (*Duty, error) {
 	if name == "" || owner == "" || ttl < time.Second {
 		return nil, fmt.Errorf("duty %q of %q for %s: it needs a name, an owner and at least a second", name, owner, ttl)
 	}
-	l := &lease.Lease{Table: s.keyspace + ".dead_letter_duties", Name: name, Owner: owner, TTL: ttl, Apply: s.apply}
+	l := &lease.Lease{Table: s.db.Keyspace + ".dead_letter_duties", Name: name, Owner: owner, TTL: ttl, Apply: s.db.Apply}
 	return &Duty{Lease: l, s: s}, nil
 }
 
 // State is what Save kept last, by whomever; empty if nothing was.
 func (d *Duty) State(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.s.db.Timeout)
 	defer cancel()
 	var state string
-	err := d.s.selects(ctx, "SELECT state FROM "+d.Table+" WHERE name = ?", d.Name).Consistency(d.s.serial).Scan(&state)
+	err := d.s.db.Select(ctx, "SELECT state FROM "+d.Table+" WHERE name = ?", d.Name).Consistency(d.s.db.Serial).Scan(&state)
 	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
 		return "", fmt.Errorf("read the state of duty %s: %w", d.Name, err)
 	}
@@ -48,11 +48,4 @@ func (d *Duty) Save(ctx context.Context, state string) (bool, error) {
 		return false, fmt.Errorf("save the state of duty %s: %w", d.Name, err)
 	}
 	return saved, nil
-}
-
-// apply executes a conditional statement and returns whether it was applied.
-func (s *Store) apply(ctx context.Context, stmt string, args ...any) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	return s.query(ctx, stmt, args...).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
 }

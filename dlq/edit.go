@@ -60,7 +60,7 @@ func (e Edit) Equal(other Edit) bool {
 // edit may have been made or not; Read says it.
 func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, expect int64) (gocql.UUID, error) {
 	by.Version = expect
-	edited := Edited{ID: gocql.MustRandomUUID(), Edit: e, Actor: by, At: s.millis()}
+	edited := Edited{ID: gocql.MustRandomUUID(), Edit: e, Actor: by, At: s.db.Millis()}
 	if by.Name == "" {
 		return gocql.UUID{}, fmt.Errorf("edit dead letter %s: the actor has no name", event)
 	}
@@ -72,7 +72,7 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 		return gocql.UUID{}, err
 	}
 	// The edit comes first: a letter that names one has it.
-	for a := s.again(ctx); ; {
+	for a := s.db.Retry(ctx); ; {
 		if err = s.keepEdit(ctx, event, &edited); err == nil {
 			break
 		}
@@ -131,10 +131,10 @@ func (e Edit) Fits(l *Letter) error {
 
 // keepEdit writes an edit down, before any letter names it.
 func (s *Store) keepEdit(ctx context.Context, event gocql.UUID, e *Edited) error {
-	if err := s.plain(ctx, s.stmt.editIDAdd, e.ID, event); err != nil {
+	if err := s.db.Write(ctx, s.stmt.editIDAdd, e.ID, event); err != nil {
 		return fmt.Errorf("keep an edit of dead letter %s: %w", event, err)
 	}
-	if err := s.plain(ctx, s.stmt.editAdd, event, e.ID, unsetNil(e.Payload, e.Payload == nil), e.ContentType,
+	if err := s.db.Write(ctx, s.stmt.editAdd, event, e.ID, unsetNil(e.Payload, e.Payload == nil), e.ContentType,
 		unsetNil(e.Headers, e.Headers == nil), e.Actor.Name, e.Actor.Reason, e.At); err != nil {
 		return fmt.Errorf("keep an edit of dead letter %s: %w", event, err)
 	}
@@ -148,15 +148,15 @@ func (e *Edited) dest() []any {
 // removeEdits removes what edits of a purged letter would have published. Which
 // ids were edits of it stays known.
 func (s *Store) removeEdits(ctx context.Context, event gocql.UUID) error {
-	qctx, cancel := context.WithTimeout(ctx, s.timeout)
+	qctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	var id gocql.UUID
-	err := s.selects(qctx, s.stmt.hasEdits, event).Scan(&id)
+	err := s.db.Select(qctx, s.stmt.hasEdits, event).Scan(&id)
 	if errors.Is(err, gocql.ErrNotFound) { // as most: no tombstone is needed
 		return nil
 	}
 	if err == nil {
-		err = s.plain(ctx, s.stmt.editsDrop, event)
+		err = s.db.Write(ctx, s.stmt.editsDrop, event)
 	}
 	if err != nil {
 		return fmt.Errorf("remove the edits of dead letter %s: %w", event, err)
@@ -170,9 +170,9 @@ func (s *Store) readEdit(ctx context.Context, l *Letter) error {
 		return nil
 	}
 	var e Edited
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	if err := s.selects(ctx, s.stmt.edit, l.EventID, l.EditedID).Scan(e.dest()...); err != nil {
+	if err := s.db.Select(ctx, s.stmt.edit, l.EventID, l.EditedID).Scan(e.dest()...); err != nil {
 		return fmt.Errorf("read edit %s of dead letter %s: %w", l.EditedID, l.EventID, err)
 	}
 	l.Edit = &e
@@ -192,9 +192,9 @@ func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
 			decided[c.Outcome] = c.Version
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.selects(ctx, s.stmt.edits, event).Iter()
+	iter := s.db.Select(ctx, s.stmt.edits, event).Iter()
 	var out []Edited
 	for {
 		var e Edited
@@ -215,10 +215,10 @@ func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
 // OriginalOf returns the event whose letter was, or was to be, published under
 // the id of an edit; ErrNotFound if id is no edit's.
 func (s *Store) OriginalOf(ctx context.Context, edited gocql.UUID) (gocql.UUID, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	var event gocql.UUID
-	err := s.selects(ctx, s.stmt.editOf, edited).Scan(&event)
+	err := s.db.Select(ctx, s.stmt.editOf, edited).Scan(&event)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
 		return event, fmt.Errorf("event %s: %w", edited, ErrNotFound)

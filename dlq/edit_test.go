@@ -144,7 +144,7 @@ func TestEdit_ThroughFaultsAndCrashes(t *testing.T) {
 			t.Errorf("Edit() = %v, with one fault", err)
 		}
 		b.heal(t)
-		if _, err := b.history(t.Context(), id, b.serial); err != nil { // completes what was decided
+		if _, err := b.history(t.Context(), id, b.db.Serial); err != nil { // completes what was decided
 			t.Fatal(err)
 		}
 		l := b.mustRead(t, id) // fails if the letter names an edit that is not there

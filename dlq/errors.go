@@ -7,7 +7,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
 var (
@@ -16,9 +16,6 @@ var (
 	// ErrRefused is in the chain of every *RefusedError.
 	ErrRefused = errors.New("refused")
 )
-
-// errBehindFence is in the chain of what was not written because of WithFence.
-var errBehindFence = errors.New("another process may own what is written about")
 
 // RefusedError says that a letter does not stand where the action could begin.
 // Nothing was changed.
@@ -65,42 +62,6 @@ func (e *OtherTableError) Error() string {
 // hopeless tells whether an error says that the statement itself is wrong or
 // forbidden, or behind the fence, so that trying again cannot help.
 func hopeless(err error) bool {
-	switch cqlcode.Of(err) {
-	case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:
-		return true
-	}
 	_, other := errors.AsType[*OtherTableError](err)
-	return other || errors.Is(err, gocql.ErrSessionClosed) || errors.Is(err, errBehindFence)
-}
-
-// neverAgain keeps gocql from repeating statements behind the store's back: a
-// conditional write that timed out may have been decided.
-type neverAgain struct{}
-
-// Attempt allows one try per node.
-func (neverAgain) Attempt(gocql.RetryableQuery) bool { return true }
-
-// GetRetryType goes on to the next node only after errors that come before
-// anything is sent.
-func (neverAgain) GetRetryType(err error) gocql.RetryType {
-	switch {
-	case errors.Is(err, gocql.ErrNoConnections), errors.Is(err, gocql.ErrNoConnectionsInPool), errors.Is(err, gocql.ErrNoPool),
-		errors.Is(err, gocql.ErrHostDown), errors.Is(err, gocql.ErrNoStreams):
-		return gocql.RetryNextHost
-	}
-	return gocql.Rethrow
-}
-
-// otherNode lets gocql ask another node once, for statements that only read.
-type otherNode struct{}
-
-// Attempt allows a second try.
-func (otherNode) Attempt(q gocql.RetryableQuery) bool { return q.Attempts() <= 2 }
-
-// GetRetryType goes on to the next node unless the statement itself is wrong.
-func (otherNode) GetRetryType(err error) gocql.RetryType {
-	if hopeless(err) {
-		return gocql.Rethrow
-	}
-	return gocql.RetryNextHost
+	return other || db.Permanent(err)
 }

@@ -47,14 +47,14 @@ func (c Change) text() string {
 // History are the changes of a letter, oldest first; ErrNotFound if there is no
 // letter.
 func (s *Store) History(ctx context.Context, event gocql.UUID) ([]Change, error) {
-	return s.history(ctx, event, s.cons)
+	return s.history(ctx, event, s.db.Consistency)
 }
 
 func (s *Store) history(ctx context.Context, event gocql.UUID, cons gocql.Consistency) ([]Change, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	var lines map[int64]string
-	err := s.selects(ctx, s.stmt.history, event).Consistency(cons).Scan(&lines)
+	err := s.db.Select(ctx, s.stmt.history, event).Consistency(cons).Scan(&lines)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
 		return nil, fmt.Errorf("event %s: %w", event, ErrNotFound)
@@ -72,4 +72,28 @@ func (s *Store) history(ctx context.Context, event gocql.UUID, cons gocql.Consis
 	}
 	slices.SortFunc(out, func(a, b Change) int { return int(a.Version - b.Version) })
 	return out, nil
+}
+
+// didFor tells whether the job has changed the letter already. Only if another
+// job did since has the history to be asked.
+func (s *Store) didFor(ctx context.Context, l *Letter, job gocql.UUID) (bool, error) {
+	none := gocql.UUID{}
+	if job == none || l.job == none || l.job == job {
+		return job != none && l.job == job, nil
+	}
+	version, err := s.ChangedBy(ctx, l.EventID, job)
+	return version > 0, err
+}
+
+// ChangedBy is the version that the job's change made of a letter; 0 if it has not
+// changed it.
+func (s *Store) ChangedBy(ctx context.Context, event, job gocql.UUID) (int64, error) {
+	lines, err := s.history(ctx, event, s.db.Serial)
+	if err != nil {
+		return 0, err
+	}
+	if i := slices.IndexFunc(lines, func(c Change) bool { return c.Job == job }); i >= 0 {
+		return lines[i].Version, nil
+	}
+	return 0, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
 // Hold is what keeps letters of a table from being replayed now, as the relay
@@ -27,10 +29,10 @@ func (h *Hold) of(l *Letter) bool {
 // three minutes, which is the rows' time to live. A relay that is gone leaves its
 // own for that long.
 func (s *Store) Holds(ctx context.Context, table string) ([]Hold, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	var out []Hold
-	iter := s.selects(ctx, s.stmt.holds, table).Prefetch(0).Iter()
+	iter := s.db.Select(ctx, s.stmt.holds, table).Prefetch(0).Iter()
 	for {
 		var h Hold
 		if !iter.Scan(&h.Rule, &h.FailureKey, &h.Reason, &h.Since, &h.Until) {
@@ -46,9 +48,9 @@ func (s *Store) Holds(ctx context.Context, table string) ([]Hold, error) {
 
 // SetHold writes a hold, or writes it again.
 func (s *Store) SetHold(ctx context.Context, table string, h Hold) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	err := s.query(ctx, s.stmt.holdAdd, table, h.Rule, h.FailureKey, h.Reason, nullable(h.Since), nullable(h.Until)).Idempotent(true).Exec()
+	err := s.db.Query(ctx, s.stmt.holdAdd, table, h.Rule, h.FailureKey, h.Reason, db.NullTime(h.Since), db.NullTime(h.Until)).Idempotent(true).Exec()
 	if err != nil {
 		return fmt.Errorf("note what holds back the dead letters of %s: %w", table, err)
 	}
@@ -57,9 +59,9 @@ func (s *Store) SetHold(ctx context.Context, table string, h Hold) error {
 
 // DropHold removes a hold that is over.
 func (s *Store) DropHold(ctx context.Context, table string, h Hold) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	if err := s.query(ctx, s.stmt.holdDrop, table, h.Rule, h.FailureKey).Idempotent(true).Exec(); err != nil {
+	if err := s.db.Query(ctx, s.stmt.holdDrop, table, h.Rule, h.FailureKey).Idempotent(true).Exec(); err != nil {
 		return fmt.Errorf("note that nothing holds back the dead letters of %s: %w", table, err)
 	}
 	return nil

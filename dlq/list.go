@@ -41,8 +41,8 @@ var ErrStop = errors.New("stop")
 // latest is after every letter.
 var latest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// validate reports everything that is wrong with f.
-func (f *Filter) validate() error {
+// Validate returns all errors of f.
+func (f *Filter) Validate() error {
 	var errs []error
 	for _, s := range f.Status {
 		if !known(s) {
@@ -55,8 +55,8 @@ func (f *Filter) validate() error {
 	return errors.Join(errs...)
 }
 
-// empty tells whether f says nothing.
-func (f *Filter) empty() bool {
+// Empty reports whether f selects every dead letter.
+func (f *Filter) Empty() bool {
 	return len(f.Status) == 0 && f.ErrorClass == "" && f.EventType == "" && f.Aggregate == "" &&
 		f.Since.IsZero() && f.Until.IsZero() && f.After.FirstFailedAt.IsZero()
 }
@@ -88,10 +88,10 @@ func (f *Filter) matches(l *Letter) bool {
 // is that of the entries on the shortest list that all criteria share, not of
 // the table.
 func (s *Store) List(ctx context.Context, f Filter, each func(*Letter) error) error {
-	if err := f.validate(); err != nil {
+	if err := f.Validate(); err != nil {
 		return fmt.Errorf("list dead letters: %w", err)
 	}
-	r := s.reader(&f)
+	r := s.lists.reader(&f)
 	defer r.close()
 	limit := latest
 	if !f.After.FirstFailedAt.IsZero() {
@@ -121,13 +121,13 @@ func (s *Store) List(ctx context.Context, f Filter, each func(*Letter) error) er
 }
 
 // reader reads the entries of every letter that f may mean.
-func (s *Store) reader(f *Filter) reader {
+func (ls *lists) reader(f *Filter) reader {
 	var all []reader
 	add := func(kind []string, values ...string) {
 		var some []reader
 		for _, k := range kind {
 			for _, v := range values {
-				sh := &shelfReader{s: s, shelf: shelf{k, v}, since: f.Since, until: f.Until}
+				sh := &shelfReader{lists: ls, shelf: shelf{k, v}, since: f.Since, until: f.Until}
 				if sh.since.IsZero() {
 					sh.since = time.Unix(0, 0).UTC()
 				}
@@ -236,7 +236,7 @@ func (l *listing) flush(ctx context.Context) error {
 		}
 		stands := letter.FirstFailedAt.Equal(r.at)
 		if !stands || !onShelf(&letter, r.shelf) {
-			l.s.dropRow(ctx, r, letter.Version)
+			l.s.lists.dropRow(ctx, r, letter.Version)
 		}
 		if !stands || i > 0 && last == r.event || !l.f.matches(&letter) {
 			continue
@@ -259,12 +259,12 @@ func onShelf(l *Letter, f shelf) bool {
 }
 
 // dropRow removes an entry whose letter stood elsewhere at version.
-func (s *Store) dropRow(ctx context.Context, r row, version int64) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+func (ls *lists) dropRow(ctx context.Context, r row, version int64) {
+	ctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
 	defer cancel()
-	err := s.query(ctx, s.stmt.lookupDrop, droppedAt(version), r.shelf.kind, r.shelf.value, r.shelf.bucketOf(r.at), r.at, r.event).
+	err := ls.db.Query(ctx, ls.stmt.lookupDrop, droppedAt(version), r.shelf.kind, r.shelf.value, r.shelf.bucketOf(r.at), r.at, r.event).
 		Idempotent(true).Exec()
 	if err != nil {
-		s.log.Debug("a stale entry of a list stays", "event_id", r.event, "err", err)
+		ls.db.Log.Debug("a stale entry of a list stays", "event_id", r.event, "err", err)
 	}
 }

@@ -156,7 +156,7 @@ func TestList_RemovesStaleEntries(t *testing.T) {
 	l := b.mustRead(t, id)
 	stale := l
 	stale.Status, stale.Version = Pending, l.Version
-	if err := b.add(t.Context(), &stale, shelves(&stale), true); err != nil {
+	if err := b.lists.add(t.Context(), &stale, shelves(&stale), true); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range []Filter{{Status: []Status{Pending}}, {ErrorClass: l.ErrorClass, Status: []Status{Pending}}, {EventType: l.EventType, Status: []Status{Pending}}} {
@@ -181,7 +181,7 @@ func TestList_ShowsALetterOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.add(t.Context(), l, shelves(l), true); err != nil {
+	if err := b.lists.add(t.Context(), l, shelves(l), true); err != nil {
 		t.Fatal(err)
 	}
 	b.clock.advance(time.Hour)

@@ -37,7 +37,7 @@ func (s *Store) ClaimMany(ctx context.Context, events []gocql.UUID, owner string
 		}
 		return out
 	}
-	until := s.millis().Add(lease)
+	until := s.db.Millis().Add(lease)
 	var many []*changing
 	var at []int
 	for i, event := range events {
@@ -116,11 +116,11 @@ func (s *Store) changeMany(ctx context.Context, action Action, many []*changing)
 		c.new.Status = c.plan.to
 		c.plan.change(&c.new)
 		line := &c.plan.line
-		line.Version, line.ID, line.At = c.new.Version, gocql.UUIDFromTime(s.now()), s.millis()
+		line.Version, line.ID, line.At = c.new.Version, gocql.UUIDFromTime(s.db.Now()), s.db.Millis()
 		line.Action, line.From, line.To = action, c.old.Status, c.plan.to
 		on = append(on, listed{&c.new, shelvesLess(&c.new, &c.old), c.new.Status.Open() && !c.old.Status.Open()})
 	}
-	if err := s.addMany(ctx, on); err != nil {
+	if err := s.lists.addMany(ctx, on); err != nil {
 		return // the letters go on one by one, which says what is wrong
 	}
 	var wg sync.WaitGroup
@@ -136,18 +136,18 @@ func (s *Store) changeMany(ctx context.Context, action Action, many []*changing)
 			off = append(off, listed{&c.new, shelvesLess(&c.old, &c.new), c.old.Status.Open() && !c.new.Status.Open()})
 		}
 	}
-	if err := s.dropMany(ctx, off); err != nil {
-		s.log.Debug("stale entries of dead letters stay for their readers", "letters", len(off), "err", err)
+	if err := s.lists.dropMany(ctx, off); err != nil {
+		s.db.Log.Debug("stale entries of dead letters stay for their readers", "letters", len(off), "err", err)
 	}
 }
 
 // readWhole reads letters with their payloads, by event id; those that are not
 // there are missing.
 func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Letter, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	out := make(map[gocql.UUID]Letter, len(events))
-	iter := s.selects(ctx, s.stmt.wholes, events).Prefetch(0).Iter()
+	iter := s.db.Select(ctx, s.stmt.wholes, events).Prefetch(0).Iter()
 	for {
 		var l Letter
 		if !iter.Scan(l.dest()...) {

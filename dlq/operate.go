@@ -17,7 +17,7 @@ func (s *Store) Replay(ctx context.Context, event gocql.UUID, by Actor) error {
 
 // dueNow makes a letter pending, to be published at once.
 func (s *Store) dueNow() planned {
-	at := s.millis()
+	at := s.db.Millis()
 	return planned{
 		to: Pending, set: append(unclaimed, assignment{"next_attempt", at}, assignment{"waiting", nil}),
 		change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Waiting = "", time.Time{}, at, "" },
@@ -96,9 +96,9 @@ const maxBehind = 1000
 // behind counts the open letters of the aggregate that stand behind l; more says
 // that there are more than n.
 func (s *Store) behind(ctx context.Context, l *Letter) (n int, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.selects(ctx, s.stmt.chain, l.Table, chainBucket(l.AggregateID), l.AggregateID).PageSize(maxBehind).Prefetch(0).Iter()
+	iter := s.db.Select(ctx, s.stmt.chain, l.Table, chainBucket(l.AggregateID), l.AggregateID).PageSize(maxBehind).Prefetch(0).Iter()
 	var k chainKey
 	for n <= maxBehind && iter.Scan(&k.aggregate, &k.seq, &k.writtenAt, &k.event) {
 		if k.seq > l.Sequence || k.seq == l.Sequence && k.writtenAt > l.WrittenAt {
@@ -183,8 +183,12 @@ func (s *Store) allowed(action Action, l *Letter) error {
 	if err := may(action, l); err != nil {
 		return err
 	}
-	if l.Status == Processing && s.now().Before(l.ClaimedUntil) {
+	if l.Status == Processing && s.db.Now().Before(l.ClaimedUntil) {
 		return refused(action, l, "try again when the claim has run out")
 	}
 	return nil
 }
+
+// Check returns nil if an operator's action could begin on the letter as it
+// stands in l, and a *RefusedError if not.
+func (s *Store) Check(action Action, l *Letter) error { return s.allowed(action, l) }

@@ -50,7 +50,7 @@ func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 		if err := how.check(l); err != nil {
 			return planned{}, err
 		}
-		at := s.millis()
+		at := s.db.Millis()
 		p := planned{
 			to: Archived, past: map[int64]string{},
 			set:    []assignment{{"purged_at", at}, {"archive", how.Archive}, {"next_attempt", nil}},
@@ -87,6 +87,15 @@ func (s *Store) CheckPurge(l *Letter, how Purge) error {
 		return refused(ActionPurge, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339))
 	}
 	return how.check(l)
+}
+
+// CheckRestore returns nil if Restore could begin on the letter as it stands in l, and
+// a *RefusedError if not.
+func (s *Store) CheckRestore(l *Letter) error {
+	if !l.PurgedAt.IsZero() && l.Archive == "" {
+		return refused(ActionRestore, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339)+" and is in no archive")
+	}
+	return s.Check(ActionRestore, l)
 }
 
 // Copy is all there is to a letter: what an archive keeps of one, and Restore
@@ -165,7 +174,7 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 				{"metadata", mapOrNull(whole.Metadata)},
 				{"raw", mapOrNull(whole.Raw)},
 			}...)
-			now, err := s.history(ctx, event, s.cons)
+			now, err := s.history(ctx, event, s.db.Consistency)
 			if err != nil {
 				return planned{}, err
 			}
@@ -182,10 +191,10 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 
 // outcomeOf is how a letter was resolved; empty if it was not.
 func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	var kind string
-	if err := s.selects(ctx, "SELECT outcome FROM "+s.stmt.letters+" WHERE event_id = ?", event).Scan(&kind); err != nil {
+	if err := s.db.Select(ctx, "SELECT outcome FROM "+s.stmt.letters+" WHERE event_id = ?", event).Scan(&kind); err != nil {
 		return "", fmt.Errorf("read the outcome of dead letter %s: %w", event, err)
 	}
 	return OutcomeKind(kind), nil
@@ -196,7 +205,7 @@ func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, e
 // must be gone for good. It is refused for a letter that was not purged.
 func (s *Store) Forget(ctx context.Context, event gocql.UUID) error {
 	var tried *Letter
-	for a := s.again(ctx); ; {
+	for a := s.db.Retry(ctx); ; {
 		err := s.forget(ctx, event, &tried)
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrRefused) || hopeless(err) || !a.Pause() {
 			return err
@@ -206,7 +215,7 @@ func (s *Store) Forget(ctx context.Context, event gocql.UUID) error {
 
 // forget is one try; tried becomes the letter of a transaction whose answer was lost.
 func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **Letter) error {
-	l, err := s.read(ctx, event, s.stmt.entry, (*Letter).entryDest, s.serial)
+	l, err := s.read(ctx, event, s.stmt.entry, (*Letter).entryDest, s.db.Serial)
 	if errors.Is(err, ErrNotFound) && *tried != nil { // it was decided
 		s.clearForgotten(ctx, *tried)
 		return nil
@@ -217,10 +226,7 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **Letter) er
 	if l.PurgedAt.IsZero() {
 		return refused(ActionPurge, &l, "it is whole: purge it before it is forgotten")
 	}
-	qctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	applied, err := s.query(qctx, "DELETE FROM "+s.stmt.letters+" WHERE event_id = ? IF version = ?", event, l.Version).
-		SerialConsistency(s.serial).MapScanCAS(map[string]any{})
+	applied, err := s.db.Apply(ctx, "DELETE FROM "+s.stmt.letters+" WHERE event_id = ? IF version = ?", event, l.Version)
 	if err != nil {
 		*tried = &l
 		return fmt.Errorf("forget dead letter %s: %w", event, err)
@@ -235,10 +241,10 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **Letter) er
 // clearForgotten removes what is left beside the outline, which is gone.
 func (s *Store) clearForgotten(ctx context.Context, l *Letter) {
 	if err := s.removeEdits(ctx, l.EventID); err != nil { // of a version that left them
-		s.log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", l.EventID, "err", err)
+		s.db.Log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", l.EventID, "err", err)
 	}
-	if err := s.drop(ctx, l, l.Version, shelves(l), false); err != nil {
-		s.log.Debug("an entry without a letter stays for its readers", "event_id", l.EventID, "err", err)
+	if err := s.lists.drop(ctx, l, l.Version, shelves(l), false); err != nil {
+		s.db.Log.Debug("an entry without a letter stays for its readers", "event_id", l.EventID, "err", err)
 	}
 }
 

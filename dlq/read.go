@@ -36,7 +36,7 @@ func (l *Letter) Entry() ChainEntry {
 
 // Read returns the letter of an event; ErrNotFound if it has none.
 func (s *Store) Read(ctx context.Context, event gocql.UUID) (Letter, error) {
-	l, err := s.read(ctx, event, s.stmt.letter, (*Letter).dest, s.cons)
+	l, err := s.read(ctx, event, s.stmt.letter, (*Letter).dest, s.db.Consistency)
 	if err == nil {
 		err = s.readEdit(ctx, &l)
 	}
@@ -49,10 +49,10 @@ func (s *Store) Read(ctx context.Context, event gocql.UUID) (Letter, error) {
 // read reads a letter by one of the statements. At the serial consistency it
 // first completes a change that was decided and left undone.
 func (s *Store) read(ctx context.Context, event gocql.UUID, stmt string, dest func(*Letter) []any, cons gocql.Consistency) (Letter, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	var l Letter
-	err := s.selects(ctx, stmt, event).Consistency(cons).Scan(dest(&l)...)
+	err := s.db.Select(ctx, stmt, event).Consistency(cons).Scan(dest(&l)...)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
 		return Letter{}, fmt.Errorf("event %s: %w", event, ErrNotFound)
@@ -65,10 +65,10 @@ func (s *Store) read(ctx context.Context, event gocql.UUID, stmt string, dest fu
 // readMany reads letters without their payloads, by event id; those that are
 // not there are missing.
 func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Letter, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	out := make(map[gocql.UUID]Letter, len(events))
-	iter := s.selects(ctx, s.stmt.entries, events).Iter()
+	iter := s.db.Select(ctx, s.stmt.entries, events).Iter()
 	for {
 		var l Letter
 		if !iter.Scan(l.entryDest()...) {

@@ -39,9 +39,9 @@ func (s *Store) ErrorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.
 }
 
 func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID, out map[gocql.UUID]ErrorText) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.selects(ctx, "SELECT event_id, error_code, error_text FROM "+s.stmt.letters+" WHERE event_id IN ?", events).Iter()
+	iter := s.db.Select(ctx, "SELECT event_id, error_code, error_text FROM "+s.stmt.letters+" WHERE event_id IN ?", events).Iter()
 	var id gocql.UUID
 	var e ErrorText
 	for iter.Scan(&id, &e.Code, &e.Text) {

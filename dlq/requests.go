@@ -86,7 +86,7 @@ func (m *requestMarks) finished(table string, at time.Time) {
 // before that is made; Requests returns it once it is made, and drops it
 // after eleven minutes if it never was: clocks differ.
 func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate string) bool) ([]Request, error) {
-	now := s.now()
+	now := s.db.Now()
 	found, err := s.readRequests(ctx, table, s.marks.from(table, now), mine)
 	if err != nil {
 		return nil, err
@@ -150,9 +150,9 @@ func (s *Store) readRequests(ctx context.Context, table string, from time.Time, 
 // requestPage reads a page of requests, and where the next one begins. It has a
 // time limit of its own: those of others may be many.
 func (s *Store) requestPage(ctx context.Context, table string, from time.Time, page []byte) (out []Request, next []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.selects(ctx, s.stmt.requests, table, gocql.MinTimeUUID(from)).PageSize(maxRequests).PageState(page).Iter()
+	iter := s.db.Select(ctx, s.stmt.requests, table, gocql.MinTimeUUID(from)).PageSize(maxRequests).PageState(page).Iter()
 	next = iter.PageState()
 	for r := (Request{Table: table}); iter.Scan(&r.ID, &r.EventID, &r.AggregateID, (*string)(&r.Action), &r.version, &r.Actor); {
 		out = append(out, r)
@@ -171,11 +171,11 @@ func (s *Store) Done(ctx context.Context, requests ...Request) error {
 }
 
 func (s *Store) done(ctx context.Context, requests []Request) error {
-	b := s.batch()
+	b := s.db.Batch()
 	for _, r := range requests {
 		b.Query(s.stmt.requestDrop, r.Table, r.ID)
 	}
-	if err := s.execute(ctx, b); err != nil {
+	if err := s.db.Execute(ctx, b); err != nil {
 		return fmt.Errorf("finish %d requests, the first of %s on event %s: %w", len(requests), requests[0].Actor, requests[0].EventID, err)
 	}
 	for _, r := range requests {
@@ -186,9 +186,9 @@ func (s *Store) done(ctx context.Context, requests []Request) error {
 
 // ask announces a change that will make version of l.
 func (s *Store) ask(ctx context.Context, l *Letter, action Action, actor string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	err := s.query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).
+	err := s.db.Query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.db.Now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).
 		Idempotent(true).Exec()
 	if err != nil {
 		return fmt.Errorf("tell the relay of event %s: %w", l.EventID, err)

@@ -95,7 +95,7 @@ func TestRequests_FromClocksThatDiffer(t *testing.T) {
 	b := setup(t)
 	slow := b.another(t)
 	behind := &clock{b.clock.at}
-	slow.now = behind.now
+	slow.db.Now = behind.now
 	for _, by := range []time.Duration{0, requestOverlap - time.Second, requestOverlap + time.Hour} {
 		// A done request moves the mark to now.
 		first := b.bring(t, Pending)
@@ -133,7 +133,7 @@ func TestRequests_OfAClockThatIsBehindAreSeenAfterTheirChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	slow := b.another(t)
-	slow.now = func() time.Time { return b.clock.now().Add(-requestOverlap) }
+	slow.db.Now = func() time.Time { return b.clock.now().Add(-requestOverlap) }
 	id := b.bring(t, Manual)
 	l := b.mustRead(t, id)
 	if err := slow.ask(t.Context(), &l, ActionReplay, "eve"); err != nil {

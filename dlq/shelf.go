@@ -34,7 +34,7 @@ type reader interface {
 
 // shelfReader reads one shelf from until, exclusive, down to since.
 type shelfReader struct {
-	s            *Store
+	lists        *lists
 	shelf        shelf
 	since, until time.Time
 
@@ -136,9 +136,9 @@ func (r *shelfReader) open(ctx context.Context) error {
 		r.buckets = []time.Time{r.shelf.bucketOf(r.until)}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.lists.db.Timeout)
 	defer cancel()
-	iter := r.s.selects(ctx, r.s.stmt.buckets, r.shelf.kind, r.shelf.value, r.shelf.bucketOf(r.since), r.until).Prefetch(0).Iter()
+	iter := r.lists.db.Select(ctx, r.lists.stmt.buckets, r.shelf.kind, r.shelf.value, r.shelf.bucketOf(r.since), r.until).Prefetch(0).Iter()
 	var b time.Time
 	for iter.Scan(&b) {
 		r.buckets = append(r.buckets, b)
@@ -175,7 +175,7 @@ func (r *shelfReader) begin(limit time.Time) {
 
 // query asks for the rows of a bucket and waits for the first page.
 func (r *shelfReader) query(bucket, until time.Time) *gocql.Iter {
-	return r.s.selects(r.ctx, r.s.stmt.lookups, r.shelf.kind, r.shelf.value, bucket, r.since, until).
+	return r.lists.db.Select(r.ctx, r.lists.stmt.lookups, r.shelf.kind, r.shelf.value, bucket, r.since, until).
 		PageSize(shelfPage).Prefetch(0).Iter()
 }
 

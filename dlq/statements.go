@@ -26,22 +26,18 @@ var buryColumns = []string{
 
 // statements are the store's CQL that does not depend on what is changed.
 type statements struct {
-	letters                                                 string
-	bury, entry, entries, letter, wholes, history           string
-	chainAdd, chainDrop, chains, chain                      string
-	lookupAdd, lookupDrop, lookups, lookupFirst, lookupSize string
-	bucketAdd, bucketDrop, buckets, allBuckets              string
-	requestAdd, requestDrop, requests                       string
-	holdAdd, holdDrop, holds                                string
-	editAdd, editIDAdd, edit, edits, editOf                 string
-	hasEdits, editsDrop                                     string
-	jobs                                                    jobStatements
+	letters                                       string
+	bury, entry, entries, letter, wholes, history string
+	chains, chain                                 string
+	requestAdd, requestDrop, requests             string
+	holdAdd, holdDrop, holds                      string
+	editAdd, editIDAdd, edit, edits, editOf       string
+	hasEdits, editsDrop                           string
 }
 
 func newStatements(keyspace string) statements {
 	letters, chains := keyspace+".dead_letter_queue", keyspace+".dead_letter_chains"
-	lookups, buckets, requests := keyspace+".dead_letter_lookups", keyspace+".dead_letter_buckets", keyspace+".dead_letter_requests"
-	holds := keyspace + ".dead_letter_holds"
+	requests, holds := keyspace+".dead_letter_requests", keyspace+".dead_letter_holds"
 	whole := "SELECT " + strings.Join(entryColumns, ", ") + ", " + strings.Join(moreColumns, ", ") + " FROM " + letters
 	edits, editIDs := keyspace+".dead_letter_edits", keyspace+".dead_letter_edit_ids"
 	edit := "SELECT edited_id, payload, content_type, headers, edited_by, reason, edited_at FROM " + edits
@@ -56,24 +52,8 @@ func newStatements(keyspace string) statements {
 		wholes:  whole + " WHERE event_id IN ?",
 		history: "SELECT history FROM " + letters + " WHERE event_id = ?",
 
-		chainAdd: "INSERT INTO " + chains + " (table_name, bucket, aggregate_id, seq, written_at, event_id) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
-		chainDrop: "DELETE FROM " + chains + " USING TIMESTAMP ?" +
-			" WHERE table_name = ? AND bucket = ? AND aggregate_id = ? AND seq = ? AND written_at = ? AND event_id = ?",
 		chains: "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ?",
 		chain:  "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ? AND aggregate_id = ?",
-
-		lookupAdd: "INSERT INTO " + lookups + " (kind, value, bucket, first_failed_at, event_id) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?",
-		lookupDrop: "DELETE FROM " + lookups + " USING TIMESTAMP ?" +
-			" WHERE kind = ? AND value = ? AND bucket = ? AND first_failed_at = ? AND event_id = ?",
-		lookups: "SELECT first_failed_at, event_id FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?" +
-			" AND first_failed_at >= ? AND first_failed_at < ?",
-		lookupFirst: "SELECT first_failed_at FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ? ORDER BY first_failed_at ASC LIMIT 1",
-		lookupSize:  "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?",
-
-		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?) USING TIMESTAMP ?",
-		bucketDrop: "DELETE FROM " + buckets + " USING TIMESTAMP ? WHERE kind = ? AND value = ? AND bucket = ?",
-		buckets:    "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",
-		allBuckets: "SELECT value, bucket FROM " + buckets + " WHERE kind = ?",
 
 		requestAdd:  "INSERT INTO " + requests + " (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, ?, ?, ?, ?, ?, ?)",
 		requestDrop: "DELETE FROM " + requests + " WHERE table_name = ? AND id = ?",
@@ -91,7 +71,34 @@ func newStatements(keyspace string) statements {
 		hasEdits:  "SELECT edited_id FROM " + edits + " WHERE event_id = ? LIMIT 1",
 		editsDrop: "DELETE FROM " + edits + " WHERE event_id = ?",
 		editOf:    "SELECT event_id FROM " + editIDs + " WHERE edited_id = ?",
+	}
+}
 
-		jobs: newJobStatements(keyspace),
+// listStatements are the CQL of lists.
+type listStatements struct {
+	chainAdd, chainDrop                                     string
+	lookupAdd, lookupDrop, lookups, lookupFirst, lookupSize string
+	bucketAdd, bucketDrop, buckets, allBuckets              string
+}
+
+func newListStatements(keyspace string) listStatements {
+	chains, lookups, buckets := keyspace+".dead_letter_chains", keyspace+".dead_letter_lookups", keyspace+".dead_letter_buckets"
+	return listStatements{
+		chainAdd: "INSERT INTO " + chains + " (table_name, bucket, aggregate_id, seq, written_at, event_id) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
+		chainDrop: "DELETE FROM " + chains + " USING TIMESTAMP ?" +
+			" WHERE table_name = ? AND bucket = ? AND aggregate_id = ? AND seq = ? AND written_at = ? AND event_id = ?",
+
+		lookupAdd: "INSERT INTO " + lookups + " (kind, value, bucket, first_failed_at, event_id) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?",
+		lookupDrop: "DELETE FROM " + lookups + " USING TIMESTAMP ?" +
+			" WHERE kind = ? AND value = ? AND bucket = ? AND first_failed_at = ? AND event_id = ?",
+		lookups: "SELECT first_failed_at, event_id FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?" +
+			" AND first_failed_at >= ? AND first_failed_at < ?",
+		lookupFirst: "SELECT first_failed_at FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ? ORDER BY first_failed_at ASC LIMIT 1",
+		lookupSize:  "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?",
+
+		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?) USING TIMESTAMP ?",
+		bucketDrop: "DELETE FROM " + buckets + " USING TIMESTAMP ? WHERE kind = ? AND value = ? AND bucket = ?",
+		buckets:    "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",
+		allBuckets: "SELECT value, bucket FROM " + buckets + " WHERE kind = ?",
 	}
 }

@@ -31,7 +31,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	for _, st := range Statuses {
 		out.ByStatus[st] = 0
 	}
-	byStatus, oldest, err := s.count(ctx, kindStatus, func(value string) bool { return Status(value).Open() })
+	byStatus, oldest, err := s.lists.count(ctx, kindStatus, func(value string) bool { return Status(value).Open() })
 	if err != nil {
 		return Stats{}, err
 	}
@@ -43,10 +43,10 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 		}
 	}
 	out.Oldest = oldest
-	if out.OpenByClass, _, err = s.count(ctx, kindOpenClass, nil); err != nil {
+	if out.OpenByClass, _, err = s.lists.count(ctx, kindOpenClass, nil); err != nil {
 		return Stats{}, err
 	}
-	if out.OpenByType, _, err = s.count(ctx, kindOpenType, nil); err != nil {
+	if out.OpenByType, _, err = s.lists.count(ctx, kindOpenType, nil); err != nil {
 		return Stats{}, err
 	}
 	return out, nil
@@ -54,8 +54,8 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 
 // count counts the entries of all shelves of a kind by value, and returns when
 // the first letter died of those values for which of is true.
-func (s *Store) count(ctx context.Context, kind string, of func(value string) bool) (map[string]int64, time.Time, error) {
-	keys, err := s.announcedBuckets(ctx, kind)
+func (ls *lists) count(ctx context.Context, kind string, of func(value string) bool) (map[string]int64, time.Time, error) {
+	keys, err := ls.announcedBuckets(ctx, kind)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -64,7 +64,7 @@ func (s *Store) count(ctx context.Context, kind string, of func(value string) bo
 	g.SetLimit(statsQueries)
 	for i, k := range keys {
 		g.Go(func() error {
-			if err := s.selects(gctx, s.stmt.lookupSize, kind, k.value, time.Unix(k.bucket, 0)).Scan(&sizes[i]); err != nil {
+			if err := ls.db.Select(gctx, ls.stmt.lookupSize, kind, k.value, time.Unix(k.bucket, 0)).Scan(&sizes[i]); err != nil {
 				return fmt.Errorf("count the list of %s %s: %w", kind, k.value, err)
 			}
 			return nil
@@ -85,7 +85,7 @@ func (s *Store) count(ctx context.Context, kind string, of func(value string) bo
 	}
 	var oldest time.Time
 	for value, bucket := range first {
-		at, ok, err := s.firstOf(ctx, bucketKey{shelf{kind, value}, bucket.Unix()})
+		at, ok, err := ls.firstOf(ctx, bucketKey{shelf{kind, value}, bucket.Unix()})
 		if err != nil {
 			return nil, time.Time{}, err
 		}

@@ -1,7 +1,6 @@
 package dlq
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,7 +8,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -35,18 +34,10 @@ func Delay(replays int) time.Duration {
 // Store is the dead letters of one keyspace. It is safe for concurrent use, by
 // any number of processes.
 type Store struct {
-	session  *gocql.Session
-	keyspace string
-	cons     gocql.Consistency
-	serial   gocql.Consistency
-	timeout  time.Duration
-	budget   time.Duration
-	now      func() time.Time
-	fence    func() error // nil never keeps anything back
-	log      *slog.Logger
-	stmt     statements
-	buckets  bucketCache
-	marks    requestMarks
+	db    *db.DB
+	stmt  statements
+	lists lists
+	marks requestMarks
 }
 
 // Option changes a Store.
@@ -55,28 +46,28 @@ type Option func(*Store)
 // WithSerialConsistency chooses among whom changes are decided: gocql.Serial,
 // the default, or gocql.LocalSerial if everything that changes letters is in
 // one data centre.
-func WithSerialConsistency(c gocql.Consistency) Option { return func(s *Store) { s.serial = c } }
+func WithSerialConsistency(c gocql.Consistency) Option { return func(s *Store) { s.db.Serial = c } }
 
 // WithConsistency is that of plain reads and writes. Default LOCAL_QUORUM.
-func WithConsistency(c gocql.Consistency) Option { return func(s *Store) { s.cons = c } }
+func WithConsistency(c gocql.Consistency) Option { return func(s *Store) { s.db.Consistency = c } }
 
 // WithTimeouts bounds one statement, and how long a change is tried again.
 func WithTimeouts(attempt, budget time.Duration) Option {
-	return func(s *Store) { s.timeout, s.budget = attempt, budget }
+	return func(s *Store) { s.db.Timeout, s.db.Budget = attempt, budget }
 }
 
 // WithClock is the clock; it decides when claims run out. Default time.Now.
-func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
+func WithClock(now func() time.Time) Option { return func(s *Store) { s.db.Now = now } }
 
 // WithFence is asked right before each statement that makes or changes a letter or
 // takes a request off the list. With an error nothing is written, the error is in the
 // chain of what is returned, and it is not tried again: somebody else may own what is
 // written about. Default asks nobody.
-func WithFence(f func() error) Option { return func(s *Store) { s.fence = f } }
+func WithFence(f func() error) Option { return func(s *Store) { s.db.Fence = f } }
 
 // WithLogger gets what went wrong and was not an error of the caller's. Default
 // discards.
-func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.log = l } }
+func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.db.Log = l } }
 
 // Open returns the store of a keyspace. It reaches no database; the tables are
 // those of package schema.
@@ -84,20 +75,20 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 	if _, err := outbox.NewTable(keyspace, ""); err != nil {
 		return nil, fmt.Errorf("dead letters: keyspace %q: %w", keyspace, err)
 	}
-	s := &Store{
-		session: session, keyspace: keyspace, cons: gocql.LocalQuorum, serial: gocql.Serial, timeout: DefaultAttemptTimeout,
-		budget: DefaultBudget, now: time.Now, log: slog.New(slog.DiscardHandler),
-		stmt: newStatements(keyspace),
+	d := &db.DB{
+		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Serial: gocql.Serial, Timeout: DefaultAttemptTimeout,
+		Budget: DefaultBudget, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
+	s := &Store{db: d, stmt: newStatements(keyspace), lists: lists{db: d, stmt: newListStatements(keyspace)}}
 	for _, o := range opts {
 		o(s)
 	}
 	var errs []error
-	if !s.serial.IsSerial() {
-		errs = append(errs, fmt.Errorf("serial consistency %s: use SERIAL or LOCAL_SERIAL", s.serial))
+	if !d.Serial.IsSerial() {
+		errs = append(errs, fmt.Errorf("serial consistency %s: use SERIAL or LOCAL_SERIAL", d.Serial))
 	}
-	if s.timeout <= 0 || s.budget < s.timeout {
-		errs = append(errs, fmt.Errorf("timeouts %s and %s: must be positive, the budget not below the attempt", s.timeout, s.budget))
+	if d.Timeout <= 0 || d.Budget < d.Timeout {
+		errs = append(errs, fmt.Errorf("timeouts %s and %s: must be positive, the budget not below the attempt", d.Timeout, d.Budget))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("dead letters: %w", err)
@@ -105,36 +96,6 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 	return s, nil
 }
 
-// query is a statement with the database's time: with an operator's, whose clock may be
-// ahead, a request or a hold would outlast its removal by another process.
-func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(neverAgain{}).DefaultTimestamp(false)
-}
-
-// may says whether anything may be written.
-func (s *Store) may() error {
-	if s.fence == nil {
-		return nil
-	}
-	if err := s.fence(); err != nil {
-		return fmt.Errorf("%w: %w", errBehindFence, err)
-	}
-	return nil
-}
-
-// selects is query for a statement that changes nothing, which another node may be
-// asked once more.
-func (s *Store) selects(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return s.query(ctx, stmt, args...).Idempotent(true).RetryPolicy(otherNode{})
-}
-
-// millis is now as the tables keep it.
-func (s *Store) millis() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
-
-// firstPause is between the first two attempts of a change.
-const firstPause = 20 * time.Millisecond
-
-// again is the time in which something is tried again.
-func (s *Store) again(ctx context.Context) *retry.Budget {
-	return retry.Until(ctx, time.Now().Add(s.budget), firstPause)
-}
+// DB is the way in which the store executes its statements. It is for the packages
+// below this one.
+func (s *Store) DB() *db.DB { return s.db }

@@ -25,7 +25,7 @@ func (s *Store) Tally(ctx context.Context, statuses []Status, since, until time.
 	out := make(map[Status]int64, len(statuses))
 	for _, st := range statuses {
 		out[st] = 0
-		hours, err := s.hours(ctx, st, since, until)
+		hours, err := s.lists.hours(ctx, st, since, until)
 		if err != nil {
 			return nil, err
 		}
@@ -38,9 +38,9 @@ func (s *Store) Tally(ctx context.Context, statuses []Status, since, until time.
 	g.SetLimit(statsQueries)
 	for i, k := range keys {
 		g.Go(func() error {
-			qctx, cancel := context.WithTimeout(gctx, s.timeout)
+			qctx, cancel := context.WithTimeout(gctx, s.db.Timeout)
 			defer cancel()
-			if err := s.selects(qctx, s.stmt.lookupSize, kindStatus, string(k.status), k.bucket).Scan(&sizes[i]); err != nil {
+			if err := s.db.Select(qctx, s.lists.stmt.lookupSize, kindStatus, string(k.status), k.bucket).Scan(&sizes[i]); err != nil {
 				return fmt.Errorf("count the %s dead letters of %s: %w", k.status, k.bucket.Format(time.RFC3339), err)
 			}
 			return nil
@@ -56,16 +56,16 @@ func (s *Store) Tally(ctx context.Context, statuses []Status, since, until time.
 }
 
 // hours are the hours of which letters of a status may have died, newest first.
-func (s *Store) hours(ctx context.Context, st Status, since, until time.Time) ([]time.Time, error) {
+func (ls *lists) hours(ctx context.Context, st Status, since, until time.Time) ([]time.Time, error) {
 	if since.IsZero() {
 		since = time.Unix(0, 0)
 	}
 	if until.IsZero() {
 		until = latest
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
 	defer cancel()
-	iter := s.selects(ctx, s.stmt.buckets, kindStatus, string(st), since.UTC().Truncate(time.Hour), until).Prefetch(0).Iter()
+	iter := ls.db.Select(ctx, ls.stmt.buckets, kindStatus, string(st), since.UTC().Truncate(time.Hour), until).Prefetch(0).Iter()
 	var out []time.Time
 	var h time.Time
 	for iter.Scan(&h) {
@@ -80,7 +80,7 @@ func (s *Store) hours(ctx context.Context, st Status, since, until time.Time) ([
 // Oldest is the letter of a status that died first, without its payload;
 // ErrNotFound if none has the status.
 func (s *Store) Oldest(ctx context.Context, st Status) (Letter, error) {
-	hours, err := s.hours(ctx, st, time.Time{}, time.Time{})
+	hours, err := s.lists.hours(ctx, st, time.Time{}, time.Time{})
 	if err != nil {
 		return Letter{}, err
 	}
@@ -95,9 +95,9 @@ func (s *Store) Oldest(ctx context.Context, st Status) (Letter, error) {
 
 // oldestOf is Oldest of an hour.
 func (s *Store) oldestOf(ctx context.Context, st Status, hour time.Time) (Letter, error) {
-	qctx, cancel := context.WithTimeout(ctx, s.timeout)
+	qctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.selects(qctx, "SELECT event_id FROM "+s.keyspace+".dead_letter_lookups WHERE kind = ? AND value = ? AND bucket = ?"+
+	iter := s.db.Select(qctx, "SELECT event_id FROM "+s.db.Keyspace+".dead_letter_lookups WHERE kind = ? AND value = ? AND bucket = ?"+
 		" ORDER BY first_failed_at ASC", kindStatus, string(st), hour).PageSize(maxLookup).Prefetch(0).Iter()
 	var id gocql.UUID
 	for more := true; more; {

@@ -30,15 +30,17 @@ var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneC
 // Any number of processes may do it, beside others that bury and change letters:
 // a removal is written with a time that is announceKept before the hour was found
 // empty, so an announcement that is younger stays.
-func (s *Store) Tidy(ctx context.Context) (gone int, err error) {
+func (s *Store) Tidy(ctx context.Context) (gone int, err error) { return s.lists.tidy(ctx) }
+
+func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 	pace := rate.NewLimiter(tidyRate, 1)
 	for _, kind := range announcedKinds {
-		announced, err := s.announcedBuckets(ctx, kind)
+		announced, err := ls.announcedBuckets(ctx, kind)
 		if err != nil {
 			return gone, err
 		}
 		// When an announcement was made cannot be asked; it is not older than its hour.
-		old := s.now().Add(-announceKept - time.Hour).Unix()
+		old := ls.db.Now().Add(-announceKept - time.Hour).Unix()
 		for _, k := range announced {
 			if k.bucket >= old {
 				continue
@@ -46,15 +48,15 @@ func (s *Store) Tidy(ctx context.Context) (gone int, err error) {
 			if err := pace.Wait(ctx); err != nil {
 				return gone, err
 			}
-			before := s.now().Add(-announceKept)
-			filled, err := s.filled(ctx, k)
+			before := ls.db.Now().Add(-announceKept)
+			filled, err := ls.filled(ctx, k)
 			if err != nil {
 				return gone, err
 			}
 			if filled {
 				continue
 			}
-			if err := s.query(ctx, s.stmt.bucketDrop, before.UnixMicro(), k.kind, k.value, time.Unix(k.bucket, 0)).Idempotent(true).Exec(); err != nil {
+			if err := ls.db.Query(ctx, ls.stmt.bucketDrop, before.UnixMicro(), k.kind, k.value, time.Unix(k.bucket, 0)).Idempotent(true).Exec(); err != nil {
 				return gone, fmt.Errorf("take an empty hour off the list of %s %s: %w", k.kind, k.value, err)
 			}
 			gone++
@@ -64,8 +66,8 @@ func (s *Store) Tidy(ctx context.Context) (gone int, err error) {
 }
 
 // announcedBuckets are all buckets of a kind of which readers know.
-func (s *Store) announcedBuckets(ctx context.Context, kind string) (out []bucketKey, err error) {
-	iter := s.selects(ctx, s.stmt.allBuckets, kind).Prefetch(0).Iter()
+func (ls *lists) announcedBuckets(ctx context.Context, kind string) (out []bucketKey, err error) {
+	iter := ls.db.Select(ctx, ls.stmt.allBuckets, kind).Prefetch(0).Iter()
 	var value string
 	var bucket time.Time
 	for iter.Scan(&value, &bucket) {
@@ -78,16 +80,16 @@ func (s *Store) announcedBuckets(ctx context.Context, kind string) (out []bucket
 }
 
 // filled says whether a bucket holds an entry.
-func (s *Store) filled(ctx context.Context, k bucketKey) (bool, error) {
-	_, ok, err := s.firstOf(ctx, k)
+func (ls *lists) filled(ctx context.Context, k bucketKey) (bool, error) {
+	_, ok, err := ls.firstOf(ctx, k)
 	return ok, err
 }
 
 // firstOf is when the first letter of a bucket died; false without one. A bucket may
 // begin with so many tombstones that its first page has no row, which Query.Scan takes
 // for the end.
-func (s *Store) firstOf(ctx context.Context, k bucketKey) (at time.Time, ok bool, err error) {
-	iter := s.selects(ctx, s.stmt.lookupFirst, k.kind, k.value, time.Unix(k.bucket, 0)).Iter()
+func (ls *lists) firstOf(ctx context.Context, k bucketKey) (at time.Time, ok bool, err error) {
+	iter := ls.db.Select(ctx, ls.stmt.lookupFirst, k.kind, k.value, time.Unix(k.bucket, 0)).Iter()
 	ok = iter.Scan(&at)
 	if err := iter.Close(); err != nil {
 		return time.Time{}, false, fmt.Errorf("read the first of %s %s: %w", k.kind, k.value, err)

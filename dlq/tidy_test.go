@@ -15,7 +15,7 @@ import (
 func (b *bundle) announcedHours(t testing.TB) (n int) {
 	t.Helper()
 	for _, kind := range announcedKinds {
-		iter := b.selects(t.Context(), b.stmt.allBuckets, kind).Iter()
+		iter := b.db.Select(t.Context(), b.lists.stmt.allBuckets, kind).Iter()
 		n += iter.NumRows()
 		if err := iter.Close(); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestTidy_WhileAProcessStandsStill(t *testing.T) {
 		}
 		return at
 	}))
-	if err := frozen.add(t.Context(), row, shelves(row), true); err != nil {
+	if err := frozen.lists.add(t.Context(), row, shelves(row), true); err != nil {
 		t.Fatal(err)
 	}
 	// As Bury goes on when the lists are written.

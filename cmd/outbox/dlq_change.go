@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
@@ -96,7 +97,7 @@ It is done by a job, which is kept: an interruption pauses it, and
 				return cli.Usage(errors.New("event ids and --object do not go together: use one or the other"))
 			}
 			return withDLQConfig(cmd, func(conf *app.Config, s *dlq.Store) error {
-				return withKeeper(conf, cmd, s, func(a dlq.Archive) error { return f.change(cmd, conf, s, a, spec, ids) })
+				return withKeeper(conf, cmd, s, func(a jobs.Archive) error { return f.change(cmd, conf, s, a, spec, ids) })
 			})
 		},
 	}
@@ -107,11 +108,11 @@ It is done by a job, which is kept: an interruption pauses it, and
 	fl := cmd.Flags()
 	fl.BoolVar(&f.all, "all", false, "all letters that are meant without --status, without any filter")
 	fl.Float64Var(&f.rate, "rate", 0, "letters per second at most; 0 means as fast as it goes")
-	size := dlq.DefaultBatchSize
+	size := jobs.DefaultBatchSize
 	sections := []string{app.SectionScylla}
 	switch c.action {
 	case dlq.ActionPurge:
-		size = dlq.MaxBatchSize
+		size = jobs.MaxBatchSize
 		fl.BoolVar(&f.force, "force", false, "failed and manual letters too")
 		fl.BoolVar(&f.noArchive, "no-archive", false, "lose the letters: write them to no archive")
 		sections = append(sections, app.SectionRetention)
@@ -185,8 +186,8 @@ func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Fi
 
 // check returns the job that the flags mean; named says that the command line
 // names the letters.
-func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (dlq.JobSpec, error) {
-	spec := dlq.JobSpec{
+func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (jobs.Spec, error) {
+	spec := jobs.Spec{
 		Action: action, Rate: f.rate, BatchSize: f.batchSize, Canary: f.canary, Follow: f.follow(), Limit: f.Limit,
 		Force: f.force && action == dlq.ActionPurge, NoArchive: f.noArchive,
 	}
@@ -199,8 +200,8 @@ func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (dl
 		return spec, cli.Usage(fmt.Errorf("--rate %v must not be negative", f.rate))
 	case f.canary && spec.Follow < 0:
 		return spec, cli.Usage(errors.New("--canary waits for what becomes of letters: use it with --wait, or --detach"))
-	case f.batchSize < 1 || f.batchSize > dlq.MaxBatchSize:
-		return spec, cli.Usage(fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, dlq.MaxBatchSize))
+	case f.batchSize < 1 || f.batchSize > jobs.MaxBatchSize:
+		return spec, cli.Usage(fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, jobs.MaxBatchSize))
 	}
 	if len(spec.Filter.Status) == 0 {
 		spec.Filter.Status = spec.Statuses()
@@ -213,9 +214,9 @@ func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (dl
 
 // changed is what a change prints as JSON.
 type changed struct {
-	Preview dlq.Preview `json:"preview"`
-	DryRun  bool        `json:"dry_run,omitempty"`
-	Changed int         `json:"changed"`
+	Preview jobs.Preview `json:"preview"`
+	DryRun  bool         `json:"dry_run,omitempty"`
+	Changed int          `json:"changed"`
 	// Refused are letters that were named and stand where the action cannot begin,
 	// and those that moved on since the preview.
 	Refused int `json:"refused"`
@@ -243,7 +244,7 @@ func (c *changed) refuse(err error) {
 const dlqErrors = 10
 
 // needsArchive refuses what needs retention.archive where there is none.
-func needsArchive(spec *dlq.JobSpec) error {
+func needsArchive(spec *jobs.Spec) error {
 	if spec.Action == dlq.ActionPurge {
 		return cli.Usage(cli.WithHint(errors.New("retention.archive is empty: the letters would be lost"), "--retention-archive names an archive; --no-archive loses them"))
 	}
@@ -251,7 +252,7 @@ func needsArchive(spec *dlq.JobSpec) error {
 }
 
 // target reads the letters that are meant: of ids, of an object, or of the filter.
-func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Store, spec *dlq.JobSpec, ids []gocql.UUID) (letters []dlq.Letter, missing []string, err error) {
+func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Store, spec *jobs.Spec, ids []gocql.UUID) (letters []dlq.Letter, missing []string, err error) {
 	if f.object != "" {
 		events, err := f.objectIDs(cmd, conf)
 		if err != nil {
@@ -270,8 +271,9 @@ func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 
 // change shows what the job would do and, once that is confirmed, makes it and
 // runs it. a is the archive, nil without one.
-func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Store, a dlq.Archive, spec dlq.JobSpec, ids []gocql.UUID) error {
+func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Store, a jobs.Archive, spec jobs.Spec, ids []gocql.UUID) error {
 	ctx, action := cmd.Context(), spec.Action
+	js := jobs.New(s)
 	if a == nil && (action == dlq.ActionRestore || action == dlq.ActionPurge && !f.noArchive) {
 		return needsArchive(&spec)
 	}
@@ -283,15 +285,15 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 	out.Missing = missing
 	named := len(ids) > 0 || f.object != ""
 	var may []dlq.Letter
-	if out.Preview, may, err = s.PreviewJob(ctx, &spec, letters); err == nil {
-		err = s.Estimate(ctx, &out.Preview, f.rate)
+	if out.Preview, may, err = js.Preview(ctx, &spec, letters); err == nil {
+		err = js.Estimate(ctx, &out.Preview, f.rate)
 	}
 	if err != nil {
 		return err
 	}
 	if named {
 		for i := range letters {
-			if err := s.CheckJob(&spec, &letters[i]); err != nil {
+			if err := js.Check(&spec, &letters[i]); err != nil {
 				out.refuse(err)
 			}
 		}
@@ -315,7 +317,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", action, cli.Plural(len(may), "letter"))); err != nil {
 			return err
 		}
-		job, err := f.dlqRun.create(cmd, s, a, narrow(s, spec, named, may), f.by())
+		job, err := f.dlqRun.create(cmd, js, a, narrow(js, spec, named, may), f.by())
 		if job == nil {
 			return err
 		}
@@ -332,8 +334,8 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 }
 
 // narrow is the job that changes the letters of the preview.
-func narrow(s *dlq.Store, spec dlq.JobSpec, named bool, may []dlq.Letter) dlq.JobSpec {
-	if named || spec.Limit > 0 && len(may) <= dlq.MaxJobIDs {
+func narrow(s *jobs.Store, spec jobs.Spec, named bool, may []dlq.Letter) jobs.Spec {
+	if named || spec.Limit > 0 && len(may) <= jobs.MaxIDs {
 		spec.Filter, spec.Limit = dlq.Filter{}, 0
 		for i := range may { // those that were shown, and no other
 			spec.IDs = append(spec.IDs, may[i].EventID)
@@ -341,7 +343,7 @@ func narrow(s *dlq.Store, spec dlq.JobSpec, named bool, may []dlq.Letter) dlq.Jo
 		return spec
 	}
 	spec.Filter.Status = slices.DeleteFunc(slices.Clone(spec.Filter.Status), func(st dlq.Status) bool {
-		return s.CheckJob(&spec, &dlq.Letter{Status: st}) != nil
+		return s.Check(&spec, &dlq.Letter{Status: st}) != nil
 	})
 	return spec
 }

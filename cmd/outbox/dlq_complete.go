@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -60,8 +61,8 @@ func completeJobs(cmd *cobra.Command, args []string, _ string) (ids []string, _ 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	forCompletion(cmd, func(ctx context.Context, s *dlq.Store) error {
-		jobs, err := s.Jobs(ctx, gocql.UUID{}, 20)
-		for _, j := range jobs {
+		list, err := jobs.New(s).List(ctx, gocql.UUID{}, 20)
+		for _, j := range list {
 			ids = append(ids, j.ID.String()+"\t"+string(j.State)+" "+string(j.Action)+" by "+cli.Clean(j.Actor.Name, 30))
 		}
 		return err

@@ -11,36 +11,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // jobView is a job for people and scripts.
 type jobView struct {
-	ID        string          `json:"id"`
-	State     dlq.JobState    `json:"state"`
-	Action    dlq.Action      `json:"action"`
-	Filter    *dlq.Filter     `json:"filter,omitempty"`
-	IDs       int             `json:"ids,omitempty"`
-	Limit     int             `json:"limit,omitempty"`
-	Rate      float64         `json:"rate,omitempty"`
-	BatchSize int             `json:"batch_size"`
-	Canary    bool            `json:"canary,omitempty"`
-	Force     bool            `json:"force,omitempty"`
-	NoArchive bool            `json:"no_archive,omitempty"`
-	Actor     string          `json:"actor"`
-	Reason    string          `json:"reason,omitempty"`
-	Progress  dlq.Progress    `json:"progress"`
-	Error     string          `json:"error,omitempty"`
-	RunBy     string          `json:"run_by,omitempty"`
-	Created   time.Time       `json:"created_at"`
-	Started   *time.Time      `json:"started_at,omitempty"`
-	Finished  *time.Time      `json:"finished_at,omitempty"`
-	Version   int64           `json:"version"`
-	History   []dlq.JobChange `json:"history"`
+	ID        string           `json:"id"`
+	State     jobs.State       `json:"state"`
+	Action    dlq.Action       `json:"action"`
+	Filter    *dlq.Filter      `json:"filter,omitempty"`
+	IDs       int              `json:"ids,omitempty"`
+	Limit     int              `json:"limit,omitempty"`
+	Rate      float64          `json:"rate,omitempty"`
+	BatchSize int              `json:"batch_size"`
+	Canary    bool             `json:"canary,omitempty"`
+	Force     bool             `json:"force,omitempty"`
+	NoArchive bool             `json:"no_archive,omitempty"`
+	Actor     string           `json:"actor"`
+	Reason    string           `json:"reason,omitempty"`
+	Progress  jobs.Progress    `json:"progress"`
+	Error     string           `json:"error,omitempty"`
+	RunBy     string           `json:"run_by,omitempty"`
+	Created   time.Time        `json:"created_at"`
+	Started   *time.Time       `json:"started_at,omitempty"`
+	Finished  *time.Time       `json:"finished_at,omitempty"`
+	Version   int64            `json:"version"`
+	History   []jobs.JobChange `json:"history"`
 }
 
-func viewOfJob(j *dlq.Job) *jobView {
+func viewOfJob(j *jobs.Job) *jobView {
 	v := &jobView{
 		ID: j.ID.String(), State: j.State, Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize,
 		Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, Actor: j.Actor.Name, Reason: j.Actor.Reason, Progress: j.Progress, Error: j.Error, RunBy: j.ClaimedBy,
@@ -55,7 +56,7 @@ func viewOfJob(j *dlq.Job) *jobView {
 // status is the error that the exit status is of.
 func (v *jobView) status() error {
 	switch {
-	case v.State == dlq.JobFailed, v.State == dlq.JobCancelled, v.State == dlq.JobPaused, v.Progress.Failed() > 0:
+	case v.State == jobs.Failed, v.State == jobs.Cancelled, v.State == jobs.Paused, v.Progress.Failed() > 0:
 		return cli.QuietError{}
 	case v.Finished == nil, v.Progress.Waiting > 0:
 		return cli.WaitsError{}
@@ -117,11 +118,11 @@ func newDLQJobsListCommand() *cobra.Command {
 				return cli.Usage(fmt.Errorf("--limit %d must be at least 1", limit))
 			}
 			return withDLQ(cmd, func(s *dlq.Store) error {
-				jobs, err := s.Jobs(cmd.Context(), gocql.UUID{}, limit)
+				list, err := jobs.New(s).List(cmd.Context(), gocql.UUID{}, limit)
 				if err != nil {
 					return err
 				}
-				return jobTable.Print(cmd, output, jobs, false)
+				return jobTable.Print(cmd, output, list, false)
 			})
 		},
 	}
@@ -132,19 +133,19 @@ func newDLQJobsListCommand() *cobra.Command {
 }
 
 // jobTable is bulk jobs as a list.
-var jobTable = cli.Table[*dlq.Job]{
+var jobTable = cli.Table[*jobs.Job]{
 	Header: "JOB\tSTATE\tACTION\tDONE\tTOTAL\tDIED AGAIN\tWAITING\tACTOR\tCREATED",
-	Row: func(w io.Writer, j *dlq.Job) {
+	Row: func(w io.Writer, j *jobs.Job) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Progress.Failed(),
 			j.Progress.Waiting, cli.Clean(j.Actor.Name, 30), j.Created().Format(cli.ListTime))
 	},
-	View: func(j *dlq.Job) any { return viewOfJob(j) },
+	View: func(j *jobs.Job) any { return viewOfJob(j) },
 	None: "there are no jobs",
 }
 
 // withJob runs f with the job that a command names, once output is known to be
 // one of the forms.
-func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.Store, *dlq.Job) error) error {
+func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.Store, *jobs.Job) error) error {
 	if err := cli.CheckOutput(output); err != nil {
 		return err
 	}
@@ -153,8 +154,8 @@ func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.St
 		return err
 	}
 	return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store) error {
-		j, err := s.Job(cmd.Context(), id)
-		if errors.Is(err, dlq.ErrNoJob) {
+		j, err := jobs.New(s).Read(cmd.Context(), id)
+		if errors.Is(err, jobs.ErrNoJob) {
 			return cli.WithHint(err, "outbox dlq jobs list shows which there are")
 		}
 		if err != nil {
@@ -172,7 +173,7 @@ func newDLQJobsShowCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], output, func(_ *app.Config, _ *dlq.Store, j *dlq.Job) error {
+			return withJob(cmd, args[0], output, func(_ *app.Config, _ *dlq.Store, j *jobs.Job) error {
 				return printJob(cmd.OutOrStdout(), output, viewOfJob(j))
 			})
 		},
@@ -244,15 +245,15 @@ func newDLQJobsWatchCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], "table", func(_ *app.Config, s *dlq.Store, j *dlq.Job) error {
-				if err := showingJob(cmd, s, j, func() (err error) {
-					for err == nil && j.Finished.IsZero() && j.State != dlq.JobPaused {
+			return withJob(cmd, args[0], "table", func(_ *app.Config, s *dlq.Store, j *jobs.Job) error {
+				if err := showingJob(cmd, jobs.New(s), j, func() (err error) {
+					for err == nil && j.Finished.IsZero() && j.State != jobs.Paused {
 						select {
 						case <-cmd.Context().Done():
 							return cmd.Context().Err()
 						case <-time.After(jobPoll):
 						}
-						j, err = s.Job(cmd.Context(), j.ID)
+						j, err = jobs.New(s).Read(cmd.Context(), j.ID)
 					}
 					return err
 				}); err != nil {
@@ -270,18 +271,18 @@ func newDLQJobsWatchCommand() *cobra.Command {
 // jobSteer is a command that steers a job.
 type jobSteer struct {
 	what, short string
-	do          func(*dlq.Store, context.Context, gocql.UUID, dlq.Actor) error
+	do          func(*jobs.Store, context.Context, gocql.UUID, dlq.Actor) error
 	// ask says that it takes a confirmation: what anybody may want at once, and can
 	// be undone, does not.
 	ask bool
 	// then goes on with the job in this process, unless it is detached.
-	then func(*jobSteerFlags, *cobra.Command, *dlq.Store, dlq.Archive, *dlq.Job) (*dlq.Job, error)
+	then func(*jobSteerFlags, *cobra.Command, *jobs.Store, jobs.Archive, *jobs.Job) (*jobs.Job, error)
 }
 
 var jobSteers = []jobSteer{
-	{"pause", "Have a job stop between two letters", (*dlq.Store).PauseJob, false, nil},
-	{"resume", "Let a paused job go on where it was, here", (*dlq.Store).ResumeJob, true, (*jobSteerFlags).resume},
-	{"cancel", "End a job; what it did stays done", (*dlq.Store).CancelJob, true, (*jobSteerFlags).end},
+	{"pause", "Have a job stop between two letters", (*jobs.Store).Pause, false, nil},
+	{"resume", "Let a paused job go on where it was, here", (*jobs.Store).Resume, true, (*jobSteerFlags).resume},
+	{"cancel", "End a job; what it did stays done", (*jobs.Store).Cancel, true, (*jobSteerFlags).end},
 }
 
 type jobSteerFlags struct {
@@ -300,8 +301,8 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], f.output, func(c *app.Config, s *dlq.Store, j *dlq.Job) error {
-				return withKeeper(c, cmd, s, func(a dlq.Archive) error { return f.steer(cmd, &st, s, a, j) })
+			return withJob(cmd, args[0], f.output, func(c *app.Config, s *dlq.Store, j *jobs.Job) error {
+				return withKeeper(c, cmd, s, func(a jobs.Archive) error { return f.steer(cmd, &st, jobs.New(s), a, j) })
 			})
 		},
 	}
@@ -321,7 +322,7 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 	return cmd
 }
 
-func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *dlq.Store, a dlq.Archive, j *dlq.Job) error {
+func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *jobs.Store, a jobs.Archive, j *jobs.Job) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d letters done\n", j.Action, j.Created().Format(cli.ListTime), cli.Clean(j.Actor.Name, 40),
 		j.State, j.Progress.Done, j.Progress.Total)
 	if f.dryRun {
@@ -335,7 +336,7 @@ func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *dlq.Store, a 
 	if err := st.do(s, cmd.Context(), j.ID, f.by()); err != nil {
 		return err
 	}
-	j, err := s.Job(cmd.Context(), j.ID)
+	j, err := s.Read(cmd.Context(), j.ID)
 	if err != nil {
 		return err
 	}
@@ -359,13 +360,13 @@ func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *dlq.Store, a 
 }
 
 // resume runs the job here.
-func (f *jobSteerFlags) resume(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, j *dlq.Job) (*dlq.Job, error) {
+func (f *jobSteerFlags) resume(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, j *jobs.Job) (*jobs.Job, error) {
 	return runJob(cmd, s, a, j, f.by())
 }
 
 // end makes the report of a cancelled job final, if it is not yet; a runner that
 // has the job does so by itself.
-func (f *jobSteerFlags) end(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, j *dlq.Job) (*dlq.Job, error) {
+func (f *jobSteerFlags) end(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, j *jobs.Job) (*jobs.Job, error) {
 	if !j.Finished.IsZero() {
 		return j, nil
 	}
@@ -378,5 +379,5 @@ func (f *jobSteerFlags) end(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, j *
 	if err != nil && ctx.Err() == nil {
 		return j, err
 	}
-	return s.Job(cmd.Context(), j.ID)
+	return s.Read(cmd.Context(), j.ID)
 }

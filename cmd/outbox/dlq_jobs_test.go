@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -28,7 +29,7 @@ func TestDLQ_Jobs(t *testing.T) {
 	}
 	out, _ := b.run(cli.ExitWaits, "discard", "--all", "--yes", "--detach", "-o", "json", "--batch-size", "2")
 	var c changed
-	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.State != dlq.JobQueued || c.Job.BatchSize != 2 {
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.State != jobs.Queued || c.Job.BatchSize != 2 {
 		t.Fatalf("discard --detach printed %s, %v", out, err)
 	}
 	id := c.Job.ID
@@ -56,8 +57,8 @@ func TestDLQ_Jobs(t *testing.T) {
 		t.Errorf("replay without a relay printed %s, %v", out, err)
 	}
 	out, _ = b.run(cli.ExitOK, "jobs", "list", "-o", "json")
-	var jobs []jobView
-	if err := json.Unmarshal([]byte(out), &jobs); err != nil || len(jobs) != 2 || jobs[1].ID != id || jobs[0].Action != dlq.ActionReplay {
+	var listed []jobView
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != 2 || listed[1].ID != id || listed[0].Action != dlq.ActionReplay {
 		t.Errorf("jobs list printed %s, %v", out, err)
 	}
 	if out, _ := b.run(cli.ExitOK, "jobs", "list", "--limit", "1"); strings.Count(out, "\n") != 2 {
@@ -67,19 +68,19 @@ func TestDLQ_Jobs(t *testing.T) {
 	if out, _ := b.run(cli.ExitWaits, "replay", one, "--yes", "--detach", "--force"); !strings.Contains(out, "is queued") {
 		t.Errorf("replay --detach printed %q", out)
 	}
-	made, err := b.store.Jobs(t.Context(), gocql.UUID{}, 1)
+	made, err := b.jobs().List(t.Context(), gocql.UUID{}, 1)
 	if err != nil || len(made) != 1 {
 		t.Fatal(made, err)
 	}
 	ctx, die := context.WithCancel(t.Context())
 	died := make(chan struct{})
 	go func() {
-		_, _ = dlq.NewRunner(b.store, dlq.RunnerConfig{Owner: "dies", Poll: 20 * time.Millisecond}).RunJob(ctx, made[0].ID)
+		_, _ = jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Owner: "dies", Poll: 20 * time.Millisecond}).RunJob(ctx, made[0].ID)
 		close(died)
 	}()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // it ends with its letter, which nobody publishes
-		j, err := b.store.Job(t.Context(), made[0].ID)
-		if err == nil && j.State == dlq.JobRunning && j.Progress.Waiting == 1 {
+		j, err := b.jobs().Read(t.Context(), made[0].ID)
+		if err == nil && j.State == jobs.Running && j.Progress.Waiting == 1 {
 			break
 		}
 		if err != nil || time.Now().After(end) {
@@ -152,7 +153,7 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 		if errOut := replay(cli.ExitFailed); !strings.Contains(errOut, tt.want) || !strings.Contains(errOut, "--force") {
 			t.Errorf("%+v: replay says %q", tt, errOut)
 		}
-		if jobs, err := b.store.Jobs(t.Context(), gocql.UUID{}, 10); err != nil || len(jobs) != 0 {
+		if jobs, err := b.jobs().List(t.Context(), gocql.UUID{}, 10); err != nil || len(jobs) != 0 {
 			t.Fatalf("a replay that was refused made a job: %v, %v", jobs, err)
 		}
 	}

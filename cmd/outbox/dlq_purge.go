@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
@@ -49,7 +50,7 @@ func (f *dlqChangeFlags) objectIDs(cmd *cobra.Command, c *app.Config) ([]string,
 }
 
 // withKeeper runs f with what runs jobs: the archive, or nil without one.
-func withKeeper(c *app.Config, cmd *cobra.Command, s *dlq.Store, f func(dlq.Archive) error) error {
+func withKeeper(c *app.Config, cmd *cobra.Command, s *dlq.Store, f func(jobs.Archive) error) error {
 	k, closeArchive, err := c.Keeper(cmd.Context(), s)
 	if err != nil {
 		return err

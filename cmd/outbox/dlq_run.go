@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
 )
@@ -39,7 +40,7 @@ func (f *dlqRun) addFlags(cmd *cobra.Command, replay bool) {
 func (f *dlqRun) follow() time.Duration {
 	switch {
 	case f.detach:
-		return dlq.DefaultFollow
+		return jobs.DefaultFollow
 	case f.wait > 0:
 		return f.wait
 	}
@@ -47,8 +48,8 @@ func (f *dlqRun) follow() time.Duration {
 }
 
 // create makes a job and runs it. The job is nil if there is none.
-func (f *dlqRun) create(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, spec dlq.JobSpec, by dlq.Actor) (*dlq.Job, error) {
-	job, err := s.CreateJob(cmd.Context(), spec, by)
+func (f *dlqRun) create(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, spec jobs.Spec, by dlq.Actor) (*jobs.Job, error) {
+	job, err := s.Create(cmd.Context(), spec, by)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +61,13 @@ func (f *dlqRun) create(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, spec dl
 
 // runJob runs a job in this process, or looks on while another one does. An
 // interruption pauses it. a is the archive, nil without one.
-func runJob(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, job *dlq.Job, by dlq.Actor) (*dlq.Job, error) {
+func runJob(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, job *jobs.Job, by dlq.Actor) (*jobs.Job, error) {
 	ctx := cmd.Context()
 	runner := jobRunner(s, a)
 	var err error
 	last := job
 	run := func() error {
-		var end *dlq.Job
+		var end *jobs.Job
 		if end, err = runner.RunJob(ctx, job.ID); end != nil {
 			last = end
 		}
@@ -80,23 +81,23 @@ func runJob(cmd *cobra.Command, s *dlq.Store, a dlq.Archive, job *dlq.Job, by dl
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	by.Reason = "the command was interrupted"
-	if err := s.PauseJob(detached, job.ID, by); err != nil && !errors.Is(err, dlq.ErrRefused) {
+	if err := s.Pause(detached, job.ID, by); err != nil && !errors.Is(err, dlq.ErrRefused) {
 		return last, cli.WithHint(fmt.Errorf("interrupted, and job %s is not paused: %w", job.ID, err), "outbox dlq jobs pause %s", job.ID)
 	}
-	if now, err := s.Job(detached, job.ID); err == nil {
+	if now, err := s.Read(detached, job.ID); err == nil {
 		last = now
 	}
 	return last, cli.WithHint(fmt.Errorf("interrupted: job %s is %s after %d of %d letters", job.ID, last.State, last.Progress.Done, last.Progress.Total),
 		"outbox dlq jobs resume %s goes on with the rest", job.ID)
 }
 
-func jobRunner(s *dlq.Store, a dlq.Archive) *dlq.Runner {
-	return dlq.NewRunner(s, dlq.RunnerConfig{Poll: jobPoll, Lease: jobLease, Archive: a})
+func jobRunner(s *jobs.Store, a jobs.Archive) *jobs.Runner {
+	return jobs.NewRunner(s, jobs.RunnerConfig{Poll: jobPoll, Lease: jobLease, Archive: a})
 }
 
 // showingJob shows a job's progress while run runs, if there is much to show.
-func showingJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, run func() error) error {
-	var seen atomic.Pointer[dlq.Job]
+func showingJob(cmd *cobra.Command, s *jobs.Store, job *jobs.Job, run func() error) error {
+	var seen atomic.Pointer[jobs.Job]
 	seen.Store(job)
 	p := cli.NewProgress(cmd.ErrOrStderr(), 0, func() int64 { return int64(seen.Load().Progress.Done) }, func() string { return jobDetail(seen.Load()) })
 	p.Total = func() int64 { return int64(seen.Load().Progress.Total) }
@@ -105,7 +106,7 @@ func showingJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, run func() error
 	}
 	ctx, stop := context.WithCancel(cmd.Context())
 	look := func() {
-		if j, err := s.Job(ctx, job.ID); err == nil {
+		if j, err := s.Read(ctx, job.ID); err == nil {
 			seen.Store(j)
 		}
 	}
@@ -130,7 +131,7 @@ func showingJob(cmd *cobra.Command, s *dlq.Store, job *dlq.Job, run func() error
 }
 
 // jobDetail is what a progress bar says beside the numbers.
-func jobDetail(j *dlq.Job) string {
+func jobDetail(j *jobs.Job) string {
 	if j.Action != dlq.ActionReplay {
 		return string(j.State)
 	}

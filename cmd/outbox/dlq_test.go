@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -278,3 +279,5 @@ func TestAsk_OnlyYesIsYes(t *testing.T) {
 		}
 	}
 }
+
+func (b *dlqBundle) jobs() *jobs.Store { return jobs.New(b.store) }

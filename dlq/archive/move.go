@@ -12,14 +12,12 @@ import (
 )
 
 // Keeper purges letters into an archive, restores them from there, and sweeps: it
-// is the dlq.Archive of jobs. It is safe for concurrent use.
+// is the jobs.Archive of jobs. It is safe for concurrent use.
 type Keeper struct {
 	store   *dlq.Store
 	archive *Archive
 	sweeper *Sweeper
 }
-
-var _ dlq.Archive = (*Keeper)(nil)
 
 // NewKeeper returns a Keeper for the store and the archive of a sweeper.
 func NewKeeper(s *Sweeper) *Keeper {

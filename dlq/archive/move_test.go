@@ -14,21 +14,27 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 )
+
+var _ jobs.Archive = (*Keeper)(nil)
 
 var ann = dlq.Actor{Name: "ann", Reason: "GDPR"}
 
+// jobs are the jobs of the store.
+func (b *bundle) jobs() *jobs.Store { return jobs.New(b.store) }
+
 // job makes a job and runs it until it ends, with the archive.
-func (b *bundle) job(spec dlq.JobSpec) *dlq.Job {
+func (b *bundle) job(spec jobs.Spec) *jobs.Job {
 	b.Helper()
-	j, err := b.store.CreateJob(b.Context(), spec, ann)
+	j, err := b.jobs().Create(b.Context(), spec, ann)
 	b.must(err)
 	return b.runs(j.ID)
 }
 
-func (b *bundle) runs(id gocql.UUID) *dlq.Job {
+func (b *bundle) runs(id gocql.UUID) *jobs.Job {
 	b.Helper()
-	r := dlq.NewRunner(b.store, dlq.RunnerConfig{Owner: "r", Poll: 5 * time.Millisecond, Archive: NewKeeper(b.sweeper)})
+	r := jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Owner: "r", Poll: 5 * time.Millisecond, Archive: NewKeeper(b.sweeper)})
 	j, err := r.RunJob(b.Context(), id)
 	b.must(err)
 	return j
@@ -71,8 +77,8 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 	}
 	b.advance(time.Second)
 
-	j := b.job(dlq.JobSpec{Action: dlq.ActionPurge})
-	if p := j.Progress; j.State != dlq.JobDone || p.Total != 2 || p.Changed != 2 || p.SkippedAll() != 0 {
+	j := b.job(jobs.Spec{Action: dlq.ActionPurge})
+	if p := j.Progress; j.State != jobs.Done || p.Total != 2 || p.Changed != 2 || p.SkippedAll() != 0 {
 		t.Fatalf("purge of what is settled: %s %+v %s", j.State, p, j.Error)
 	}
 	if n := b.editRows(); n != 0 {
@@ -90,24 +96,24 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 	if got := b.read(plain).Archive; got != object || object == "" {
 		t.Errorf("objects %q and %q, want one", object, got)
 	}
-	if j = b.job(dlq.JobSpec{Action: dlq.ActionPurge}); j.Progress.Total != 0 {
+	if j = b.job(jobs.Spec{Action: dlq.ActionPurge}); j.Progress.Total != 0 {
 		t.Errorf("outlines are purged again: %+v", j.Progress)
 	}
 
 	// By name: what may not be purged is left, and said.
-	j = b.job(dlq.JobSpec{Action: dlq.ActionPurge, IDs: []gocql.UUID{manual, open, gocql.MustRandomUUID()}})
+	j = b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{manual, open, gocql.MustRandomUUID()}})
 	if want := map[string]int{"manual": 1, "pending": 1, "missing": 1}; !reflect.DeepEqual(j.Progress.Skipped, want) || j.Progress.Changed != 0 {
 		t.Errorf("skipped %v, want %v", j.Progress.Skipped, want)
 	}
-	j = b.job(dlq.JobSpec{Action: dlq.ActionPurge, IDs: []gocql.UUID{manual, open}, Force: true})
+	j = b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{manual, open}, Force: true})
 	if j.Progress.Changed != 1 || b.read(manual).Archive == "" || b.read(open).Status != dlq.Pending {
 		t.Errorf("by force: %+v", j.Progress)
 	}
 
 	// And back, from two objects, to the byte.
 	lost := b.bury("l", 1, dlq.Resolved)
-	b.job(dlq.JobSpec{Action: dlq.ActionPurge, IDs: []gocql.UUID{lost}, NoArchive: true})
-	j = b.job(dlq.JobSpec{Action: dlq.ActionRestore, IDs: []gocql.UUID{edited, plain, manual, lost, open}})
+	b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{lost}, NoArchive: true})
+	j = b.job(jobs.Spec{Action: dlq.ActionRestore, IDs: []gocql.UUID{edited, plain, manual, lost, open}})
 	if want := map[string]int{"no copy": 1, "pending": 1}; j.Progress.Changed != 3 || !reflect.DeepEqual(j.Progress.Skipped, want) {
 		t.Errorf("restore: %+v", j.Progress)
 	}
@@ -138,7 +144,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 	for skip := range 9 {
 		b := setup(t, nil)
 		ids := []gocql.UUID{b.edited("e"), b.bury("a", 1, dlq.Resolved), b.bury("b", 1, dlq.Resolved)}
-		j, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionPurge, IDs: ids}, ann)
+		j, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPurge, IDs: ids}, ann)
 		b.must(err)
 		ctx, die := context.WithCancel(t.Context())
 		left := skip
@@ -151,13 +157,13 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 				return engine.Verdict{}, false
 			}},
 		})
-		_, err = dlq.NewRunner(b.store, dlq.RunnerConfig{Owner: "r", Poll: time.Hour, Archive: NewKeeper(b.sweeper)}).RunJob(ctx, j.ID)
+		_, err = jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Owner: "r", Poll: time.Hour, Archive: NewKeeper(b.sweeper)}).RunJob(ctx, j.ID)
 		if err == nil && skip < 3 {
 			t.Fatal("it did not die")
 		}
 		b.node.Faults().Remove(rule)
 		die()
-		if end := b.runs(j.ID); end.State != dlq.JobDone || end.Progress.Changed != 3 || end.Progress.SkippedAll() != 0 {
+		if end := b.runs(j.ID); end.State != jobs.Done || end.Progress.Changed != 3 || end.Progress.SkippedAll() != 0 {
 			t.Errorf("after a crash at write %d: %s %+v", skip, end.State, end.Progress)
 		}
 		for _, id := range ids {
@@ -187,8 +193,8 @@ func TestKeeper_ATroubledArchivePauses(t *testing.T) {
 	}
 	for _, action := range []dlq.Action{dlq.ActionPurge, dlq.ActionArchive} {
 		b.advance(40 * 24 * time.Hour)
-		j := b.job(dlq.JobSpec{Action: action})
-		if j.State != dlq.JobPaused || j.Error == "" || len(j.History) != 2 {
+		j := b.job(jobs.Spec{Action: action})
+		if j.State != jobs.Paused || j.Error == "" || len(j.History) != 2 {
 			t.Errorf("%s: the job is %s, error %q, %+v", action, j.State, j.Error, j.History)
 		}
 	}
@@ -210,8 +216,8 @@ func TestKeeper_JobSweeps(t *testing.T) {
 	if err != nil || more || plan.Archived[dlq.Resolved] != 2 || plan.Held != 1 || b.read(ids[0]).Status != dlq.Resolved {
 		t.Fatalf("Plan() = %+v, %v, %v", plan, more, err)
 	}
-	j := b.job(dlq.JobSpec{Action: dlq.ActionArchive})
-	if p := j.Progress; j.State != dlq.JobDone || p.Changed != 2 || p.Total != 3 || p.Skipped["held"] != 1 || len(j.History) != 2 {
+	j := b.job(jobs.Spec{Action: dlq.ActionArchive})
+	if p := j.Progress; j.State != jobs.Done || p.Changed != 2 || p.Total != 3 || p.Skipped["held"] != 1 || len(j.History) != 2 {
 		t.Errorf("the sweep: %s %+v %+v", j.State, p, j.History)
 	}
 	for _, id := range ids {
@@ -233,18 +239,18 @@ func TestRunner_WithoutAnArchive(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	id := b.bury("a", 1, dlq.Resolved)
-	none := dlq.NewRunner(b.store, dlq.RunnerConfig{Poll: 5 * time.Millisecond})
-	for _, spec := range []dlq.JobSpec{{Action: dlq.ActionPurge}, {Action: dlq.ActionRestore}, {Action: dlq.ActionArchive}} {
-		j, err := b.store.CreateJob(t.Context(), spec, ann)
+	none := jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Poll: 5 * time.Millisecond})
+	for _, spec := range []jobs.Spec{{Action: dlq.ActionPurge}, {Action: dlq.ActionRestore}, {Action: dlq.ActionArchive}} {
+		j, err := b.jobs().Create(t.Context(), spec, ann)
 		b.must(err)
 		if _, err := none.RunJob(t.Context(), j.ID); !errors.Is(err, dlq.ErrArchive) {
 			t.Errorf("%s without an archive = %v, want ErrArchive", spec.Action, err)
 		}
-		if now, err := b.store.Job(t.Context(), j.ID); err != nil || now.State != dlq.JobQueued {
+		if now, err := b.jobs().Read(t.Context(), j.ID); err != nil || now.State != jobs.Queued {
 			t.Errorf("the job is %s, %v", now.State, err)
 		}
 	}
-	j, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionPurge, IDs: []gocql.UUID{id}, NoArchive: true}, ann)
+	j, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{id}, NoArchive: true}, ann)
 	b.must(err)
 	if j, err = none.RunJob(t.Context(), j.ID); err != nil || j.Progress.Changed != 1 {
 		t.Errorf("a purge that needs none: %+v, %v", j.Progress, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -69,7 +70,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	}
 	// A job that discards is a discard; and what takes letters out of the database,
 	// or brings them back, is for administrators too.
-	for _, action := range dlq.JobActions {
+	for _, action := range jobs.Actions {
 		need := access.Admin
 		switch action {
 		case dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve:
@@ -82,7 +83,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 			}
 		}
 		// Nor does a job go on that somebody else has paused; to stop one is an operator's.
-		job, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: action}, dlq.Actor{Name: "mara"})
+		job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: action}, dlq.Actor{Name: "mara"})
 		if err != nil {
 			t.Fatal(err)
 		}

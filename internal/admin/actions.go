@@ -8,6 +8,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -40,10 +41,10 @@ type actionInput struct {
 type actionOutput struct {
 	ETag string `header:"ETag" doc:"The letter's version"`
 	Body struct {
-		Action  dlq.Action   `json:"action"`
-		DryRun  bool         `json:"dry_run"`
-		Preview *dlq.Preview `json:"preview,omitempty" doc:"What it would do, of a dry run"`
-		Letter  Summary      `json:"letter" doc:"The letter as it is now"`
+		Action  dlq.Action    `json:"action"`
+		DryRun  bool          `json:"dry_run"`
+		Preview *jobs.Preview `json:"preview,omitempty" doc:"What it would do, of a dry run"`
+		Letter  Summary       `json:"letter" doc:"The letter as it is now"`
 	}
 }
 
@@ -51,6 +52,7 @@ type actionOutput struct {
 type actionEndpoints struct {
 	*operations
 	store       *dlq.Store
+	jobs        *jobs.Store
 	deadLetters *deadLetterEndpoints
 	audit       *audit
 	schemas     *dlq.Schemas
@@ -87,7 +89,7 @@ func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInp
 		if err != nil {
 			return nil, ep.toProblem(ctx, err, false)
 		}
-		p, _, err := ep.store.Preview(ctx, a.action, []dlq.Letter{l})
+		p, _, err := ep.jobs.Preview(ctx, &jobs.Spec{Action: a.action}, []dlq.Letter{l})
 		if err != nil {
 			return nil, ep.toProblem(ctx, err, false)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -42,9 +43,9 @@ func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
 			path := "/v1/dlq/letters/" + l.EventID.String() + "/" + string(action)
 
 			var dry struct {
-				DryRun  bool         `json:"dry_run"`
-				Preview *dlq.Preview `json:"preview"`
-				Letter  Summary      `json:"letter"`
+				DryRun  bool          `json:"dry_run"`
+				Preview *jobs.Preview `json:"preview"`
+				Letter  Summary       `json:"letter"`
 			}
 			b.ask(t, access.Admin, "POST", path, `{"dry_run":true,"reason":"to see"}`).into(t, http.StatusOK, &dry)
 			if !dry.DryRun || dry.Preview == nil || dry.Preview.Letters != 1 || dry.Letter.Version != 1 {
@@ -213,14 +214,14 @@ func TestJobs(t *testing.T) {
 	if !dry.DryRun || dry.Preview == nil || dry.Preview.Letters != 1 || dry.ID != "" {
 		t.Errorf("dry run: %+v", dry)
 	}
-	if jobs, err := b.store.OpenJobs(t.Context()); err != nil || len(jobs) != 0 {
+	if jobs, err := b.jobs().ListOpen(t.Context()); err != nil || len(jobs) != 0 {
 		t.Errorf("a dry run made a job: %v, %v", jobs, err)
 	}
 	var made JobBody
 	var ids []string
 	for i := range 3 {
 		a := b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"action":"replay","ids":["%s"],"rate":5,"canary":true,"reason":"job %d"}`, l.EventID, i)).into(t, http.StatusAccepted, &made)
-		if a.header.Get("Location") != "/v1/dlq/jobs/"+made.ID || made.State != dlq.JobQueued || made.Actor != "a-operator" || made.Rate != 5 || !made.Canary || made.IDs != 1 {
+		if a.header.Get("Location") != "/v1/dlq/jobs/"+made.ID || made.State != jobs.Queued || made.Actor != "a-operator" || made.Rate != 5 || !made.Canary || made.IDs != 1 {
 			t.Errorf("made: %s", a.body)
 		}
 		ids = append(ids, made.ID)
@@ -248,13 +249,13 @@ func TestJobs(t *testing.T) {
 		what  string
 		role  access.Role
 		code  int
-		state dlq.JobState
+		state jobs.State
 	}{
-		{"pause", access.Operator, 200, dlq.JobPaused},
-		{"resume", access.Operator, 200, dlq.JobQueued},
-		{"cancel", access.Operator, 403, dlq.JobQueued},
-		{"cancel", access.Admin, 200, dlq.JobCancelled},
-		{"pause", access.Operator, 409, dlq.JobCancelled},
+		{"pause", access.Operator, 200, jobs.Paused},
+		{"resume", access.Operator, 200, jobs.Queued},
+		{"cancel", access.Operator, 403, jobs.Queued},
+		{"cancel", access.Admin, 200, jobs.Cancelled},
+		{"pause", access.Operator, 409, jobs.Cancelled},
 	} {
 		a := b.ask(t, step.role, "POST", job+"/"+step.what, `{"reason":"why"}`)
 		var j JobBody
@@ -282,7 +283,7 @@ func TestChange_MadeAndNotReadBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	l := b.bury(t, testLetter("a", 1), time.Time{})
-	job, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
+	job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
 	if err != nil {
 		t.Fatal(err)
 	}

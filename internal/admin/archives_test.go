@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -39,7 +40,7 @@ func setupArchive(t *testing.T) (*bundle, *archive.Keeper) {
 }
 
 // job makes a job over HTTP and runs it.
-func (b *bundle) job(t *testing.T, keeper *archive.Keeper, body string) *dlq.Job {
+func (b *bundle) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.Job {
 	t.Helper()
 	var made JobBody
 	b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", body).into(t, http.StatusAccepted, &made)
@@ -47,8 +48,8 @@ func (b *bundle) job(t *testing.T, keeper *archive.Keeper, body string) *dlq.Job
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := dlq.NewRunner(b.store, dlq.RunnerConfig{Poll: 5 * time.Millisecond, Archive: keeper}).RunJob(t.Context(), id)
-	if err != nil || j.State != dlq.JobDone {
+	j, err := jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Poll: 5 * time.Millisecond, Archive: keeper}).RunJob(t.Context(), id)
+	if err != nil || j.State != jobs.Done {
 		t.Fatalf("the job is %+v, %v", j, err)
 	}
 	return j

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
@@ -185,7 +186,7 @@ func stateOf(err error) (state, outcome string) {
 	switch {
 	case err == nil:
 		return auditDone, ""
-	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, dlq.ErrNoJob),
+	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, jobs.ErrNoJob),
 		errors.Is(err, delivery.ErrNotFound), errors.Is(err, delivery.ErrPending), errors.As(err, &p):
 		return auditRefused, err.Error()
 	default:

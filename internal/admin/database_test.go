@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -182,3 +183,5 @@ func (b *bundle) bury(t testing.TB, l *dlq.Letter, at time.Time) *dlq.Letter {
 	}
 	return l
 }
+
+func (b *bundle) jobs() *jobs.Store { return jobs.New(b.store) }

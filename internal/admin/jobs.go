@@ -11,36 +11,37 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // JobBody is a bulk operation. It is exported for huma alone, like Summary.
 type JobBody struct {
-	ID         string          `json:"id" format:"uuid"`
-	Action     dlq.Action      `json:"action"`
-	Filter     *dlq.Filter     `json:"filter,omitempty"`
-	IDs        int             `json:"ids,omitempty" doc:"How many letters it names"`
-	Limit      int             `json:"limit,omitempty"`
-	Rate       float64         `json:"rate,omitempty" doc:"Letters per second; absent for as fast as it goes"`
-	BatchSize  int             `json:"batch_size"`
-	Canary     bool            `json:"canary"`
-	Force      bool            `json:"force,omitempty" doc:"Of a purge: failed and manual letters too"`
-	NoArchive  bool            `json:"no_archive,omitempty" doc:"Of a purge: the letters go to no archive"`
-	Actor      string          `json:"actor"`
-	Reason     string          `json:"reason,omitempty"`
-	State      dlq.JobState    `json:"state" enum:"queued,running,paused,done,cancelled,failed"`
-	Version    int64           `json:"version"`
-	Progress   dlq.Progress    `json:"progress"`
-	Failed     int             `json:"failed" doc:"Letters that died again"`
-	Error      string          `json:"error,omitempty" doc:"Why it paused by itself, or failed"`
-	RunBy      string          `json:"run_by,omitempty"`
-	CreatedAt  time.Time       `json:"created_at"`
-	StartedAt  *time.Time      `json:"started_at,omitempty"`
-	FinishedAt *time.Time      `json:"finished_at,omitempty" doc:"From then on the report is final"`
-	History    []dlq.JobChange `json:"history"`
+	ID         string           `json:"id" format:"uuid"`
+	Action     dlq.Action       `json:"action"`
+	Filter     *dlq.Filter      `json:"filter,omitempty"`
+	IDs        int              `json:"ids,omitempty" doc:"How many letters it names"`
+	Limit      int              `json:"limit,omitempty"`
+	Rate       float64          `json:"rate,omitempty" doc:"Letters per second; absent for as fast as it goes"`
+	BatchSize  int              `json:"batch_size"`
+	Canary     bool             `json:"canary"`
+	Force      bool             `json:"force,omitempty" doc:"Of a purge: failed and manual letters too"`
+	NoArchive  bool             `json:"no_archive,omitempty" doc:"Of a purge: the letters go to no archive"`
+	Actor      string           `json:"actor"`
+	Reason     string           `json:"reason,omitempty"`
+	State      jobs.State       `json:"state" enum:"queued,running,paused,done,cancelled,failed"`
+	Version    int64            `json:"version"`
+	Progress   jobs.Progress    `json:"progress"`
+	Failed     int              `json:"failed" doc:"Letters that died again"`
+	Error      string           `json:"error,omitempty" doc:"Why it paused by itself, or failed"`
+	RunBy      string           `json:"run_by,omitempty"`
+	CreatedAt  time.Time        `json:"created_at"`
+	StartedAt  *time.Time       `json:"started_at,omitempty"`
+	FinishedAt *time.Time       `json:"finished_at,omitempty" doc:"From then on the report is final"`
+	History    []jobs.JobChange `json:"history"`
 }
 
-func jobOf(j *dlq.Job) JobBody {
+func jobOf(j *jobs.Job) JobBody {
 	b := JobBody{
 		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive,
 		Actor: j.Actor.Name, Reason: j.Actor.Reason, State: j.State, Version: j.Version, Progress: j.Progress, Failed: j.Progress.Failed(), Error: j.Error,
@@ -51,7 +52,7 @@ func jobOf(j *dlq.Job) JobBody {
 		b.Filter = &f
 	}
 	if b.History == nil {
-		b.History = []dlq.JobChange{}
+		b.History = []jobs.JobChange{}
 	}
 	return b
 }
@@ -61,7 +62,7 @@ type jobOutput struct {
 	Body JobBody
 }
 
-func jobOutputOf(j *dlq.Job) *jobOutput { return &jobOutput{ETag: etag(j.Version), Body: jobOf(j)} }
+func jobOutputOf(j *jobs.Job) *jobOutput { return &jobOutput{ETag: etag(j.Version), Body: jobOf(j)} }
 
 type newJobInput struct {
 	Body newJobBody
@@ -114,7 +115,7 @@ type steerInput struct {
 type steering struct {
 	name, summary string
 	role          access.Role
-	do            func(*dlq.Store, context.Context, gocql.UUID, dlq.Actor) error
+	do            func(*jobs.Store, context.Context, gocql.UUID, dlq.Actor) error
 	// goesOn says that the job changes letters because of it, so it takes the role
 	// that its action takes.
 	goesOn bool
@@ -123,15 +124,16 @@ type steering struct {
 // Cancelling is for administrators: what is left of a job has to be begun anew.
 // Any operator may stop any job.
 var steerings = []steering{
-	{"pause", "Stop it between two letters", access.Operator, (*dlq.Store).PauseJob, false},
-	{"resume", "Let it go on; one that discards, purges, restores or sweeps needs the role admin", access.Operator, (*dlq.Store).ResumeJob, true},
-	{"cancel", "End it; what it did stays done", access.Admin, (*dlq.Store).CancelJob, false},
+	{"pause", "Stop it between two letters", access.Operator, (*jobs.Store).Pause, false},
+	{"resume", "Let it go on; one that discards, purges, restores or sweeps needs the role admin", access.Operator, (*jobs.Store).Resume, true},
+	{"cancel", "End it; what it did stays done", access.Admin, (*jobs.Store).Cancel, false},
 }
 
 // jobEndpoints create and steer jobs, and preview them.
 type jobEndpoints struct {
 	*operations
 	store   *dlq.Store
+	jobs    *jobs.Store
 	audit   *audit
 	archive *archiveEndpoints
 }
@@ -199,10 +201,10 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
-	var job *dlq.Job
+	var job *jobs.Job
 	err = ep.audit.change(ctx, entry{Action: "create-job", Detail: string(detail), Reason: b.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var err error
-		if job, err = ep.store.CreateJob(ctx, spec, by); err != nil {
+		if job, err = ep.jobs.Create(ctx, spec, by); err != nil {
 			return "", err
 		}
 		return job.ID.String(), nil
@@ -247,15 +249,15 @@ func (ep *jobEndpoints) listJobs(ctx context.Context, in *jobsInput) (*jobsOutpu
 			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
 		}
 	}
-	jobs, err := ep.store.Jobs(ctx, after, in.Limit+1)
+	list, err := ep.jobs.List(ctx, after, in.Limit+1)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	out := new(jobsOutput)
 	out.Body.Jobs = []JobBody{}
-	for i, j := range jobs {
+	for i, j := range list {
 		if i == in.Limit {
-			out.Body.Next = cursorOf(jobs[i-1].ID)
+			out.Body.Next = cursorOf(list[i-1].ID)
 			break
 		}
 		out.Body.Jobs = append(out.Body.Jobs, jobOf(j))
@@ -268,7 +270,7 @@ func (ep *jobEndpoints) getJob(ctx context.Context, in *jobInput) (*jobOutput, e
 	if err != nil {
 		return nil, err
 	}
-	j, err := ep.store.Job(ctx, id)
+	j, err := ep.jobs.Read(ctx, id)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
@@ -281,7 +283,7 @@ func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *steerInput)
 		return nil, err
 	}
 	if st.goesOn {
-		j, err := ep.store.Job(ctx, id)
+		j, err := ep.jobs.Read(ctx, id)
 		if err != nil {
 			return nil, ep.toProblem(ctx, err, false)
 		}
@@ -290,12 +292,12 @@ func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *steerInput)
 		}
 	}
 	err = ep.audit.change(ctx, entry{Action: st.name + "-job", Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
-		return "", st.do(ep.store, ctx, id, by)
+		return "", st.do(ep.jobs, ctx, id, by)
 	})
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}
-	j, err := ep.store.Job(ctx, id)
+	j, err := ep.jobs.Read(ctx, id)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -61,6 +62,7 @@ type listener struct {
 // liveSources are what the event stream reads.
 type liveSources struct {
 	deadLetters *deadLetterEndpoints
+	jobs        *jobs.Store
 	relays      *relayEndpoints
 	reactions   *reactionEndpoints
 }
@@ -268,7 +270,7 @@ func (v *viewed) lookAtReactions(work, ctx context.Context) error {
 
 // lookAtJobs tells of each job that is open, or was until just now, when it changed.
 func (v *viewed) lookAtJobs(work, ctx context.Context) error {
-	open, err := v.l.sources.deadLetters.store.OpenJobs(work)
+	open, err := v.l.sources.jobs.ListOpen(work)
 	if err != nil {
 		return err
 	}
@@ -283,8 +285,8 @@ func (v *viewed) lookAtJobs(work, ctx context.Context) error {
 		if _, still := now[id]; still {
 			continue
 		}
-		j, err := v.l.sources.deadLetters.store.Job(work, id)
-		if errors.Is(err, dlq.ErrNoJob) {
+		j, err := v.l.sources.jobs.Read(work, id)
+		if errors.Is(err, jobs.ErrNoJob) {
 			continue // somebody has removed its row
 		}
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -89,21 +90,21 @@ func TestLive_TellsWhatChanges(t *testing.T) {
 	late := b.listen(t) // it hears at once what is
 	late.next("stats", open(0))
 
-	j, err := b.store.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionReplay}, dlq.Actor{Name: "t"})
+	j, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionReplay}, dlq.Actor{Name: "t"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := func(want dlq.JobState) func([]byte) bool {
+	state := func(want jobs.State) func([]byte) bool {
 		return func(data []byte) bool {
 			var got JobBody
 			return json.Unmarshal(data, &got) == nil && got.ID == j.ID.String() && got.State == want
 		}
 	}
-	s.next("job", state(dlq.JobQueued))
-	if err := b.store.CancelJob(t.Context(), j.ID, dlq.Actor{Name: "t"}); err != nil {
+	s.next("job", state(jobs.Queued))
+	if err := b.jobs().Cancel(t.Context(), j.ID, dlq.Actor{Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	s.next("job", state(dlq.JobCancelled))
+	s.next("job", state(jobs.Cancelled))
 	err = b.session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', 't', 'i', ?, ?)",
 		time.Now(), `{"state":"running","breaker":{"state":"open"}}`).Exec()
 	if err != nil {
@@ -237,7 +238,7 @@ func TestLive_JobIsGone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	ctx := t.Context()
-	job, err := b.store.CreateJob(ctx, dlq.JobSpec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
+	job, err := b.jobs().Create(ctx, jobs.Spec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
 	if err != nil {
 		t.Fatal(err)
 	}

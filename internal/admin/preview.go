@@ -11,11 +11,12 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
 // maxPreview is how many letters a preview looks at.
-const maxPreview = dlq.MaxJobIDs
+const maxPreview = jobs.MaxIDs
 
 // filterBody says which letters.
 type filterBody struct {
@@ -41,8 +42,8 @@ type JobTarget struct {
 
 // specOf reads what a job is to do. Nothing at all would mean all letters, which
 // must be said.
-func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec dlq.JobSpec, err error) {
-	spec = dlq.JobSpec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive}
+func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spec, err error) {
+	spec = jobs.Spec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive}
 	if ep.archive.keeper == nil && (b.Action == dlq.ActionRestore || b.Action == dlq.ActionArchive || b.Action == dlq.ActionPurge && !b.NoArchive) {
 		p := newProblem(ctx, http.StatusConflict, problemRefused, "There is no archive: retention.archive of this server is empty.")
 		if b.Action == dlq.ActionPurge {
@@ -91,8 +92,8 @@ func whichOf(ctx context.Context, filter *filterBody, ids []string, statuses []d
 		return w, invalid(ctx, "body.ids", "use ids or a filter, not both")
 	case filter == nil && len(ids) == 0:
 		return w, invalid(ctx, "body.filter", "say which letters: by ids, or by a filter; an empty one, {}, means all that stand where the action usually begins")
-	case len(ids) > dlq.MaxJobIDs:
-		return w, invalid(ctx, "body.ids", fmt.Sprintf("name at most %d, or use a filter", dlq.MaxJobIDs))
+	case len(ids) > jobs.MaxIDs:
+		return w, invalid(ctx, "body.ids", fmt.Sprintf("name at most %d, or use a filter", jobs.MaxIDs))
 	}
 	if w.ids, err = idsOf(ctx, ids); err != nil || filter == nil {
 		return w, err
@@ -116,7 +117,7 @@ type previewInput struct {
 
 // previewBody is what an action would do.
 type previewBody struct {
-	dlq.Preview
+	jobs.Preview
 	Missing   int  `json:"missing,omitempty" doc:"Ids that have no letter"`
 	Truncated bool `json:"truncated" doc:"There are more letters than were looked at"`
 	LookedAt  int  `json:"looked_at" doc:"Letters that were looked at"`
@@ -143,7 +144,7 @@ func (ep *jobEndpoints) preview(ctx context.Context, in *previewInput) (*preview
 	return &previewOutput{b}, nil
 }
 
-func (ep *jobEndpoints) previewOf(ctx context.Context, spec *dlq.JobSpec) (b previewBody, err error) {
+func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b previewBody, err error) {
 	err = ep.heavily(ctx, func() error {
 		if spec.Action == dlq.ActionArchive {
 			return ep.archive.planned(ctx, &b)
@@ -153,17 +154,17 @@ func (ep *jobEndpoints) previewOf(ctx context.Context, spec *dlq.JobSpec) (b pre
 			return err
 		}
 		b.LookedAt = len(letters)
-		b.Preview, _, err = ep.store.PreviewJob(ctx, spec, letters)
+		b.Preview, _, err = ep.jobs.Preview(ctx, spec, letters)
 		return err
 	})
 	if err == nil {
-		err = ep.store.Estimate(ctx, &b.Preview, spec.Rate)
+		err = ep.jobs.Estimate(ctx, &b.Preview, spec.Rate)
 	}
 	return b, err
 }
 
 // some reads the letters meant, up to maxPreview.
-func (ep *jobEndpoints) some(ctx context.Context, spec *dlq.JobSpec, b *previewBody) ([]dlq.Letter, error) {
+func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *previewBody) ([]dlq.Letter, error) {
 	limit := maxPreview
 	if spec.Limit > 0 {
 		limit = min(limit, spec.Limit)

@@ -12,6 +12,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -73,7 +74,7 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 	var p *problem
 	var refused *dlq.RefusedError
 	var version *dlq.VersionError
-	var job *dlq.JobStateError
+	var job *jobs.StateError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -85,7 +86,7 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 		return newProblem(ctx, http.StatusConflict, problemRefused, "The delivery is pending: it is tried again by itself.")
 	case errors.Is(err, dlq.ErrArchive):
 		return o.archiveProblem(ctx, err)
-	case errors.Is(err, dlq.ErrNoJob):
+	case errors.Is(err, jobs.ErrNoJob):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):
 		p = newProblem(ctx, http.StatusPreconditionFailed, problemChanged, "Somebody changed the letter meanwhile; look at it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")

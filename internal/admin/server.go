@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -101,20 +102,21 @@ func (s *Server) register(mux *http.ServeMux) {
 // description.
 func (s *Server) registerEndpoints() {
 	cfg, ops := &s.cfg, s.ops
+	bulk := jobs.New(cfg.Letters)
 	reads := newDeadLetterEndpoints(ops, cfg)
 	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout, cfg.Now}
 	reactions := &reactionEndpoints{ops, cfg.Deliveries, cfg.Now}
-	s.live = newLive(cfg, s.metrics, liveSources{reads, relays, reactions})
-	actions := &actionEndpoints{ops, cfg.Letters, reads, s.audit, cfg.Schemas, s.live}
+	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, relays, reactions})
+	actions := &actionEndpoints{ops, cfg.Letters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
-	jobs := &jobEndpoints{ops, cfg.Letters, s.audit, archives}
+	jobRoutes := &jobEndpoints{ops, cfg.Letters, bulk, s.audit, archives}
 
 	reads.register()
 	actions.register()
-	jobs.registerPreview()
+	jobRoutes.registerPreview()
 	actions.registerEdit()
 	reads.registerGroups()
-	jobs.register()
+	jobRoutes.register()
 	archives.register()
 	(&auditEndpoints{ops, s.audit, cfg.Now}).register()
 	relays.register()

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/console"
@@ -98,11 +99,11 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	}
 	running, stop := context.WithCancel(ctx)
 	a := &AdminAPI{Addr: ln.Addr().String(), Ready: server.Readiness, Stop: stop, done: make(chan error, 1)}
-	jobs := dlq.RunnerConfig{Logger: log, Registerer: reg}
+	runs := jobs.RunnerConfig{Logger: log, Registerer: reg}
 	if keeper != nil {
-		jobs.Archive = keeper
+		runs.Archive = keeper
 	}
-	runner := dlq.NewRunner(letters, jobs)
+	runner := jobs.NewRunner(jobs.New(letters), runs)
 	go func() {
 		// Whoever lets jobs be made sees to it that somebody runs them; of several
 		// runners one takes each.

@@ -8,6 +8,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestArchive_PurgeAndRestore(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.background("jobs", dlq.NewRunner(w.letters, dlq.RunnerConfig{Archive: w.keeper}).Run)
+	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{Archive: w.keeper}).Run)
 	ids := []gocql.UUID{w.bury(nil), w.bury(nil)}
 	for _, id := range ids {
 		if err := w.letters.Discard(t.Context(), id, dlq.Actor{Name: "jo"}); err != nil {

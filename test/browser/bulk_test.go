@@ -8,6 +8,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -16,7 +17,7 @@ func TestBulk_GroupIsReplayed(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.relay()
-	w.background("jobs", dlq.NewRunner(w.letters, dlq.RunnerConfig{}).Run)
+	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
 	var ids []gocql.UUID
 	for range 9 {
 		ids = append(ids, w.store(4000)...)
@@ -54,7 +55,7 @@ func TestBulk_GroupIsReplayed(t *testing.T) {
 func TestBulk_WhatDiesAfterThePreviewIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.background("jobs", dlq.NewRunner(w.letters, dlq.RunnerConfig{}).Run)
+	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
 	ids := []gocql.UUID{w.bury(nil), w.bury(nil)}
 	b := w.open(access.Admin, "/groups")
 	b.click(".group [data-key=act-discard]")
@@ -77,7 +78,7 @@ func TestBulk_WhatDiesAfterThePreviewIsLeftAlone(t *testing.T) {
 func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.background("jobs", dlq.NewRunner(w.letters, dlq.RunnerConfig{}).Run)
+	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
 	var ids []gocql.UUID
 	for range 4 {
 		ids = append(ids, w.bury(nil))
@@ -115,7 +116,7 @@ func TestBulk_JobIsSteered(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	id := w.bury(nil)
-	job, err := w.letters.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionPark, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
+	job, err := w.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPark, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestBulk_JobIsSteered(t *testing.T) {
 	b.confirm("no longer wanted")
 	b.sees(".title .badge", "cancelled")
 	// One that does what an operator may not is stopped by an operator, and goes on by an admin.
-	discard, err := w.letters.CreateJob(t.Context(), dlq.JobSpec{Action: dlq.ActionDiscard, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
+	discard, err := w.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionDiscard, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}

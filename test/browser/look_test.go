@@ -15,6 +15,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -99,7 +100,7 @@ func (w *world) furnish() (id string) {
 	if left, err := w.keeper.Purge(w.t.Context(), gone[:1], false, by); err != nil || left[0] != nil {
 		w.t.Fatal(left, err)
 	}
-	if _, err := w.letters.CreateJob(w.t.Context(), dlq.JobSpec{Action: dlq.ActionReplay, Filter: dlq.Filter{ErrorClass: "attempts_used"}, Rate: 50, Canary: true}, by); err != nil {
+	if _, err := w.jobs().Create(w.t.Context(), jobs.Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{ErrorClass: "attempts_used"}, Rate: 50, Canary: true}, by); err != nil {
 		w.t.Fatal(err)
 	}
 	return head.String()
@@ -115,7 +116,7 @@ func TestLook_Accessible(t *testing.T) {
 	b := w.open(access.Admin, "/")
 	b.sees(".live", "Live")
 	job := func() string {
-		jobs, err := w.letters.Jobs(t.Context(), mustID(t, "00000000-0000-0000-0000-000000000000"), 1)
+		jobs, err := w.jobs().List(t.Context(), mustID(t, "00000000-0000-0000-0000-000000000000"), 1)
 		if err != nil || len(jobs) != 1 {
 			t.Fatalf("Jobs() = %d, %v", len(jobs), err)
 		}

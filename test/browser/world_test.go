@@ -22,6 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/console"
@@ -315,3 +316,5 @@ func mustID(t *testing.T, text string) gocql.UUID {
 func (w *world) kafkaClient(opts ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(opts, kgo.SeedBrokers(w.broker.ListenAddrs()...))...)
 }
+
+func (w *world) jobs() *jobs.Store { return jobs.New(w.letters) }

@@ -39,7 +39,7 @@ var clockMutants = []mutant{
 		new: "Idempotent(true).Exec()",
 	}),
 	clocks("dlq", mutant{
-		name: "requests and holds have the time of their writer's host", file: "dlq/store.go",
+		name: "requests and holds have the time of their writer's host", file: "dlq/internal/db/db.go",
 		old: "RetryPolicy(neverAgain{}).DefaultTimestamp(false)",
 		new: "RetryPolicy(neverAgain{})",
 	}),

@@ -26,27 +26,27 @@ var dlqMutants = []mutant{
 	}),
 	{
 		name: "dlq: an hour is taken off a list that is relied on", file: "dlq/tidy.go", pkg: "./dlq", run: "TestTidy_",
-		old: "before := s.now().Add(-announceKept)\n",
-		new: "before := s.now()\n",
+		old: "before := ls.db.Now().Add(-announceKept)\n",
+		new: "before := ls.db.Now()\n",
 	},
 	{
-		name: "dlq: a job acts on a letter again", file: "dlq/job_act.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
+		name: "dlq: a job acts on a letter again", file: "dlq/history.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
 		old: "	return version > 0, err", new: "	return version < 0, err",
 	},
 	{
-		name: "dlq: a runner that goes on acts again", file: "dlq/job_act.go", pkg: "./dlq", run: "CrashesAtEveryWrite|TwoNeverActTwice",
+		name: "dlq: a runner that goes on acts again", file: "dlq/history.go", pkg: "./dlq/jobs", run: "CrashesAtEveryWrite|TwoNeverActTwice",
 		old: "		return job != none && l.job == job, nil", new: "		return false, nil",
 	},
 	{
-		name: "dlq: a batch is counted when it begins, too", file: "dlq/worker.go", pkg: "./dlq", run: "CrashesAtEveryWrite|ReplaysFollows",
+		name: "dlq: a batch is counted when it begins, too", file: "dlq/jobs/worker.go", pkg: "./dlq/jobs", run: "CrashesAtEveryWrite|ReplaysFollows",
 		old: "		j.batch = w.complete() + 1", new: "		j.batch = w.complete() + 1\n		j.cursor.Acted.Changed += len(ids)",
 	},
 	{
-		name: "dlq: a paused job goes on to the end of its batch", file: "dlq/worker.go", pkg: "./dlq", run: "PauseResumeCancel",
+		name: "dlq: a paused job goes on to the end of its batch", file: "dlq/jobs/worker.go", pkg: "./dlq/jobs", run: "PauseResumeCancel",
 		old: "					stop(errStopActing)", new: "					_ = errStopActing",
 	},
 	{
-		name: "dlq: the canary does not stop a job", file: "dlq/worker.go", pkg: "./dlq", run: "Canary",
+		name: "dlq: the canary does not stop a job", file: "dlq/jobs/worker.go", pkg: "./dlq/jobs", run: "Canary",
 		old: "		if same != \"\" && j.Canary", new: "		if same == \"none\" && j.Canary",
 	},
 	{

@@ -1,4 +1,4 @@
-package dlq
+package jobs
 
 import (
 	"context"
@@ -8,50 +8,30 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// doers are the operators' actions that a job does letter by letter.
-var doers = map[Action]func(*Store, context.Context, gocql.UUID, Actor) error{
-	ActionReplay:  (*Store).Replay,
-	ActionDiscard: (*Store).Discard,
-	ActionRelease: (*Store).Release,
-	ActionResolve: (*Store).ResolveByHand,
-	ActionPark:    (*Store).Park,
-}
-
 // by is who changes letters for the job.
-func (j *Job) by() Actor { return Actor{Name: j.Actor.Name, Reason: j.Actor.Reason, Job: j.ID} }
+func (j *Job) by() dlq.Actor { return dlq.Actor{Name: j.Actor.Name, Reason: j.Actor.Reason, Job: j.ID} }
 
 // do does the job's action to one letter.
 func (s *Store) do(ctx context.Context, j *Job, event gocql.UUID) error {
-	if j.Action == ActionPurge {
-		return s.Purge(ctx, event, Purge{Force: j.Force}, j.by())
+	switch j.Action {
+	case dlq.ActionReplay:
+		return s.dead.Replay(ctx, event, j.by())
+	case dlq.ActionDiscard:
+		return s.dead.Discard(ctx, event, j.by())
+	case dlq.ActionRelease:
+		return s.dead.Release(ctx, event, j.by())
+	case dlq.ActionResolve:
+		return s.dead.ResolveByHand(ctx, event, j.by())
+	case dlq.ActionPark:
+		return s.dead.Park(ctx, event, j.by())
+	case dlq.ActionPurge:
+		return s.dead.Purge(ctx, event, dlq.Purge{Force: j.Force}, j.by())
 	}
-	return doers[j.Action](s, ctx, event, j.by())
-}
-
-// didFor tells whether the job has changed the letter already. Only if another
-// job did since has the history to be asked.
-func (s *Store) didFor(ctx context.Context, l *Letter, job gocql.UUID) (bool, error) {
-	none := gocql.UUID{}
-	if job == none || l.job == none || l.job == job {
-		return job != none && l.job == job, nil
-	}
-	version, err := s.didAt(ctx, l.EventID, job)
-	return version > 0, err
-}
-
-// didAt is the version that the job's change made of a letter; 0 if it has not
-// changed it.
-func (s *Store) didAt(ctx context.Context, event, job gocql.UUID) (int64, error) {
-	lines, err := s.history(ctx, event, s.serial)
-	if err != nil {
-		return 0, err
-	}
-	if i := slices.IndexFunc(lines, func(c Change) bool { return c.Job == job }); i >= 0 {
-		return lines[i].Version, nil
-	}
-	return 0, nil
+	return fmt.Errorf("%s: no action of a single dead letter", j.Action)
 }
 
 // result is what a job did to a letter.
@@ -75,19 +55,19 @@ func (s *Store) act(ctx context.Context, j *Job, event gocql.UUID, look bool) (r
 // resultOf is what came of an action that ended in err.
 func (s *Store) resultOf(ctx context.Context, j *Job, event gocql.UUID, err error, look bool) (result, error) {
 	r := result{event: event}
-	var refused *RefusedError
-	var version *VersionError
+	var refused *dlq.RefusedError
+	var version *dlq.VersionError
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, dlq.ErrNotFound):
 		r.skipped = "missing"
 		return r, nil
-	case errors.Is(err, ErrNoCopy):
+	case errors.Is(err, dlq.ErrNoCopy):
 		r.skipped = "no copy"
 		return r, nil
 	case errors.As(err, &version):
 		r.skipped = "changed meanwhile"
 		return r, nil
-	case errors.As(err, &refused) && refused.Status == Processing:
+	case errors.As(err, &refused) && refused.Status == dlq.Processing:
 		r.skipped = "claimed"
 		return r, nil
 	case errors.As(err, &refused):
@@ -96,8 +76,8 @@ func (s *Store) resultOf(ctx context.Context, j *Job, event gocql.UUID, err erro
 	case err != nil:
 		return r, err
 	}
-	r.version, err = s.didAt(ctx, event, j.ID)
-	if errors.Is(err, ErrNotFound) {
+	r.version, err = s.dead.ChangedBy(ctx, event, j.ID)
+	if errors.Is(err, dlq.ErrNotFound) {
 		err = nil
 	}
 	if err == nil && r.version == 0 && !look {
@@ -121,18 +101,18 @@ func count(results []result) (a acted) {
 
 // keepResults writes down what a batch changed. It may be repeated.
 func (s *Store) keepResults(ctx context.Context, j *Job, results []result) error {
-	at := s.millis()
-	for some := range slices.Chunk(results, maxLookup) {
-		b := s.batch()
+	at := s.db.Millis()
+	for some := range slices.Chunk(results, chunk) {
+		b := s.db.Batch()
 		for _, r := range some {
 			if r.version > 0 {
-				b.Query(s.stmt.jobs.acted, j.ID, j.batch, r.event, r.version, r.class, at)
+				b.Query(s.stmt.acted, j.ID, j.batch, r.event, r.version, r.class, at)
 			}
 		}
 		if b.Size() == 0 {
 			continue
 		}
-		if err := s.execute(ctx, b); err != nil {
+		if err := s.db.Execute(ctx, b); err != nil {
 			return fmt.Errorf("keep what job %s did in batch %d: %w", j.ID, j.batch, err)
 		}
 	}
@@ -158,9 +138,9 @@ type fate struct {
 
 // letters are what a batch of a job changed.
 func (s *Store) jobLetters(ctx context.Context, job gocql.UUID, batch int64) (out []actedOn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.selects(ctx, s.stmt.jobs.actedOn, job, batch).Iter()
+	iter := s.db.Select(ctx, s.stmt.actedOn, job, batch).Iter()
 	var a actedOn
 	for iter.Scan(&a.event, &a.version, &a.class, &a.at) {
 		out = append(out, a)
@@ -179,7 +159,7 @@ func (s *Store) learn(ctx context.Context, letters []actedOn) error {
 			ids = append(ids, l.event)
 		}
 	}
-	now, err := s.ReadMany(ctx, ids)
+	now, err := s.dead.ReadMany(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -188,8 +168,8 @@ func (s *Store) learn(ctx context.Context, letters []actedOn) error {
 		if stands, ok := now[l.event]; l.fate.known || ok && stands.Version == l.version {
 			continue
 		}
-		lines, err := s.History(ctx, l.event)
-		if errors.Is(err, ErrNotFound) { // retention was faster
+		lines, err := s.dead.History(ctx, l.event)
+		if errors.Is(err, dlq.ErrNotFound) { // retention was faster
 			l.fate = fate{known: true, overtaken: true}
 			continue
 		}
@@ -202,17 +182,17 @@ func (s *Store) learn(ctx context.Context, letters []actedOn) error {
 }
 
 // fateOf is what a history says of a letter after a version.
-func fateOf(lines []Change, version int64) fate {
+func fateOf(lines []dlq.Change, version int64) fate {
 	for _, c := range lines {
 		if c.Version <= version {
 			continue
 		}
 		switch c.Action {
-		case ActionSettle:
+		case dlq.ActionSettle:
 			return fate{known: true, replayed: true}
-		case ActionFail:
+		case dlq.ActionFail:
 			return fate{known: true, failed: c.Class}
-		case ActionDiscard, ActionResolve, ActionPark, ActionRelease, ActionArchive, ActionPurge:
+		case dlq.ActionDiscard, dlq.ActionResolve, dlq.ActionPark, dlq.ActionRelease, dlq.ActionArchive, dlq.ActionPurge:
 			return fate{known: true, overtaken: true}
 		}
 	}

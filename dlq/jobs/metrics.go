@@ -1,15 +1,17 @@
-package dlq
+package jobs
 
 import (
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// jobMetrics are those of a Runner. Labels are actions, states and outcomes, all
+// metrics are those of a Runner. Labels are actions, states and outcomes, all
 // bounded, and begin at zero.
-type jobMetrics struct {
+type metrics struct {
 	open     *prometheus.GaugeVec
 	finished *prometheus.CounterVec
 	letters  *prometheus.CounterVec
@@ -26,8 +28,8 @@ const (
 	lettersOvertaken = "overtaken"
 )
 
-func newJobMetrics(reg prometheus.Registerer) *jobMetrics {
-	m := &jobMetrics{
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_dead_letter_jobs_open", Help: "Jobs on dead letters that are not finished, by action and state, as this process last saw them; every runner sees all.",
 		}, []string{"action", "state"}),
@@ -42,14 +44,14 @@ func newJobMetrics(reg prometheus.Registerer) *jobMetrics {
 			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600},
 		}, []string{"action"}),
 	}
-	for _, a := range JobActions {
-		for _, st := range JobStates {
+	for _, a := range Actions {
+		for _, st := range States {
 			if st.Ended() {
 				m.finished.WithLabelValues(string(a), string(st))
 			}
 		}
 		outcomes := []string{lettersChanged, lettersSkipped}
-		if a == ActionReplay {
+		if a == dlq.ActionReplay {
 			outcomes = append(outcomes, lettersReplayed, lettersFailed, lettersOvertaken)
 		}
 		for _, o := range outcomes {
@@ -65,36 +67,36 @@ func newJobMetrics(reg prometheus.Registerer) *jobMetrics {
 }
 
 // see shows the open jobs.
-func (m *jobMetrics) see(jobs []*Job) {
+func (m *metrics) see(jobs []*Job) {
 	n := make(map[[2]string]int)
 	for _, j := range jobs {
-		if slices.Contains(JobActions, j.Action) { // not of a later version
+		if slices.Contains(Actions, j.Action) { // not of a later version
 			n[[2]string{string(j.Action), string(j.State)}]++
 		}
 	}
-	for _, a := range JobActions {
+	for _, a := range Actions {
 		// A cancelled one is open until its report is final.
-		for _, st := range []JobState{JobQueued, JobRunning, JobPaused, JobCancelled} {
+		for _, st := range []State{Queued, Running, Paused, Cancelled} {
 			m.open.WithLabelValues(string(a), string(st)).Set(float64(n[[2]string{string(a), string(st)}]))
 		}
 	}
 }
 
 // acted counts what was done to letters.
-func (m *jobMetrics) acted(action Action, a acted) {
+func (m *metrics) acted(action dlq.Action, a acted) {
 	m.letters.WithLabelValues(string(action), lettersChanged).Add(float64(a.Changed))
 	m.letters.WithLabelValues(string(action), lettersSkipped).Add(float64(sumOf(a.Skipped)))
 }
 
 // learned counts what became of letters that were replayed.
-func (m *jobMetrics) learned(action Action, before, now followed) {
+func (m *metrics) learned(action dlq.Action, before, now followed) {
 	m.letters.WithLabelValues(string(action), lettersReplayed).Add(float64(now.Replayed - before.Replayed))
 	m.letters.WithLabelValues(string(action), lettersOvertaken).Add(float64(now.Overtaken - before.Overtaken))
 	m.letters.WithLabelValues(string(action), lettersFailed).Add(float64(sumOf(now.Failed) - sumOf(before.Failed)))
 }
 
 // ended counts a job whose report is final.
-func (m *jobMetrics) ended(j *Job) {
+func (m *metrics) ended(j *Job) {
 	m.finished.WithLabelValues(string(j.Action), string(j.State)).Inc()
 	m.duration.WithLabelValues(string(j.Action)).Observe(max(0, j.Finished.Sub(j.Started)).Round(time.Millisecond).Seconds())
 }

@@ -1,4 +1,4 @@
-package dlq
+package jobs
 
 import (
 	"context"
@@ -17,30 +17,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
-
-// setupJobs is setup with a clock that goes.
-func setupJobs(t *testing.T) *bundle {
-	b := setup(t)
-	b.Store = b.another(t, WithClock(time.Now))
-	return b
-}
-
-// buryMany buries letters of as many aggregates.
-func (b *bundle) buryMany(t testing.TB, n int, f func(i int, l *Letter)) (ids []gocql.UUID) {
-	t.Helper()
-	for i := range n {
-		l := testLetter(fmt.Sprint("many-", i), 1)
-		l.Status = Manual
-		if f != nil {
-			f(i, l)
-		}
-		b.mustBury(t, l)
-		ids = append(ids, l.EventID)
-	}
-	return ids
-}
 
 // quick finds out soon.
 func quick(owner string) RunnerConfig { return RunnerConfig{Owner: owner, Poll: 5 * time.Millisecond} }
@@ -95,7 +74,7 @@ func (b *bundle) actedOnce(t testing.TB, job gocql.UUID, want int, ids []gocql.U
 
 // relay answers to what operators ask, as a relay does: fail says of which error
 // class a letter dies again; none means that it is published.
-func (b *bundle) relay(t *testing.T, fail func(*Letter) string) {
+func (b *bundle) relay(t *testing.T, fail func(*dlq.Letter) string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -107,7 +86,7 @@ func (b *bundle) relay(t *testing.T, fail func(*Letter) string) {
 				continue
 			}
 			for _, q := range found {
-				if q.Entry.Status == Pending {
+				if q.Entry.Status == dlq.Pending {
 					b.publish(ctx, q.EventID, fail)
 				}
 				_ = b.Done(ctx, q)
@@ -117,43 +96,43 @@ func (b *bundle) relay(t *testing.T, fail func(*Letter) string) {
 	})
 }
 
-func (b *bundle) publish(ctx context.Context, id gocql.UUID, fail func(*Letter) string) {
+func (b *bundle) publish(ctx context.Context, id gocql.UUID, fail func(*dlq.Letter) string) {
 	l, err := b.Claim(ctx, id, "relay", time.Minute)
 	if err != nil {
 		return
 	}
 	if class := fail(&l); class != "" {
-		_, _ = b.Fail(ctx, id, "relay", Failure{Class: class, Text: "again"})
+		_, _ = b.Fail(ctx, id, "relay", dlq.Failure{Class: class, Text: "again"})
 		return
 	}
-	_ = b.Resolve(ctx, id, "relay", Outcome{Kind: OutcomeReplayed, Topic: "T"})
+	_ = b.Resolve(ctx, id, "relay", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "T"})
 }
 
 func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 25, func(i int, l *Letter) {
+	ids := b.buryMany(t, 25, func(i int, l *dlq.Letter) {
 		switch {
 		case i < 5:
 			l.Metadata = map[string]string{"fail": "refused"}
 		case i < 8:
-			l.Status = Parked
+			l.Status = dlq.Parked
 		}
 	})
-	if _, err := b.Claim(t.Context(), b.buryMany(t, 1, func(_ int, l *Letter) { l.Status = Pending })[0], "relay-2", time.Hour); err != nil {
+	if _, err := b.Claim(t.Context(), b.buryMany(t, 1, func(_ int, l *dlq.Letter) { l.Status = dlq.Pending })[0], "relay-2", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	other := b.buryMany(t, 3, func(_ int, l *Letter) { l.EventType = "Other" })
-	b.relay(t, func(l *Letter) string { return l.Metadata["fail"] })
-	start(t, b.Store, quick("r1"))
-	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, Filter: Filter{EventType: "OrderCreated"}, BatchSize: 10})
+	other := b.buryMany(t, 3, func(_ int, l *dlq.Letter) { l.EventType = "Other" })
+	b.relay(t, func(l *dlq.Letter) string { return l.Metadata["fail"] })
+	start(t, b.jobs, quick("r1"))
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{EventType: "OrderCreated"}, BatchSize: 10})
 	late := b.buryMany(t, 2, nil) // died after the job was made
 	j = b.jobWhen(t, j.ID, "done", finished)
 	want := Progress{
 		Total: 26, Done: 26, Changed: 22, Replayed: 17, FailedAgain: map[string]int{"refused": 5},
 		Skipped: map[string]int{"parked": 3, "claimed": 1},
 	}
-	if j.State != JobDone || !reflect.DeepEqual(j.Progress, want) || j.Error != "" || j.Started.IsZero() || j.ClaimedBy != "" {
+	if j.State != Done || !reflect.DeepEqual(j.Progress, want) || j.Error != "" || j.Started.IsZero() || j.ClaimedBy != "" {
 		t.Errorf("the report is %s %+v %q, want %+v", j.State, j.Progress, j.Error, want)
 	}
 	b.actedOnce(t, j.ID, 1, append(ids[:5:5], ids[8:]...))
@@ -163,7 +142,7 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 	}
 	n := 0
 	for batch := int64(1); batch <= j.batch; batch++ {
-		letters, err := b.jobLetters(t.Context(), j.ID, batch)
+		letters, err := b.jobs.jobLetters(t.Context(), j.ID, batch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,8 +151,8 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 	if n != 22 {
 		t.Errorf("the job's batches name %d letters, want 22", n)
 	}
-	if open, err := b.OpenJobs(t.Context()); err != nil || len(open) != 0 {
-		t.Errorf("OpenJobs() = %d jobs, %v", len(open), err)
+	if open, err := b.jobs.ListOpen(t.Context()); err != nil || len(open) != 0 {
+		t.Errorf("ListOpen() = %d jobs, %v", len(open), err)
 	}
 }
 
@@ -183,10 +162,10 @@ func TestRunner_SaysWhatStillWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var later atomic.Int64
-	b.Store = b.another(t, WithClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }))
+	b.reopen(t, dlq.WithClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }))
 	ids := b.buryMany(t, 4, nil)
-	start(t, b.Store, quick("r1"))
-	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: append(ids, gocql.MustRandomUUID()), Follow: time.Hour})
+	start(t, b.jobs, quick("r1"))
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: append(ids, gocql.MustRandomUUID()), Follow: time.Hour})
 	b.jobWhen(t, j.ID, "acting", func(j *Job) bool { return j.Progress.Changed == 4 })
 	if err := b.Discard(t.Context(), ids[0], eve); err != nil {
 		t.Fatal(err)
@@ -198,7 +177,7 @@ func TestRunner_SaysWhatStillWaits(t *testing.T) {
 	if !reflect.DeepEqual(j.Progress, want) {
 		t.Errorf("the report is %+v, want %+v", j.Progress, want)
 	}
-	j = b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: ids[1:], Follow: -1})
+	j = b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: ids[1:], Follow: -1})
 	if j = b.jobWhen(t, j.ID, "done", finished); j.Progress.Waiting != 3 {
 		t.Errorf("without following the report is %+v", j.Progress)
 	}
@@ -207,19 +186,23 @@ func TestRunner_SaysWhatStillWaits(t *testing.T) {
 func TestRunner_EveryAction(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	start(t, b.Store, quick("r1"))
-	for action, want := range map[Action]Status{
-		ActionDiscard: Resolved, ActionResolve: Resolved, ActionRelease: Manual, ActionPark: Manual, ActionReplay: Pending,
+	start(t, b.jobs, quick("r1"))
+	for action, want := range map[dlq.Action]dlq.Status{
+		dlq.ActionDiscard: dlq.Resolved, dlq.ActionResolve: dlq.Resolved, dlq.ActionRelease: dlq.Manual, dlq.ActionPark: dlq.Manual, dlq.ActionReplay: dlq.Pending,
 	} {
-		ids := b.buryMany(t, 5, func(_ int, l *Letter) { l.Status, l.EventType = Pending, string(action) })
-		j := b.mustCreateJob(t, JobSpec{Action: action, Filter: Filter{EventType: string(action)}, Limit: 3, BatchSize: 2, Follow: -1})
+		ids := b.buryMany(t, 5, func(_ int, l *dlq.Letter) { l.Status, l.EventType = dlq.Pending, string(action) })
+		j := b.mustCreateJob(t, Spec{Action: action, Filter: dlq.Filter{EventType: string(action)}, Limit: 3, BatchSize: 2, Follow: -1})
 		j = b.jobWhen(t, j.ID, "done", finished)
 		if j.Progress.Total != 3 || j.Progress.Changed != 3 {
 			t.Errorf("%s: the report is %+v, want 3 letters", action, j.Progress)
 		}
 		n := 0
 		for _, id := range ids {
-			if l := b.mustRead(t, id); l.job == j.ID {
+			changed, err := b.ChangedBy(t.Context(), id, j.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l := b.mustRead(t, id); changed > 0 {
 				if n++; l.Status != want {
 					t.Errorf("%s: a letter is %s, want %s", action, l.Status, want)
 				}
@@ -248,33 +231,33 @@ func TestRunner_PauseResumeCancel(t *testing.T) {
 	b := setupJobs(t)
 	ctx := t.Context()
 	tables := []string{testTable, "outbox.later", "outbox.never"}
-	ids := b.buryMany(t, 12, func(i int, l *Letter) { l.Table = tables[i/4] })
+	ids := b.buryMany(t, 12, func(i int, l *dlq.Letter) { l.Table = tables[i/4] })
 	open := b.shut(tables[1])
 	b.shut(tables[2])
-	start(t, b.Store, quick("r1"))
-	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids})
+	start(t, b.jobs, quick("r1"))
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionDiscard, IDs: ids})
 	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done == 4 })
-	if err := b.PauseJob(ctx, j.ID, eve); err != nil {
+	if err := b.jobs.Pause(ctx, j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
 	paused := b.jobWhen(t, j.ID, "let go", func(j *Job) bool { return j.ClaimedBy == "" })
 	open()
-	other := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: b.buryMany(t, 1, nil)})
+	other := b.mustCreateJob(t, Spec{Action: dlq.ActionDiscard, IDs: b.buryMany(t, 1, nil)})
 	b.jobWhen(t, other.ID, "done", finished)
-	if now := b.mustJob(t, j.ID); now.State != JobPaused || now.Version != paused.Version {
+	if now := b.mustJob(t, j.ID); now.State != Paused || now.Version != paused.Version {
 		t.Errorf("while another job ran the paused one became %s, version %d, want %d", now.State, now.Version, paused.Version)
 	}
 	b.actedOnce(t, j.ID, 1, ids[:4])
 	b.actedOnce(t, j.ID, 0, ids[4:])
-	if err := b.ResumeJob(ctx, j.ID, eve); err != nil {
+	if err := b.jobs.Resume(ctx, j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
 	b.jobWhen(t, j.ID, "running again", func(j *Job) bool { return j.Progress.Done == 8 })
-	if err := b.CancelJob(ctx, j.ID, eve); err != nil {
+	if err := b.jobs.Cancel(ctx, j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
 	j = b.jobWhen(t, j.ID, "finished", finished)
-	if j.State != JobCancelled || j.Progress.Changed != 8 || j.Progress.Done != 8 {
+	if j.State != Cancelled || j.Progress.Changed != 8 || j.Progress.Done != 8 {
 		t.Errorf("the report is %s %+v, want 8 letters changed", j.State, j.Progress)
 	}
 	b.actedOnce(t, j.ID, 1, ids[:8])
@@ -289,13 +272,13 @@ func TestRunner_Rate(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ids := b.buryMany(t, 20, nil)
-	start(t, b.Store, quick("r1"))
-	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids, Rate: 1.0 / 3600})
+	start(t, b.jobs, quick("r1"))
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionDiscard, IDs: ids, Rate: 1.0 / 3600})
 	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done > 0 })
-	if err := b.CancelJob(t.Context(), j.ID, eve); err != nil {
+	if err := b.jobs.Cancel(t.Context(), j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
-	if j = b.jobWhen(t, j.ID, "finished", finished); j.State != JobCancelled || j.Progress.Changed != 1 {
+	if j = b.jobWhen(t, j.ID, "finished", finished); j.State != Cancelled || j.Progress.Changed != 1 {
 		t.Errorf("the report is %s %+v, want one letter changed", j.State, j.Progress)
 	}
 }
@@ -305,23 +288,23 @@ func TestRunner_Rate(t *testing.T) {
 func TestRunner_PausedAndResumedUnseen(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 6, func(i int, l *Letter) {
+	ids := b.buryMany(t, 6, func(i int, l *dlq.Letter) {
 		if i == 2 {
 			l.Table = "outbox.later"
 		}
 	})
 	open := b.shut("outbox.later")
-	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids, BatchSize: 3})
-	start(t, b.Store, RunnerConfig{Owner: "r1", Poll: time.Hour})
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionDiscard, IDs: ids, BatchSize: 3})
+	start(t, b.jobs, RunnerConfig{Owner: "r1", Poll: time.Hour})
 	b.jobWhen(t, j.ID, "acting", func(j *Job) bool { return len(j.ids) == 3 })
-	if err := b.PauseJob(t.Context(), j.ID, eve); err != nil {
+	if err := b.jobs.Pause(t.Context(), j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ResumeJob(t.Context(), j.ID, eve); err != nil {
+	if err := b.jobs.Resume(t.Context(), j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
 	open()
-	if j = b.jobWhen(t, j.ID, "done", finished); j.State != JobDone || j.Progress.Changed != len(ids) {
+	if j = b.jobWhen(t, j.ID, "done", finished); j.State != Done || j.Progress.Changed != len(ids) {
 		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
 	}
 	b.actedOnce(t, j.ID, 1, ids)
@@ -331,7 +314,7 @@ func TestRunner_PausedAndResumedUnseen(t *testing.T) {
 func TestRunner_PausedAndResumedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 60, func(i int, l *Letter) {
+	ids := b.buryMany(t, 60, func(i int, l *dlq.Letter) {
 		if i == 59 {
 			l.Table = "outbox.last"
 		}
@@ -339,20 +322,20 @@ func TestRunner_PausedAndResumedAtOnce(t *testing.T) {
 	open := b.shut("outbox.last")
 	cfg := quick("r1")
 	cfg.Poll = 20 * time.Millisecond
-	start(t, b.Store, cfg)
-	j := b.mustCreateJob(t, JobSpec{Action: ActionDiscard, IDs: ids, Rate: 100, BatchSize: 20})
+	start(t, b.jobs, cfg)
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionDiscard, IDs: ids, Rate: 100, BatchSize: 20})
 	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done > 0 })
 	for range 30 {
-		if err := b.PauseJob(t.Context(), j.ID, eve); err != nil {
+		if err := b.jobs.Pause(t.Context(), j.ID, eve); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.ResumeJob(t.Context(), j.ID, eve); err != nil {
+		if err := b.jobs.Resume(t.Context(), j.ID, eve); err != nil {
 			t.Fatal(err)
 		}
 	}
 	open()
 	j = b.jobWhen(t, j.ID, "done", finished)
-	if j.State != JobDone || j.Progress.Changed != len(ids) {
+	if j.State != Done || j.Progress.Changed != len(ids) {
 		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
 	}
 	b.actedOnce(t, j.ID, 1, ids)
@@ -366,11 +349,11 @@ type claimedJob struct {
 	letters int
 }
 
-func (b *bundle) claimJob(t *testing.T, r *Runner, spec JobSpec, letters int) *claimedJob {
+func (b *bundle) claimJob(t *testing.T, r *Runner, spec Spec, letters int) *claimedJob {
 	t.Helper()
 	id := b.mustCreateJob(t, spec).ID
-	j, err := b.changeJob(t.Context(), id, "claim", func(j *Job) (bool, error) {
-		j.State, j.Started, j.ClaimedBy, j.ClaimedUntil = JobRunning, b.millis(), r.cfg.Owner, b.millis().Add(time.Hour)
+	j, err := b.jobs.changeJob(t.Context(), id, "claim", func(j *Job) (bool, error) {
+		j.State, j.Started, j.ClaimedBy, j.ClaimedUntil = Running, b.jobs.db.Millis(), r.cfg.Owner, b.jobs.db.Millis().Add(time.Hour)
 		j.Progress.Total = letters
 		return true, nil
 	})
@@ -383,11 +366,11 @@ func (b *bundle) claimJob(t *testing.T, r *Runner, spec JobSpec, letters int) *c
 // goOn resumes the job, has it run, and holds it to have done all letters.
 func (w *claimedJob) goOn(t *testing.T) {
 	t.Helper()
-	if err := w.b.ResumeJob(t.Context(), w.id, eve); err != nil {
+	if err := w.b.jobs.Resume(t.Context(), w.id, eve); err != nil {
 		t.Fatal(err)
 	}
 	w.giveBack(t.Context())
-	if j, err := w.RunJob(t.Context(), w.id); err != nil || j.State != JobDone || j.Progress.Done != w.letters {
+	if j, err := w.RunJob(t.Context(), w.id); err != nil || j.State != Done || j.Progress.Done != w.letters {
 		t.Errorf("%s: the report is %s %+v (%v), want %d letters done", j.Action, j.State, j.Progress, err, w.letters)
 	}
 }
@@ -398,10 +381,10 @@ func TestRunner_PausedWhilePlanningTheLastBatch(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ids := b.buryMany(t, 3, nil)
-	r := NewRunner(b.Store, RunnerConfig{Owner: "r1", Poll: time.Hour})
-	for _, spec := range []JobSpec{{Action: ActionRelease, IDs: ids}, {Action: ActionDiscard, Filter: Filter{EventType: "OrderCreated"}}} {
+	r := NewRunner(b.jobs, RunnerConfig{Owner: "r1", Poll: time.Hour})
+	for _, spec := range []Spec{{Action: dlq.ActionRelease, IDs: ids}, {Action: dlq.ActionDiscard, Filter: dlq.Filter{EventType: "OrderCreated"}}} {
 		w := b.claimJob(t, r, spec, len(ids))
-		if err := b.PauseJob(t.Context(), w.id, eve); err != nil {
+		if err := b.jobs.Pause(t.Context(), w.id, eve); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.plan(t.Context()); err != nil {
@@ -418,13 +401,13 @@ func TestRunner_KeepsTheJobWhilePlanning(t *testing.T) {
 	b := setupJobs(t)
 	ctx := t.Context()
 	ids := b.buryMany(t, 3, nil)
-	r := NewRunner(b.Store, quick("r1"))
-	w := b.claimJob(t, r, JobSpec{Action: ActionDiscard, Filter: Filter{EventType: "OrderCreated"}}, len(ids))
+	r := NewRunner(b.jobs, quick("r1"))
+	w := b.claimJob(t, r, Spec{Action: dlq.ActionDiscard, Filter: dlq.Filter{EventType: "OrderCreated"}}, len(ids))
 	frozen := b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "dead_letter_lookups"}, Effect: faults.Effect{Freeze: true}})
 	planned := make(chan error, 1)
 	go func() { planned <- w.plan(ctx) }()
 	b.jobWhen(t, w.id, "kept", func(j *Job) bool { return j.Version > w.claimed+1 })
-	if err := b.PauseJob(ctx, w.id, eve); err != nil {
+	if err := b.jobs.Pause(ctx, w.id, eve); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-planned; err != nil {
@@ -439,8 +422,8 @@ func TestRunner_Canary(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ctx := t.Context()
-	ids := b.buryMany(t, 40, func(i int, l *Letter) { l.Metadata = map[string]string{"i": fmt.Sprint(i)} })
-	b.relay(t, func(l *Letter) string {
+	ids := b.buryMany(t, 40, func(i int, l *dlq.Letter) { l.Metadata = map[string]string{"i": fmt.Sprint(i)} })
+	b.relay(t, func(l *dlq.Letter) string {
 		switch l.Metadata["i"] {
 		case "0":
 			return "another" // is no reason to stop
@@ -449,17 +432,17 @@ func TestRunner_Canary(t *testing.T) {
 		}
 		return ""
 	})
-	start(t, b.Store, quick("r1"))
-	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: ids, Canary: true})
-	j = b.jobWhen(t, j.ID, "paused", func(j *Job) bool { return j.State == JobPaused && j.ClaimedBy == "" })
+	start(t, b.jobs, quick("r1"))
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: ids, Canary: true})
+	j = b.jobWhen(t, j.ID, "paused", func(j *Job) bool { return j.State == Paused && j.ClaimedBy == "" })
 	if n := b.actedOnce(t, j.ID, -1, ids); n != 3 || j.Error == "" || j.Progress.Failed() < 1 {
 		t.Errorf("paused after %d letters: %q %+v, want 1 and 2", n, j.Error, j.Progress)
 	}
-	if err := b.ResumeJob(ctx, j.ID, eve); err != nil {
+	if err := b.jobs.Resume(ctx, j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
 	j = b.jobWhen(t, j.ID, "done", finished)
-	if j.State != JobDone || j.Progress.Replayed != 38 || j.Progress.Failed() != 2 || j.Error != "" {
+	if j.State != Done || j.Progress.Replayed != 38 || j.Progress.Failed() != 2 || j.Error != "" {
 		t.Errorf("the report is %s %+v %q", j.State, j.Progress, j.Error)
 	}
 	b.actedOnce(t, j.ID, 1, ids)
@@ -474,12 +457,12 @@ func TestRunner_TwoNeverActTwice(t *testing.T) {
 	ids := b.buryMany(t, 60, nil)
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.03, Effect: casFaults["decided"]})
 	for i := range 3 {
-		start(t, b.another(t, WithClock(time.Now)), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond})
+		start(t, b.another(t, dlq.WithClock(time.Now)), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond})
 	}
-	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: ids, BatchSize: 7, Follow: -1})
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: ids, BatchSize: 7, Follow: -1})
 	for range 20 {
 		b.jobWhen(t, j.ID, "claimed", func(j *Job) bool { return j.ClaimedBy != "" || finished(j) })
-		if _, err := b.changeJob(t.Context(), j.ID, "test", func(j *Job) (bool, error) {
+		if _, err := b.jobs.changeJob(t.Context(), j.ID, "test", func(j *Job) (bool, error) {
 			j.ClaimedBy, j.ClaimedUntil = "", time.Time{}
 			return !finished(j), nil
 		}); err != nil {
@@ -487,27 +470,10 @@ func TestRunner_TwoNeverActTwice(t *testing.T) {
 		}
 	}
 	j = b.jobWhen(t, j.ID, "done", finished)
-	if j.State != JobDone || j.Progress.Changed != len(ids) || j.Progress.Done != len(ids) {
+	if j.State != Done || j.Progress.Changed != len(ids) || j.Progress.Done != len(ids) {
 		t.Errorf("the report is %s %+v, want all changed", j.State, j.Progress)
 	}
 	b.actedOnce(t, j.ID, 1, ids)
-}
-
-// Another job in between does not make the first one act again.
-func TestJob_ActsOnceBesideAnother(t *testing.T) {
-	t.Parallel()
-	b := setupJobs(t)
-	ctx := t.Context()
-	id := b.buryMany(t, 1, nil)[0]
-	first, second := Actor{Name: "a", Job: gocql.TimeUUID()}, Actor{Name: "b", Job: gocql.TimeUUID()}
-	for _, by := range []Actor{first, second, first, second, first} {
-		if err := b.Replay(ctx, id, by); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if h := b.mustHistory(t, id); len(h) != 3 || h[1].Job != first.Job || h[2].Job != second.Job {
-		t.Errorf("history %+v, want one line of each job", h)
-	}
 }
 
 // A runner dies at any of its writes. The next one ends the job: each letter is
@@ -551,11 +517,11 @@ func TestRunner_CrashesAtEveryWrite(t *testing.T) {
 // true if the first one had ended it.
 func crashAt(t *testing.T, k int) bool {
 	b := setupJobs(t)
-	ids := b.buryMany(t, 5, func(i int, l *Letter) {
-		l.Status = []Status{Pending, Parked, Manual}[i%3]
-		l.FirstFailedAt = b.Store.millis().Add(-time.Second) // a job is of what died before its own millisecond
+	ids := b.buryMany(t, 5, func(i int, l *dlq.Letter) {
+		l.Status = []dlq.Status{dlq.Pending, dlq.Parked, dlq.Manual}[i%3]
+		l.FirstFailedAt = b.jobs.db.Millis().Add(-time.Second) // a job is of what died before its own millisecond
 	})
-	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, Filter: Filter{EventType: "OrderCreated"}, BatchSize: 2, Follow: -1})
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{EventType: "OrderCreated"}, BatchSize: 2, Follow: -1})
 	rule := b.node.Faults().MustAdd(faults.Rule{
 		Match:  faults.Match{Kinds: []engine.OpKind{engine.OpCAS, engine.OpWrite, engine.OpUnloggedBatch}},
 		Skip:   k,
@@ -563,7 +529,7 @@ func crashAt(t *testing.T, k int) bool {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	// It does not try for long to give the job back.
-	dying := b.another(t, WithClock(time.Now), WithTimeouts(200*time.Millisecond, 400*time.Millisecond))
+	dying := b.another(t, dlq.WithClock(time.Now), dlq.WithTimeouts(200*time.Millisecond, 400*time.Millisecond))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_, err := NewRunner(dying, RunnerConfig{Owner: "r1", Poll: 100 * time.Millisecond, Concurrency: 1}).RunJob(ctx, j.ID)
@@ -581,11 +547,11 @@ func crashAt(t *testing.T, k int) bool {
 	wg.Wait()
 	died := b.node.Faults().Hits(rule) > 0
 	b.node.Faults().Clear()
-	next := b.another(t, WithClock(func() time.Time { return time.Now().Add(time.Hour) })) // the claim has run out
+	next := b.another(t, dlq.WithClock(func() time.Time { return time.Now().Add(time.Hour) })) // the claim has run out
 	start(t, next, quick("r2"))
 	j = b.jobWhen(t, j.ID, "done", finished)
 	want := Progress{Total: 5, Done: 5, Changed: 3, Waiting: 3, Skipped: map[string]int{"parked": 2}}
-	if j.State != JobDone || !reflect.DeepEqual(j.Progress, want) {
+	if j.State != Done || !reflect.DeepEqual(j.Progress, want) {
 		t.Errorf("the report is %s %+v, want %+v", j.State, j.Progress, want)
 	}
 	if n := b.actedOnce(t, j.ID, -1, ids); n != 3 {

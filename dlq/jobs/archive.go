@@ -1,4 +1,4 @@
-package dlq
+package jobs
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
@@ -21,37 +23,16 @@ import (
 // database, has ErrArchive in its chain.
 type Archive interface {
 	// Purge writes whole letters to the archive and purges them.
-	Purge(ctx context.Context, events []gocql.UUID, force bool, by Actor) ([]error, error)
+	Purge(ctx context.Context, events []gocql.UUID, force bool, by dlq.Actor) ([]error, error)
 	// Restore brings archived letters back.
-	Restore(ctx context.Context, events []gocql.UUID, by Actor) ([]error, error)
+	Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor) ([]error, error)
 	// Sweep moves what is older than its retention to the archive, and removes
 	// there what has expired. ErrBusy says that somebody else does so just now.
-	Sweep(ctx context.Context) (Swept, error)
+	Sweep(ctx context.Context) (dlq.Swept, error)
 }
 
-var (
-	// ErrArchive is in the chain of errors of the archive itself.
-	ErrArchive = errors.New("the archive")
-	// ErrNoCopy says that a purged letter cannot be restored: it went to no archive,
-	// or its object has expired or is damaged.
-	ErrNoCopy = errors.New("there is no copy of the letter")
-	// ErrBusy says that another process sweeps.
-	ErrBusy = errors.New("another process sweeps the dead letters just now")
-)
-
-// Swept is what a sweep did.
-type Swept struct {
-	// Archived counts letters by what they were before they were moved.
-	Archived map[Status]int
-	// Held are failed letters that stay because others are parked behind them, and
-	// Changed those that somebody changed meanwhile.
-	Held, Changed int
-	// Objects were written, and Expired ones removed; Forgotten are outlines.
-	Objects, Expired, Forgotten int
-}
-
-// acted is how a job counts the letters of a sweep.
-func (s *Swept) acted() (a acted) {
+// actedOf is how a job counts the letters of a sweep.
+func actedOf(s *dlq.Swept) (a acted) {
 	for _, n := range s.Archived {
 		a.Changed += n
 	}
@@ -73,7 +54,7 @@ func (w *worker) actTogether(ctx context.Context, j *Job, results []result) erro
 	}
 	var left []error
 	var err error
-	if j.Action == ActionPurge {
+	if j.Action == dlq.ActionPurge {
 		left, err = w.cfg.Archive.Purge(ctx, j.ids, j.Force, j.by())
 	} else {
 		left, err = w.cfg.Archive.Restore(ctx, j.ids, j.by())
@@ -97,30 +78,30 @@ const sweepAgain = 2 * time.Second
 // sweep runs a job that is a sweep. After a crash it is made again, and finds less
 // to do.
 func (w *worker) sweep(ctx context.Context) error {
-	var s Swept
+	var s dlq.Swept
 	err := w.during(ctx, func(ctx context.Context) (err error) {
-		if s, err = w.cfg.Archive.Sweep(ctx); errors.Is(err, ErrBusy) {
+		if s, err = w.cfg.Archive.Sweep(ctx); errors.Is(err, dlq.ErrBusy) {
 			return errors.Join(err, retry.Wait(ctx, sweepAgain))
 		}
 		return err
 	})
 	switch {
-	case errors.Is(err, ErrBusy) && ctx.Err() == nil:
+	case errors.Is(err, dlq.ErrBusy) && ctx.Err() == nil:
 		return nil // again
-	case err != nil || w.j.State != JobRunning:
+	case err != nil || w.j.State != Running:
 		return err
 	}
-	did := s.acted()
+	did := actedOf(&s)
 	if err := w.save(ctx, func(j *Job) {
 		j.cursor.Acted, j.cursor.End = did, true
 		j.Progress.Total = did.Changed + sumOf(did.Skipped)
-		j.History = append(j.History, JobChange{At: w.store.millis(), What: "sweep", By: w.cfg.Owner, Why: fmt.Sprintf(
+		j.History = append(j.History, JobChange{At: w.store.db.Millis(), What: "sweep", By: w.cfg.Owner, Why: fmt.Sprintf(
 			"objects written: %d, expired: %d; outlines forgotten: %d", s.Objects, s.Expired, s.Forgotten)})
 	}); err != nil {
 		return err
 	}
 	w.metrics.acted(w.j.Action, did)
-	return w.finish(ctx, JobDone, nil)
+	return w.finish(ctx, Done, nil)
 }
 
 func sumOf(m map[string]int) (n int) {
@@ -133,9 +114,9 @@ func sumOf(m map[string]int) (n int) {
 // pause lets the job wait for somebody to resume it.
 func (w *worker) pause(ctx context.Context, why string) error {
 	return w.save(ctx, func(j *Job) {
-		if j.State == JobRunning {
-			j.State, j.Error = JobPaused, why
-			j.History = append(j.History, JobChange{At: w.store.millis(), What: "pause", By: w.cfg.Owner, Why: why})
+		if j.State == Running {
+			j.State, j.Error = Paused, why
+			j.History = append(j.History, JobChange{At: w.store.db.Millis(), What: "pause", By: w.cfg.Owner, Why: why})
 		}
 	})
 }

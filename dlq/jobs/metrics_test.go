@@ -1,4 +1,4 @@
-package dlq
+package jobs
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
 // The metrics say which jobs are open, what became of the letters of those that
@@ -16,16 +18,16 @@ func TestRunner_Metrics(t *testing.T) {
 	ids := b.buryMany(t, 5, nil)
 	cfg := quick("r")
 	cfg.Registerer = prometheus.NewRegistry()
-	r := NewRunner(b.Store, cfg)
-	b.relay(t, func(l *Letter) string {
+	r := NewRunner(b.jobs, cfg)
+	b.relay(t, func(l *dlq.Letter) string {
 		if l.EventID == ids[0] {
 			return "refused"
 		}
 		return ""
 	})
-	j := b.mustCreateJob(t, JobSpec{Action: ActionReplay, IDs: append(ids, b.buryMany(t, 1, func(_ int, l *Letter) { l.Status = Parked })...)})
-	waiting := b.mustCreateJob(t, JobSpec{Action: ActionPurge}) // which this runner cannot run
-	jobs, err := b.OpenJobs(t.Context())
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: append(ids, b.buryMany(t, 1, func(_ int, l *dlq.Letter) { l.Status = dlq.Parked })...)})
+	waiting := b.mustCreateJob(t, Spec{Action: dlq.ActionPurge}) // which this runner cannot run
+	jobs, err := b.jobs.ListOpen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +46,10 @@ func TestRunner_Metrics(t *testing.T) {
 	if n := testutil.ToFloat64(r.metrics.finished.WithLabelValues("replay", "done")); n != 1 {
 		t.Errorf("%v replays are done, want 1", n)
 	}
-	if n := testutil.CollectAndCount(r.metrics.duration, "outbox_dead_letter_job_duration_seconds"); n != len(JobActions) {
+	if n := testutil.CollectAndCount(r.metrics.duration, "outbox_dead_letter_job_duration_seconds"); n != len(Actions) {
 		t.Errorf("%d histograms of durations, want one for each action", n)
 	}
-	if jobs, err = b.OpenJobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].ID != waiting.ID {
+	if jobs, err = b.jobs.ListOpen(t.Context()); err != nil || len(jobs) != 1 || jobs[0].ID != waiting.ID {
 		t.Fatalf("open jobs: %v, %v", jobs, err)
 	}
 	r.metrics.see(jobs)

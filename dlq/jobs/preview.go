@@ -1,4 +1,4 @@
-package dlq
+package jobs
 
 import (
 	"cmp"
@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
 // Preview is what an operator's action would do, without doing it.
 type Preview struct {
-	Action Action `json:"action"`
+	Action dlq.Action `json:"action"`
 	// Letters are those on which the action can begin.
 	Letters int `json:"letters"`
 	// ByStatus, ByClass and ByTopic divide them.
-	ByStatus map[Status]int `json:"by_status"`
-	ByClass  map[string]int `json:"by_error_class"`
-	ByTopic  map[string]int `json:"by_topic"`
+	ByStatus map[dlq.Status]int `json:"by_status"`
+	ByClass  map[string]int     `json:"by_error_class"`
+	ByTopic  map[string]int     `json:"by_topic"`
 	// Aggregates is how many aggregates they are of.
 	Aggregates int `json:"aggregates"`
 	// Sample are up to PreviewSample of them, those with most letters first.
@@ -29,7 +31,7 @@ type Preview struct {
 	Followers   int `json:"followers"`
 	FollowersOf int `json:"followers_of_aggregates"`
 	// Refused counts letters on which the action cannot begin, by status.
-	Refused map[Status]int `json:"refused"`
+	Refused map[dlq.Status]int `json:"refused"`
 	// Estimated is how long a job would take, in seconds; 0 if it was not asked for.
 	// EstimatedBy says by what: "rate", "jobs before", or "default rate".
 	Estimated   float64 `json:"estimated_seconds,omitempty"`
@@ -52,40 +54,30 @@ const PreviewSample = 10
 // MaxPreviewed is of how many aggregates a preview looks at the chain.
 const MaxPreviewed = 1000
 
-// Check returns nil if an operator's action could begin on the letter as it
-// stands in l, and a *RefusedError if not.
-func (s *Store) Check(action Action, l *Letter) error { return s.allowed(action, l) }
-
-// Preview says what the action would do to the letters, and which they are:
-// those on which it can begin, in their order. It changes nothing.
-func (s *Store) Preview(ctx context.Context, action Action, letters []Letter) (Preview, []Letter, error) {
-	return s.PreviewJob(ctx, &JobSpec{Action: action}, letters)
-}
-
-// CheckJob is Check for the action of a job.
-func (s *Store) CheckJob(spec *JobSpec, l *Letter) error {
+// Check is Check for the action of a job.
+func (s *Store) Check(spec *Spec, l *dlq.Letter) error {
 	switch {
-	case spec.Action == ActionPurge:
-		return s.CheckPurge(l, Purge{Force: spec.Force})
-	case spec.Action == ActionRestore && !l.PurgedAt.IsZero() && l.Archive == "":
-		return refused(ActionRestore, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339)+" and is in no archive")
+	case spec.Action == dlq.ActionPurge:
+		return s.dead.CheckPurge(l, dlq.Purge{Force: spec.Force})
+	case spec.Action == dlq.ActionRestore:
+		return s.dead.CheckRestore(l)
 	}
-	return s.Check(spec.Action, l)
+	return s.dead.Check(spec.Action, l)
 }
 
-// PreviewJob is Preview for a job that would do as spec says to the letters.
-func (s *Store) PreviewJob(ctx context.Context, spec *JobSpec, letters []Letter) (Preview, []Letter, error) {
+// Preview is Preview for a job that would do as spec says to the letters.
+func (s *Store) Preview(ctx context.Context, spec *Spec, letters []dlq.Letter) (Preview, []dlq.Letter, error) {
 	p := Preview{
-		Action: spec.Action, ByStatus: make(map[Status]int), ByClass: make(map[string]int), ByTopic: make(map[string]int),
-		Refused: make(map[Status]int),
+		Action: spec.Action, ByStatus: make(map[dlq.Status]int), ByClass: make(map[string]int), ByTopic: make(map[string]int),
+		Refused: make(map[dlq.Status]int),
 	}
 	type aggregate struct{ table, id string }
 	of := make(map[aggregate][]string) // the letters' ids
-	var may []Letter
+	var may []dlq.Letter
 	for i := range letters {
 		l := &letters[i]
-		err := s.CheckJob(spec, l)
-		if errors.Is(err, ErrRefused) {
+		err := s.Check(spec, l)
+		if errors.Is(err, dlq.ErrRefused) {
 			p.Refused[l.Status]++
 			continue
 		}
@@ -106,7 +98,7 @@ func (s *Store) PreviewJob(ctx context.Context, spec *JobSpec, letters []Letter)
 			break
 		}
 		p.FollowersOf++
-		chain, err := s.Chain(ctx, a.table, a.id)
+		chain, err := s.dead.Chain(ctx, a.table, a.id)
 		if err != nil {
 			return Preview{}, nil, err
 		}
@@ -125,7 +117,7 @@ func (s *Store) PreviewJob(ctx context.Context, spec *JobSpec, letters []Letter)
 const measuredJobs = 100
 
 // AssumedRate is how many letters per second a job is taken to change where no
-// job was made before: what DefaultRunnerConcurrency changes at a time come to
+// job was made before: what DefaultConcurrency changes at a time come to
 // that each take four round trips of some 7 ms, as within a region.
 const AssumedRate = 300
 
@@ -136,14 +128,14 @@ func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	if rate > 0 {
 		p.Estimated, p.EstimatedBy = float64(p.Letters)/rate, "rate"
 	}
-	jobs, err := s.Jobs(ctx, gocql.UUID{}, measuredJobs)
+	jobs, err := s.List(ctx, gocql.UUID{}, measuredJobs)
 	if err != nil {
 		return err
 	}
 	var letters int
 	var took time.Duration
 	for _, j := range jobs {
-		if j.Action == p.Action && j.State == JobDone && j.Rate == 0 && j.Progress.Waiting == 0 && len(j.History) == 1 {
+		if j.Action == p.Action && j.State == Done && j.Rate == 0 && j.Progress.Waiting == 0 && len(j.History) == 1 {
 			letters += j.Progress.Done
 			took += j.Finished.Sub(j.Started)
 		}
@@ -159,7 +151,7 @@ func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 }
 
 // followers counts the parked letters of a chain that stand behind one of ids.
-func followers(chain []ChainEntry, ids []string) (n int) {
+func followers(chain []dlq.ChainEntry, ids []string) (n int) {
 	mine := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		mine[id] = true
@@ -168,7 +160,7 @@ func followers(chain []ChainEntry, ids []string) (n int) {
 	for _, e := range chain {
 		if mine[e.EventID.String()] {
 			behind = true
-		} else if behind && e.Status == Parked {
+		} else if behind && e.Status == dlq.Parked {
 			n++
 		}
 	}

@@ -1,4 +1,4 @@
-package dlq
+package jobs
 
 import (
 	"errors"
@@ -8,53 +8,55 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// JobState is where a job stands.
-type JobState string
+// State is where a job stands.
+type State string
 
 // The states of a job. Done, cancelled and failed ones stay so.
 const (
-	JobQueued    JobState = "queued"    // no runner has begun it
-	JobRunning   JobState = "running"   // a runner acts, or will when the last one's claim has run out
-	JobPaused    JobState = "paused"    // by an operator, or by a canary
-	JobDone      JobState = "done"      // the report is final
-	JobCancelled JobState = "cancelled" // by an operator; final once Finished is set
-	JobFailed    JobState = "failed"    // it cannot be run: Error says why
+	Queued    State = "queued"    // no runner has begun it
+	Running   State = "running"   // a runner acts, or will when the last one's claim has run out
+	Paused    State = "paused"    // by an operator, or by a canary
+	Done      State = "done"      // the report is final
+	Cancelled State = "cancelled" // by an operator; final once Finished is set
+	Failed    State = "failed"    // it cannot be run: Error says why
 )
 
-// JobStates are all states, in the order of a job's life.
-var JobStates = []JobState{JobQueued, JobRunning, JobPaused, JobDone, JobCancelled, JobFailed}
+// States are all states, in the order of a job's life.
+var States = []State{Queued, Running, Paused, Done, Cancelled, Failed}
 
 // Ended tells whether a job in the state acts on no more letters.
-func (s JobState) Ended() bool { return s == JobDone || s == JobCancelled || s == JobFailed }
+func (s State) Ended() bool { return s == Done || s == Cancelled || s == Failed }
 
-// JobActions are what a job can do to letters. ActionArchive is a sweep: it moves
+// Actions are what a job can do to letters. ActionArchive is a sweep: it moves
 // what is older than its retention to the archive and removes there what has
 // expired, so it takes no letters.
-var JobActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionResolve, ActionPark, ActionPurge, ActionRestore, ActionArchive}
+var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionDiscard, dlq.ActionRelease, dlq.ActionResolve, dlq.ActionPark, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
 
 const (
 	// DefaultBatchSize is how many letters a job acts on between two saves.
 	DefaultBatchSize = 100
 	// MaxBatchSize bounds what a job's row holds.
 	MaxBatchSize = 1000
-	// MaxJobIDs is how many letters a job may name; more need a filter.
-	MaxJobIDs = 10_000
+	// MaxIDs is how many letters a job may name; more need a filter.
+	MaxIDs = 10_000
 	// DefaultFollow is how long a job waits for what becomes of a letter that it
 	// replayed.
 	DefaultFollow = 10 * time.Minute
 )
 
-// JobSpec is what a job is to do.
-type JobSpec struct {
-	// Action is one of JobActions.
-	Action Action `json:"action"`
+// Spec is what a job is to do.
+type Spec struct {
+	// Action is one of Actions.
+	Action dlq.Action `json:"action"`
 	// Filter says which letters, unless IDs does. Without Status open ones are
 	// meant; of a purge those that it may purge, of a restore archived ones. What
 	// dies after the job was made is not, nor to a purge what was purged before.
-	Filter Filter `json:"filter"`
-	// IDs names the letters, at most MaxJobIDs.
+	Filter dlq.Filter `json:"filter"`
+	// IDs names the letters, at most MaxIDs.
 	IDs []gocql.UUID `json:"ids,omitempty"`
 	// Limit is how many letters the job looks at, those that died last; 0 means all.
 	Limit int `json:"limit,omitempty"`
@@ -78,38 +80,40 @@ type JobSpec struct {
 }
 
 // needsArchive says that only a runner with an archive can run the job.
-func (s *JobSpec) needsArchive() bool {
+func (s *Spec) needsArchive() bool {
 	switch s.Action {
-	case ActionPurge:
+	case dlq.ActionPurge:
 		return !s.NoArchive
-	case ActionRestore, ActionArchive:
+	case dlq.ActionRestore, dlq.ActionArchive:
 		return true
 	}
 	return false
 }
 
 // Statuses are those that a filter means that names none.
-func (s *JobSpec) Statuses() []Status {
+func (s *Spec) Statuses() []dlq.Status {
 	switch {
-	case s.Action == ActionPurge && s.Force:
-		return []Status{Resolved, Archived, Failed, Manual}
-	case s.Action == ActionPurge:
-		return []Status{Resolved, Archived}
-	case s.Action == ActionRestore:
-		return []Status{Archived}
+	case s.Action == dlq.ActionPurge && s.Force:
+		return []dlq.Status{dlq.Resolved, dlq.Archived, dlq.Failed, dlq.Manual}
+	case s.Action == dlq.ActionPurge:
+		return []dlq.Status{dlq.Resolved, dlq.Archived}
+	case s.Action == dlq.ActionRestore:
+		return []dlq.Status{dlq.Archived}
 	}
-	return openStatuses()
+	return slices.Clone(dlq.OpenStatuses)
 }
 
 // Means tells whether the job is about a letter of its filter. Outlines, which a
 // purge leaves, are on the same list as archived letters that are whole.
-func (s *JobSpec) Means(l *Letter) bool { return s.Action != ActionPurge || l.PurgedAt.IsZero() }
+func (s *Spec) Means(l *dlq.Letter) bool {
+	return s.Action != dlq.ActionPurge || l.PurgedAt.IsZero()
+}
 
 // withDefaults is the specification of a job made at now.
-func (s JobSpec) withDefaults(now time.Time) JobSpec {
+func (s Spec) withDefaults(now time.Time) Spec {
 	switch {
 	case s.BatchSize != 0:
-	case s.Action == ActionPurge:
+	case s.Action == dlq.ActionPurge:
 		s.BatchSize = MaxBatchSize
 	default:
 		s.BatchSize = DefaultBatchSize
@@ -121,7 +125,7 @@ func (s JobSpec) withDefaults(now time.Time) JobSpec {
 		s.IDs = unique(s.IDs)
 		return s
 	}
-	if s.Action == ActionArchive {
+	if s.Action == dlq.ActionArchive {
 		return s
 	}
 	if len(s.Filter.Status) == 0 {
@@ -131,15 +135,6 @@ func (s JobSpec) withDefaults(now time.Time) JobSpec {
 		s.Filter.Until = now
 	}
 	return s
-}
-
-func openStatuses() (open []Status) {
-	for _, st := range Statuses {
-		if st.Open() {
-			open = append(open, st)
-		}
-	}
-	return open
 }
 
 func unique(ids []gocql.UUID) (out []gocql.UUID) {
@@ -154,21 +149,21 @@ func unique(ids []gocql.UUID) (out []gocql.UUID) {
 }
 
 // Validate reports everything that is wrong with the specification.
-func (s *JobSpec) Validate() error {
+func (s *Spec) Validate() error {
 	var errs []error
-	if !slices.Contains(JobActions, s.Action) {
-		errs = append(errs, fmt.Errorf("action %q: use one of %v", s.Action, JobActions))
+	if !slices.Contains(Actions, s.Action) {
+		errs = append(errs, fmt.Errorf("action %q: use one of %v", s.Action, Actions))
 	}
-	if len(s.IDs) > MaxJobIDs {
-		errs = append(errs, fmt.Errorf("%d ids: name at most %d, or use a filter", len(s.IDs), MaxJobIDs))
+	if len(s.IDs) > MaxIDs {
+		errs = append(errs, fmt.Errorf("%d ids: name at most %d, or use a filter", len(s.IDs), MaxIDs))
 	}
-	if len(s.IDs) > 0 && !s.Filter.empty() {
+	if len(s.IDs) > 0 && !s.Filter.Empty() {
 		errs = append(errs, errors.New("ids and a filter: use one or the other"))
 	}
-	if s.Action == ActionArchive && (len(s.IDs) > 0 || !s.Filter.empty() || s.Limit > 0 || s.Rate > 0 || s.BatchSize > 0) {
+	if s.Action == dlq.ActionArchive && (len(s.IDs) > 0 || !s.Filter.Empty() || s.Limit > 0 || s.Rate > 0 || s.BatchSize > 0) {
 		errs = append(errs, errors.New("archive: it sweeps all letters by their age, and takes no ids, filter, limit, rate or batch size"))
 	}
-	if (s.Force || s.NoArchive) && s.Action != ActionPurge {
+	if (s.Force || s.NoArchive) && s.Action != dlq.ActionPurge {
 		errs = append(errs, fmt.Errorf("force, no archive: only a purge has them, not %s", s.Action))
 	}
 	if s.Limit < 0 {
@@ -180,13 +175,13 @@ func (s *JobSpec) Validate() error {
 	if s.BatchSize < 0 || s.BatchSize > MaxBatchSize {
 		errs = append(errs, fmt.Errorf("batch size %d: must be 1 to %d", s.BatchSize, MaxBatchSize))
 	}
-	if s.Canary && s.Action != ActionReplay {
+	if s.Canary && s.Action != dlq.ActionReplay {
 		errs = append(errs, fmt.Errorf("canary: only a replay has one, not %s", s.Action))
 	}
 	if s.Canary && s.Follow < 0 {
 		errs = append(errs, errors.New("canary: it has to wait for what becomes of letters, so follow must not be negative"))
 	}
-	if err := s.Filter.validate(); err != nil {
+	if err := s.Filter.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -226,10 +221,10 @@ func (p *Progress) SkippedAll() (n int) { return sumOf(p.Skipped) }
 type Job struct {
 	// ID tells jobs apart, and when they were made.
 	ID gocql.UUID
-	JobSpec
+	Spec
 	// Actor made it.
-	Actor Actor
-	State JobState
+	Actor dlq.Actor
+	State State
 	// Version counts the job's changes, from 1.
 	Version  int64
 	Progress Progress
@@ -263,8 +258,8 @@ type JobChange struct {
 // cursor is where a job goes on, and what is counted so far.
 type cursor struct {
 	// After is the last letter of the batches so far, and At how many they had.
-	After Position `json:"after,omitzero"`
-	At    int      `json:"at,omitempty"`
+	After dlq.Position `json:"after,omitzero"`
+	At    int          `json:"at,omitempty"`
 	// End says that there is no batch after the current one.
 	End bool `json:"end,omitempty"`
 	// Canary is how many batches were sized by the canary.
@@ -317,7 +312,7 @@ func sum(a, b map[string]int) map[string]int {
 func (j *Job) progress(a acted, f followed) Progress {
 	p := Progress{Total: j.Progress.Total, Changed: a.Changed, Skipped: a.Skipped}
 	p.Done = p.Changed + p.SkippedAll()
-	if j.Action == ActionReplay {
+	if j.Action == dlq.ActionReplay {
 		p.Replayed, p.Overtaken, p.FailedAgain = f.Replayed, f.Overtaken, f.Failed
 		p.Waiting = p.Changed - p.Replayed - p.Overtaken - p.Failed()
 	}

@@ -1,4 +1,4 @@
-package dlq
+package jobs
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
 // jobColumns are those of a job's row, in the order of jobRow.dest.
@@ -18,16 +21,18 @@ var jobColumns = []string{
 	"started_at", "finished_at", "history",
 }
 
-type jobStatements struct {
+type statements struct {
 	insert, update, one, many     string
 	list, unlist, listed, listAll string
 	acted, actedOn                string
+	monthAdd, months              string
 }
 
-func newJobStatements(keyspace string) jobStatements {
+func newStatements(keyspace string) statements {
 	jobs, list, letters := keyspace+".dead_letter_jobs", keyspace+".dead_letter_job_list", keyspace+".dead_letter_job_letters"
+	buckets := keyspace + ".dead_letter_buckets"
 	columns := strings.Join(jobColumns, ", ")
-	return jobStatements{
+	return statements{
 		insert: "INSERT INTO " + jobs + " (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(jobColumns)), ", ") + ") IF NOT EXISTS",
 		update: "UPDATE " + jobs + " SET version = ?, written_by = ?, state = ?, cursor = ?, batch_no = ?, batch_ids = ?, progress = ?, error = ?," +
 			" claimed_by = ?, claimed_until = ?, started_at = ?, finished_at = ?",
@@ -41,6 +46,9 @@ func newJobStatements(keyspace string) jobStatements {
 		listAll: "SELECT id FROM " + list + " WHERE bucket = ? LIMIT ?",
 		acted:   "INSERT INTO " + letters + " (job_id, batch_no, event_id, version, error_class, acted_at) VALUES (?, ?, ?, ?, ?, ?)",
 		actedOn: "SELECT event_id, version, error_class, acted_at FROM " + letters + " WHERE job_id = ? AND batch_no = ?",
+		// The months are never removed.
+		monthAdd: "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?) USING TIMESTAMP 1",
+		months:   "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",
 	}
 }
 
@@ -53,8 +61,8 @@ type jobRow struct {
 
 // storedSpec is what a job's row keeps of its making.
 type storedSpec struct {
-	JobSpec
-	Actor Actor `json:"actor"`
+	Spec
+	Actor dlq.Actor `json:"actor"`
 }
 
 func (r *jobRow) dest() []any {
@@ -74,7 +82,7 @@ func (r *jobRow) job() (*Job, error) {
 	if err == nil {
 		err = json.Unmarshal([]byte(r.progress), &r.Progress)
 	}
-	r.JobSpec, r.Actor = spec.JobSpec, spec.Actor
+	r.Spec, r.Actor = spec.Spec, spec.Actor
 	versions := make([]int64, 0, len(r.history))
 	for v := range r.history {
 		versions = append(versions, v)
@@ -97,10 +105,10 @@ func (s *Store) readJob(ctx context.Context, id gocql.UUID, cons gocql.Consisten
 	if id.Version() != 1 { // the column takes no other
 		return nil, fmt.Errorf("job %s: %w", id, ErrNoJob)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	var r jobRow
-	err := s.selects(ctx, s.stmt.jobs.one, id).Consistency(cons).Scan(r.dest()...)
+	err := s.db.Select(ctx, s.stmt.one, id).Consistency(cons).Scan(r.dest()...)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
 		return nil, fmt.Errorf("job %s: %w", id, ErrNoJob)
@@ -114,7 +122,7 @@ func (s *Store) readJob(ctx context.Context, id gocql.UUID, cons gocql.Consisten
 // missing.
 func (s *Store) readJobs(ctx context.Context, ids []gocql.UUID) ([]*Job, error) {
 	found := make(map[gocql.UUID]*Job, len(ids))
-	for some := range slices.Chunk(ids, maxLookup) {
+	for some := range slices.Chunk(ids, chunk) {
 		if err := s.someJobs(ctx, some, found); err != nil {
 			return nil, err
 		}
@@ -129,9 +137,9 @@ func (s *Store) readJobs(ctx context.Context, ids []gocql.UUID) ([]*Job, error) 
 }
 
 func (s *Store) someJobs(ctx context.Context, ids []gocql.UUID, found map[gocql.UUID]*Job) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.selects(ctx, s.stmt.jobs.many, ids).Iter()
+	iter := s.db.Select(ctx, s.stmt.many, ids).Iter()
 	for {
 		var r jobRow
 		if !iter.Scan(r.dest()...) {
@@ -160,14 +168,12 @@ func asJSON(v any) string {
 
 // insertJob stores a new job; doing so again is no error.
 func (s *Store) insertJob(ctx context.Context, j *Job) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	// The id is this process's alone: whatever stands there already was stored by a
 	// try before.
-	_, err := s.query(ctx, s.stmt.jobs.insert,
-		j.ID, j.Version, j.ID, string(j.State), asJSON(storedSpec{j.JobSpec, j.Actor}), asJSON(j.cursor), j.batch, j.ids, asJSON(j.Progress), j.Error,
+	_, err := s.db.Apply(ctx, s.stmt.insert,
+		j.ID, j.Version, j.ID, string(j.State), asJSON(storedSpec{j.Spec, j.Actor}), asJSON(j.cursor), j.batch, j.ids, asJSON(j.Progress), j.Error,
 		gocql.UnsetValue, gocql.UnsetValue, gocql.UnsetValue, gocql.UnsetValue, map[int64]string{j.Version: asJSON(j.History[0])},
-	).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
+	)
 	if err != nil {
 		return fmt.Errorf("store job %s: %w", j.ID, err)
 	}
@@ -181,18 +187,16 @@ func (s *Store) updateJob(ctx context.Context, j *Job, by gocql.UUID, lines []Jo
 	j.Version, j.writtenBy = old+1, by
 	args := []any{
 		j.Version, by, string(j.State), asJSON(j.cursor), j.batch, j.ids, asJSON(j.Progress), j.Error,
-		unsetNilText(j.ClaimedBy), nullable(j.ClaimedUntil), nullable(j.Started), nullable(j.Finished),
+		unsetNilText(j.ClaimedBy), db.NullTime(j.ClaimedUntil), db.NullTime(j.Started), db.NullTime(j.Finished),
 	}
-	stmt := s.stmt.jobs.update
+	stmt := s.stmt.update
 	if len(lines) > 0 {
 		stmt += ", history[?] = ?"
 		args = append(args, j.Version, asJSON(lines[0]))
 	}
 	stmt += " WHERE id = ? IF version = ?"
 	args = append(args, j.ID, old)
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	applied, err := s.query(ctx, stmt, args...).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
+	applied, err := s.db.Apply(ctx, stmt, args...)
 	if err != nil {
 		return false, fmt.Errorf("change job %s: %w", j.ID, err)
 	}
@@ -209,11 +213,11 @@ func unsetNilText(text string) any {
 
 func (s *Store) listJob(ctx context.Context, j *Job) error {
 	month := monthOf(j.ID.Time())
-	if err := s.openBucket(ctx, allJobs, month); err != nil {
-		return err
+	if err := s.db.Write(ctx, s.stmt.monthAdd, monthKind, "", month); err != nil {
+		return fmt.Errorf("list job %s: %w", j.ID, err)
 	}
 	for _, bucket := range []time.Time{month, openJobs} {
-		if err := s.plain(ctx, s.stmt.jobs.list, bucket, j.ID); err != nil {
+		if err := s.db.Write(ctx, s.stmt.list, bucket, j.ID); err != nil {
 			return fmt.Errorf("list job %s: %w", j.ID, err)
 		}
 	}
@@ -221,33 +225,26 @@ func (s *Store) listJob(ctx context.Context, j *Job) error {
 }
 
 // unlistJob takes a job, if it is finished, off the list of open ones. If it
-// cannot, OpenJobs passes it over.
+// cannot, ListOpen passes it over.
 func (s *Store) unlistJob(ctx context.Context, j *Job) *Job {
 	if j.Finished.IsZero() {
 		return j
 	}
-	if err := s.plain(ctx, s.stmt.jobs.unlist, openJobs, j.ID); err != nil {
-		s.log.Debug("a finished job stays on the list of open ones", "job", j.ID, "err", err)
+	if err := s.db.Write(ctx, s.stmt.unlist, openJobs, j.ID); err != nil {
+		s.db.Log.Debug("a finished job stays on the list of open ones", "job", j.ID, "err", err)
 	}
 	return j
 }
 
-// plain is a write that may be repeated.
-func (s *Store) plain(ctx context.Context, stmt string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	return s.query(ctx, stmt, args...).Idempotent(true).Exec()
-}
-
 // jobMonths are the months that may have jobs made before after, the last first.
 func (s *Store) jobMonths(ctx context.Context, after gocql.UUID) (months []time.Time, err error) {
-	until := latest
+	until := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	if after != (gocql.UUID{}) {
 		until = monthOf(after.Time()).AddDate(0, 0, 1)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.selects(ctx, s.stmt.buckets, allJobs.kind, allJobs.value, time.Unix(0, 0), until).Prefetch(0).Iter()
+	iter := s.db.Select(ctx, s.stmt.months, monthKind, "", time.Unix(0, 0), until).Prefetch(0).Iter()
 	var month time.Time
 	for iter.Scan(&month) {
 		months = append(months, month)
@@ -260,11 +257,11 @@ func (s *Store) jobMonths(ctx context.Context, after gocql.UUID) (months []time.
 
 // jobIDs are up to limit jobs of a bucket, the newest first.
 func (s *Store) jobIDs(ctx context.Context, bucket time.Time, after gocql.UUID, limit int) (ids []gocql.UUID, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	q := s.selects(ctx, s.stmt.jobs.listAll, bucket, limit)
+	q := s.db.Select(ctx, s.stmt.listAll, bucket, limit)
 	if after != (gocql.UUID{}) {
-		q = s.selects(ctx, s.stmt.jobs.listed, bucket, after, limit)
+		q = s.db.Select(ctx, s.stmt.listed, bucket, after, limit)
 	}
 	iter := q.Prefetch(0).Iter()
 	var id gocql.UUID

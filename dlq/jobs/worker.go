@@ -1,4 +1,4 @@
-package dlq
+package jobs
 
 import (
 	"context"
@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // worker runs a job that its runner has claimed.
@@ -49,10 +52,10 @@ func (w *worker) run(ctx context.Context) error {
 			return err
 		}
 		var err error
-		switch cancelled := w.j.State == JobCancelled; {
-		case w.j.State == JobPaused, !w.j.Finished.IsZero():
+		switch cancelled := w.j.State == Cancelled; {
+		case w.j.State == Paused, !w.j.Finished.IsZero():
 			return nil
-		case w.j.Action == ActionArchive && !cancelled:
+		case w.j.Action == dlq.ActionArchive && !cancelled:
 			err = w.sweep(ctx)
 		case len(w.j.ids) > 0:
 			err = w.batch(ctx, cancelled)
@@ -61,7 +64,7 @@ func (w *worker) run(ctx context.Context) error {
 		case !cancelled && w.mayPlan():
 			err = w.plan(ctx)
 		case w.followedAll():
-			return w.finish(ctx, JobDone, nil)
+			return w.finish(ctx, Done, nil)
 		default:
 			if err = w.follow(ctx); err == nil && !w.followedAll() && !w.mayPlan() {
 				err = w.during(ctx, func(ctx context.Context) error { return retry.Wait(ctx, w.cfg.Poll) })
@@ -71,10 +74,10 @@ func (w *worker) run(ctx context.Context) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			return err
-		case errors.Is(err, ErrArchive):
+		case errors.Is(err, dlq.ErrArchive):
 			return w.pause(ctx, err.Error()+"; resume tries again")
-		case hopeless(err):
-			return w.finish(ctx, JobFailed, err)
+		case db.Permanent(err):
+			return w.finish(ctx, Failed, err)
 		default:
 			return err
 		}
@@ -100,7 +103,7 @@ func (w *worker) followDue() bool {
 // mayPlan says that the next batch need not wait for what becomes of those
 // before.
 func (w *worker) mayPlan() bool {
-	if w.j.cursor.End || w.j.State != JobRunning {
+	if w.j.cursor.End || w.j.State != Running {
 		return false
 	}
 	if w.j.Canary && w.j.cursor.Canary <= len(canary) {
@@ -115,9 +118,9 @@ func (w *worker) save(ctx context.Context, f func(*Job)) error {
 		if j.ClaimedBy != w.cfg.Owner {
 			return false, errLostJob
 		}
-		j.ClaimedUntil = w.store.millis().Add(w.cfg.Lease)
-		if j.State == JobQueued { // paused and resumed, before it was seen that it was paused
-			j.State = JobRunning
+		j.ClaimedUntil = w.store.db.Millis().Add(w.cfg.Lease)
+		if j.State == Queued { // paused and resumed, before it was seen that it was paused
+			j.State = Running
 		}
 		if f != nil {
 			f(j)
@@ -168,7 +171,7 @@ func (w *worker) during(ctx context.Context, f func(context.Context) error) erro
 					stop(errStopActing)
 				}
 				w.mu.Unlock()
-			case !w.store.now().Before(until):
+			case !w.store.db.Now().Before(until):
 				stop(errLostJob)
 			}
 		}
@@ -193,10 +196,10 @@ func (w *worker) plan(ctx context.Context) error {
 		if err := w.during(ctx, func(ctx context.Context) (err error) {
 			total, err = w.store.countLetters(ctx, j)
 			return err
-		}); err != nil || w.j.State != JobRunning {
+		}); err != nil || w.j.State != Running {
 			return err
 		}
-		if err := w.save(ctx, func(j *Job) { j.Progress.Total = total }); err != nil || w.j.State != JobRunning {
+		if err := w.save(ctx, func(j *Job) { j.Progress.Total = total }); err != nil || w.j.State != Running {
 			return err
 		}
 	}
@@ -219,23 +222,23 @@ func (w *worker) plan(ctx context.Context) error {
 		}
 		j := w.j // it may take long where few are meant of many
 		if err := w.during(ctx, func(ctx context.Context) error {
-			return w.store.List(ctx, f, func(l *Letter) error {
+			return w.store.dead.List(ctx, f, func(l *dlq.Letter) error {
 				after = l.Position()
 				if !j.Means(l) {
 					return nil
 				}
 				ids = append(ids, l.EventID)
 				if len(ids) == size {
-					return ErrStop
+					return dlq.ErrStop
 				}
 				return nil
 			})
-		}); err != nil || w.j.State != JobRunning {
+		}); err != nil || w.j.State != Running {
 			return err
 		}
 	}
 	return w.save(ctx, func(j *Job) {
-		if j.State != JobRunning {
+		if j.State != Running {
 			return // it was paused or cancelled meanwhile: the batch is looked for again
 		}
 		if len(ids) < size || size == 0 {
@@ -254,12 +257,12 @@ func (w *worker) plan(ctx context.Context) error {
 
 // countLetters is how many letters the job is about.
 func (s *Store) countLetters(ctx context.Context, j *Job) (n int, err error) {
-	err = s.List(ctx, j.Filter, func(l *Letter) error {
+	err = s.dead.List(ctx, j.Filter, func(l *dlq.Letter) error {
 		if !j.Means(l) {
 			return nil
 		}
 		if n++; j.Limit > 0 && n == j.Limit {
-			return ErrStop
+			return dlq.ErrStop
 		}
 		return nil
 	})
@@ -270,7 +273,7 @@ func (s *Store) countLetters(ctx context.Context, j *Job) (n int, err error) {
 // finds out what was done.
 func (w *worker) batch(ctx context.Context, look bool) error {
 	j := w.j
-	before, err := w.store.ReadMany(ctx, j.ids)
+	before, err := w.store.dead.ReadMany(ctx, j.ids)
 	if err != nil {
 		return err
 	}
@@ -294,7 +297,7 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 			return nil
 		})
 	})
-	if err != nil || !look && w.j.State != JobRunning {
+	if err != nil || !look && w.j.State != Running {
 		w.forget()
 		return err
 	}
@@ -386,7 +389,7 @@ func (w *worker) follow(ctx context.Context) error {
 			}
 		}
 		f, waiting := tell(letters)
-		late := len(letters) > 0 && w.store.now().Sub(letters[0].at) > w.j.Follow
+		late := len(letters) > 0 && w.store.db.Now().Sub(letters[0].at) > w.j.Follow
 		if batch == at+1 && (waiting == 0 || late) {
 			at, known = batch, known.plus(f)
 		} else {
@@ -398,10 +401,10 @@ func (w *worker) follow(ctx context.Context) error {
 		w.seen = seen
 		w.mu.Unlock()
 		j.cursor.Followed, j.cursor.Known = at, known
-		if same != "" && j.Canary && j.State == JobRunning && !j.cursor.End {
-			j.State, j.cursor.Warned = JobPaused, last
+		if same != "" && j.Canary && j.State == Running && !j.cursor.End {
+			j.State, j.cursor.Warned = Paused, last
 			j.Error = "canary: letters died again of " + same + "; resume goes on all the same, cancel ends the job"
-			j.History = append(j.History, JobChange{At: w.store.millis(), What: "pause", By: "canary", Why: "died again of " + same})
+			j.History = append(j.History, JobChange{At: w.store.db.Millis(), What: "pause", By: "canary", Why: "died again of " + same})
 		}
 	})
 	if err == nil {
@@ -416,9 +419,9 @@ func (w *worker) follow(ctx context.Context) error {
 }
 
 // finish makes the job's report final.
-func (w *worker) finish(ctx context.Context, state JobState, why error) error {
+func (w *worker) finish(ctx context.Context, state State, why error) error {
 	err := w.save(ctx, func(j *Job) {
-		if j.State == JobPaused {
+		if j.State == Paused {
 			return // at the last moment
 		}
 		if !j.State.Ended() {
@@ -427,7 +430,7 @@ func (w *worker) finish(ctx context.Context, state JobState, why error) error {
 		if why != nil {
 			j.Error = why.Error()
 		}
-		j.Finished, j.ClaimedBy, j.ClaimedUntil = w.store.millis(), "", time.Time{}
+		j.Finished, j.ClaimedBy, j.ClaimedUntil = w.store.db.Millis(), "", time.Time{}
 	})
 	if err == nil && !w.j.Finished.IsZero() {
 		w.metrics.ended(w.j)
@@ -437,7 +440,7 @@ func (w *worker) finish(ctx context.Context, state JobState, why error) error {
 
 // giveBack lets other runners have the job, at once if that can be said.
 func (w *worker) giveBack(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.store.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.store.db.Timeout)
 	defer cancel()
 	j, err := w.store.changeJob(ctx, w.id, "give back", func(j *Job) (bool, error) {
 		if j.ClaimedBy != w.cfg.Owner {

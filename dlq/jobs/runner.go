@@ -1,4 +1,4 @@
-package dlq
+package jobs
 
 import (
 	"cmp"
@@ -11,20 +11,22 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
-	"golang.org/x/time/rate"
 )
 
 // Defaults of a Runner.
 const (
-	// DefaultRunnerPoll is how often a runner looks for jobs, and at the ones that
+	// DefaultPoll is how often a runner looks for jobs, and at the ones that
 	// it runs: so soon it hears that one was paused.
-	DefaultRunnerPoll = time.Second
-	// DefaultRunnerJobs is how many jobs it runs at the same time.
-	DefaultRunnerJobs = 2
-	// DefaultRunnerConcurrency is how many letters of a job it changes at the same time.
-	DefaultRunnerConcurrency = 8
+	DefaultPoll = time.Second
+	// DefaultJobs is how many jobs it runs at the same time.
+	DefaultJobs = 2
+	// DefaultConcurrency is how many letters of a job it changes at the same time.
+	DefaultConcurrency = 8
 )
 
 // RunnerConfig is how a Runner works. Zero values mean the defaults.
@@ -34,11 +36,11 @@ type RunnerConfig struct {
 	// Lease is how long a job is kept from other runners after this one's last
 	// sign of life. Default DefaultClaim.
 	Lease time.Duration
-	// Poll defaults to DefaultRunnerPoll.
+	// Poll defaults to DefaultPoll.
 	Poll time.Duration
-	// Jobs defaults to DefaultRunnerJobs.
+	// Jobs defaults to DefaultJobs.
 	Jobs int
-	// Concurrency defaults to DefaultRunnerConcurrency.
+	// Concurrency defaults to DefaultConcurrency.
 	Concurrency int
 	// Archive is for jobs that purge, restore or sweep. Without one they are left
 	// to other runners, but for purges that need none.
@@ -58,7 +60,7 @@ type Runner struct {
 	cfg   RunnerConfig
 	log   *slog.Logger
 
-	metrics *jobMetrics
+	metrics *metrics
 }
 
 // NewRunner returns a runner; it does nothing before Run or RunJob.
@@ -66,11 +68,11 @@ func NewRunner(s *Store, cfg RunnerConfig) *Runner {
 	if cfg.Owner == "" {
 		cfg.Owner = self.Unique()
 	}
-	cfg.Lease = cmp.Or(max(cfg.Lease, 0), DefaultClaim)
-	cfg.Poll = cmp.Or(max(cfg.Poll, 0), DefaultRunnerPoll)
-	cfg.Jobs = cmp.Or(max(cfg.Jobs, 0), DefaultRunnerJobs)
-	cfg.Concurrency = cmp.Or(max(cfg.Concurrency, 0), DefaultRunnerConcurrency)
-	r := &Runner{store: s, cfg: cfg, log: cfg.Logger, metrics: newJobMetrics(cfg.Registerer)}
+	cfg.Lease = cmp.Or(max(cfg.Lease, 0), dlq.DefaultClaim)
+	cfg.Poll = cmp.Or(max(cfg.Poll, 0), DefaultPoll)
+	cfg.Jobs = cmp.Or(max(cfg.Jobs, 0), DefaultJobs)
+	cfg.Concurrency = cmp.Or(max(cfg.Concurrency, 0), DefaultConcurrency)
+	r := &Runner{store: s, cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer)}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -87,7 +89,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Poll)
 	defer tick.Stop()
 	for {
-		jobs, err := r.store.OpenJobs(ctx)
+		jobs, err := r.store.ListOpen(ctx)
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("cannot look for jobs on dead letters; trying again", "err", err)
 		}
@@ -124,18 +126,18 @@ func (r *Runner) Run(ctx context.Context) error {
 // error. One that needs an archive is refused without one.
 func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 	for {
-		j, err := r.store.Job(ctx, id)
+		j, err := r.store.Read(ctx, id)
 		switch {
 		case err != nil:
 			return nil, err
-		case !j.Finished.IsZero(), j.State == JobPaused:
+		case !j.Finished.IsZero(), j.State == Paused:
 			return j, nil
 		case !r.can(j):
-			return j, fmt.Errorf("%s job %s: %w is missing", j.Action, id, ErrArchive)
+			return j, fmt.Errorf("%s job %s: %w is missing", j.Action, id, dlq.ErrArchive)
 		case r.wants(j):
 			r.once(ctx, id)
 			if ctx.Err() == nil {
-				if j, err = r.store.Job(ctx, id); err == nil && (!j.Finished.IsZero() || j.State == JobPaused) {
+				if j, err = r.store.Read(ctx, id); err == nil && (!j.Finished.IsZero() || j.State == Paused) {
 					return j, nil
 				}
 			}
@@ -148,18 +150,18 @@ func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 
 // wants tells whether the job is anybody's to run.
 func (r *Runner) wants(j *Job) bool {
-	return j.Finished.IsZero() && j.State != JobPaused && r.can(j) &&
-		(j.ClaimedBy == r.cfg.Owner || !j.claimed(r.store.now()))
+	return j.Finished.IsZero() && j.State != Paused && r.can(j) &&
+		(j.ClaimedBy == r.cfg.Owner || !j.claimed(r.store.db.Now()))
 }
 
 // can tells whether this runner has what the job needs. What is left of a
 // cancelled one needs nothing.
 func (r *Runner) can(j *Job) bool {
-	return r.cfg.Archive != nil || j.State == JobCancelled || !j.needsArchive()
+	return r.cfg.Archive != nil || j.State == Cancelled || !j.needsArchive()
 }
 
 // errLostJob says that another runner has the job.
-var errLostJob = fmt.Errorf("the job is another runner's: %w", ErrRefused)
+var errLostJob = fmt.Errorf("the job is another runner's: %w", dlq.ErrRefused)
 
 // once claims a job and runs it for as long as it goes.
 func (r *Runner) once(ctx context.Context, id gocql.UUID) {
@@ -168,17 +170,17 @@ func (r *Runner) once(ctx context.Context, id gocql.UUID) {
 		if !r.wants(j) {
 			return false, errLostJob
 		}
-		if j.State == JobQueued {
-			j.State = JobRunning
+		if j.State == Queued {
+			j.State = Running
 		}
 		if j.Started.IsZero() {
-			j.Started = s.millis()
+			j.Started = s.db.Millis()
 		}
-		j.ClaimedBy, j.ClaimedUntil = r.cfg.Owner, s.millis().Add(r.cfg.Lease)
+		j.ClaimedBy, j.ClaimedUntil = r.cfg.Owner, s.db.Millis().Add(r.cfg.Lease)
 		return true, nil
 	})
 	if err != nil {
-		if !errors.Is(err, ErrRefused) && ctx.Err() == nil {
+		if !errors.Is(err, dlq.ErrRefused) && ctx.Err() == nil {
 			r.log.Warn("cannot take a job on dead letters", "job", id, "err", err)
 		}
 		return

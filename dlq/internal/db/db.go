@@ -1,0 +1,124 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+)
+
+// DB is one keyspace and the way in which its statements are executed. It is safe
+// for concurrent use while its fields do not change.
+type DB struct {
+	Session  *gocql.Session
+	Keyspace string
+	// Consistency is that of plain reads and writes, Serial that of lightweight
+	// transactions.
+	Consistency, Serial gocql.Consistency
+	// Timeout bounds one statement, Budget the retries of one change.
+	Timeout, Budget time.Duration
+	// Now is the clock.
+	Now func() time.Time
+	// Fence, unless nil, is called before each write of a dead letter; with an
+	// error nothing is written.
+	Fence func() error
+	// Log receives failures that the caller does not see.
+	Log *slog.Logger
+}
+
+// ErrFenced is in the chain of the error of each write that Fence prevented.
+var ErrFenced = errors.New("another process may own what is written about")
+
+// Query returns a statement without a client timestamp: with the timestamp of an
+// operator's host whose clock is ahead, a request or a hold would outlast its
+// removal by another process.
+func (d *DB) Query(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return d.Session.Query(stmt, args...).WithContext(ctx).Consistency(d.Consistency).RetryPolicy(neverAgain{}).DefaultTimestamp(false)
+}
+
+// Select is Query for a statement that only reads. The driver may send it to a
+// second node.
+func (d *DB) Select(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return d.Query(ctx, stmt, args...).Idempotent(true).RetryPolicy(otherNode{})
+}
+
+// Write executes a write that may be repeated.
+func (d *DB) Write(ctx context.Context, stmt string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	return d.Query(ctx, stmt, args...).Idempotent(true).Exec()
+}
+
+// Apply executes a lightweight transaction and returns whether it was applied.
+func (d *DB) Apply(ctx context.Context, stmt string, args ...any) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	return d.Query(ctx, stmt, args...).SerialConsistency(d.Serial).MapScanCAS(map[string]any{})
+}
+
+// Batch returns an unlogged batch: its rows are in several partitions, and each is
+// correct or checked by itself. A batch saves round trips, and all of it may be
+// repeated.
+func (d *DB) Batch() *gocql.Batch {
+	b := d.Session.Batch(gocql.UnloggedBatch).RetryPolicy(neverAgain{})
+	b.SetConsistency(d.Consistency)
+	b.DefaultTimestamp(false)
+	return b
+}
+
+// Execute executes a batch unless the fence prevents it.
+func (d *DB) Execute(ctx context.Context, b *gocql.Batch) error {
+	if err := d.CheckFence(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	return b.WithContext(ctx).Exec()
+}
+
+// CheckFence returns nil if dead letters may be written, and else an error with
+// ErrFenced in its chain.
+func (d *DB) CheckFence() error {
+	if d.Fence == nil {
+		return nil
+	}
+	if err := d.Fence(); err != nil {
+		return fmt.Errorf("%w: %w", ErrFenced, err)
+	}
+	return nil
+}
+
+// Millis is the current time in milliseconds, the resolution of the tables.
+func (d *DB) Millis() time.Time { return d.Now().UTC().Truncate(time.Millisecond) }
+
+// firstPause is between the first two attempts of a change.
+const firstPause = 20 * time.Millisecond
+
+// Retry returns the budget for the retries of one change.
+func (d *DB) Retry(ctx context.Context) *retry.Budget {
+	return retry.Until(ctx, time.Now().Add(d.Budget), firstPause)
+}
+
+// Permanent reports whether a retry cannot help: the statement is invalid or
+// forbidden, the session is closed, or the fence prevents the write.
+func Permanent(err error) bool {
+	switch cqlcode.Of(err) {
+	case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:
+		return true
+	}
+	return errors.Is(err, gocql.ErrSessionClosed) || errors.Is(err, ErrFenced)
+}
+
+// NullTime returns t, or null for the zero time.
+func NullTime(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t
+}

@@ -1,0 +1,145 @@
+package jobs
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+const testTable = "outbox.outbox_messages"
+
+var eve = dlq.Actor{Name: "eve", Reason: "because"}
+
+// bundle is a store and its jobs on a node in memory.
+type bundle struct {
+	*dlq.Store
+	jobs    *Store
+	node    *scyllafake.Server
+	session *gocql.Session
+	clock   *clock
+}
+
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time          { return c.at }
+func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
+
+// setup returns a bundle with a clock that the test moves.
+func setup(t testing.TB, opts ...dlq.Option) *bundle {
+	t.Helper()
+	node, session := scyllatest.Start(t)
+	b := &bundle{node: node, session: session, clock: &clock{time.Now().UTC().Truncate(time.Millisecond)}}
+	b.reopen(t, opts...)
+	return b
+}
+
+// setupJobs is setup with the real clock.
+func setupJobs(t *testing.T) *bundle {
+	t.Helper()
+	return setup(t, dlq.WithClock(time.Now))
+}
+
+// reopen replaces the bundle's store and jobs.
+func (b *bundle) reopen(t testing.TB, opts ...dlq.Option) {
+	t.Helper()
+	b.Store = b.open(t, opts...)
+	b.jobs = New(b.Store)
+}
+
+// another is the jobs of a second process on the same tables, or of the same one
+// after a crash.
+func (b *bundle) another(t testing.TB, opts ...dlq.Option) *Store {
+	t.Helper()
+	return New(b.open(t, opts...))
+}
+
+func (b *bundle) open(t testing.TB, opts ...dlq.Option) *dlq.Store {
+	t.Helper()
+	s, err := dlq.Open(b.session, schema.DefaultKeyspace, append([]dlq.Option{dlq.WithClock(b.clock.now), steady}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// steady tolerates a machine that stands still.
+var steady = dlq.WithTimeouts(30*time.Second, 2*time.Minute)
+
+// patient waits for one answer for a second, and outlasts single faults.
+var patient = dlq.WithTimeouts(time.Second, 2*time.Minute)
+
+var casFaults = map[string]faults.Effect{
+	"decided":                  {Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateDecided},
+	"undecided":                {Failure: faults.WriteTimeout(faults.CAS, 1, 2)},
+	"applied":                  {Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateApply},
+	"connection lost, applied": {Disconnect: true, Fate: engine.FateApply},
+	"connection lost":          {Disconnect: true},
+	"no answer in time":        {Delay: time.Hour},
+	"unavailable":              {Failure: faults.Unavailable(0, 1)},
+}
+
+// fault adds a rule for operations on one table of a kind; count 0 means all.
+func (b *bundle) fault(table string, kind engine.OpKind, skip, count int, e faults.Effect) {
+	b.node.Faults().MustAdd(faults.Rule{
+		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}}, Skip: skip, Count: count, Effect: e,
+	})
+}
+
+// testLetter is a dead letter of an aggregate with sequence number seq.
+func testLetter(a string, seq int64) *dlq.Letter {
+	return &dlq.Letter{
+		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
+		Payload: []byte(`{"n":1}`), ContentType: "application/json", CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(),
+		WrittenAt: 1_700_000_000_123_456, Topic: "OrderCreated", ErrorClass: "record_too_large", ErrorText: "too large",
+		Attempts: 1, Strategy: dlq.StrategyImmediate, Metadata: map[string]string{"source": "test", "host": "h1"},
+	}
+}
+
+func (b *bundle) mustBury(t testing.TB, l *dlq.Letter) {
+	t.Helper()
+	if _, err := b.Bury(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bundle) mustRead(t testing.TB, id gocql.UUID) dlq.Letter {
+	t.Helper()
+	l, err := b.Read(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []dlq.Change {
+	t.Helper()
+	h, err := b.History(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// buryMany buries letters of as many aggregates.
+func (b *bundle) buryMany(t testing.TB, n int, f func(i int, l *dlq.Letter)) (ids []gocql.UUID) {
+	t.Helper()
+	for i := range n {
+		l := testLetter(fmt.Sprint("many-", i), 1)
+		l.Status = dlq.Manual
+		if f != nil {
+			f(i, l)
+		}
+		b.mustBury(t, l)
+		ids = append(ids, l.EventID)
+	}
+	return ids
+}

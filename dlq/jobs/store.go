@@ -1,0 +1,295 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
+)
+
+// DeadLetters is what jobs need of the store of dead letters; *dlq.Store implements it.
+type DeadLetters interface {
+	// DB executes the statements of the jobs' tables.
+	DB() *db.DB
+
+	// Replay, Discard, Release, ResolveByHand, Park and Purge change one dead letter;
+	// for an Actor with a Job they do so once, also if they are called again.
+	Replay(ctx context.Context, event gocql.UUID, by dlq.Actor) error
+	Discard(ctx context.Context, event gocql.UUID, by dlq.Actor) error
+	Release(ctx context.Context, event gocql.UUID, by dlq.Actor) error
+	ResolveByHand(ctx context.Context, event gocql.UUID, by dlq.Actor) error
+	Park(ctx context.Context, event gocql.UUID, by dlq.Actor) error
+	Purge(ctx context.Context, event gocql.UUID, how dlq.Purge, by dlq.Actor) error
+
+	// Check, CheckPurge and CheckRestore report whether a change is allowed.
+	Check(action dlq.Action, l *dlq.Letter) error
+	CheckPurge(l *dlq.Letter, how dlq.Purge) error
+	CheckRestore(l *dlq.Letter) error
+
+	// List, ReadMany, Chain and History read dead letters.
+	List(ctx context.Context, f dlq.Filter, each func(*dlq.Letter) error) error
+	ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]dlq.Letter, error)
+	Chain(ctx context.Context, table, aggregate string) ([]dlq.ChainEntry, error)
+	History(ctx context.Context, event gocql.UUID) ([]dlq.Change, error)
+	// ChangedBy returns the version that a job's change made of a dead letter; 0 if
+	// the job has not changed it.
+	ChangedBy(ctx context.Context, event, job gocql.UUID) (int64, error)
+}
+
+// Store is the jobs of one keyspace. It is safe for concurrent use, by any number of
+// processes.
+type Store struct {
+	db   *db.DB
+	dead DeadLetters
+	stmt statements
+}
+
+// New returns the jobs of the keyspace of a store of dead letters. It executes no
+// statement.
+func New(d DeadLetters) *Store {
+	return &Store{db: d.DB(), dead: d, stmt: newStatements(d.DB().Keyspace)}
+}
+
+// ErrNoJob is returned for a job that does not exist.
+var ErrNoJob = errors.New("no such job")
+
+// StateError says that a job stands where it cannot be changed so. Nothing
+// was changed.
+type StateError struct {
+	ID    gocql.UUID
+	State State
+	// What was asked for.
+	What string
+}
+
+func (e *StateError) Error() string {
+	return fmt.Sprintf("%s job %s: refused, it is %s", e.What, e.ID, e.State)
+}
+
+// Is makes errors.Is(err, ErrRefused) true.
+func (e *StateError) Is(target error) bool { return target == dlq.ErrRefused }
+
+// Create stores a job. It is queued: any Runner on the same tables may take
+// it, now or later.
+//
+// After an error the job may be there or not; Jobs shows it.
+func (s *Store) Create(ctx context.Context, spec Spec, by dlq.Actor) (*Job, error) {
+	if by.Name == "" {
+		return nil, errors.New("create a job: the actor has no name")
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, fmt.Errorf("create a job: %w", err)
+	}
+	at := s.db.Millis()
+	j := &Job{
+		ID: gocql.UUIDFromTime(s.db.Now()), Spec: spec.withDefaults(at), Actor: by, State: Queued, Version: 1,
+		History: []JobChange{{At: at, What: "create", By: by.Name, Why: by.Reason}},
+	}
+	if n := len(j.IDs); n > 0 {
+		j.Progress.Total = j.looksAt(n)
+	}
+	for a := s.db.Retry(ctx); ; {
+		// The lists come first: a job that stands is on them.
+		err := s.listJob(ctx, j)
+		if err == nil {
+			err = s.insertJob(ctx, j)
+		}
+		if err == nil {
+			return j, nil
+		}
+		if db.Permanent(err) || !a.Pause() {
+			return nil, err
+		}
+	}
+}
+
+// looksAt is how many of n letters the job looks at.
+func (j *Job) looksAt(n int) int {
+	if j.Limit > 0 {
+		return min(n, j.Limit)
+	}
+	return n
+}
+
+// Read returns a job; ErrNoJob if there is none.
+func (s *Store) Read(ctx context.Context, id gocql.UUID) (*Job, error) {
+	return s.readJob(ctx, id, s.db.Consistency)
+}
+
+// List returns up to limit jobs, the newest first, that were made before the job
+// after; from the newest on if after is zero.
+func (s *Store) List(ctx context.Context, after gocql.UUID, limit int) ([]*Job, error) {
+	months, err := s.jobMonths(ctx, after)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Job
+	for _, month := range months {
+		ids, err := s.jobIDs(ctx, month, after, limit-len(out))
+		if err != nil {
+			return nil, err
+		}
+		jobs, err := s.readJobs(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, jobs...); len(out) >= limit {
+			break
+		}
+	}
+	return out, nil
+}
+
+// ListOpen returns the jobs that are not finished, the oldest first.
+func (s *Store) ListOpen(ctx context.Context) ([]*Job, error) {
+	ids, err := s.jobIDs(ctx, openJobs, gocql.UUID{}, maxOpenJobs)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.readJobs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(jobs)
+	return slices.DeleteFunc(jobs, func(j *Job) bool { return !j.Finished.IsZero() }), nil
+}
+
+// maxOpenJobs bounds how many jobs runners look at.
+const maxOpenJobs = 1000
+
+// Pause has the runner stop between two letters. A paused one stays so.
+func (s *Store) Pause(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
+	return s.steer(ctx, id, "pause", by, func(j *Job) (bool, error) {
+		switch {
+		case j.State == Paused:
+			return false, nil
+		case j.State.Ended():
+			return false, &StateError{j.ID, j.State, "pause"}
+		}
+		j.State = Paused
+		return true, nil
+	})
+}
+
+// Resume lets a paused job go on where it was. One that is not paused goes on
+// anyway.
+func (s *Store) Resume(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
+	return s.steer(ctx, id, "resume", by, func(j *Job) (bool, error) {
+		switch {
+		case j.State.Ended():
+			return false, &StateError{j.ID, j.State, "resume"}
+		case j.State != Paused:
+			return false, nil
+		}
+		j.State, j.Error = Queued, ""
+		return true, nil
+	})
+}
+
+// Cancel has the job act on no more letters. What it did stays done. The report
+// is final at once if nothing has to be found out for it; otherwise once a runner
+// has looked what became of the batch under way and of letters that were replayed.
+func (s *Store) Cancel(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
+	return s.steer(ctx, id, "cancel", by, func(j *Job) (bool, error) {
+		switch {
+		case j.State == Cancelled:
+			return false, nil
+		case j.State.Ended():
+			return false, &StateError{j.ID, j.State, "cancel"}
+		}
+		if j.State = Cancelled; j.reported() && !j.claimed(s.db.Now()) {
+			j.Finished, j.ClaimedBy, j.ClaimedUntil = s.db.Millis(), "", time.Time{}
+		}
+		return true, nil
+	})
+}
+
+// reported tells whether the report of a job says all of what it did so far.
+func (j *Job) reported() bool {
+	return j.Started.IsZero() || len(j.ids) == 0 && (!j.follows() || j.cursor.Followed >= j.batch)
+}
+
+// follows tells whether the job learns what becomes of its letters.
+func (j *Job) follows() bool { return j.Action == dlq.ActionReplay && j.Follow >= 0 }
+
+// claimed tells whether a runner has the job.
+func (j *Job) claimed(now time.Time) bool { return j.ClaimedBy != "" && now.Before(j.ClaimedUntil) }
+
+// steer makes an operator's change of a job, with a line in its history.
+func (s *Store) steer(ctx context.Context, id gocql.UUID, what string, by dlq.Actor, plan func(*Job) (bool, error)) error {
+	if by.Name == "" {
+		return fmt.Errorf("%s job %s: the actor has no name", what, id)
+	}
+	_, err := s.changeJob(ctx, id, what, func(j *Job) (bool, error) {
+		change, err := plan(j)
+		if change && err == nil {
+			j.History = append(j.History, JobChange{At: s.db.Millis(), What: what, By: by.Name, Why: by.Reason})
+		}
+		return change, err
+	})
+	return err
+}
+
+// changeJob decides a change of a job by one lightweight transaction and returns
+// the job after it. plan changes the job that it is given and says whether there
+// is anything to change; it is called again when somebody else was first, so it
+// must say what is wanted, not what to add.
+func (s *Store) changeJob(ctx context.Context, id gocql.UUID, what string, plan func(*Job) (bool, error)) (*Job, error) {
+	cons, mine := s.db.Consistency, make(map[gocql.UUID]bool)
+	for a := s.db.Retry(ctx); ; {
+		j, err := s.readJob(ctx, id, cons)
+		if err == nil && mine[j.writtenBy] {
+			return s.unlistJob(ctx, j), nil // it was decided, and the answer lost
+		}
+		var change bool
+		if err == nil {
+			lines := len(j.History)
+			if change, err = plan(j); err == nil && !change {
+				return s.unlistJob(ctx, j), nil
+			}
+			if err == nil {
+				by := gocql.UUIDFromTime(s.db.Now())
+				var applied bool
+				if applied, err = s.updateJob(ctx, j, by, j.History[lines:]); applied {
+					return s.unlistJob(ctx, j), nil
+				}
+				if err != nil {
+					mine[by] = true
+				}
+			}
+		}
+		switch final := cons == s.db.Serial; {
+		case (errors.Is(err, dlq.ErrRefused) || errors.Is(err, ErrNoJob)) && !final:
+			// What was seen at a weaker level may be out of date.
+		case errors.Is(err, dlq.ErrRefused), errors.Is(err, ErrNoJob), db.Permanent(err):
+			return nil, err
+		case !a.Pause():
+			if err == nil {
+				err = fmt.Errorf("%s job %s: others changed it all the time", what, id)
+			}
+			return nil, err
+		}
+		cons = s.db.Serial
+	}
+}
+
+// monthOf is the bucket of a job in the list of all.
+func monthOf(at time.Time) time.Time {
+	at = at.UTC()
+	return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// openJobs is the bucket of the jobs that are not finished.
+var openJobs = time.Unix(0, 0).UTC()
+
+// monthKind is the kind of the rows of dead_letter_buckets that name the months.
+const monthKind = "job"
+
+// chunk is how many rows one query reads or one batch writes.
+const chunk = 100
